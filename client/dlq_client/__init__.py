@@ -1,0 +1,1 @@
+"""The SDK: talk to a dlq master from Python."""

@@ -1,0 +1,1 @@
+"""What a training script imports to be resumed and paused; standard library only."""

@@ -1,0 +1,1 @@
+"""What every room shares: time, ids, units, names, errors, config, logs."""

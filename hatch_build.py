@@ -1,0 +1,81 @@
+"""Build hook: compiles the launch shim (C) into the package, for the wheel and for an editable install.
+
+`python hatch_build.py` compiles it in place, which is what `make` does when a C file changed.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+SHIM_DIR = Path("nodeagent/dlq_nodeagent/shim")
+SHIM_NAME = "dlq-shim"
+FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-pthread"]
+
+
+def find_compiler() -> list[str] | None:
+    """The C compiler as an argument list: `$CC`, else cc, gcc or clang; None when there is none."""
+    named = shlex.split(os.environ.get("CC", ""))
+    candidates = [named] if named else [["cc"], ["gcc"], ["clang"]]
+    return next((c for c in candidates if shutil.which(c[0])), None)
+
+
+def compile_shim(root: Path) -> Path | None:
+    """Compile every C file of the shim into one executable and return its path.
+
+    Returns None when there is nothing to compile or nothing to compile it with; the agent then
+    refuses to start and says how to get a compiler. A compiler that fails raises: a half-built
+    wheel must not look like a pure one. An old binary is replaced by rename, so a shim that is
+    running keeps its file.
+    """
+    shim_dir = root / SHIM_DIR
+    sources = sorted(str(path) for path in shim_dir.glob("*.c"))
+    compiler = find_compiler()
+    if not sources or compiler is None:
+        return None
+    target = shim_dir / SHIM_NAME
+    fresh = target.with_name(f".{SHIM_NAME}.{os.getpid()}")
+    extra = shlex.split(os.environ.get("CFLAGS", ""))
+    try:
+        subprocess.run([*compiler, *FLAGS, *extra, "-o", str(fresh), *sources], check=True)
+        fresh.replace(target)
+    finally:
+        fresh.unlink(missing_ok=True)
+    return target
+
+
+def wheel_tag() -> str:
+    """Any Python 3 on this platform: the shim is an executable, not an extension module."""
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    return f"py3-none-{platform}"
+
+
+class ShimBuildHook(BuildHookInterface[Any]):
+    """Puts the compiled shim into the wheel, or leaves the wheel pure and says so."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        shim = compile_shim(Path(self.root))
+        if shim is None:
+            self.app.display_warning(
+                "dlq: the launch shim was not compiled (no C compiler found); "
+                "the CLI and the master work, dlq-nodeagent will refuse to start"
+            )
+            return
+        if version == "editable":
+            return
+        build_data["pure_python"] = False
+        build_data["tag"] = wheel_tag()
+        build_data["force_include"][str(shim)] = f"dlq_nodeagent/shim/{SHIM_NAME}"
+
+
+if __name__ == "__main__":
+    built = compile_shim(Path(__file__).parent)
+    print(built or "no C compiler or no C sources: the shim was not built", file=sys.stderr)

@@ -1,0 +1,1 @@
+"""The master: queues, decides, places, remembers."""

@@ -1,0 +1,1 @@
+"""The node agent: runs attempts on one host and reports what became of them."""
