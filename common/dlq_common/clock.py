@@ -1,0 +1,64 @@
+"""Time: one steady axis per process, and a fake of it that moves only when told.
+
+`now_s` is what the product stores and shows (UTC seconds since the epoch). It is read from the wall
+once, at construction, and from then on only counts CLOCK_BOOTTIME: it never steps when an operator
+or NTP sets the clock, and it goes on counting while the host sleeps. Deadlines that guard against
+running twice use `boottime_s`, which is comparable between processes of one boot.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What a shell may ask about time; pure code is handed `now_s` instead."""
+
+    def now_s(self) -> float:
+        """UTC seconds since the epoch; never decreases within one process."""
+        ...
+
+    def boottime_s(self) -> float:
+        """Seconds since this host booted, sleep included; shared by all processes of one boot."""
+        ...
+
+
+class SteadyClock:
+    """The real clock. A wall clock that is set afterwards is noticed only by the next process."""
+
+    def __init__(self, floor_s: float = 0.0) -> None:
+        """Start the axis at the wall's time, but never below `floor_s`.
+
+        The floor is the last instant an earlier process stored: a host that comes back with a wall
+        clock in the past must not write history before its own history.
+        """
+        self._boottime_at_start_s = self.boottime_s()
+        self._start_s = max(time.time(), floor_s)
+
+    def now_s(self) -> float:
+        return self._start_s + (self.boottime_s() - self._boottime_at_start_s)
+
+    def boottime_s(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class FakeClock:
+    """A clock that stands still until `advance`; for tests and deterministic runs."""
+
+    def __init__(self, now_s: float = 1_800_000_000.0, boottime_s: float = 1_000.0) -> None:
+        self._now_s = now_s
+        self._boottime_s = boottime_s
+
+    def now_s(self) -> float:
+        return self._now_s
+
+    def boottime_s(self) -> float:
+        return self._boottime_s
+
+    def advance(self, seconds: float) -> None:
+        """Let `seconds` pass on both axes; time never goes back (ValueError)."""
+        if seconds < 0:
+            raise ValueError(f"a clock cannot go back by {-seconds} s")
+        self._now_s += seconds
+        self._boottime_s += seconds
