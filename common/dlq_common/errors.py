@@ -155,7 +155,8 @@ def error_from(reason: str, what: str, metadata: Mapping[str, str], hint: str = 
     """Rebuild an error from what travelled on the wire; an unknown reason becomes a DlqError."""
     kind = _BY_REASON.get(reason, DlqError)
     error = kind.__new__(kind)
-    DlqError.__init__(error, what, hint=hint, **metadata)
+    DlqError.__init__(error, what, hint=hint)
+    error.metadata = dict(metadata)
     if isinstance(error, InvalidRequest):
         error.field = metadata.get("field", "")
     if isinstance(error, Unsatisfiable):
