@@ -1,0 +1,260 @@
+"""The port through which the supervisor runs attempts: what every runtime promises."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from dlq_nodeagent.runtimes.launch import AttemptKey, LaunchPlan, LaunchRefused
+
+__all__ = [
+    "AttemptExists",
+    "AttemptKey",
+    "ExitRecord",
+    "ExitWhy",
+    "Handle",
+    "JobFiles",
+    "LaunchPlan",
+    "LaunchRefused",
+    "LogChunk",
+    "Notice",
+    "NotDelivered",
+    "Runtime",
+    "RuntimeFault",
+    "StaleEpoch",
+    "StartError",
+    "Started",
+    "UnknownAttempt",
+    "Usage",
+]
+
+
+class RuntimeFault(Exception):
+    """Any refusal or failure of a runtime; the subclasses say what the caller can do."""
+
+
+class AttemptExists(RuntimeFault):
+    """`start` for a key this node already knows; nothing was started a second time."""
+
+
+class UnknownAttempt(RuntimeFault):
+    """The handle was never started here, or was forgotten."""
+
+
+class StaleEpoch(RuntimeFault):
+    """The command's epoch is lower than the highest one this attempt has seen."""
+
+
+class NotDelivered(RuntimeFault):
+    """The command could not be handed over: the shim is ending, or its channel is full; ask again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """Names a started attempt. A value: it may be kept, compared and rebuilt by `recover`."""
+
+    key: AttemptKey
+    epoch: int
+    """The epoch under which it was placed: with `key.attempt` the fence of its results."""
+
+
+class JobFiles(NamedTuple):
+    """Paths a job is told about; known before it starts, because its environment carries them."""
+
+    preempt_file: str
+    """Appears when the job is to save and leave (DLQ_PREEMPT_FILE); the job may only read it."""
+    beat_file: str
+    """Exists from the start, owned by the job's user; written in place, never renamed."""
+
+
+class ExitWhy(StrEnum):
+    """Whose decision ended the attempt."""
+
+    EXITED = "exited"  # the main process ended by itself (also inside a grace, see `noticed`)
+    KILLED = "killed"  # `kill`
+    STOPPED = "stopped"  # the grace of `stop` ran out
+    HOLD_EXPIRED = "hold_expired"  # the master was silent for longer than the hold
+    START_ERROR = "start_error"  # the main process never ran; see `start_error`
+    SHIM_LOST = "shim_lost"  # the shim died without a record; what was left has been killed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartError:
+    """Why the main process never ran: the step that failed and the system's words for it."""
+
+    stage: str
+    errno: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """The shim's first record: the job's main process has been exec'ed."""
+
+    shim_pid: int
+    shim_start_ticks: int
+    main_pid: int
+    main_start_ticks: int
+    boot_id: str
+    started_boottime_ns: int
+    started_wall_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExitRecord:
+    """How one rank ended. Exactly one of `code`, `signal`, `start_error` is set, except that all
+    are None when nobody saw the end (`shim_lost`).
+    """
+
+    key: AttemptKey
+    epoch: int
+    why: ExitWhy
+    code: int | None
+    signal: int | None
+    start_error: StartError | None = None
+    noticed: str | None = None
+    """Reason of the last notice given before the end ("stop", "hold_expired"), if any."""
+    oom_kills: int = 0
+    peak_memory_bytes: int | None = None
+    cpu_s: float = 0.0
+    started_boottime_ns: int | None = None
+    ended_boottime_ns: int = 0
+    started_wall_ns: int | None = None
+    ended_wall_ns: int = 0
+    boot_id: str = ""
+    log_bytes: int = 0
+    dropped_log_bytes: int = 0
+    refused_commands: int = 0
+    remaining_pids: int = 0
+    """Processes that survived SIGKILL for 30 s (state D, GPU hang): the node must be drained."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What an attempt uses now; None where this node cannot tell (no cgroup)."""
+
+    memory_bytes: int | None
+    peak_memory_bytes: int | None
+    cpu_s: float | None
+    pids: int | None
+    oom_kills: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogChunk:
+    """A piece of an attempt's log (stdout and stderr in one stream, as written).
+
+    Offsets are logical: byte n is the n-th byte kept since the start. `offset` is where `data`
+    begins; it is greater than what was asked for when bytes fell out of the ring meanwhile.
+    `end` is one past the last byte written so far.
+    """
+
+    offset: int
+    data: bytes
+    end: int
+
+    @property
+    def next_offset(self) -> int:
+        return self.offset + len(self.data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """What the job reads in DLQ_PREEMPT_FILE (facts: agent protocol, step 1)."""
+
+    reason: str
+    """preempt | time_limit | reclaim | maintenance | user_pause | hold_expired."""
+    deadline_s: float
+    """Instant at which what is left will be killed, in UTC seconds since the epoch."""
+    notice_s: float
+    """Instant of the notice, on the same axis; only a checkpoint newer than this counts."""
+
+
+class Runtime(Protocol):
+    """Starts attempts, watches them and ends them. Synchronous; no call waits for a job.
+
+    An attempt outlives the agent: a new Runtime over the same state directory knows all that an
+    earlier one started (`recover`), including what ended meanwhile. Commands are refused with
+    `StaleEpoch` when their epoch is lower than the highest seen for that attempt. All calls but
+    `start` may be repeated.
+    """
+
+    @property
+    def name(self) -> str:
+        """`process`, `podman` or `fake`; shown wherever the attempt is shown."""
+        ...
+
+    def job_files(self, key: AttemptKey) -> JobFiles:
+        """Paths for the job's environment; pure, may be called before `start`."""
+        ...
+
+    def start(self, plan: LaunchPlan) -> Handle:
+        """Launch one rank. A job that cannot run (no such file, bad cwd, uid refused by the shim)
+        still gives a handle, whose exit record says `start_error`.
+
+        Raises AttemptExists for a known key, LaunchRefused for a plan this node can never run.
+        """
+        ...
+
+    def recover(self) -> list[Handle]:
+        """All attempts this node knows, alive or ended and not yet forgotten, in key order.
+
+        Call once after an agent restart. What a dead shim left behind is killed here.
+        """
+        ...
+
+    def started(self, handle: Handle) -> Started | None:
+        """The start record; None until the main process has been exec'ed (or if it never was)."""
+        ...
+
+    def poll(self, handle: Handle) -> ExitRecord | None:
+        """The exit record once the rank has ended and nothing of it is left; None while it lives."""
+        ...
+
+    def exited(self, handles: Iterable[Handle]) -> list[ExitRecord]:
+        """`poll` for many, in the given order, without those still alive; cheap at 10 Hz."""
+        ...
+
+    def pidfd(self, handle: Handle) -> int | None:
+        """A descriptor that turns readable when the rank's guard has ended (then `poll`).
+
+        Owned by the runtime: do not close it; gone after `forget`. None: poll instead.
+        """
+        ...
+
+    def signal(self, handle: Handle, number: int, *, epoch: int) -> None:
+        """Send a signal to the main process only. No effect on an attempt that has ended."""
+        ...
+
+    def stop(
+        self, handle: Handle, *, epoch: int, signal: int, grace_s: float, term_s: float
+    ) -> None:
+        """Signal the main process now; SIGCONT and SIGTERM `term_s` before the end of the grace;
+        kill everything at its end. Goes on without the agent. A later `stop` replaces an earlier
+        one without signalling again if the number is 0. Write the notice first.
+        """
+        ...
+
+    def kill(self, handle: Handle, *, epoch: int) -> None:
+        """Kill every process of the attempt now."""
+        ...
+
+    def extend_hold(self, handle: Handle, *, epoch: int, hold_s: float) -> None:
+        """Replace the silence this attempt survives (maintenance)."""
+        ...
+
+    def notice(self, handle: Handle, notice: Notice | None) -> None:
+        """Write the notice file atomically, or withdraw it with None."""
+        ...
+
+    def usage(self, handle: Handle) -> Usage:
+        """What the attempt uses now; after its end, zeros or None."""
+        ...
+
+    def read_log(self, handle: Handle, offset: int, limit: int) -> LogChunk:
+        """At most `limit` bytes from logical `offset`; empty at the end. Works after the end too."""
+        ...
+
+    def forget(self, handle: Handle) -> None:
+        """Delete what the node keeps of an ended attempt. Refused (RuntimeFault) while it lives."""
+        ...
