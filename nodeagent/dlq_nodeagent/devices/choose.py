@@ -1,0 +1,27 @@
+"""Turns the word given to `--devices` into the devices themselves."""
+
+from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
+from dlq_nodeagent.devices.none import NoDevices
+from dlq_nodeagent.devices.nvml import NvmlDevices
+from dlq_nodeagent.devices.port import Devices
+
+_VIRTUAL = "fake:"
+
+
+def check_devices_word(word: str) -> None:
+    """Refuse a word that `open_devices` would not understand; opens nothing."""
+    if word.startswith(_VIRTUAL):
+        parse_virtual(word.removeprefix(_VIRTUAL))
+    elif word not in {"nvml", "none"}:
+        raise ValueError(f"--devices is nvml, none or fake:8xH100-80GB; got {word!r}")
+
+
+def open_devices(word: str, *, node_name: str) -> Devices:
+    """The devices for "nvml", "none" or "fake:8xH100-80GB"; ValueError for another word.
+
+    Virtual devices are never a fallback: without a driver, "nvml" raises DevicesUnavailable.
+    """
+    check_devices_word(word)
+    if word.startswith(_VIRTUAL):
+        return FakeDevices(parse_virtual(word.removeprefix(_VIRTUAL)), node_name)
+    return NvmlDevices() if word == "nvml" else NoDevices()

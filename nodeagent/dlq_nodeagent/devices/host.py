@@ -1,0 +1,37 @@
+"""The host's own facts, read once at start through psutil and /proc."""
+
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What the master learns about a machine; `boot_id` tells one boot from the next."""
+
+    hostname: str
+    boot_id: str
+    kernel: str
+    cpu_count: int
+    memory_bytes: int
+    agent_version: str
+
+
+def read_host_facts(*, agent_version: str) -> HostFacts:
+    """Read the facts of the machine the agent runs on.
+
+    CPUs are those the agent may be scheduled on, which a cpuset can make fewer than the machine has.
+    """
+    return HostFacts(
+        hostname=platform.node(),
+        boot_id=_BOOT_ID.read_text().strip(),
+        kernel=platform.release(),
+        cpu_count=len(os.sched_getaffinity(0)),
+        memory_bytes=psutil.virtual_memory().total,
+        agent_version=agent_version,
+    )

@@ -1,0 +1,166 @@
+"""Real NVIDIA GPUs, asked through NVML (`pynvml` of the nvidia-ml-py distribution)."""
+
+import importlib
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from dlq_nodeagent.devices.gpu_type import gpu_type_of
+from dlq_nodeagent.devices.port import (
+    Device,
+    DeviceFault,
+    DeviceHealth,
+    DeviceProcess,
+    DevicesUnavailable,
+    DeviceUsage,
+)
+
+_NO_LIBRARY = (
+    "libnvidia-ml.so.1 was not found: install the NVIDIA driver on this machine "
+    "(or start the agent with --devices none, or --devices fake:8xH100-80GB for virtual devices)"
+)
+_NO_BINDING = "the Python package nvidia-ml-py is not installed: install dlq with its `agent` extra"
+_NO_DRIVER = "the NVIDIA driver is installed but not loaded: run `modprobe nvidia` or reboot"
+_MISMATCH = (
+    "the NVIDIA library and the loaded kernel module have different versions: reboot this machine"
+)
+_NO_PERMISSION = "the agent may not open the NVIDIA devices: check the permissions of /dev/nvidia*"
+
+
+class NvmlDevices:
+    """The GPUs of this machine. Holds NVML open until `close`.
+
+    NVML numbers devices by PCI order and ignores CUDA_VISIBLE_DEVICES, so what the agent was
+    started with cannot renumber them. A device that is lost after the start stays listed (its
+    identity was read once) and is reported unhealthy; one that is lost before the agent starts
+    is not listed, and the master sees one GPU fewer.
+    """
+
+    def __init__(self) -> None:
+        self._nvml = _load()
+        self._open()
+        self._handles: dict[str, Any] = {}
+        self._devices = tuple(self._read_devices())
+        self._driver_version = str(self._nvml.nvmlSystemGetDriverVersion())
+
+    def close(self) -> None:
+        """Shut NVML down; the object is not used afterwards."""
+        self._nvml.nvmlShutdown()
+
+    def devices(self) -> tuple[Device, ...]:
+        """See the port."""
+        return self._devices
+
+    def driver_version(self) -> str:
+        """See the port."""
+        return self._driver_version
+
+    def usage(self, uuid: str) -> DeviceUsage:
+        """See the port."""
+        handle = self._handles[uuid]
+        memory = self._ask(uuid, self._memory, handle)
+        processes = self._ask(uuid, self._compute_processes, handle)
+        return DeviceUsage(
+            used_memory_bytes=int(memory.used),
+            processes=tuple(DeviceProcess(int(p.pid), p.usedGpuMemory) for p in processes),
+        )
+
+    def health(self) -> tuple[DeviceHealth, ...]:
+        """See the port."""
+        return tuple(self._health_of(device.uuid) for device in self._devices)
+
+    def _health_of(self, uuid: str) -> DeviceHealth:
+        handle = self._handles[uuid]
+        try:
+            self._ask(uuid, self._memory, handle)
+            if self._row_remap_failed(uuid, handle):
+                return DeviceHealth(uuid, healthy=False, reason="row_remap_failed")
+        except DeviceFault as fault:
+            return DeviceHealth(uuid, healthy=False, reason=fault.reason)
+        return DeviceHealth(uuid, healthy=True)
+
+    def _row_remap_failed(self, uuid: str, handle: Any) -> bool:
+        """Whether the card has run out of spare memory rows; False for models that do not remap."""
+        try:
+            return bool(self._nvml.nvmlDeviceGetRemappedRows(handle)[3])
+        except (self._nvml.NVMLError_NotSupported, self._nvml.NVMLError_FunctionNotFound):
+            return False
+        except self._nvml.NVMLError as error:
+            raise self._fault(uuid, error) from error
+
+    def _memory(self, handle: Any) -> Any:
+        # The first version counts what the driver reserves for itself as used, which is more
+        # than RELEASED_MEMORY_BYTES on recent cards.
+        try:
+            return self._nvml.nvmlDeviceGetMemoryInfo(handle, version=self._nvml.nvmlMemory_v2)
+        except (self._nvml.NVMLError_FunctionNotFound, self._nvml.NVMLError_NotSupported):
+            return self._nvml.nvmlDeviceGetMemoryInfo(handle)
+
+    def _compute_processes(self, handle: Any) -> Any:
+        try:
+            return self._nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
+        except self._nvml.NVMLError_FunctionNotFound:  # drivers older than 510
+            return self._nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
+
+    def _open(self) -> None:
+        nvml = self._nvml
+        remedies = {
+            nvml.NVML_ERROR_LIBRARY_NOT_FOUND: _NO_LIBRARY,
+            nvml.NVML_ERROR_DRIVER_NOT_LOADED: _NO_DRIVER,
+            nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: _MISMATCH,
+            nvml.NVML_ERROR_NO_PERMISSION: _NO_PERMISSION,
+        }
+        try:
+            nvml.nvmlInit()
+        except nvml.NVMLError as error:
+            raise DevicesUnavailable(remedies.get(error.value, f"NVML: {error}")) from error
+
+    def _read_devices(self) -> list[Device]:
+        nvml = self._nvml
+        found = []
+        for index in range(nvml.nvmlDeviceGetCount()):
+            try:
+                found.append(self._read_device(index))
+            except nvml.NVMLError_GpuIsLost:
+                continue
+            except nvml.NVMLError as error:
+                raise DevicesUnavailable(f"NVML, device {index}: {error}") from error
+        return found
+
+    def _read_device(self, index: int) -> Device:
+        nvml = self._nvml
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        uuid, name = str(nvml.nvmlDeviceGetUUID(handle)), str(nvml.nvmlDeviceGetName(handle))
+        memory_bytes = int(self._memory(handle).total)
+        self._handles[uuid] = handle
+        return Device(
+            index=index,
+            uuid=uuid,
+            gpu_type=gpu_type_of(name, memory_bytes),
+            model_name=name,
+            memory_bytes=memory_bytes,
+            virtual=False,
+        )
+
+    def _ask(self, uuid: str, call: Callable[[Any], Any], handle: Any) -> Any:
+        try:
+            return call(handle)
+        except self._nvml.NVMLError as error:
+            raise self._fault(uuid, error) from error
+
+    def _fault(self, uuid: str, error: Any) -> DeviceFault:
+        nvml = self._nvml
+        words = {
+            nvml.NVML_ERROR_GPU_IS_LOST: "gpu_is_lost",
+            nvml.NVML_ERROR_RESET_REQUIRED: "reset_required",
+            nvml.NVML_ERROR_TIMEOUT: "timeout",
+        }
+        return DeviceFault(uuid, words.get(error.value, f"nvml_error_{error.value}"))
+
+
+def _load() -> ModuleType:
+    # Imported only here: agents with virtual devices, and the CLI, need no NVIDIA package.
+    try:
+        return importlib.import_module("pynvml")
+    except ImportError as error:
+        raise DevicesUnavailable(_NO_BINDING) from error

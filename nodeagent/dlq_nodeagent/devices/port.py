@@ -1,0 +1,94 @@
+"""The port through which the agent sees GPUs; `nvml` and `fake` obey the same contract tests."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+GIB = 1024**3
+MIB = 1024**2
+
+# Below this a GPU without processes counts as released (facts/users.md 7.3, step 4): the driver
+# itself keeps some memory per device.
+RELEASED_MEMORY_BYTES = 500 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One GPU as the master shall know it; constant while the agent runs.
+
+    `index` is the driver's own number, whatever CUDA_VISIBLE_DEVICES says in the agent's
+    environment; `uuid` is what a job is given. `gpu_type` is the short word users write
+    ("h100-80gb"). `virtual` devices exist only because an operator asked for them by name.
+    """
+
+    index: int
+    uuid: str
+    gpu_type: str
+    model_name: str
+    memory_bytes: int
+    virtual: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProcess:
+    """A process that holds a compute context; memory is None where the driver does not say."""
+
+    pid: int
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUsage:
+    """What a device is used for at this instant."""
+
+    used_memory_bytes: int
+    processes: tuple[DeviceProcess, ...]
+
+    @property
+    def released(self) -> bool:
+        """Whether the device can be given to somebody else."""
+        return not self.processes and self.used_memory_bytes < RELEASED_MEMORY_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceHealth:
+    """Whether a device may be given work; `reason` is a fixed word, empty when healthy."""
+
+    uuid: str
+    healthy: bool
+    reason: str = ""
+
+
+class DevicesUnavailable(Exception):
+    """The GPUs of this machine cannot be asked about; the text names the remedy."""
+
+
+class DeviceFault(Exception):
+    """One device does not answer; `reason` is a fixed word such as `gpu_is_lost`."""
+
+    def __init__(self, uuid: str, reason: str) -> None:
+        super().__init__(f"device {uuid}: {reason}")
+        self.uuid = uuid
+        self.reason = reason
+
+
+class Devices(Protocol):
+    """What the agent asks of the GPUs of its machine. All calls are short and may block on a driver."""
+
+    def devices(self) -> tuple[Device, ...]:
+        """Every GPU in the order of its index; the same answer for the life of the agent."""
+        ...
+
+    def usage(self, uuid: str) -> DeviceUsage:
+        """Used memory and processes of one device.
+
+        Raises KeyError for a uuid that `devices()` does not list, DeviceFault when it does not answer.
+        """
+        ...
+
+    def health(self) -> tuple[DeviceHealth, ...]:
+        """One entry for each device, in the order of `devices()`; never raises for a broken device."""
+        ...
+
+    def driver_version(self) -> str:
+        """The driver's version as it prints it; "virtual" where there is no driver."""
+        ...

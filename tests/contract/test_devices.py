@@ -1,0 +1,146 @@
+"""One contract for every implementation of the Devices port: NVML (real pynvml, fake driver) and virtual."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
+from dlq_nodeagent.devices.port import (
+    DeviceFault,
+    DeviceProcess,
+    Devices,
+    DeviceUsage,
+)
+from support.nvml_box import NvmlBox, ProbedDevices, compile_fake_nvml
+
+GIB = 1024**3
+
+
+class Bench(Protocol):
+    """A machine of four GPUs that a test can change under the agent."""
+
+    virtual: bool
+
+    @property
+    def devices(self) -> Devices:
+        """The port under test."""
+        ...
+
+    def occupy(self, uuid: str, pid: int, memory_bytes: int) -> None:
+        """Let a process hold memory on a GPU."""
+        ...
+
+    def lose(self, uuid: str) -> None:
+        """Let a GPU fall off the bus."""
+        ...
+
+
+class VirtualBench:
+    virtual = True
+
+    def __init__(self) -> None:
+        self.devices = FakeDevices(parse_virtual("4xH100-80GB"), "bench")
+
+    def occupy(self, uuid: str, pid: int, memory_bytes: int) -> None:
+        self.devices.usages[uuid] = DeviceUsage(memory_bytes, (DeviceProcess(pid, memory_bytes),))
+
+    def lose(self, uuid: str) -> None:
+        self.devices.broken[uuid] = "gpu_is_lost"
+
+
+class NvmlBench:
+    virtual = False
+
+    def __init__(self, box: NvmlBox) -> None:
+        self.box = box
+        for index in range(4):
+            box.add_gpu(f"GPU-{index}")
+        self.devices = ProbedDevices(box.start_probe())
+
+    def occupy(self, uuid: str, pid: int, memory_bytes: int) -> None:
+        self.box.use(uuid, memory_bytes)
+        self.box.say(f"process|{uuid[-1]}|{pid}|{memory_bytes}")
+
+    def lose(self, uuid: str) -> None:
+        self.box.say(f"error|{uuid[-1]}|15")
+
+
+@pytest.fixture(scope="module")
+def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_fake_nvml(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture(params=["virtual", "nvml"])
+def bench(request: pytest.FixtureRequest, nvml_library: Path, tmp_path: Path) -> Iterator[Bench]:
+    if request.param == "virtual":
+        yield VirtualBench()
+        return
+    real = NvmlBench(NvmlBox(nvml_library, tmp_path / "machine"))
+    yield real
+    real.devices.close()
+
+
+def test_devices_are_listed_by_index_with_unique_uuids(bench: Bench) -> None:
+    devices = bench.devices.devices()
+    assert [device.index for device in devices] == [0, 1, 2, 3]
+    assert len({device.uuid for device in devices}) == 4
+
+
+def test_a_device_says_its_short_type_its_memory_and_whether_it_is_virtual(bench: Bench) -> None:
+    device = bench.devices.devices()[0]
+    assert device.gpu_type == "h100-80gb"
+    assert 79 * GIB < device.memory_bytes < 81 * GIB
+    assert device.virtual is bench.virtual
+    assert ("virtual" in device.model_name.lower()) is bench.virtual
+
+
+def test_two_lists_are_equal(bench: Bench) -> None:
+    assert bench.devices.devices() == bench.devices.devices()
+
+
+def test_an_idle_device_counts_as_released(bench: Bench) -> None:
+    usage = bench.devices.usage(bench.devices.devices()[1].uuid)
+    assert usage.processes == ()
+    assert usage.released
+
+
+def test_a_process_on_a_device_is_seen_and_holds_it(bench: Bench) -> None:
+    uuid = bench.devices.devices()[2].uuid
+    bench.occupy(uuid, 4242, 20 * GIB)
+    usage = bench.devices.usage(uuid)
+    assert usage.processes == (DeviceProcess(4242, 20 * GIB),)
+    assert usage.used_memory_bytes == 20 * GIB
+    assert not usage.released
+    assert bench.devices.usage(bench.devices.devices()[1].uuid).released
+
+
+def test_asking_for_an_unknown_device_is_a_key_error(bench: Bench) -> None:
+    with pytest.raises(KeyError):
+        bench.devices.usage("GPU-nobody")
+
+
+def test_every_device_is_healthy_at_first(bench: Bench) -> None:
+    assert [health.healthy for health in bench.devices.health()] == [True] * 4
+
+
+def test_a_lost_device_stays_listed_and_says_why_it_is_unhealthy(bench: Bench) -> None:
+    before = bench.devices.devices()
+    bench.lose(before[3].uuid)
+    assert bench.devices.devices() == before
+    health = {entry.uuid: entry for entry in bench.devices.health()}
+    assert health[before[3].uuid].reason == "gpu_is_lost"
+    assert [entry.healthy for entry in bench.devices.health()] == [True, True, True, False]
+
+
+def test_the_usage_of_a_lost_device_is_a_fault_and_never_a_guess(bench: Bench) -> None:
+    uuid = bench.devices.devices()[3].uuid
+    bench.lose(uuid)
+    with pytest.raises(DeviceFault) as fault:
+        bench.devices.usage(uuid)
+    assert fault.value.reason == "gpu_is_lost"
+
+
+def test_the_driver_version_is_a_word(bench: Bench) -> None:
+    assert bench.devices.driver_version() == ("virtual" if bench.virtual else "580.65.06")

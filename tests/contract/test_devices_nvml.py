@@ -1,0 +1,99 @@
+"""What only NVML can do: missing drivers, old drivers, lost cards, other models."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.nvml_box import NvmlBox, ProbedDevices, compile_fake_nvml
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_fake_nvml(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def box(library: Path, tmp_path: Path) -> NvmlBox:
+    return NvmlBox(library, tmp_path / "machine")
+
+
+def refusal(process: subprocess.Popen[str]) -> str:
+    """What the probe says when it will not start."""
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 1
+    return errors
+
+
+def test_a_machine_without_the_library_is_told_to_install_the_driver(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "install the NVIDIA driver" in refusal(
+        NvmlBox(empty, tmp_path / "machine").start_probe()
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [(9, "not loaded"), (18, "reboot"), (4, "permissions"), (999, "NVML")],
+)
+def test_each_refusal_of_the_driver_names_its_remedy(box: NvmlBox, code: int, remedy: str) -> None:
+    box.say(f"init|{code}")
+    assert remedy in refusal(box.start_probe())
+
+
+def test_cuda_visible_devices_of_the_agent_renumbers_nothing(box: NvmlBox) -> None:
+    box.add_gpu("GPU-a")
+    box.add_gpu("GPU-b")
+    probed = ProbedDevices(
+        box.start_probe(CUDA_VISIBLE_DEVICES="1", CUDA_DEVICE_ORDER="FASTEST_FIRST")
+    )
+    assert [(d.index, d.uuid) for d in probed.devices()] == [(0, "GPU-a"), (1, "GPU-b")]
+    probed.close()
+
+
+def test_a_card_lost_before_the_start_is_left_out_and_the_others_keep_their_index(
+    box: NvmlBox,
+) -> None:
+    for uuid in ("GPU-a", "GPU-b", "GPU-c"):
+        box.add_gpu(uuid)
+    box.say("error|1|15")
+    probed = ProbedDevices(box.start_probe())
+    assert [(d.index, d.uuid) for d in probed.devices()] == [(0, "GPU-a"), (2, "GPU-c")]
+    probed.close()
+
+
+def test_memory_the_driver_reserves_for_itself_does_not_hold_a_card(box: NvmlBox) -> None:
+    box.add_gpu("GPU-a")
+    probed = ProbedDevices(box.start_probe())
+    assert probed.usage("GPU-a").used_memory_bytes == 0
+    probed.close()
+
+
+def test_a_card_that_cannot_remap_more_rows_is_unhealthy(box: NvmlBox) -> None:
+    box.add_gpu("GPU-a")
+    box.say("remap_failure|0")
+    probed = ProbedDevices(box.start_probe())
+    assert [(h.healthy, h.reason) for h in probed.health()] == [(False, "row_remap_failed")]
+    probed.close()
+
+
+def test_many_processes_on_one_card_are_all_seen(box: NvmlBox) -> None:
+    box.add_gpu("GPU-a")
+    for pid in range(100, 140):
+        box.say(f"process|0|{pid}|1048576")
+    probed = ProbedDevices(box.start_probe())
+    assert [p.pid for p in probed.usage("GPU-a").processes] == list(range(100, 140))
+    probed.close()
+
+
+def test_a_driver_older_than_the_versioned_calls_still_answers(tmp_path: Path) -> None:
+    old = compile_fake_nvml(tmp_path / "old", "-DOLD_DRIVER")
+    box = NvmlBox(old, tmp_path / "machine")
+    box.add_gpu("GPU-a", "Tesla V100-SXM2-16GB", 16_945_512_448)
+    box.say("process|0|77|2048")
+    probed = ProbedDevices(box.start_probe())
+    assert probed.devices()[0].gpu_type == "v100-16gb"
+    assert [p.pid for p in probed.usage("GPU-a").processes] == [77]
+    assert [h.healthy for h in probed.health()] == [True]
+    probed.close()

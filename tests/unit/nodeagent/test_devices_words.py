@@ -1,0 +1,71 @@
+"""The words of `--devices` and the short names of GPU models."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dlq_nodeagent.devices.choose import check_devices_word, open_devices
+from dlq_nodeagent.devices.fake import FakeDevices, VirtualDevices, parse_virtual
+from dlq_nodeagent.devices.gpu_type import gpu_type_of
+from dlq_nodeagent.devices.host import read_host_facts
+
+GIB = 1024**3
+
+
+@pytest.mark.parametrize(
+    ("name", "memory_gib", "word"),
+    [
+        ("NVIDIA H100 80GB HBM3", 79.6, "h100-80gb"),
+        ("NVIDIA H100 PCIe", 79.6, "h100-80gb"),
+        ("NVIDIA A100-SXM4-40GB", 40, "a100-40gb"),
+        ("NVIDIA A100 80GB PCIe", 80, "a100-80gb"),
+        ("Tesla V100-SXM2-16GB", 15.8, "v100-16gb"),
+        ("NVIDIA H200", 140.4, "h200-141gb"),
+        ("Tesla T4", 15, "t4-16gb"),
+        ("NVIDIA L40S", 45, "l40s-48gb"),
+        ("NVIDIA GeForce RTX 4090", 24, "rtx4090-24gb"),
+        ("NVIDIA RTX 6000 Ada Generation", 48, "rtx6000-48gb"),
+        ("NVIDIA Graphics Device", 24, "gpu-24gb"),
+    ],
+)
+def test_a_model_gets_the_short_word_users_write(name: str, memory_gib: float, word: str) -> None:
+    assert gpu_type_of(name, int(memory_gib * GIB)) == word
+
+
+def test_virtual_devices_are_parsed() -> None:
+    assert parse_virtual("8xH100-80GB") == VirtualDevices(8, "H100", 80)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "8", "8xH100", "xH100-80GB", "0xH100-80GB", "08xH100-80GB", "8xH100-80gb", "65xH100-80GB",
+     "8xH100-0GB", "8xH100-80GB ", "8xH100-80GB\n", "-1xH100-80GB", "8xH 100-80GB", "999999xH100-80GB"],
+)  # fmt: skip
+def test_any_other_form_of_virtual_devices_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="COUNTxMODEL-MEMORYGB"):
+        parse_virtual(text)
+
+
+def test_virtual_devices_of_two_nodes_have_different_uuids() -> None:
+    one, two = (FakeDevices(parse_virtual("2xA100-40GB"), node) for node in ("n1", "n2"))
+    assert not {d.uuid for d in one.devices()} & {d.uuid for d in two.devices()}
+
+
+def test_a_machine_without_gpus_must_be_asked_for_by_name() -> None:
+    assert open_devices("none", node_name="n1").devices() == ()
+
+
+@pytest.mark.parametrize("word", ["", "cuda", "fake", "fake:", "fake:8xH100", "NVML"])
+def test_an_unknown_devices_word_is_refused_before_anything_is_opened(word: str) -> None:
+    with pytest.raises(ValueError, match=r"--devices|virtual devices"):
+        check_devices_word(word)
+
+
+def test_host_facts_are_those_of_this_machine() -> None:
+    facts = read_host_facts(agent_version="0.1.0")
+    assert facts.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert facts.kernel == os.uname().release
+    assert facts.cpu_count >= 1
+    assert facts.memory_bytes > 100 * 1024**2
+    assert facts.agent_version == "0.1.0"
