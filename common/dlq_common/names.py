@@ -23,7 +23,7 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}", re.ASCII)
 _NODE_NAME = re.compile(
     r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*"
 )
-# Loaded or run before a job's first line: set by a submitter they would change our programs, not theirs.
+# What dlq tells a job about itself, and torchrun about the gang: a submitter's values would mislead.
 _RESERVED_ENV_PREFIXES = ("DLQ_", "PET_")
 
 

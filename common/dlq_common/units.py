@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 SECOND, MINUTE, HOUR, DAY, WEEK = 1, 60, 3600, 86400, 604800
 # A century: beyond it a duration is a typing error, and sums of instants stay far from overflow.
 LONGEST_DURATION_S = 100 * 366 * DAY
 
 _SPAN_UNITS = {"ms": 0.001, "s": SECOND, "m": MINUTE, "min": MINUTE, "h": HOUR, "d": DAY, "w": WEEK}
-_SPAN_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|min|[smhdw])", re.ASCII)
+_SPAN_PART = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)(ms|min|[smhdw])", re.ASCII)
 _SPAN = re.compile(rf"(?:{_SPAN_PART.pattern})+", re.ASCII)
-_COLONS = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", re.ASCII)
+_COLONS = re.compile(r"(?:(\d{1,9})-)?(\d{1,15})(?::(\d{1,9}))?(?::(\d{1,9}))?", re.ASCII)
 _UNLIMITED_WORDS = frozenset({"0", "unlimited", "infinite"})
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
+_SIZE = re.compile(r"(\d{1,20}(?:\.\d{1,6})?)\s*([A-Za-z]*)", re.ASCII)
 _SIZE_STEPS = "KMGTPE"
+_BINARY_UNITS = tuple(
+    (f"{letter}iB", 1 << (10 * power)) for power, letter in enumerate(_SIZE_STEPS, start=1)
+)
 _SIZE_UNITS = (
     {"B": 1}
     | {f"{letter}B": 1000**power for power, letter in enumerate(_SIZE_STEPS, start=1)}
-    | {f"{letter}IB": 1024**power for power, letter in enumerate(_SIZE_STEPS, start=1)}
+    | {name.upper(): size for name, size in _BINARY_UNITS}
     # A lone letter is what Slurm's users type, and there `G` has always been 2^30.
-    | {letter: 1024**power for power, letter in enumerate(_SIZE_STEPS, start=1)}
+    | {name[0]: size for name, size in _BINARY_UNITS}
 )
 LARGEST_SIZE_BYTES = 2**63 - 1
 
@@ -103,8 +107,7 @@ def parse_size(text: str) -> int:
     unit = _SIZE_UNITS.get(found[2].upper()) if found else None
     if found is None or unit is None:
         raise ValueError(f"{text!r} is not a size: write 80GB (10^9) or 80GiB (2^30)")
-    whole, _, fraction = found[1].partition(".")
-    size = int(whole) * unit + int(fraction or "0") * unit // 10 ** len(fraction)
+    size = int(Decimal(found[1]) * unit)
     if size > LARGEST_SIZE_BYTES:
         raise ValueError(f"{text!r} is larger than any machine")
     return size
@@ -115,20 +118,18 @@ def format_size(size_bytes: int) -> str:
 
     1.5GiB, 80GiB, 1000B. Use `approximate_size` where room matters more than exactness.
     """
-    for power in range(len(_SIZE_STEPS), 0, -1):
-        unit = 1024**power
+    for name, unit in reversed(_BINARY_UNITS):
         tenths, rest = divmod(size_bytes * 10, unit)
         if size_bytes >= unit and not rest:
-            return f"{_tenths(tenths)}{_SIZE_STEPS[power - 1]}iB"
+            return f"{_tenths(tenths)}{name}"
     return f"{size_bytes}B"
 
 
 def approximate_size(size_bytes: int) -> str:
     """Bytes rounded to a tenth of the largest binary unit: `79.6GiB`; for tables."""
-    for power in range(len(_SIZE_STEPS), 0, -1):
-        unit = 1024**power
+    for name, unit in reversed(_BINARY_UNITS):
         if size_bytes >= unit:
-            return f"{_tenths((size_bytes * 10 + unit // 2) // unit)}{_SIZE_STEPS[power - 1]}iB"
+            return f"{_tenths((size_bytes * 10 + unit // 2) // unit)}{name}"
     return f"{size_bytes}B"
 
 

@@ -1,0 +1,219 @@
+"""Configuration of a daemon: defaults, then a TOML file, then the environment, into frozen values.
+
+A room declares one frozen dataclass whose fields are sections, again frozen dataclasses. Here, and
+nowhere else in a daemon, the environment is read. The CLI does not import this module: cattrs
+belongs to the daemons' extras.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import operator
+import os
+import stat
+import tomllib
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NewType, TypeVar
+
+import cattrs
+from cattrs.errors import ForbiddenExtraKeysError
+
+from dlq_common.errors import ConfigError
+from dlq_common.suggest import did_you_mean
+from dlq_common.units import format_size, format_span, parse_size, parse_span
+
+Seconds = NewType("Seconds", float)  # "30s", "1h30m" in a file
+Bytes = NewType("Bytes", int)  # "64MiB" in a file
+SecretFile = NewType("SecretFile", Path)  # a secret is named by its file, never written down
+
+ENV_PREFIX = "DLQ_"
+SEPARATOR = "__"
+# A secret is one line; a larger file is the wrong file.
+LARGEST_SECRET_BYTES = 64 * 1024
+
+T = TypeVar("T")
+
+
+def load_config(kind: type[T], path: Path | None, environ: Mapping[str, str] | None = None) -> T:
+    """The effective configuration: defaults of `kind`, under the file, under `DLQ_SECTION__KEY`.
+
+    `path` None means no file; a path that cannot be read is an error. Unknown keys, in the file or
+    in the environment, and values of the wrong type raise ConfigError with the path of the key.
+    """
+    tree = _read_toml(path) if path is not None else {}
+    source = str(path) if path is not None else "the environment"
+    for name, value in sorted((os.environ if environ is None else environ).items()):
+        if name.startswith(ENV_PREFIX) and SEPARATOR in name:
+            _override(kind, tree, name, value)
+    try:
+        return _converter().structure(tree, kind)
+    except (cattrs.BaseValidationError, ForbiddenExtraKeysError, ValueError, TypeError) as error:
+        problems = list(_problems(error, ""))
+        raise ConfigError(f"{source}: {'; '.join(problems)}", source=source) from None
+
+
+def dump_config(config: Any) -> str:
+    """The configuration as TOML that `load_config` reads back; for `--check-config`."""
+    lines: list[str] = []
+    _dump_section(config, "", lines)
+    return "\n".join(lines).strip() + "\n"
+
+
+def read_secret(path: SecretFile) -> str:
+    """The one line a secret file holds. Refuses one that other users may read."""
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            content = file.read(LARGEST_SECRET_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}", source=path) from None
+    if mode & (stat.S_IRWXO | stat.S_IWGRP):
+        raise ConfigError(
+            f"{path}: other users may read this secret", hint=f"chmod 600 {path}", source=path
+        )
+    if len(content) > LARGEST_SECRET_BYTES:
+        raise ConfigError(f"{path}: too large for a secret", source=path)
+    return content.decode("utf-8", "strict").strip()
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}", source=path) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not TOML: {error}", source=path) from None
+
+
+def _override(kind: type, tree: dict[str, Any], name: str, value: str) -> None:
+    """Put one `DLQ_SECTION__KEY` variable into the tree, read as the type of its field."""
+    *sections, key = name.removeprefix(ENV_PREFIX).lower().split(SEPARATOR)
+    here: Any = kind
+    for section in sections:
+        here = _field_type(here, section, name)
+        tree = tree.setdefault(section, {})
+        if not dataclasses.is_dataclass(here) or not isinstance(tree, dict):
+            raise ConfigError(f"{name}: {section!r} is not a section", source=name)
+    tree[key] = _from_text(_field_type(here, key, name), value, name)
+
+
+def _field_type(kind: Any, key: str, name: str) -> Any:
+    types = typing.get_type_hints(kind)
+    if key not in types:
+        raise ConfigError(f"{name}: unknown key {key!r}{did_you_mean(key, types)}", source=name)
+    return types[key]
+
+
+def _from_text(wanted: Any, text: str, name: str) -> Any:
+    """An environment value: text where text is wanted, otherwise a TOML value."""
+    if wanted in (str, Path, Seconds, Bytes, SecretFile) or type(None) in typing.get_args(wanted):
+        return text
+    if typing.get_origin(wanted) is tuple and not text.startswith("["):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _converter() -> cattrs.Converter:
+    """Strict about types: `"5"` is no integer and `5` is no duration."""
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    tuples = converter.get_structure_hook(tuple[str, ...])
+    hooks: dict[Any, Callable[[Any, Any], Any]] = {
+        **dict.fromkeys(_IN_WORDS, _plain),
+        Seconds: lambda value, _: parse_span(_text(value, '"30s"')),
+        Bytes: lambda value, _: parse_size(_text(value, '"64MiB"')),
+        Path: lambda value, _: _path(value),
+        SecretFile: lambda value, _: _path(value),
+        tuple[str, ...]: lambda value, kind: tuples(_listed(value), kind),
+    }
+    for kind, hook in hooks.items():
+        # By equality and first: cattrs' own hooks for these would coerce.
+        converter.register_structure_hook_func(partial(operator.eq, kind), hook)
+    return converter
+
+
+def _plain(value: Any, kind: type) -> Any:
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise ValueError(f"{value!r} is not {_IN_WORDS[kind]}")
+    return value
+
+
+_IN_WORDS = {str: "text", int: "an integer", float: "a number", bool: "true or false"}
+
+
+def _path(value: Any) -> Path:
+    return Path(_text(value, '"/etc/dlq/..."')).expanduser()
+
+
+def _text(value: Any, example: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not text like {example}")
+    return value
+
+
+def _listed(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"{value!r} is not a list")
+    return value
+
+
+def _problems(error: BaseException, where: str) -> Iterator[str]:
+    """Every leaf of a validation error as `section.key: what is wrong`."""
+    if isinstance(error, cattrs.ClassValidationError):
+        inside, others = error.group_exceptions()
+        for problem, note in inside:
+            yield from _problems(problem, f"{where}.{note.name}".lstrip("."))
+        for other in others:
+            yield from _problems(other, where)
+    elif isinstance(error, cattrs.IterableValidationError):
+        items, others = error.group_exceptions()
+        for problem, item in items:
+            yield from _problems(problem, f"{where}[{item.index}]")
+        for other in others:
+            yield from _problems(other, where)
+    elif isinstance(error, ForbiddenExtraKeysError):
+        known = [field.name for field in dataclasses.fields(error.cl)]
+        for key in sorted(error.extra_fields):
+            path = f"{where}.{key}".lstrip(".")
+            yield f"{path}: unknown key{did_you_mean(key, known)}"
+    elif isinstance(error, KeyError):
+        yield f"{where}: missing" if where else f"{error.args[0]}: missing"
+    else:
+        yield f"{where}: {error}".removeprefix(": ")
+
+
+def _dump_section(section: Any, name: str, lines: list[str]) -> None:
+    types = typing.get_type_hints(type(section))
+    fields = [(field.name, getattr(section, field.name)) for field in dataclasses.fields(section)]
+    plain = [(key, value) for key, value in fields if not dataclasses.is_dataclass(value)]
+    if name and plain:
+        lines += ["", f"[{name}]"]
+    lines += [f"{k} = {_toml_value(v, types[k])}" for k, v in plain if v is not None]
+    for key, value in fields:
+        if dataclasses.is_dataclass(value):
+            _dump_section(value, f"{name}.{key}".lstrip("."), lines)
+
+
+def _toml_value(value: Any, kind: Any) -> str:
+    if kind is Seconds:
+        return f'"{format_span(value)}"'
+    if kind is Bytes:
+        return f'"{format_size(value)}"'
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml_value(item, None) for item in value) + "]"
+    if isinstance(value, Mapping):
+        pairs = (f"{json.dumps(key)} = {_toml_value(v, None)}" for key, v in value.items())
+        return "{" + ", ".join(pairs) + "}"
+    return json.dumps(str(value), ensure_ascii=False)

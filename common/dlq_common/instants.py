@@ -1,0 +1,61 @@
+"""Instants as people write and read them; inside dlq an instant is UTC seconds since the epoch."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+
+from dlq_common.units import DAY, HOUR, MINUTE, WEEK, parse_span
+
+_NOW_PLUS = re.compile(r"now(?:\s*\+\s*(\S+))?", re.IGNORECASE)
+_COUNT_AND_WORD = re.compile(r"(\d+)(second|minute|hour|day|week)s?", re.IGNORECASE | re.ASCII)
+_WORDS = {"second": 1, "minute": MINUTE, "hour": HOUR, "day": DAY, "week": WEEK}
+_TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
+_FORMS = "write HH:MM, 2026-12-01T08:00, now+2hours or now+90m"
+
+
+def format_instant(epoch_s: float) -> str:
+    """ISO 8601 in UTC with milliseconds: `2026-11-20T10:33:00.250Z`."""
+    whole = datetime.fromtimestamp(round(epoch_s * 1000) / 1000, UTC)
+    return whole.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def parse_instant(text: str, *, now_s: float, zone: tzinfo) -> float:
+    """The instant that `text` names, for --begin, --deadline and --since.
+
+    A time of day is the next such time; a date without an offset is in `zone`, the caller's own.
+    ValueError names the forms.
+    """
+    compact = text.strip()
+    if found := _NOW_PLUS.fullmatch(compact):
+        return now_s + (_offset(found[1], text) if found[1] else 0.0)
+    if found := _TIME_OF_DAY.fullmatch(compact):
+        return _next_time_of_day(text, [int(part or 0) for part in found.groups()], now_s, zone)
+    try:
+        instant = datetime.fromisoformat(compact)
+    except ValueError:
+        raise ValueError(f"{text!r} is not an instant: {_FORMS}") from None
+    aware = instant if instant.tzinfo else instant.replace(tzinfo=zone)
+    try:
+        return aware.timestamp()
+    except OverflowError:
+        raise ValueError(f"{text!r} is not an instant that a calendar here can hold") from None
+
+
+def _offset(offset: str, text: str) -> float:
+    if found := _COUNT_AND_WORD.fullmatch(offset):
+        return float(found[1]) * _WORDS[found[2].lower()]
+    try:
+        return parse_span(offset)
+    except ValueError:
+        raise ValueError(f"{text!r} is not an instant: {_FORMS}") from None
+
+
+def _next_time_of_day(text: str, parts: list[int], now_s: float, zone: tzinfo) -> float:
+    hour, minute, second = parts
+    today = datetime.fromtimestamp(now_s, zone)
+    try:
+        instant = today.replace(hour=hour, minute=minute, second=second, microsecond=0)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a time of day: {_FORMS}") from None
+    return (instant if instant > today else instant + timedelta(days=1)).timestamp()
