@@ -1,0 +1,51 @@
+"""What `dlq simulate` refuses: each error says what, why and what to do, and knows its exit code.
+
+SimulateError
+├── UsageError   exit 2: what was typed (an option, a cluster, a setting, a file that is not there)
+└── DataError    exit 1: what a file holds (names file, line and column)
+"""
+
+from __future__ import annotations
+
+
+class SimulateError(Exception):
+    """A refusal in three parts; `str()` is the one line users see, without the program's name."""
+
+    exit_code = 1
+
+    def __init__(self, what: str, why: str, remedy: str) -> None:
+        super().__init__(f"{what}; {why}; {remedy}")
+        self.what = what
+        self.why = why
+        self.remedy = remedy
+
+
+class UsageError(SimulateError):
+    """The command line asks for something that does not exist."""
+
+    exit_code = 2
+
+
+class DataError(SimulateError):
+    """A file does not keep its contract; `line` counts from 1, `column` is the header's word."""
+
+    exit_code = 1
+
+    def __init__(
+        self,
+        path: str,
+        why: str,
+        remedy: str,
+        *,
+        line: int | None = None,
+        column: str | None = None,
+    ) -> None:
+        where = path
+        if line is not None:
+            where += f", line {line}"
+        if column is not None:
+            where += f", column {column}"
+        super().__init__(f"cannot use {where}", why, remedy)
+        self.path = path
+        self.line = line
+        self.column = column

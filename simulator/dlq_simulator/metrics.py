@@ -1,0 +1,135 @@
+"""What a replay is judged by: the fields of `dlq simulate --json`, from the jobs' histories."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dlq_simulator.traces import TraceJob
+
+# Rewards of a job that nothing is said about: all or (almost) nothing, as Chronus counts them.
+FULL_REWARD, LATE_REWARD = 100.0, 1.0
+Number = int | float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One finished job's history, in seconds of the trace's clock.
+
+    `queue_s` is the time without GPUs, `overhead_s` the time with GPUs but without progress
+    (saving and resuming); jct = queue + overhead + duration.
+    """
+
+    job: TraceJob
+    start_s: Number
+    finish_s: Number
+    queue_s: Number
+    overhead_s: Number
+    preemptions: int
+
+    @property
+    def jct_s(self) -> Number:
+        return self.finish_s - self.job.submit_time_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """Seconds, shares of 1, or None where the policy or the trace has no such thing.
+
+    `wdmr` is the weighted deadline *miss* rate, mean of (max - got) / (max - min) over the jobs
+    with a deadline; `slo_met_ratio` the share of them that finished by their first deadline.
+    `gpu_utilization` counts useful work only: GPU-seconds of the finished jobs' durations over
+    GPUs x makespan. `cost`, `tardiness_cost` and `reclaim_preemption_ratio` belong to policies
+    with priced or loaned nodes.
+    """
+
+    jobs: int
+    refused: int
+    avg_jct_s: float | None
+    median_jct_s: float | None
+    p95_jct_s: float | None
+    avg_queue_s: float | None
+    median_queue_s: float | None
+    p95_queue_s: float | None
+    makespan_s: float | None
+    preemptions: int
+    overhead_gpu_s: float
+    gpu_utilization: float | None
+    wdmr: float | None
+    slo_met_ratio: float | None
+    be_avg_jct_s: float | None
+    cost: float | None = None
+    tardiness_cost: float | None = None
+    reclaim_preemption_ratio: float | None = None
+
+
+def measure(outcomes: Sequence[Outcome], *, gpus: int, refused: int = 0) -> Metrics:
+    """The metrics of one replay on a cluster of `gpus` GPUs; makespan counts from first submit."""
+    jcts = [outcome.jct_s for outcome in outcomes]
+    queues = [outcome.queue_s for outcome in outcomes]
+    bound = [outcome for outcome in outcomes if outcome.job.kind != "be"]
+    best_effort = [outcome.jct_s for outcome in outcomes if outcome.job.kind == "be"]
+    makespan = _makespan(outcomes)
+    work = math.fsum(outcome.job.num_gpus * outcome.job.duration_s for outcome in outcomes)
+    return Metrics(
+        jobs=len(outcomes),
+        refused=refused,
+        avg_jct_s=mean(jcts),
+        median_jct_s=percentile(jcts, 50),
+        p95_jct_s=percentile(jcts, 95),
+        avg_queue_s=mean(queues),
+        median_queue_s=percentile(queues, 50),
+        p95_queue_s=percentile(queues, 95),
+        makespan_s=makespan,
+        preemptions=sum(outcome.preemptions for outcome in outcomes),
+        overhead_gpu_s=_settled(
+            math.fsum(outcome.job.num_gpus * outcome.overhead_s for outcome in outcomes)
+        ),
+        gpu_utilization=_settled(work / (gpus * makespan)) if makespan else None,
+        wdmr=mean([_missed_share(outcome) for outcome in bound]),
+        slo_met_ratio=mean([float(outcome.jct_s <= _first_deadline(outcome)) for outcome in bound]),
+        be_avg_jct_s=mean(best_effort),
+    )
+
+
+def mean(values: Sequence[Number]) -> float | None:
+    return _settled(math.fsum(values) / len(values)) if values else None
+
+
+def percentile(values: Sequence[Number], percent: float) -> float | None:
+    """Linear interpolation between the two nearest ranks (numpy's default)."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    rank = (len(ordered) - 1) * percent / 100
+    low = math.floor(rank)
+    high = min(low + 1, len(ordered) - 1)
+    return _settled(ordered[low] + (ordered[high] - ordered[low]) * (rank - low))
+
+
+def _settled(value: Number) -> float:
+    """To the microsecond: what is finer is the noise of doubles."""
+    return round(float(value), 6)
+
+
+def _makespan(outcomes: Sequence[Outcome]) -> float | None:
+    if not outcomes:
+        return None
+    first = min(outcome.job.submit_time_s for outcome in outcomes)
+    return _settled(max(outcome.finish_s for outcome in outcomes) - first)
+
+
+def _first_deadline(outcome: Outcome) -> Number:
+    job = outcome.job
+    if job.soft_steps:
+        return job.soft_steps[0][0]
+    return math.inf if job.deadline_s is None else job.deadline_s
+
+
+def _missed_share(outcome: Outcome) -> float:
+    """0 when the job earned its largest reward, 1 when it earned the least."""
+    steps = outcome.job.soft_steps or ((_first_deadline(outcome), FULL_REWARD),)
+    best = steps[0][1]
+    got = next((reward for delay, reward in steps if outcome.jct_s <= delay), LATE_REWARD)
+    return (best - got) / (best - LATE_REWARD) if best > LATE_REWARD else 0.0
