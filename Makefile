@@ -7,11 +7,16 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PY := $(BIN)/python
 UV = $(shell command -v uv || echo build/uv/bin/uv)
+UV_TOOL = $(filter build/%,$(UV))
 UV_ENV := UV_PYTHON_DOWNLOADS=never UV_NO_PROGRESS=1
 LOCK := requirements.lock
 STAMP := .venv/.stamp
 SHIM_DIR := nodeagent/dlq_nodeagent/shim
 SHIM := $(SHIM_DIR)/dlq-shim
+TORCH_STAMP := .venv-torch/.stamp
+# Marked tests need more than a fresh machine, or more than two minutes; they have their own targets.
+NOTHING_SPECIAL := not (e2e or torture or podman or netns or systemd or slurm or torch or gpu)
+N ?= 30
 
 .PHONY: help
 help:  ## list the targets
@@ -26,7 +31,7 @@ build/uv/bin/uv:
 	  --target build/uv uv 2>/dev/null \
 	|| { $(PYTHON) -m venv build/uv && build/uv/bin/python -m pip install --quiet uv; }
 
-$(STAMP): $(LOCK) pyproject.toml hatch_build.py | $(filter build/%,$(UV))
+$(STAMP): $(LOCK) pyproject.toml hatch_build.py | $(UV_TOOL)
 	[ -x $(PY) ] || $(UV_ENV) $(UV) venv --quiet --python $(PYTHON) .venv
 	$(UV_ENV) $(UV) pip sync --quiet --python $(PY) --require-hashes $(LOCK)
 	$(UV_ENV) $(UV) pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
@@ -37,7 +42,62 @@ $(SHIM): $(wildcard $(SHIM_DIR)/*.c $(SHIM_DIR)/*.h) hatch_build.py | $(STAMP)
 	$(PY) hatch_build.py
 
 .PHONY: lock
-lock: | $(filter build/%,$(UV))  ## pin every dependency anew (all extras, dev and proto groups)
+lock: | $(UV_TOOL)  ## pin every dependency anew (all extras, dev and proto groups)
 	$(UV_ENV) UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet --upgrade --universal \
 	  --python-version 3.11 --all-extras --group dev --group proto --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --output-file $(LOCK) pyproject.toml
+
+.PHONY: proto
+proto: $(STAMP)  ## regenerate proto/gen from proto/dlq/v1
+	$(PY) proto/generate.py
+
+.PHONY: fmt
+fmt: $(STAMP)  ## format and sort imports
+	$(BIN)/ruff check --quiet --fix .
+	$(BIN)/ruff format .
+
+.PHONY: check
+check: setup  ## style, types, layers, and generated code that follows from its source
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(PY) proto/generate.py --check
+
+.PHONY: test
+test: setup  ## every test that needs nothing special (under two minutes)
+	$(PY) -m pytest -q -m '$(NOTHING_SPECIAL)'
+
+.PHONY: demo
+demo: setup  ## a cluster of your own, training real models; KEEP=1 leaves it up
+	$(PY) examples/demo/run.py
+
+.PHONY: e2e
+e2e: setup $(TORCH_STAMP)  ## real processes on loopback, with torchrun; ONLY=name selects
+	$(PY) -m pytest -q tests/e2e $(if $(ONLY),-k '$(ONLY)')
+
+.PHONY: bench
+bench: setup  ## measure, and print the conditions beside the figures
+	$(PY) benchmarks/run.py
+
+.PHONY: torture
+torture: setup  ## kill the daemons N times under load: make torture N=30
+	N=$(N) $(PY) -m pytest -q -m torture tests/fault
+
+.PHONY: package
+package: setup | $(UV_TOOL)  ## build the wheel, install it with each extra into empty venvs, run it
+	UV=$(UV) $(PY) tests/support/package_trial.py
+
+.PHONY: clean
+clean:  ## remove everything that make made, the environments included
+	rm -rf .venv .venv-torch build dist .demo .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	  .import_linter_cache $(SHIM)
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
+
+# PyTorch only by pip (uv would take the CUDA build), and only into an environment of its own.
+# TORCH_PIP_ARGS can name a CPU-only index.
+$(TORCH_STAMP):
+	[ -x .venv-torch/bin/python ] || $(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH_PIP_ARGS) \
+	  torch==2.13.0 numpy
+	touch $(TORCH_STAMP)
