@@ -1,0 +1,328 @@
+"""The cluster's certificates: one CA, and the identities it signs for users, nodes and the master.
+
+An identity is the certificate's URI name `dlq://<cluster>/<role>/<name>`, with the same name as the
+common name. What a certificate request says about itself is never believed: whoever signs, names.
+Everything here is pure of clocks (`now_s` is UTC seconds since the epoch) and works on PEM bytes.
+It needs `cryptography`: import it only where certificates are made or read.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from dlq_common.errors import InvalidRequest, Unauthenticated
+from dlq_common.names import check_node_name, check_user_name, check_word
+
+# Every client expects this name of the master, whatever address it dialled: the CA is what is pinned.
+SERVER_NAME = "dlq-master"
+LIFETIME_S = 30 * 86_400.0
+CA_LIFETIME_S = 10 * 365 * 86_400.0
+# Hosts disagree about the time; a certificate made now must be good on one that is a bit behind.
+BACKDATED_S = 300.0
+LARGEST_REQUEST_BYTES = 16 * 1024
+
+_URI = re.compile(r"dlq://([^/]+)/([^/]+)/([^/]+)")
+
+
+class Role(StrEnum):
+    """What a certificate's holder is; who may do what is the master's table."""
+
+    USER = "user"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+    INFERENCE = "inference"
+    NODE = "node"
+    MASTER = "master"
+
+
+PEOPLE = frozenset({Role.USER, Role.OPERATOR, Role.ADMIN, Role.INFERENCE})
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a certificate speaks for, and from when until when (UTC seconds)."""
+
+    name: str
+    role: Role
+    cluster: str
+    serial: str
+    not_before_s: float
+    not_after_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeyAndRequest:
+    """A fresh private key and the PKCS #10 request that proves its possession, both PEM."""
+
+    key: bytes
+    request: bytes
+
+
+class Authority:
+    """The CA of one cluster: its key, its certificate and the three kinds it signs."""
+
+    def __init__(self, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
+        if certificate.public_key() != key.public_key():
+            raise ValueError("the CA's key and certificate do not belong together")
+        self._key = key
+        self._certificate = certificate
+        self.cluster = _ca_cluster(certificate)
+
+    @classmethod
+    def create(cls, cluster: str, now_s: float) -> Authority:
+        """A new CA. ValueError when the cluster's name is not a word."""
+        check_word(cluster, "cluster name")
+        key = _new_key()
+        subject = x509.Name(
+            [
+                x509.NameAttribute(NameOID.ORGANIZATION_NAME, cluster),
+                x509.NameAttribute(NameOID.COMMON_NAME, "dlq CA"),
+            ]
+        )
+        certificate = (
+            x509.CertificateBuilder(issuer_name=subject, subject_name=subject)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(_instant(now_s - BACKDATED_S))
+            .not_valid_after(_instant(now_s + CA_LIFETIME_S))
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_key_usage(signs_certificates=True), critical=True)
+            .add_extension(
+                x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
+            )
+            .sign(key, hashes.SHA256())
+        )
+        return cls(key, certificate)
+
+    @classmethod
+    def load(cls, key: bytes, certificate: bytes) -> Authority:
+        """The CA from its two PEM files. ValueError when they are not a CA of ours."""
+        private = serialization.load_pem_private_key(key, password=None)
+        if not isinstance(private, ec.EllipticCurvePrivateKey):
+            raise ValueError("the CA's key is not an elliptic curve key")
+        return cls(private, x509.load_pem_x509_certificate(certificate))
+
+    def key_pem(self) -> bytes:
+        """The private key; belongs in a file of its own that only the master reads."""
+        return _key_pem(self._key)
+
+    def certificate_pem(self) -> bytes:
+        """What every member of the cluster pins."""
+        return self._certificate.public_bytes(serialization.Encoding.PEM)
+
+    def sign_user(self, request: bytes, name: str, role: Role, now_s: float) -> bytes:
+        """A certificate for a person or service. ValueError unless name and role are a person's."""
+        check_user_name(name)
+        if role not in PEOPLE:
+            raise ValueError(f"{role} is not a role of people")
+        return self._sign(request, name, role, now_s, (ExtendedKeyUsageOID.CLIENT_AUTH,), ())
+
+    def sign_node(self, request: bytes, node_id: str, now_s: float) -> bytes:
+        """A certificate with which an agent speaks for one node."""
+        check_node_name(node_id)
+        return self._sign(
+            request, node_id, Role.NODE, now_s, (ExtendedKeyUsageOID.CLIENT_AUTH,), ()
+        )
+
+    def sign_master(self, request: bytes, now_s: float) -> bytes:
+        """A certificate with which the master serves both ports; it opens no door as a client."""
+        return self._sign(
+            request,
+            SERVER_NAME,
+            Role.MASTER,
+            now_s,
+            (ExtendedKeyUsageOID.SERVER_AUTH,),
+            (x509.DNSName(SERVER_NAME),),
+        )
+
+    def _sign(
+        self,
+        request: bytes,
+        name: str,
+        role: Role,
+        now_s: float,
+        usages: tuple[x509.ObjectIdentifier, ...],
+        more_names: tuple[x509.GeneralName, ...],
+    ) -> bytes:
+        uri = x509.UniformResourceIdentifier(f"dlq://{self.cluster}/{role}/{name}")
+        public_key = requested_key(request)
+        certificate = (
+            x509.CertificateBuilder(
+                issuer_name=self._certificate.subject,
+                subject_name=x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
+            )
+            .public_key(public_key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(_instant(now_s - BACKDATED_S))
+            .not_valid_after(_instant(now_s + LIFETIME_S))
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_key_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+            .add_extension(x509.SubjectAlternativeName([uri, *more_names]), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+                critical=False,
+            )
+            .sign(self._key, hashes.SHA256())
+        )
+        return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def new_key_and_csr(name: str) -> KeyAndRequest:
+    """A fresh P-256 key and a request for it; the name is only a wish."""
+    key = _new_key()
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    request = x509.CertificateSigningRequestBuilder(subject).sign(key, hashes.SHA256())
+    return KeyAndRequest(_key_pem(key), request.public_bytes(serialization.Encoding.PEM))
+
+
+def requested_name(request: bytes) -> str:
+    """The common name a request wishes for, empty when it wishes for none."""
+    names = _checked_request(request).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if len(names) == 1 else ""
+
+
+def requested_key(request: bytes) -> ec.EllipticCurvePublicKey:
+    """The public key of a request whose signature proves that its maker holds the private one."""
+    key = _checked_request(request).public_key()
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise InvalidRequest("the key is not on the curve P-256", field="certificate_request")
+    return key
+
+
+def requested_key_fingerprint(request: bytes) -> str:
+    """SHA-256 of a request's public key, hexadecimal: by it a repeated request is recognised."""
+    encoded = requested_key(request).public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    digest = hashes.Hash(hashes.SHA256())
+    digest.update(encoded)
+    return digest.finalize().hex()
+
+
+def parse_identity(certificate: bytes) -> Identity:
+    """Who a PEM certificate speaks for; Unauthenticated when it is none that our CA would sign.
+
+    The signature and the dates are not checked here: TLS has done that, or the caller must.
+    """
+    try:
+        parsed = x509.load_pem_x509_certificate(certificate)
+        names = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+        common_names = parsed.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        match = _URI.fullmatch(uris[0]) if len(uris) == 1 else None
+        if match is None or [name.value for name in common_names] != [match[3]]:
+            raise ValueError("it names no single identity")
+        role = Role(match[2])
+    except (ValueError, x509.ExtensionNotFound, UnsupportedAlgorithm) as error:
+        raise Unauthenticated(f"not a certificate of a dlq cluster: {error}") from None
+    return Identity(
+        name=match[3],
+        role=role,
+        cluster=match[1],
+        serial=f"{parsed.serial_number:x}",
+        not_before_s=parsed.not_valid_before_utc.timestamp(),
+        not_after_s=parsed.not_valid_after_utc.timestamp(),
+    )
+
+
+def fingerprint(certificate: bytes) -> str:
+    """SHA-256 of the DER form of a PEM certificate, hexadecimal."""
+    return x509.load_pem_x509_certificate(certificate).fingerprint(hashes.SHA256()).hex()
+
+
+def pem_from_der(certificate: bytes) -> bytes:
+    """The PEM form of a DER certificate."""
+    return x509.load_der_x509_certificate(certificate).public_bytes(serialization.Encoding.PEM)
+
+
+def belongs_together(key: bytes, certificate: bytes) -> bool:
+    """Whether a PEM key is the private half of a PEM certificate."""
+    private = serialization.load_pem_private_key(key, password=None)
+    return private.public_key() == x509.load_pem_x509_certificate(certificate).public_key()
+
+
+def is_signed_by(certificate: bytes, ca_certificate: bytes) -> bool:
+    """Whether the CA signed this certificate; dates and purposes are not looked at."""
+    try:
+        x509.load_pem_x509_certificate(certificate).verify_directly_issued_by(
+            x509.load_pem_x509_certificate(ca_certificate)
+        )
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def is_valid(certificate: bytes, now_s: float) -> bool:
+    """Whether `now_s` lies between the certificate's dates."""
+    parsed = x509.load_pem_x509_certificate(certificate)
+    not_before_s = parsed.not_valid_before_utc.timestamp()
+    return not_before_s <= now_s < parsed.not_valid_after_utc.timestamp()
+
+
+def needs_renewal(certificate: bytes, now_s: float) -> bool:
+    """Whether two thirds of the certificate's life are over (also true once it has expired)."""
+    parsed = x509.load_pem_x509_certificate(certificate)
+    start_s = parsed.not_valid_before_utc.timestamp()
+    end_s = parsed.not_valid_after_utc.timestamp()
+    return now_s >= start_s + (end_s - start_s) * 2 / 3
+
+
+def _checked_request(request: bytes) -> x509.CertificateSigningRequest:
+    if len(request) > LARGEST_REQUEST_BYTES:
+        raise InvalidRequest("the certificate request is too large", field="certificate_request")
+    try:
+        parsed = x509.load_pem_x509_csr(request)
+        if parsed.is_signature_valid:
+            return parsed
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        pass
+    raise InvalidRequest(
+        "not a PEM PKCS #10 request signed by its own key", field="certificate_request"
+    )
+
+
+def _new_key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _ca_cluster(certificate: x509.Certificate) -> str:
+    names = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    if len(names) != 1:
+        raise ValueError("the CA's certificate does not name its cluster")
+    return check_word(str(names[0].value), "cluster name")
+
+
+def _instant(epoch_s: float) -> datetime:
+    return datetime.fromtimestamp(0, UTC) + timedelta(seconds=int(epoch_s))
