@@ -15,6 +15,7 @@ import stat
 import tomllib
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any, NewType, TypeVar
@@ -128,13 +129,16 @@ def _converter() -> cattrs.Converter:
         **dict.fromkeys(_IN_WORDS, _plain),
         Seconds: lambda value, _: parse_span(_text(value, '"30s"')),
         Bytes: lambda value, _: parse_size(_text(value, '"64MiB"')),
+        StrEnum: lambda value, kind: kind(value),
         Path: lambda value, _: _path(value),
         SecretFile: lambda value, _: _path(value),
         tuple[str, ...]: lambda value, kind: tuples(_listed(value), kind),
     }
     for kind, hook in hooks.items():
-        # By equality and first: cattrs' own hooks for these would coerce.
-        converter.register_structure_hook_func(partial(operator.eq, kind), hook)
+        if isinstance(kind, type):
+            converter.register_structure_hook(kind, hook)
+        else:
+            converter.register_structure_hook_func(partial(operator.eq, kind), hook)
     return converter
 
 
