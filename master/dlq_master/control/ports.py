@@ -1,0 +1,72 @@
+"""What the rest of the master may ask of the loop, and what the loop asks of the world."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Protocol
+
+from dlq_master.control.stimuli import Command, JoinToken, Stimulus, User
+from dlq_master.model.attempt import Attempt
+from dlq_master.model.event import JournalEvent
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.job import Job
+from dlq_master.model.node import Node
+
+
+class Progress(Protocol):
+    """What a job last said of itself (never stored: beats are worth less than a write)."""
+
+    step: int | None
+    total: int | None
+    loss: float | None
+    time_s: float
+
+
+class Readable(Protocol):
+    """The published read model: what the last commit made true. Safe to read at any time."""
+
+    epoch: int
+    cluster_name: str
+
+    def job(self, job_id: JobId) -> Job | None: ...
+    def jobs(self) -> Sequence[Job]: ...  # in the order of their ids
+    def spec(self, job_id: JobId) -> bytes: ...
+    def attempt(self, key: AttemptKey) -> Attempt | None: ...  # living ones
+    def attempts(self, job_id: JobId) -> Sequence[Attempt]: ...  # all, oldest first
+    def progress(self, job_id: JobId) -> Progress | None: ...
+    def node(self, node_id: NodeId) -> Node | None: ...
+    def nodes(self) -> Sequence[Node]: ...  # in the order of their ids
+    def free_gpu_count(self, node_id: NodeId) -> int: ...
+    def attempts_on(self, node_id: NodeId) -> Sequence[AttemptKey]: ...
+    def user(self, name: str) -> User | None: ...
+    def users(self) -> Sequence[User]: ...
+    def tokens(self) -> Sequence[JoinToken]: ...
+    def queues(self) -> Sequence[Any]: ...
+    def freeze_reason(self) -> str: ...
+    def now_s(self) -> float: ...
+    def events(
+        self, after: int, limit: int, job_id: JobId | None = None
+    ) -> Sequence[JournalEvent]: ...
+    @property
+    def last_sequence(self) -> int: ...
+
+
+class Control(Protocol):
+    """The loop as the rpc room sees it."""
+
+    @property
+    def published(self) -> Readable: ...
+
+    async def ask(self, stimulus: Stimulus) -> Any:
+        """Put a stimulus in, wait until its turn is on disk, return its answer or raise a DlqError."""
+
+    def tell(self, stimulus: Stimulus) -> None:
+        """Put a stimulus in and do not wait (heartbeats, closed sessions, ticks)."""
+
+    def watch(self, after: int) -> AsyncIterator[JournalEvent]:
+        """Every committed event with a sequence above `after`, then live ones as they are committed."""
+
+
+class Transport(Protocol):
+    """How commands reach nodes. Never blocks; a node without a session is simply not reached."""
+
+    def send(self, node_id: NodeId, session_id: int, commands: Sequence[Command]) -> None: ...
+    def close(self, node_id: NodeId, session_id: int) -> None: ...

@@ -1,0 +1,372 @@
+"""Everything that can enter the loop's inbox, and what each of them is answered with."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dlq_master.model.attempt import RankReport
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.job import HoldKind, Job, RunRules
+from dlq_master.model.node import Node, NodeFacts, NodeFlag
+from dlq_master.model.resources import Request
+from dlq_master.model.why import Reason
+from dlq_master.store.batch import JoinToken as JoinToken
+from dlq_master.store.batch import User as User
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: always from the certificate, never from a field of a request."""
+
+    name: str
+    role: str
+
+    @property
+    def actor(self) -> str:
+        """The word for the journal, such as "user:alice" or "node:gpu01"."""
+        return f"node:{self.name}" if self.role == "node" else f"user:{self.name}"
+
+    @property
+    def sees_all(self) -> bool:
+        """Operators and admins see and steer everybody's jobs."""
+        return self.role in ("operator", "admin")
+
+
+# --- users: jobs -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitJob:
+    """Accept a job. Answered with `Submitted` after it is on disk."""
+
+    caller: Caller
+    request_id: str
+    digest: str  # of the whole request: the same request_id with another digest is refused
+    name: str
+    queue: str  # "" = the default queue
+    request: Request
+    spec: bytes  # serialized dlq.v1.JobSpec, opaque here
+    rules: RunRules
+    hold: bool = False
+    time_limit_s: float | None = None
+    run_estimate_s: float | None = None
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The job as stored, and why it does not run yet."""
+
+    job: Job
+    reasons: tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEdit:
+    """What all edits of one job carry. Answered with the `Job` after the change."""
+
+    caller: Caller
+    request_id: str
+    job_id: JobId
+    expected_version: int = 0  # 0 = do not care
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelJob(JobEdit):
+    """End it: at once when it waits, with its grace when it runs, without when `kill`."""
+
+    kill: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldJob(JobEdit):
+    """Keep it from starting."""
+
+    kind: HoldKind = HoldKind.USER
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseJob(JobEdit):
+    """Take a user's, an operator's or a poison hold back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseJob(JobEdit):
+    """Checkpoint it, free its GPUs, keep it on hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeJob(JobEdit):
+    """Queue a paused job again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainJob:
+    """Why does it not run? Reads only. Answered with `Explained`."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Every reason, and how many jobs are ahead of it in its order (None: it does not wait)."""
+
+    job: Job
+    reasons: tuple[Reason, ...]
+    jobs_ahead: int | None
+
+
+# --- nodes: sessions -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSession:
+    """A node said hello. Answered with `Opened`; an older session of the node is dead from here."""
+
+    node_id: NodeId
+    facts: NodeFacts
+    highest_epoch: int
+    reports: tuple["ReportedRank", ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """What Welcome says. `launches` and `stops` are level-triggered: the whole truth for this node."""
+
+    session_id: int
+    epoch: int
+    heartbeat_s: float
+    ttl_s: float
+    reconnect_jitter_s: float
+    launches: tuple["Launch", ...]
+    stops: tuple["Stop", ...]
+    acknowledged: int  # highest report sequence on disk, of those in the hello
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseSession:
+    """The stream ended. Nothing is concluded from it but that commands cannot be sent."""
+
+    node_id: NodeId
+    session_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedProgress:
+    """What a running rank last said of itself."""
+
+    key: AttemptKey
+    epoch: int
+    node_rank: int
+    step: int | None
+    total: int | None
+    loss: float | None
+    age_s: float
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """Sign of life. Not awaited: the session answers it at once, without the disk."""
+
+    node_id: NodeId
+    session_id: int
+    progress: tuple[ReportedProgress, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedRank:
+    """One report of a node about a rank: what the model understands, and where it came from."""
+
+    sequence: int
+    key: AttemptKey
+    epoch: int
+    report: RankReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankReports:
+    """Reports of a node. Answered with the highest sequence, after the commit: then it may be acked."""
+
+    node_id: NodeId
+    session_id: int
+    reports: tuple[ReportedRank, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandDone:
+    """A node took a command, or refused it. Not awaited."""
+
+    node_id: NodeId
+    session_id: int
+    sequence: int
+    refusal: str = ""
+
+
+# --- commands, as the sessions send them ------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """Run one rank. `sequence` is 0 inside Welcome."""
+
+    sequence: int
+    key: AttemptKey
+    epoch: int
+    node_id: NodeId
+    node_rank: int
+    gpu_indexes: tuple[int, ...]
+    node_ids: tuple[NodeId, ...]
+    node_addresses: tuple[str, ...]
+    master_port: int
+    spec: bytes
+    user: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    resume_from: (
+        str  # "" = from the beginning; the checkpoint directory follows from the spec (rpc/convert)
+    )
+    hold_s: float
+    grace_s: float
+    restart_count: int
+    time_left_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """End one rank. `sequence` is 0 inside Welcome; `epoch` is that of the attempt's fence."""
+
+    sequence: int
+    key: AttemptKey
+    epoch: int
+    node_id: NodeId
+    node_rank: int
+    cause: str
+    grace_s: float
+    delay_s: float = 0.0
+
+
+Command: TypeAlias = Launch | Stop
+
+
+# --- operators and admins -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateToken:
+    """Make a join token; the caller made the secret and hands in its hash. Answered with `JoinToken`."""
+
+    caller: Caller
+    request_id: str
+    token_id: str
+    secret_hash: str
+    node_id: str
+    lifetime_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevokeToken:
+    """Make a token useless. Answered with None."""
+
+    caller: Caller
+    request_id: str
+    token_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UseToken:
+    """A node wants in. Answered with the node's id; refused with Unauthenticated."""
+
+    token_id: str
+    secret_hash: str
+    key_fingerprint: str
+    wished_node_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FenceNode:
+    """The machine is off, says an operator. Answered with `Fenced`."""
+
+    caller: Caller
+    request_id: str
+    node_id: NodeId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """The node after the fence, and the jobs whose attempts were lost by it."""
+
+    node: Node
+    job_ids: tuple[JobId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetNodeFlags:
+    """Set and clear flags of a node. Answered with the `Node`."""
+
+    caller: Caller
+    request_id: str
+    node_id: NodeId
+    set_flags: frozenset[NodeFlag]
+    clear_flags: frozenset[NodeFlag]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetNode:
+    """Drop a node that is DOWN and empty; its certificate is refused from now on. Answered with None."""
+
+    caller: Caller
+    request_id: str
+    node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetUser:
+    """Add or change a user. `request_id` "" = the login broker's own. Answered with the `User`."""
+
+    caller: Caller
+    request_id: str
+    name: str
+    role: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteUser:
+    """Remove a user; their jobs stay. Answered with None."""
+
+    caller: Caller
+    request_id: str
+    name: str
+
+
+# --- time ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The metronome: `schedule`, `leases`, `compact`, `backup`. Not awaited."""
+
+    name: str
+
+
+JobStimulus: TypeAlias = (
+    SubmitJob | CancelJob | HoldJob | ReleaseJob | PauseJob | ResumeJob | ExplainJob
+)
+NodeStimulus: TypeAlias = OpenSession | CloseSession | Heartbeat | RankReports | CommandDone
+AdminStimulus: TypeAlias = (
+    CreateToken
+    | RevokeToken
+    | UseToken
+    | FenceNode
+    | SetNodeFlags
+    | ForgetNode
+    | SetUser
+    | DeleteUser
+)
+Stimulus: TypeAlias = JobStimulus | NodeStimulus | AdminStimulus | Tick

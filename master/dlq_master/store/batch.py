@@ -1,0 +1,99 @@
+"""What one turn of the loop writes: everything it changed, in one transaction."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dlq_master.model.attempt import Attempt
+from dlq_master.model.event import JournalEvent
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.job import Job
+from dlq_master.model.node import Node
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user of the cluster. `uid` is both who they are on the master's host and whom jobs run as."""
+
+    name: str
+    role: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    created_time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class JoinToken:
+    """A token with which a node may join. Only the hash of its secret is kept."""
+
+    token_id: str
+    node_id: str  # "" = any new name
+    secret_hash: str
+    created_time_s: float
+    expire_time_s: float
+    created_by: str
+    used_by_key: str = ""  # fingerprint of the public key that used it
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRequest:
+    """An idempotency key that has been answered: the same one gets `result` again."""
+
+    user: str
+    request_id: str
+    digest: str
+    result: str
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Intention:
+    """A command that a node has not yet taken. A launch is rebuilt from its attempt when it is sent."""
+
+    sequence: int
+    node_id: NodeId
+    kind: str  # "launch" | "stop"
+    key: AttemptKey
+    node_rank: int
+    cause: str = ""
+    grace_s: float = 0.0
+    delay_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Batch:
+    """Rows to write and to drop. Empty lists cost nothing; an empty batch is not committed."""
+
+    jobs: list[Job] = field(default_factory=list)
+    specs: list[tuple[JobId, bytes]] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    forgotten_nodes: list[NodeId] = field(default_factory=list)
+    users: list[User] = field(default_factory=list)
+    deleted_users: list[str] = field(default_factory=list)
+    tokens: list[JoinToken] = field(default_factory=list)
+    deleted_tokens: list[str] = field(default_factory=list)
+    requests: list[StoredRequest] = field(default_factory=list)
+    forget_requests_before_s: float | None = None
+    events: list[JournalEvent] = field(default_factory=list)
+    intentions: list[Intention] = field(default_factory=list)
+    delivered: list[int] = field(default_factory=list)
+    meta: dict[str, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) for name in self.__slots__)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Everything a starting master reads."""
+
+    meta: Mapping[str, str]
+    jobs: tuple[Job, ...]
+    attempts: tuple[Attempt, ...]  # living ones
+    nodes: tuple[Node, ...]
+    users: tuple[User, ...]
+    tokens: tuple[JoinToken, ...]
+    intentions: tuple[Intention, ...]
+    last_event: int
+    last_time_s: float  # newest time in the journal; the clock never starts below it

@@ -1,0 +1,62 @@
+"""The only place where tables are made or changed.
+
+Times are seconds on the master's steady axis (UTC at its start plus CLOCK_BOOTTIME): one number,
+one clock, the same that the core computes with. States are words.
+"""
+
+from sqlite_utils import Database, Migrations
+
+migrations = Migrations("dlq")
+
+TABLES = frozenset(
+    {
+        "meta",
+        "jobs",
+        "job_specs",
+        "attempts",
+        "nodes",
+        "users",
+        "tokens",
+        "requests",
+        "journal",
+        "outbox",
+    }
+)
+
+
+@migrations(name="0001_first_tables")
+def first_tables(db: Database) -> None:
+    """The first schema. `body` holds the whole value as JSON with its version `v`."""
+    for statement in _FIRST:
+        db.execute(statement)
+
+
+_FIRST = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
+    """CREATE TABLE jobs (
+        job_id INTEGER PRIMARY KEY, user TEXT NOT NULL, name TEXT NOT NULL, queue TEXT NOT NULL,
+        state TEXT NOT NULL, version INTEGER NOT NULL, submit_time_s REAL NOT NULL,
+        end_time_s REAL, body TEXT NOT NULL) STRICT""",
+    """CREATE TABLE job_specs (
+        job_id INTEGER PRIMARY KEY REFERENCES jobs(job_id), spec BLOB NOT NULL) STRICT""",
+    """CREATE TABLE attempts (
+        job_id INTEGER NOT NULL REFERENCES jobs(job_id), number INTEGER NOT NULL,
+        epoch INTEGER NOT NULL, state TEXT NOT NULL, ended_time_s REAL, body TEXT NOT NULL,
+        PRIMARY KEY (job_id, number)) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX attempts_living ON attempts (job_id) WHERE ended_time_s IS NULL",
+    "CREATE TABLE nodes (node_id TEXT PRIMARY KEY, state TEXT NOT NULL, body TEXT NOT NULL) STRICT",
+    "CREATE TABLE users (name TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT",
+    "CREATE TABLE tokens (token_id TEXT PRIMARY KEY, expire_time_s REAL NOT NULL, body TEXT NOT NULL) STRICT",
+    """CREATE TABLE requests (
+        user TEXT NOT NULL, request_id TEXT NOT NULL, digest TEXT NOT NULL, result TEXT NOT NULL,
+        time_s REAL NOT NULL, PRIMARY KEY (user, request_id)) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX requests_by_time ON requests (time_s)",
+    """CREATE TABLE journal (
+        sequence INTEGER PRIMARY KEY, time_s REAL NOT NULL, kind TEXT NOT NULL, job_id INTEGER,
+        attempt INTEGER, node_id TEXT, cause TEXT NOT NULL, actor TEXT NOT NULL,
+        data TEXT NOT NULL) STRICT""",
+    "CREATE INDEX journal_by_job ON journal (job_id, sequence) WHERE job_id IS NOT NULL",
+    """CREATE TABLE outbox (
+        sequence INTEGER PRIMARY KEY, node_id TEXT NOT NULL, kind TEXT NOT NULL, job_id INTEGER NOT NULL,
+        attempt INTEGER NOT NULL, body TEXT NOT NULL) STRICT""",
+)

@@ -1,0 +1,117 @@
+"""Reads that are not in memory: specs, ended attempts, the journal, answered requests.
+
+One read-only connection, used in the loop's thread. In WAL mode it sees the last commit.
+"""
+
+import json
+from pathlib import Path
+from typing import TypeVar
+
+from sqlite_utils import Database
+
+from dlq_master.model.attempt import Attempt
+from dlq_master.model.event import JournalEvent
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.job import Job
+from dlq_master.model.node import Node
+from dlq_master.store.batch import Intention, Loaded, StoredRequest, JoinToken, User
+from dlq_master.store.codec import decode
+from dlq_master.store.open import connect
+
+T = TypeVar("T")
+_EVENT = "SELECT sequence, time_s, kind, job_id, attempt, node_id, cause, actor, data FROM journal"
+
+
+class Reader:
+    """Named queries on the committed state."""
+
+    def __init__(self, path: Path) -> None:
+        self._db: Database = connect(path, read_only=True)
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._db.close()
+
+    def load(self) -> Loaded:
+        """Everything a starting master needs, in a fraction of a second for 100,000 jobs."""
+        db = self._db
+        newest = db.execute("SELECT sequence, time_s FROM journal ORDER BY sequence DESC LIMIT 1")
+        last_event, last_time_s = newest.fetchone() or (0, 0.0)
+        return Loaded(
+            meta=dict(db.execute("SELECT key, value FROM meta").fetchall()),
+            jobs=self._all("SELECT body FROM jobs ORDER BY job_id", Job),
+            attempts=self._all(
+                "SELECT body FROM attempts WHERE ended_time_s IS NULL ORDER BY job_id", Attempt
+            ),
+            nodes=self._all("SELECT body FROM nodes ORDER BY node_id", Node),
+            users=self._all("SELECT body FROM users ORDER BY name", User),
+            tokens=self._all("SELECT body FROM tokens ORDER BY token_id", JoinToken),
+            intentions=self._intentions(),
+            last_event=last_event,
+            last_time_s=last_time_s,
+        )
+
+    def _all(self, sql: str, kind: type[T]) -> tuple[T, ...]:
+        return tuple(decode(body, kind) for (body,) in self._db.execute(sql))
+
+    def _intentions(self) -> tuple[Intention, ...]:
+        rows = self._db.execute(
+            "SELECT sequence, node_id, kind, job_id, attempt, body FROM outbox ORDER BY sequence"
+        )
+        return tuple(
+            Intention(seq, NodeId(node), kind, AttemptKey(JobId(job), number), **json.loads(body))
+            for seq, node, kind, job, number, body in rows
+        )
+
+    def spec(self, job_id: JobId) -> bytes | None:
+        """What was submitted, as it was handed in; None for an unknown job."""
+        row = self._db.execute("SELECT spec FROM job_specs WHERE job_id = ?", [job_id]).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def attempts(self, job_id: JobId) -> tuple[Attempt, ...]:
+        """All attempts of a job, oldest first."""
+        rows = self._db.execute(
+            "SELECT body FROM attempts WHERE job_id = ? ORDER BY number", [job_id]
+        )
+        return tuple(decode(body, Attempt) for (body,) in rows)
+
+    def request(self, user: str, request_id: str) -> StoredRequest | None:
+        """An answered request of this user; None when there is none."""
+        row = self._db.execute(
+            "SELECT user, request_id, digest, result, time_s FROM requests"
+            " WHERE user = ? AND request_id = ?",
+            [user, request_id],
+        ).fetchone()
+        return None if row is None else StoredRequest(*row)
+
+    def events(
+        self, after: int, limit: int, job_id: JobId | None = None
+    ) -> tuple[JournalEvent, ...]:
+        """Events with a sequence above `after`, oldest first; of one job, or of all."""
+        if job_id is None:
+            rows = self._db.execute(
+                f"{_EVENT} WHERE sequence > ? ORDER BY sequence LIMIT ?", [after, limit]
+            )
+        else:
+            rows = self._db.execute(
+                f"{_EVENT} WHERE job_id = ? AND sequence > ? ORDER BY sequence LIMIT ?",
+                [job_id, after, limit],
+            )
+        return tuple(_event(row) for row in rows)
+
+
+def _event(
+    row: tuple[int, float, str, int | None, int | None, str | None, str, str, str],
+) -> JournalEvent:
+    sequence, time_s, kind, job_id, attempt, node_id, cause, actor, data = row
+    return JournalEvent(
+        sequence=sequence,
+        time_s=time_s,
+        kind=kind,
+        job_id=None if job_id is None else JobId(job_id),
+        attempt=attempt,
+        node_id=None if node_id is None else NodeId(node_id),
+        cause=cause,
+        actor=actor,
+        data=json.loads(data),
+    )

@@ -1,0 +1,160 @@
+"""One function for each kind of row: the only writers of their tables, all inside one transaction."""
+
+import json
+
+from sqlite_utils import Database
+
+from dlq_master.store.batch import Batch
+from dlq_master.store.codec import encode
+
+
+def write_batch(db: Database, batch: Batch) -> None:
+    """Write everything a turn changed. The caller holds the transaction."""
+    _write_jobs(db, batch)
+    _write_attempts(db, batch)
+    _write_nodes(db, batch)
+    _write_people(db, batch)
+    _write_requests(db, batch)
+    _write_journal(db, batch)
+    _write_outbox(db, batch)
+    if batch.meta:
+        _many(
+            db,
+            "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+            list(batch.meta.items()),
+        )
+
+
+def _many(db: Database, sql: str, rows: list[tuple[object, ...]]) -> None:
+    """`executemany`, seen by the tracer that walks the crash points."""
+    if rows:
+        if db._tracer is not None:
+            db._tracer(sql, None)
+        db.conn.executemany(sql, rows)
+
+
+def _write_jobs(db: Database, batch: Batch) -> None:
+    _many(
+        db,
+        """INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+        ON CONFLICT (job_id) DO UPDATE SET queue = excluded.queue, state = excluded.state,
+        version = excluded.version, end_time_s = excluded.end_time_s, body = excluded.body""",
+        [
+            (
+                job.job_id,
+                job.user,
+                job.name,
+                job.queue,
+                job.state.value,
+                job.version,
+                job.submit_time_s,
+                job.end_time_s,
+                encode(job),
+            )
+            for job in batch.jobs
+        ],
+    )
+    _many(db, "INSERT INTO job_specs VALUES (?, ?)", list(batch.specs))
+
+
+def _write_attempts(db: Database, batch: Batch) -> None:
+    _many(
+        db,
+        """INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?)
+        ON CONFLICT (job_id, number) DO UPDATE SET state = excluded.state,
+        ended_time_s = excluded.ended_time_s, body = excluded.body""",
+        [
+            (
+                attempt.key.job_id,
+                attempt.key.number,
+                attempt.epoch,
+                attempt.state.value,
+                attempt.ended_time_s,
+                encode(attempt),
+            )
+            for attempt in batch.attempts
+        ],
+    )
+
+
+def _write_nodes(db: Database, batch: Batch) -> None:
+    _many(
+        db,
+        """INSERT INTO nodes VALUES (?, ?, ?)
+        ON CONFLICT (node_id) DO UPDATE SET state = excluded.state, body = excluded.body""",
+        [(node.node_id, node.state.value, encode(node)) for node in batch.nodes],
+    )
+    _many(db, "DELETE FROM nodes WHERE node_id = ?", [(name,) for name in batch.forgotten_nodes])
+
+
+def _write_people(db: Database, batch: Batch) -> None:
+    _many(
+        db,
+        "INSERT INTO users VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET body = excluded.body",
+        [(user.name, encode(user)) for user in batch.users],
+    )
+    _many(db, "DELETE FROM users WHERE name = ?", [(name,) for name in batch.deleted_users])
+    _many(
+        db,
+        """INSERT INTO tokens VALUES (?, ?, ?) ON CONFLICT (token_id) DO UPDATE SET
+        expire_time_s = excluded.expire_time_s, body = excluded.body""",
+        [(token.token_id, token.expire_time_s, encode(token)) for token in batch.tokens],
+    )
+    _many(db, "DELETE FROM tokens WHERE token_id = ?", [(name,) for name in batch.deleted_tokens])
+
+
+def _write_requests(db: Database, batch: Batch) -> None:
+    _many(
+        db,
+        "INSERT INTO requests VALUES (?, ?, ?, ?, ?)",
+        [(r.user, r.request_id, r.digest, r.result, r.time_s) for r in batch.requests],
+    )
+    if batch.forget_requests_before_s is not None:
+        db.execute("DELETE FROM requests WHERE time_s < ?", [batch.forget_requests_before_s])
+
+
+def _write_journal(db: Database, batch: Batch) -> None:
+    _many(
+        db,
+        "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                event.sequence,
+                event.time_s,
+                event.kind,
+                event.job_id,
+                event.attempt,
+                event.node_id,
+                event.cause,
+                event.actor,
+                json.dumps(dict(event.data), separators=(",", ":")),
+            )
+            for event in batch.events
+        ],
+    )
+
+
+def _write_outbox(db: Database, batch: Batch) -> None:
+    _many(
+        db,
+        "INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?)",
+        [
+            (
+                row.sequence,
+                row.node_id,
+                row.kind,
+                row.key.job_id,
+                row.key.number,
+                json.dumps(
+                    {
+                        "node_rank": row.node_rank,
+                        "cause": row.cause,
+                        "grace_s": row.grace_s,
+                        "delay_s": row.delay_s,
+                    }
+                ),
+            )
+            for row in batch.intentions
+        ],
+    )
+    _many(db, "DELETE FROM outbox WHERE sequence = ?", [(seq,) for seq in batch.delivered])
