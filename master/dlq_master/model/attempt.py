@@ -1,0 +1,112 @@
+"""One try of a job on given GPUs: the stored value."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from dlq_master.model.ids import AttemptKey, Fence, NodeId
+from dlq_master.model.job import Checkpoint, EndReason
+from dlq_master.model.lease import Lease
+from dlq_master.model.machine import StopCause
+
+
+class AttemptState(StrEnum):
+    ASSIGNED = "assigned"
+    PREPARING = "preparing"  # image, directories
+    STARTING = "starting"  # at the barrier
+    RUNNING = "running"
+    PAUSING = "pausing"  # told to save and leave
+    UNKNOWN = "unknown"  # at least one of its nodes is silent
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    PREEMPTED = "preempted"
+    PREEMPTED_LOST = "preempted_lost"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+    NODE_LOST = "node_lost"
+    START_FAILED = "start_failed"
+
+
+LIVE = frozenset(
+    {
+        AttemptState.ASSIGNED,
+        AttemptState.PREPARING,
+        AttemptState.STARTING,
+        AttemptState.RUNNING,
+        AttemptState.PAUSING,
+        AttemptState.UNKNOWN,
+    }
+)
+
+
+class RankPhase(StrEnum):
+    """What a node's agent says about its rank."""
+
+    ASSIGNED = "assigned"
+    PREPARING = "preparing"
+    STARTING = "starting"
+    RUNNING = "running"
+    EXITED = "exited"  # confirmed gone: cgroup empty, GPUs released
+
+
+class RankStatus(NamedTuple):
+    """The last report of one rank (one per node of the gang)."""
+
+    node_id: NodeId
+    phase: RankPhase = RankPhase.ASSIGNED
+    exit_code: int | None = None
+    signal: int | None = None
+    oom_killed: bool = False
+    start_error: str = ""  # not empty: it never ran
+    exited_time_s: float | None = None
+    done_file: bool = False  # the program left DLQ_DONE_FILE
+
+    @property
+    def failed(self) -> bool:
+        return self.phase is RankPhase.EXITED and bool(
+            self.exit_code or self.signal or self.oom_killed or self.start_error
+        )
+
+
+class Attempt(NamedTuple):
+    """One try. It holds its allocation's GPUs as long as it is live."""
+
+    key: AttemptKey
+    epoch: int  # of the master that placed it
+    lease: Lease
+    state: AttemptState
+    assigned_time_s: float
+    ranks: tuple[RankStatus, ...] = ()
+    stop_cause: StopCause | None = None
+    stop_detail: str = ""  # for whom or by whom
+    notice_time_s: float | None = None
+    grace_s: float | None = None
+    started_time_s: float | None = None  # first RUNNING
+    ended_time_s: float | None = None
+    end_reason: EndReason | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    first_failed_rank: int | None = None
+    checkpoint: Checkpoint | None = None  # newest one committed by this attempt
+    resume_from: Checkpoint | None = None
+    master_port: int | None = None
+    known_before_silence: AttemptState | None = None
+
+    @property
+    def live(self) -> bool:
+        return self.state in LIVE
+
+    @property
+    def fence(self) -> Fence:
+        return self.lease.fence
+
+    def service_gpu_s(self, now_s: float) -> float:
+        """GPU-seconds attained: GPUs x seconds since RUNNING, saving included."""
+        return self.executed_s(now_s) * self.lease.allocation.width
+
+    def executed_s(self, now_s: float) -> float:
+        if self.started_time_s is None:
+            return 0.0
+        until_s = now_s if self.ended_time_s is None else self.ended_time_s
+        return max(0.0, until_s - self.started_time_s)

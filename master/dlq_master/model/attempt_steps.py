@@ -1,0 +1,297 @@
+"""The attempt's machine: its events, its table and the one function that applies them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from dlq_master.model.attempt import Attempt, AttemptState
+from dlq_master.model.job import Checkpoint, EndReason
+from dlq_master.model.machine import FreeDevices, IllegalTransition, Step, StopCause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparing:
+    """A node began to prepare."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starting:
+    """All nodes are prepared; ranks wait at the barrier."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """All ranks run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequested:
+    """The master wants it gone: notice, grace, TERM, KILL."""
+
+    cause: StopCause
+    grace_s: float
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSilent:
+    """One of its nodes became UNREACHABLE; the other ranks are left alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnedAssigned:
+    """All nodes answer again; it had not begun."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnedPreparing:
+    """All nodes answer again; it prepares."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnedStarting:
+    """All nodes answer again; it waits at the barrier."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnedRunning:
+    """All nodes answer again; it runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnedPausing:
+    """All nodes answer again; it is stopping."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewed:
+    """The scheduler renewed its lease."""
+
+    term_end_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """It committed a checkpoint."""
+
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Succeeded:
+    """All ranks exited with 0, or the program said that it is done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A rank failed, or the program asked to be requeued; all ranks are gone."""
+
+    reason: EndReason
+    exit_code: int | None = None
+    signal: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preempted:
+    """Stopped for somebody else, its work saved."""
+
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptedLost:
+    """Stopped for somebody else without a newer checkpoint."""
+
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled:
+    """Stopped because its job was cancelled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedOut:
+    """Stopped at its job's time limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLost:
+    """A node is gone: hold_until + margin passed, another boot id, or an operator's fence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartFailed:
+    """It never ran: image, device, directory or barrier."""
+
+    detail: str = ""
+
+
+AttemptEvent = (
+    Preparing
+    | Starting
+    | Running
+    | StopRequested
+    | NodeSilent
+    | ReturnedAssigned
+    | ReturnedPreparing
+    | ReturnedStarting
+    | ReturnedRunning
+    | ReturnedPausing
+    | Renewed
+    | Committed
+    | Succeeded
+    | Failed
+    | Preempted
+    | PreemptedLost
+    | Cancelled
+    | TimedOut
+    | NodeLost
+    | StartFailed
+)
+
+_S = AttemptState
+_A, _P, _B, _R, _X, _U = (
+    _S.ASSIGNED,
+    _S.PREPARING,
+    _S.STARTING,
+    _S.RUNNING,
+    _S.PAUSING,
+    _S.UNKNOWN,
+)
+
+TABLE: Mapping[tuple[AttemptState, type[AttemptEvent]], AttemptState] = {
+    # the agents' reports; one may be lost or overtaken, so phases may be skipped
+    (_A, Preparing): _P,
+    (_A, Starting): _B,
+    (_P, Starting): _B,
+    (_A, Running): _R,
+    (_P, Running): _R,
+    (_B, Running): _R,
+    # the scheduler, people, the master's timers
+    (_A, StopRequested): _X,
+    (_P, StopRequested): _X,
+    (_B, StopRequested): _X,
+    (_R, StopRequested): _X,
+    (_X, StopRequested): _X,  # another cause, or a shorter grace
+    (_U, StopRequested): _U,  # remembered until the node returns
+    **{(state, Renewed): state for state in (_A, _P, _B, _R, _U)},
+    # node liveness
+    **{(state, NodeSilent): _U for state in (_A, _P, _B, _R, _X)},
+    (_U, ReturnedAssigned): _A,
+    (_U, ReturnedPreparing): _P,
+    (_U, ReturnedStarting): _B,
+    (_U, ReturnedRunning): _R,
+    (_U, ReturnedPausing): _X,
+    # checkpoints may be announced late
+    **{(state, Committed): state for state in (_A, _P, _B, _R, _X, _U)},
+    # the end, once every rank is confirmed gone (or fenced)
+    **{(state, Succeeded): _S.SUCCEEDED for state in (_A, _P, _B, _R, _X, _U)},
+    **{(state, Failed): _S.FAILED for state in (_A, _P, _B, _R, _X, _U)},
+    **{(state, StartFailed): _S.START_FAILED for state in (_A, _P, _B, _X, _U)},
+    **{(state, NodeLost): _S.NODE_LOST for state in (_A, _P, _B, _R, _X, _U)},
+    # only after a StopRequested, which UNKNOWN remembers
+    **{(state, Preempted): _S.PREEMPTED for state in (_X, _U)},
+    **{(state, PreemptedLost): _S.PREEMPTED_LOST for state in (_X, _U)},
+    **{(state, Cancelled): _S.CANCELLED for state in (_X, _U)},
+    **{(state, TimedOut): _S.TIMED_OUT for state in (_X, _U)},
+}
+
+# A later cause takes the place of an earlier one only if it is more final.
+_WEIGHT: Mapping[StopCause, int] = {
+    StopCause.PREEMPT: 0,
+    StopCause.DRAIN: 0,
+    StopCause.PAUSE: 1,
+    StopCause.HOLD_EXPIRED: 1,
+    StopCause.FENCE: 1,
+    StopCause.GANG_FAILURE: 2,
+    StopCause.TIME_LIMIT: 3,
+    StopCause.CANCEL: 4,
+}
+
+
+def step(  # noqa: C901 one case per event
+    attempt: Attempt, event: AttemptEvent, *, at_s: float
+) -> Step[Attempt]:
+    """The attempt after `event` at `at_s`; raises IllegalTransition where the table has no row.
+
+    The one edge into an ended state frees the devices: effect FreeDevices, exactly once.
+    """
+    target = TABLE.get((attempt.state, type(event)))
+    if target is None:
+        raise IllegalTransition("attempt", str(attempt.key), attempt.state, event)
+    match event:
+        case Running():
+            return Step(attempt._replace(state=target, started_time_s=at_s))
+        case Succeeded():
+            return _end(attempt, target, EndReason.COMPLETED, at_s, exit_code=0)
+        case Failed():
+            return _end(attempt, target, event.reason, at_s, event.exit_code, event.signal)
+        case Preempted():
+            return _end(attempt, target, EndReason.PREEMPTED, at_s, event.exit_code)
+        case PreemptedLost():
+            return _end(attempt, target, EndReason.PREEMPTED_LOST, at_s, event.exit_code)
+        case Cancelled():
+            return _end(attempt, target, EndReason.CANCELLED, at_s)
+        case TimedOut():
+            return _end(attempt, target, EndReason.TIME_LIMIT, at_s)
+        case NodeLost():
+            return _end(attempt, target, EndReason.NODE_LOST, at_s)
+        case StartFailed():
+            return _end(
+                attempt._replace(stop_detail=event.detail), target, EndReason.START_FAILED, at_s
+            )
+        case Preparing() | Starting() | ReturnedAssigned() | ReturnedPreparing():
+            return Step(attempt._replace(state=target, known_before_silence=None))
+        case ReturnedStarting() | ReturnedPausing():
+            return Step(attempt._replace(state=target, known_before_silence=None))
+        case ReturnedRunning():
+            started = at_s if attempt.started_time_s is None else attempt.started_time_s
+            return Step(
+                attempt._replace(state=target, known_before_silence=None, started_time_s=started)
+            )
+        case NodeSilent():
+            return Step(attempt._replace(state=target, known_before_silence=attempt.state))
+        case StopRequested():
+            return Step(_stopping(attempt, target, event, at_s))
+        case Renewed():
+            return Step(attempt._replace(lease=attempt.lease._replace(term_end_s=event.term_end_s)))
+        case Committed():
+            return Step(attempt._replace(checkpoint=event.checkpoint))
+        case _:
+            assert_never(event)
+
+
+def _stopping(attempt: Attempt, target: AttemptState, event: StopRequested, at_s: float) -> Attempt:
+    before = attempt.stop_cause
+    if before is not None and _WEIGHT[event.cause] < _WEIGHT[before]:
+        return attempt
+    noticed = at_s if attempt.notice_time_s is None else attempt.notice_time_s
+    return attempt._replace(
+        state=target,
+        stop_cause=event.cause,
+        stop_detail=event.detail,
+        notice_time_s=noticed,
+        grace_s=event.grace_s,
+    )
+
+
+def _end(
+    attempt: Attempt,
+    state: AttemptState,
+    reason: EndReason,
+    at_s: float,
+    exit_code: int | None = None,
+    signal: int | None = None,
+) -> Step[Attempt]:
+    ended = attempt._replace(
+        state=state,
+        ended_time_s=at_s,
+        end_reason=reason,
+        exit_code=exit_code,
+        signal=signal,
+        known_before_silence=None,
+    )
+    return Step(ended, (FreeDevices(attempt.key, attempt.lease.allocation),))

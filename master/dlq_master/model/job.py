@@ -1,0 +1,136 @@
+"""A job as its user sees it: the stored value."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.resources import Request
+
+
+class JobState(StrEnum):
+    PENDING = "pending"  # durable, not yet admitted
+    QUEUED = "queued"  # admitted; also while an attempt lives
+    HELD = "held"  # will not (re)start until released
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+
+
+class HoldKind(StrEnum):
+    USER = "user"
+    ADMIN = "admin"
+    PAUSED = "paused"
+    POISON = "poison"
+
+
+class EndReason(StrEnum):
+    """Why an attempt, and with it perhaps the job, ended."""
+
+    COMPLETED = "completed"
+    USER_ERROR = "user_error"
+    OOM_HOST = "oom_host"
+    SIGNAL = "signal"
+    TIME_LIMIT = "time_limit"
+    CANCELLED = "cancelled"
+    PREEMPTED = "preempted"
+    PREEMPTED_LOST = "preempted_lost"
+    REQUEUE_EXIT = "requeue_exit"  # the program asked to be run again (exit 99 or configured)
+    NODE_LOST = "node_lost"
+    START_FAILED = "start_failed"
+    POISON = "poison"
+    REJECTED = "rejected"
+
+
+class ExitZeroInGrace(StrEnum):
+    """What exit code 0 during a pause means: saved and left, or really finished?"""
+
+    REQUEUE = "requeue"
+    COMPLETED = "completed"
+
+
+class RunRules(NamedTuple):
+    """What a job's spec says about stopping and running again."""
+
+    requeue_exit_codes: frozenset[int] = frozenset({99})
+    exit0_in_grace: ExitZeroInGrace = ExitZeroInGrace.REQUEUE
+    max_requeues: int = 10  # by requeue exit codes, outside a grace
+    max_restarts: int = 0  # after the program's own failures
+    max_infra_failures: int = 3  # then the job is held as poison
+    first_grace_s: float = 300.0  # until saves have been observed
+    grace_cap_s: float = 600.0
+    hold_s: float | None = None  # on_disconnect: None = the cluster's L
+
+
+class Checkpoint(NamedTuple):
+    """The newest committed checkpoint the master promoted."""
+
+    path: str
+    step: int | None
+    time_s: float
+    attempt: int
+
+
+class Job(NamedTuple):
+    """A job; live attempts and their GPUs are told by `Attempt`, never copied here."""
+
+    job_id: JobId
+    user: str
+    name: str
+    request: Request
+    submit_time_s: float
+    queue: str = "default"
+    rank_base: int = 0  # order of the job's queue; lower goes first
+    state: JobState = JobState.PENDING
+    hold: HoldKind | None = None
+    hold_reason: str = ""
+    version: int = 1  # rises with every step: compare-and-set for edits
+    queued_since_s: float | None = None  # waiting since; None while it is not waiting
+    level: int = 0  # 0 .. K-1, 0 is served first
+    sequence: int = 0  # position in its level, handed out by the cluster
+    attained_gpu_s: float = 0.0  # by ended attempts since the last promotion
+    executed_s: float = 0.0  # likewise
+    waited_s: float = 0.0  # waiting after the first run since the last promotion
+    promoted: bool = False  # holds the head of level 0 with its width reserved
+    attempts: int = 0
+    live_attempt: int | None = None
+    first_start_time_s: float | None = None  # first RUNNING ever
+    start_time_s: float | None = None  # first RUNNING of the last attempt that ran
+    end_time_s: float | None = None
+    end_reason: EndReason | None = None  # of the last ended attempt, or of the job
+    exit_code: int | None = None
+    preemptions: int = 0
+    requeues: int = 0
+    infra_failures: int = 0
+    restarts: int = 0
+    time_limit_s: float | None = None  # of execution, over all attempts
+    duration_estimate_s: float | None = None
+    checkpoint: Checkpoint | None = None
+    saves: tuple[float, ...] = ()  # durations of the last 20 observed saves
+    lost_gpu_s: float = 0.0  # work that had to be done again
+    total_gpu_s: float = 0.0  # service over all ended attempts; never reset
+    total_executed_s: float = 0.0  # likewise; what the time limit counts
+    rules: RunRules = RunRules()
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+    @property
+    def waiting(self) -> bool:
+        """Queued and free to start."""
+        return self.state is JobState.QUEUED and self.live_attempt is None
+
+    @property
+    def live_key(self) -> AttemptKey | None:
+        return None if self.live_attempt is None else AttemptKey(self.job_id, self.live_attempt)
+
+
+ENDED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.TIMED_OUT})
+
+
+def shown_state(job: Job, attempt_state: str | None) -> str:
+    """The one word users see: the live attempt's state while there is one, else the job's."""
+    return job.state.value if job.live_attempt is None or not attempt_state else attempt_state

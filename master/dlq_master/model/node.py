@@ -1,0 +1,205 @@
+"""A GPU host as the master knows it: the stored value, its events and its table."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple, assert_never
+
+from dlq_master.model.ids import NodeId
+from dlq_master.model.lease import Terms
+from dlq_master.model.machine import IllegalTransition, Step
+
+
+class NodeState(StrEnum):
+    UP = "up"
+    SUSPECT = "suspect"  # no heartbeat for the TTL: nothing new is placed there
+    UNREACHABLE = "unreachable"  # its attempts are UNKNOWN
+    DOWN = "down"  # its attempts are decided: nothing of ours runs there
+
+
+class NodeFlag(StrEnum):
+    """Reasons to place nothing new on a node that is otherwise fine (loaned: whose it is)."""
+
+    DRAINING = "draining"
+    CORDONED = "cordoned"
+    CLEANING = "cleaning"
+    QUARANTINED = "quarantined"
+    LOANED = "loaned"
+
+
+CLOSED = frozenset({NodeFlag.DRAINING, NodeFlag.CORDONED, NodeFlag.CLEANING, NodeFlag.QUARANTINED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One device of a node."""
+
+    index: int
+    gpu_type: str
+    uuid: str = ""
+    memory_bytes: int = 0
+
+
+class Node(NamedTuple):
+    """A registered node. Free GPUs are derived from live attempts, never stored here."""
+
+    node_id: NodeId
+    gpus: tuple[Gpu, ...]
+    state: NodeState = NodeState.UP
+    flags: frozenset[NodeFlag] = frozenset()
+    flag_reason: str = ""
+    hostname: str = ""
+    address: str = ""  # where ranks of other nodes reach this one
+    virtual: bool = False  # devices exist on paper only
+    boot_id: str = ""
+    agent_version: str = ""
+    registered_time_s: float = 0.0
+    last_contact_s: float = 0.0
+    vanished_time_s: float | None = None  # when it became UNREACHABLE
+    version: int = 1
+
+    @property
+    def open(self) -> bool:
+        """New work may be placed here."""
+        return self.state is NodeState.UP and not (self.flags & CLOSED)
+
+    def masks(self) -> dict[str, int]:
+        """GPU type -> bitmask of the indices of that type."""
+        masks: dict[str, int] = {}
+        for gpu in self.gpus:
+            masks[gpu.gpu_type] = masks.get(gpu.gpu_type, 0) | 1 << gpu.index
+        return masks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """A heartbeat or hello arrived."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missed:
+    """No heartbeat for the TTL."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vanished:
+    """No heartbeat for unreachable_s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """Its attempts' hold ran out, it came back with another boot id, or it was fenced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """Its agent said hello with these facts."""
+
+    gpus: tuple[Gpu, ...]
+    boot_id: str
+    hostname: str = ""
+    address: str = ""
+    agent_version: str = ""
+    virtual: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagSet:
+    """An operator or a rule closed it."""
+
+    flag: NodeFlag
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagCleared:
+    """It is open again, as far as this flag goes."""
+
+    flag: NodeFlag
+
+
+NodeEvent = Heard | Missed | Vanished | Lost | Registered | FlagSet | FlagCleared
+
+_UP, _SUSPECT, _UNREACHABLE, _DOWN = NodeState
+
+TABLE: Mapping[tuple[NodeState, type[NodeEvent]], NodeState] = {
+    # the agent speaks
+    (_UP, Heard): _UP,
+    (_SUSPECT, Heard): _UP,
+    (_UNREACHABLE, Heard): _UP,
+    **{(state, Registered): _UP for state in NodeState},
+    # silence, by the master's clock
+    (_UP, Missed): _SUSPECT,
+    (_SUSPECT, Vanished): _UNREACHABLE,
+    # the hold is over, or somebody made sure; a lost node returns only by registering again
+    (_UNREACHABLE, Lost): _DOWN,
+    (_SUSPECT, Lost): _DOWN,
+    (_UP, Lost): _DOWN,
+    # flags never change liveness
+    **{(state, FlagSet): state for state in NodeState},
+    **{(state, FlagCleared): state for state in NodeState},
+}
+
+
+def step(node: Node, event: NodeEvent, *, at_s: float) -> Step[Node]:
+    """The node after `event` at `at_s`; raises IllegalTransition where the table has no row."""
+    target = TABLE.get((node.state, type(event)))
+    if target is None:
+        raise IllegalTransition("node", node.node_id, node.state, event)
+    match event:
+        case Heard():
+            after = node._replace(state=target, last_contact_s=at_s, vanished_time_s=None)
+        case Missed() | Lost():
+            after = node._replace(state=target)
+        case Vanished():
+            after = node._replace(state=target, vanished_time_s=at_s)
+        case Registered():
+            after = node._replace(
+                state=target,
+                gpus=event.gpus,
+                boot_id=event.boot_id,
+                hostname=event.hostname or node.hostname,
+                address=event.address or node.address,
+                agent_version=event.agent_version,
+                virtual=event.virtual,
+                last_contact_s=at_s,
+                vanished_time_s=None,
+            )
+        case FlagSet():
+            after = node._replace(flags=node.flags | {event.flag}, flag_reason=event.reason)
+        case FlagCleared():
+            left = node.flags - {event.flag}
+            after = node._replace(flags=left, flag_reason=node.flag_reason if left else "")
+        case _:
+            assert_never(event)
+    return Step(after._replace(version=node.version + 1))
+
+
+def due_event(node: Node, now_s: float, terms: Terms) -> Missed | Vanished | None:
+    """What silence has made of the node, one step at a time; None while it is fine."""
+    silent_s = now_s - node.last_contact_s
+    if node.state is NodeState.UP and silent_s >= terms.ttl_s:
+        return Missed()
+    if node.state is NodeState.SUSPECT and silent_s >= terms.unreachable_s:
+        return Vanished()
+    return None
+
+
+def frozen(nodes: Collection[Node], now_s: float, terms: Terms, loop_lag_s: float = 0.0) -> bool:
+    """Requeues must wait: so many nodes vanished at once that the fault is likelier ours.
+
+    True when more than freeze_fraction of the nodes and at least freeze_nodes became UNREACHABLE
+    within freeze_window_s of each other and are still silent, or when our own loop lags.
+    """
+    if loop_lag_s > terms.loop_lag_limit_s:
+        return True
+    vanished = sorted(
+        node.vanished_time_s
+        for node in nodes
+        if node.state is NodeState.UNREACHABLE and node.vanished_time_s is not None
+    )
+    needed = max(terms.freeze_nodes, int(len(nodes) * terms.freeze_fraction) + 1)
+    pairs = zip(vanished, vanished[needed - 1 :], strict=False)
+    return any(last - first <= terms.freeze_window_s for first, last in pairs)

@@ -1,0 +1,95 @@
+"""What a policy may say: a delta of verbs, each with its reason, and when to ask again."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.lease import LeaseKind
+from dlq_master.model.machine import StopCause
+from dlq_master.model.resources import Allocation
+from dlq_master.model.why import Reason
+
+
+class Admit(NamedTuple):
+    """Let a PENDING job into its queue."""
+
+    job_id: JobId
+    reason: Reason
+
+
+class Reject(NamedTuple):
+    """Refuse a PENDING job for good."""
+
+    job_id: JobId
+    reason: Reason
+
+
+class Start(NamedTuple):
+    """Give a waiting job exactly these GPUs, now, until the end of a first term."""
+
+    job_id: JobId
+    allocation: Allocation
+    kind: LeaseKind
+    term_end_s: float
+    reason: Reason
+
+
+class Renew(NamedTuple):
+    """The attempt keeps its GPUs for one more term."""
+
+    key: AttemptKey
+    term_end_s: float
+    reason: Reason
+
+
+class Lapse(NamedTuple):
+    """The lease is not renewed: save, and be gone at `at_s`.
+
+    `grace_s` 0 means that preemption is free (simulations only): the attempt ends in this turn
+    and its GPUs may be given away by the same plan.
+    """
+
+    key: AttemptKey
+    at_s: float
+    grace_s: float
+    for_job: JobId
+    reason: Reason
+
+
+class Revoke(NamedTuple):
+    """Take the GPUs away before the term ends (drain, reclaim), with the learned grace."""
+
+    key: AttemptKey
+    cause: StopCause
+    grace_s: float
+    reason: Reason
+
+
+class Demote(NamedTuple):
+    """Move the job to a lower level."""
+
+    job_id: JobId
+    level: int
+    reason: Reason
+
+
+class Promote(NamedTuple):
+    """Move the job to the head of level 0 with its width reserved."""
+
+    job_id: JobId
+    reason: Reason
+
+
+Change = Admit | Reject | Start | Renew | Lapse | Revoke | Demote | Promote
+
+
+class Plan(NamedTuple):
+    """Changes, applied in order, and the next instant worth planning at without an event.
+
+    `wake_at_s`: a threshold crossing, a promotion, a boundary decision; None: only events matter.
+    """
+
+    changes: tuple[Change, ...] = ()
+    wake_at_s: float | None = None
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,85 @@
+"""What a job asks for and what it is given: exact GPUs on exact nodes, as bitmasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from dlq_master.model.ids import NodeId
+
+
+class Shape(NamedTuple):
+    """The part of a request that decides where it fits; jobs of one shape are interchangeable."""
+
+    gpus: int
+    nodes: int | None  # exact number of nodes, or None: any split
+    gpu_type: str | None  # or None: any type, but one type per job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Total GPUs of a job, all or nothing; CPU and memory are limits, they do not place."""
+
+    gpus: int
+    nodes: int | None = None
+    gpu_type: str | None = None
+    cpus_per_node: int | None = None
+    memory_bytes_per_node: int | None = None
+    shape: Shape = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.gpus < 1:
+            raise ValueError(f"a job needs at least 1 GPU, not {self.gpus}")
+        if self.nodes is not None and (self.nodes < 1 or self.gpus % self.nodes):
+            raise ValueError(f"{self.gpus} GPUs cannot be split evenly over {self.nodes} nodes")
+        for name in ("cpus_per_node", "memory_bytes_per_node"):
+            limit = getattr(self, name)
+            if limit is not None and limit < 1:
+                raise ValueError(f"{name} must be positive, not {limit}")
+        object.__setattr__(self, "shape", Shape(self.gpus, self.nodes, self.gpu_type))
+
+
+class Slot(NamedTuple):
+    """GPUs of one node; bit i of the mask is the GPU with index i."""
+
+    node_id: NodeId
+    mask: int
+
+    @property
+    def gpu_indices(self) -> tuple[int, ...]:
+        return tuple(indices(self.mask))
+
+
+class Allocation(NamedTuple):
+    """Where an attempt runs: one slot per node, in rank order. Truth about who holds a GPU."""
+
+    slots: tuple[Slot, ...]
+
+    @property
+    def width(self) -> int:
+        return sum(slot.mask.bit_count() for slot in self.slots)
+
+    @property
+    def node_ids(self) -> tuple[NodeId, ...]:
+        return tuple(slot.node_id for slot in self.slots)
+
+    def overlaps(self, other: Allocation) -> bool:
+        mine = {slot.node_id: slot.mask for slot in self.slots}
+        return any(mine.get(slot.node_id, 0) & slot.mask for slot in other.slots)
+
+
+def indices(mask: int) -> Iterator[int]:
+    """Positions of the set bits, lowest first."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def mask_of(gpu_indices: Iterator[int] | tuple[int, ...] | list[int]) -> int:
+    """The bitmask with these positions set."""
+    mask = 0
+    for index in gpu_indices:
+        mask |= 1 << index
+    return mask

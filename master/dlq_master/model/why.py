@@ -1,0 +1,50 @@
+"""Why a job does not run, as data: `dlq why`, logs, errors and tests show the same."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from dlq_master.model.ids import JobId
+
+
+class ReasonCode(StrEnum):
+    # why not
+    HELD_USER = "held_user"
+    HELD_ADMIN = "held_admin"
+    PAUSED = "paused"
+    POISON = "poison"
+    NOT_ADMITTED = "not_admitted"  # the admit stage looks at it in the next plan
+    NO_NODES = "no_nodes"  # nothing has registered yet
+    NO_SUCH_SHAPE = "no_such_shape"  # no registered node set could ever hold it
+    GPU_TYPE = "gpu_type"  # GPUs are free, but not of the type it names
+    NODES_CLOSED = "nodes_closed"  # it would fit if drained, cordoned or silent nodes were open
+    RESOURCES = "resources"  # too few GPUs are free
+    FRAGMENTATION = "fragmentation"  # enough GPUs are free, but not in this shape
+    WAITING_FOR_RELEASE = "waiting_for_release"  # its GPUs are being saved or released
+    WAITING_FOR_BOUNDARY = "waiting_for_boundary"  # it will take GPUs at the next boundary
+    BEHIND_HIGHER_RANK = "behind_higher_rank"
+    HEAD_OF_LINE = "head_of_line"  # fifo: nobody passes the first job
+    RESERVED_FOR = "reserved_for"  # GPUs are kept for a promoted job
+    STARTS_NEXT = "starts_next"  # nothing is in its way: the next plan starts it
+    FREEZE = "freeze"  # so many nodes vanished that requeues wait
+    MASTER_STARTING = "master_starting"  # after a restart nodes have one TTL to return
+    ENDED = "ended"
+    # why a change was planned
+    FITS = "fits"
+    TERM_OVER = "term_over"
+    OUTRANKED = "outranked"
+    THRESHOLD_CROSSED = "threshold_crossed"
+    STARVED = "starved"
+    ADMISSIBLE = "admissible"
+
+
+class Reason(NamedTuple):
+    """One obstacle or one cause; numbers are GPUs unless `resource` says otherwise."""
+
+    code: ReasonCode
+    resource: str = ""
+    need: float | None = None
+    have: float | None = None
+    blocking_jobs: tuple[JobId, ...] = ()
+    detail: str = ""
