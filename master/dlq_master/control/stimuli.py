@@ -1,12 +1,12 @@
 """Everything that can enter the loop's inbox, and what each of them is answered with."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TypeAlias
 
-from dlq_master.model.attempt import RankReport
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import HoldKind, Job, RunRules
-from dlq_master.model.node import Node, NodeFacts, NodeFlag
+from dlq_master.model.node import Node, NodeFlag, Registered
 from dlq_master.model.resources import Request
 from dlq_master.model.why import Reason
 from dlq_master.store.batch import JoinToken as JoinToken
@@ -124,7 +124,7 @@ class OpenSession:
     """A node said hello. Answered with `Opened`; an older session of the node is dead from here."""
 
     node_id: NodeId
-    facts: NodeFacts
+    facts: Registered
     highest_epoch: int
     reports: tuple["ReportedRank", ...]
 
@@ -174,14 +174,45 @@ class Heartbeat:
     progress: tuple[ReportedProgress, ...] = ()
 
 
+class ReportedPhase(StrEnum):
+    """Where a rank stands, as its agent says. Never goes back."""
+
+    PREPARING = "preparing"
+    STARTED = "started"
+    STOPPING = "stopping"
+    EXITED = "exited"
+    START_FAILED = "start_failed"
+    ABSENT = "absent"  # the agent does not know it and nothing of it runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedCheckpoint:
+    """The newest checkpoint that a rank's agent has seen committed."""
+
+    path: str
+    step: int | None
+    age_s: float
+    after_notice: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedRank:
-    """One report of a node about a rank: what the model understands, and where it came from."""
+    """One report of a node about a rank. `epoch` and `key` are the fence of its launch."""
 
     sequence: int
     key: AttemptKey
     epoch: int
-    report: RankReport
+    node_rank: int
+    phase: ReportedPhase
+    exit_code: int | None = None
+    signal: int = 0
+    oom_killed: bool = False
+    error: str = ""
+    ended_by: str = ""  # "exited" | "killed" | "hold_expired"
+    checkpoint: ReportedCheckpoint | None = None
+    done: bool = False
+    save_s: float | None = None
+    age_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,6 +55,9 @@ class Node(NamedTuple):
     virtual: bool = False  # devices exist on paper only
     boot_id: str = ""
     agent_version: str = ""
+    cpu_count: int = 0
+    memory_bytes: int = 0
+    root_jobs: bool = False  # its agent runs jobs as root: a development flag, shown everywhere
     registered_time_s: float = 0.0
     last_contact_s: float = 0.0
     vanished_time_s: float | None = None  # when it became UNREACHABLE
@@ -103,6 +106,9 @@ class Registered:
     address: str = ""
     agent_version: str = ""
     virtual: bool = False
+    cpu_count: int = 0
+    memory_bytes: int = 0
+    root_jobs: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +170,9 @@ def step(node: Node, event: NodeEvent, *, at_s: float) -> Step[Node]:
                 address=event.address or node.address,
                 agent_version=event.agent_version,
                 virtual=event.virtual,
+                cpu_count=event.cpu_count,
+                memory_bytes=event.memory_bytes,
+                root_jobs=event.root_jobs,
                 last_contact_s=at_s,
                 vanished_time_s=None,
             )

@@ -12,7 +12,6 @@ from cattrs.cols import (
 )
 from cattrs.preconf.json import make_converter
 
-
 T = TypeVar("T")
 VERSION = 1
 

@@ -14,7 +14,7 @@ from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
-from dlq_master.store.batch import Intention, Loaded, StoredRequest, JoinToken, User
+from dlq_master.store.batch import Intention, JoinToken, Loaded, StoredRequest, User
 from dlq_master.store.codec import decode
 from dlq_master.store.open import connect
 
@@ -105,7 +105,7 @@ def _event(
 ) -> JournalEvent:
     sequence, time_s, kind, job_id, attempt, node_id, cause, actor, data = row
     return JournalEvent(
-        sequence=sequence,
+        seq=sequence,
         time_s=time_s,
         kind=kind,
         job_id=None if job_id is None else JobId(job_id),

@@ -119,7 +119,7 @@ def _write_journal(db: Database, batch: Batch) -> None:
         "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (
-                event.sequence,
+                event.seq,
                 event.time_s,
                 event.kind,
                 event.job_id,
