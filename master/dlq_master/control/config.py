@@ -1,0 +1,140 @@
+"""The master's configuration: every knob, its default and its meaning."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dlq_common.config import Bytes, Seconds
+from dlq_master.model.lease import Terms
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """Who we are and where our files are."""
+
+    name: str = "dlq"
+    state_dir: Path = Path("/var/lib/dlq")
+
+
+@dataclass(frozen=True, slots=True)
+class ListenConfig:
+    """Where we are reached. Other machines dial `advertise` when it differs from `api`."""
+
+    api: str = "127.0.0.1:7320"
+    join: str = "127.0.0.1:7321"
+    advertise: str = ""
+    login_socket: str = ""  # "" = login.sock in the state directory
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseConfig:
+    """The five numbers of the lease, and what goes with them (model/lease.py says what they mean)."""
+
+    heartbeat: Seconds = Seconds(5.0)
+    ttl: Seconds = Seconds(20.0)
+    unreachable: Seconds = Seconds(25.0)
+    hold: Seconds = Seconds(3600.0)
+    hold_margin: Seconds = Seconds(5.0)
+    be_term: Seconds = Seconds(300.0)
+    slo_term: Seconds = Seconds(1200.0)
+    save_lead: Seconds = Seconds(30.0)
+
+    def terms(self) -> Terms:
+        """The same, as the core wants it. Raises ValueError when the numbers contradict each other."""
+        return Terms(
+            heartbeat_s=self.heartbeat,
+            ttl_s=self.ttl,
+            unreachable_s=self.unreachable,
+            hold_s=self.hold,
+            hold_margin_s=self.hold_margin,
+            be_term_s=self.be_term,
+            slo_term_s=self.slo_term,
+            save_lead_s=self.save_lead,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NodesConfig:
+    """How agents come back."""
+
+    reconnect_jitter: Seconds = Seconds(15.0)
+    # After a start nothing new is placed until 95 % of the known nodes are back, or this long.
+    start_grace: Seconds = Seconds(60.0)
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerConfig:
+    """A preset by name, and its settings as `dlq simulate --set` takes them."""
+
+    policy: str = "tiresias-las"
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueConfig:
+    """Queues with a higher priority are served first."""
+
+    name: str
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobsConfig:
+    """Limits and defaults of jobs."""
+
+    default_queue: str = "default"
+    checkpoint_root: Path = Path("/var/lib/dlq/checkpoints")  # shared by all nodes
+    first_grace: Seconds = Seconds(300.0)  # until saves of the job have been observed
+    grace_floor: Seconds = Seconds(60.0)
+    grace_cap: Seconds = Seconds(600.0)
+    concurrent_saves: int = 16  # more lapses than this start their saves one after another
+    queued_per_user: int = 10_000
+    port_first: int = 20_000  # rendezvous ports, one for each living attempt
+    port_last: int = 29_999
+    request_id_kept: Seconds = Seconds(7 * 86_400.0)
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityConfig:
+    """Who may come in by the login broker."""
+
+    auto_users: bool = True  # an account of the master's host without a user row gets role "user"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConfig:
+    """Backups are made beside the database, and replaced."""
+
+    backup_every: Seconds = Seconds(300.0)
+    free_disk_floor: Bytes = Bytes(256 << 20)  # below it submissions are refused, ends are not
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Lines below the level are not written."""
+
+    level: str = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class DebugConfig:
+    """For tests by name: `after_commit:7` kills the process at its seventh passage there."""
+
+    failpoint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MasterConfig:
+    """The whole of master.toml."""
+
+    cluster: ClusterConfig = ClusterConfig()
+    listen: ListenConfig = ListenConfig()
+    lease: LeaseConfig = LeaseConfig()
+    nodes: NodesConfig = NodesConfig()
+    scheduler: SchedulerConfig = SchedulerConfig()
+    queues: tuple[QueueConfig, ...] = (QueueConfig("default"),)
+    jobs: JobsConfig = JobsConfig()
+    identity: IdentityConfig = IdentityConfig()
+    store: StoreConfig = StoreConfig()
+    log: LogConfig = LogConfig()
+    debug: DebugConfig = DebugConfig()

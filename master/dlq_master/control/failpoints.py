@@ -1,0 +1,32 @@
+"""Named places at which a test may have the process killed: a crash that runs no `finally`."""
+
+import os
+import signal
+from typing import Final
+
+from dlq_common.errors import ConfigError
+from dlq_common.suggest import did_you_mean
+
+NAMES: Final = ("before_commit", "after_commit", "before_send", "after_send")
+
+
+class Failpoints:
+    """Counts passages of one armed place; every other passage costs one comparison."""
+
+    def __init__(self, setting: str = "") -> None:
+        """`NAME` or `NAME:N` (the N-th passage kills). Raises ConfigError for an unknown name."""
+        name, _, count = setting.partition(":")
+        if name and name not in NAMES:
+            raise ConfigError(f"debug.failpoint: no place {name!r}{did_you_mean(name, NAMES)}")
+        if count and not count.isdecimal():
+            raise ConfigError(f"debug.failpoint: {count!r} is not a number of passages")
+        self._armed = name
+        self._left = int(count) if count else 1
+
+    def passed(self, name: str) -> None:
+        """Say that the turn is here. Kills the process with SIGKILL when it is time."""
+        if name != self._armed:
+            return
+        self._left -= 1
+        if self._left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)

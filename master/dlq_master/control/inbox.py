@@ -1,0 +1,47 @@
+"""The one door into the loop: stimuli wait here for the next turn."""
+
+import asyncio
+from collections import deque
+from typing import Any, NamedTuple
+
+from dlq_master.control.stimuli import Stimulus
+
+
+class Letter(NamedTuple):
+    """A stimulus, and who waits for its answer (None: nobody)."""
+
+    stimulus: Stimulus
+    answer: "asyncio.Future[Any] | None"
+
+
+class Inbox:
+    """A queue that is emptied whole. Used from the loop's thread only."""
+
+    def __init__(self) -> None:
+        self._letters: deque[Letter] = deque()
+        self._arrived = asyncio.Event()
+
+    def put(self, stimulus: Stimulus, answer: "asyncio.Future[Any] | None" = None) -> None:
+        """Leave a stimulus for the next turn."""
+        self._letters.append(Letter(stimulus, answer))
+        self._arrived.set()
+
+    def wake(self) -> None:
+        """Have a turn even if nothing has arrived."""
+        self._arrived.set()
+
+    async def drain(self, timeout_s: float) -> list[Letter]:
+        """Everything that has arrived, or nothing after `timeout_s` on the monotonic clock."""
+        if not self._letters:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._arrived.wait()
+            except TimeoutError:
+                pass
+        self._arrived.clear()
+        letters = list(self._letters)
+        self._letters.clear()
+        return letters
+
+    def __len__(self) -> int:
+        return len(self._letters)
