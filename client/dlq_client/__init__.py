@@ -1,1 +1,11 @@
-"""The SDK: talk to a dlq master from Python."""
+"""The SDK: talk to a dlq master from Python.
+
+    from dlq_client.connection import connect
+    from dlq_client.jobs import Jobs
+
+    with connect() as connection:
+        for job in Jobs(connection).list().jobs:
+            print(job.job_id, job.name)
+
+Nothing is imported here: a program pays only for the parts it names.
+"""

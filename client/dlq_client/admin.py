@@ -1,0 +1,86 @@
+"""What operators and admins do, over the wire. Every change gets its request_id first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlq.v1 import admin_service_pb2 as wire
+from dlq.v1 import node_pb2
+from dlq.v1.admin_service_pb2_grpc import AdminServiceStub
+from dlq_client.connection import Connection
+from dlq_common.wire import to_duration
+
+
+class Admin:
+    """Tokens, nodes, users. Each method raises a DlqError when the master refuses."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.stub = AdminServiceStub(connection.channel)
+
+    def create_token(
+        self, *, node_id: str = "", lifetime_s: float | None = None
+    ) -> wire.CreateJoinTokenResponse:
+        """A token with which one node can join; its secret is in this answer and nowhere else."""
+        request = wire.CreateJoinTokenRequest(
+            request_id=self._request_id(),
+            node_id=node_id,
+            lifetime_duration=None if lifetime_s is None else to_duration(lifetime_s),
+        )
+        return self._connection.call(self.stub.CreateJoinToken, request)
+
+    def tokens(self) -> Sequence[wire.JoinToken]:
+        """Tokens that can still be used."""
+        return self._connection.call(self.stub.ListJoinTokens, wire.ListJoinTokensRequest()).tokens
+
+    def revoke_token(self, token_id: str) -> None:
+        """Make a token useless."""
+        request = wire.RevokeJoinTokenRequest(request_id=self._request_id(), token_id=token_id)
+        self._connection.call(self.stub.RevokeJoinToken, request)
+
+    def fence_node(self, node_id: str, *, reason: str = "") -> wire.FenceNodeResponse:
+        """Declare a node dead; the caller has made sure that the machine is off."""
+        request = wire.FenceNodeRequest(
+            request_id=self._request_id(), node_id=node_id, reason=reason
+        )
+        return self._connection.call(self.stub.FenceNode, request)
+
+    def set_node_flags(
+        self,
+        node_id: str,
+        *,
+        set_flags: Sequence[str] = (),
+        clear_flags: Sequence[str] = (),
+        reason: str = "",
+    ) -> node_pb2.Node:
+        """Set and clear "draining" and "cordoned"."""
+        request = wire.SetNodeFlagsRequest(
+            request_id=self._request_id(),
+            node_id=node_id,
+            set_flags=set_flags,
+            clear_flags=clear_flags,
+            reason=reason,
+        )
+        return self._connection.call(self.stub.SetNodeFlags, request).node
+
+    def forget_node(self, node_id: str) -> None:
+        """Forget a node that is DOWN and holds nothing, and refuse its certificate."""
+        request = wire.ForgetNodeRequest(request_id=self._request_id(), node_id=node_id)
+        self._connection.call(self.stub.ForgetNode, request)
+
+    def users(self) -> Sequence[wire.User]:
+        """All users by name."""
+        return self._connection.call(self.stub.ListUsers, wire.ListUsersRequest()).users
+
+    def set_user(self, user: wire.User) -> wire.User:
+        """Add or change a user."""
+        request = wire.SetUserRequest(request_id=self._request_id(), user=user)
+        return self._connection.call(self.stub.SetUser, request).user
+
+    def delete_user(self, name: str) -> None:
+        """Remove a user: no new certificate, and the present one is refused. Jobs stay."""
+        request = wire.DeleteUserRequest(request_id=self._request_id(), name=name)
+        self._connection.call(self.stub.DeleteUser, request)
+
+    def _request_id(self) -> str:
+        return self._connection.ids.request_id()

@@ -1,0 +1,126 @@
+"""One mutual-TLS line to the master: deadlines on every call, and retries that cannot double."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+import grpc
+
+from dlq_client.errors import from_rpc_error, is_lost
+from dlq_client.identity import Identity, default_home, load_identity
+from dlq_client.retry import Patience
+from dlq_common.clock import Clock, SteadyClock
+from dlq_common.errors import Unauthenticated
+from dlq_common.ids import Ids, RandomIds
+
+# The master's certificate carries this name, whatever address it is reached at.
+SERVER_NAME = "dlq-master"
+# One try. A reply that takes longer is taken for lost and asked for again.
+CALL_DEADLINE_S = 10.0
+# One command. A master that restarts under systemd is back well within it.
+PATIENCE_S = 15.0
+# A stream is renewed this often even when all is well: no call is without a deadline.
+STREAM_DEADLINE_S = 900.0
+LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+
+class Connection:
+    """A channel and the rules of the house for using it. Not to be used across a fork."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        *,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        patience_s: float = PATIENCE_S,
+        deadline_s: float = CALL_DEADLINE_S,
+    ) -> None:
+        self.identity = identity
+        self.clock = clock or SteadyClock()
+        self.ids = ids or RandomIds(self.clock)
+        self._patience_s = patience_s
+        self._deadline_s = deadline_s
+        self.channel = _open_channel(identity)
+
+    def call(
+        self,
+        method: grpc.UnaryUnaryMultiCallable[Request, Response],
+        request: Request,
+        *,
+        deadline_s: float | None = None,
+    ) -> Response:
+        """The answer to one request, repeated as it is while answers are lost.
+
+        Only for requests that may be repeated: reads, and changes that carry a request_id. Raises a
+        DlqError; Unavailable once the patience is over, and then a change may have happened.
+        """
+        patience = self.patience(self._patience_s)
+        while True:
+            try:
+                return method(request, timeout=deadline_s or self._deadline_s)
+            except grpc.RpcError as error:
+                if is_lost(error) and patience.wait():
+                    continue
+                raise from_rpc_error(error, self.identity.address) from None
+
+    def patience(self, limit_s: float) -> Patience:
+        """A fresh count of retries that gives up after `limit_s` of silence."""
+        return Patience(limit_s, self.clock, self.rng())
+
+    def rng(self) -> random.Random:
+        """Randomness for jitter."""
+        return self.ids.rng()
+
+    def close(self) -> None:
+        """End the line; open streams are cancelled."""
+        self.channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def connect(home: Path | None = None, *, patience_s: float = PATIENCE_S) -> Connection:
+    """A connection with the identity that `dlq login` stored. Unauthenticated when there is none."""
+    directory = home or default_home(os.environ)
+    identity = load_identity(directory)
+    if identity is None:
+        raise Unauthenticated(
+            f"nobody is logged in: {directory} holds no identity",
+            hint="run `dlq login` on the master's host",
+        )
+    return Connection(identity, patience_s=patience_s)
+
+
+def _open_channel(identity: Identity) -> grpc.Channel:
+    credentials = grpc.ssl_channel_credentials(identity.ca, identity.key, identity.certificate)
+    options: list[tuple[str, object]] = [
+        ("grpc.ssl_target_name_override", SERVER_NAME),
+        # A host that died without a word is noticed after 5 + 3 seconds.
+        ("grpc.keepalive_time_ms", 5_000),
+        ("grpc.keepalive_timeout_ms", 3_000),
+        ("grpc.http2.max_pings_without_data", 0),
+        # Retries are ours alone: they know which requests may be repeated.
+        ("grpc.enable_retries", 0),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 1_000),
+        ("grpc.max_receive_message_length", LARGEST_ANSWER_BYTES),
+        # A cluster's address is dialled as it is; proxies of the environment are for the web.
+        ("grpc.enable_http_proxy", 0),
+    ]
+    return grpc.secure_channel(identity.address, credentials, options=options)

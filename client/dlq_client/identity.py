@@ -1,0 +1,132 @@
+"""Who the caller is: the identity directory of a user, read fast and written safely.
+
+The directory ($DLQ_HOME, else ~/.config/dlq) holds `identity.key` (0600), `identity.crt`, `ca.crt`
+and `cluster.json`. The dates of the certificate are kept in `cluster.json` too, so that an ordinary
+command need not load a cryptography library to know that its certificate is still good.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlq_common.errors import ConfigError
+
+HOME_VARIABLE = "DLQ_HOME"
+CLUSTER_FILE = "cluster.json"
+KEY_FILE = "identity.key"
+CERTIFICATE_FILE = "identity.crt"
+CA_FILE = "ca.crt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """PEM bytes for mutual TLS, where the master is, and who the certificate says we are."""
+
+    key: bytes
+    certificate: bytes
+    ca: bytes
+    address: str  # HOST:PORT of the API
+    cluster: str
+    user: str
+    role: str
+    issued_s: float  # UTC seconds
+    expires_s: float
+
+    def is_valid(self, now_s: float) -> bool:
+        """Whether the certificate has not expired yet."""
+        return now_s < self.expires_s
+
+    def renewal_due(self, now_s: float) -> bool:
+        """Whether two thirds of the certificate's life are over."""
+        return now_s >= self.issued_s + (self.expires_s - self.issued_s) * 2 / 3
+
+
+def default_home(environ: Mapping[str, str]) -> Path:
+    """$DLQ_HOME, else $XDG_CONFIG_HOME/dlq, else ~/.config/dlq."""
+    if home := environ.get(HOME_VARIABLE):
+        return Path(home)
+    config = environ.get("XDG_CONFIG_HOME")
+    return (Path(config) if config else Path("~/.config").expanduser()) / "dlq"
+
+
+def load_identity(home: Path) -> Identity | None:
+    """The stored identity, expired or not; None when nobody has logged in here.
+
+    ConfigError when the directory cannot be read or its `cluster.json` is damaged.
+    """
+    try:
+        facts = json.loads((home / CLUSTER_FILE).read_bytes())
+        return Identity(
+            key=(home / KEY_FILE).read_bytes(),
+            certificate=(home / CERTIFICATE_FILE).read_bytes(),
+            ca=(home / CA_FILE).read_bytes(),
+            address=_text(facts, "address"),
+            cluster=_text(facts, "cluster"),
+            user=_text(facts, "user"),
+            role=_text(facts, "role"),
+            issued_s=float(facts["issued_s"]),
+            expires_s=float(facts["expires_s"]),
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ConfigError(
+            f"{error.filename}: {error.strerror}", hint="dlq --home DIR names another directory"
+        ) from None
+    except (KeyError, TypeError, ValueError):
+        raise ConfigError(
+            f"{home / CLUSTER_FILE} is damaged", hint="`dlq login` on the master's host renews it"
+        ) from None
+
+
+def save_identity(home: Path, identity: Identity) -> None:
+    """Write the directory; a crash leaves the old identity or the new one, and no key readable."""
+    from dlq_common import identity_files
+
+    identity_files.save_identity(
+        home,
+        identity_files.StoredIdentity(identity.key, identity.certificate, identity.ca),
+    )
+    facts = {
+        "address": identity.address,
+        "cluster": identity.cluster,
+        "user": identity.user,
+        "role": identity.role,
+        "issued_s": identity.issued_s,
+        "expires_s": identity.expires_s,
+    }
+    identity_files.write_public(
+        home / CLUSTER_FILE, (json.dumps(facts, indent=2) + "\n").encode("utf-8")
+    )
+
+
+def recover_identity(home: Path) -> Identity | None:
+    """The identity after a `save_identity` that was cut short, its dates read from the certificate."""
+    from dlq_common import identity_files, pki
+
+    known = load_identity(home)
+    stored = identity_files.load_identity(home)
+    if known is None or stored is None:
+        return None
+    dates = pki.parse_identity(stored.certificate)
+    return Identity(
+        key=stored.key,
+        certificate=stored.certificate,
+        ca=stored.ca,
+        address=known.address,
+        cluster=dates.cluster,
+        user=dates.name,
+        role=dates.role.value,
+        issued_s=dates.not_before_s,
+        expires_s=dates.not_after_s,
+    )
+
+
+def _text(facts: Mapping[str, object], key: str) -> str:
+    value = facts[key]
+    if not isinstance(value, str) or not value:
+        raise ValueError(key)
+    return value

@@ -1,0 +1,116 @@
+"""Jobs over the wire: thin typed calls. Every change gets its request_id before its first try."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dlq.v1 import event_pb2, job_pb2
+from dlq.v1 import job_service_pb2 as wire
+from dlq.v1.job_service_pb2_grpc import JobServiceStub
+from dlq_client.connection import Connection
+
+# One answer is enough for nearly every cluster; the master's most is 10,000.
+PAGE_SIZE = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class JobList:
+    """Jobs in the order of their ids, and where a watch that misses nothing begins."""
+
+    jobs: Sequence[job_pb2.Job]
+    cursor: int
+
+
+class Jobs:
+    """What users do with jobs. Each method raises a DlqError when the master refuses."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.stub = JobServiceStub(connection.channel)
+
+    def submit(
+        self, spec: job_pb2.JobSpec, *, request_id: str = "", validate_only: bool = False
+    ) -> wire.SubmitJobResponse:
+        """Queue a job. Repeated with the same `request_id`, it returns the first answer."""
+        request = wire.SubmitJobRequest(
+            request_id=request_id or self.new_request_id(), spec=spec, validate_only=validate_only
+        )
+        return self._connection.call(self.stub.SubmitJob, request)
+
+    def get(self, job_id: str) -> wire.GetJobResponse:
+        """One job with its spec and all attempts."""
+        return self._connection.call(self.stub.GetJob, wire.GetJobRequest(job_id=job_id))
+
+    def list(
+        self,
+        *,
+        user: str = "",
+        states: Sequence[str] = (),
+        ended_within_s: int | None = None,
+        job_ids: Sequence[str] = (),
+        queue: str = "",
+        name: str = "",
+    ) -> JobList:
+        """All jobs that match. The cursor is that of the first page: later ones are covered too."""
+        request = wire.ListJobsRequest(
+            page_size=PAGE_SIZE,
+            user=user,
+            states=states,
+            ended_within_seconds=ended_within_s,
+            job_ids=job_ids,
+            queue=queue,
+            name=name,
+        )
+        answer = self._connection.call(self.stub.ListJobs, request)
+        cursor, jobs = answer.cursor, list(answer.jobs)
+        while answer.next_page_token:
+            request.page_token = answer.next_page_token
+            answer = self._connection.call(self.stub.ListJobs, request)
+            jobs.extend(answer.jobs)
+        return JobList(jobs, cursor)
+
+    def cancel(self, job_id: str, *, kill: bool = False) -> job_pb2.Job:
+        """Ask for a job's end; cancelling one that has ended changes nothing."""
+        request = wire.CancelJobRequest(request_id=self.new_request_id(), job_id=job_id, kill=kill)
+        return self._connection.call(self.stub.CancelJob, request).job
+
+    def hold(self, job_id: str, *, admin: bool = False, reason: str = "") -> job_pb2.Job:
+        """Keep a job from starting."""
+        request = wire.HoldJobRequest(
+            request_id=self.new_request_id(), job_id=job_id, admin=admin, reason=reason
+        )
+        return self._connection.call(self.stub.HoldJob, request).job
+
+    def release(self, job_id: str) -> job_pb2.Job:
+        """Take a hold back."""
+        request = wire.ReleaseJobRequest(request_id=self.new_request_id(), job_id=job_id)
+        return self._connection.call(self.stub.ReleaseJob, request).job
+
+    def pause(self, job_id: str) -> job_pb2.Job:
+        """Checkpoint a job, free its GPUs and keep it."""
+        request = wire.PauseJobRequest(request_id=self.new_request_id(), job_id=job_id)
+        return self._connection.call(self.stub.PauseJob, request).job
+
+    def resume(self, job_id: str) -> job_pb2.Job:
+        """Queue a paused job again."""
+        request = wire.ResumeJobRequest(request_id=self.new_request_id(), job_id=job_id)
+        return self._connection.call(self.stub.ResumeJob, request).job
+
+    def explain(self, job_id: str) -> wire.ExplainJobResponse:
+        """Every reason why a job does not run."""
+        return self._connection.call(self.stub.ExplainJob, wire.ExplainJobRequest(job_id=job_id))
+
+    def events(self, job_id: str = "") -> Iterator[event_pb2.Event]:
+        """The journal of one job, or of all the caller may see, oldest first."""
+        request = wire.ListEventsRequest(job_id=job_id, page_size=PAGE_SIZE)
+        while True:
+            answer = self._connection.call(self.stub.ListEvents, request)
+            yield from answer.events
+            if not answer.next_page_token:
+                return
+            request.page_token = answer.next_page_token
+
+    def new_request_id(self) -> str:
+        """An idempotency key, made before the first try so that every retry carries the same."""
+        return self._connection.ids.request_id()

@@ -1,0 +1,102 @@
+"""How an identity is got (from the login broker's socket) and kept (renewed over mutual TLS)."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+from dlq.v1 import identity_service_pb2 as wire
+from dlq.v1.identity_service_pb2_grpc import IdentityServiceStub
+from dlq_client.connection import Connection
+from dlq_client.identity import Identity
+from dlq_common.errors import DlqError, PermissionDenied, Unavailable
+from dlq_common.pki import new_key_and_csr, parse_identity
+
+DEFAULT_SOCKET = "/run/dlq/login.sock"
+SOCKET_VARIABLE = "DLQ_LOGIN_SOCKET"
+LOGIN_TIMEOUT_S = 10.0
+LARGEST_ANSWER_BYTES = 64 * 1024
+
+
+def login(socket_path: Path, wished_name: str) -> Identity:
+    """Ask the broker on the master's host for a certificate; it knows the caller by the kernel.
+
+    Unavailable when nobody listens there, PermissionDenied when the broker refuses this user.
+    """
+    fresh = new_key_and_csr(wished_name)
+    answer = _ask(socket_path, {"v": 1, "csr": fresh.request.decode("ascii")})
+    if "error" in answer:
+        raise PermissionDenied(
+            f"login refused: {answer['error']}", cause=str(answer.get("reason", ""))
+        )
+    try:
+        certificate = str(answer["certificate"]).encode("ascii")
+        who = parse_identity(certificate)
+        return Identity(
+            key=fresh.key,
+            certificate=certificate,
+            ca=str(answer["ca"]).encode("ascii"),
+            address=str(answer["address"]),
+            cluster=who.cluster,
+            user=who.name,
+            role=who.role.value,
+            issued_s=who.not_before_s,
+            expires_s=who.not_after_s,
+        )
+    except (KeyError, UnicodeEncodeError, DlqError) as error:
+        raise Unavailable(f"the login broker's answer makes no sense: {error}") from None
+
+
+def renew(connection: Connection) -> Identity:
+    """A new key and certificate for the same name and role; the old ones stay good until they end."""
+    old = connection.identity
+    fresh = new_key_and_csr(old.user)
+    stub = IdentityServiceStub(connection.channel)
+    answer = connection.call(
+        stub.RenewCertificate, wire.RenewCertificateRequest(certificate_request=fresh.request)
+    )
+    who = parse_identity(answer.certificate)
+    return Identity(
+        key=fresh.key,
+        certificate=answer.certificate,
+        ca=answer.ca_certificates or old.ca,
+        address=old.address,
+        cluster=who.cluster,
+        user=who.name,
+        role=who.role.value,
+        issued_s=who.not_before_s,
+        expires_s=who.not_after_s,
+    )
+
+
+def _ask(path: Path, question: dict[str, object]) -> dict[str, object]:
+    """One JSON line each way."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+            line.settimeout(LOGIN_TIMEOUT_S)
+            line.connect(str(path))
+            line.sendall(json.dumps(question).encode("utf-8") + b"\n")
+            text = _read_line(line)
+    except OSError as error:
+        raise Unavailable(
+            f"no login broker answers at {path}: {error.strerror or error}",
+            hint="log in on the master's host, or name its socket with --socket",
+        ) from None
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise Unavailable(f"what listens at {path} is not a login broker")
+    return answer
+
+
+def _read_line(line: socket.socket) -> bytes:
+    received = bytearray()
+    while b"\n" not in received and len(received) < LARGEST_ANSWER_BYTES:
+        piece = line.recv(4096)
+        if not piece:
+            break
+        received += piece
+    return bytes(received).partition(b"\n")[0]

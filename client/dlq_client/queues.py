@@ -1,0 +1,26 @@
+"""Queues and the cluster over the wire: look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlq.v1 import queue_pb2
+from dlq.v1 import queue_service_pb2 as wire
+from dlq.v1.queue_service_pb2_grpc import QueueServiceStub
+from dlq_client.connection import Connection
+
+
+class Queues:
+    """Where jobs wait. Each method raises a DlqError when the master refuses."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.stub = QueueServiceStub(connection.channel)
+
+    def list(self) -> Sequence[queue_pb2.Queue]:
+        """All queues, the first to be served first."""
+        return self._connection.call(self.stub.ListQueues, wire.ListQueuesRequest()).queues
+
+    def cluster(self) -> wire.GetClusterResponse:
+        """What the cluster is, how it stands, and who the master takes the caller for."""
+        return self._connection.call(self.stub.GetCluster, wire.GetClusterRequest())

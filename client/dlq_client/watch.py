@@ -1,0 +1,144 @@
+"""Streams that survive lost lines: events by cursor, output by offset; each item once, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import grpc
+
+from dlq.v1 import job_service_pb2 as wire
+from dlq_client.connection import STREAM_DEADLINE_S, Connection
+from dlq_client.errors import from_rpc_error, is_deadline, is_lost
+from dlq_client.jobs import Jobs
+from dlq_common.errors import DlqError
+
+# How long a watcher waits for a master or a node that is away before it ends with an error.
+OUTAGE_S = 300.0
+
+# Told once for each outage, with what happened; for people, who would wonder at the silence.
+OnLost = Callable[[DlqError], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LogPiece:
+    """Bytes of output that follow the piece before; `missing_bytes` of them were not kept."""
+
+    attempt: int
+    offset: int  # of the first byte of data
+    data: bytes
+    missing_bytes: int = 0
+
+
+def watch_events(
+    connection: Connection,
+    *,
+    job_ids: Sequence[str] = (),
+    cursor: int = -1,
+    outage_s: float = OUTAGE_S,
+    on_lost: OnLost | None = None,
+) -> Iterator[wire.WatchEventsResponse]:
+    """Events after `cursor`, endlessly; keep-alives are left out.
+
+    A lost stream is resumed from the last cursor seen. Raises a DlqError when the master refuses
+    (CursorExpired: read the state anew) or stays away for longer than `outage_s`.
+    """
+    stub = Jobs(connection).stub
+    line = _Line(connection, outage_s, on_lost)
+    while True:
+        request = wire.WatchEventsRequest(job_ids=job_ids, cursor=cursor)
+        try:
+            for message in stub.WatchEvents(request, timeout=STREAM_DEADLINE_S):
+                line.works()
+                # A replay may begin before what we have seen: nothing is told twice.
+                fresh = message.cursor > cursor or message.event.sequence > cursor
+                cursor = max(cursor, message.cursor, message.event.sequence)
+                if message.HasField("event") and fresh:
+                    yield message
+            line.ended()
+        except grpc.RpcError as error:
+            line.lost(error)
+
+
+def read_log(
+    connection: Connection,
+    job_id: str,
+    *,
+    attempt: int = 0,
+    node_rank: int = 0,
+    offset: int = 0,
+    follow: bool = False,
+    outage_s: float = OUTAGE_S,
+    on_lost: OnLost | None = None,
+) -> Iterator[LogPiece]:
+    """The output of one rank from `offset` (negative: bytes before the end) to its end.
+
+    With `follow` until the attempt has ended. A lost stream is resumed at the next byte, on the
+    same attempt. Raises a DlqError when the master refuses or the node stays away too long.
+    """
+    stub = Jobs(connection).stub
+    line = _Line(connection, outage_s, on_lost)
+    request = wire.ReadLogsRequest(
+        job_id=job_id, attempt=attempt, node_rank=node_rank, offset=offset, follow=follow
+    )
+    # The next byte to read; None until an answer says where "the last N bytes" begin.
+    expected = offset if offset >= 0 else None
+    while True:
+        try:
+            for message in stub.ReadLogs(request, timeout=STREAM_DEADLINE_S):
+                line.works()
+                request.attempt = message.attempt or request.attempt
+                if message.data:
+                    piece = _unseen(message, expected)
+                    request.offset = expected = piece.offset + len(piece.data)
+                    if piece.data:
+                        yield piece
+                if message.end:
+                    return
+            line.ended()
+        except grpc.RpcError as error:
+            line.lost(error)
+
+
+def _unseen(message: wire.ReadLogsResponse, expected: int | None) -> LogPiece:
+    """What of a message has not been seen, and how many bytes before it nobody kept."""
+    if expected is None:
+        return LogPiece(message.attempt, message.offset, message.data)
+    seen = max(0, expected - message.offset)
+    missing = max(0, message.offset - expected)
+    return LogPiece(message.attempt, max(message.offset, expected), message.data[seen:], missing)
+
+
+class _Line:
+    """The health of one stream over its reconnects."""
+
+    def __init__(self, connection: Connection, outage_s: float, on_lost: OnLost | None) -> None:
+        self._address = connection.identity.address
+        self._patience = connection.patience(outage_s)
+        self._on_lost = on_lost
+        self._told = False
+
+    def works(self) -> None:
+        """A message arrived."""
+        self._patience.restored()
+        self._told = False
+
+    def ended(self) -> None:
+        """The other side closed the stream without an end: it is going down, or shed us."""
+        if not self._patience.wait():
+            raise DlqError(f"the master at {self._address} keeps closing the stream")
+
+    def lost(self, error: grpc.RpcError) -> None:
+        """Wait before the next try, or raise what happened."""
+        failure = from_rpc_error(error, self._address)
+        if not is_lost(error):
+            raise failure from None
+        if is_deadline(error):
+            # Its planned end; a line that is really dead ends by keepalive long before.
+            self._patience.wait()
+            return
+        if not self._told and self._on_lost:
+            self._told = True
+            self._on_lost(failure)
+        if not self._patience.wait():
+            raise failure from None
