@@ -1,0 +1,336 @@
+/* Watches one rank: its output, the agent's commands, its time, its end. One thread, one poll. */
+#include "shim.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CHUNK 65536
+#define WINDOW_NS (100 * NS_PER_MS)      /* the log's rate is kept over this span */
+#define KILL_EVERY_NS (10 * NS_PER_MS)   /* between two rounds of SIGKILL */
+#define UNKILLABLE_NS (30 * NS_PER_S)    /* after that the record says who is left */
+
+struct guard {
+    int dir_fd;
+    const struct plan *plan;
+    const char *boot_id;
+    struct child child;
+    struct logring ring;
+    struct ctl ctl;
+    int signal_fd, timer_fd;
+    bool main_alive, childless;
+    struct lease lease;
+    int last_signal;
+    int64_t window_end, window_left;
+    int64_t ending_since, next_kill; /* 0: the job may live */
+    struct ending ending;
+};
+
+static void signal_main(struct guard *guard, int number)
+{
+    if (guard->main_alive && number > 0)
+        kill(guard->child.pid, number);
+}
+
+/* ---- the end ---- */
+
+/* Reaps whatever has died; the subreaper's children are the whole job, so "no child left" proves
+ * that nothing of it is left. */
+static void reap(struct guard *guard)
+{
+    int status;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        if (pid != guard->child.pid)
+            continue;
+        guard->main_alive = false;
+        guard->ending.reaped = true;
+        guard->ending.wait_status = status;
+    }
+    guard->childless = pid < 0 && errno == ECHILD;
+}
+
+static bool empty(struct guard *guard)
+{
+    return guard->childless && cgroup_count(guard->plan) == 0;
+}
+
+static void kill_round(struct guard *guard)
+{
+    signal_main(guard, SIGKILL);
+    if (cgroup_count(guard->plan) > 0)
+        cgroup_kill(guard->plan);
+    else if (!guard->childless)
+        tree_kill();
+    reap(guard);
+}
+
+/* The first reason stands; a main process that had already left by itself has "exited". */
+static void end(struct guard *guard, const char *why)
+{
+    if (guard->ending_since != 0)
+        return;
+    reap(guard);
+    guard->ending.why = guard->main_alive ? why : "exited";
+    guard->ending_since = guard->next_kill = clock_ns(CLOCK_BOOTTIME);
+}
+
+static bool over(struct guard *guard)
+{
+    if (guard->ending_since == 0)
+        return false;
+    return empty(guard) || clock_ns(CLOCK_BOOTTIME) > guard->ending_since + UNKILLABLE_NS;
+}
+
+/* ---- time ---- */
+
+/* The blunt signal late in a grace. Not after the same signal has been sent: a second SIGTERM kills
+ * a saving program whose handler has put the default back. */
+static void press(struct guard *guard)
+{
+    signal_main(guard, SIGCONT);
+    if (guard->last_signal != SIGTERM)
+        signal_main(guard, SIGTERM);
+    guard->last_signal = SIGTERM;
+}
+
+static void notice(struct guard *guard, int64_t now)
+{
+    guard->ending.noticed = "hold_expired";
+    record_notice(guard->dir_fd, guard->plan, guard->lease.hold.kill_at - now);
+    guard->last_signal = guard->plan->signal;
+    signal_main(guard, guard->plan->signal);
+}
+
+static void act(struct guard *guard, enum due due, int64_t now)
+{
+    switch (due) {
+    case DUE_HOLD_NOTICE:
+        notice(guard, now);
+        break;
+    case DUE_HOLD_WITHDRAWN:
+        guard->ending.noticed = NULL;
+        unlinkat(guard->dir_fd, "notice.json", 0);
+        break;
+    case DUE_TERM:
+        press(guard);
+        break;
+    case DUE_STOP_KILL:
+        end(guard, "stopped");
+        break;
+    case DUE_HOLD_KILL:
+        end(guard, "hold_expired");
+        break;
+    case DUE_NOTHING:
+        break;
+    }
+}
+
+static void check_time(struct guard *guard, int64_t now)
+{
+    enum due due;
+    while (guard->ending_since == 0 && (due = lease_due(&guard->lease, now)) != DUE_NOTHING)
+        act(guard, due, now);
+    if (guard->ending_since != 0 && now >= guard->next_kill) {
+        kill_round(guard);
+        guard->next_kill = now + KILL_EVERY_NS;
+    }
+}
+
+static bool throttled(const struct guard *guard, int64_t now)
+{
+    return guard->plan->log_bytes_per_s > 0 && guard->window_left <= 0 && now < guard->window_end;
+}
+
+static void set_timer(struct guard *guard, int64_t now)
+{
+    int64_t at = guard->ending_since != 0 ? guard->next_kill : lease_next(&guard->lease);
+    if (throttled(guard, now) && guard->window_end < at)
+        at = guard->window_end;
+    if (at < 1)
+        at = 1;
+    struct itimerspec when = {.it_value = {.tv_sec = at / NS_PER_S, .tv_nsec = at % NS_PER_S}};
+    timerfd_settime(guard->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
+}
+
+/* ---- what arrives ---- */
+
+static void obey(void *who, const struct command *command)
+{
+    struct guard *guard = who;
+    switch (command->kind) {
+    case COMMAND_SIGNAL:
+        signal_main(guard, command->signal);
+        break;
+    case COMMAND_KILL:
+        end(guard, "killed");
+        break;
+    case COMMAND_HOLD:
+        lease_hold(&guard->lease, command->hold_ns, clock_ns(CLOCK_BOOTTIME));
+        break;
+    case COMMAND_STOP:
+        guard->ending.noticed = "stop";
+        lease_stop(&guard->lease, command->grace_ns, command->term_ns, clock_ns(CLOCK_BOOTTIME));
+        if (command->signal > 0)
+            guard->last_signal = command->signal;
+        signal_main(guard, command->signal);
+        break;
+    }
+}
+
+static void read_status(struct guard *guard)
+{
+    struct start_error error;
+    ssize_t got = read(guard->child.status_fd, &error, sizeof error);
+    if (got < 0)
+        return;
+    close(guard->child.status_fd);
+    guard->child.status_fd = -1;
+    if (got == (ssize_t)sizeof error)
+        guard->ending.start_error = error;
+    else
+        record_started(guard->dir_fd, guard->plan, guard->child.pid, guard->boot_id,
+                       guard->ending.started_boottime_ns, guard->ending.started_wall_ns);
+}
+
+/* Returns false when there is nothing (more) to read now. */
+static bool pump(struct guard *guard)
+{
+    static char bytes[CHUNK];
+    ssize_t got = read(guard->child.log_fd, bytes, sizeof bytes);
+    if (got == 0) {
+        close(guard->child.log_fd);
+        guard->child.log_fd = -1;
+    }
+    if (got <= 0)
+        return false;
+    logring_append(&guard->ring, bytes, (size_t)got);
+    guard->window_left -= got;
+    return true;
+}
+
+static void pump_at_rate(struct guard *guard, int64_t now)
+{
+    if (now >= guard->window_end) {
+        guard->window_end = now + WINDOW_NS;
+        guard->window_left = guard->plan->log_bytes_per_s / (NS_PER_S / WINDOW_NS);
+    }
+    pump(guard);
+}
+
+static void turn(struct guard *guard)
+{
+    int64_t now = clock_ns(CLOCK_BOOTTIME);
+    set_timer(guard, now);
+    struct pollfd fds[] = {
+        {.fd = guard->child.status_fd, .events = POLLIN},
+        {.fd = throttled(guard, now) ? -1 : guard->child.log_fd, .events = POLLIN},
+        {.fd = guard->ctl.fd, .events = POLLIN},
+        {.fd = guard->timer_fd, .events = POLLIN},
+        {.fd = guard->signal_fd, .events = POLLIN},
+    };
+    poll(fds, sizeof fds / sizeof *fds, -1);
+    now = clock_ns(CLOCK_BOOTTIME);
+    if (fds[0].revents != 0)
+        read_status(guard);
+    if (fds[1].revents != 0)
+        pump_at_rate(guard, now);
+    if (fds[2].revents != 0)
+        ctl_receive(&guard->ctl, obey, guard);
+    if (fds[4].revents != 0) {
+        struct signalfd_siginfo info;
+        while (read(guard->signal_fd, &info, sizeof info) > 0)
+            ;
+        reap(guard);
+        if (!guard->main_alive)
+            end(guard, "exited");
+    }
+    if (guard->ending_since == 0 || !empty(guard))
+        check_time(guard, now);
+}
+
+/* ---- beginning and end ---- */
+
+static const char *set_up(struct guard *guard)
+{
+    sigset_t child;
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    guard->signal_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+    guard->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (guard->signal_fd < 0 || guard->timer_fd < 0)
+        return "shim";
+    if (lease_start(&guard->lease, guard->plan, guard->boot_id, clock_ns(CLOCK_BOOTTIME)) != 0)
+        return "contact";
+    if (ctl_open(&guard->ctl, guard->dir_fd, guard->plan) != 0)
+        return "ctl";
+    if (logring_open(&guard->ring, guard->dir_fd, guard->plan) != 0)
+        return "log";
+    guard->ending.started_boottime_ns = clock_ns(CLOCK_BOOTTIME);
+    guard->ending.started_wall_ns = clock_ns(CLOCK_REALTIME);
+    if (child_start(guard->plan, &guard->child) != 0)
+        return "fork";
+    guard->main_alive = true;
+    return NULL;
+}
+
+static void fill_usage(struct guard *guard)
+{
+    struct rusage spent;
+    guard->ending.usage = cgroup_usage(guard->plan);
+    if (getrusage(RUSAGE_CHILDREN, &spent) != 0)
+        return;
+    if (guard->ending.usage.cpu_ns < 0)
+        guard->ending.usage.cpu_ns =
+            (spent.ru_utime.tv_sec + spent.ru_stime.tv_sec) * NS_PER_S +
+            (spent.ru_utime.tv_usec + spent.ru_stime.tv_usec) * 1000;
+    if (guard->ending.usage.peak_memory_bytes < 0) /* of the largest process, not of the sum */
+        guard->ending.usage.peak_memory_bytes = (int64_t)spent.ru_maxrss * 1024;
+}
+
+static void write_ending(struct guard *guard)
+{
+    if (guard->child.status_fd >= 0)
+        read_status(guard);
+    /* The writers are dead; at most the pipe's content is left. The bound is for a descriptor that
+     * was handed to somebody outside the job. */
+    for (int piece = 0; piece < 64 && guard->child.log_fd >= 0 && pump(guard); piece++)
+        ;
+    if (guard->ending.start_error.stage[0] != '\0' && strcmp(guard->ending.why, "exited") == 0)
+        guard->ending.why = "start_error";
+    fill_usage(guard);
+    guard->ending.log_bytes = guard->ring.end;
+    guard->ending.dropped_log_bytes = guard->ring.dropped;
+    guard->ending.refused_commands = guard->ctl.refused;
+    guard->ending.remaining_pids = cgroup_count(guard->plan);
+    if (guard->ending.remaining_pids == 0 && !guard->childless)
+        guard->ending.remaining_pids = tree_kill();
+    record_exit(guard->dir_fd, guard->plan, &guard->ending, guard->boot_id);
+}
+
+void guard_run(int dir_fd, const struct plan *plan, const char *boot_id)
+{
+    struct guard guard = {.dir_fd = dir_fd, .plan = plan, .boot_id = boot_id,
+                          .child = {.status_fd = -1, .log_fd = -1}};
+    const char *stage = set_up(&guard);
+    if (stage != NULL) {
+        guard.ending.why = "start_error";
+        guard.ending.start_error.error = errno;
+        snprintf(guard.ending.start_error.stage, sizeof guard.ending.start_error.stage, "%s",
+                 stage);
+        guard.ending.usage = (struct usage){-1, -1, -1};
+        record_exit(dir_fd, plan, &guard.ending, boot_id);
+        return;
+    }
+    while (!over(&guard))
+        turn(&guard);
+    write_ending(&guard);
+}

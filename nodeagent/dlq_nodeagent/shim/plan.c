@@ -1,0 +1,215 @@
+/* The plan file: NUL-terminated `key=value` records, so values may hold any other byte. */
+#include "shim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PLAN_VERSION "dlq-plan=1"
+#define MAX_PLAN_BYTES (4 << 20)
+#define MAX_ID 4294967294ll /* 2^32 - 1 means "unchanged" to setresuid(2) */
+#define MAX_MS (INT64_MAX / NS_PER_MS)
+
+bool parse_number(const char *text, int64_t max, int64_t *out)
+{
+    int64_t value = 0;
+    if (*text == '\0')
+        return false;
+    for (; *text != '\0'; text++) {
+        if (*text < '0' || *text > '9' || value > (max - (*text - '0')) / 10)
+            return false;
+        value = value * 10 + (*text - '0');
+    }
+    *out = value;
+    return value <= max;
+}
+
+int plan_open(int dir_fd)
+{
+    struct stat info;
+    int fd = openat(dir_fd, "plan", O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return -1;
+    bool trusted = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() &&
+                   (info.st_mode & 077) == 0;
+    if (trusted && flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* Reads all of the file, with one more NUL behind it. */
+static char *slurp(int fd, size_t *length)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0 || info.st_size <= 0 || info.st_size > MAX_PLAN_BYTES)
+        return NULL;
+    char *text = calloc(1, (size_t)info.st_size + 1);
+    size_t used = 0;
+    while (text != NULL && used < (size_t)info.st_size) {
+        ssize_t got = pread(fd, text + used, (size_t)info.st_size - used, (off_t)used);
+        if (got <= 0) {
+            free(text);
+            return NULL;
+        }
+        used += (size_t)got;
+    }
+    *length = used;
+    return text;
+}
+
+static bool take_cgroup(struct plan *plan, char *value)
+{
+    char *colon = strchr(value, ':');
+    if (colon == NULL || colon[1] != '/' || plan->cgroup_count == MAX_CGROUPS)
+        return false;
+    *colon = '\0';
+    plan->cgroups[plan->cgroup_count++] = (struct cgroup_dir){.kind = value, .path = colon + 1};
+    return true;
+}
+
+static bool take_group(struct plan *plan, const char *value)
+{
+    int64_t id;
+    if (plan->group_count == MAX_GROUPS || !parse_number(value, MAX_ID, &id))
+        return false;
+    plan->groups[plan->group_count++] = (gid_t)id;
+    return true;
+}
+
+static bool take_ms(const char *value, int64_t *ns)
+{
+    int64_t ms;
+    if (!parse_number(value, MAX_MS, &ms))
+        return false;
+    *ns = ms * NS_PER_MS;
+    return true;
+}
+
+static bool take_id(const char *value, uid_t *id)
+{
+    int64_t number;
+    if (!parse_number(value, MAX_ID, &number))
+        return false;
+    *id = (uid_t)number;
+    return true;
+}
+
+static bool take_signal(const char *value, int *out)
+{
+    int64_t number;
+    if (!parse_number(value, 64, &number) || number == 0)
+        return false;
+    *out = (int)number;
+    return true;
+}
+
+static bool take_word(const char *value, const char *no, const char *yes, bool *out)
+{
+    *out = strcmp(value, yes) == 0;
+    return *out || strcmp(value, no) == 0;
+}
+
+static bool take(struct plan *plan, const char *key, char *value)
+{
+    int64_t unused;
+    if (strcmp(key, "job_id") == 0) {
+        plan->job_id = value;
+        return parse_number(value, INT64_MAX, &unused);
+    }
+    if (strcmp(key, "cwd") == 0) {
+        plan->cwd = value;
+        return value[0] == '/';
+    }
+    if (strcmp(key, "contact") == 0) {
+        plan->contact = value;
+        return value[0] == '/';
+    }
+    if (strcmp(key, "attempt") == 0)
+        return parse_number(value, INT64_MAX, &plan->attempt);
+    if (strcmp(key, "epoch") == 0)
+        return parse_number(value, INT64_MAX, &plan->epoch);
+    if (strcmp(key, "node_rank") == 0)
+        return parse_number(value, INT64_MAX, &plan->node_rank);
+    if (strcmp(key, "uid") == 0)
+        return take_id(value, &plan->uid);
+    if (strcmp(key, "gid") == 0)
+        return take_id(value, &plan->gid);
+    if (strcmp(key, "group") == 0)
+        return take_group(plan, value);
+    if (strcmp(key, "cgroup") == 0)
+        return take_cgroup(plan, value);
+    if (strcmp(key, "run_as") == 0)
+        return take_word(value, "self", "submitter", &plan->submitter);
+    if (strcmp(key, "allow_root") == 0)
+        return take_word(value, "no", "yes", &plan->allow_root);
+    if (strcmp(key, "hold_ms") == 0)
+        return take_ms(value, &plan->hold_ns);
+    if (strcmp(key, "grace_ms") == 0)
+        return take_ms(value, &plan->grace_ns);
+    if (strcmp(key, "term_ms") == 0)
+        return take_ms(value, &plan->term_ns);
+    if (strcmp(key, "signal") == 0)
+        return take_signal(value, &plan->signal);
+    if (strcmp(key, "log_head_bytes") == 0)
+        return parse_number(value, INT64_MAX / 2, &plan->log_head_bytes);
+    if (strcmp(key, "log_ring_bytes") == 0)
+        return parse_number(value, INT64_MAX / 2, &plan->log_ring_bytes);
+    if (strcmp(key, "log_bytes_per_s") == 0)
+        return parse_number(value, INT64_MAX / 2, &plan->log_bytes_per_s);
+    return false;
+}
+
+static bool complete(const struct plan *plan)
+{
+    return plan->job_id != NULL && plan->cwd != NULL && plan->contact != NULL &&
+           plan->argv[0] != NULL && plan->signal > 0 && plan->hold_ns > 0 &&
+           plan->log_ring_bytes >= 4096;
+}
+
+const char *plan_read(int plan_fd, struct plan *plan)
+{
+    size_t length = 0, args = 0, envs = 0;
+    memset(plan, 0, sizeof *plan);
+    plan->uid = plan->gid = (uid_t)-1;
+    plan->text = slurp(plan_fd, &length);
+    if (plan->text == NULL)
+        return "cannot be read";
+    /* No list can be longer than the file has bytes. */
+    plan->argv = calloc(length / 2 + 1, sizeof *plan->argv);
+    plan->env = calloc(length / 2 + 1, sizeof *plan->env);
+    if (plan->argv == NULL || plan->env == NULL)
+        return "no memory";
+    if (strcmp(plan->text, PLAN_VERSION) != 0)
+        return "not a plan of version 1";
+    char *record = plan->text + strlen(plan->text) + 1;
+    for (; record < plan->text + length; record += strlen(record) + 1) {
+        if (strcmp(record, "end") == 0)
+            return complete(plan) ? NULL : "a required record is missing";
+        if (strncmp(record, "arg=", 4) == 0) {
+            plan->argv[args++] = record + 4;
+            continue;
+        }
+        if (strncmp(record, "env=", 4) == 0) {
+            plan->env[envs++] = record + 4;
+            continue;
+        }
+        char *equals = strchr(record, '=');
+        if (equals == NULL)
+            return "a record without =";
+        *equals = '\0';
+        size_t key_length = strlen(record);
+        if (!take(plan, record, equals + 1))
+            return "an unknown key or a bad value";
+        /* take_cgroup cut the value in two: step over both halves. */
+        bool cut = strcmp(record, "cgroup") == 0;
+        record += key_length + 1;
+        if (cut)
+            record += strlen(record) + 1;
+    }
+    return "cut short (no end record)";
+}

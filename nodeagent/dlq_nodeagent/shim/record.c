@@ -1,0 +1,179 @@
+/* JSON files that outlive the shim: written beside their place, synced, then renamed. */
+#include "shim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EXIT_TMP "exit.tmp"
+#define RECORD_BYTES 4096
+
+struct json {
+    char text[RECORD_BYTES];
+    size_t used;
+};
+
+static void put(struct json *json, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void put(struct json *json, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(json->text + json->used, sizeof json->text - json->used, format,
+                           arguments);
+    va_end(arguments);
+    if (length > 0 && json->used + (size_t)length < sizeof json->text)
+        json->used += (size_t)length;
+}
+
+/* Our own words and strerror's: no control characters, but perhaps quotes. */
+static void put_string(struct json *json, const char *key, const char *value)
+{
+    if (value == NULL) {
+        put(json, ",\"%s\":null", key);
+        return;
+    }
+    put(json, ",\"%s\":\"", key);
+    for (; *value != '\0'; value++)
+        if ((unsigned char)*value >= ' ')
+            put(json, *value == '"' || *value == '\\' ? "\\%c" : "%c", *value);
+    put(json, "\"");
+}
+
+static void put_number(struct json *json, const char *key, int64_t value)
+{
+    put(json, ",\"%s\":%" PRId64, key, value);
+}
+
+/* -1 stands for "not known". */
+static void put_known(struct json *json, const char *key, int64_t value)
+{
+    if (value < 0)
+        put(json, ",\"%s\":null", key);
+    else
+        put_number(json, key, value);
+}
+
+static void put_fence(struct json *json, const struct plan *plan, const char *boot_id)
+{
+    put(json, "{\"v\":1,\"job_id\":\"%s\"", plan->job_id);
+    put_number(json, "attempt", plan->attempt);
+    put_number(json, "epoch", plan->epoch);
+    put_number(json, "node_rank", plan->node_rank);
+    put_string(json, "boot_id", boot_id);
+}
+
+static int write_whole(int dir_fd, const char *name, int flags, mode_t mode,
+                       const struct json *json)
+{
+    int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | flags, mode);
+    if (fd < 0)
+        return -1;
+    bool good = pwrite(fd, json->text, json->used, 0) == (ssize_t)json->used &&
+                ftruncate(fd, (off_t)json->used) == 0 && fsync(fd) == 0;
+    close(fd);
+    return good ? 0 : -1;
+}
+
+static int publish(int dir_fd, const char *tmp, const char *name, const struct json *json)
+{
+    if (write_whole(dir_fd, tmp, 0, 0600, json) != 0 || renameat(dir_fd, tmp, dir_fd, name) != 0)
+        return -1;
+    return fsync(dir_fd);
+}
+
+void record_reserve(int dir_fd)
+{
+    int fd = openat(dir_fd, EXIT_TMP, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return;
+    int result = posix_fallocate(fd, 0, RECORD_BYTES);
+    (void)result;
+    close(fd);
+}
+
+void record_started(int dir_fd, const struct plan *plan, pid_t main_pid, const char *boot_id,
+                    int64_t boottime_ns, int64_t wall_ns)
+{
+    struct json json = {.used = 0};
+    put_fence(&json, plan, boot_id);
+    put_number(&json, "shim_pid", getpid());
+    put_number(&json, "shim_start_ticks", start_ticks(getpid()));
+    put_number(&json, "main_pid", main_pid);
+    put_number(&json, "main_start_ticks", start_ticks(main_pid));
+    put_number(&json, "started_boottime_ns", boottime_ns);
+    put_number(&json, "started_wall_ns", wall_ns);
+    put(&json, "}\n");
+    publish(dir_fd, "started.tmp", "started.json", &json);
+}
+
+static void put_start_error(struct json *json, const struct ending *ending)
+{
+    if (ending->start_error.stage[0] == '\0') {
+        put(json, ",\"start_error\":null");
+        return;
+    }
+    const char *text = ending->start_error_text;
+    put(json, ",\"start_error\":{\"errno\":%d", ending->start_error.error);
+    put_string(json, "stage", ending->start_error.stage);
+    put_string(json, "text", text != NULL ? text : strerror(ending->start_error.error));
+    put(json, "}");
+}
+
+void record_exit(int dir_fd, const struct plan *plan, const struct ending *ending,
+                 const char *boot_id)
+{
+    struct json json = {.used = 0};
+    bool ran = ending->reaped && ending->start_error.stage[0] == '\0';
+    int status = ending->wait_status;
+    put_fence(&json, plan, boot_id);
+    put_string(&json, "why", ending->why);
+    put_known(&json, "code", ran && WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+    put_known(&json, "signal", ran && WIFSIGNALED(status) ? WTERMSIG(status) : -1);
+    put_start_error(&json, ending);
+    put_string(&json, "noticed", ending->noticed);
+    put_known(&json, "oom_kills", ending->usage.oom_kills);
+    put_known(&json, "peak_memory_bytes", ending->usage.peak_memory_bytes);
+    put_known(&json, "cpu_ns", ending->usage.cpu_ns);
+    put_known(&json, "started_boottime_ns", ending->started_boottime_ns);
+    put_known(&json, "started_wall_ns", ending->started_wall_ns);
+    put_number(&json, "ended_boottime_ns", clock_ns(CLOCK_BOOTTIME));
+    put_number(&json, "ended_wall_ns", clock_ns(CLOCK_REALTIME));
+    put_number(&json, "log_bytes", ending->log_bytes);
+    put_number(&json, "dropped_log_bytes", ending->dropped_log_bytes);
+    put_number(&json, "refused_commands", ending->refused_commands);
+    put_number(&json, "remaining_pids", ending->remaining_pids);
+    put(&json, "}\n");
+    /* Nothing is left to guard: a disk that recovers later still gets the truth. ENOENT means that
+     * the directory itself is gone, and with it everybody who would read the record. */
+    while (publish(dir_fd, EXIT_TMP, "exit.json", &json) != 0 && errno != ENOENT)
+        nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+}
+
+int record_notice(int dir_fd, const struct plan *plan, int64_t left_ns)
+{
+    struct json json = {.used = 0};
+    int64_t now = clock_ns(CLOCK_REALTIME);
+    put(&json, "{\"v\":1,\"kind\":\"hold_expired\"");
+    put_string(&json, "reason", "the master has been silent for too long");
+    put(&json, ",\"notice_s\":%.6f", (double)now / (double)NS_PER_S);
+    put(&json, ",\"deadline_s\":%.6f}\n", (double)(now + left_ns) / (double)NS_PER_S);
+    if (write_whole(dir_fd, "notice.tmp", O_TRUNC, 0600, &json) != 0)
+        return -1;
+    /* The job may read it and nobody else; nobody but us may write it. */
+    int fd = openat(dir_fd, "notice.tmp", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    int result = fd >= 0 && (geteuid() != 0 || fchown(fd, (uid_t)-1, plan->gid) == 0) &&
+                         fchmod(fd, 0640) == 0
+                     ? renameat(dir_fd, "notice.tmp", dir_fd, "notice.json")
+                     : -1;
+    if (fd >= 0)
+        close(fd);
+    return result;
+}
