@@ -63,8 +63,12 @@ class JobFiles(NamedTuple):
 
     preempt_file: str
     """Appears when the job is to save and leave (DLQ_PREEMPT_FILE); the job may only read it."""
+    job_dir: str
+    """Owned by the job's user, mode 0700; plain files only, deleted with the attempt."""
     beat_file: str
-    """Exists from the start, owned by the job's user; written in place, never renamed."""
+    """Where the job's beats go (DLQ_BEAT_FILE), below `job_dir`."""
+    done_file: str
+    """Made by a job that is really finished (DLQ_DONE_FILE), below `job_dir`."""
 
 
 class ExitWhy(StrEnum):
@@ -160,10 +164,12 @@ class LogChunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """What the job reads in DLQ_PREEMPT_FILE (facts: agent protocol, step 1)."""
+    """What the job reads in DLQ_PREEMPT_FILE, as one JSON object with these keys and `v`: 1."""
 
-    reason: str
+    kind: str
     """preempt | time_limit | reclaim | maintenance | user_pause | hold_expired."""
+    reason: str
+    """One line for people."""
     deadline_s: float
     """Instant at which what is left will be killed, in UTC seconds since the epoch."""
     notice_s: float
@@ -245,6 +251,14 @@ class Runtime(Protocol):
 
     def notice(self, handle: Handle, notice: Notice | None) -> None:
         """Write the notice file atomically, or withdraw it with None."""
+        ...
+
+    def beat(self, handle: Handle) -> bytes | None:
+        """What the job last wrote to its beat file (at most 64 KiB, not to be trusted), or None."""
+        ...
+
+    def done(self, handle: Handle) -> bool:
+        """Whether the job made its done file."""
         ...
 
     def usage(self, handle: Handle) -> Usage:

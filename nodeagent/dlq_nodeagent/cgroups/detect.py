@@ -1,0 +1,78 @@
+"""Finds out which control groups this host has and this user may write; assumes nothing."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from dlq_nodeagent.cgroups.port import CgroupTree
+from dlq_nodeagent.cgroups.trees import V1_KINDS, MakeDir, NoTree, V1Tree, V2Tree, make_dir
+
+_NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z", re.ASCII)
+_NEEDED = frozenset({"memory", "pids"})  # without these a v1 host protects nobody
+
+
+def detect(node_id: str, *, proc: Path = Path("/proc"), make_dir: MakeDir = make_dir) -> CgroupTree:
+    """The tree for this node's attempts, below the agent's own groups (so its limits hold too).
+
+    Falls back to `none`, with the reason in `why`, when groups are missing or not writable; a
+    service that must have limits refuses to start on that. Nothing is mounted or unmounted.
+    """
+    if not _NODE_ID.match(node_id):
+        raise ValueError(f"not a node id: {node_id!r}")
+    mounts = _mounts((proc / "self/mounts").read_text())
+    own = _own_paths((proc / "self/cgroup").read_text())
+    unified = _base(mounts.get("unified"), own.get("unified"))
+    try:
+        if unified is not None and _has_controllers(unified):
+            return V2Tree(unified, node_id, make_dir=make_dir)
+        bases = {kind: _base(mounts.get(kind), own.get(kind)) for kind in V1_KINDS}
+        found = {kind: base for kind, base in bases.items() if base is not None}
+        if not _NEEDED <= found.keys():
+            return NoTree(f"no cgroup for {', '.join(sorted(_NEEDED - found.keys()))}")
+        if unified is not None:
+            found["unified"] = unified
+        return V1Tree(found, node_id, make_dir=make_dir)
+    except OSError as error:
+        return NoTree(f"cgroups cannot be written: {error}")
+
+
+def _mounts(text: str) -> Mapping[str, Path]:
+    """Where each hierarchy is mounted: kind → path; the v2 tree is `unified`."""
+    found: dict[str, Path] = {}
+    for line in text.splitlines():
+        _, at, filesystem, options = line.split(" ")[:4]
+        if filesystem == "cgroup2":
+            found.setdefault("unified", _unescape(at))
+        elif filesystem == "cgroup":
+            for kind in set(options.split(",")) & set(V1_KINDS):
+                found.setdefault(kind, _unescape(at))
+    return found
+
+
+def _own_paths(text: str) -> Mapping[str, str]:
+    """The agent's own group in each hierarchy, from lines like `4:memory:/a/b` and `0::/a/b`."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        _, kinds, path = line.split(":", 2)
+        for kind in kinds.split(",") if kinds else ("unified",):
+            found[kind] = path
+    return found
+
+
+def _base(mount: Path | None, own: str | None) -> Path | None:
+    """Our own group; the mount itself where a container shows a path of the host instead."""
+    if mount is None:
+        return None
+    inside = mount / (own or "/").lstrip("/")
+    return inside if inside.is_dir() else mount
+
+
+def _has_controllers(unified: Path) -> bool:
+    try:
+        return set((unified / "cgroup.controllers").read_text().split()) >= _NEEDED | {"cpu"}
+    except OSError:
+        return False
+
+
+def _unescape(path: str) -> Path:
+    return Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), path))

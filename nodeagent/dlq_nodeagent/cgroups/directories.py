@@ -1,0 +1,116 @@
+"""What can be done to groups that exist, whatever their version: read, list, kill, remove."""
+
+import os
+import signal
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from dlq_nodeagent.cgroups.port import CgroupDir
+
+
+class CgroupUsage(NamedTuple):
+    """Figures of one attempt; None where no group tells."""
+
+    memory_bytes: int | None
+    peak_memory_bytes: int | None
+    cpu_s: float | None
+    pids: int | None
+    oom_kills: int | None
+
+
+def usage(dirs: Iterable[CgroupDir]) -> CgroupUsage:
+    """What the group uses now and has used; None for a figure whose group is gone."""
+    at = {each.kind: Path(each.path) for each in dirs}
+    memory, unified = at.get("memory"), at.get("unified")
+    cpu_ns = _number(at.get("cpuacct"), "cpuacct.usage")
+    cpu_us = _number(unified, "cpu.stat", "usage_usec")
+    return CgroupUsage(
+        memory_bytes=_first(
+            _number(memory, "memory.usage_in_bytes"), _number(unified, "memory.current")
+        ),
+        peak_memory_bytes=_first(
+            _number(memory, "memory.max_usage_in_bytes"), _number(unified, "memory.peak")
+        ),
+        cpu_s=cpu_ns / 1e9 if cpu_ns is not None else cpu_us / 1e6 if cpu_us is not None else None,
+        pids=_first(_number(at.get("pids"), "pids.current"), _number(unified, "pids.current")),
+        oom_kills=_first(
+            _number(memory, "memory.oom_control", "oom_kill"),
+            _number(unified, "memory.events", "oom_kill"),
+        ),
+    )
+
+
+def pids(dirs: Iterable[CgroupDir]) -> set[int]:
+    """Every process in any of the directories."""
+    found: set[int] = set()
+    for each in dirs:
+        with suppress(OSError):
+            found.update(int(line) for line in Path(each.path, "cgroup.procs").read_text().split())
+    return found
+
+
+def kill(dirs: Sequence[CgroupDir]) -> int:
+    """One round of SIGKILL to all of them; returns how many were there. Repeat until 0.
+
+    `cgroup.kill` (v2) is atomic against forks; on plain v1 the freezer holds them still meanwhile.
+    """
+    at = {each.kind: Path(each.path) for each in dirs}
+    if not _write(at.get("unified"), "cgroup.kill", "1"):
+        _write(at.get("freezer"), "freezer.state", "FROZEN")
+    alive = pids(dirs) - {os.getpid()}
+    for pid in alive:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    _write(at.get("freezer"), "freezer.state", "THAWED")
+    return len(alive)
+
+
+def remove(dirs: Iterable[CgroupDir]) -> bool:
+    """Remove the directories; False when one is still busy (ask again later)."""
+    gone = True
+    for each in dirs:
+        try:
+            os.rmdir(each.path)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            gone = False
+    return gone
+
+
+def _first(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one
+
+
+def _number(directory: Path | None, name: str, key: str | None = None) -> int | None:
+    """The number a file holds, or the one behind `key` in a file of `key value` lines."""
+    if directory is None:
+        return None
+    try:
+        words = [line.split() for line in (directory / name).read_text().splitlines()]
+        return next(int(line[-1]) for line in words if key is None or line[0] == key)
+    except (OSError, ValueError, StopIteration):
+        return None
+
+
+def _write(directory: Path | None, name: str, text: str) -> bool:
+    if directory is None:
+        return False
+    try:
+        write_existing(directory / name, text)
+    except OSError:
+        return False
+    return True
+
+
+def write_existing(path: Path, text: str) -> None:
+    """Write a control file in one call; it is never created (OSError says which and why)."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror}: writing {text!r}", str(path)) from error
+    finally:
+        os.close(descriptor)

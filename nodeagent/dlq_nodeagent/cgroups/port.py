@@ -1,0 +1,45 @@
+"""The port for control groups: where an attempt's groups are made, and what names them."""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+Mode = Literal["v2", "v1", "hybrid", "none"]
+
+
+class CgroupDir(NamedTuple):
+    """One directory an attempt's processes live in; several make up its group on v1 and hybrid."""
+
+    kind: str
+    """memory | pids | cpu | cpuacct | freezer (v1 hierarchies) or unified (v2)."""
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Hard limits of one attempt on this node; None is no limit."""
+
+    memory_bytes: int | None
+    pids_max: int | None
+    cpus: float | None
+
+
+class CgroupTree(Protocol):
+    """Makes the groups of attempts below one base that belongs to this node agent."""
+
+    @property
+    def mode(self) -> Mode:
+        """What kind of tree it is; `none` must be shown wherever limits are shown."""
+        ...
+
+    @property
+    def why(self) -> str:
+        """One line for people: where the base is, or why there is none."""
+        ...
+
+    def create(self, name: str, limits: Limits) -> tuple[CgroupDir, ...]:
+        """Make the groups `name` with these limits and return them; empty in mode `none`.
+
+        A group that is left over from before is used again. Raises OSError when the kernel refuses
+        a limit; nothing is left behind then.
+        """
+        ...

@@ -1,0 +1,133 @@
+"""The three trees: v2, v1 (with the v2 leaf of a hybrid host), and none."""
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from dlq_nodeagent.cgroups import directories
+from dlq_nodeagent.cgroups.directories import write_existing
+from dlq_nodeagent.cgroups.port import CgroupDir, Limits, Mode
+
+PERIOD_US = 100_000
+V1_KINDS = ("memory", "pids", "cpu", "cpuacct", "freezer")
+_V2_CONTROLLERS = ("memory", "pids", "cpu")
+
+MakeDir = Callable[[Path], None]
+
+
+def make_dir(path: Path) -> None:
+    """Make one group; the kernel fills it. One that exists already is fine."""
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o755)
+
+
+class V2Tree:
+    """One directory per attempt below `base`/dlq/NODE, with memory, pids and cpu enabled.
+
+    v2 forbids processes in a group whose children have controllers, so what lives in `base` itself
+    (the agent, its shims) moves to the leaf `base`/agent first. `base` must be delegated to us.
+    """
+
+    mode: Mode = "v2"
+
+    def __init__(self, base: Path, node_id: str, *, make_dir: MakeDir = make_dir) -> None:
+        """Prepare the base; OSError when this user may not."""
+        self._make_dir = make_dir
+        self.why = f"cgroup v2 below {base}"
+        make_dir(base / "agent")
+        for pid in (base / "cgroup.procs").read_text().split():
+            with suppress(ProcessLookupError):
+                write_existing(base / "agent" / "cgroup.procs", pid)
+        self._parent = base / "dlq" / node_id
+        for path in (base, base / "dlq", self._parent):
+            make_dir(path)
+            wanted = " ".join(f"+{name}" for name in _V2_CONTROLLERS)
+            write_existing(path / "cgroup.subtree_control", wanted)
+
+    def create(self, name: str, limits: Limits) -> tuple[CgroupDir, ...]:
+        leaf = self._parent / name
+        dirs = (CgroupDir("unified", str(leaf)),)
+        self._make_dir(leaf)
+        try:
+            self._limit(leaf, limits)
+        except OSError:
+            directories.remove(dirs)
+            raise
+        return dirs
+
+    def _limit(self, leaf: Path, limits: Limits) -> None:
+        write_existing(leaf / "memory.max", _or_max(limits.memory_bytes))
+        if limits.memory_bytes is not None and (leaf / "memory.swap.max").exists():
+            write_existing(leaf / "memory.swap.max", "0")  # a limit that swaps is no limit
+        write_existing(leaf / "pids.max", _or_max(limits.pids_max))
+        quota = _or_max(_quota_us(limits.cpus))
+        write_existing(leaf / "cpu.max", f"{quota} {PERIOD_US}")
+
+
+class V1Tree:
+    """One directory per attempt in each hierarchy; on a hybrid host also one in the v2 tree.
+
+    The v2 leaf has no controllers there, but gives `cgroup.kill` and a CPU meter.
+    """
+
+    def __init__(
+        self, bases: Mapping[str, Path], node_id: str, *, make_dir: MakeDir = make_dir
+    ) -> None:
+        """`bases` maps a kind to the group that ours go below; OSError when this user may not."""
+        self._make_dir = make_dir
+        self.mode: Mode = "hybrid" if "unified" in bases else "v1"
+        self.why = f"cgroup {self.mode}: " + ", ".join(sorted(bases))
+        self._parents = {kind: base / "dlq" / node_id for kind, base in bases.items()}
+        for parent in self._parents.values():
+            make_dir(parent.parent)
+            make_dir(parent)
+
+    def create(self, name: str, limits: Limits) -> tuple[CgroupDir, ...]:
+        dirs = tuple(CgroupDir(kind, str(base / name)) for kind, base in self._parents.items())
+        try:
+            for each in dirs:
+                self._make_dir(Path(each.path))
+            self._limit({each.kind: Path(each.path) for each in dirs}, limits)
+        except OSError:
+            directories.remove(dirs)
+            raise
+        return dirs
+
+    def _limit(self, at: Mapping[str, Path], limits: Limits) -> None:
+        if limits.memory_bytes is not None:
+            _limit_v1_memory(at["memory"], limits.memory_bytes)
+        if limits.pids_max is not None:
+            write_existing(at["pids"] / "pids.max", str(limits.pids_max))
+        if limits.cpus is not None and "cpu" in at:
+            write_existing(at["cpu"] / "cpu.cfs_period_us", str(PERIOD_US))
+            write_existing(at["cpu"] / "cpu.cfs_quota_us", str(_quota_us(limits.cpus)))
+
+
+class NoTree:
+    """No groups: no limits are enforced, and an attempt is its shim's process tree."""
+
+    mode: Mode = "none"
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def create(self, name: str, limits: Limits) -> tuple[CgroupDir, ...]:
+        """Nothing to make. The limits are not kept: whoever shows them must say so."""
+        return ()
+
+
+def _limit_v1_memory(directory: Path, memory_bytes: int) -> None:
+    """Memory first, then memory+swap: the kernel wants the second never below the first."""
+    write_existing(directory / "memory.limit_in_bytes", str(memory_bytes))
+    with_swap = directory / "memory.memsw.limit_in_bytes"
+    if with_swap.exists() and os.access(with_swap, os.W_OK):
+        write_existing(with_swap, str(memory_bytes))
+
+
+def _quota_us(cpus: float | None) -> int | None:
+    return None if cpus is None else max(1000, round(cpus * PERIOD_US))
+
+
+def _or_max(number: int | None) -> str:
+    return "max" if number is None else str(number)

@@ -1,0 +1,209 @@
+"""Where an attempt's files lie, who may touch them, and how they are deleted.
+
+STATE_DIR/                     0711 when jobs run as their submitters (they pass, never list)
+  contact                      last contact with the master (shim/contact.py)
+  users.map                    root-owned: which uid may have which gid and groups (optional)
+  attempts/                    0711
+    JOB.ATTEMPT.NODE_RANK/     0711, root's: nothing in it can be made or renamed by the job
+      plan            0600     what to run; locked by the shim as long as it lives
+      ctl             0600     FIFO: commands to the shim
+      started.json    0600     shim: the main process runs
+      exit.json       0600     shim: how it ended (exit.tmp before that)
+      log.head        0600     first bytes of stdout and stderr
+      log.ring        0600     last bytes of them
+      notice.json     0640     job may read it (its group): save and leave
+      job/            0700     the job's own: beat, done
+  leftover/                    0700: `job/` directories that held more than plain files
+"""
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from dlq_nodeagent.runtimes.launch import AttemptKey, LaunchRefused
+from dlq_nodeagent.runtimes.port import JobFiles
+
+ATTEMPTS = "attempts"
+LEFTOVER = "leftover"
+PLAN = "plan"
+CTL = "ctl"
+STARTED = "started.json"
+EXIT = "exit.json"
+LOG_HEAD = "log.head"
+LOG_RING = "log.ring"
+NOTICE = "notice.json"
+JOB = "job"
+BEAT = "beat"
+DONE = "done"
+
+# Everything we or the shim ever put into an attempt's directory, temporary names included.
+_OUR_NAMES = (
+    *(PLAN, CTL, STARTED, EXIT, LOG_HEAD, LOG_RING, NOTICE),
+    *("plan.tmp", "started.tmp", "exit.tmp", "notice.tmp"),
+)
+_MAX_JOB_FILES = 10_000
+
+_DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def attempt_path(state_dir: Path, key: AttemptKey) -> Path:
+    return state_dir / ATTEMPTS / str(key)
+
+
+def job_files(state_dir: Path, key: AttemptKey) -> JobFiles:
+    """The paths that go into a job's environment."""
+    at = attempt_path(state_dir, key)
+    return JobFiles(
+        preempt_file=str(at / NOTICE),
+        job_dir=str(at / JOB),
+        beat_file=str(at / JOB / BEAT),
+        done_file=str(at / JOB / DONE),
+    )
+
+
+def open_attempts(state_dir: Path) -> int:
+    """A descriptor of STATE_DIR/attempts, made when missing."""
+    (state_dir / ATTEMPTS).mkdir(mode=0o711, parents=True, exist_ok=True)
+    return os.open(state_dir / ATTEMPTS, _DIR_FLAGS)
+
+
+def list_keys(attempts_fd: int) -> list[AttemptKey]:
+    """The attempts that have a directory, in order; foreign names are left alone."""
+    keys: list[AttemptKey] = []
+    for name in os.listdir(attempts_fd):
+        with suppress(LaunchRefused):
+            keys.append(AttemptKey.parse(name))
+    return sorted(keys, key=lambda key: (int(key.job_id), key.attempt, key.node_rank))
+
+
+def make_attempt(attempts_fd: int, key: AttemptKey, *, uid: int, gid: int) -> int:
+    """Make an attempt's directory with its FIFO and the job's own directory.
+
+    Returns a descriptor of it. FileExistsError when there is one already.
+    """
+    os.mkdir(str(key), mode=0o711, dir_fd=attempts_fd)
+    at = open_attempt(attempts_fd, key)
+    os.fchmod(at, 0o711)  # whatever the umask is
+    os.mkfifo(CTL, mode=0o600, dir_fd=at)
+    os.mkdir(JOB, mode=0o700, dir_fd=at)
+    if os.geteuid() == 0:
+        os.chown(JOB, uid, gid, dir_fd=at, follow_symlinks=False)
+    return at
+
+
+def open_attempt(attempts_fd: int, key: AttemptKey) -> int:
+    return os.open(str(key), _DIR_FLAGS, dir_fd=attempts_fd)
+
+
+def exists(at: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=at, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def read(at: int, name: str, limit: int = 1 << 23) -> bytes | None:
+    """One of our own files; None when it is not there."""
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(limit)
+
+
+def write(at: int, name: str, data: bytes, *, durable: bool, readable_by_gid: int | None) -> None:
+    """Replace one of our own files in one step; with `durable` it is on the disk on return.
+
+    `readable_by_gid` lets the job's group read it (only root can give it away).
+    """
+    tmp = f"{name.removesuffix('.json')}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(tmp, flags, 0o600, dir_fd=at), "wb") as file:
+        file.write(data)
+        file.flush()
+        if readable_by_gid is not None:
+            if os.geteuid() == 0:
+                os.fchown(file.fileno(), -1, readable_by_gid)
+            os.fchmod(file.fileno(), 0o640)
+        if durable:
+            os.fsync(file.fileno())
+    os.rename(tmp, name, src_dir_fd=at, dst_dir_fd=at)
+    if durable:
+        os.fsync(at)
+
+
+def read_job_file(at: int, name: str, *, uid: int, limit: int) -> bytes | None:
+    """A file the job wrote into its own directory, read so that no trick of the job can matter.
+
+    None when it is missing or not a plain file of that user (a link, a FIFO, another's file).
+    """
+    try:
+        job = os.open(JOB, _DIR_FLAGS, dir_fd=at)
+    except OSError:
+        return None
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(name, flags, dir_fd=job)
+    except OSError:
+        return None
+    finally:
+        os.close(job)
+    with os.fdopen(descriptor, "rb") as file:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode) or info.st_uid != uid:
+            return None
+        return file.read(limit)
+
+
+def remove_attempt(state_dir: Path, attempts_fd: int, key: AttemptKey) -> None:
+    """Delete an attempt's directory: our names, and the plain files of the job's own directory.
+
+    Everything is unlinked by descriptor and nothing is followed or descended into: a job that left
+    directories (or more files than is sane) finds its `job/` moved to STATE_DIR/leftover, for its
+    owner or the operator to look at. Repeating it is fine.
+    """
+    try:
+        at = open_attempt(attempts_fd, key)
+    except FileNotFoundError:
+        return
+    try:
+        if not _remove_job_dir(at):
+            _keep_leftover(state_dir, at, key)
+        for name in _OUR_NAMES:
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=at)
+    finally:
+        os.close(at)
+    os.rmdir(str(key), dir_fd=attempts_fd)
+
+
+def _remove_job_dir(at: int) -> bool:
+    try:
+        job = os.open(JOB, _DIR_FLAGS, dir_fd=at)
+    except FileNotFoundError:
+        return True
+    try:
+        with os.scandir(job) as entries:
+            for count, entry in enumerate(entries):
+                if count >= _MAX_JOB_FILES or entry.is_dir(follow_symlinks=False):
+                    return False
+                os.unlink(entry.name, dir_fd=job)
+        os.rmdir(JOB, dir_fd=at)
+    except OSError:
+        return False
+    finally:
+        os.close(job)
+    return True
+
+
+def _keep_leftover(state_dir: Path, at: int, key: AttemptKey) -> None:
+    kept = state_dir / LEFTOVER
+    kept.mkdir(mode=0o700, exist_ok=True)
+    kept_fd = os.open(kept, _DIR_FLAGS)
+    try:
+        os.rename(JOB, str(key), src_dir_fd=at, dst_dir_fd=kept_fd)
+    finally:
+        os.close(kept_fd)
