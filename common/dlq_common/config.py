@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from types import GenericAlias
 from typing import Any, NewType, TypeVar
 
 import cattrs
@@ -60,7 +61,7 @@ def load_config(kind: type[T], path: Path | None, environ: Mapping[str, str] | N
 def dump_config(config: Any) -> str:
     """The configuration as TOML that `load_config` reads back; for `--check-config`."""
     lines: list[str] = []
-    _dump_section(config, "", lines)
+    _dump_section(config, "", "", lines)
     return "\n".join(lines).strip() + "\n"
 
 
@@ -113,7 +114,7 @@ def _from_text(wanted: Any, text: str, name: str) -> Any:
     """An environment value: text where text is wanted, otherwise a TOML value."""
     if wanted in (str, Path, Seconds, Bytes, SecretFile) or type(None) in typing.get_args(wanted):
         return text
-    if typing.get_origin(wanted) is tuple and not text.startswith("["):
+    if _is_tuple(wanted) and not text.startswith("["):
         return [part.strip() for part in text.split(",") if part.strip()]
     try:
         return tomllib.loads(f"value = {text}")["value"]
@@ -124,7 +125,7 @@ def _from_text(wanted: Any, text: str, name: str) -> Any:
 def _converter() -> cattrs.Converter:
     """Strict about types: `"5"` is no integer and `5` is no duration."""
     converter = cattrs.Converter(forbid_extra_keys=True)
-    tuples = converter.get_structure_hook(tuple[str, ...])
+    converter.register_structure_hook_factory(_is_tuple, _tuple_hook)
     hooks: dict[Any, Callable[[Any, Any], Any]] = {
         **dict.fromkeys(_IN_WORDS, _plain),
         Seconds: lambda value, _: parse_span(_text(value, '"30s"')),
@@ -132,7 +133,6 @@ def _converter() -> cattrs.Converter:
         StrEnum: lambda value, kind: kind(value),
         Path: lambda value, _: _path(value),
         SecretFile: lambda value, _: _path(value),
-        tuple[str, ...]: lambda value, kind: tuples(_listed(value), kind),
     }
     for kind, hook in hooks.items():
         if isinstance(kind, type):
@@ -161,6 +161,17 @@ def _text(value: Any, example: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not text like {example}")
     return value
+
+
+def _is_tuple(kind: Any) -> bool:
+    return typing.get_origin(kind) is tuple
+
+
+def _tuple_hook(kind: Any, converter: cattrs.BaseConverter) -> Callable[[Any, Any], Any]:
+    """`tuple[X, ...]` from a TOML array, and from nothing else: text is not a list of letters."""
+    items = GenericAlias(list, typing.get_args(kind)[:1])
+    structure = converter.get_structure_hook(items)
+    return lambda value, _: tuple(structure(_listed(value), items))
 
 
 def _listed(value: Any) -> list[Any]:
@@ -194,16 +205,22 @@ def _problems(error: BaseException, where: str) -> Iterator[str]:
         yield f"{where}: {error}".removeprefix(": ")
 
 
-def _dump_section(section: Any, name: str, lines: list[str]) -> None:
+def _dump_section(section: Any, name: str, header: str, lines: list[str]) -> None:
     types = typing.get_type_hints(type(section))
-    fields = [(field.name, getattr(section, field.name)) for field in dataclasses.fields(section)]
-    plain = [(key, value) for key, value in fields if not dataclasses.is_dataclass(value)]
-    if name and plain:
-        lines += ["", f"[{name}]"]
-    lines += [f"{k} = {_toml_value(v, types[k])}" for k, v in plain if v is not None]
-    for key, value in fields:
+    plain: list[str] = []
+    below: list[tuple[str, str, Any]] = []
+    for field in dataclasses.fields(section):
+        key, value = field.name, getattr(section, field.name)
+        path = f"{name}.{key}".lstrip(".")
         if dataclasses.is_dataclass(value):
-            _dump_section(value, f"{name}.{key}".lstrip("."), lines)
+            below.append((path, f"[{path}]", value))
+        elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
+            below += [(path, f"[[{path}]]", item) for item in value]
+        elif value is not None:
+            plain.append(f"{key} = {_toml_value(value, types[key])}")
+    lines += ["", header, *plain] if plain or header.startswith("[[") else []
+    for path, line, value in below:
+        _dump_section(value, path, line, lines)
 
 
 def _toml_value(value: Any, kind: Any) -> str:

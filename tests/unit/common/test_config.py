@@ -50,9 +50,16 @@ class Api:
 
 
 @dataclass(frozen=True, slots=True)
+class Queue:
+    name: str
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Site:
     lease: Lease = field(default_factory=Lease)
     api: Api = field(default_factory=Api)
+    queues: tuple[Queue, ...] = ()
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -110,6 +117,12 @@ def test_the_environment_is_read_as_the_type_of_its_field() -> None:
         ('[api]\nlargest = "4"', "api.largest: '4' is not a size"),
         ('[lease]\nhold = "1s"', "lease: hold must be at least ttl"),
         ('[api]\ncolour = "pink"', "api.colour: 'pink' is not a valid Colour"),
+        ("[[queues]]\npriority = 1", "queues[0].name: missing"),
+        (
+            '[[queues]]\nname = "a"\nprio = 1',
+            "queues[0].prio: unknown key; did you mean 'priority'",
+        ),
+        ('queues = "a"', "queues: 'a' is not a list"),
         ("lease = 3", "lease"),
         ("[lease", "not TOML"),
     ],
@@ -157,6 +170,7 @@ def test_the_effective_configuration_reads_back(tmp_path: Path) -> None:
             open_=True,
             quotas={"a b": 3},
         ),
+        queues=(Queue("a"), Queue("b", 2)),
     )
     assert load_config(Site, write(tmp_path, dump_config(site)), {}) == site
 
