@@ -113,21 +113,21 @@ def _gather(name: str, rank: int, size: int, address: tuple[str, int]) -> list[s
             except TimeoutError as error:
                 missing = sorted(set(range(1, size)) - set(came))
                 raise PeerLost(f"ranks {missing} did not come") from error
-            number = _welcome(peer, name)
-            if number is not None and 1 <= number < size:
+            number = _welcome(peer, name, size)
+            if number is not None:
                 came[number] = _ready(peer)
             else:
                 peer.close()
     return [came[number] for number in sorted(came)]
 
 
-def _welcome(peer: socket.socket, name: str) -> int | None:
+def _welcome(peer: socket.socket, name: str, size: int) -> int | None:
     """The rank of a peer of this attempt, which is told that it was found; None for any other."""
     peer.settimeout(HELLO_S)
     try:
         length = _number(_read(peer, _LENGTH.size))
         hello = json.loads(_read(peer, min(length, HELLO_BYTES)))
-        if hello["name"] != name:
+        if hello["name"] != name or hello["rank"] not in range(1, size):
             return None
         peer.sendall(WELCOME)
         return int(hello["rank"])

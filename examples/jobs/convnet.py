@@ -32,7 +32,7 @@ class ConvNet:
         self._velocity = {name: np.zeros_like(layer) for name, layer in self._layers.items()}
 
     def train_step(self) -> float:
-        loss, slopes = self._backward(*self._data.batch(self.rng, self._batch))
+        loss, slopes = self.gradient(*self._data.batch(self.rng, self._batch))
         for name, slope in slopes.items():
             self._velocity[name] *= self._momentum
             self._velocity[name] -= self._rate * slope
@@ -59,7 +59,7 @@ class ConvNet:
         scores = two.reshape(len(x), -1) @ self._layers["dense"]
         return patches, one, patches_two, two, scores
 
-    def _backward(self, x: Floats, y: Labels) -> tuple[float, dict[str, Floats]]:
+    def gradient(self, x: Floats, y: Labels) -> tuple[float, dict[str, Floats]]:
         patches, one, patches_two, two, scores = self._forward(x)
         loss, error = digits.cross_entropy(scores, y)
         error_two = (error @ self._layers["dense"].T).reshape(two.shape) * (two > 0.0)

@@ -20,27 +20,27 @@ from training import Training
 
 def train(model: Mlp, options: argparse.Namespace, run: dlq_train.Run, group: Group) -> None:
     """Rank 0 logs and saves; every rank decides alike, and waits until the save is committed."""
-    training = Training(model, options.out if group.rank == 0 else None)
-    if group.rank == 0:
-        run.resume(training.load) or training.begin()
-    training.unpack(group.broadcast(training.pack()))  # all go on from what rank 0 found
-    print(f"rank {group.rank} of {group.size} starts at step {training.step}", flush=True)
-    while training.step < options.steps:
-        loss = training.log(train_step(model, options.batch, group))
-        run.beat(training.step, loss=loss, total=options.steps)
-        if training.step % options.print_every == 0:
-            print(f"step {training.step}/{options.steps} loss {loss:.4f}", flush=True)
-        stop = group.max(run.stop_flag())
-        if stop or training.step % options.save_every == 0:
-            if group.rank == 0:
-                run.save(training.step, training.save)
-            group.barrier()
-        if stop:
-            print(f"rank {group.rank} leaves at step {training.step}", flush=True)
-            run.leave()
-    training.finish()
+    with Training(model, options.out if group.rank == 0 else None) as training:
+        if group.rank == 0:
+            run.resume(training.load) or training.begin()
+        training.unpack(group.broadcast(training.pack()))  # all go on from what rank 0 found
+        print(f"rank {group.rank} of {group.size} starts at step {training.step}", flush=True)
+        while training.step < options.steps:
+            loss = training.log(train_step(model, options.batch, group))
+            run.beat(training.step, loss=loss, total=options.steps)
+            if training.step % options.print_every == 0:
+                print(f"step {training.step}/{options.steps} loss {loss:.4f}", flush=True)
+            stop = group.max(run.stop_flag())
+            if stop or training.step % options.save_every == 0:
+                if group.rank == 0:
+                    run.save(training.step, training.save)
+                group.barrier()
+            if stop:
+                print(f"rank {group.rank} leaves at step {training.step}", flush=True)
+                run.leave()
+        training.finish()
     group.barrier()
-    print(f"done at step {training.step}, accuracy {model.accuracy():.3f}", flush=True)
+    print(f"done at step {options.steps}, accuracy {model.accuracy():.3f}", flush=True)
     run.done()
 
 

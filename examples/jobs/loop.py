@@ -22,21 +22,20 @@ def arguments(description: str | None, *, steps: int, batch: int) -> argparse.Ar
 def train(model: Model, options: argparse.Namespace) -> None:
     """Train to `--steps`, or to the step after which dlq wants its GPUs back."""
     run = dlq_train.init()
-    training = Training(model, options.out)
-    run.resume(training.load) or training.begin()
-    if training.step:
-        print(f"resumed at step {training.step}", flush=True)
-    while training.step < options.steps:
-        loss = training.train_step()
-        run.beat(training.step, loss=loss, total=options.steps)
-        if training.step % options.print_every == 0:
-            print(f"step {training.step}/{options.steps} loss {loss:.4f}", flush=True)
-        if run.should_stop():
-            run.save(training.step, training.save)
-            print(f"saved at step {training.step}, leaving", flush=True)
-            run.leave()
-        if training.step % options.save_every == 0:
-            run.save(training.step, training.save)
-    training.finish()
-    print(f"done at step {training.step}, accuracy {model.accuracy():.3f}", flush=True)
+    with Training(model, options.out) as training:
+        run.resume(training.load) or training.begin()
+        print(f"starting at step {training.step}", flush=True)
+        while training.step < options.steps:
+            loss = training.train_step()
+            run.beat(training.step, loss=loss, total=options.steps)
+            if training.step % options.print_every == 0:
+                print(f"step {training.step}/{options.steps} loss {loss:.4f}", flush=True)
+            if run.should_stop():
+                run.save(training.step, training.save)
+                print(f"saved at step {training.step}, leaving", flush=True)
+                run.leave()
+            if training.step % options.save_every == 0:
+                run.save(training.step, training.save)
+        training.finish()
+    print(f"done at step {options.steps}, accuracy {model.accuracy():.3f}", flush=True)
     run.done()

@@ -39,6 +39,12 @@ class Training:
         self._out = out
         self._log = LossLog(out / "loss.jsonl" if out else None)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._log.close()
+
     def begin(self) -> Self:
         """Start from step 0, with an empty log."""
         self._log.cut(0)
@@ -127,3 +133,8 @@ class LossLog:
         if self._file is not None:
             self._file.flush()
             os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """No more lines."""
+        if self._file is not None:
+            self._file.close()
