@@ -27,7 +27,7 @@ def detect(node_id: str, *, proc: Path = Path("/proc"), make_dir: MakeDir = make
             return V2Tree(unified, node_id, make_dir=make_dir)
         bases = {kind: _base(mounts.get(kind), own.get(kind)) for kind in V1_KINDS}
         found = {kind: base for kind, base in bases.items() if base is not None}
-        if not _NEEDED <= found.keys():
+        if not found.keys() >= _NEEDED:
             return NoTree(f"no cgroup for {', '.join(sorted(_NEEDED - found.keys()))}")
         if unified is not None:
             found["unified"] = unified

@@ -31,6 +31,8 @@ static void become_guard(void)
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     write_text("/proc/self/oom_score_adj", "-900"); /* needs CAP_SYS_RESOURCE; else as it is */
     umask(077);
+    if (chdir("/") != 0) /* keep no file system busy */
+        _exit(NOT_OURS);
 }
 
 static void tidy_descriptors(void)

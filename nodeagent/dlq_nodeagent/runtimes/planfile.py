@@ -1,0 +1,68 @@
+"""The plan file the shim reads: NUL-terminated `key=value` records (shim/README.md)."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from dlq_nodeagent.cgroups.port import CgroupDir
+from dlq_nodeagent.runtimes.launch import LaunchPlan
+
+_VERSION = "dlq-plan=1"
+_END = "end"
+
+
+class Planned(NamedTuple):
+    """What an agent needs to know again about an attempt that an earlier one started."""
+
+    epoch: int
+    uid: int
+    gid: int
+    dirs: tuple[CgroupDir, ...]
+
+
+def encode(plan: LaunchPlan, dirs: Iterable[CgroupDir], contact: Path) -> bytes:
+    """The plan as the shim reads it. Text that is not UTF-8 travels as it came (surrogateescape)."""
+    records = [
+        _VERSION,
+        f"job_id={plan.job_id}",
+        f"attempt={plan.attempt}",
+        f"epoch={plan.epoch}",
+        f"node_rank={plan.node_rank}",
+        f"cwd={plan.cwd}",
+        f"contact={contact}",
+        f"run_as={plan.run_as}",
+        f"allow_root={'yes' if plan.allow_root else 'no'}",
+        f"uid={plan.uid}",
+        f"gid={plan.gid}",
+        *(f"group={group}" for group in plan.groups),
+        f"hold_ms={_ms(plan.hold_s)}",
+        f"grace_ms={_ms(plan.grace_s)}",
+        f"term_ms={_ms(plan.term_s)}",
+        f"signal={plan.signal}",
+        f"log_head_bytes={plan.log_head_bytes}",
+        f"log_ring_bytes={plan.log_ring_bytes}",
+        f"log_bytes_per_s={plan.log_bytes_per_s}",
+        *(f"cgroup={each.kind}:{each.path}" for each in dirs),
+        *(f"env={name}={value}" for name, value in plan.env.items()),
+        *(f"arg={word}" for word in plan.argv),
+        _END,
+    ]
+    return b"".join(record.encode("utf-8", "surrogateescape") + b"\0" for record in records)
+
+
+def decode(data: bytes) -> Planned:
+    """Read back what matters; ValueError for anything that is not a whole plan of this version."""
+    records = data.decode("utf-8", "surrogateescape").split("\0")
+    if records[0] != _VERSION or records[-2:] != [_END, ""]:
+        raise ValueError("not a whole plan of version 1")
+    pairs = [record.partition("=")[::2] for record in records[1:-2]]
+    only = dict(pairs)
+    dirs = tuple(CgroupDir(*value.split(":", 1)) for key, value in pairs if key == "cgroup")
+    try:
+        return Planned(int(only["epoch"]), int(only["uid"]), int(only["gid"]), dirs)
+    except KeyError as missing:
+        raise ValueError(f"the plan has no {missing}") from missing
+
+
+def _ms(seconds: float) -> int:
+    return max(1, round(seconds * 1000))

@@ -1,0 +1,191 @@
+"""The `process` runtime: each rank is a process tree guarded by its own shim."""
+
+import json
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from dlq_common.clock import Clock
+from dlq_nodeagent.cgroups import directories
+from dlq_nodeagent.cgroups.port import CgroupTree, Limits
+from dlq_nodeagent.runtimes import layout, logs, planfile, records, shim_process
+from dlq_nodeagent.runtimes.attempts import OpenAttempt
+from dlq_nodeagent.runtimes.port import (
+    AttemptExists,
+    AttemptKey,
+    ExitRecord,
+    Handle,
+    JobFiles,
+    LaunchPlan,
+    LaunchRefused,
+    LogChunk,
+    NotDelivered,
+    Notice,
+    RuntimeFault,
+    Started,
+    UnknownAttempt,
+    Usage,
+)
+from dlq_nodeagent.shim.contact import read_boot_id
+
+_MAX_BEAT_BYTES = 65_536
+
+
+class ProcessRuntime:
+    """Runs ranks as processes below a shim, in control groups where the host has them."""
+
+    name = "process"
+
+    def __init__(
+        self, *, state_dir: Path, contact: Path, cgroups: CgroupTree, shim: Path, clock: Clock
+    ) -> None:
+        """`contact` is the file of shim/contact.py; `shim` is what `ensure_shim()` returned."""
+        self._state_dir = state_dir.absolute()
+        self._contact = contact.absolute()
+        self._cgroups = cgroups
+        self._shim = shim
+        self._clock = clock
+        self._boot_id = read_boot_id()
+        self._attempts_fd = layout.open_attempts(self._state_dir)
+        self._attempts: dict[AttemptKey, OpenAttempt] = {}
+
+    def close(self) -> None:
+        """Let go of all descriptors; the jobs go on."""
+        for attempt in self._attempts.values():
+            attempt.close()
+        self._attempts.clear()
+        os.close(self._attempts_fd)
+
+    def job_files(self, key: AttemptKey) -> JobFiles:
+        return layout.job_files(self._state_dir, key)
+
+    # ---- start, recover, forget
+
+    def start(self, plan: LaunchPlan) -> Handle:
+        self._refuse_unless_passable(plan)
+        try:
+            at = layout.make_attempt(self._attempts_fd, plan.key, uid=plan.uid, gid=plan.gid)
+        except FileExistsError as error:
+            raise AttemptExists(str(plan.key)) from error
+        except OSError as error:
+            layout.remove_attempt(self._state_dir, self._attempts_fd, plan.key)
+            raise RuntimeFault(f"{plan.key}: no directory for it: {error}") from error
+        handle = Handle(plan.key, plan.epoch)
+        attempt = OpenAttempt(handle, at, uid=plan.uid, gid=plan.gid, boot_id=self._boot_id)
+        self._attempts[plan.key] = attempt
+        stage = "cgroup"
+        try:
+            attempt.dirs = self._cgroups.create(str(plan.key), _limits(plan))
+            stage = "shim"
+            encoded = planfile.encode(plan, attempt.dirs, self._contact)
+            layout.write(at, layout.PLAN, encoded, durable=False, readable_by_gid=None)
+            home = layout.attempt_path(self._state_dir, plan.key)
+            attempt.watch_child(shim_process.spawn(self._shim, home))
+        except OSError as error:
+            attempt.end_unstarted(records.start_error(stage, error), self._clock)
+        return handle
+
+    def recover(self) -> list[Handle]:
+        keys = layout.list_keys(self._attempts_fd)
+        for key in keys:
+            if key in self._attempts:
+                continue
+            attempt = OpenAttempt.adopt(self._attempts_fd, key, self._boot_id)
+            if attempt is None:
+                layout.remove_attempt(self._state_dir, self._attempts_fd, key)
+            else:
+                self._attempts[key] = attempt
+                attempt.poll(self._clock)
+        return [self._attempts[key].handle for key in keys if key in self._attempts]
+
+    def forget(self, handle: Handle) -> None:
+        if not layout.exists(self._attempts_fd, str(handle.key)):
+            return
+        attempt = self._known(handle)
+        if attempt.poll(self._clock) is None:
+            raise RuntimeFault(f"{handle.key} is still running")
+        directories.remove(attempt.dirs)
+        layout.remove_attempt(self._state_dir, self._attempts_fd, handle.key)
+        del self._attempts[handle.key]
+        attempt.close()
+
+    # ---- watch
+
+    def started(self, handle: Handle) -> Started | None:
+        return self._known(handle).started()
+
+    def poll(self, handle: Handle) -> ExitRecord | None:
+        return self._known(handle).poll(self._clock)
+
+    def exited(self, handles: Iterable[Handle]) -> list[ExitRecord]:
+        found = (self.poll(handle) for handle in handles)
+        return [record for record in found if record is not None]
+
+    def pidfd(self, handle: Handle) -> int | None:
+        return self._known(handle).pidfd
+
+    def usage(self, handle: Handle) -> Usage:
+        used = directories.usage(self._known(handle).dirs)
+        return Usage(**used._asdict())
+
+    def read_log(self, handle: Handle, offset: int, limit: int) -> LogChunk:
+        return logs.read_log(self._known(handle).at, offset, limit)
+
+    def beat(self, handle: Handle) -> bytes | None:
+        attempt = self._known(handle)
+        return layout.read_job_file(attempt.at, layout.BEAT, uid=attempt.uid, limit=_MAX_BEAT_BYTES)
+
+    def done(self, handle: Handle) -> bool:
+        attempt = self._known(handle)
+        found = layout.read_job_file(attempt.at, layout.DONE, uid=attempt.uid, limit=1)
+        return found is not None
+
+    # ---- command
+
+    def signal(self, handle: Handle, number: int, *, epoch: int) -> None:
+        self._known(handle).send(epoch, f"signal {number}")
+
+    def stop(
+        self, handle: Handle, *, epoch: int, signal: int, grace_s: float, term_s: float
+    ) -> None:
+        words = f"stop {signal} {round(grace_s * 1000)} {round(term_s * 1000)}"
+        self._known(handle).send(epoch, words)
+
+    def kill(self, handle: Handle, *, epoch: int) -> None:
+        self._known(handle).send(epoch, "kill")
+
+    def extend_hold(self, handle: Handle, *, epoch: int, hold_s: float) -> None:
+        self._known(handle).send(epoch, f"hold {max(1, round(hold_s * 1000))}")
+
+    def notice(self, handle: Handle, notice: Notice | None) -> None:
+        attempt = self._known(handle)
+        if notice is None:
+            with suppress(FileNotFoundError):
+                os.unlink(layout.NOTICE, dir_fd=attempt.at)
+            return
+        data = json.dumps({"v": 1} | asdict(notice)).encode() + b"\n"
+        try:
+            layout.write(
+                attempt.at, layout.NOTICE, data, durable=False, readable_by_gid=attempt.gid
+            )
+        except OSError as error:
+            raise NotDelivered(f"{handle.key}: no notice written: {error}") from error
+
+    # ---- inside
+
+    def _known(self, handle: Handle) -> OpenAttempt:
+        attempt = self._attempts.get(handle.key)
+        if attempt is None or attempt.handle != handle:
+            raise UnknownAttempt(str(handle.key))
+        return attempt
+
+    def _refuse_unless_passable(self, plan: LaunchPlan) -> None:
+        passable = self._state_dir.stat().st_mode & 0o001
+        if plan.run_as == "submitter" and not passable:
+            raise LaunchRefused(f"{self._state_dir} must have mode 0711: jobs pass through it")
+
+
+def _limits(plan: LaunchPlan) -> Limits:
+    return Limits(memory_bytes=plan.memory_bytes, pids_max=plan.pids_max, cpus=plan.cpus)

@@ -1,0 +1,99 @@
+"""The shim seen from the agent: start it, recognise it after a restart, see that it has ended."""
+
+import fcntl
+import os
+import select
+from contextlib import suppress
+from pathlib import Path
+
+from dlq_nodeagent.runtimes import layout
+
+PROC = Path("/proc")
+
+
+def spawn(shim: Path, attempt_dir: Path) -> int:
+    """Start the shim of an attempt and return its pid; it is our child until we end.
+
+    posix_spawn: the agent never forks (a large agent would freeze, and gRPC must not be forked).
+    """
+    quiet = [
+        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDWR, 0),
+        (os.POSIX_SPAWN_DUP2, 0, 1),
+        (os.POSIX_SPAWN_DUP2, 0, 2),
+    ]
+    return os.posix_spawn(shim, [str(shim), str(attempt_dir)], {}, file_actions=quiet)
+
+
+def open_pidfd(pid: int, start_ticks: int | None) -> int | None:
+    """A descriptor of the process that had this pid *and* this start time; None when it is gone.
+
+    The start time is read after the descriptor is open, so a pid that is reused meanwhile shows.
+    """
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return None
+    if start_ticks is not None and read_start_ticks(pid) != start_ticks:
+        os.close(pidfd)
+        return None
+    return pidfd
+
+
+def has_ended(pidfd: int) -> bool:
+    """Whether the process has ended (a zombie has)."""
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    return bool(poller.poll(0))
+
+
+def reap(pid: int) -> None:
+    """Collect an ended child; nothing to do when it was another agent's child."""
+    with suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+
+
+def read_start_ticks(pid: int) -> int | None:
+    """Field 22 of /proc/PID/stat: start time in clock ticks since boot. None: no such process."""
+    fields = _stat_fields(pid)
+    return None if fields is None else int(fields[19])
+
+
+def session_pids(session_id: int, since_ticks: int) -> set[int]:
+    """Processes of a session that are not older than its leader was: what a lost shim left behind
+    on a host without control groups.
+    """
+    found = set()
+    for name in os.listdir(PROC):
+        fields = _stat_fields(int(name)) if name.isdecimal() else None
+        if fields is None or fields[0] == "Z":
+            continue
+        if int(fields[3]) == session_id and int(fields[19]) >= since_ticks:
+            found.add(int(name))
+    return found
+
+
+class PlanLock:
+    """Held by a living shim for its whole life; whoever gets it knows that there is none."""
+
+    def __init__(self, at: int) -> None:
+        self._descriptor = os.open(layout.PLAN, os.O_RDONLY | os.O_CLOEXEC, dir_fd=at)
+
+    def take(self) -> bool:
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Give it back (also by the end of this process)."""
+        os.close(self._descriptor)
+
+
+def _stat_fields(pid: int) -> list[str] | None:
+    """The fields of /proc/PID/stat from the third (state) on; the second may hold anything."""
+    try:
+        text = (PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    return text.rpartition(")")[2].split()

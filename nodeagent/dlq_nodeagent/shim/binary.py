@@ -1,0 +1,29 @@
+"""Where the compiled shim lies, and what to tell an operator whose wheel came without it."""
+
+import os
+from pathlib import Path
+
+SHIM_NAME = "dlq-shim"
+
+
+class ShimMissing(Exception):
+    """The agent cannot start jobs on this host; the text says how to get the shim."""
+
+
+def shim_path() -> Path:
+    """Where the build puts the shim: beside its sources in this package."""
+    return Path(__file__).with_name(SHIM_NAME)
+
+
+def ensure_shim() -> Path:
+    """The shim, ready to be started; ShimMissing with the remedy otherwise. Call at agent start."""
+    path = shim_path()
+    if not path.is_file():
+        raise ShimMissing(
+            f"the launch shim is missing ({path}): this package was built without a C compiler.\n"
+            "Install gcc or clang (for example `apt-get install gcc libc6-dev`) and install dlq "
+            "again, or run `make setup` in a source tree."
+        )
+    if not os.access(path, os.X_OK):
+        raise ShimMissing(f"the launch shim is not executable: chmod 755 {path}")
+    return path
