@@ -8,7 +8,13 @@ BIN := .venv/bin
 PY := $(BIN)/python
 UV = $(shell command -v uv || echo build/uv/bin/uv)
 UV_TOOL = $(filter build/%,$(UV))
-UV_ENV := UV_PYTHON_DOWNLOADS=never UV_NO_PROGRESS=1
+# The system's certificates where it has some: networks with a CA of their own are common.
+CERTIFICATES := $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt)
+ifneq ($(CERTIFICATES),)
+export UV_SYSTEM_CERTS := true
+endif
+export UV_PYTHON_DOWNLOADS := never
+export UV_NO_PROGRESS := 1
 LOCK := requirements.lock
 STAMP := .venv/.stamp
 SHIM_DIR := nodeagent/dlq_nodeagent/shim
@@ -31,10 +37,14 @@ build/uv/bin/uv:
 	  --target build/uv uv 2>/dev/null \
 	|| { $(PYTHON) -m venv build/uv && build/uv/bin/python -m pip install --quiet uv; }
 
+# uv does not read pip's configuration: where only that knows the way to an index, pip goes.
+SYNC_BY_PIP = { $(PYTHON) -m venv --clear .venv && \
+  $(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK); }
+
 $(STAMP): $(LOCK) pyproject.toml hatch_build.py | $(UV_TOOL)
-	[ -x $(PY) ] || $(UV_ENV) $(UV) venv --quiet --python $(PYTHON) .venv
-	$(UV_ENV) $(UV) pip sync --quiet --python $(PY) --require-hashes $(LOCK)
-	$(UV_ENV) $(UV) pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
+	[ -x $(PY) ] || $(UV) venv --quiet --python $(PYTHON) .venv
+	$(UV) pip sync --quiet --python $(PY) --require-hashes $(LOCK) || $(SYNC_BY_PIP)
+	$(UV) pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
 	touch $(STAMP)
 
 # No sources or no compiler: nothing is built, and the agent says what it misses.
@@ -43,7 +53,7 @@ $(SHIM): $(wildcard $(SHIM_DIR)/*.c $(SHIM_DIR)/*.h) hatch_build.py | $(STAMP)
 
 .PHONY: lock
 lock: | $(UV_TOOL)  ## pin every dependency anew (all extras, dev and proto groups)
-	$(UV_ENV) UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet --upgrade --universal \
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet --upgrade --universal \
 	  --python-version 3.11 --all-extras --group dev --group proto --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --output-file $(LOCK) pyproject.toml
 
