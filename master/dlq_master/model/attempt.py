@@ -40,6 +40,10 @@ LIVE = frozenset(
 )
 
 
+# Holding GPUs, neither stopping nor silent: what a plan may renew or let lapse.
+ACTIVE = LIVE - {AttemptState.PAUSING, AttemptState.UNKNOWN}
+
+
 class RankPhase(StrEnum):
     """What a node's agent says about its rank."""
 
@@ -61,11 +65,19 @@ class RankStatus(NamedTuple):
     start_error: str = ""  # not empty: it never ran
     exited_time_s: float | None = None
     done_file: bool = False  # the program left DLQ_DONE_FILE
+    saved: bool = False  # a checkpoint was committed after this rank's notice
+    hold_expired: bool = False  # the shim ended it: the master was silent for too long
+    lost: bool = False  # nobody will ever say how it ended
+
+    @property
+    def gone(self) -> bool:
+        """Confirmed: nothing of it runs, its GPUs are free."""
+        return self.phase is RankPhase.EXITED
 
     @property
     def failed(self) -> bool:
         return self.phase is RankPhase.EXITED and bool(
-            self.exit_code or self.signal or self.oom_killed or self.start_error
+            self.exit_code or self.signal or self.oom_killed or self.start_error or self.lost
         )
 
 

@@ -54,6 +54,7 @@ class Intention:
     node_id: NodeId
     kind: str  # "launch" | "stop"
     key: AttemptKey
+    epoch: int  # with the key's number: the fence of the launch
     node_rank: int
     cause: str = ""
     grace_s: float = 0.0

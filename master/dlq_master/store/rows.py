@@ -147,6 +147,7 @@ def _write_outbox(db: Database, batch: Batch) -> None:
                 row.key.number,
                 json.dumps(
                     {
+                        "epoch": row.epoch,
                         "node_rank": row.node_rank,
                         "cause": row.cause,
                         "grace_s": row.grace_s,

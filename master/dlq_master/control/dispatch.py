@@ -1,0 +1,85 @@
+"""From intentions to commands: an outbox row, rebuilt with everything its node must know."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Protocol
+
+from dlq_master.control.state import State
+from dlq_master.control.stimuli import Command, Launch, Stop
+from dlq_master.model.attempt import Attempt
+from dlq_master.model.ids import JobId, NodeId
+from dlq_master.store.batch import Intention
+
+
+class Specs(Protocol):
+    """Where launches find what was submitted."""
+
+    def spec(self, job_id: JobId) -> bytes | None: ...
+
+
+def launch_command(
+    state: State, specs: Specs, attempt: Attempt, rank: int, now_s: float, sequence: int = 0
+) -> Launch:
+    """Run `rank` of a living attempt on its node."""
+    job = state.cluster.jobs[attempt.key.job_id]
+    slots = attempt.lease.allocation.slots
+    nodes = [state.cluster.nodes[slot.node_id] for slot in slots]
+    owner = state.users.get(job.user)
+    ran_s = job.total_executed_s
+    return Launch(
+        sequence=sequence,
+        key=attempt.key,
+        epoch=attempt.epoch,
+        node_id=slots[rank].node_id,
+        node_rank=rank,
+        gpu_indexes=slots[rank].gpu_indices,
+        node_ids=tuple(slot.node_id for slot in slots),
+        node_addresses=tuple(node.address or node.hostname for node in nodes),
+        master_port=attempt.master_port or 0,
+        spec=specs.spec(job.job_id) or b"",
+        user=job.user,
+        # A user who is gone has no account to run as: the agent refuses a negative id.
+        uid=-1 if owner is None else owner.uid,
+        gid=-1 if owner is None else owner.gid,
+        groups=() if owner is None else owner.groups,
+        resume_from=attempt.resume_from.path if attempt.resume_from else "",
+        hold_s=attempt.lease.hold_s,
+        grace_s=attempt.grace_s or state.config.jobs.first_grace,
+        restart_count=attempt.key.number - 1,
+        time_left_s=None if job.time_limit_s is None else max(1.0, job.time_limit_s - ran_s),
+    )
+
+
+def stop_command(row: Intention) -> Stop:
+    """End a rank; the fence is that of its launch."""
+    return Stop(
+        sequence=row.sequence,
+        key=row.key,
+        epoch=row.epoch,
+        node_id=row.node_id,
+        node_rank=row.node_rank,
+        cause=row.cause,
+        grace_s=row.grace_s,
+        delay_s=row.delay_s,
+    )
+
+
+def commands_for(
+    state: State, specs: Specs, rows: Iterable[Intention], now_s: float
+) -> dict[NodeId, list[Command]]:
+    """What to send to each node that has a session, in the order of the rows.
+
+    A launch whose attempt has ended meanwhile is dropped: its stop is in the outbox too.
+    """
+    sent: dict[NodeId, list[Command]] = defaultdict(list)
+    for row in rows:
+        if row.node_id not in state.sessions:
+            continue
+        attempt = state.cluster.attempts.get(row.key)
+        if row.kind == "stop":
+            sent[row.node_id].append(stop_command(row))
+        elif attempt is not None and attempt.stop_cause is None:
+            sent[row.node_id].append(
+                launch_command(state, specs, attempt, row.node_rank, now_s, row.sequence)
+            )
+    return sent

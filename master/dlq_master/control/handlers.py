@@ -1,0 +1,81 @@
+"""Which function takes which stimulus: the one list of what can happen to the master."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from dlq_master.control import jobs, nodes, people
+from dlq_master.control.stimuli import (
+    CancelJob,
+    CloseSession,
+    CommandDone,
+    CreateToken,
+    DeleteUser,
+    ExplainJob,
+    FenceNode,
+    ForgetNode,
+    Heartbeat,
+    HoldJob,
+    OpenSession,
+    PauseJob,
+    RankReports,
+    ReleaseJob,
+    ResumeJob,
+    RevokeToken,
+    SetNodeFlags,
+    SetUser,
+    Stimulus,
+    SubmitJob,
+    Tick,
+    UseToken,
+)
+from dlq_master.control.turn import Answer, Turn
+
+# These answer with what stands at the end of the turn, after the plan.
+_LATE: Final[dict[type, Callable[[Turn, Any], Answer]]] = {
+    SubmitJob: jobs.submit,
+    CancelJob: jobs.cancel,
+    HoldJob: jobs.hold,
+    ReleaseJob: jobs.release,
+    PauseJob: jobs.pause,
+    ResumeJob: jobs.resume,
+    ExplainJob: jobs.explain,
+}
+
+# These answer with what they return.
+_PLAIN: Final[dict[type, Callable[[Turn, Any], Any]]] = {
+    OpenSession: nodes.open_session,
+    CloseSession: nodes.close_session,
+    Heartbeat: nodes.heartbeat,
+    RankReports: nodes.rank_reports,
+    CommandDone: nodes.command_done,
+    FenceNode: nodes.fence,
+    SetNodeFlags: nodes.set_flags,
+    ForgetNode: nodes.forget,
+    CreateToken: people.create_token,
+    RevokeToken: people.revoke_token,
+    UseToken: people.use_token,
+    SetUser: people.set_user,
+    DeleteUser: people.delete_user,
+}
+
+
+def handle(turn: Turn, stimulus: Stimulus) -> Answer:
+    """Let the stimulus take effect on the draft. Raises a DlqError when it changes nothing."""
+    if isinstance(stimulus, Tick):
+        _tick(turn, stimulus.name)
+        return lambda: None
+    late = _LATE.get(type(stimulus))
+    if late is not None:
+        return late(turn, stimulus)
+    result = _PLAIN[type(stimulus)](turn, stimulus)
+    return lambda: result
+
+
+def _tick(turn: Turn, name: str) -> None:
+    if name == "leases":
+        nodes.watch_silence(turn)
+        jobs.stop_overdue(turn)
+    elif name == "compact":
+        people.drop_expired(turn)
+        kept_s = turn.state.config.jobs.request_id_kept
+        turn.batch.forget_requests_before_s = turn.now_s - kept_s

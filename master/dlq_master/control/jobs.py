@@ -1,0 +1,219 @@
+"""What users do with jobs: submit, cancel, hold, release, pause, resume, ask why."""
+
+from dlq_common.errors import (
+    Conflict,
+    IllegalTransition,
+    InvalidRequest,
+    NotFound,
+    PermissionDenied,
+    QuotaExceeded,
+    TryAgain,
+    Unsatisfiable,
+)
+from dlq_common.suggest import did_you_mean
+from dlq_master.control import scheduling
+from dlq_master.control.stimuli import (
+    CancelJob,
+    Caller,
+    ExplainJob,
+    Explained,
+    HoldJob,
+    JobEdit,
+    PauseJob,
+    ReleaseJob,
+    ResumeJob,
+    SubmitJob,
+    Submitted,
+)
+from dlq_master.control.turn import Answer, Turn
+from dlq_master.model import job_steps as on_job
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import HoldKind, Job, JobState
+from dlq_master.model.machine import StopCause
+
+
+def submit(turn: Turn, ask: SubmitJob) -> Answer:
+    """Accept a job; the same request again is answered with the same job."""
+    known = turn.replay(ask)
+    if known is not None:
+        return _submitted(turn, JobId(int(known)))
+    queue = _queue(turn, ask.queue)
+    _check_room(turn, ask)
+    reasons = scheduling.never(turn, ask.request)
+    if reasons:
+        raise Unsatisfiable(
+            "no set of the cluster's nodes could ever hold this job",
+            reasons=tuple(reason.detail or reason.code.value for reason in reasons),
+            hint="see what there is: dlq nodes",
+        )
+    state = turn.state
+    job = Job(
+        job_id=JobId(0 if ask.validate_only else state.next_job),
+        user=ask.caller.name,
+        name=ask.name,
+        request=ask.request,
+        submit_time_s=turn.now_s,
+        queue=queue,
+        rank_base=scheduling.rank_base(state.config, queue),
+        time_limit_s=ask.time_limit_s,
+        duration_estimate_s=ask.run_estimate_s,
+        rules=ask.rules,
+    )
+    if ask.validate_only:
+        return lambda: Submitted(job, ())
+    state.next_job += 1
+    state.cluster.put_job(job)
+    turn.plan_due = True
+    turn.batch.specs.append((job.job_id, ask.spec))
+    turn.remember(ask, job.job_id)
+    turn.note("job_submitted", job_id=job.job_id, actor=ask.caller.actor, name=ask.name)
+    if ask.hold:
+        turn.step_job(job.job_id, on_job.Held(kind=HoldKind.USER), actor=ask.caller.actor)
+    return _submitted(turn, job.job_id)
+
+
+def cancel(turn: Turn, ask: CancelJob) -> Answer:
+    """End a job. One that has ended stays as it is, but a kill reaches what still runs of it."""
+    job = _editable(turn, ask)
+    if turn.replay(ask) is None:
+        turn.remember(ask, job.job_id)
+        if not job.ended:
+            turn.step_job(job.job_id, on_job.Cancelled(), actor=ask.caller.actor)
+        if ask.kill and job.live_key is not None:
+            turn.stop(job.live_key, StopCause.CANCEL, grace_s=0.0, actor=ask.caller.actor)
+    return lambda: turn.job(ask.job_id)
+
+
+def hold(turn: Turn, ask: HoldJob) -> Answer:
+    """Keep a job from starting; an operator's hold takes the place of a user's, never the reverse."""
+    job = _editable(turn, ask)
+    if ask.kind is HoldKind.ADMIN and not ask.caller.sees_all:
+        raise PermissionDenied("only operators hold as operators", user=ask.caller.name)
+    if turn.replay(ask) is None:
+        _must_live(job, "held")
+        turn.remember(ask, job.job_id)
+        if job.hold is None or (ask.kind is HoldKind.ADMIN and job.hold is HoldKind.USER):
+            turn.step_job(
+                job.job_id,
+                on_job.Held(kind=ask.kind, reason=ask.reason),
+                actor=ask.caller.actor,
+                cause=ask.reason,
+                hold=ask.kind.value,
+            )
+    return lambda: turn.job(ask.job_id)
+
+
+def release(turn: Turn, ask: ReleaseJob) -> Answer:
+    """Take a hold back; a job that is not held stays as it is."""
+    return _let_go(turn, ask)
+
+
+def pause(turn: Turn, ask: PauseJob) -> Answer:
+    """Checkpoint, free the GPUs, stay on hold until `resume`."""
+    job = _editable(turn, ask)
+    if turn.replay(ask) is None:
+        _must_live(job, "paused")
+        if job.hold in (HoldKind.ADMIN, HoldKind.POISON) and job.live_key is None:
+            raise IllegalTransition(f"job {job.job_id} is on hold already", state=job.state.value)
+        turn.remember(ask, job.job_id)
+        if job.hold is not HoldKind.PAUSED:
+            turn.step_job(
+                job.job_id, on_job.Held(kind=HoldKind.PAUSED), actor=ask.caller.actor, hold="paused"
+            )
+    return lambda: turn.job(ask.job_id)
+
+
+def resume(turn: Turn, ask: ResumeJob) -> Answer:
+    """Queue a paused job again."""
+    job = _editable(turn, ask)
+    if job.hold not in (None, HoldKind.PAUSED):
+        raise IllegalTransition(
+            f"job {job.job_id} is held, not paused",
+            hint=f"take the hold back: dlq release {job.job_id}",
+            state=job.state.value,
+        )
+    return _let_go(turn, ask)
+
+
+def explain(turn: Turn, ask: ExplainJob) -> Answer:
+    """Why it does not run, by the plan of this turn."""
+    turn.job(ask.job_id)
+    return lambda: Explained(turn.job(ask.job_id), *scheduling.explained(turn, ask.job_id))
+
+
+def stop_overdue(turn: Turn) -> None:
+    """Once a second: attempts whose job has run for its time limit are asked to stop."""
+    for attempt in list(turn.state.cluster.attempts.values()):
+        limit_s = turn.state.cluster.jobs[attempt.key.job_id].time_limit_s
+        if limit_s is None or attempt.stop_cause in (StopCause.TIME_LIMIT, StopCause.CANCEL):
+            continue
+        job = turn.job(attempt.key.job_id)
+        if job.total_executed_s + attempt.executed_s(turn.now_s) >= limit_s:
+            turn.stop(attempt.key, StopCause.TIME_LIMIT, actor="master")
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _submitted(turn: Turn, job_id: JobId) -> Answer:
+    return lambda: Submitted(turn.job(job_id), scheduling.explained(turn, job_id)[0])
+
+
+def _queue(turn: Turn, name: str) -> str:
+    config = turn.state.config
+    known = [queue.name for queue in config.queues]
+    wanted = name or config.jobs.default_queue
+    if wanted not in known:
+        raise InvalidRequest(
+            f"there is no queue {wanted!r}{did_you_mean(wanted, known)}", field="spec.queue"
+        )
+    return wanted
+
+
+def _check_room(turn: Turn, ask: SubmitJob) -> None:
+    limit = turn.state.config.jobs.queued_per_user
+    used = turn.state.unended.get(ask.caller.name, 0)
+    if used >= limit:
+        raise QuotaExceeded(
+            f"{ask.caller.name} has {used} jobs that have not ended; the limit is {limit}",
+            limit=limit,
+            used=used,
+            asked=1,
+        )
+    if turn.state.disk_full:
+        raise TryAgain("the master's disk is nearly full; ends and cancels are still taken")
+
+
+def _editable(turn: Turn, ask: JobEdit) -> Job:
+    job = find(turn, ask.caller, ask.job_id)
+    if ask.expected_version and ask.expected_version != job.version and turn.replay(ask) is None:
+        raise Conflict(f"job {job.job_id} has changed", version=job.version)
+    return job
+
+
+def find(turn: Turn, caller: Caller, job_id: JobId) -> Job:
+    """The caller's job; another user's is as good as none."""
+    job = turn.state.cluster.jobs.get(job_id)
+    if job is None or not (caller.sees_all or job.user == caller.name):
+        raise NotFound(f"there is no job {job_id}", kind="job", id=job_id)
+    return job
+
+
+def _must_live(job: Job, done: str) -> None:
+    if job.ended:
+        raise IllegalTransition(
+            f"job {job.job_id} has ended ({job.state.value}) and cannot be {done}",
+            state=job.state.value,
+        )
+
+
+def _let_go(turn: Turn, ask: ReleaseJob | ResumeJob) -> Answer:
+    job = _editable(turn, ask)
+    if job.hold is HoldKind.ADMIN and not ask.caller.sees_all:
+        raise PermissionDenied(f"job {job.job_id} is held by an operator", user=ask.caller.name)
+    if turn.replay(ask) is None:
+        _must_live(job, "released")
+        turn.remember(ask, job.job_id)
+        if job.state is JobState.HELD:
+            turn.step_job(job.job_id, on_job.Released(), actor=ask.caller.actor)
+    return lambda: turn.job(ask.job_id)

@@ -1,0 +1,209 @@
+"""The turn: the one place where the state of the cluster changes.
+
+The ideal: a stimulus and everything that follows from it is one atomic, durable step, and nobody
+learns of it before it is on disk. A turn does exactly that for all stimuli that have arrived:
+
+1. drain the inbox; read `now` once;
+2. step the machines on the draft, stimulus by stimulus; a refused one has changed nothing;
+3. plan, if anything changed or a moment of the last plan has come; check the plan, O(delta);
+4. write everything that changed in ONE transaction and wait for the disk; what arrives meanwhile is
+   the next batch: that is the group commit;
+5. publish, answer the callers, send the commands.
+
+Deviations, and their price: a heartbeat is answered by its session before its turn (it changes
+nothing that is stored); a beat of a job is shown before it is committed (it never is). A commit that
+fails ends the process with an error: nothing of the turn was told to anybody, and the next process
+starts from what is on disk.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from dlq_common.clock import Clock
+from dlq_common.errors import DlqError, Unavailable
+from dlq_common.logs import get_logger
+from dlq_master.control import handlers, scheduling
+from dlq_master.control.dispatch import commands_for
+from dlq_master.control.failpoints import Failpoints
+from dlq_master.control.inbox import Inbox, Letter
+from dlq_master.control.ports import Transport
+from dlq_master.control.published import History, Published
+from dlq_master.control.state import State
+from dlq_master.control.stimuli import OpenSession, Stimulus, Tick
+from dlq_master.control.ticks import Watchdog
+from dlq_master.control.turn import Archive, Turn
+from dlq_master.control.watch import Watchers
+from dlq_master.store.batch import Batch
+
+_log = get_logger("master.loop")
+
+
+class Store(Protocol):
+    """Where batches go. `commit` returns when they are on disk, or raises once and for all."""
+
+    async def commit(self, batch: Batch) -> None: ...
+    async def backup(self, target: Path) -> None: ...
+
+
+class Records(Archive, History, Protocol):
+    """Committed rows: what turns and readers look up."""
+
+
+class Loop:
+    """Owns the working state. Everything else asks, tells or reads what is published."""
+
+    def __init__(
+        self,
+        *,
+        state: State,
+        clock: Clock,
+        store: Store,
+        records: Records,
+        transport: Transport,
+        planner: scheduling.Planner,
+        failpoints: Failpoints,
+    ) -> None:
+        self._state = state
+        self._clock = clock
+        self._store = store
+        self._records = records
+        self._transport = transport
+        self._planner = planner
+        self._failpoints = failpoints
+        self._inbox = Inbox()
+        self._watchers = Watchers(records)
+        self._watchdog = Watchdog(clock.boottime_s())
+        self._stopping = False
+        self._wake_at_s: float | None = None
+        self.published = Published(state, records)
+
+    # --- the doors ----------------------------------------------------------------------------
+
+    async def ask(self, stimulus: Stimulus) -> Any:
+        """Wait until the stimulus' turn is on disk; return its answer or raise its DlqError."""
+        if self._stopping:
+            raise Unavailable("the master is stopping")
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._inbox.put(stimulus, answer)
+        return await answer
+
+    def tell(self, stimulus: Stimulus) -> None:
+        """Leave a stimulus and do not wait."""
+        self._inbox.put(stimulus)
+
+    def watch(self, after: int) -> "Watchers.Subscription":
+        """Committed events with a sequence above `after`: the past first, then as they come."""
+        return self._watchers.subscribe(after, self.published.last_sequence)
+
+    def stop(self) -> None:
+        """Finish the turn at hand and what has arrived, then return from `run`."""
+        self._stopping = True
+        self._inbox.wake()
+
+    # --- the loop -----------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Turn until `stop`. Raises what the commit raised; then nothing may be tried again."""
+        while not (self._stopping and not len(self._inbox)):
+            letters = await self._inbox.drain(self._patience_s())
+            letters += [Letter(Tick(name), None) for name in self._late_ticks()]
+            try:
+                await self.turn(letters)
+            except BaseException:
+                for letter in letters:
+                    if letter.answer is not None and not letter.answer.done():
+                        letter.answer.set_exception(Unavailable("the master has failed"))
+                raise
+
+    async def turn(self, letters: list[Letter]) -> None:
+        """One turn, as the module's contract says."""
+        now_s = self._clock.now_s()
+        turn = Turn(self._state, self._records, now_s)
+        replies = [self._handle(turn, letter) for letter in letters]
+        if turn.plan_due or self._plan_time(now_s):
+            self._wake_at_s = self._planner.plan(turn)
+        settled = [reply() for reply in replies]
+        batch = turn.take_batch()
+        if batch:
+            await self._commit(batch, now_s)
+        for letter, outcome in zip(letters, settled, strict=True):
+            _answer(letter, outcome)
+        self._send(batch, letters, now_s)
+
+    def _handle(self, turn: Turn, letter: Letter) -> Callable[[], Any]:
+        """The stimulus' effect on the draft, and its answer as of the end of the turn."""
+        if isinstance(letter.stimulus, Tick):
+            self._watchdog.heard(letter.stimulus.name, self._clock.boottime_s())
+        try:
+            answer = handlers.handle(turn, letter.stimulus)
+        except DlqError as refusal:
+            return lambda: refusal
+        return lambda: _evaluate(answer)
+
+    async def _commit(self, batch: Batch, now_s: float) -> None:
+        self._failpoints.passed("before_commit")
+        await self._store.commit(batch)
+        self._failpoints.passed("after_commit")
+        self._state.loop_lag_s = self._clock.now_s() - now_s
+        self.published.publish(batch)
+        self._watchers.publish(batch.events)
+        for event in batch.events:
+            _log.info(
+                event.kind,
+                job_id=event.job_id,
+                attempt=event.attempt,
+                node_id=event.node_id,
+                cause=event.cause,
+                actor=event.actor,
+                **{key: value for key, value in event.data.items() if key != "event"},
+            )
+
+    def _send(self, batch: Batch, letters: list[Letter], now_s: float) -> None:
+        """New commands, and for a node that has just come (back) all that it has not yet taken."""
+        came = {x.stimulus.node_id for x in letters if isinstance(x.stimulus, OpenSession)}
+        rows = [row for row in batch.intentions if row.node_id not in came]
+        if came:
+            rows += [row for row in self._state.outbox.values() if row.node_id in came]
+        if not rows:
+            return
+        self._failpoints.passed("before_send")
+        for node_id, commands in commands_for(self._state, self._records, rows, now_s).items():
+            self._transport.send(node_id, self._state.sessions[node_id], commands)
+        self._failpoints.passed("after_send")
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def _plan_time(self, now_s: float) -> bool:
+        return self._wake_at_s is not None and now_s >= self._wake_at_s
+
+    def _patience_s(self) -> float:
+        """How long nothing needs to happen, by the monotonic clock."""
+        patience_s = self._watchdog.wait_s(self._clock.boottime_s())
+        if self._wake_at_s is not None:
+            patience_s = min(patience_s, max(0.0, self._wake_at_s - self._clock.now_s()))
+        return patience_s
+
+    def _late_ticks(self) -> list[str]:
+        late = self._watchdog.overdue(self._clock.boottime_s())
+        for name in late:
+            _log.warning("metronome_late", tick=name)
+        return late
+
+
+def _evaluate(answer: Callable[[], Any]) -> Any:
+    try:
+        return answer()
+    except DlqError as refusal:
+        return refusal
+
+
+def _answer(letter: Letter, outcome: Any) -> None:
+    if letter.answer is None or letter.answer.done():
+        return
+    if isinstance(outcome, BaseException):
+        letter.answer.set_exception(outcome)
+    else:
+        letter.answer.set_result(outcome)

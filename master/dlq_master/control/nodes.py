@@ -1,0 +1,299 @@
+"""Nodes: sessions, silence, fences and flags.
+
+What happens when: an agent restarts - it says hello with all ranks it found, and both sides compare;
+the master restarts - every silence is counted from its start, and nothing new is placed before the
+nodes are back; the line goes silent - SUSPECT, UNREACHABLE with its attempts UNKNOWN, and only after
+the hold and a margin DOWN, with its attempts lost.
+"""
+
+from dlq_common.errors import Conflict, IllegalTransition, NotFound, StaleFence
+from dlq_master.control import reports
+from dlq_master.control.dispatch import launch_command, stop_command
+from dlq_master.control.stimuli import (
+    CloseSession,
+    CommandDone,
+    Fenced,
+    FenceNode,
+    ForgetNode,
+    Heartbeat,
+    Launch,
+    Opened,
+    OpenSession,
+    RankReports,
+    SetNodeFlags,
+    Stop,
+)
+from dlq_master.control.state import Beat
+from dlq_master.control.turn import Turn
+from dlq_master.model import attempt_steps as on_attempt
+from dlq_master.model import node as on_node
+from dlq_master.model.attempt import AttemptState
+from dlq_master.model.ids import NodeId
+from dlq_master.model.lease import reclaim_time_s
+from dlq_master.model.node import Node, NodeState
+
+
+def open_session(turn: Turn, ask: OpenSession) -> Opened:
+    """A node said hello: believe its boot id, its devices and its ranks; tell it what is wanted."""
+    state = turn.state
+    if ask.highest_epoch > state.epoch:
+        _outrank(turn, ask)
+    session_id = state.next_session
+    state.next_session += 1
+    state.sessions[ask.node_id] = session_id
+    state.contacts[ask.node_id] = turn.now_s
+    state.returned.add(ask.node_id)
+    _register(turn, ask)
+    acknowledged = reports.take(turn, ask.node_id, ask.reports)
+    reports.take_absent(turn, ask.node_id, {(r.key, r.node_rank) for r in ask.reports})
+    _return_attempts(turn, ask.node_id)
+    return Opened(
+        session_id=session_id,
+        epoch=state.epoch,
+        heartbeat_s=state.terms.heartbeat_s,
+        ttl_s=state.terms.ttl_s,
+        reconnect_jitter_s=state.config.nodes.reconnect_jitter,
+        launches=_wanted(turn, ask.node_id),
+        stops=_unwanted(turn, ask.node_id),
+        acknowledged=acknowledged,
+    )
+
+
+def close_session(turn: Turn, ask: CloseSession) -> None:
+    """The stream is gone; the node is judged by its heartbeats alone."""
+    if turn.state.sessions.get(ask.node_id) == ask.session_id:
+        del turn.state.sessions[ask.node_id]
+
+
+def heartbeat(turn: Turn, ask: Heartbeat) -> None:
+    """A sign of life, and what the jobs say of themselves. Writes nothing while the node is UP."""
+    state = turn.state
+    if state.sessions.get(ask.node_id) != ask.session_id:
+        return
+    state.contacts[ask.node_id] = turn.now_s
+    for word in ask.progress:
+        attempt = state.cluster.attempts.get(word.key)
+        if attempt is not None and attempt.epoch == word.epoch and word.node_rank == 0:
+            state.beats[word.key.job_id] = Beat(
+                word.step, word.total, word.loss, turn.now_s - word.age_s
+            )
+    if state.cluster.nodes[ask.node_id].state in (NodeState.SUSPECT, NodeState.UNREACHABLE):
+        turn.step_node(ask.node_id, on_node.Heard(), actor=f"node:{ask.node_id}")
+        _return_attempts(turn, ask.node_id)
+
+
+def rank_reports(turn: Turn, ask: RankReports) -> int:
+    """Reports of a living session; those of an older one come again with the next hello."""
+    _must_be_current(turn, ask.node_id, ask.session_id)
+    turn.state.contacts[ask.node_id] = turn.now_s
+    return reports.take(turn, ask.node_id, ask.reports)
+
+
+def command_done(turn: Turn, ask: CommandDone) -> None:
+    """The node has taken a command (it is on its disk), or refused it for good."""
+    if turn.state.sessions.get(ask.node_id) != ask.session_id:
+        return
+    row = turn.state.outbox.get(ask.sequence)
+    if row is None or row.node_id != ask.node_id:
+        return
+    turn.delivered(ask.sequence)
+    if ask.refusal:
+        turn.note(
+            "command_refused",
+            node_id=ask.node_id,
+            job_id=row.key.job_id,
+            attempt=row.key.number,
+            actor=f"node:{ask.node_id}",
+            cause=ask.refusal,
+            command=row.kind,
+        )
+
+
+def watch_silence(turn: Turn) -> None:
+    """Once a second: what silence has made of each node."""
+    state = turn.state
+    for node in list(state.cluster.nodes.values()):
+        if node.state is NodeState.DOWN:
+            continue
+        contact_s = state.contacts.get(node.node_id, state.started_s)
+        heard = node._replace(last_contact_s=contact_s)
+        while (event := on_node.due_event(heard, turn.now_s, state.terms)) is not None:
+            silent_s = round(turn.now_s - contact_s, 1)
+            heard = turn.step_node(node.node_id, event, cause=f"silent for {silent_s} s")
+            heard = heard._replace(last_contact_s=contact_s)
+            if heard.state is NodeState.UNREACHABLE:
+                _silence_attempts(turn, node.node_id)
+        if heard.state is NodeState.UNREACHABLE:
+            _reclaim(turn, node.node_id, contact_s)
+
+
+def fence(turn: Turn, ask: FenceNode) -> Fenced:
+    """An operator made sure that the machine is off: its attempts are lost now."""
+    node = turn.state.cluster.nodes.get(ask.node_id)
+    if node is None:
+        raise NotFound(f"there is no node {ask.node_id}", kind="node", id=ask.node_id)
+    if turn.replay(ask) is not None or node.state is NodeState.DOWN:
+        return Fenced(node, ())
+    turn.remember(ask, ask.node_id)
+    lost = tuple(key.job_id for key in turn.state.cluster.attempts_on(ask.node_id))
+    _lose_node(turn, ask.node_id, actor=ask.caller.actor, cause=f"fenced: {ask.reason}")
+    return Fenced(turn.state.cluster.nodes[ask.node_id], lost)
+
+
+def set_flags(turn: Turn, ask: SetNodeFlags) -> Node:
+    """Set and clear flags; flags that are so already change nothing."""
+    node = turn.state.cluster.nodes.get(ask.node_id)
+    if node is None:
+        raise NotFound(f"there is no node {ask.node_id}", kind="node", id=ask.node_id)
+    if turn.replay(ask) is not None:
+        return node
+    turn.remember(ask, ask.node_id)
+    actor = ask.caller.actor
+    for flag in sorted(ask.set_flags - node.flags):
+        event: on_node.NodeEvent = on_node.FlagSet(flag=flag, reason=ask.reason)
+        node = turn.step_node(ask.node_id, event, actor=actor, cause=f"{flag.value}: {ask.reason}")
+    for flag in sorted(ask.clear_flags & node.flags):
+        node = turn.step_node(
+            ask.node_id, on_node.FlagCleared(flag=flag), actor=actor, cause=flag.value
+        )
+    return node
+
+
+def forget(turn: Turn, ask: ForgetNode) -> None:
+    """Drop a node that is DOWN and holds nothing; an unknown one is gone already."""
+    node = turn.state.cluster.nodes.get(ask.node_id)
+    if turn.replay(ask) is not None or node is None:
+        return
+    if node.state is not NodeState.DOWN:
+        raise IllegalTransition(
+            f"node {ask.node_id} is {node.state.value}",
+            hint=f"stop its agent, then: dlq admin node fence {ask.node_id}",
+        )
+    if turn.state.cluster.attempts_on(ask.node_id):
+        raise Conflict(f"node {ask.node_id} still holds attempts")
+    turn.remember(ask, ask.node_id)
+    turn.state.cluster.remove_node(ask.node_id)
+    turn.state.contacts.pop(ask.node_id, None)
+    turn.batch.forgotten_nodes.append(ask.node_id)
+    turn.note("node_forgotten", node_id=ask.node_id, actor=ask.caller.actor)
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _outrank(turn: Turn, ask: OpenSession) -> None:
+    """An agent has obeyed a master with a higher epoch (a restored backup): go above it."""
+    turn.state.epoch = ask.highest_epoch + 1
+    turn.batch.meta["epoch"] = str(turn.state.epoch)
+    turn.note("epoch_raised", node_id=ask.node_id, epoch=turn.state.epoch)
+
+
+def _register(turn: Turn, ask: OpenSession) -> None:
+    cluster = turn.state.cluster
+    before = cluster.nodes.get(ask.node_id)
+    actor = f"node:{ask.node_id}"
+    if before is None:
+        cluster.put_node(Node(ask.node_id, ask.facts.gpus, registered_time_s=turn.now_s))
+    elif before.boot_id and before.boot_id != ask.facts.boot_id:
+        _lose_attempts(turn, ask.node_id, actor=actor, cause="the host has booted")
+    elif before.state is NodeState.DOWN:
+        _lose_attempts(turn, ask.node_id, actor=actor, cause="back after it was given up")
+    if before is None or _differs(before, ask.facts) or before.state is not NodeState.UP:
+        turn.step_node(ask.node_id, ask.facts, actor=actor)
+
+
+def _differs(node: Node, facts: on_node.Registered) -> bool:
+    return any(getattr(node, name) != getattr(facts, name) for name in facts.__slots__)
+
+
+def _must_be_current(turn: Turn, node_id: NodeId, session_id: int) -> None:
+    if turn.state.sessions.get(node_id) != session_id:
+        raise StaleFence(f"session {session_id} of node {node_id} is over")
+
+
+def _wanted(turn: Turn, node_id: NodeId) -> tuple[Launch, ...]:
+    """Everything that shall run here: the agent starts what it does not have."""
+    launches = []
+    for key in turn.state.cluster.attempts_on(node_id):
+        attempt = turn.state.cluster.attempts[key]
+        if attempt.stop_cause is not None:
+            continue
+        for rank, status in enumerate(attempt.ranks):
+            if status.node_id == node_id and not status.gone:
+                launches.append(launch_command(turn.state, turn.archive, attempt, rank, turn.now_s))
+    return tuple(launches)
+
+
+def _unwanted(turn: Turn, node_id: NodeId) -> tuple[Stop, ...]:
+    """What shall end here: attempts on their way out, and strays that the hello has shown."""
+    stops = [
+        stop_command(row)
+        for row in turn.state.outbox.values()
+        if row.node_id == node_id and row.kind == "stop"
+    ]
+    known = {(stop.key, stop.node_rank) for stop in stops}
+    for key in turn.state.cluster.attempts_on(node_id):
+        attempt = turn.state.cluster.attempts[key]
+        if attempt.stop_cause is None:
+            continue
+        for rank, status in enumerate(attempt.ranks):
+            if status.node_id != node_id or status.gone or (key, rank) in known:
+                continue
+            stops.append(
+                Stop(
+                    sequence=0,
+                    key=key,
+                    epoch=attempt.epoch,
+                    node_id=node_id,
+                    node_rank=rank,
+                    cause=attempt.stop_cause.value,
+                    grace_s=attempt.grace_s or 0.0,
+                )
+            )
+    return tuple(stops)
+
+
+def _silence_attempts(turn: Turn, node_id: NodeId) -> None:
+    """A gang with one silent rank is UNKNOWN as a whole; the other ranks are left alone."""
+    for key in turn.state.cluster.attempts_on(node_id):
+        if turn.state.cluster.attempts[key].state is not AttemptState.UNKNOWN:
+            turn.step_attempt(
+                key, on_attempt.NodeSilent(), actor="master", cause=f"node {node_id} is silent"
+            )
+
+
+def _return_attempts(turn: Turn, node_id: NodeId) -> None:
+    """Attempts whose nodes all answer again go back to what they were."""
+    cluster = turn.state.cluster
+    for key in cluster.attempts_on(node_id):
+        attempt = cluster.attempts[key]
+        if attempt.state is not AttemptState.UNKNOWN:
+            continue
+        nodes = [cluster.nodes[slot.node_id] for slot in attempt.lease.allocation.slots]
+        if all(node.state in (NodeState.UP, NodeState.SUSPECT) for node in nodes):
+            reports.settle_return(turn, key)
+
+
+def _reclaim(turn: Turn, node_id: NodeId, contact_s: float) -> None:
+    """After the hold and its margin nothing of ours can run there: what it held is lost."""
+    state = turn.state
+    if on_node.frozen(state.cluster.nodes.values(), turn.now_s, state.terms, state.loop_lag_s):
+        return
+    for key in list(state.cluster.attempts_on(node_id)):
+        hold_s = state.cluster.attempts[key].lease.hold_s
+        if turn.now_s >= reclaim_time_s(contact_s, hold_s, state.terms):
+            reports.lose(turn, key, actor="master", cause=f"node {node_id} silent beyond the hold")
+    if not state.cluster.attempts_on(node_id):
+        since_s = turn.now_s - contact_s
+        if since_s >= state.terms.hold_s + state.terms.hold_margin_s:
+            turn.step_node(node_id, on_node.Lost(), cause=f"silent for {round(since_s)} s")
+
+
+def _lose_attempts(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> None:
+    for key in list(turn.state.cluster.attempts_on(node_id)):
+        reports.lose(turn, key, actor=actor, cause=cause, node_id=node_id)
+
+
+def _lose_node(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> None:
+    _lose_attempts(turn, node_id, actor=actor, cause=cause)
+    turn.step_node(node_id, on_node.Lost(), actor=actor, cause=cause)

@@ -1,0 +1,134 @@
+"""Users and join tokens: who may have an identity here."""
+
+import hmac
+from dataclasses import replace
+
+from dlq_common.errors import (
+    AlreadyExists,
+    IllegalTransition,
+    InvalidRequest,
+    NotFound,
+    PermissionDenied,
+    Unauthenticated,
+)
+from dlq_master.control.stimuli import (
+    CreateToken,
+    DeleteUser,
+    JoinToken,
+    RevokeToken,
+    SetUser,
+    User,
+    UseToken,
+)
+from dlq_master.control.turn import Turn
+
+ROLE_ORDER = ("user", "operator", "admin")
+ROLES = (*ROLE_ORDER, "inference")
+
+
+def create_token(turn: Turn, ask: CreateToken) -> JoinToken:
+    """Keep the hash of a new token's secret. A repeat returns the same record."""
+    known = turn.replay(ask)
+    if known is not None:
+        return _token(turn, known)
+    token = JoinToken(
+        token_id=ask.token_id,
+        node_id=ask.node_id,
+        secret_hash=ask.secret_hash,
+        created_time_s=turn.now_s,
+        expire_time_s=turn.now_s + ask.lifetime_s,
+        created_by=ask.caller.name,
+    )
+    turn.put_token(token)
+    turn.remember(ask, token.token_id)
+    turn.note("token_created", actor=ask.caller.actor, token_id=token.token_id)
+    return token
+
+
+def revoke_token(turn: Turn, ask: RevokeToken) -> None:
+    """Drop a token. An unknown one is gone already."""
+    if turn.replay(ask) is None and ask.token_id in turn.state.tokens:
+        turn.remember(ask, ask.token_id)
+        turn.drop_token(ask.token_id)
+        turn.note("token_revoked", actor=ask.caller.actor, token_id=ask.token_id)
+
+
+def use_token(turn: Turn, ask: UseToken) -> str:
+    """Admit one key with one token; the same key may come again while the token lives."""
+    token = turn.state.tokens.get(ask.token_id)
+    if token is None or not hmac.compare_digest(token.secret_hash, ask.secret_hash):
+        raise Unauthenticated("the join token is unknown", hint="make one: dlq admin token create")
+    if turn.now_s >= token.expire_time_s:
+        raise Unauthenticated("the join token has expired", hint="make one: dlq admin token create")
+    if token.used_by_key and token.used_by_key != ask.key_fingerprint:
+        raise Unauthenticated("the join token was used by another key")
+    if token.node_id and token.node_id != ask.wished_node_id:
+        raise PermissionDenied(f"the join token is for node {token.node_id}")
+    if not token.used_by_key:
+        if not token.node_id and ask.wished_node_id in turn.state.cluster.nodes:
+            raise AlreadyExists(
+                f"there is a node {ask.wished_node_id}",
+                hint=f"bind a token to it: dlq admin token create --node {ask.wished_node_id}",
+            )
+        turn.put_token(replace(token, used_by_key=ask.key_fingerprint))
+        turn.note("node_joined", node_id=ask.wished_node_id, actor=f"token:{token.token_id}")
+    return ask.wished_node_id
+
+
+def set_user(turn: Turn, ask: SetUser) -> User:
+    """Add or change a user; nobody gives a role above their own, and the last admin stays one."""
+    if ask.role not in ROLES:
+        raise InvalidRequest(f"no role {ask.role!r}; roles are {', '.join(ROLES)}", field="role")
+    before = turn.state.users.get(ask.name)
+    if turn.replay(ask) is not None and before is not None:
+        return before
+    if before is not None and before.role == "admin" and ask.role != "admin":
+        _keep_an_admin(turn, ask.name)
+    user = User(
+        name=ask.name,
+        role=ask.role,
+        uid=ask.uid,
+        gid=ask.gid,
+        groups=ask.groups,
+        created_time_s=turn.now_s if before is None else before.created_time_s,
+    )
+    twin = next(
+        (u for u in turn.state.users.values() if u.uid == user.uid and u.name != user.name), None
+    )
+    if twin is not None:
+        raise AlreadyExists(f"user {twin.name} has uid {user.uid} already")
+    turn.remember(ask, user.name)
+    if user != before:
+        turn.put_user(user)
+        turn.note("user_set", actor=ask.caller.actor, user=user.name, role=user.role, uid=user.uid)
+    return user
+
+
+def delete_user(turn: Turn, ask: DeleteUser) -> None:
+    """Remove a user; an unknown one is gone already."""
+    if turn.replay(ask) is not None or ask.name not in turn.state.users:
+        return
+    _keep_an_admin(turn, ask.name)
+    turn.remember(ask, ask.name)
+    turn.drop_user(ask.name)
+    turn.note("user_deleted", actor=ask.caller.actor, user=ask.name)
+
+
+def _keep_an_admin(turn: Turn, name: str) -> None:
+    others = (u for u in turn.state.users.values() if u.role == "admin" and u.name != name)
+    if turn.state.users[name].role == "admin" and next(others, None) is None:
+        raise IllegalTransition(f"{name} is the last admin")
+
+
+def _token(turn: Turn, token_id: str) -> JoinToken:
+    token = turn.state.tokens.get(token_id)
+    if token is None:
+        raise NotFound(f"the token {token_id} is gone")
+    return token
+
+
+def drop_expired(turn: Turn) -> None:
+    """Once an hour: tokens that no longer work are forgotten."""
+    for token in list(turn.state.tokens.values()):
+        if turn.now_s >= token.expire_time_s:
+            turn.drop_token(token.token_id)

@@ -1,0 +1,161 @@
+"""The read model: what the last commit made true. Readers look here and nowhere else."""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from dlq_master.control.state import Beat, State
+from dlq_master.model.attempt import Attempt
+from dlq_master.model.event import JournalEvent
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.job import Job
+from dlq_master.model.node import Node
+from dlq_master.model.resources import indices
+from dlq_master.store.batch import Batch, JoinToken, User
+
+
+class History(Protocol):
+    """Committed rows that are not in memory."""
+
+    def spec(self, job_id: JobId) -> bytes | None: ...
+    def attempts(self, job_id: JobId) -> tuple[Attempt, ...]: ...
+    def events(
+        self, after: int, limit: int, job_id: JobId | None = None
+    ) -> tuple[JournalEvent, ...]: ...
+
+
+class QueueFacts(Protocol):
+    """One queue as configured, with its present contents (filled by `queues.count`)."""
+
+    name: str
+
+
+class Published:
+    """Frozen values, copied by reference after each commit. Touched in the loop's thread only."""
+
+    def __init__(self, state: State, history: History) -> None:
+        """Take over what a fresh state has loaded: all of it is on disk."""
+        self._state = state
+        self._history = history
+        self._jobs: dict[JobId, Job] = dict(sorted(state.cluster.jobs.items()))
+        self._attempts: dict[AttemptKey, Attempt] = {}
+        self._on_node: dict[NodeId, dict[AttemptKey, int]] = {}
+        self._nodes: dict[NodeId, Node] = dict(state.cluster.nodes)
+        self._users = dict(state.users)
+        self._tokens = dict(state.tokens)
+        self.last_sequence = state.next_event - 1
+        self.epoch = state.epoch
+        for attempt in state.cluster.attempts.values():
+            self._put_attempt(attempt)
+
+    def publish(self, batch: Batch) -> None:
+        """Show what this batch has written."""
+        for job in batch.jobs:
+            self._jobs[job.job_id] = job
+        for attempt in batch.attempts:
+            self._put_attempt(attempt)
+        for node in batch.nodes:
+            self._nodes[node.node_id] = node
+        for name in batch.forgotten_nodes:
+            self._nodes.pop(name, None)
+        for user in batch.users:
+            self._users[user.name] = user
+        for name in batch.deleted_users:
+            self._users.pop(name, None)
+        for token in batch.tokens:
+            self._tokens[token.token_id] = token
+        for token_id in batch.deleted_tokens:
+            self._tokens.pop(token_id, None)
+        if batch.events:
+            self.last_sequence = batch.events[-1].seq
+        self.epoch = self._state.epoch
+
+    def _put_attempt(self, attempt: Attempt) -> None:
+        living = attempt.live
+        if living:
+            self._attempts[attempt.key] = attempt
+        else:
+            self._attempts.pop(attempt.key, None)
+        for slot in attempt.lease.allocation.slots:
+            here = self._on_node.setdefault(slot.node_id, {})
+            if living:
+                here[attempt.key] = slot.mask
+            else:
+                here.pop(attempt.key, None)
+
+    # --- jobs ---------------------------------------------------------------------------------
+
+    def job(self, job_id: JobId) -> Job | None:
+        """One job."""
+        return self._jobs.get(job_id)
+
+    def jobs(self) -> Iterator[Job]:
+        """All jobs in the order of their ids."""
+        return iter(self._jobs.values())
+
+    def spec(self, job_id: JobId) -> bytes:
+        """What was submitted (serialized dlq.v1.JobSpec); empty for an unknown job."""
+        return self._history.spec(job_id) or b""
+
+    def attempt(self, key: AttemptKey) -> Attempt | None:
+        """A living attempt."""
+        return self._attempts.get(key)
+
+    def attempts(self, job_id: JobId) -> Sequence[Attempt]:
+        """All attempts of a job, oldest first."""
+        return self._history.attempts(job_id)
+
+    def progress(self, job_id: JobId) -> Beat | None:
+        """What the job last said of itself."""
+        return self._state.beats.get(job_id)
+
+    # --- nodes --------------------------------------------------------------------------------
+
+    def node(self, node_id: NodeId) -> Node | None:
+        """One node."""
+        return self._nodes.get(node_id)
+
+    def nodes(self) -> Sequence[Node]:
+        """All nodes in the order of their ids."""
+        return [self._nodes[name] for name in sorted(self._nodes)]
+
+    def contact_s(self, node_id: NodeId) -> float | None:
+        """When this master last heard of the node; None: never."""
+        if node_id not in self._state.returned:
+            return None
+        return self._state.contacts.get(node_id)
+
+    def attempts_on(self, node_id: NodeId) -> Sequence[AttemptKey]:
+        """Living attempts with a part on the node."""
+        return sorted(self._on_node.get(node_id, {}))
+
+    def free_gpu_count(self, node_id: NodeId) -> int:
+        """GPUs of the node that no attempt holds."""
+        node = self._nodes[node_id]
+        held = 0
+        for mask in self._on_node.get(node_id, {}).values():
+            held |= mask
+        return len(node.gpus) - len(list(indices(held)))
+
+    # --- people -------------------------------------------------------------------------------
+
+    def user(self, name: str) -> User | None:
+        """One user."""
+        return self._users.get(name)
+
+    def user_of(self, uid: int) -> User | None:
+        """The user with this numeric id."""
+        return next((user for user in self._users.values() if user.uid == uid), None)
+
+    def users(self) -> Sequence[User]:
+        """All users by name."""
+        return [self._users[name] for name in sorted(self._users)]
+
+    def tokens(self) -> Sequence[JoinToken]:
+        """All join tokens that have not been revoked or expired."""
+        return [self._tokens[token_id] for token_id in sorted(self._tokens)]
+
+    # --- the journal --------------------------------------------------------------------------
+
+    def events(self, after: int, limit: int, job_id: JobId | None = None) -> Sequence[JournalEvent]:
+        """Committed events with a sequence above `after`, oldest first."""
+        return self._history.events(after, limit, job_id)

@@ -1,0 +1,67 @@
+"""Everything the loop owns between turns. Only the loop's thread touches it."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from dlq_master.control.config import MasterConfig
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.lease import Terms
+from dlq_master.store.batch import Intention, JoinToken, Loaded, User
+
+
+class Beat(NamedTuple):
+    """What a job last said of itself. Never stored: a beat is worth less than a write."""
+
+    step: int | None
+    total: int | None
+    loss: float | None
+    time_s: float
+
+
+@dataclass(slots=True)
+class State:
+    """The working state: the cluster with its indexes, and what surrounds it."""
+
+    config: MasterConfig
+    terms: Terms
+    cluster: Cluster
+    started_s: float  # of this master
+    epoch: int
+    users: dict[str, User] = field(default_factory=dict)
+    tokens: dict[str, JoinToken] = field(default_factory=dict)
+    sessions: dict[NodeId, int] = field(default_factory=dict)
+    contacts: dict[NodeId, float] = field(default_factory=dict)  # never stored
+    beats: dict[JobId, Beat] = field(default_factory=dict)
+    outbox: dict[int, Intention] = field(default_factory=dict)  # not yet taken by their node
+    next_job: int = 1
+    next_event: int = 1
+    next_command: int = 1
+    next_session: int = 1
+    next_port: int = 0
+    loop_lag_s: float = 0.0
+    returned: set[NodeId] = field(default_factory=set)  # nodes that said hello to this master
+
+    @property
+    def starting(self) -> bool:
+        """Known nodes are still coming back: nothing new is placed, lest they hold it already."""
+        known = [node for node in self.cluster.nodes.values() if node.state != "down"]
+        missing = len([node for node in known if node.node_id not in self.returned])
+        return missing > 0.05 * len(known)
+
+
+def restore(state: State, loaded: Loaded) -> None:
+    """Fill a fresh state with what was loaded. Every silence starts now: leases were granted now."""
+    for node in loaded.nodes:
+        state.cluster.put_node(node)
+        state.contacts[node.node_id] = state.started_s
+    for job in loaded.jobs:
+        state.cluster.put_job(job)
+    for attempt in loaded.attempts:
+        state.cluster.put_attempt(attempt)
+    state.users = {user.name: user for user in loaded.users}
+    state.tokens = {token.token_id: token for token in loaded.tokens}
+    state.outbox = {row.sequence: row for row in loaded.intentions}
+    state.next_job = max((job.job_id for job in loaded.jobs), default=0) + 1
+    state.next_event = loaded.last_event + 1
+    state.next_command = max(state.outbox, default=0) + 1
