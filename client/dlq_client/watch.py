@@ -135,6 +135,7 @@ class _Line:
             raise failure from None
         if is_deadline(error):
             # Its planned end; a line that is really dead ends by keepalive long before.
+            self._patience.restored()
             self._patience.wait()
             return
         if not self._told and self._on_lost:

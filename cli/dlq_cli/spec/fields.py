@@ -1,0 +1,104 @@
+"""Every key of a job spec, and how one source's words about it enter that source's layer.
+
+One table for all sources: spec files use the keys, flags and #DLQ lines name them (flags.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dlq_cli.spec import readers
+from dlq_cli.spec.given import FromShell, Given, Layer, unknown_key, wrong
+
+Reader = Callable[[object], object]
+
+READERS: Mapping[str, Reader] = {
+    "name": readers.read_name,
+    "command": readers.read_command,
+    "run": readers.read_run,
+    "queue": readers.read_queue,
+    "nodes": readers.read_nodes,
+    "time_limit": readers.read_time_limit,
+    "estimate": readers.read_duration,
+    "workdir": readers.read_path,
+    "hold": readers.read_bool,
+    "disconnect_hold": readers.read_duration,
+    "runtime": readers.read_runtime,
+    "export": readers.read_export,
+    "env": readers.read_env_table,
+    "labels": readers.read_label_table,
+    # GPUs of each node, as in `h100:8`; `gpus_total` counts those of the whole job.
+    "resources.gpus": readers.read_gpus,
+    "resources.gpus_total": readers.read_gpus,
+    "resources.gpu_type": readers.read_gpu_type,
+    "resources.cpus": readers.read_cpus,
+    "resources.memory": readers.read_memory,
+    "preempt.signal": readers.read_signal,
+    "preempt.grace": readers.read_grace,
+    "preempt.exit_zero_completes": readers.read_bool,
+    "checkpoint.dir": readers.read_path,
+    "checkpoint.marker": readers.read_marker,
+    "checkpoint.settle": readers.read_settle,
+    "retry.max_restarts": readers.read_restarts,
+    "retry.exit_codes": readers.read_exit_codes,
+}
+
+# Other words that people bring along for the same thing.
+ALIASES: Mapping[str, str] = {
+    "script": "run",
+    "commands": "run",
+    "time": "time_limit",
+    "num_nodes": "nodes",
+    "working_dir": "workdir",
+    "envs": "env",
+    "resources.accelerators": "resources.gpus",
+    "resources.gpu": "resources.gpus",
+}
+
+SECTIONS = ("resources", "preempt", "checkpoint", "retry")
+
+# Keys of facts that other versions know; better named than taken for typing errors.
+LATER_KEYS = frozenset(
+    {
+        "array", "begin", "deadline", "depends_on", "elastic", "idle", "image", "mounts", "notify",
+        "ports", "priority", "qos", "registry_auth", "schedule", "secrets", "setup", "team",
+        "time_min", "volumes", "resources.disk", "resources.shm_size", "checkpoint.keep",
+        "checkpoint.resume_arg", "preempt.allowed", "preempt.min_run", "retry.backoff", "retry.on",
+    }
+)  # fmt: skip
+
+
+def put(layer: Layer, key: str, raw: object, origin: str) -> None:
+    """Read one value into `layer`; InvalidRequest naming `origin` when it cannot be one."""
+    key = ALIASES.get(key, key)
+    reader = READERS.get(key)
+    if reader is None:
+        raise unknown_key(origin, key, (*READERS, *ALIASES, *SECTIONS), LATER_KEYS)
+    try:
+        value = reader(raw)
+    except ValueError as error:
+        raise wrong(origin, f"{key}: {error}") from None
+    _enter(layer, key, value, origin)
+
+
+def _enter(layer: Layer, key: str, value: object, origin: str) -> None:
+    match key, value:
+        case (("env" | "labels"), dict()):
+            for name, text in value.items():
+                shown = FromShell.VALUE if text is None else text
+                layer[f"{key}.{name}"] = Given(shown, origin)
+        case _, readers.Gpus(number=number, gpu_type=gpu_type):
+            layer[key] = Given(number, origin)
+            if gpu_type:
+                _enter_gpu_type(layer, gpu_type, origin)
+        case "resources.gpu_type", str():
+            _enter_gpu_type(layer, value, origin)
+        case _:
+            layer[key] = Given(value, origin)
+
+
+def _enter_gpu_type(layer: Layer, gpu_type: str, origin: str) -> None:
+    before = layer.get("resources.gpu_type")
+    if before and before.value != gpu_type:
+        raise wrong(origin, f"GPU type {gpu_type} contradicts {before.value} ({before.origin})")
+    layer["resources.gpu_type"] = Given(gpu_type, origin)

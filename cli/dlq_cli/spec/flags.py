@@ -1,0 +1,205 @@
+"""The flags of `dlq submit` that describe the job: the command line and #DLQ lines share them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dlq_cli.spec.fields import put
+from dlq_cli.spec.given import Given, Layer, wrong
+from dlq_cli.spec.readers import read_assignment, read_label
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """One flag, the key of the spec that it sets, and its help."""
+
+    names: tuple[str, ...]
+    key: str
+    help: str
+    metavar: str = ""  # empty: a switch
+    repeat: bool = False
+
+    @property
+    def parameter(self) -> str:
+        """A Python name, unique among flags."""
+        return self.names[-1 if self.names[0].startswith("--") else 1].strip("-").replace("-", "_")
+
+
+FLAGS: tuple[Flag, ...] = (
+    Flag(
+        names=("-J", "--job-name", "--name"),
+        key="name",
+        metavar="NAME",
+        help="A name for people.  [default: the script's or the program's]",
+    ),
+    Flag(
+        names=("-p", "--queue", "--partition"),
+        key="queue",
+        metavar="NAME",
+        help="The queue.  [default: the cluster's]",
+    ),
+    Flag(
+        names=("-G", "--gpus"),
+        key="resources.gpus_total",
+        metavar="[TYPE:]N",
+        help="GPUs of the whole job, such as 8 or h100-80gb:8.  [default: 1]",
+    ),
+    Flag(
+        names=("--gpus-per-node",),
+        key="resources.gpus",
+        metavar="[TYPE:]N",
+        help="GPUs of each node; without -N the job has one node.",
+    ),
+    Flag(
+        names=("-N", "--nodes"),
+        key="nodes",
+        metavar="N",
+        help="Nodes of the gang.  [default: any that hold the GPUs]",
+    ),
+    Flag(
+        names=("--gpu-type",),
+        key="resources.gpu_type",
+        metavar="TYPE",
+        help="Only this type of GPU, as `dlq nodes` shows it.",
+    ),
+    Flag(
+        names=("--cpus",),
+        key="resources.cpus",
+        metavar="N",
+        help="CPU limit on each node, in cores.",
+    ),
+    Flag(
+        names=("--mem",),
+        key="resources.memory",
+        metavar="SIZE",
+        help="Memory limit on each node: 400GiB or 400G (2^30), 400GB (10^9).",
+    ),
+    Flag(
+        names=("-t", "--time"),
+        key="time_limit",
+        metavar="TIME",
+        help="Time limit: 90 (minutes), 12:00:00, 1-00:00:00, 90m, 0 for none.",
+    ),
+    Flag(
+        names=("--estimate",),
+        key="estimate",
+        metavar="TIME",
+        help="How long you expect it to run, for policies that trust estimates.",
+    ),
+    Flag(
+        names=("-D", "--chdir", "--workdir"),
+        key="workdir",
+        metavar="DIR",
+        help="Working directory on every node.  [default: the present one]",
+    ),
+    Flag(
+        names=("--env",),
+        key="env",
+        metavar="K[=V]",
+        repeat=True,
+        help="Set a variable; without a value take it from your shell. May be repeated.",
+    ),
+    Flag(
+        names=("--export",),
+        key="export",
+        metavar="WHAT",
+        help="ALL of your shell's variables, NONE, or a list A,B=2.  [default: NONE]",
+    ),
+    Flag(
+        names=("--signal",),
+        key="preempt.signal",
+        metavar="SIG[@S]",
+        help="Signal that asks the job to save: TERM, USR1, USR2 or INT; with @S at least S "
+        "seconds before the kill. It goes to the main process.  [default: TERM]",
+    ),
+    Flag(
+        names=("--grace",),
+        key="preempt.grace",
+        metavar="TIME|auto",
+        help="Time from that signal to the kill.  [default: auto, learned from saves]",
+    ),
+    Flag(
+        names=("--requeue-exit",),
+        key="retry.exit_codes",
+        metavar="N[,N]",
+        help="Exit codes that mean `saved, start me again`, besides 99.",
+    ),
+    Flag(
+        names=("--max-restarts",),
+        key="retry.max_restarts",
+        metavar="N",
+        help="Start it again after N failures of its own.  [default: 0]",
+    ),
+    Flag(
+        names=("--checkpoint-dir",),
+        key="checkpoint.dir",
+        metavar="DIR",
+        help="Where checkpoints are.  [default: the cluster's place for them]",
+    ),
+    Flag(
+        names=("--checkpoint-marker",),
+        key="checkpoint.marker",
+        metavar="GLOB",
+        help="File below --checkpoint-dir that an unmodified script leaves when a checkpoint is "
+        "whole.",
+    ),
+    Flag(
+        names=("--checkpoint-settle",),
+        key="checkpoint.settle",
+        metavar="TIME",
+        help="How long that file must stay unchanged to count, such as 10s.",
+    ),
+    Flag(
+        names=("--label",),
+        key="labels",
+        metavar="K=V",
+        repeat=True,
+        help="A label for people and filters. May be repeated.",
+    ),
+    Flag(
+        names=("-H", "--hold"),
+        key="hold",
+        help="Submit it on hold; `dlq release` lets it start.",
+    ),
+)
+
+BY_NAME: Mapping[str, Flag] = {name: flag for flag in FLAGS for name in flag.names}
+
+# Slurm's and our own flags of versions to come: named, so that nobody thinks they took effect.
+LATER_FLAGS = frozenset(
+    {
+        "--account", "--array", "--begin", "--compat", "--constraint", "--contiguous",
+        "--cpus-per-gpu", "--cpus-per-task", "--deadline", "--dependency", "--elastic",
+        "--elastic-sizes", "--error", "--exclude", "--exclusive", "--image", "--keep-checkpoints",
+        "--mail-type", "--mail-user", "--mem-per-gpu", "--mount", "--nice", "--no-preempt",
+        "--no-requeue", "--nodelist", "--notify", "--ntasks", "--ntasks-per-node", "--on-miss",
+        "--output", "--preemptible", "--priority", "--qos", "--requeue", "--secret", "--shm-size",
+        "--snapshot", "--steps", "--team", "--time-min", "--topology", "--webhook", "--work",
+        "-A", "-C", "-a", "-b", "-c", "-d", "-e", "-n", "-o", "-w", "-x",
+    }
+)  # fmt: skip
+
+
+def put_flag(layer: Layer, flag: Flag, raw: str | bool, origin: str) -> None:
+    """Read one occurrence of a flag into `layer`; a repeatable one adds, others override."""
+    if not flag.repeat or isinstance(raw, bool):
+        put(layer, flag.key, raw, origin)
+        return
+    try:
+        if flag.key == "env":
+            name, value = read_assignment(raw)
+            put(layer, "env", [name if value is None else f"{name}={value}"], origin)
+        else:
+            label, text = read_label(raw)
+            layer[f"{flag.key}.{label}"] = Given(text, origin)
+    except ValueError as error:
+        raise wrong(origin, str(error)) from None
+
+
+def layer_from(occurrences: Iterable[tuple[Flag, str | bool, str]]) -> Layer:
+    """The layer of one source from its (flag, value, origin) in the order written."""
+    layer: Layer = {}
+    for flag, raw, origin in occurrences:
+        put_flag(layer, flag, raw, origin)
+    return layer

@@ -1,0 +1,46 @@
+"""A value together with the place where the user wrote it, and the error that names that place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from dlq_common.errors import InvalidRequest
+from dlq_common.suggest import did_you_mean
+
+
+class Given(NamedTuple):
+    """A value and its origin: `job.toml:7`, `train.sh:3`, `--gpus`, `default`."""
+
+    value: object
+    origin: str
+
+
+# Dotted keys ("resources.cpus", "env.HOME") to what one source said about them.
+Layer = dict[str, Given]
+ReadLayer = Mapping[str, Given]
+
+
+class FromShell(Enum):
+    """Stands for the value that a variable has in the submitter's shell."""
+
+    VALUE = "from the shell"
+
+
+class Notes(list[str]):
+    """What the user should know although nothing is wrong; printed to stderr."""
+
+
+def wrong(origin: str, problem: str, *, hint: str = "") -> InvalidRequest:
+    """The error for one place: `job.toml:7: unknown key 'gpu'; did you mean 'gpus'?`."""
+    return InvalidRequest(f"{origin}: {problem}", field=origin, hint=hint)
+
+
+def unknown_key(
+    origin: str, word: str, known: Iterable[str], later: Iterable[str]
+) -> InvalidRequest:
+    """The error for a key or flag that does not exist, or not yet."""
+    if word in later:
+        return wrong(origin, f"{word!r} is not supported by this version of dlq")
+    return wrong(origin, f"unknown key {word[:64]!r}{did_you_mean(word, known)}")

@@ -1,0 +1,63 @@
+"""Layers into one: the command line over #DLQ lines over the spec file over the defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from dlq_cli.spec.given import FromShell, Given, Layer, ReadLayer, wrong
+from dlq_common.names import check_env_name
+
+# Keys that say the same in different words: the higher layer's word hides the lower one's.
+RIVALS: tuple[tuple[str, ...], ...] = (
+    ("command", "run"),
+    ("resources.gpus", "resources.gpus_total"),
+)
+
+
+def merge(layers: Iterable[ReadLayer], shell: Mapping[str, str]) -> Layer:
+    """One layer from several, lowest first. `shell` is the submitter's environment."""
+    merged: Layer = {}
+    for layer in layers:
+        for rivals in RIVALS:
+            if any(key in layer for key in rivals):
+                for key in rivals:
+                    merged.pop(key, None)
+        merged.update(layer)
+    exported = _exported(merged.pop("export", None), shell)
+    return {key: _resolved(key, given, shell) for key, given in {**exported, **merged}.items()}
+
+
+def _exported(given: Given | None, shell: Mapping[str, str]) -> Layer:
+    """Variables that --export takes along; single --env flags override them."""
+    layer: Layer = {}
+    if given is None or not isinstance(given.value, tuple):
+        return layer
+    for word in given.value:
+        if word.upper() == "ALL":
+            layer |= {f"env.{name}": Given(shell[name], given.origin) for name in _sane(shell)}
+        elif word.upper() != "NONE":
+            name, equals, value = word.partition("=")
+            layer[f"env.{name}"] = Given(value if equals else FromShell.VALUE, given.origin)
+    return layer
+
+
+def _sane(shell: Mapping[str, str]) -> list[str]:
+    """Variables that a job may have: no shell functions, none of dlq's own, text only."""
+    names = []
+    for name, value in shell.items():
+        try:
+            check_env_name(name)
+            value.encode("utf-8")
+        except ValueError:
+            continue
+        names.append(name)
+    return names
+
+
+def _resolved(key: str, given: Given, shell: Mapping[str, str]) -> Given:
+    if given.value is not FromShell.VALUE:
+        return given
+    name = key.removeprefix("env.")
+    if name not in shell:
+        raise wrong(given.origin, f"your shell has no variable {name} to take")
+    return Given(shell[name], f"{given.origin} (shell)")

@@ -1,0 +1,45 @@
+"""The spec as the message that travels."""
+
+from __future__ import annotations
+
+from dlq.v1 import job_pb2, resource_pb2
+from dlq_cli.spec.validate import Spec
+from dlq_common.wire import to_duration
+
+
+def to_message(spec: Spec) -> job_pb2.JobSpec:
+    """A JobSpec in which what the cluster decides is unset."""
+    message = job_pb2.JobSpec(
+        name=spec.name,
+        command=spec.command,
+        script=spec.script or "",
+        queue=spec.queue or "",
+        resources=resource_pb2.ResourceRequest(
+            gpu_count=spec.gpu_count,
+            node_count=spec.node_count,
+            gpu_type=spec.gpu_type or "",
+            cpu_limit=spec.cpu_limit,
+            memory_limit_bytes=spec.memory_limit_bytes,
+        ),
+        environment=spec.environment,
+        working_directory=spec.working_directory,
+        hold=spec.hold,
+        runtime=spec.runtime or "",
+        labels=spec.labels,
+    )
+    message.preempt.signal = spec.signal or ""
+    message.preempt.requeue_exit_codes.extend(spec.requeue_exit_codes)
+    message.preempt.exit_zero_completes = spec.exit_zero_completes
+    message.checkpoint.directory = spec.checkpoint_directory or ""
+    message.checkpoint.marker = spec.checkpoint_marker or ""
+    message.retry.max_restart_count = spec.max_restart_count
+    for target, seconds in (
+        (message.time_limit_duration, spec.time_limit_s),
+        (message.run_estimate_duration, spec.run_estimate_s),
+        (message.disconnect_hold_duration, spec.disconnect_hold_s),
+        (message.preempt.grace_duration, spec.grace_s),
+        (message.checkpoint.settle_duration, spec.checkpoint_settle_s),
+    ):
+        if seconds is not None:
+            target.CopyFrom(to_duration(seconds))
+    return message

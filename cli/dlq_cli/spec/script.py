@@ -1,0 +1,131 @@
+"""A batch script: its text as the job will run it, and the flags on its #DLQ lines."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dlq_cli.spec.flags import BY_NAME, LATER_FLAGS, Flag, layer_from
+from dlq_cli.spec.given import Given, Layer, Notes, unknown_key, wrong
+
+# The master takes requests of up to 1 MiB, and a script is not where data belongs.
+LARGEST_SCRIPT_BYTES = 512 * 1024
+PREFIX = "#DLQ"
+
+_SHORT_WITH_VALUE = re.compile(r"-[A-Za-z].+", re.DOTALL)
+
+
+class Script(NamedTuple):
+    """What a script says about its job."""
+
+    layer: Layer
+    notes: Notes
+
+
+def decode_script(content: bytes, name: str) -> str:
+    """The text of a script; InvalidRequest for what no interpreter could be meant to run."""
+    program = "to run a program: dlq submit -- ./program"
+    if len(content) > LARGEST_SCRIPT_BYTES:
+        raise wrong(
+            name, f"larger than a script may be ({LARGEST_SCRIPT_BYTES // 1024} KiB)", hint=program
+        )
+    if not content.strip():
+        raise wrong(name, "it is empty")
+    try:
+        # A byte order mark before `#!` would keep the kernel from running it.
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise wrong(name, f"not text (byte {error.start} is not UTF-8)", hint=program) from None
+    if "\0" in text:
+        raise wrong(name, "not text (it holds a NUL byte)", hint=program)
+    if "\r\n" in text or text.partition("\n")[0].endswith("\r"):
+        raise wrong(
+            name, "DOS line ends (CRLF): no interpreter finds them", hint="sed -i 's/\\r$//' FILE"
+        )
+    if not text.startswith("#!"):
+        raise wrong(
+            f"{name}:1",
+            "the first line must name the interpreter, such as #!/bin/bash",
+            hint=program.replace("./program", "PROGRAM ARGS"),
+        )
+    return text if text.endswith("\n") else text + "\n"
+
+
+def read_script(content: bytes, name: str) -> Script:
+    """The layer of a script: its text, and what its #DLQ lines ask for.
+
+    Only #DLQ lines before the first command count, as in Slurm; later ones are noted.
+    """
+    text = decode_script(content, name)
+    notes = Notes()
+    layer = layer_from(_occurrences(text, name, notes))
+    layer["run"] = Given(text, name)
+    return Script(layer, notes)
+
+
+def _occurrences(text: str, name: str, notes: Notes) -> Iterator[tuple[Flag, str | bool, str]]:
+    foreign, before_commands = 0, True
+    for number, line in enumerate(text.split("\n"), start=1):
+        origin = f"{name}:{number}"
+        if line and not line.startswith("#") and not line.isspace():
+            before_commands = False
+        elif _is_directive(line) and before_commands:
+            yield from parse_directive(line.removeprefix(PREFIX), origin)
+        elif _is_directive(line):
+            notes.append(f"{origin}: a #DLQ line after the first command is not read")
+        elif line.startswith("#SBATCH"):
+            foreign += 1
+    if foreign:
+        notes.append(f"{name}: {foreign} #SBATCH lines are not read; write them as #DLQ")
+
+
+def _is_directive(line: str) -> bool:
+    rest = line.removeprefix(PREFIX)
+    return line.startswith(PREFIX) and (not rest or not rest[0].isalnum())
+
+
+def parse_directive(text: str, origin: str) -> Iterator[tuple[Flag, str | bool, str]]:
+    """The flags of one #DLQ line: `--gpus=8 -t 1-00:00:00 --env "A=b c"  # comment`."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise wrong(origin, f"quotes do not match: {error}") from None
+    position = 0
+    while position < len(words):
+        word = words[position]
+        if word.startswith("#"):
+            return
+        name, value = _split_flag(word, origin)
+        flag = _flag_named(name, origin)
+        position += 1
+        if not flag.metavar:
+            if value is not None:
+                raise wrong(origin, f"{name} takes no value")
+            yield flag, True, origin
+            continue
+        if value is None:
+            if position == len(words):
+                raise wrong(origin, f"{name} needs a value ({flag.metavar})")
+            value = words[position]
+            position += 1
+        yield flag, value, origin
+
+
+def _split_flag(word: str, origin: str) -> tuple[str, str | None]:
+    if word.startswith("--"):
+        name, equals, value = word.partition("=")
+        return name, value if equals else None
+    if _SHORT_WITH_VALUE.fullmatch(word):
+        return word[:2], word[2:].removeprefix("=")
+    if word.startswith("-") and len(word) == 2:
+        return word, None
+    raise wrong(origin, f"{word[:64]!r} is not a flag: write #DLQ --gpus=8")
+
+
+def _flag_named(name: str, origin: str) -> Flag:
+    flag = BY_NAME.get(name)
+    if flag is None:
+        raise unknown_key(origin, name, BY_NAME, LATER_FLAGS)
+    return flag

@@ -1,0 +1,126 @@
+"""Spec files: TOML and YAML to one layer, each key with the line it stands on.
+
+YAML values are read as the text that was written: `1:30:00` is a time and `no` is a word, whatever
+YAML 1.1 makes of them.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dlq_cli.spec.fields import SECTIONS, put
+from dlq_cli.spec.given import Layer, wrong
+
+if TYPE_CHECKING:
+    from yaml.nodes import Node
+
+LARGEST_SPEC_BYTES = 512 * 1024
+SUFFIXES = (".toml", ".yaml", ".yml")
+
+_TOML_SECTION = re.compile(r"\s*\[\s*([A-Za-z0-9_.\"-]+)\s*\]")
+_TOML_KEY = re.compile(r"\s*([A-Za-z0-9_.\"'-]+?)\s*=")
+
+
+def read_spec_file(content: bytes, name: str) -> Layer:
+    """The layer of a spec file; InvalidRequest naming file and line."""
+    if len(content) > LARGEST_SPEC_BYTES:
+        raise wrong(name, f"larger than a spec may be ({LARGEST_SPEC_BYTES // 1024} KiB)")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise wrong(name, f"not text (byte {error.start} is not UTF-8)") from None
+    return _read_toml(text, name) if name.endswith(".toml") else _read_yaml(text, name)
+
+
+def _read_toml(text: str, name: str) -> Layer:
+    try:
+        tree = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise wrong(name, f"not TOML: {_one_line(error)}") from None
+    return _layer(_flat(tree), _toml_lines(text), name)
+
+
+def _toml_lines(text: str) -> dict[str, int]:
+    """The line of each key, as far as a look at the text can tell: the parser keeps none."""
+    lines: dict[str, int] = {}
+    section = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if found := _TOML_SECTION.match(line):
+            section = _unquoted(found[1])
+            lines.setdefault(section, number)
+        elif found := _TOML_KEY.match(line):
+            lines.setdefault(f"{section}.{_unquoted(found[1])}".lstrip("."), number)
+    return lines
+
+
+def _read_yaml(text: str, name: str) -> Layer:
+    import yaml
+
+    try:
+        loader = yaml.BaseLoader(text)
+        try:
+            node = loader.get_single_node()
+            lines = dict(_yaml_lines(node, name)) if node is not None else {}
+            tree = loader.construct_document(node) if node is not None else {}
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise wrong(f"{name}:{line}", f"not YAML: {_one_line(error.problem)}") from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise wrong(name, f"not YAML: {_one_line(error)}") from None
+    return _layer(_flat(tree) if isinstance(tree, Mapping) else [("", tree)], lines, name)
+
+
+def _yaml_lines(
+    node: Node, name: str, prefix: str = "", depth: int = 0
+) -> Iterator[tuple[str, int]]:
+    """The line of each key of the two levels a spec has; a key that stands twice is an error."""
+    from yaml.nodes import MappingNode, ScalarNode
+
+    if not isinstance(node, MappingNode) or depth == 2:
+        return
+    seen: set[str] = set()
+    for key, value in node.value:
+        if not isinstance(key, ScalarNode):
+            raise wrong(f"{name}:{key.start_mark.line + 1}", "a key must be a word")
+        line = key.start_mark.line + 1
+        if key.value in seen:
+            raise wrong(f"{name}:{line}", f"{key.value!r} stands here twice")
+        seen.add(key.value)
+        yield prefix + key.value, line
+        yield from _yaml_lines(value, name, f"{prefix}{key.value}.", depth + 1)
+
+
+def _flat(tree: Mapping[str, Any]) -> list[tuple[str, object]]:
+    """Keys with their section before them; other tables (env, labels) stay whole."""
+    flat: list[tuple[str, object]] = []
+    for key, value in tree.items():
+        if key in SECTIONS and isinstance(value, Mapping):
+            flat += [(f"{key}.{inner}", item) for inner, item in value.items()]
+        else:
+            flat.append((str(key), value))
+    return flat
+
+
+def _layer(flat: list[tuple[str, object]], lines: Mapping[str, int], name: str) -> Layer:
+    layer: Layer = {}
+    for key, value in flat:
+        origin = f"{name}:{lines[key]}" if key in lines else name
+        if not key:
+            raise wrong(name, "it holds no keys: write `command: ...`")
+        if key in SECTIONS:
+            raise wrong(origin, f"{key} is a section: write its keys below it")
+        put(layer, key, value, origin)
+    return layer
+
+
+def _unquoted(key: str) -> str:
+    return key.replace('"', "").replace("'", "")
+
+
+def _one_line(error: object) -> str:
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,225 @@
+"""The merged layer as one whole spec: what follows from what, and what contradicts."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from dlq_cli.spec.given import ReadLayer, wrong
+from dlq_cli.spec.readers import AUTO, SignalAhead
+from dlq_common.names import LONGEST_NAME, check_absolute_path, check_env
+
+# What the master takes: a request is 1 MiB at most, and most of it is not meant for variables.
+LARGEST_ENVIRONMENT_BYTES = 256 * 1024
+
+T = TypeVar("T")
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.+=@:-]", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """A job spec with units in the names; None where the cluster decides."""
+
+    name: str
+    command: tuple[str, ...]
+    script: str | None
+    queue: str | None
+    gpu_count: int
+    node_count: int | None
+    gpu_type: str | None
+    cpu_limit: float | None
+    memory_limit_bytes: int | None
+    environment: Mapping[str, str]
+    working_directory: str
+    time_limit_s: int | None
+    run_estimate_s: int | None
+    signal: str | None
+    grace_s: int | None
+    requeue_exit_codes: tuple[int, ...]
+    exit_zero_completes: bool
+    checkpoint_directory: str | None
+    checkpoint_marker: str | None
+    checkpoint_settle_s: float | None
+    max_restart_count: int
+    hold: bool
+    disconnect_hold_s: int | None
+    runtime: str | None
+    labels: Mapping[str, str]
+    # Where each thing was said, by the key of fields.py; what is missing here is a default.
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+
+def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()) -> Spec:
+    """The spec of a job submitted from `directory`; `arguments` are those of a script.
+
+    InvalidRequest names the place of what is missing or contradicts.
+    """
+    get = _Getter(merged)
+    command, script = _program(get, arguments)
+    gpu_count, node_count = _width(get)
+    signal = get.of("preempt.signal", SignalAhead)
+    return Spec(
+        name=get.of("name", str) or _default_name(command, merged),
+        command=command,
+        script=script,
+        queue=get.of("queue", str),
+        gpu_count=gpu_count,
+        node_count=node_count,
+        gpu_type=get.of("resources.gpu_type", str),
+        cpu_limit=get.of("resources.cpus", float),
+        memory_limit_bytes=get.of("resources.memory", int),
+        environment=_environment(merged),
+        working_directory=_path(get, "workdir", directory) or directory,
+        time_limit_s=get.of("time_limit", int),
+        run_estimate_s=get.of("estimate", int),
+        signal=signal.name if signal else None,
+        grace_s=_grace_s(get, signal),
+        requeue_exit_codes=get.of("retry.exit_codes", tuple) or (),
+        exit_zero_completes=bool(get.of("preempt.exit_zero_completes", bool)),
+        checkpoint_directory=_path(get, "checkpoint.dir", directory),
+        checkpoint_marker=_marker(get),
+        checkpoint_settle_s=get.of("checkpoint.settle", float),
+        max_restart_count=get.of("retry.max_restarts", int) or 0,
+        hold=bool(get.of("hold", bool)),
+        disconnect_hold_s=get.of("disconnect_hold", int),
+        runtime=get.of("runtime", str),
+        labels=_texts(merged, "labels."),
+        origins={key: given.origin for key, given in merged.items()},
+    )
+
+
+class _Getter:
+    """Typed reading of a layer whose values the readers have made."""
+
+    def __init__(self, layer: ReadLayer) -> None:
+        self._layer = layer
+
+    def of(self, key: str, kind: type[T]) -> T | None:
+        """The value of a key, None when it was not given or says so itself."""
+        given = self._layer.get(key)
+        return given.value if given is not None and isinstance(given.value, kind) else None
+
+    def origin(self, key: str) -> str:
+        given = self._layer.get(key)
+        return given.origin if given else "default"
+
+
+def _program(get: _Getter, arguments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
+    command, script = get.of("command", tuple), get.of("run", str)
+    if command and script:
+        raise wrong(
+            get.origin("command"), f"both `command` and `run` ({get.origin('run')}) are given"
+        )
+    for word in (*(command or ()), *arguments):
+        _encodable(word, "the command", get.origin("command"))
+    if script:
+        return arguments, script
+    if not command:
+        raise wrong(
+            "dlq submit",
+            "there is nothing to run",
+            hint="dlq submit SCRIPT, dlq submit job.toml with a `command`, or dlq submit -- COMMAND",
+        )
+    return (*command, *arguments), None
+
+
+def _width(get: _Getter) -> tuple[int, int | None]:
+    """GPUs in all, and nodes if the gang's size matters."""
+    total, each = get.of("resources.gpus_total", int), get.of("resources.gpus", int)
+    nodes = get.of("nodes", int)
+    if each is not None:
+        nodes = nodes or (total // each if total and not total % each else 1)
+        if total is not None and total != each * nodes:
+            raise wrong(
+                get.origin("resources.gpus_total"),
+                f"{total} GPUs in all are not {nodes} nodes with {each} each",
+            )
+        return each * nodes, nodes
+    total = total or (nodes or 1)
+    if nodes and total % nodes:
+        origin = "nodes" if get.of("resources.gpus_total", int) is None else "resources.gpus_total"
+        raise wrong(get.origin(origin), f"{total} GPUs cannot be divided evenly over {nodes} nodes")
+    return total, nodes
+
+
+def _grace_s(get: _Getter, signal: SignalAhead | None) -> int | None:
+    """The longer of the grace and of the time that `--signal X@S` wants before the end."""
+    grace = get.of("preempt.grace", int)
+    ahead_s = signal.ahead_s if signal else 0
+    if ahead_s and get.of("preempt.grace", str) == AUTO:
+        raise wrong(
+            get.origin("preempt.grace"),
+            f"auto contradicts the {ahead_s} seconds of {get.origin('preempt.signal')}",
+        )
+    return max(grace or 0, ahead_s) or None
+
+
+def _marker(get: _Getter) -> str | None:
+    marker = get.of("checkpoint.marker", str)
+    if marker and not get.of("checkpoint.dir", str):
+        raise wrong(
+            get.origin("checkpoint.marker"), "a marker needs the directory it is looked for in"
+        )
+    return marker
+
+
+def _path(get: _Getter, key: str, directory: str) -> str | None:
+    """A path below `directory` unless it is absolute; `..` is refused, not resolved."""
+    path = get.of(key, str)
+    if path is None:
+        return None
+    _encodable(path, key, get.origin(key))
+    return _said(get.origin(key), lambda: check_absolute_path(posixpath.join(directory, path), key))
+
+
+def _environment(merged: ReadLayer) -> dict[str, str]:
+    environment = _texts(merged, "env.")
+    origin = next((given.origin for key, given in merged.items() if key.startswith("env.")), "env")
+    for key, value in environment.items():
+        _encodable(value, f"the value of {key}", merged[f"env.{key}"].origin)
+    _said(origin, lambda: check_env(environment))
+    size = sum(len(name) + len(value.encode()) + 2 for name, value in environment.items())
+    if size > LARGEST_ENVIRONMENT_BYTES:
+        raise wrong(
+            origin,
+            f"the environment is too large: {size} bytes, {LARGEST_ENVIRONMENT_BYTES} at most",
+            hint="name the variables that the job needs with --env",
+        )
+    return environment
+
+
+def _texts(merged: ReadLayer, prefix: str) -> dict[str, str]:
+    return {
+        key.removeprefix(prefix): str(given.value)
+        for key, given in merged.items()
+        if key.startswith(prefix)
+    }
+
+
+def _default_name(command: tuple[str, ...], merged: ReadLayer) -> str:
+    """The script's or the program's own name, as far as a job's name may be that."""
+    given = merged.get("run")
+    source = given.origin.partition(":")[0] if given else command[0]
+    base = _NOT_IN_NAMES.sub("_", posixpath.basename(source.rstrip("/")))
+    return base.lstrip(".+=@:-")[:LONGEST_NAME] or "job"
+
+
+def _said(origin: str, check: Callable[[], object]) -> str:
+    try:
+        return str(check())
+    except ValueError as error:
+        raise wrong(origin, str(error)) from None
+
+
+def _encodable(text: str, what: str, origin: str) -> None:
+    """Words of the command line may hold any bytes; what travels is UTF-8 without NUL."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise wrong(origin, f"{what} is not UTF-8") from None
+    if "\0" in text:
+        raise wrong(origin, f"{what} holds a NUL byte")
