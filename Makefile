@@ -12,6 +12,7 @@ UV_TOOL = $(filter build/%,$(UV))
 CERTIFICATES := $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt)
 ifneq ($(CERTIFICATES),)
 export UV_SYSTEM_CERTS := true
+export PIP_CERT ?= $(firstword $(CERTIFICATES))
 endif
 export UV_PYTHON_DOWNLOADS := never
 export UV_NO_PROGRESS := 1
