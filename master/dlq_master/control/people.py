@@ -21,6 +21,8 @@ from dlq_master.control.stimuli import (
     UseToken,
 )
 from dlq_master.control.turn import Turn
+from dlq_master.model.ids import NodeId
+from dlq_master.model.node import Node, NodeState
 
 ROLE_ORDER = ("user", "operator", "admin")
 ROLES = (*ROLE_ORDER, "inference")
@@ -71,6 +73,16 @@ def use_token(turn: Turn, ask: UseToken) -> str:
                 hint=f"bind a token to it: dlq admin token create --node {ask.wished_node_id}",
             )
         turn.put_token(replace(token, used_by_key=ask.key_fingerprint))
+        if ask.wished_node_id not in turn.state.cluster.nodes:
+            # Known from here on: a certificate is good only while its node is (see rpc/auth.py).
+            turn.state.cluster.put_node(
+                Node(
+                    NodeId(ask.wished_node_id),
+                    (),
+                    state=NodeState.DOWN,
+                    registered_time_s=turn.now_s,
+                )
+            )
         turn.note("node_joined", node_id=ask.wished_node_id, actor=f"token:{token.token_id}")
     return ask.wished_node_id
 
