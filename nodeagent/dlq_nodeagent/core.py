@@ -1,0 +1,240 @@
+"""The agent as one object without threads, sockets or processes: all it touches is handed in.
+
+The shell (app.py) calls `start`, then `tick` as often as `pause_s` says, and hands over what
+arrives; a deterministic simulation does the same with a fake clock, runtime and transport.
+"""
+
+import random
+from dataclasses import dataclass, field
+
+import structlog
+
+from dlq_common.clock import Clock
+from dlq_nodeagent.contact import Contact
+from dlq_nodeagent.errands import Errands, Look, Preparation, Purpose
+from dlq_nodeagent.journal import Journal, Sequences
+from dlq_nodeagent.model.messages import (
+    Command,
+    CommandResult,
+    Fence,
+    FromMaster,
+    HeartbeatReply,
+    Hello,
+    Launch,
+    OpenLog,
+    Phase,
+    RankProgress,
+    RankReport,
+    ReportAck,
+    Stop,
+    Welcome,
+)
+from dlq_nodeagent.model.report import report_of
+from dlq_nodeagent.pending import PendingReports
+from dlq_nodeagent.runtimes.port import AttemptKey, Runtime
+from dlq_nodeagent.supervisor import Supervisor, SupervisorSettings
+from dlq_nodeagent.uplink import LinkState, Transport, Uplink, UplinkSettings
+
+log = structlog.get_logger("nodeagent.core")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreSettings:
+    """Seconds."""
+
+    uplink: UplinkSettings = field(default_factory=UplinkSettings)
+    supervisor: SupervisorSettings = field(default_factory=SupervisorSettings)
+    report_repeat_s: float = 10.0
+
+
+class AgentCore:
+    """Reconciles what the master wants with what runs.
+
+    It survives its own restart (`start` takes over by handle), the master's (every Welcome carries
+    all that is wanted) and silence (the shims end what they guard when its hold runs out).
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        runtime: Runtime,
+        transport: Transport,
+        journal: Journal,
+        contact: Contact,
+        errands: Errands,
+        rng: random.Random,
+        boot_id: str,
+        settings: CoreSettings,
+    ) -> None:
+        self._clock = clock
+        self._settings = settings
+        node, self._records = journal.load()
+        self._sequences = Sequences(journal, node)
+        self._pending = PendingReports(self._sequences.next)
+        self._absent: dict[AttemptKey, Fence] = {}
+        self._errands = errands
+        self.uplink = Uplink(
+            clock=clock,
+            transport=transport,
+            contact=contact,
+            rng=rng,
+            settings=settings.uplink,
+            hello=self._hello,
+            progress=self._progress,
+        )
+        self.supervisor = Supervisor(
+            clock=clock,
+            runtime=runtime,
+            journal=journal,
+            errands=errands,
+            settings=settings.supervisor,
+            tell=self._tell,
+            may_start=self._may_start,
+            epoch=lambda: self.highest_epoch,
+            boot_id=boot_id,
+        )
+
+    @property
+    def highest_epoch(self) -> int:
+        """The highest epoch ever obeyed; anything lower is refused."""
+        return self._sequences.node.highest_epoch
+
+    def start(self) -> None:
+        """Take over what an earlier agent left. Call once, before anything else."""
+        self.supervisor.recover(self._records)
+        self._records = ()
+
+    def tick(self) -> None:
+        """Do what is due. Cheap when nothing is."""
+        self.uplink.tick()
+        self.supervisor.tick()
+        self._send_reports()
+
+    def pause_s(self) -> float:
+        """How long the shell may wait before the next tick if nothing arrives."""
+        until_uplink_s = self.uplink.next_due_s() - self._clock.boottime_s()
+        return max(0.0, min(self.supervisor.poll_s(), until_uplink_s))
+
+    # ---- what arrives
+
+    def opened(self) -> None:
+        """The transport has a stream."""
+        self.uplink.opened()
+        self._pending.mark_sent(self._clock.boottime_s())
+
+    def closed(self) -> None:
+        """The transport has no stream (any more)."""
+        self.uplink.closed()
+
+    def received(self, message: FromMaster) -> None:
+        """One message of the stream, in order."""
+        match message:
+            case Welcome():
+                self._welcome(message)
+            case HeartbeatReply(sequence):
+                self.uplink.heartbeat_answered(sequence)
+                self.supervisor.tick()
+            case ReportAck(sequence):
+                self._confirmed(sequence)
+            case Command():
+                self._command(message)
+        self._send_reports()
+
+    def prepared(self, key: AttemptKey, preparation: Preparation) -> None:
+        """The answer to a prepare errand."""
+        self.supervisor.prepared(key, preparation)
+        self._send_reports()
+
+    def looked(self, key: AttemptKey, purpose: Purpose, look: Look) -> None:
+        """The answer to a look errand."""
+        self.supervisor.looked(key, purpose, look)
+        self._send_reports()
+
+    # ---- the session
+
+    def _welcome(self, welcome: Welcome) -> None:
+        if self.uplink.state is not LinkState.GREETED:
+            return
+        if not self._obeys(welcome.epoch):
+            log.warning("stale_master", epoch=welcome.epoch, highest_epoch=self.highest_epoch)
+            self.uplink.drop()
+            return
+        log.info("welcomed", epoch=welcome.epoch, wanted=len(welcome.wanted))
+        self.supervisor.drop_unwanted_unstarted(frozenset(it.key for it in welcome.wanted))
+        for stop in welcome.stops:
+            self._stop(stop)
+        for launch in welcome.wanted:
+            refusal = self.supervisor.launch(launch)
+            if refusal:
+                log.error("wanted_refused", key=str(launch.key), refusal=refusal)
+        self.uplink.welcomed(welcome)
+
+    def _command(self, command: Command) -> None:
+        if not self.uplink.up:
+            return
+        refusal = self._obey(command.order) if self._obeys(command.epoch) else "stale_epoch"
+        self.uplink.send(CommandResult(command.sequence, refusal))
+
+    def _obey(self, order: Launch | Stop | OpenLog) -> str:
+        match order:
+            case Launch():
+                # A stop that overtook its launch has been answered with "absent".
+                return "stopped" if order.key in self._absent else self.supervisor.launch(order)
+            case Stop():
+                return self._stop(order)
+            case OpenLog():
+                self._errands.send_log(order, self.supervisor.handle(order.key))
+                return ""
+
+    def _stop(self, stop: Stop) -> str:
+        refusal = self.supervisor.stop(stop)
+        if refusal == "unknown_rank":
+            # Nothing of it runs here: that is what a stop asks for, and the master may count on it.
+            self._absent[stop.key] = stop.fence
+            self._pending.add(stop.key)
+            return ""
+        return refusal
+
+    def _obeys(self, epoch: int) -> bool:
+        if epoch > self.highest_epoch:
+            self._sequences.raise_epoch(epoch)
+        return epoch >= self.highest_epoch
+
+    def _may_start(self, launch: Launch) -> bool:
+        return self.uplink.in_contact and self.uplink.silence_s() < launch.hold_s
+
+    # ---- reports
+
+    def _hello(self) -> Hello:
+        for key in self.supervisor.unconfirmed():
+            self._pending.sequence_of(key)
+        ranks = (self._report(key) for key in self.supervisor.unconfirmed())
+        return Hello(highest_epoch=self.highest_epoch, ranks=tuple(ranks))
+
+    def _tell(self, key: AttemptKey) -> None:
+        self._pending.add(key)
+
+    def _send_reports(self) -> None:
+        if not self.uplink.up:
+            return
+        due = self._pending.due(self._clock.boottime_s(), repeat_s=self._settings.report_repeat_s)
+        for key, _ in due:
+            self.uplink.send(self._report(key))
+
+    def _report(self, key: AttemptKey) -> RankReport:
+        sequence = self._pending.sequence_of(key)
+        rank = self.supervisor.rank(key)
+        if rank is None:
+            return RankReport(
+                sequence=sequence, key=key, fence=self._absent[key], phase=Phase.ABSENT
+            )
+        return report_of(rank, sequence=sequence, now_s=self._clock.boottime_s())
+
+    def _confirmed(self, sequence: int) -> None:
+        for key in self._pending.confirmed(sequence):
+            self._absent.pop(key, None)
+            self.supervisor.acknowledged(key)
+
+    def _progress(self) -> tuple[RankProgress, ...]:
+        return self.supervisor.progress()

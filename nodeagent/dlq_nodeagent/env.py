@@ -1,0 +1,126 @@
+"""The environment of a job: its own, and above it what dlq tells it (facts: torchrun without flags)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dlq_nodeagent.devices.port import Device
+from dlq_nodeagent.model.messages import Launch
+from dlq_nodeagent.runtimes.port import JobFiles
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_SIGNALS_TO_HANDLE = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2"
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What a login would set."""
+
+    user: str
+    home: str
+
+
+def job_environment(
+    launch: Launch,
+    *,
+    devices: tuple[Device, ...],
+    files: JobFiles,
+    account: Account,
+    now_s: float,
+) -> dict[str, str]:
+    """The whole environment: defaults of a login, then the job's own, then ours.
+
+    Nothing of the agent's environment is in it, so the job's LD_* and PYTHON* are its own. Ours come
+    last: a submitter cannot pretend to be another attempt or name another GPU. `now_s` is UTC.
+    RANK, LOCAL_RANK and WORLD_SIZE are not set: launchers would take them for their own.
+    """
+    login = {
+        "PATH": DEFAULT_PATH,
+        "HOME": account.home,
+        "USER": account.user,
+        "LOGNAME": account.user,
+    }
+    return {
+        **login,
+        **launch.environment,
+        **_identity(launch, now_s),
+        **_gang(launch, devices),
+        **_torchrun(launch, devices),
+        **_devices(devices),
+        **_files(launch, files),
+    }
+
+
+def _identity(launch: Launch, now_s: float) -> Mapping[str, str]:
+    ours = {
+        "DLQ_JOB_ID": launch.key.job_id,
+        "DLQ_ATTEMPT": str(launch.key.attempt),
+        "DLQ_FENCE": str(launch.fence),
+        "DLQ_RESTART_COUNT": str(launch.restart_count),
+    }
+    if launch.time_left_s is not None:
+        ours["DLQ_TIME_LIMIT_END"] = str(round(now_s + launch.time_left_s))
+    return ours
+
+
+def _gang(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
+    nodes = max(1, len(launch.node_ids))
+    address, port = _rendezvous(launch)
+    return {
+        "DLQ_NODE_RANK": str(launch.key.node_rank),
+        "DLQ_NNODES": str(nodes),
+        "DLQ_NODELIST": ",".join(launch.node_ids),
+        "DLQ_GPUS_PER_NODE": str(len(devices)),
+        "DLQ_MASTER_ADDR": address,
+        "DLQ_MASTER_PORT": port,
+        "MASTER_ADDR": address,
+        "MASTER_PORT": port,
+        "NNODES": str(nodes),
+        "NODE_RANK": str(launch.key.node_rank),
+        "NPROC_PER_NODE": str(max(1, len(devices))),
+    }
+
+
+def _torchrun(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
+    """Defaults of torchrun's options; flags that the user gives still win."""
+    address, port = _rendezvous(launch)
+    return {
+        "PET_NNODES": str(max(1, len(launch.node_ids))),
+        "PET_NODE_RANK": str(launch.key.node_rank),
+        "PET_NPROC_PER_NODE": str(max(1, len(devices))),
+        "PET_RDZV_BACKEND": "static",  # c10d ignores the node rank
+        "PET_RDZV_ENDPOINT": f"{address}:{port}",
+        "PET_RDZV_ID": f"{launch.key.job_id}.{launch.key.attempt}",
+        "PET_MAX_RESTARTS": "0",  # the scheduler restarts, not torchrun
+        "PET_SIGNALS_TO_HANDLE": _SIGNALS_TO_HANDLE,
+        # torchrun would kill its workers after 30 s, in the middle of a save.
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(max(1, round(launch.grace_s))),
+    }
+
+
+def _rendezvous(launch: Launch) -> tuple[str, str]:
+    gang = len(launch.node_addresses) > 1
+    return (launch.node_addresses[0] if gang else _LOOPBACK), str(launch.master_port)
+
+
+def _devices(devices: tuple[Device, ...]) -> Mapping[str, str]:
+    """GPUs by uuid, which no renumbering can confuse.
+
+    A job on virtual devices sees no real GPU at all, though the machine may have some: they are
+    somebody else's.
+    """
+    real = [device.uuid for device in devices if not device.virtual]
+    ours = {"CUDA_VISIBLE_DEVICES": ",".join(real)}
+    virtual = [device.uuid for device in devices if device.virtual]
+    return ours | ({"DLQ_VIRTUAL_DEVICES": ",".join(virtual)} if virtual else {})
+
+
+def _files(launch: Launch, files: JobFiles) -> Mapping[str, str]:
+    ours = {
+        "DLQ_PREEMPT_FILE": files.preempt_file,
+        "DLQ_BEAT_FILE": files.beat_file,
+        "DLQ_CHECKPOINT_DIR": launch.checkpoint_directory,
+        "DLQ_RESUME_FROM": launch.resume_from,
+        "DLQ_DONE_FILE": files.done_file,
+    }
+    return {name: value for name, value in ours.items() if value}

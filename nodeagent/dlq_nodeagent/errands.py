@@ -1,0 +1,120 @@
+"""Slow things done outside the agent's core: a job's own files, and drivers that may hang.
+
+The core sends an errand and goes on; the answer comes back as a call on the core.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from dlq_nodeagent.model.messages import Launch, OpenLog
+from dlq_nodeagent.runtimes.port import AttemptKey, Handle, LaunchPlan
+
+
+class Purpose(StrEnum):
+    """Why somebody looks at a rank's checkpoints."""
+
+    WATCH = "watch"  # checkpoints while it runs
+    BASELINE = "baseline"  # just before a notice: what was committed by then
+    FINAL = "final"  # after its end: the last checkpoint, and whether its GPUs are free
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareOrder:
+    """Make what a rank needs before it can start."""
+
+    launch: Launch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """What preparing found: a plan to start and the floor for markers, or why it cannot be."""
+
+    plan: LaunchPlan | None = None
+    floor_mtime_ns: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookOrder:
+    """Look at a rank's checkpoints, and with FINAL at its GPUs too.
+
+    `settled` says that nobody writes any more, so that a marker need not be watched for a while.
+    """
+
+    launch: Launch
+    purpose: Purpose
+    floor_mtime_ns: int
+    settled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenCheckpoint:
+    """A committed checkpoint in a job's tree; `mtime_ns` is the time of the file system it is on."""
+
+    path: str
+    step: int | None
+    mtime_ns: int
+    age_s: float
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What was seen. `released` is None unless asked for; `held_by` names a GPU that is not free."""
+
+    checkpoint: SeenCheckpoint | None = None
+    released: bool | None = None
+    held_by: str = ""
+
+
+class Errands(Protocol):
+    """Where the core sends its errands. Calls return at once; at most one of a kind per rank is
+    under way at a time (the core sees to it).
+    """
+
+    def prepare(self, order: PrepareOrder) -> None:
+        """Answered by `core.prepared(key, Preparation)`."""
+        ...
+
+    def look(self, order: LookOrder) -> None:
+        """Answered by `core.looked(key, purpose, Look)`."""
+        ...
+
+    def send_log(self, order: OpenLog, handle: Handle | None) -> None:
+        """Send output to the master by its own stream; None: say that the rank is unknown."""
+        ...
+
+
+class FakeErrands:
+    """Keeps every order for the test or simulation that answers it."""
+
+    def __init__(self) -> None:
+        self.prepares: list[PrepareOrder] = []
+        self.looks: list[LookOrder] = []
+        self.logs: list[tuple[OpenLog, Handle | None]] = []
+
+    def prepare(self, order: PrepareOrder) -> None:
+        """See the port."""
+        self.prepares.append(order)
+
+    def look(self, order: LookOrder) -> None:
+        """See the port."""
+        self.looks.append(order)
+
+    def send_log(self, order: OpenLog, handle: Handle | None) -> None:
+        """See the port."""
+        self.logs.append((order, handle))
+
+    def take_prepares(self) -> Sequence[AttemptKey]:
+        """The keys to prepare, once."""
+        keys = [order.launch.key for order in self.prepares]
+        self.prepares.clear()
+        return keys
+
+    def take_looks(self) -> Sequence[LookOrder]:
+        """The looks asked for, once."""
+        orders = list(self.looks)
+        self.looks.clear()
+        return orders

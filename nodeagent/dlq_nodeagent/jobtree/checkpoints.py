@@ -1,0 +1,139 @@
+"""Finds the newest committed checkpoint of an attempt: by dlq_train's marker, or by a glob."""
+
+import fnmatch
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dlq_nodeagent.errands import SeenCheckpoint
+from dlq_nodeagent.jobtree.files import json_object, read_small, whole_number
+
+MARKER = "COMMITTED"
+INCOMPLETE = ".incomplete"
+# A directory of a job can hold anything; what lies beyond is not looked at.
+_MOST_ENTRIES = 10_000
+_MOST_DEPTH = 8
+_MOST_MARKER_BYTES = 4 * 1024 * 1024
+_NUMBER = re.compile(r"(\d{1,18})(?=\D*\Z)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointWatch:
+    """Where to look. Without a marker glob: directories that hold a COMMITTED file.
+
+    A glob is relative to the directory, each part matches one level (`*`, `?`, `[...]`); links are
+    not followed. A match counts once it has not been written for `settle_s`, and only if it is
+    newer than the floor, because an unmodified script's directory outlives attempts.
+    """
+
+    directory: str
+    marker: str = ""
+    settle_s: float = 0.0
+    floor_mtime_ns: int = 0
+
+
+def newest_checkpoint(watch: CheckpointWatch, *, wall_s: float) -> SeenCheckpoint | None:
+    """The newest committed checkpoint by the time of its file system; None when there is none."""
+    if watch.marker:
+        return _newest_settled(watch, wall_s)
+    found = max(_marked(watch.directory), default=None)
+    if found is None:
+        return None
+    mtime_ns, path = found
+    return SeenCheckpoint(
+        path=path,
+        step=_marked_step(path),
+        mtime_ns=mtime_ns,
+        age_s=max(0.0, wall_s - mtime_ns / 1e9),
+        evidence="marker",
+    )
+
+
+def newest_mtime_ns(watch: CheckpointWatch) -> int:
+    """The floor for a coming attempt: when the newest match that is there already was written."""
+    if not watch.marker:
+        return 0
+    return max((mtime_ns for mtime_ns, _ in _matches(watch)), default=0)
+
+
+def _marked(directory: str) -> Iterator[tuple[int, str]]:
+    for name, kind in _entries(directory):
+        path = os.path.join(directory, name)
+        if not stat.S_ISDIR(kind.st_mode) or name.endswith(INCOMPLETE):
+            continue
+        marker = _facts(os.path.join(path, MARKER))
+        if marker is not None and stat.S_ISREG(marker.st_mode):
+            yield marker.st_mtime_ns, path
+
+
+def _marked_step(path: str) -> int | None:
+    marker = read_small(os.path.join(path, MARKER), most_bytes=_MOST_MARKER_BYTES)
+    step = None if marker is None else whole_number(json_object(marker.content).get("step"))
+    return _named_step(path) if step is None else step
+
+
+def _newest_settled(watch: CheckpointWatch, wall_s: float) -> SeenCheckpoint | None:
+    settled_ns = round((wall_s - watch.settle_s) * 1e9)
+    found = max(
+        ((m, p) for m, p in _matches(watch) if watch.floor_mtime_ns < m <= settled_ns), default=None
+    )
+    if found is None:
+        return None
+    mtime_ns, path = found
+    # The marker lies in the checkpoint, or is the checkpoint.
+    whole = os.path.dirname(path) if "/" in watch.marker.strip("/") else path
+    return SeenCheckpoint(
+        path=whole,
+        step=_named_step(whole),
+        mtime_ns=mtime_ns,
+        age_s=max(0.0, wall_s - mtime_ns / 1e9),
+        evidence="settled",
+    )
+
+
+def _matches(watch: CheckpointWatch) -> Iterator[tuple[int, str]]:
+    parts = [part for part in watch.marker.split("/") if part]
+    if ".." in parts or len(parts) > _MOST_DEPTH:
+        return
+    level = [watch.directory]
+    for part in parts:
+        level = [
+            os.path.join(directory, name)
+            for directory in level
+            for name, _ in _entries(directory)
+            if fnmatch.fnmatchcase(name, part)
+        ][:_MOST_ENTRIES]
+    for path in level:
+        facts = _facts(path)
+        if facts is not None and not stat.S_ISLNK(facts.st_mode):
+            yield facts.st_mtime_ns, path
+
+
+def _entries(directory: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Names and facts of a directory's entries, links not followed; nothing when it is not one."""
+    facts = _facts(directory)
+    if facts is None or not stat.S_ISDIR(facts.st_mode):
+        return
+    try:
+        with os.scandir(directory) as entries:
+            for number, entry in enumerate(entries):
+                if number >= _MOST_ENTRIES:
+                    return
+                yield entry.name, entry.stat(follow_symlinks=False)
+    except OSError:
+        return
+
+
+def _facts(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except (OSError, ValueError):
+        return None
+
+
+def _named_step(path: str) -> int | None:
+    """The last number in a checkpoint's name, as frameworks write it: `step-000123`, `ckpt_40.pt`."""
+    found = _NUMBER.search(os.path.basename(path))
+    return int(found[1]) if found else None

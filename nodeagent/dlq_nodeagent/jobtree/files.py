@@ -1,0 +1,50 @@
+"""Reads small files that anybody may have put there: no links, no devices, no surprises in size."""
+
+import json
+import os
+import stat
+from dataclasses import dataclass
+from typing import Any
+
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+
+@dataclass(frozen=True, slots=True)
+class SmallFile:
+    """The bytes of a regular file and when it was last written (file system time)."""
+
+    content: bytes
+    mtime_ns: int
+
+
+def read_small(path: str, *, most_bytes: int) -> SmallFile | None:
+    """The file, or None when it is absent, no regular file, larger than that, or not readable."""
+    try:
+        descriptor = os.open(path, _FLAGS)
+    except OSError:
+        return None
+    try:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > most_bytes:
+            return None
+        return SmallFile(os.read(descriptor, most_bytes), facts.st_mtime_ns)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def json_object(content: bytes) -> dict[str, Any]:
+    """The JSON object in these bytes; empty for anything else, however hostile."""
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def whole_number(value: object) -> int | None:
+    """A non-negative integer that fits the wire, or None."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value < 2**63 else None

@@ -1,0 +1,214 @@
+"""The agent's own durable memory: plain JSON files, each replaced by tmp + fsync + rename + fsync.
+
+`node.json` holds the highest epoch obeyed and the report numbers given out; `ranks/17.2.0.json`
+what the master ordered for one rank. What ran and how it ended is not here: the runtime keeps it.
+"""
+
+import json
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import cattrs
+from cattrs.gen import make_dict_structure_fn
+
+from dlq_nodeagent.model.messages import Fence, Launch
+from dlq_nodeagent.model.rank import RankState, Stopping
+from dlq_nodeagent.runtimes.launch import AttemptKey
+
+_VERSION = 1
+_DAMAGED = ".damaged"
+
+
+class JournalDamaged(Exception):
+    """The journal cannot be read; the agent refuses to start rather than forget an epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRecord:
+    """What must never go back: the highest epoch, and the limit of report sequences given out."""
+
+    highest_epoch: int = 0
+    sequence_limit: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRecord:
+    """What the agent must know of a rank after its own death; `recorded_s` is UTC seconds."""
+
+    launch: Launch
+    state: RankState
+    floor_mtime_ns: int = 0
+    stopping: Stopping | None = None
+    error: str = ""
+    recorded_s: float = 0.0
+
+
+class Journal(Protocol):
+    """Durable on return of every call; an OSError means that nothing may be assumed."""
+
+    def load(self) -> tuple[NodeRecord, tuple[RankRecord, ...]]:
+        """All that was saved, ranks in key order."""
+        ...
+
+    def save_node(self, record: NodeRecord) -> None:
+        """Replace the node's record."""
+        ...
+
+    def save_rank(self, record: RankRecord) -> None:
+        """Insert or replace the record of one rank."""
+        ...
+
+    def drop_rank(self, key: AttemptKey) -> None:
+        """Forget a rank; no effect when it is not there."""
+        ...
+
+
+class FileJournal:
+    """The real one. Only one agent may use a directory at a time (app.py holds its lock)."""
+
+    def __init__(self, directory: Path) -> None:
+        self._node = directory / "node.json"
+        self._ranks = directory / "ranks"
+        # Environments of jobs are in here: nobody else may read them.
+        self._ranks.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.chmod(0o700)
+
+    def load(self) -> tuple[NodeRecord, tuple[RankRecord, ...]]:
+        """See the port. A rank's file that cannot be read is put aside, never deleted."""
+        node = _read(self._node, NodeRecord) if self._node.exists() else NodeRecord()
+        records = []
+        for path in sorted(self._ranks.glob("*.json")):
+            try:
+                records.append(_read(path, RankRecord))
+            except JournalDamaged:
+                path.rename(path.with_suffix(_DAMAGED))
+        return node, tuple(sorted(records, key=lambda record: _order(record.launch.key)))
+
+    def damaged(self) -> tuple[Path, ...]:
+        """The files that were put aside, for the log."""
+        return tuple(sorted(self._ranks.glob(f"*{_DAMAGED}")))
+
+    def save_node(self, record: NodeRecord) -> None:
+        """See the port."""
+        _replace(self._node, record)
+
+    def save_rank(self, record: RankRecord) -> None:
+        """See the port."""
+        _replace(self._path(record.launch.key), record)
+
+    def drop_rank(self, key: AttemptKey) -> None:
+        """See the port."""
+        self._path(key).unlink(missing_ok=True)
+
+    def _path(self, key: AttemptKey) -> Path:
+        # Parsing refuses anything but digits, whatever made the key.
+        return self._ranks / f"{AttemptKey.parse(str(key))}.json"
+
+
+class MemoryJournal:
+    """In memory; survives a simulated crash because the test keeps the object.
+
+    Knob: `fails` makes every save raise, as a full disk does.
+    """
+
+    def __init__(self) -> None:
+        self._node = NodeRecord()
+        self._ranks: dict[AttemptKey, RankRecord] = {}
+        self.fails = False
+
+    def load(self) -> tuple[NodeRecord, tuple[RankRecord, ...]]:
+        """See the port."""
+        return self._node, tuple(self._ranks[key] for key in sorted(self._ranks, key=_order))
+
+    def save_node(self, record: NodeRecord) -> None:
+        """See the port."""
+        self._refuse_if_told()
+        self._node = record
+
+    def save_rank(self, record: RankRecord) -> None:
+        """See the port."""
+        self._refuse_if_told()
+        self._ranks[record.launch.key] = record
+
+    def drop_rank(self, key: AttemptKey) -> None:
+        """See the port."""
+        self._ranks.pop(key, None)
+
+    def _refuse_if_told(self) -> None:
+        if self.fails:
+            raise OSError(28, "No space left on device")
+
+
+class Sequences:
+    """Numbers that rise over all lives of the agent, reserved in blocks to spare the disk."""
+
+    _BLOCK = 1000
+
+    def __init__(self, journal: Journal, node: NodeRecord) -> None:
+        self._journal = journal
+        self.node = node
+        self._next = node.sequence_limit + 1
+
+    def next(self) -> int:
+        """A number larger than every one given out before, in this life or an earlier one."""
+        if self._next > self.node.sequence_limit:
+            self._save(replace(self.node, sequence_limit=self._next + self._BLOCK - 1))
+        number, self._next = self._next, self._next + 1
+        return number
+
+    def raise_epoch(self, epoch: int) -> None:
+        """Remember a higher epoch before anything it orders is done."""
+        self._save(replace(self.node, highest_epoch=epoch))
+
+    def _save(self, node: NodeRecord) -> None:
+        self._journal.save_node(node)
+        self.node = node
+
+
+def _order(key: AttemptKey) -> tuple[int, int, int]:
+    return int(key.job_id), key.attempt, key.node_rank
+
+
+def _read(path: Path, kind: Any) -> Any:
+    try:
+        content = json.loads(path.read_bytes())
+        if content.pop("v") != _VERSION:
+            raise ValueError("another version")
+        return _CONVERTER.structure(content, kind)
+    except (ValueError, KeyError, TypeError, AttributeError, cattrs.BaseValidationError) as error:
+        raise JournalDamaged(f"{path}: {error}") from error
+
+
+def _replace(path: Path, record: NodeRecord | RankRecord) -> None:
+    content = json.dumps({"v": _VERSION} | _CONVERTER.unstructure(record)).encode()
+    draft = path.with_suffix(".tmp")
+    with open(draft, "wb", opener=_private) as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.rename(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def _make_converter() -> cattrs.Converter:
+    converter = cattrs.Converter()
+    for kind in (AttemptKey, Fence):
+        converter.register_unstructure_hook(kind, list)
+        converter.register_structure_hook(kind, lambda value, wanted: wanted(*value))
+    for dataclass_kind in (Launch, RankRecord, Stopping, NodeRecord):
+        hook = make_dict_structure_fn(dataclass_kind, converter)
+        converter.register_structure_hook(dataclass_kind, hook)
+    return converter
+
+
+_CONVERTER = _make_converter()

@@ -1,0 +1,196 @@
+"""What the agent and the master say to each other, as plain values; durations are seconds.
+
+`session.py` turns these into the messages of dlq.v1 and back; nothing else knows the wire.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from dlq_nodeagent.runtimes.launch import AttemptKey
+
+
+class Fence(NamedTuple):
+    """(epoch, attempt) of a placement; a result counts only with the fence stored there."""
+
+    epoch: int
+    attempt: int
+
+    def __str__(self) -> str:
+        return f"{self.epoch}.{self.attempt}"
+
+
+class Phase(StrEnum):
+    """Where a rank stands on its node (RankPhase of the wire); a rank's phase never goes back."""
+
+    PREPARING = "preparing"
+    STARTED = "started"
+    STOPPING = "stopping"
+    EXITED = "exited"
+    START_FAILED = "start_failed"
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """Run one rank. Idempotent by its key: a known one is reported again, never started again."""
+
+    key: AttemptKey
+    fence: Fence
+    command: tuple[str, ...]
+    script: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    working_directory: str = ""
+    runtime: str = "process"
+    gpu_indexes: tuple[int, ...] = ()
+    node_addresses: tuple[str, ...] = ()
+    node_ids: tuple[str, ...] = ()
+    master_port: int = 0
+    user: str = ""
+    uid: int = 0
+    gid: int = 0
+    groups: tuple[int, ...] = ()
+    preempt_signal: str = ""
+    checkpoint_directory: str = ""
+    checkpoint_marker: str = ""
+    settle_s: float = 0.0
+    resume_from: str = ""
+    cpu_limit: float | None = None
+    memory_limit_bytes: int | None = None
+    hold_s: float = 3600.0
+    grace_s: float = 300.0
+    restart_count: int = 0
+    time_left_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """End one rank: after `delay_s` notice and signal, TERM, and KILL `grace_s` after the notice."""
+
+    key: AttemptKey
+    fence: Fence
+    cause: str
+    grace_s: float
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenLog:
+    """Send the output of a rank through the relay of that name."""
+
+    relay_id: str
+    key: AttemptKey
+    offset: int
+    follow: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """Something to do, answered by one CommandResult with the same sequence."""
+
+    sequence: int
+    epoch: int
+    order: Launch | Stop | OpenLog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome:
+    """The master's answer to Hello."""
+
+    epoch: int
+    heartbeat_s: float
+    ttl_s: float
+    reconnect_jitter_s: float
+    wanted: tuple[Launch, ...] = ()
+    stops: tuple[Stop, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReply:
+    """The heartbeat of that sequence was answered: the agent was in contact when it sent it."""
+
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportAck:
+    """Reports up to that sequence are on the master's disk."""
+
+    sequence: int
+
+
+FromMaster = Welcome | HeartbeatReply | Command | ReportAck
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointFact:
+    """A checkpoint that was committed `age_s` ago; `evidence` is "marker" or "settled"."""
+
+    path: str
+    step: int | None
+    age_s: float
+    evidence: str
+    after_notice: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankReport:
+    """What happened to one rank, `age_s` ago; the master judges what it means for the attempt."""
+
+    sequence: int
+    key: AttemptKey
+    fence: Fence
+    phase: Phase
+    exit_code: int | None = None
+    signal: int = 0
+    oom_killed: bool = False
+    error: str = ""
+    ended_by: str = ""
+    checkpoint: CheckpointFact | None = None
+    done: bool = False
+    run_s: float | None = None
+    peak_memory_bytes: int = 0
+    cpu_s: float = 0.0
+    save_s: float | None = None
+    age_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankProgress:
+    """What a running rank last said of itself, `age_s` ago."""
+
+    key: AttemptKey
+    fence: Fence
+    step: int | None
+    total: int | None
+    loss: float | None
+    age_s: float
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """Opens a session: every rank this node knows that is not acknowledged as ended."""
+
+    highest_epoch: int
+    ranks: tuple[RankReport, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """A sign of life; the sequence rises within a session."""
+
+    sequence: int
+    progress: tuple[RankProgress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """The command was taken (empty refusal: it will be carried out) or refused with a fixed word."""
+
+    sequence: int
+    refusal: str = ""
+
+
+FromAgent = Hello | Heartbeat | RankReport | CommandResult

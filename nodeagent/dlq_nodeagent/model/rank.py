@@ -1,0 +1,301 @@
+"""One rank of an attempt as its node sees it: states, events, one table, one step."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import assert_never
+
+from dlq_nodeagent.model.messages import Launch, Stop
+from dlq_nodeagent.runtimes.port import ExitRecord
+
+# Causes whose point is a checkpoint: they wait for a job that has not begun to train yet, because a
+# signal in a launcher's first seconds kills it raw. The others want it gone.
+SAVING_CAUSES = frozenset({"preempt", "pause", "time_limit", "drain"})
+
+
+class RankState(StrEnum):
+    """Where a rank is. Its phase on the wire follows from this (report.py)."""
+
+    PREPARING = "preparing"  # taken and journaled; directories are being made
+    LAUNCHING = "launching"  # handed to the runtime; the main process is not exec'ed yet
+    RUNNING = "running"
+    STOP_WAITING = "stop_waiting"  # to be stopped: delay, start-up grace, or a look at checkpoints
+    STOPPING = "stopping"  # noticed, or killed; the runtime enforces the end
+    RELEASING = "releasing"  # ended; not yet proven that its GPUs are free
+    ENDED = "ended"  # the master must hear of the end, and has not confirmed it
+    KEPT = "kept"  # confirmed; log and facts stay for those who ask
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Directories exist; checkpoints not newer than the floor (file system time) are not ours."""
+
+    floor_mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFailed:
+    """It can never start here; `error` is for the user."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """The runtime has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MainStarted:
+    """The main process was exec'ed at that boottime."""
+
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """The master wants it gone."""
+
+    stop: Stop
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeDue:
+    """All waiting is over; checkpoints newer than the baseline (file system time) answer the notice."""
+
+    baseline_mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """The runtime's record of the end; nothing of the rank is left but perhaps GPU memory."""
+
+    record: ExitRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Its GPUs are proven free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """The master has the end on disk."""
+
+
+RankEvent = (
+    Prepared
+    | LaunchFailed
+    | HandedOver
+    | MainStarted
+    | StopAsked
+    | NoticeDue
+    | Exited
+    | Released
+    | Acknowledged
+)
+
+_S = RankState
+TABLE: Mapping[tuple[RankState, type[RankEvent]], RankState] = {
+    (_S.PREPARING, Prepared): _S.PREPARING,  # the file thread; starts at the next contact
+    (_S.PREPARING, LaunchFailed): _S.ENDED,  # the file thread, or the runtime refuses the plan
+    (_S.PREPARING, HandedOver): _S.LAUNCHING,  # the supervisor, after `runtime.start`
+    (_S.PREPARING, StopAsked): _S.ENDED,  # master; nothing ever ran
+    (_S.LAUNCHING, MainStarted): _S.RUNNING,  # the shim's start record
+    (_S.LAUNCHING, StopAsked): _S.STOP_WAITING,  # master
+    (_S.LAUNCHING, Exited): _S.RELEASING,  # the shim's exit record (also: could not exec)
+    (_S.RUNNING, StopAsked): _S.STOP_WAITING,  # master
+    (_S.RUNNING, Exited): _S.RELEASING,  # the shim's exit record
+    (_S.STOP_WAITING, MainStarted): _S.STOP_WAITING,  # the shim's start record
+    (_S.STOP_WAITING, StopAsked): _S.STOP_WAITING,  # master; the sooner end wins
+    (_S.STOP_WAITING, NoticeDue): _S.STOPPING,  # the supervisor's timers
+    (_S.STOP_WAITING, Exited): _S.RELEASING,  # the shim's exit record
+    (_S.STOPPING, MainStarted): _S.STOPPING,  # the shim's start record, late
+    (_S.STOPPING, StopAsked): _S.STOPPING,  # master; the sooner end wins
+    (_S.STOPPING, Exited): _S.RELEASING,  # the shim's exit record
+    (_S.RELEASING, StopAsked): _S.RELEASING,  # master, too late
+    (_S.RELEASING, Released): _S.ENDED,  # the file thread's look at the GPUs
+    (_S.ENDED, StopAsked): _S.ENDED,  # master, who has not heard yet: told again
+    (_S.ENDED, Acknowledged): _S.KEPT,  # master
+    (_S.KEPT, StopAsked): _S.KEPT,  # master, a late repeat: told again
+}
+
+ALIVE = frozenset({_S.LAUNCHING, _S.RUNNING, _S.STOP_WAITING, _S.STOPPING})
+
+
+class Effect(StrEnum):
+    """What the supervisor must do after a step, in the given order."""
+
+    RECORD = "record"  # write the rank to the journal
+    TELL = "tell"  # report it to the master, until acknowledged
+    GIVE_NOTICE = "give_notice"  # notice file, signal, and the runtime's timed stop
+    SHORTEN_STOP = "shorten_stop"  # a stop in progress ends sooner
+    KILL = "kill"  # everything, now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopping:
+    """A stop in progress; instants are boottime seconds."""
+
+    cause: str
+    grace_s: float
+    due_s: float
+    """When the notice may be given at the earliest: asked plus delay."""
+    noticed_s: float | None = None
+    baseline_mtime_ns: int = 0
+    delivered: bool = False
+    """Whether the runtime has taken it; from then on it is carried out without the agent."""
+
+    @property
+    def end_s(self) -> float:
+        """When what is left will be killed, as far as is known now."""
+        return (self.due_s if self.noticed_s is None else self.noticed_s) + self.grace_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundCheckpoint:
+    """A committed checkpoint; `mtime_ns` is the file system's time, `committed_s` boottime."""
+
+    path: str
+    step: int | None
+    mtime_ns: int
+    committed_s: float
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rank:
+    """All that the agent knows of one rank; instants are boottime seconds."""
+
+    launch: Launch
+    state: RankState = RankState.PREPARING
+    accepted_s: float = 0.0
+    prepared: bool = False
+    floor_mtime_ns: int = 0
+    started_s: float | None = None
+    beaten: bool = False
+    stopping: Stopping | None = None
+    checkpoint: FoundCheckpoint | None = None
+    done: bool = False
+    record: ExitRecord | None = None
+    error: str = ""
+    ended_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The rank after an event, and what must be done, in order."""
+
+    rank: Rank
+    effects: tuple[Effect, ...] = ()
+
+
+class IllegalRankEvent(Exception):
+    """The table has no row: a fault of ours."""
+
+    def __init__(self, rank: Rank, event: RankEvent) -> None:
+        super().__init__(f"rank {rank.launch.key} is {rank.state}: {event!r}")
+
+
+def accept(launch: Launch, *, now_s: float) -> Step:
+    """A new rank, to be journaled before the master is told that the command was taken."""
+    return Step(Rank(launch=launch, accepted_s=now_s), (Effect.RECORD, Effect.TELL))
+
+
+def step(rank: Rank, event: RankEvent, *, now_s: float) -> Step:
+    """The rank after `event`. Raises IllegalRankEvent where the table has no row; `now_s` is boottime."""
+    target = TABLE.get((rank.state, type(event)))
+    if target is None:
+        raise IllegalRankEvent(rank, event)
+    moved = replace(rank, state=target)
+    match event:
+        case Prepared(floor_mtime_ns):
+            ready = replace(moved, prepared=True, floor_mtime_ns=floor_mtime_ns)
+            # Preparing again after a crash is harmless; only a floor cannot be found again.
+            return Step(ready, (Effect.RECORD,) if floor_mtime_ns else ())
+        case LaunchFailed(error):
+            return _ended(replace(moved, error=error), now_s)
+        case HandedOver():
+            return Step(moved)
+        case MainStarted(at_s):
+            return Step(replace(moved, started_s=at_s), (Effect.TELL,))
+        case StopAsked(stop):
+            return _stop_asked(rank, moved, stop, now_s)
+        case NoticeDue(baseline_mtime_ns):
+            return _notice(moved, baseline_mtime_ns, now_s)
+        case Exited(record):
+            return Step(replace(moved, record=record, ended_s=now_s))
+        case Released():
+            return Step(moved, (Effect.TELL,))
+        case Acknowledged():
+            return Step(moved, (Effect.RECORD,))
+        case _:
+            assert_never(event)
+
+
+def notice_due_s(rank: Rank, *, startup_grace_s: float) -> float:
+    """When the notice of a waiting stop is due; earlier as soon as the job has beaten once."""
+    assert rank.stopping is not None
+    due_s = rank.stopping.due_s
+    if rank.beaten or rank.stopping.grace_s == 0 or rank.stopping.cause not in SAVING_CAUSES:
+        return due_s
+    born_s = rank.accepted_s if rank.started_s is None else rank.started_s
+    return max(due_s, born_s + startup_grace_s)
+
+
+def answered_notice(rank: Rank) -> bool:
+    """Whether a checkpoint newer than the notice is committed: the only proof of a good pause."""
+    return (
+        rank.stopping is not None
+        and rank.stopping.noticed_s is not None
+        and rank.checkpoint is not None
+        and rank.checkpoint.mtime_ns > rank.stopping.baseline_mtime_ns
+    )
+
+
+def leave_now(rank: Rank, *, now_s: float, term_s: float) -> Step:
+    """It has saved and stays: nothing is left to wait for but its last `term_s`."""
+    assert rank.stopping is not None
+    asked = replace(rank.stopping, noticed_s=None, due_s=now_s, grace_s=term_s)
+    return _sooner(rank, asked, now_s)
+
+
+def _ended(rank: Rank, now_s: float) -> Step:
+    return Step(replace(rank, ended_s=now_s), (Effect.RECORD, Effect.TELL))
+
+
+def _stop_asked(rank: Rank, moved: Rank, stop: Stop, now_s: float) -> Step:
+    asked = Stopping(cause=stop.cause, grace_s=stop.grace_s, due_s=now_s + stop.delay_s)
+    match rank.state:
+        case RankState.PREPARING:
+            return _ended(replace(moved, stopping=asked), now_s)
+        case RankState.LAUNCHING | RankState.RUNNING:
+            return Step(replace(moved, stopping=asked), (Effect.RECORD, Effect.TELL))
+        case RankState.STOP_WAITING | RankState.STOPPING:
+            return _sooner(moved, asked, now_s)
+        case _:
+            return Step(moved, (Effect.TELL,))
+
+
+def _sooner(rank: Rank, asked: Stopping, now_s: float) -> Step:
+    """A repeat of a stop ends no later than the first, so it changes nothing."""
+    assert rank.stopping is not None
+    if asked.end_s >= rank.stopping.end_s:
+        return Step(rank)
+    if rank.stopping.noticed_s is None:
+        return Step(replace(rank, stopping=asked), (Effect.RECORD,))
+    # The notice stands; only the end moves.
+    shortened = replace(
+        rank.stopping,
+        cause=asked.cause,
+        grace_s=asked.end_s - rank.stopping.noticed_s,
+    )
+    how = Effect.KILL if asked.end_s <= now_s else Effect.SHORTEN_STOP
+    return Step(replace(rank, stopping=shortened), (Effect.RECORD, how))
+
+
+def _notice(rank: Rank, baseline_mtime_ns: int, now_s: float) -> Step:
+    assert rank.stopping is not None
+    noticed = replace(rank.stopping, noticed_s=now_s, baseline_mtime_ns=baseline_mtime_ns)
+    how = Effect.KILL if noticed.grace_s == 0 else Effect.GIVE_NOTICE
+    return Step(replace(rank, stopping=noticed), (Effect.RECORD, how))

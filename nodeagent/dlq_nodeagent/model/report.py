@@ -1,0 +1,93 @@
+"""What the master is told about a rank: facts only; what they mean for the attempt it decides."""
+
+from dlq_nodeagent.model.messages import CheckpointFact, Phase, RankReport
+from dlq_nodeagent.model.rank import Rank, RankState, answered_notice
+from dlq_nodeagent.runtimes.port import ExitRecord, ExitWhy
+
+NEVER_STARTED = "never_started"
+
+_PHASES = {
+    RankState.PREPARING: Phase.PREPARING,
+    RankState.LAUNCHING: Phase.PREPARING,
+    RankState.RUNNING: Phase.STARTED,
+    RankState.STOP_WAITING: Phase.STOPPING,
+    RankState.STOPPING: Phase.STOPPING,
+    RankState.RELEASING: Phase.STOPPING,
+}
+
+
+def phase_of(rank: Rank) -> Phase:
+    """The phase on the wire. A rank whose GPUs are not proven free has not exited yet."""
+    if rank.state in _PHASES:
+        return _PHASES[rank.state]
+    failed = bool(rank.error) or (rank.record is not None and rank.record.start_error is not None)
+    return Phase.START_FAILED if failed else Phase.EXITED
+
+
+def report_of(rank: Rank, *, sequence: int, now_s: float) -> RankReport:
+    """The report of a rank as it stands; `now_s` is boottime, ages are counted from it."""
+    phase = phase_of(rank)
+    ended = phase in (Phase.EXITED, Phase.START_FAILED)
+    record = rank.record if ended else None
+    since_s = rank.ended_s if ended else rank.started_s
+    return RankReport(
+        sequence=sequence,
+        key=rank.launch.key,
+        fence=rank.launch.fence,
+        phase=phase,
+        exit_code=None if record is None else record.code,
+        signal=0 if record is None else (record.signal or 0),
+        oom_killed=record is not None and record.oom_kills > 0,
+        error=_error(rank),
+        ended_by=_ended_by(record) if ended else "",
+        checkpoint=_checkpoint(rank, now_s),
+        done=rank.done,
+        run_s=None if record is None else run_s(record),
+        peak_memory_bytes=0 if record is None else (record.peak_memory_bytes or 0),
+        cpu_s=0.0 if record is None else record.cpu_s,
+        save_s=_save_s(rank),
+        age_s=0.0 if since_s is None else max(0.0, now_s - since_s),
+    )
+
+
+def run_s(record: ExitRecord) -> float | None:
+    """Time from the start of the main process to the end of the rank; None when it never ran."""
+    if record.started_boottime_ns is None:
+        return None
+    return max(0, record.ended_boottime_ns - record.started_boottime_ns) / 1e9
+
+
+def _error(rank: Rank) -> str:
+    if rank.error or rank.record is None or rank.record.start_error is None:
+        return rank.error
+    failed = rank.record.start_error
+    return f"{failed.stage}: {failed.text}"
+
+
+def _ended_by(record: ExitRecord | None) -> str:
+    if record is None:
+        return NEVER_STARTED
+    # The exit of a process that was asked to leave is still its own.
+    return "exited" if record.why is ExitWhy.EXITED else record.why.value
+
+
+def _checkpoint(rank: Rank, now_s: float) -> CheckpointFact | None:
+    found = rank.checkpoint
+    if found is None:
+        return None
+    return CheckpointFact(
+        path=found.path,
+        step=found.step,
+        age_s=max(0.0, now_s - found.committed_s),
+        evidence=found.evidence,
+        after_notice=answered_notice(rank),
+    )
+
+
+def _save_s(rank: Rank) -> float | None:
+    if not answered_notice(rank):
+        return None
+    assert rank.stopping is not None
+    assert rank.stopping.noticed_s is not None
+    assert rank.checkpoint is not None
+    return max(0.0, rank.checkpoint.committed_s - rank.stopping.noticed_s)

@@ -1,0 +1,442 @@
+"""Runs the ranks that the master wants on this node: carries out what the rank machine decides."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from dlq_common.clock import Clock
+from dlq_nodeagent.errands import Errands, Look, LookOrder, Preparation, PrepareOrder, Purpose
+from dlq_nodeagent.journal import Journal, RankRecord
+from dlq_nodeagent.model.messages import Launch, RankProgress, Stop
+from dlq_nodeagent.model.rank import (
+    ALIVE,
+    Acknowledged,
+    Effect,
+    Exited,
+    HandedOver,
+    LaunchFailed,
+    MainStarted,
+    NoticeDue,
+    Prepared,
+    Rank,
+    RankEvent,
+    RankState,
+    Released,
+    Step,
+    StopAsked,
+    accept,
+    answered_notice,
+    leave_now,
+    notice_due_s,
+    step,
+)
+from dlq_nodeagent.orders import Orders
+from dlq_nodeagent.runtimes.port import (
+    AttemptExists,
+    AttemptKey,
+    ExitRecord,
+    Handle,
+    LaunchRefused,
+    Runtime,
+    RuntimeFault,
+)
+from dlq_nodeagent.watched import Watched, found, orphan, recovered
+
+log = structlog.get_logger("nodeagent.supervisor")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisorSettings:
+    """Seconds, and how much of ended ranks is kept for `dlq logs` and late repeats."""
+
+    startup_grace_s: float = 20.0
+    term_s: float = 10.0
+    leave_s: float = 10.0
+    """How long a job may go on after the checkpoint that answers its notice."""
+    watch_s: float = 1.0
+    watch_stopping_s: float = 0.25
+    look_timeout_s: float = 30.0
+    baseline_timeout_s: float = 5.0
+    release_timeout_s: float = 30.0
+    keep_s: float = 7 * 86_400.0
+    keep_count: int = 500
+
+
+@dataclass(slots=True, kw_only=True)
+class Supervisor:
+    """All ranks of this node. `tell` is called when the master must hear of a rank; `may_start`
+    says whether contact is fresh enough to start one.
+
+    A rank is stopped only by a Stop that names it, never by its absence from a list.
+    """
+
+    clock: Clock
+    runtime: Runtime
+    journal: Journal
+    errands: Errands
+    settings: SupervisorSettings
+    tell: Callable[[AttemptKey], None]
+    may_start: Callable[[Launch], bool]
+    epoch: Callable[[], int]
+    boot_id: str
+    _watched: dict[AttemptKey, Watched] = field(default_factory=dict)
+
+    # ---- what the master and the errands say
+
+    def recover(self, records: Iterable[RankRecord]) -> None:
+        """Take over what an earlier agent ran, whatever happened to it meanwhile."""
+        handles = {handle.key: handle for handle in self.runtime.recover()}
+        for record in records:
+            self._adopt(record, handles.pop(record.launch.key, None))
+        for handle in handles.values():
+            log.warning("rank_without_record", key=str(handle.key))
+            self._adopt(orphan(handle), handle)
+        self._poll()
+
+    def launch(self, launch: Launch) -> str:
+        """Take a launch; returns an empty text, or the fixed word of a refusal.
+
+        A known rank is told again and never started again.
+        """
+        known = self._watched.get(launch.key)
+        if known is not None:
+            if known.rank.launch.fence != launch.fence:
+                return "fence_mismatch"
+            known.confirmed = True
+            self.tell(launch.key)
+            return ""
+        watched = Watched(accept(launch, now_s=self.clock.boottime_s()).rank)
+        try:
+            self._record(watched)
+        except OSError as error:
+            log.error("launch_not_recorded", key=str(launch.key), error=str(error))
+            return "journal_failed"
+        self._watched[launch.key] = watched
+        log.info("launch_taken", key=str(launch.key), fence=str(launch.fence))
+        self.tell(launch.key)
+        self._prepare(watched)
+        return ""
+
+    def stop(self, stop: Stop) -> str:
+        """Take a stop; returns an empty text, or the fixed word of a refusal. May be repeated."""
+        watched = self._watched.get(stop.key)
+        if watched is None:
+            return "unknown_rank"
+        if watched.rank.launch.fence != stop.fence:
+            return "fence_mismatch"
+        log.info("stop_taken", key=str(stop.key), cause=stop.cause, grace_s=stop.grace_s)
+        self._apply(watched, StopAsked(stop))
+        return ""
+
+    def drop_unwanted_unstarted(self, wanted: frozenset[AttemptKey]) -> None:
+        """After a Welcome: what has not started and is not wanted any more shall not start.
+
+        The job may have been given to another node while we were away. What runs is left alone.
+        """
+        for key, watched in self._watched.items():
+            if watched.rank.state is not RankState.PREPARING:
+                continue
+            if key in wanted:
+                watched.confirmed = True
+            else:
+                self._apply(watched, LaunchFailed("not wanted any more"))
+
+    def acknowledged(self, key: AttemptKey) -> None:
+        """The master has the latest report of this rank on disk."""
+        watched = self._watched.get(key)
+        if watched is not None and watched.rank.state is RankState.ENDED:
+            self._apply(watched, Acknowledged())
+
+    def prepared(self, key: AttemptKey, preparation: Preparation) -> None:
+        """The answer to a prepare errand; too late when the rank was stopped meanwhile."""
+        watched = self._watched.get(key)
+        if watched is None or watched.rank.state is not RankState.PREPARING:
+            return
+        watched.preparing = False
+        if preparation.plan is None:
+            self._apply(watched, LaunchFailed(preparation.error))
+            return
+        watched.plan = preparation.plan
+        self._apply(watched, Prepared(preparation.floor_mtime_ns))
+        self._start_if_due(watched)
+
+    def looked(self, key: AttemptKey, purpose: Purpose, look: Look) -> None:
+        """The answer to a look errand."""
+        watched = self._watched.get(key)
+        if watched is None:
+            return
+        if watched.looking is purpose:
+            watched.looking = None
+        if watched.rank.state in (RankState.ENDED, RankState.KEPT):
+            return
+        self._take_look(watched, look)
+        if purpose is Purpose.BASELINE and watched.rank.state is RankState.STOP_WAITING:
+            self._notice(watched)
+        elif purpose is Purpose.FINAL and watched.rank.state is RankState.RELEASING:
+            self._release(watched, look)
+
+    # ---- what others may know
+
+    def unconfirmed(self) -> list[AttemptKey]:
+        """Every rank that a Hello must name: all but those whose end is confirmed."""
+        return [key for key, it in self._watched.items() if it.rank.state is not RankState.KEPT]
+
+    def rank(self, key: AttemptKey) -> Rank | None:
+        """The rank as the master is told of it; None when it is unknown."""
+        watched = self._watched.get(key)
+        return None if watched is None else watched.reported()
+
+    def handle(self, key: AttemptKey) -> Handle | None:
+        """The runtime's handle of a rank; None when the runtime never had it."""
+        watched = self._watched.get(key)
+        return None if watched is None else watched.handle
+
+    def progress(self) -> tuple[RankProgress, ...]:
+        """What the living ranks last said, for the heartbeat."""
+        now_s = self.clock.boottime_s()
+        living = (it for it in self._watched.values() if it.rank.state in ALIVE)
+        return tuple(watched.progress(self.runtime.usage, now_s) for watched in living)
+
+    def poll_s(self) -> float:
+        """How soon `tick` should be called again, in seconds."""
+        states = {watched.rank.state for watched in self._watched.values()}
+        if RankState.LAUNCHING in states:
+            return 0.01
+        return 0.1 if states - {RankState.ENDED, RankState.KEPT} else 1.0
+
+    # ---- time
+
+    def tick(self) -> None:
+        """Poll the runtime and do what is due."""
+        self._poll()
+        now_s = self.clock.boottime_s()
+        for watched in list(self._watched.values()):
+            self._drive(watched, now_s)
+        self._forget_old()
+
+    def _poll(self) -> None:
+        living = {
+            watched.handle: watched
+            for watched in self._watched.values()
+            if watched.handle is not None and watched.rank.state in ALIVE
+        }
+        for handle, watched in living.items():
+            if watched.rank.started_s is None:
+                started = self.runtime.started(handle)
+                if started is not None:
+                    self._apply(watched, MainStarted(started.started_boottime_ns / 1e9))
+        for record in self.runtime.exited(living):
+            self._exited(living[Handle(record.key, record.epoch)], record)
+
+    def _drive(self, watched: Watched, now_s: float) -> None:
+        match watched.rank.state:
+            case RankState.PREPARING:
+                self._drive_preparing(watched)
+            case RankState.LAUNCHING | RankState.RUNNING:
+                self._look_if_due(watched, Purpose.WATCH, self.settings.watch_s)
+            case RankState.STOP_WAITING:
+                self._drive_waiting(watched, now_s)
+            case RankState.STOPPING:
+                self._drive_stopping(watched, now_s)
+            case RankState.RELEASING:
+                self._drive_releasing(watched, now_s)
+            case _:
+                pass
+
+    # ---- starting
+
+    def _adopt(self, record: RankRecord, handle: Handle | None) -> None:
+        watched = recovered(record, handle, now_s=self.clock.boottime_s())
+        key = record.launch.key
+        self._watched[key] = watched
+        log.info("rank_recovered", key=str(key), state=watched.rank.state.value)
+        if handle is not None and watched.rank.state is RankState.KEPT:
+            watched.rank = replace(watched.rank, record=self.runtime.poll(handle))
+
+    def _drive_preparing(self, watched: Watched) -> None:
+        if not watched.confirmed or watched.preparing:
+            return
+        if watched.plan is None:
+            self._prepare(watched)
+        else:
+            self._start_if_due(watched)
+
+    def _prepare(self, watched: Watched) -> None:
+        watched.preparing = True
+        self.errands.prepare(PrepareOrder(launch=watched.rank.launch))
+
+    def _start_if_due(self, watched: Watched) -> None:
+        launch = watched.rank.launch
+        if watched.plan is None or not watched.confirmed or not self.may_start(launch):
+            return
+        try:
+            watched.handle = self.runtime.start(watched.plan)
+        except AttemptExists:
+            watched.handle = Handle(launch.key, launch.fence.epoch)
+        except (LaunchRefused, RuntimeFault, OSError) as refused:
+            self._apply(watched, LaunchFailed(str(refused)))
+            return
+        self._apply(watched, HandedOver())
+
+    # ---- looking
+
+    def _look_if_due(self, watched: Watched, purpose: Purpose, period_s: float) -> None:
+        if watched.looking is None and self.clock.boottime_s() >= watched.look_at_s:
+            self._look(watched, purpose, period_s)
+
+    def _look(self, watched: Watched, purpose: Purpose, period_s: float) -> None:
+        watched.looking = purpose
+        watched.look_sent_s = self.clock.boottime_s()
+        if watched.handle is not None:
+            watched.take_beat(self.runtime.beat(watched.handle), watched.look_sent_s)
+        watched.look_at_s = watched.look_sent_s + period_s
+        record = watched.rank.record
+        self.errands.look(
+            LookOrder(
+                launch=watched.rank.launch,
+                purpose=purpose,
+                floor_mtime_ns=watched.rank.floor_mtime_ns,
+                settled=record is not None and record.code is not None,
+            )
+        )
+
+    def _take_look(self, watched: Watched, look: Look) -> None:
+        now_s = self.clock.boottime_s()
+        seen, known = look.checkpoint, watched.rank.checkpoint
+        if seen is None or (known is not None and seen.mtime_ns <= known.mtime_ns):
+            return
+        watched.rank = replace(watched.rank, checkpoint=found(seen, now_s))
+        if watched.rank.state in ALIVE:
+            self.tell(watched.rank.launch.key)
+
+    # ---- stopping
+
+    def _drive_waiting(self, watched: Watched, now_s: float) -> None:
+        stopping = watched.rank.stopping
+        assert stopping is not None
+        if now_s < notice_due_s(watched.rank, startup_grace_s=self.settings.startup_grace_s):
+            self._look_if_due(watched, Purpose.WATCH, self.settings.watch_s)
+        elif stopping.grace_s == 0:
+            self._notice(watched)
+        elif watched.looking is not Purpose.BASELINE:
+            self._look(watched, Purpose.BASELINE, self.settings.watch_stopping_s)
+        elif now_s - watched.look_sent_s >= self.settings.baseline_timeout_s:
+            # A hung file system must not keep the job from being told.
+            self._notice(watched)
+
+    def _notice(self, watched: Watched) -> None:
+        known = watched.rank.checkpoint
+        self._apply(watched, NoticeDue(0 if known is None else known.mtime_ns))
+
+    def _drive_stopping(self, watched: Watched, now_s: float) -> None:
+        self._look_if_due(watched, Purpose.WATCH, self.settings.watch_stopping_s)
+        if watched.undelivered is not None:
+            self._give(watched, watched.undelivered)
+        if answered_notice(watched.rank) and watched.answered_s is None:
+            watched.answered_s = now_s
+        if watched.answered_s is not None and now_s - watched.answered_s >= self.settings.leave_s:
+            self._take(watched, leave_now(watched.rank, now_s=now_s, term_s=self.settings.term_s))
+
+    def _give(self, watched: Watched, effect: Effect) -> None:
+        stopping = watched.rank.stopping
+        assert stopping is not None
+        if watched.handle is None:
+            return
+        orders = Orders(self.clock, self.runtime, self.epoch, self.settings.term_s)
+        signal_name = watched.rank.launch.preempt_signal
+        if not orders.give(effect, watched.handle, stopping, signal_name):
+            watched.undelivered = effect
+            return
+        watched.undelivered = None
+        if not stopping.delivered:
+            watched.rank = replace(watched.rank, stopping=replace(stopping, delivered=True))
+            self._record(watched)
+
+    # ---- ending
+
+    def _exited(self, watched: Watched, record: ExitRecord) -> None:
+        log.info("rank_exited", key=str(record.key), why=record.why.value, code=record.code)
+        self._apply(watched, Exited(record))
+        handle = watched.handle
+        done = handle is not None and self.runtime.done(handle)
+        watched.rank = replace(watched.rank, ended_s=self._ended_s(record), done=done)
+        self._look(watched, Purpose.FINAL, self.settings.watch_s)
+
+    def _ended_s(self, record: ExitRecord) -> float:
+        """Boottime of an end; one from before the host's boot is placed by the wall clock."""
+        if record.boot_id in ("", self.boot_id):
+            return record.ended_boottime_ns / 1e9
+        ago_s = max(0.0, self.clock.now_s() - record.ended_wall_ns / 1e9)
+        return self.clock.boottime_s() - ago_s
+
+    def _drive_releasing(self, watched: Watched, now_s: float) -> None:
+        if watched.looking is None:
+            self._look_if_due(watched, Purpose.FINAL, self.settings.watch_s)
+        elif now_s - watched.look_sent_s >= self.settings.look_timeout_s:
+            self._hold(watched, "look_timeout")
+
+    def _release(self, watched: Watched, look: Look) -> None:
+        ended_s = watched.rank.ended_s or 0.0
+        if self._unkillable(watched):
+            self._hold(watched, "unkillable")
+        elif look.released is not False:
+            self._apply(watched, Released())
+        elif self.clock.boottime_s() - ended_s >= self.settings.release_timeout_s:
+            self._hold(watched, f"gpu_not_released: {look.held_by}")
+
+    def _unkillable(self, watched: Watched) -> bool:
+        record = watched.rank.record
+        if record is None or record.remaining_pids == 0 or watched.handle is None:
+            return False
+        if record.boot_id != self.boot_id:
+            return False
+        return self.runtime.usage(watched.handle).pids != 0
+
+    def _hold(self, watched: Watched, why: str) -> None:
+        """Its GPUs cannot be given back yet; the master is told once, and it stays STOPPING."""
+        if watched.held_by != why:
+            watched.held_by = why
+            log.error("gpus_not_released", key=str(watched.rank.launch.key), why=why)
+            self.tell(watched.rank.launch.key)
+
+    # ---- carrying out
+
+    def _apply(self, watched: Watched, event: RankEvent) -> None:
+        self._take(watched, step(watched.rank, event, now_s=self.clock.boottime_s()))
+
+    def _take(self, watched: Watched, taken: Step) -> None:
+        watched.rank = taken.rank
+        for effect in taken.effects:
+            if effect is Effect.RECORD:
+                self._record(watched)
+            elif effect is Effect.TELL:
+                self.tell(watched.rank.launch.key)
+            else:
+                self._give(watched, effect)
+
+    def _record(self, watched: Watched) -> None:
+        rank = watched.rank
+        watched.recorded_s = self.clock.now_s()
+        self.journal.save_rank(
+            RankRecord(
+                launch=rank.launch,
+                state=rank.state,
+                floor_mtime_ns=rank.floor_mtime_ns,
+                stopping=rank.stopping,
+                error=rank.error,
+                recorded_s=watched.recorded_s,
+            )
+        )
+
+    def _forget_old(self) -> None:
+        kept = [it for it in self._watched.values() if it.rank.state is RankState.KEPT]
+        kept.sort(key=lambda watched: watched.recorded_s)
+        surplus = kept[: max(0, len(kept) - self.settings.keep_count)]
+        oldest_s = self.clock.now_s() - self.settings.keep_s
+        for watched in [*surplus, *(it for it in kept[len(surplus) :] if it.recorded_s < oldest_s)]:
+            key = watched.rank.launch.key
+            if watched.handle is not None:
+                self.runtime.forget(watched.handle)
+            self.journal.drop_rank(key)
+            del self._watched[key]

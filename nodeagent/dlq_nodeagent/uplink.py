@@ -1,0 +1,179 @@
+"""The agent's side of the session: dial, greet, beat, notice silence, dial again."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from dlq_common.clock import Clock
+from dlq_nodeagent.contact import Contact
+from dlq_nodeagent.model.messages import FromAgent, Heartbeat, Hello, RankProgress, Welcome
+from dlq_nodeagent.reconnect import Reconnect, ReconnectSettings
+
+
+class Transport(Protocol):
+    """One stream to the master at a time. Calls return at once; nothing is promised to arrive."""
+
+    def open(self) -> None:
+        """Dial. Answered by `core.opened()`, or by `core.closed(why)`."""
+        ...
+
+    def send(self, message: FromAgent) -> None:
+        """Send in order; dropped when no stream is open."""
+        ...
+
+    def close(self) -> None:
+        """End the stream, also one being dialled. Not answered."""
+        ...
+
+
+class LinkState(StrEnum):
+    """How far the session has come."""
+
+    DOWN = "down"
+    OPENING = "opening"
+    GREETED = "greeted"  # Hello sent
+    UP = "up"  # Welcome received
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UplinkSettings:
+    """Seconds; heartbeat and TTL are replaced by what the master says in its Welcome."""
+
+    heartbeat_s: float = 5.0
+    ttl_s: float = 20.0
+    open_timeout_s: float = 20.0
+    reconnect: ReconnectSettings = field(default_factory=ReconnectSettings)
+
+
+class Uplink:
+    """Owns the stream's state and the contact. Decides when; never what the ranks do.
+
+    The stream is a pipe, not the truth: contact is an answered heartbeat, counted from when it was
+    sent, and nothing else (not an open socket, not a Welcome).
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        transport: Transport,
+        contact: Contact,
+        rng: random.Random,
+        settings: UplinkSettings,
+        hello: Callable[[], Hello],
+        progress: Callable[[], tuple[RankProgress, ...]],
+    ) -> None:
+        self._clock = clock
+        self._transport = transport
+        self._contact = contact
+        self._settings = settings
+        self._hello = hello
+        self._progress = progress
+        self._reconnect = Reconnect(settings.reconnect, rng)
+        self.state = LinkState.DOWN
+        self._since_s = 0.0  # when the state was entered
+        self._dial_at_s = clock.boottime_s()
+        self._heartbeat_s = settings.heartbeat_s
+        self._ttl_s = settings.ttl_s
+        self._beat_at_s = 0.0
+        self._answered_s = 0.0
+        self._sequence = 0
+        self._sent: dict[int, float] = {}
+        self.in_contact = False
+
+    @property
+    def up(self) -> bool:
+        """Whether messages other than Hello may be sent."""
+        return self.state is LinkState.UP
+
+    def silence_s(self) -> float:
+        """How long the master has been silent; infinite when this boot saw no contact."""
+        last_s = self._contact.boottime_s()
+        return float("inf") if last_s is None else self._clock.boottime_s() - last_s
+
+    def tick(self) -> None:
+        """Do what is due: dial, beat, or give up a stream that does not answer."""
+        now_s = self._clock.boottime_s()
+        match self.state:
+            case LinkState.DOWN if now_s >= self._dial_at_s:
+                self._enter(LinkState.OPENING)
+                self._transport.open()
+            case LinkState.OPENING | LinkState.GREETED:
+                if now_s - self._since_s >= self._settings.open_timeout_s:
+                    self.drop()
+            case LinkState.UP:
+                if now_s - self._answered_s >= self._ttl_s:
+                    self.drop()
+                elif now_s >= self._beat_at_s:
+                    self._beat(now_s)
+
+    def next_due_s(self) -> float:
+        """Boottime at which `tick` has something to do if nothing arrives before."""
+        match self.state:
+            case LinkState.DOWN:
+                return self._dial_at_s
+            case LinkState.UP:
+                return min(self._beat_at_s, self._answered_s + self._ttl_s)
+            case _:
+                return self._since_s + self._settings.open_timeout_s
+
+    def opened(self) -> None:
+        """The stream is there: greet."""
+        if self.state is not LinkState.OPENING:
+            return
+        self._enter(LinkState.GREETED)
+        self._transport.send(self._hello())
+
+    def closed(self) -> None:
+        """The stream is gone, or could not be opened."""
+        if self.state is not LinkState.DOWN:
+            self._wait()
+
+    def drop(self) -> None:
+        """Leave this stream and dial again later."""
+        self._transport.close()
+        self._wait()
+
+    def welcomed(self, welcome: Welcome) -> None:
+        """The master answered; beat at once, because only an answered heartbeat is contact."""
+        self._heartbeat_s = welcome.heartbeat_s
+        self._ttl_s = welcome.ttl_s
+        self._reconnect.jitter_s = welcome.reconnect_jitter_s
+        self._reconnect.succeeded()
+        self._enter(LinkState.UP)
+        self._answered_s = self._clock.boottime_s()
+        self._sequence = 0
+        self._sent.clear()
+        self._beat(self._answered_s)
+
+    def heartbeat_answered(self, sequence: int) -> None:
+        """Contact: as of the instant at which that heartbeat was sent."""
+        sent_s = self._sent.get(sequence)
+        if sent_s is None or not self.up:
+            return
+        self._answered_s = self._clock.boottime_s()
+        self.in_contact = True
+        self._contact.renew(sent_s)
+        self._sent = {number: at_s for number, at_s in self._sent.items() if number > sequence}
+
+    def send(self, message: FromAgent) -> None:
+        """Send in the session; dropped when there is none (Hello will tell all again)."""
+        if self.up:
+            self._transport.send(message)
+
+    def _beat(self, now_s: float) -> None:
+        self._sequence += 1
+        self._sent[self._sequence] = now_s
+        self._beat_at_s = now_s + self._heartbeat_s
+        self._transport.send(Heartbeat(sequence=self._sequence, progress=self._progress()))
+
+    def _wait(self) -> None:
+        self._enter(LinkState.DOWN)
+        self.in_contact = False
+        self._dial_at_s = self._clock.boottime_s() + self._reconnect.delay_s()
+
+    def _enter(self, state: LinkState) -> None:
+        self.state = state
+        self._since_s = self._clock.boottime_s()

@@ -1,0 +1,117 @@
+"""A rank with what is in hand around it, and how it is taken over from an earlier agent."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from dlq_nodeagent.errands import Purpose, SeenCheckpoint
+from dlq_nodeagent.jobtree.beats import Beat, parse_beat
+from dlq_nodeagent.journal import RankRecord
+from dlq_nodeagent.model.messages import Fence, Launch, RankProgress
+from dlq_nodeagent.model.rank import Effect, FoundCheckpoint, Rank, RankState
+from dlq_nodeagent.runtimes.port import Handle, LaunchPlan, Usage
+
+LOST = "the runtime has lost it"
+
+
+@dataclass(slots=True)
+class Watched:
+    """Mutable on purpose: nothing here but `rank` matters beyond the agent's life."""
+
+    rank: Rank
+    handle: Handle | None = None
+    plan: LaunchPlan | None = None
+    preparing: bool = False
+    confirmed: bool = True
+    """False after a restart, for a rank that never started: the master must want it again."""
+    beat: Beat | None = None
+    beat_bytes: bytes = b""
+    beat_seen_s: float = 0.0
+    looking: Purpose | None = None
+    look_at_s: float = 0.0
+    look_sent_s: float = 0.0
+    undelivered: Effect | None = None
+    """What the runtime has not taken yet; given again at the next tick."""
+    answered_s: float | None = None
+    held_by: str = ""
+    """Why its GPUs cannot be given back yet."""
+    recorded_s: float = 0.0
+
+    def reported(self) -> Rank:
+        """The rank as the master is told of it."""
+        if self.held_by and self.rank.state is RankState.RELEASING:
+            return replace(self.rank, error=self.held_by)
+        return self.rank
+
+    def take_beat(self, content: bytes | None, now_s: float) -> None:
+        """A beat is as old as the last change of its file: no clock of the job is believed."""
+        if content is None or content == self.beat_bytes:
+            return
+        self.beat_bytes, self.beat_seen_s = content, now_s
+        self.beat = parse_beat(content)
+        if self.beat is not None and not self.rank.beaten:
+            self.rank = replace(self.rank, beaten=True)
+
+    def progress(self, usage: Callable[[Handle], Usage], now_s: float) -> RankProgress:
+        """What it last said, for a heartbeat."""
+        beat = self.beat
+        used = None if self.handle is None else usage(self.handle)
+        return RankProgress(
+            key=self.rank.launch.key,
+            fence=self.rank.launch.fence,
+            step=None if beat is None else beat.step,
+            total=None if beat is None else beat.total,
+            loss=None if beat is None else beat.loss,
+            age_s=0.0 if beat is None else max(0.0, now_s - self.beat_seen_s),
+            memory_bytes=0 if used is None else (used.memory_bytes or 0),
+        )
+
+
+def recovered(record: RankRecord, handle: Handle | None, *, now_s: float) -> Watched:
+    """A rank of an earlier agent. What happened to it meanwhile, the next poll finds."""
+    rank = Rank(
+        launch=record.launch,
+        state=_state_of(record, handle),
+        accepted_s=now_s,
+        floor_mtime_ns=record.floor_mtime_ns,
+        stopping=record.stopping,
+        error=record.error,
+        beaten=True,  # it has had its first seconds
+    )
+    if rank.state is RankState.ENDED and record.state is not RankState.ENDED:
+        rank = replace(rank, error=LOST)
+    if rank.state in (RankState.ENDED, RankState.KEPT):
+        rank = replace(rank, ended_s=now_s)
+    watched = Watched(rank, handle, confirmed=handle is not None, recorded_s=record.recorded_s)
+    if rank.state is RankState.STOPPING and rank.stopping and not rank.stopping.delivered:
+        watched.undelivered = Effect.GIVE_NOTICE if rank.stopping.grace_s else Effect.KILL
+    return watched
+
+
+def orphan(handle: Handle) -> RankRecord:
+    """A record for what runs without one: it is adopted and reported; only the master can say stop."""
+    fence = Fence(handle.epoch, handle.key.attempt)
+    launch = Launch(key=handle.key, fence=fence, command=("unknown",))
+    return RankRecord(launch=launch, state=RankState.LAUNCHING)
+
+
+def found(seen: SeenCheckpoint, now_s: float) -> FoundCheckpoint:
+    """A checkpoint as seen just now, on the agent's time axis."""
+    return FoundCheckpoint(
+        path=seen.path,
+        step=seen.step,
+        mtime_ns=seen.mtime_ns,
+        committed_s=now_s - seen.age_s,
+        evidence=seen.evidence,
+    )
+
+
+def _state_of(record: RankRecord, handle: Handle | None) -> RankState:
+    if record.state in (RankState.ENDED, RankState.KEPT):
+        return record.state
+    if handle is None:
+        # A stop of a running rank is recorded as such: that one did run, and must not run again.
+        ran = record.state in (RankState.STOP_WAITING, RankState.STOPPING)
+        return RankState.ENDED if ran else RankState.PREPARING
+    if record.stopping is None:
+        return RankState.LAUNCHING
+    return RankState.STOP_WAITING if record.stopping.noticed_s is None else RankState.STOPPING
