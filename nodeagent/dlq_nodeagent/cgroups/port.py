@@ -43,3 +43,7 @@ class CgroupTree(Protocol):
         a limit; nothing is left behind then.
         """
         ...
+
+    def remove(self) -> None:
+        """Remove what this tree made for itself; what still holds attempts stays."""
+        ...

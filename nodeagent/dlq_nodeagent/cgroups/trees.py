@@ -1,7 +1,7 @@
 """The three trees: v2, v1 (with the v2 leaf of a hybrid host), and none."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -56,6 +56,10 @@ class V2Tree:
             raise
         return dirs
 
+    def remove(self) -> None:
+        """The leaf with the agent itself has to stay as long as the agent lives."""
+        _remove_parents((self._parent,))
+
     def _limit(self, leaf: Path, limits: Limits) -> None:
         write_existing(leaf / "memory.max", _or_max(limits.memory_bytes))
         if limits.memory_bytes is not None and (leaf / "memory.swap.max").exists():
@@ -94,6 +98,9 @@ class V1Tree:
             raise
         return dirs
 
+    def remove(self) -> None:
+        _remove_parents(self._parents.values())
+
     def _limit(self, at: Mapping[str, Path], limits: Limits) -> None:
         if limits.memory_bytes is not None:
             _limit_v1_memory(at["memory"], limits.memory_bytes)
@@ -115,6 +122,17 @@ class NoTree:
     def create(self, name: str, limits: Limits) -> tuple[CgroupDir, ...]:
         """Nothing to make. The limits are not kept: whoever shows them must say so."""
         return ()
+
+    def remove(self) -> None:
+        """Nothing was made."""
+
+
+def _remove_parents(parents: Iterable[Path]) -> None:
+    """NODE first, then `dlq` above it, which stays while another node's agent uses it."""
+    for parent in parents:
+        for path in (parent, parent.parent):
+            with suppress(OSError):
+                path.rmdir()
 
 
 def _limit_v1_memory(directory: Path, memory_bytes: int) -> None:

@@ -1,0 +1,166 @@
+"""The `fake` runtime: timed jobs without processes, on a clock that somebody else moves.
+
+Used by tests, and by an agent that was started with this runtime by name. It keeps the promises of
+the port; what a job does is said by knobs, in the command itself (`fake run_for=5 exit_code=3`).
+"""
+
+from collections.abc import Iterable
+
+from dlq_common.clock import Clock
+from dlq_nodeagent.runtimes.fake_attempt import FakeAttempt, FakeJob
+from dlq_nodeagent.runtimes.port import (
+    AttemptExists,
+    AttemptKey,
+    ExitRecord,
+    Handle,
+    JobFiles,
+    LaunchPlan,
+    LogChunk,
+    Notice,
+    RuntimeFault,
+    StaleEpoch,
+    Started,
+    UnknownAttempt,
+    Usage,
+)
+
+
+class FakeHost:
+    """The machine below the runtime: it goes on when the agent (the FakeRuntime) is gone."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.attempts: dict[AttemptKey, FakeAttempt] = {}
+        self._contact_s = clock.boottime_s()
+
+    def renew_contact(self) -> None:
+        """The agent has just been in contact with the master."""
+        self.settle()
+        self._contact_s = self.clock.boottime_s()
+        for attempt in self.attempts.values():
+            attempt.withdraw_hold_notice()
+
+    def settle(self) -> None:
+        """Bring every attempt up to the present."""
+        now_s = self.clock.boottime_s()
+        for attempt in self.attempts.values():
+            attempt.settle(now_s, self._contact_s)
+
+
+class FakeRuntime:
+    """The agent's side. A second one over the same host is the agent after its restart."""
+
+    name = "fake"
+
+    def __init__(self, host: FakeHost) -> None:
+        self._host = host
+        self._known: dict[AttemptKey, FakeAttempt] = {}
+
+    def job_files(self, key: AttemptKey) -> JobFiles:
+        """Paths that are never made: no process will look for them."""
+        at = f"/fake/{key}"
+        return JobFiles(f"{at}/notice.json", f"{at}/job", f"{at}/job/beat", f"{at}/job/done")
+
+    def start(self, plan: LaunchPlan) -> Handle:
+        if plan.key in self._host.attempts:
+            raise AttemptExists(str(plan.key))
+        clock = self._host.clock
+        attempt = FakeAttempt(
+            plan, FakeJob.from_argv(plan.argv), start_s=clock.boottime_s(), wall_s=clock.now_s()
+        )
+        self._host.attempts[plan.key] = self._known[plan.key] = attempt
+        return Handle(plan.key, plan.epoch)
+
+    def recover(self) -> list[Handle]:
+        self._known = dict(self._host.attempts)
+        keys = sorted(self._known, key=lambda key: (int(key.job_id), key.attempt, key.node_rank))
+        return [Handle(key, self._known[key].plan.epoch) for key in keys]
+
+    def started(self, handle: Handle) -> Started | None:
+        return self._settled(handle).started()
+
+    def poll(self, handle: Handle) -> ExitRecord | None:
+        return self._settled(handle).record
+
+    def exited(self, handles: Iterable[Handle]) -> list[ExitRecord]:
+        found = (self.poll(handle) for handle in handles)
+        return [record for record in found if record is not None]
+
+    def pidfd(self, handle: Handle) -> int | None:
+        """There is no process to wait for."""
+        return None
+
+    def signal(self, handle: Handle, number: int, *, epoch: int) -> None:
+        self._commanded(handle, epoch).signal(number, self._now_s())
+
+    def stop(
+        self, handle: Handle, *, epoch: int, signal: int, grace_s: float, term_s: float
+    ) -> None:
+        self._commanded(handle, epoch).stop(signal, grace_s, term_s, self._now_s())
+
+    def kill(self, handle: Handle, *, epoch: int) -> None:
+        self._commanded(handle, epoch).kill(self._now_s())
+
+    def extend_hold(self, handle: Handle, *, epoch: int, hold_s: float) -> None:
+        self._commanded(handle, epoch).hold_s = hold_s
+
+    def notice(self, handle: Handle, notice: Notice | None) -> None:
+        self._settled(handle).notice = notice
+
+    def notice_of(self, handle: Handle) -> Notice | None:
+        """What the job would read now; for tests (a real job reads its file)."""
+        return self._settled(handle).notice
+
+    def beat(self, handle: Handle) -> bytes | None:
+        return self._settled(handle).job.beat.encode() or None
+
+    def done(self, handle: Handle) -> bool:
+        attempt = self._settled(handle)
+        return attempt.job.done and attempt.record is not None
+
+    def usage(self, handle: Handle) -> Usage:
+        attempt = self._settled(handle)
+        lives = attempt.record is None
+        return Usage(
+            memory_bytes=None,
+            peak_memory_bytes=None,
+            cpu_s=attempt.cpu_s(self._now_s()) if lives else None,
+            pids=1 if lives else 0,
+            oom_kills=0,
+        )
+
+    def read_log(self, handle: Handle, offset: int, limit: int) -> LogChunk:
+        attempt = self._settled(handle)
+        plan, log = attempt.plan, attempt.job.log.encode()
+        offset = min(max(offset, 0), len(log))
+        stop = offset + max(limit, 0)
+        if offset < plan.log_head_bytes:
+            stop = min(stop, plan.log_head_bytes)
+        else:
+            offset = max(offset, plan.log_head_bytes, len(log) - plan.log_ring_bytes)
+            stop = offset + max(limit, 0)
+        return LogChunk(offset=offset, data=log[offset:stop], end=len(log))
+
+    def forget(self, handle: Handle) -> None:
+        if handle.key not in self._host.attempts:
+            return
+        if self._settled(handle).record is None:
+            raise RuntimeFault(f"{handle.key} is still running")
+        del self._host.attempts[handle.key], self._known[handle.key]
+
+    def _settled(self, handle: Handle) -> FakeAttempt:
+        attempt = self._known.get(handle.key)
+        if attempt is None or attempt.plan.epoch != handle.epoch:
+            raise UnknownAttempt(str(handle.key))
+        self._host.settle()
+        return attempt
+
+    def _commanded(self, handle: Handle, epoch: int) -> FakeAttempt:
+        attempt = self._settled(handle)
+        if epoch < attempt.highest_epoch:
+            raise StaleEpoch(f"{handle.key}: epoch {epoch} after {attempt.highest_epoch}")
+        attempt.highest_epoch = epoch
+        return attempt
+
+    def _now_s(self) -> float:
+        return self._host.clock.boottime_s()
