@@ -1,1 +1,19 @@
-"""What every room shares: time, ids, units, names, errors, config, logs."""
+"""What every room shares; a closed list, each module with one idea.
+
+    clock           the steady time axis, and its fake
+    config          TOML and environment into frozen values (daemons only)
+    errors          the tree of expected failures
+    hostlist        gpu[01-08]
+    identity_files  where keys and certificates lie
+    ids             request ids, sessions, secrets, seeds
+    instants        points in time as people write them
+    join_token      what a new node is handed
+    logs            one JSON object a line (daemons only)
+    names           which names and paths from outside pass
+    pki             keys, requests and certificates
+    suggest         did you mean
+    units           durations and sizes as people write them
+    wire            Timestamp and Duration
+
+A module that does not fit into one line here belongs into a room.
+"""

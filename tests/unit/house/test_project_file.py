@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import dlq.v1
+import dlq_common
 
 ROOT = Path(__file__).resolve().parents[3]
 GUESTS = (ROOT / "docs/adr/0009-dependencies.md").read_text()
@@ -87,3 +88,9 @@ def test_every_package_in_the_wheel_is_seen_by_the_other_tools(project: dict[str
         project["tool"]["hatch"]["build"]["dev-mode-dirs"]
     )
     assert all((ROOT / path / "__init__.py").is_file() for path in packages)
+
+
+def test_what_every_room_shares_is_a_closed_list() -> None:
+    listed = re.findall(r"(?m)^    (\w+)  +\S", dlq_common.__doc__ or "")
+    present = {path.stem for path in Path(dlq_common.__path__[0]).glob("*.py")} - {"__init__"}
+    assert set(listed) == present
