@@ -88,8 +88,10 @@ class Plan(NamedTuple):
     """Changes, applied in order, and the next instant worth planning at without an event.
 
     `wake_at_s`: a threshold crossing, a promotion, a boundary decision; None: only events matter.
+    `again`: these changes alter the order of jobs; apply them and plan once more, at this instant.
     """
 
     changes: tuple[Change, ...] = ()
     wake_at_s: float | None = None
+    again: bool = False
     notes: tuple[str, ...] = ()

@@ -1,0 +1,175 @@
+"""Which GPUs exist, are open and are free: pools per GPU type, derived from nodes and claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.model.node import Node
+from dlq_master.model.pool import Part, Parts, Pool
+from dlq_master.model.resources import Allocation
+
+Pools = dict[str, Pool]
+
+
+class Capacity:
+    """Free = open nodes' GPUs - claims of live attempts. Nothing here is stored on disk.
+
+    Pools are numbered by sorted node id; a new or vanished node rebuilds them, anything else
+    changes only the node concerned.
+    """
+
+    __slots__ = (
+        "_masks",
+        "_rebuild_needed",
+        "claims",
+        "free",
+        "generation",
+        "node_ids",
+        "nodes",
+        "open",
+        "ordinals",
+        "soon",
+        "total",
+    )
+
+    def __init__(self) -> None:
+        self.nodes: dict[NodeId, Node] = {}
+        self.claims: dict[NodeId, dict[AttemptKey, int]] = {}  # who holds which GPUs of a node
+        self.soon: dict[NodeId, int] = {}  # of those, being saved or released
+        self.node_ids: list[NodeId] = []
+        self.ordinals: dict[NodeId, int] = {}
+        self.free: Pools = {}
+        self.open: Pools = {}  # GPUs of open nodes, claimed or not
+        self.total: Pools = {}  # GPUs of all registered nodes
+        self.generation = 0  # changes whenever a node does
+        self._masks: dict[NodeId, Mapping[str, int]] = {}
+        self._rebuild_needed = False
+
+    def put_node(self, node: Node) -> None:
+        before = self.nodes.get(node.node_id)
+        self.nodes[node.node_id] = node
+        if before is None or before.gpus != node.gpus:
+            self._masks[node.node_id] = node.masks()
+            self.claims.setdefault(node.node_id, {})
+            self._rebuild_needed = True
+            self.generation += 1
+        elif before.open != node.open:
+            self.generation += 1
+            self._refresh(node.node_id)
+
+    def drop_node(self, node_id: NodeId) -> None:
+        """Forget a node; refused while a live attempt claims its GPUs."""
+        if self.claims.get(node_id):
+            raise ValueError(f"node {node_id} is still claimed by {sorted(self.claims[node_id])}")
+        del self.nodes[node_id], self.claims[node_id], self._masks[node_id]
+        self._rebuild_needed = True
+        self.generation += 1
+
+    def claim(self, key: AttemptKey, allocation: Allocation, *, soon: bool) -> None:
+        """The attempt holds these GPUs (`soon`: it has been told to leave)."""
+        for node_id, mask in allocation.slots:
+            self.claims.setdefault(node_id, {})[key] = mask
+            if soon:
+                self.soon[node_id] = self.soon.get(node_id, 0) | mask
+            self._shift(node_id, mask, claimed=True)
+
+    def release(self, key: AttemptKey, allocation: Allocation, *, soon: bool) -> None:
+        """The attempt is gone, its GPUs are free."""
+        for node_id, mask in allocation.slots:
+            del self.claims[node_id][key]
+            if soon:
+                self._clear_soon(node_id, mask)
+            self._shift(node_id, mask, claimed=False)
+
+    def mark_soon(self, allocation: Allocation, *, soon: bool) -> None:
+        """The holder was told to leave, or its node fell silent meanwhile."""
+        for node_id, mask in allocation.slots:
+            if soon:
+                self.soon[node_id] = self.soon.get(node_id, 0) | mask
+            else:
+                self._clear_soon(node_id, mask)
+
+    def ready(self) -> None:
+        """Bring the pools up to date; every reader of pools goes through here."""
+        if self._rebuild_needed:
+            self._rebuild()
+
+    def claimed(self, node_id: NodeId) -> int:
+        """Bitmask of the node's claimed GPUs."""
+        mask = 0
+        for held in self.claims.get(node_id, {}).values():
+            mask |= held
+        return mask
+
+    def parts(self, allocation: Allocation) -> dict[str, Parts]:
+        """The allocation in pool terms, by GPU type. Nodes that are gone are left out."""
+        split: dict[str, list[Part]] = {}
+        for node_id, mask in allocation.slots:
+            for gpu_type, owned in self._masks.get(node_id, {}).items():
+                if owned & mask:
+                    split.setdefault(gpu_type, []).append(
+                        Part(self.ordinals[node_id], owned & mask)
+                    )
+        return {gpu_type: tuple(parts) for gpu_type, parts in split.items()}
+
+    def soon_parts(self) -> dict[str, Parts]:
+        """GPUs of open nodes that are being saved or released, by GPU type."""
+        split: dict[str, list[Part]] = {}
+        for node_id, mask in self.soon.items():
+            node = self.nodes.get(node_id)
+            if node is not None and node.open:
+                for gpu_type, owned in self._masks[node_id].items():
+                    if owned & mask:
+                        split.setdefault(gpu_type, []).append(
+                            Part(self.ordinals[node_id], owned & mask)
+                        )
+        return {gpu_type: tuple(parts) for gpu_type, parts in split.items()}
+
+    def _clear_soon(self, node_id: NodeId, mask: int) -> None:
+        left = self.soon.get(node_id, 0) & ~mask
+        if left:
+            self.soon[node_id] = left
+        else:
+            self.soon.pop(node_id, None)
+
+    def _shift(self, node_id: NodeId, mask: int, *, claimed: bool) -> None:
+        if self._rebuild_needed:
+            return
+        node = self.nodes.get(node_id)
+        if node is None or not node.open:
+            return
+        ordinal = self.ordinals[node_id]
+        for gpu_type, owned in self._masks[node_id].items():
+            changed = owned & mask
+            if changed:
+                pool = self.free[gpu_type]
+                left = pool.masks[ordinal]
+                pool.set(ordinal, left & ~changed if claimed else left | changed)
+
+    def _refresh(self, node_id: NodeId) -> None:
+        if self._rebuild_needed:
+            return
+        ordinal = self.ordinals[node_id]
+        opened = self.nodes[node_id].open
+        claimed = self.claimed(node_id)
+        for gpu_type, owned in self._masks[node_id].items():
+            self.open[gpu_type].set(ordinal, owned if opened else 0)
+            self.free[gpu_type].set(ordinal, owned & ~claimed if opened else 0)
+
+    def _rebuild(self) -> None:
+        self._rebuild_needed = False
+        self.node_ids = sorted(self.nodes)
+        self.ordinals = {node_id: ordinal for ordinal, node_id in enumerate(self.node_ids)}
+        gpu_types = sorted({gpu_type for masks in self._masks.values() for gpu_type in masks})
+        for pools in (self.free, self.open, self.total):
+            pools.clear()
+        for gpu_type in gpu_types:
+            owned = [self._masks[node_id].get(gpu_type, 0) for node_id in self.node_ids]
+            sizes = [mask.bit_count() for mask in owned]
+            for pools in (self.free, self.open, self.total):
+                pools[gpu_type] = Pool(sizes)
+            for ordinal, mask in enumerate(owned):
+                self.total[gpu_type].set(ordinal, mask)
+        for node_id in self.node_ids:
+            self._refresh(node_id)

@@ -1,0 +1,220 @@
+"""The only writers of a cluster: what a plan, a person or a report does to its values.
+
+The master and the simulator both drive their cluster through these functions, so they cannot
+drift apart. Each returns what happened, in order, for the journal.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, assert_never
+
+from dlq_master.model import attempt_steps, job_steps, settle
+from dlq_master.model import node as node_machine
+from dlq_master.model.attempt import Attempt, AttemptState, RankStatus
+from dlq_master.model.attempt_steps import AttemptEvent
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.grace import grace_s
+from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
+from dlq_master.model.job import Job
+from dlq_master.model.job_steps import JobEvent
+from dlq_master.model.lease import Lease
+from dlq_master.model.machine import StopAttempt, StopCause
+from dlq_master.model.node import NodeEvent
+from dlq_master.model.order import STARTED_BASE, STARTED_END, Discipline
+from dlq_master.model.plan import (
+    Admit,
+    Change,
+    Demote,
+    Lapse,
+    Plan,
+    Promote,
+    Reject,
+    Renew,
+    Revoke,
+    Start,
+)
+
+
+class Happened(NamedTuple):
+    """One event that was applied, and to whom; `change` is the plan's verb behind it, if any."""
+
+    event: JobEvent | AttemptEvent | NodeEvent
+    job_id: JobId | None = None
+    attempt: int | None = None
+    node_id: NodeId | None = None
+    change: Change | None = None
+
+
+def submit(cluster: Cluster, job: Job) -> Job:
+    """Enter a new job (PENDING, or HELD at birth) behind all others of its level."""
+    if job.job_id in cluster.jobs:
+        raise ValueError(f"job {job.job_id} exists already")
+    entered = job._replace(sequence=cluster.tail_position())
+    cluster.put_job(entered)
+    return entered
+
+
+def apply(cluster: Cluster, plan: Plan, now_s: float, epoch: int) -> list[Happened]:
+    """Carry out a checked plan. After its last part, jobs that were demoted while they ran and
+    still run stand behind those that run already."""
+    happened: list[Happened] = []
+    leaving = [change.key.job_id for change in plan.changes if isinstance(change, Lapse)]
+    # Each goes before all that wait, so the one that ran last goes first.
+    for job in sorted(map(cluster.job, leaving), key=lambda job: job.sequence, reverse=True):
+        _leave_place(cluster, job)
+    for change in plan.changes:
+        _apply(cluster, change, now_s, epoch, happened)
+    if not plan.again and cluster.unsettled:
+        _settle_demoted(cluster)
+    return happened
+
+
+def step_job(cluster: Cluster, job_id: JobId, event: JobEvent, now_s: float) -> list[Happened]:
+    """Apply one event to a job, and tell its live attempt to stop if the event asks for that."""
+    before = cluster.job(job_id)
+    after, effects = job_steps.step(before, event, at_s=now_s)
+    cluster.put_job(_moved(cluster, after, event))
+    happened = [Happened(event, job_id)]
+    for effect in effects:
+        if isinstance(effect, StopAttempt):
+            happened += stop_attempt(cluster, effect.key, effect.cause, now_s)
+    return happened
+
+
+def stop_attempt(
+    cluster: Cluster, key: AttemptKey, cause: StopCause, now_s: float, detail: str = ""
+) -> list[Happened]:
+    """Ask a live attempt to save and leave, with the grace learned for its job."""
+    attempt = cluster.attempt(key)
+    grace = grace_s(cluster.job(key.job_id)) if attempt.started_time_s is not None else 0.0
+    event = attempt_steps.StopRequested(cause=cause, grace_s=grace, detail=detail)
+    return step_attempt(cluster, key, event, now_s)
+
+
+def step_attempt(
+    cluster: Cluster, key: AttemptKey, event: AttemptEvent, now_s: float
+) -> list[Happened]:
+    """Apply one event to an attempt, and to its job what follows from it."""
+    before = cluster.attempt(key)
+    after = attempt_steps.step(before, event, at_s=now_s).value
+    cluster.put_attempt(after)
+    happened = [Happened(event, key.job_id, key.number)]
+    if not after.live:
+        happened += _ended(cluster, after, now_s)
+    elif after.started_time_s is not None and before.started_time_s is None:
+        happened += step_job(cluster, key.job_id, job_steps.Ran(), now_s)
+    return happened
+
+
+def step_node(cluster: Cluster, node_id: NodeId, event: NodeEvent, now_s: float) -> list[Happened]:
+    """Apply one event to a node. What it means for attempts there is its driver's to say."""
+    cluster.put_node(node_machine.step(cluster.nodes[node_id], event, at_s=now_s).value)
+    return [Happened(event, node_id=node_id)]
+
+
+def _apply(
+    cluster: Cluster, change: Change, now_s: float, epoch: int, happened: list[Happened]
+) -> None:
+    match change:
+        case Start():
+            steps = _start(cluster, change, now_s, epoch)
+        case Renew():
+            renewed = attempt_steps.Renewed(term_end_s=change.term_end_s)
+            steps = step_attempt(cluster, change.key, renewed, now_s)
+        case Lapse():
+            steps = _lapse(cluster, change, now_s)
+        case Revoke():
+            stop = attempt_steps.StopRequested(cause=change.cause, grace_s=change.grace_s)
+            steps = step_attempt(cluster, change.key, stop, now_s)
+        case Demote():
+            steps = step_job(cluster, change.job_id, job_steps.Demoted(level=change.level), now_s)
+        case Promote():
+            steps = step_job(cluster, change.job_id, job_steps.Promoted(), now_s)
+        case Admit():
+            steps = step_job(cluster, change.job_id, job_steps.Admitted(), now_s)
+        case Reject():
+            refused = job_steps.Rejected(reason=change.reason.code.value)
+            steps = step_job(cluster, change.job_id, refused, now_s)
+        case _:
+            assert_never(change)
+    happened += [step._replace(change=change) for step in steps]
+
+
+def _start(cluster: Cluster, start: Start, now_s: float, epoch: int) -> list[Happened]:
+    job = cluster.job(start.job_id)
+    key = AttemptKey(job.job_id, job.attempts + 1)
+    hold_s = cluster.terms.hold_s if job.rules.hold_s is None else job.rules.hold_s
+    fence = Fence(epoch, key.number)
+    attempt = Attempt(
+        key=key,
+        epoch=epoch,
+        lease=Lease(start.kind, start.allocation, fence, start.term_end_s, hold_s),
+        state=AttemptState.ASSIGNED,
+        assigned_time_s=now_s,
+        ranks=tuple(RankStatus(slot.node_id) for slot in start.allocation.slots),
+        resume_from=job.checkpoint,
+    )
+    # The job first: the indexes read its level and position when the attempt claims its GPUs.
+    placed = job_steps.Placed(attempt=key.number)
+    cluster.put_job(_moved(cluster, job_steps.step(job, placed, at_s=now_s).value, placed))
+    cluster.put_attempt(attempt)
+    return [Happened(placed, key.job_id, key.number)]
+
+
+def _lapse(cluster: Cluster, lapse: Lapse, now_s: float) -> list[Happened]:
+    key = lapse.key
+    stop = attempt_steps.StopRequested(
+        cause=StopCause.PREEMPT, grace_s=lapse.grace_s, detail=f"for job {lapse.for_job}"
+    )
+    happened = step_attempt(cluster, key, stop, now_s)
+    if lapse.grace_s == 0.0:  # preemption is free: it has saved already
+        happened += step_attempt(cluster, key, attempt_steps.Preempted(), now_s)
+    return happened
+
+
+def _ended(cluster: Cluster, attempt: Attempt, now_s: float) -> list[Happened]:
+    job = cluster.job(attempt.key.job_id)
+    if job.ended:  # cancelled while it ran: only the books are left to close
+        cluster.put_job(job_steps.vacated(job, settle.usage(attempt)))
+        return []
+    _leave_place(cluster, job)
+    return step_job(cluster, job.job_id, settle.outcome(job, attempt), now_s)
+
+
+def _moved(cluster: Cluster, job: Job, event: JobEvent) -> Job:
+    """The job at the position that this event gives it under the cluster's discipline."""
+    discipline = cluster.ordering.discipline
+    if isinstance(event, job_steps.Promoted):
+        return job._replace(sequence=cluster.promoted_position())
+    if discipline is Discipline.ARRIVAL:
+        return job
+    started = STARTED_BASE <= job.sequence < STARTED_END
+    match event:
+        case job_steps.Placed():
+            if discipline is Discipline.REQUEUE or not started:
+                return job._replace(sequence=cluster.started_position())
+        case job_steps.Demoted():
+            if discipline is Discipline.REQUEUE:
+                if job.live_attempt is not None:
+                    cluster.unsettled[job.job_id] = None
+                return job._replace(sequence=cluster.tail_position())
+        case job_steps.Released():
+            if discipline is Discipline.REQUEUE or not started:
+                return job._replace(sequence=cluster.tail_position())
+        case _:
+            pass
+    return job
+
+
+def _leave_place(cluster: Cluster, job: Job) -> None:
+    """A job that stops running waits before those that waited all along, in its old order."""
+    cluster.unsettled.pop(job.job_id, None)
+    if cluster.ordering.discipline is Discipline.REQUEUE and job.sequence < STARTED_END:
+        cluster.put_job(job._replace(sequence=cluster.head_position()))
+
+
+def _settle_demoted(cluster: Cluster) -> None:
+    jobs = [cluster.job(job_id) for job_id in cluster.unsettled]
+    cluster.unsettled.clear()
+    for job in sorted(jobs, key=lambda job: job.sequence):
+        cluster.put_job(job._replace(sequence=cluster.started_position()))

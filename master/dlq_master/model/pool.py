@@ -1,0 +1,108 @@
+"""GPUs of one type by node, with nodes bucketed by how many they have left."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import accumulate
+from typing import NamedTuple
+
+from dlq_master.model.resources import indices
+
+
+class Part(NamedTuple):
+    """GPUs of one node, the node given by its ordinal in the pool."""
+
+    ordinal: int
+    mask: int
+
+
+Parts = tuple[Part, ...]
+
+
+class Pool:
+    """Available GPUs per node; nodes are numbered in the order of their ids.
+
+    `buckets[n]` is a bitmask over nodes: those with exactly n GPUs left. Every choice made from
+    it takes the lowest node first, so it depends on what is free, never on history.
+    """
+
+    __slots__ = ("buckets", "fullest", "masks", "total")
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        """An empty pool over nodes that own `sizes[ordinal]` GPUs of this type."""
+        self.masks = [0] * len(sizes)
+        self.buckets = [0] * (max(sizes, default=0) + 1)
+        self.buckets[0] = (1 << len(sizes)) - 1
+        self.total = 0
+        # fullest[k-1] = GPUs of the k largest nodes: how many nodes a width needs at least.
+        self.fullest = tuple(accumulate(sorted((size for size in sizes if size), reverse=True)))
+
+    def copy(self) -> Pool:
+        twin = Pool.__new__(Pool)
+        twin.masks = self.masks.copy()
+        twin.buckets = self.buckets.copy()
+        twin.total = self.total
+        twin.fullest = self.fullest
+        return twin
+
+    def set(self, ordinal: int, mask: int) -> None:
+        """The node has exactly these GPUs left."""
+        before = self.masks[ordinal].bit_count()
+        after = mask.bit_count()
+        self.masks[ordinal] = mask
+        if before != after:
+            bit = 1 << ordinal
+            self.buckets[before] ^= bit
+            self.buckets[after] ^= bit
+            self.total += after - before
+
+    def take(self, parts: Parts) -> None:
+        """Remove these GPUs as far as they are here."""
+        for ordinal, mask in parts:
+            left = self.masks[ordinal]
+            if left & mask:
+                self.set(ordinal, left & ~mask)
+
+    def give(self, parts: Parts) -> None:
+        """Add these GPUs."""
+        for ordinal, mask in parts:
+            self.set(ordinal, self.masks[ordinal] | mask)
+
+    def holds(self, parts: Parts) -> bool:
+        """All these GPUs are here."""
+        masks = self.masks
+        return all(masks[ordinal] & mask == mask for ordinal, mask in parts)
+
+    def fewest_nodes(self, gpus: int) -> int:
+        """The least number of nodes that could ever give this many GPUs; 0: not even all."""
+        position = bisect_left(self.fullest, gpus)
+        return position + 1 if position < len(self.fullest) else 0
+
+    def best_fit(self, gpus: int) -> int:
+        """The node with the fewest GPUs left that still has `gpus`; -1: none."""
+        for bucket in self.buckets[gpus:]:
+            if bucket:
+                return (bucket & -bucket).bit_length() - 1
+        return -1
+
+    def nodes_with(self, gpus: int) -> Iterator[int]:
+        """Nodes with at least `gpus` left, the tightest fit first."""
+        for bucket in self.buckets[gpus:]:
+            yield from indices(bucket)
+
+    def largest_free(self) -> int:
+        """The most GPUs left on one node."""
+        return next((n for n in range(len(self.buckets) - 1, 0, -1) if self.buckets[n]), 0)
+
+
+@lru_cache(maxsize=1 << 14)
+def lowest(mask: int, gpus: int) -> int:
+    """The `gpus` lowest set bits of the mask, which has at least that many."""
+    taken = 0
+    for _ in range(gpus):
+        bit = mask & -mask
+        taken |= bit
+        mask ^= bit
+    return taken
