@@ -14,6 +14,7 @@ from dlq_common.names import LONGEST_NAME, check_absolute_path, check_env
 
 # What the master takes: a request is 1 MiB at most, and most of it is not meant for variables.
 LARGEST_ENVIRONMENT_BYTES = 256 * 1024
+LARGEST_COMMAND = 64 * 1024
 
 T = TypeVar("T")
 
@@ -116,6 +117,10 @@ def _program(get: _Getter, arguments: tuple[str, ...]) -> tuple[tuple[str, ...],
         )
     for word in (*(command or ()), *arguments):
         _encodable(word, "the command", get.origin("command"))
+    if sum(map(len, (*(command or ()), *arguments))) > LARGEST_COMMAND:
+        raise wrong(
+            get.origin("command"), f"the command is longer than {LARGEST_COMMAND} characters"
+        )
     if script:
         return arguments, script
     if not command:

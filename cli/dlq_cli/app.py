@@ -1,0 +1,128 @@
+"""What every command shares: the identity, the line to the master, and how to talk to people."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dlq_common.errors import DlqError, InvalidRequest, Unauthenticated
+
+if TYPE_CHECKING:
+    from dlq_cli.render import Look
+    from dlq_client.connection import Connection
+    from dlq_client.identity import Identity
+    from dlq_common.clock import Clock
+
+
+class Color(Enum):
+    """When to colour."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+class App:
+    """One run of `dlq`; what it needs is made when it is first asked for."""
+
+    def __init__(self, *, home: Path | None, color: Color, patience_s: float) -> None:
+        from dlq_common.clock import SteadyClock
+
+        self._home = home
+        self._color = color
+        self._patience_s = patience_s
+        self._connection: Connection | None = None
+        self.clock: Clock = SteadyClock()
+
+    @property
+    def home(self) -> Path:
+        """The identity directory."""
+        from dlq_client.identity import default_home
+
+        return self._home or default_home(os.environ)
+
+    def connection(self) -> Connection:
+        """The line to the master, with an identity that is logged in and renewed as needed."""
+        if self._connection is None:
+            # grpc would write its own lines about lost connections between ours.
+            os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+            from dlq_client.connection import Connection
+
+            self._connection = Connection(
+                self._identity(), clock=self.clock, patience_s=self._patience_s
+            )
+            self._keep_identity(self._connection)
+        return self._connection
+
+    def close(self) -> None:
+        """End the line, if there is one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def look(self) -> Look:
+        """How stdout wants to be written to."""
+        from dlq_cli.render import Look
+
+        tty = sys.stdout.isatty()
+        color = {
+            Color.AUTO: tty and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb",
+            Color.ALWAYS: True,
+            Color.NEVER: False,
+        }[self._color]
+        return Look(tty=tty, color=color, now_s=self.clock.now_s())
+
+    def say(self, text: str) -> None:
+        """A message to people, on stderr; hostile characters in it are made harmless."""
+        from dlq_cli.render import clean_line
+
+        click.echo(f"dlq: {clean_line(text)}", err=True)
+
+    def confirm(self, impact: str, *, yes: bool) -> None:
+        """Ask before something that cannot be undone; without a terminal only `-y` will do."""
+        if yes:
+            return
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise InvalidRequest(
+                f"{impact}; nobody can be asked here", hint="-y does it without asking"
+            )
+        if not click.confirm(f"{impact}. Go on?", err=True):
+            raise click.Abort
+
+    def _identity(self) -> Identity:
+        from dlq_client.identity import load_identity
+
+        identity = load_identity(self.home)
+        if identity is None or not identity.is_valid(self.clock.now_s()):
+            identity = self._login_by_socket(expired=identity is not None)
+        return identity
+
+    def _login_by_socket(self, *, expired: bool) -> Identity:
+        """Log in without being asked, where the master's host offers it."""
+        from dlq_cli.commands.login import log_in, login_socket
+
+        socket = login_socket(None)
+        if socket.exists():
+            return log_in(self, socket)
+        state = "your certificate has expired" if expired else "nobody is logged in here"
+        raise Unauthenticated(
+            f"{state}: {self.home} holds no valid identity",
+            hint="run `dlq login` on the master's host, or name a directory with --home",
+        )
+
+    def _keep_identity(self, connection: Connection) -> None:
+        """Renew a certificate that has lived two thirds of its life; failing is no failure yet."""
+        if not connection.identity.renewal_due(self.clock.now_s()):
+            return
+        from dlq_client.identity import save_identity
+        from dlq_client.login import renew
+
+        try:
+            save_identity(self.home, renew(connection))
+        except (DlqError, OSError) as error:
+            self.say(f"your certificate could not be renewed yet: {error}")

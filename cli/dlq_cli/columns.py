@@ -1,0 +1,230 @@
+"""The columns of `dlq status`: names, Slurm letters, texts and sort keys; and `-o` that picks them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from dlq.v1 import job_pb2
+from dlq_cli.render import Cell, Look, clean_line, number, when
+from dlq_cli.words import ENDED, HOLD_KINDS, SLURM_CODES, shown_state
+from dlq_common.errors import InvalidRequest
+from dlq_common.hostlist import compress_hostlist
+from dlq_common.suggest import did_you_mean
+from dlq_common.units import approximate_size, format_duration
+from dlq_common.wire import from_duration, from_timestamp
+
+Text = Callable[[job_pb2.Job, Look], str]
+SortKey = Callable[[job_pb2.Job], str | float]
+
+
+class Column(NamedTuple):
+    """One column of jobs."""
+
+    cell: Cell
+    text: Text
+    sort: SortKey | None = None  # None: by its text
+
+
+def where(job: job_pb2.Job, look: Look) -> str:
+    """The nodes of a job that lives on some, else in brackets why it does not."""
+    if job.node_ids:
+        label = " [virtual]" if job.virtual_devices else ""
+        cause = f" ({job.stop_cause})" if job.stop_cause else ""
+        return compress_hostlist(job.node_ids) + label + cause
+    return f"({reason(job, look)})"
+
+
+def reason(job: job_pb2.Job, _look: Look) -> str:
+    """One word or two on why a job does not run."""
+    state = shown_state(job)
+    if state == "held":
+        kind = HOLD_KINDS.get(job.hold_kind) or "held"
+        return f"{kind}: {job.hold_reason}" if job.hold_reason else kind
+    if state in ENDED:
+        return ", ".join(filter(None, (job.end_reason or state, exit_text(job))))
+    return job.stop_cause or "waiting" if state in {"pending", "queued"} else state
+
+
+def exit_text(job: job_pb2.Job) -> str:
+    """How the job's failing rank ended, empty when none failed."""
+    if job.exit_signal:
+        return f"signal {job.exit_signal}"
+    return f"exit {job.exit_code}" if job.exit_code else ""
+
+
+def progress(job: job_pb2.Job, _look: Look) -> str:
+    """Steps done of all, and the loss."""
+    if not job.HasField("progress") or not job.progress.HasField("step"):
+        return ""
+    steps = str(job.progress.step)
+    if job.progress.HasField("total_step_count"):
+        steps += f"/{job.progress.total_step_count}"
+    loss = f" loss {job.progress.loss:.4g}" if job.progress.HasField("loss") else ""
+    return steps + loss
+
+
+def run_s(job: job_pb2.Job) -> float:
+    """Seconds run, all attempts."""
+    return from_duration(job.run_duration)
+
+
+def _time_limit(job: job_pb2.Job, _look: Look) -> str:
+    if not job.HasField("time_limit_duration"):
+        return "unlimited"
+    return format_duration(from_duration(job.time_limit_duration))
+
+
+def _time_left(job: job_pb2.Job, _look: Look) -> str:
+    if not job.HasField("time_limit_duration"):
+        return "unlimited"
+    return format_duration(from_duration(job.time_limit_duration) - run_s(job))
+
+
+def _instant(field: str) -> Text:
+    def text(job: job_pb2.Job, look: Look) -> str:
+        return when(from_timestamp(getattr(job, field)), look) if job.HasField(field) else ""  # type: ignore[arg-type]  # the names are checked by a test
+
+    return text
+
+
+def _instant_key(field: str) -> SortKey:
+    return lambda job: from_timestamp(getattr(job, field))
+
+
+def _nodes(job: job_pb2.Job, _look: Look) -> str:
+    if job.node_ids:
+        return str(len(job.node_ids))
+    return str(job.resources.node_count) if job.resources.HasField("node_count") else ""
+
+
+def _memory(job: job_pb2.Job, _look: Look) -> str:
+    limit = job.resources.memory_limit_bytes
+    return approximate_size(limit) if limit else ""
+
+
+COLUMNS: Mapping[str, Column] = {
+    "id": Column(Cell("JOB_ID", right=True), lambda j, _: j.job_id, lambda j: int(j.job_id or 0)),
+    "name": Column(Cell("NAME", most=32), lambda j, _: j.name),
+    "user": Column(Cell("USER"), lambda j, _: j.user),
+    "queue": Column(Cell("QUEUE"), lambda j, _: j.queue),
+    "state": Column(Cell("STATE", state=True), lambda j, _: shown_state(j)),
+    "code": Column(Cell("ST"), lambda j, _: SLURM_CODES.get(shown_state(j), "NF")),
+    "gpus": Column(
+        Cell("GPUS", right=True),
+        lambda j, _: str(j.resources.gpu_count),
+        lambda j: j.resources.gpu_count,
+    ),
+    "gpu_type": Column(Cell("GPU_TYPE"), lambda j, _: j.gpu_type or j.resources.gpu_type or ""),
+    "nodes": Column(
+        Cell("NODES", right=True), _nodes, lambda j: len(j.node_ids) or j.resources.node_count
+    ),
+    "nodelist": Column(Cell("NODELIST"), lambda j, _: compress_hostlist(j.node_ids)),
+    "cpus": Column(
+        Cell("CPUS", right=True),
+        lambda j, _: number(j.resources.cpu_limit) if j.resources.cpu_limit else "",
+        lambda j: j.resources.cpu_limit,
+    ),
+    "memory": Column(Cell("MEMORY", right=True), _memory, lambda j: j.resources.memory_limit_bytes),
+    "time": Column(Cell("TIME", right=True), lambda j, _: format_duration(run_s(j)), run_s),
+    "time_limit": Column(
+        Cell("TIME_LIMIT", right=True),
+        _time_limit,
+        lambda j: from_duration(j.time_limit_duration),
+    ),
+    "time_left": Column(Cell("TIME_LEFT", right=True), _time_left),
+    "submit": Column(Cell("SUBMIT"), _instant("submit_time"), _instant_key("submit_time")),
+    "start": Column(Cell("START"), _instant("start_time"), _instant_key("start_time")),
+    "end": Column(Cell("END"), _instant("end_time"), _instant_key("end_time")),
+    "level": Column(Cell("LEVEL", right=True), lambda j, _: str(j.level), lambda j: j.level),
+    "attempts": Column(
+        Cell("ATTEMPTS", right=True), lambda j, _: str(j.attempt_count), lambda j: j.attempt_count
+    ),
+    "preemptions": Column(
+        Cell("PREEMPTIONS", right=True),
+        lambda j, _: str(j.preemption_count),
+        lambda j: j.preemption_count,
+    ),
+    "progress": Column(Cell("PROGRESS"), progress),
+    "reason": Column(Cell("REASON"), reason),
+    "exit": Column(
+        Cell("EXIT"),
+        lambda j, _: f"{j.exit_code}:{j.exit_signal}" if j.HasField("exit_code") else "",
+    ),
+    "where": Column(Cell("NODES(REASON)"), where),
+}
+
+DEFAULT = ("id", "name", "user", "queue", "state", "gpus", "time", "progress", "where")
+
+# squeue's letters for `-o "%.18i %j"`.
+LETTERS: Mapping[str, str] = {
+    "i": "id", "A": "id", "F": "id", "j": "name", "u": "user", "P": "queue", "t": "code",
+    "T": "state", "M": "time", "l": "time_limit", "L": "time_left", "D": "nodes", "N": "nodelist",
+    "R": "where", "r": "reason", "S": "start", "V": "submit", "e": "end", "C": "cpus",
+    "m": "memory", "b": "gpus",
+}  # fmt: skip
+_LETTER = re.compile(r"%(\.?)(\d*)([A-Za-z])")
+
+
+class LetterFormat(NamedTuple):
+    """A `-o` in squeue's letters: text between them is kept, widths pad and cut as there."""
+
+    text: str
+
+    def row(self, job: job_pb2.Job, look: Look) -> str:
+        """The line of one job."""
+        return self._filled(lambda column: clean_line(column.text(job, look)))
+
+    def heading(self) -> str:
+        """The line above."""
+        return self._filled(lambda column: column.cell.heading)
+
+    def _filled(self, text_of: Callable[[Column], str]) -> str:
+        def fill(match: re.Match[str]) -> str:
+            text, width = text_of(COLUMNS[LETTERS[match[3]]]), int(match[2] or 0)
+            if not width:
+                return text
+            return text[:width].rjust(width) if match[1] else text[:width].ljust(width)
+
+        return _LETTER.sub(fill, self.text).rstrip()
+
+
+def parse_format(text: str) -> Sequence[str] | LetterFormat:
+    """Column names of `id,name,state`, or squeue's letters; InvalidRequest for others."""
+    if "%" in text:
+        for match in _LETTER.finditer(text):
+            if match[3] not in LETTERS:
+                raise InvalidRequest(
+                    f"-o: there is no %{match[3]}", field="-o", hint="letters: " + "".join(LETTERS)
+                )
+        return LetterFormat(text)
+    names = [name.strip().lower() for name in text.split(",") if name.strip()]
+    for name in names:
+        _known(name, "-o")
+    return names or DEFAULT
+
+
+def sort_jobs(jobs: Sequence[job_pb2.Job], text: str, look: Look) -> list[job_pb2.Job]:
+    """Jobs by some columns, `-` before a name for falling; the last named counts least."""
+    ordered = list(jobs)
+    for word in reversed([word.strip() for word in text.split(",") if word.strip()]):
+        column = _known(word.removeprefix("-").lower(), "--sort")
+        key = column.sort or _by_text(column.text, look)
+        ordered.sort(key=key, reverse=word.startswith("-"))
+    return ordered
+
+
+def _by_text(text: Text, look: Look) -> SortKey:
+    return lambda job: text(job, look)
+
+
+def _known(name: str, flag: str) -> Column:
+    column = COLUMNS.get(name)
+    if column is None:
+        raise InvalidRequest(
+            f"{flag}: there is no column {name[:64]!r}{did_you_mean(name, COLUMNS)}",
+            field=flag,
+            hint="columns: " + ", ".join(COLUMNS),
+        )
+    return column

@@ -1,0 +1,182 @@
+"""Jobs, attempts, specs and wait reasons as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dlq.v1 import job_pb2, resource_pb2
+from dlq_cli.facts.common import Facts, instant, seconds
+from dlq_cli.words import ATTEMPT_STATES, HOLD_KINDS, JOB_STATES, LEASE_KINDS, shown_state
+
+
+def job_facts(job: job_pb2.Job) -> Facts:
+    """One job; the same keys in the same order for every job."""
+    has = job.HasField
+    return {
+        "job_id": job.job_id,
+        "user": job.user,
+        "name": job.name,
+        "queue": job.queue,
+        "state": shown_state(job),
+        "stored_state": JOB_STATES.get(job.state),
+        "attempt_state": ATTEMPT_STATES.get(job.attempt_state) if has("attempt_state") else None,
+        "hold_kind": HOLD_KINDS.get(job.hold_kind),
+        "hold_reason": job.hold_reason or None,
+        "stop_cause": job.stop_cause or None,
+        "resources": request_facts(job.resources),
+        "nodes": list(job.node_ids),
+        "gpu_type": job.gpu_type or None,
+        "virtual_devices": job.virtual_devices,
+        "submit_time": instant(job.submit_time) if has("submit_time") else None,
+        "queue_time": instant(job.queue_time) if has("queue_time") else None,
+        "start_time": instant(job.start_time) if has("start_time") else None,
+        "end_time": instant(job.end_time) if has("end_time") else None,
+        "end_reason": job.end_reason or None,
+        "exit_code": job.exit_code if has("exit_code") else None,
+        "exit_signal": job.exit_signal or None,
+        "time_limit_s": seconds(job.time_limit_duration) if has("time_limit_duration") else None,
+        "run_time_s": seconds(job.run_duration) if has("run_duration") else None,
+        "level": job.level,
+        "attained_gpu_seconds": round(job.attained_gpu_seconds, 3),
+        "lost_gpu_seconds": round(job.lost_gpu_seconds, 3),
+        "attempt_count": job.attempt_count,
+        "preemption_count": job.preemption_count,
+        "checkpoint": checkpoint_facts(job.checkpoint) if has("checkpoint") else None,
+        "work_at_risk_s": (
+            seconds(job.work_at_risk_duration) if has("work_at_risk_duration") else None
+        ),
+        "progress": progress_facts(job.progress) if has("progress") else None,
+        "version": job.version,
+    }
+
+
+def request_facts(request: resource_pb2.ResourceRequest) -> Facts:
+    """What a job asks for."""
+    has = request.HasField
+    return {
+        "gpu_count": request.gpu_count,
+        "node_count": request.node_count if has("node_count") else None,
+        "gpu_type": request.gpu_type or None,
+        "cpu_limit": request.cpu_limit if has("cpu_limit") else None,
+        "memory_limit_bytes": request.memory_limit_bytes if has("memory_limit_bytes") else None,
+    }
+
+
+def checkpoint_facts(checkpoint: job_pb2.Checkpoint) -> Facts:
+    """A promoted checkpoint."""
+    return {
+        "path": checkpoint.path,
+        "step": checkpoint.step if checkpoint.HasField("step") else None,
+        "commit_time": (
+            instant(checkpoint.commit_time) if checkpoint.HasField("commit_time") else None
+        ),
+        "attempt": checkpoint.attempt,
+    }
+
+
+def progress_facts(progress: job_pb2.Progress) -> Facts:
+    """What a job last said about itself."""
+    has = progress.HasField
+    return {
+        "step": progress.step if has("step") else None,
+        "total_step_count": progress.total_step_count if has("total_step_count") else None,
+        "loss": progress.loss if has("loss") else None,
+        "beat_time": instant(progress.beat_time) if has("beat_time") else None,
+    }
+
+
+def attempt_facts(attempt: job_pb2.Attempt) -> Facts:
+    """One try at running a job."""
+    has, lease = attempt.HasField, attempt.lease
+    return {
+        "attempt": attempt.attempt,
+        "epoch": attempt.fence.epoch,
+        "state": ATTEMPT_STATES.get(attempt.state),
+        "stop_cause": attempt.stop_cause or None,
+        "lease_kind": LEASE_KINDS.get(lease.kind),
+        "term_end_time": instant(lease.term_end_time) if lease.HasField("term_end_time") else None,
+        "hold_until_time": (
+            instant(lease.hold_until_time) if lease.HasField("hold_until_time") else None
+        ),
+        "slots": [
+            {"node_id": slot.node_id, "gpu_indexes": list(slot.gpu_indexes)}
+            for slot in lease.allocation.slots
+        ],
+        "ranks": [rank_facts(rank) for rank in attempt.ranks],
+        "assign_time": instant(attempt.assign_time) if has("assign_time") else None,
+        "start_time": instant(attempt.start_time) if has("start_time") else None,
+        "end_time": instant(attempt.end_time) if has("end_time") else None,
+        "grace_s": seconds(attempt.grace_duration) if has("grace_duration") else None,
+        "first_failed_rank": attempt.first_failed_rank if has("first_failed_rank") else None,
+    }
+
+
+def rank_facts(rank: job_pb2.Rank) -> Facts:
+    """One node's part of an attempt."""
+    return {
+        "node_rank": rank.node_rank,
+        "node_id": rank.node_id,
+        "phase": rank.phase or None,
+        "exit_code": rank.exit_code if rank.HasField("exit_code") else None,
+        "signal": rank.signal or None,
+        "error": rank.error or None,
+    }
+
+
+def spec_facts(spec: job_pb2.JobSpec) -> Facts:
+    """What was submitted, defaults filled in; the environment by name only, values may be secret."""
+    has = spec.HasField
+    return {
+        "name": spec.name,
+        "command": list(spec.command),
+        "script": spec.script or None,
+        "queue": spec.queue or None,
+        "resources": request_facts(spec.resources),
+        "environment": sorted(spec.environment),
+        "working_directory": spec.working_directory or None,
+        "time_limit_s": seconds(spec.time_limit_duration) if has("time_limit_duration") else None,
+        "run_estimate_s": (
+            seconds(spec.run_estimate_duration) if has("run_estimate_duration") else None
+        ),
+        "preempt": {
+            "signal": spec.preempt.signal or None,
+            "grace_s": (
+                seconds(spec.preempt.grace_duration)
+                if spec.preempt.HasField("grace_duration")
+                else None
+            ),
+            "requeue_exit_codes": list(spec.preempt.requeue_exit_codes),
+            "exit_zero_completes": spec.preempt.exit_zero_completes,
+        },
+        "checkpoint": {
+            "directory": spec.checkpoint.directory or None,
+            "marker": spec.checkpoint.marker or None,
+            "settle_s": (
+                seconds(spec.checkpoint.settle_duration)
+                if spec.checkpoint.HasField("settle_duration")
+                else None
+            ),
+        },
+        "max_restart_count": spec.retry.max_restart_count,
+        "hold": spec.hold,
+        "disconnect_hold_s": (
+            seconds(spec.disconnect_hold_duration) if has("disconnect_hold_duration") else None
+        ),
+        "runtime": spec.runtime or None,
+        "labels": dict(sorted(spec.labels.items())),
+    }
+
+
+def reason_facts(reasons: Iterable[job_pb2.WaitReason]) -> list[Facts]:
+    """Typed reasons for a job not to run."""
+    return [
+        {
+            "code": reason.code,
+            "resource": reason.resource or None,
+            "need": reason.need if reason.HasField("need") else None,
+            "have": reason.have if reason.HasField("have") else None,
+            "blocking_job_ids": list(reason.blocking_job_ids),
+            "detail": reason.detail,
+        }
+        for reason in reasons
+    ]

@@ -1,0 +1,86 @@
+"""Commands that are imported when they are called, so that `dlq --help` and completion are quick."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import click
+
+# Other rooms lend commands under this entry point group; they are loaded only when called.
+ENTRY_POINTS = "dlq.commands"
+LENT_HELP = {"simulate": "Replay a trace on a cluster under one or more policies."}
+
+
+class Lazy(NamedTuple):
+    """Where a command lives, and its line in the list of commands."""
+
+    target: str  # module:attribute
+    help: str
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and loads the one that is asked for."""
+
+    def __init__(
+        self, *args: Any, lazy: Mapping[str, Lazy], lends: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._lazy = lazy
+        self._lends = lends
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self._lazy, *sorted(set(self._lent()) - set(self._lazy))]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if known := self._lazy.get(cmd_name):
+            module, _, attribute = known.target.partition(":")
+            command = getattr(importlib.import_module(module), attribute)
+        elif lent := self._lent().get(cmd_name):
+            command = _load(lent)
+        else:
+            return None
+        if not isinstance(command, click.Command):
+            raise click.ClickException(f"{cmd_name} is not a command")
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and self.get_command_target(args[0]) is None and not args[0].startswith("-"):
+            from dlq_common.suggest import did_you_mean
+
+            near = did_you_mean(args[0], self.list_commands(ctx))
+            ctx.fail(f"there is no command {args[0][:64]!r}{near}")
+        return super().resolve_command(ctx, args)
+
+    def get_command_target(self, name: str) -> object | None:
+        """Where a command lives, without loading it."""
+        return self._lazy.get(name) or self._lent().get(name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands from the table: loading all of them would be slow."""
+        rows = [(name, known.help) for name, known in self._lazy.items()]
+        rows += [
+            (name, LENT_HELP.get(name, f"From {lent.module.partition('.')[0]}."))
+            for name, lent in sorted(self._lent().items())
+            if name not in self._lazy
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def _lent(self) -> dict[str, importlib.metadata.EntryPoint]:
+        if not self._lends:
+            return {}
+        return {point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
+
+
+def _load(point: importlib.metadata.EntryPoint) -> object:
+    try:
+        return point.load()
+    except ImportError as error:
+        raise click.ClickException(
+            f"`dlq {point.name}` is not installed: {error}; pip install 'dlq[sim]' brings it"
+        ) from None

@@ -1,0 +1,128 @@
+"""The `dlq` command: global options, the table of commands, and how every failure is told."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from dlq_cli import exit_codes
+from dlq_cli.app import App, Color
+from dlq_cli.lazy import Lazy, LazyGroup
+from dlq_common.errors import DlqError
+
+COMMANDS = {
+    "submit": Lazy("dlq_cli.commands.submit:submit", "Queue a job."),
+    "status": Lazy("dlq_cli.commands.status:status", "List jobs, or show how some stand."),
+    "show": Lazy("dlq_cli.commands.show:show", "Everything about a job."),
+    "why": Lazy("dlq_cli.commands.why:why", "Why a job does not run: every reason."),
+    "logs": Lazy("dlq_cli.commands.logs:logs", "The output of a job."),
+    "events": Lazy("dlq_cli.commands.events:events", "What happened to a job, and who did it."),
+    "wait": Lazy("dlq_cli.commands.wait:wait", "Wait for jobs; exits as they do."),
+    "cancel": Lazy("dlq_cli.commands.cancel:cancel", "End jobs; running ones may save first."),
+    "hold": Lazy("dlq_cli.commands.steer:hold", "Keep jobs from starting."),
+    "release": Lazy("dlq_cli.commands.steer:release", "Take a hold back."),
+    "pause": Lazy("dlq_cli.commands.steer:pause", "Checkpoint jobs and free their GPUs."),
+    "resume": Lazy("dlq_cli.commands.steer:resume", "Queue paused jobs again."),
+    "nodes": Lazy("dlq_cli.commands.nodes:nodes", "The machines and their GPUs."),
+    "queues": Lazy("dlq_cli.commands.queues:queues", "The queues and what waits in them."),
+    "login": Lazy("dlq_cli.commands.login:login", "Get a certificate (on the master's host)."),
+    "version": Lazy("dlq_cli.commands.version:version", "Versions of both ends."),
+    "completion": Lazy("dlq_cli.commands.completion:completion", "A completion script."),
+    "admin": Lazy("dlq_cli.commands.admin:admin", "For operators: tokens, nodes, users."),
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    lends=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 not allowed, 5 can never run, "
+    "69 master unreachable, 75 try again, 124 timed out, 130 interrupted. "
+    "`wait` and `submit --wait` exit as the job does, with 128+n for signal n.",
+)
+@click.option(
+    "--home",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="DLQ_HOME",
+    metavar="DIR",
+    help="Directory of your identity.  [default: ~/.config/dlq]",
+)
+@click.option(
+    "--color",
+    type=click.Choice([color.value for color in Color]),
+    default=Color.AUTO.value,
+    show_default=True,
+    help="Colour states; auto: on a terminal, unless NO_COLOR is set.",
+)
+@click.option(
+    "--patience",
+    "patience_s",
+    type=click.FloatRange(min=0),
+    envvar="DLQ_PATIENCE_S",
+    default=15.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to go on trying while the master does not answer.",
+)
+@click.pass_context
+def dlq(ctx: click.Context, home: Path | None, color: str, patience_s: float) -> None:
+    """Run deep-learning training jobs on a cluster of GPU servers.
+
+    \b
+    dlq submit --gpus 8 -t 1-00:00:00 train.sh      queue a script
+    dlq submit job.toml                             queue a spec
+    dlq submit -- python train.py                   queue a command
+    dlq status -w                                   watch your jobs
+    dlq why 17                                      why does it wait?
+    dlq logs -f 17                                  follow its output
+    """
+    ctx.obj = App(home=home, color=Color(color), patience_s=patience_s)
+    ctx.call_on_close(ctx.obj.close)
+
+
+def run(arguments: list[str]) -> int:
+    """One command from its arguments to its exit code; says on stderr what went wrong."""
+    try:
+        result = dlq.main(arguments, prog_name="dlq", standalone_mode=False)
+    except exit_codes.Ended as ended:
+        return ended.code
+    except click.UsageError as error:
+        return _usage(error)
+    except click.ClickException as error:
+        return _tell(error.format_message(), "", exit_codes.FAILURE)
+    except DlqError as error:
+        return _tell(error.what, error.hint, exit_codes.code_of_error(error))
+    except (KeyboardInterrupt, click.Abort):
+        return exit_codes.INTERRUPTED
+    except BrokenPipeError:
+        # `dlq status | head`: the reader has seen enough. Nothing may be flushed into it any more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exit_codes.OK
+    return result if isinstance(result, int) else exit_codes.OK
+
+
+def main() -> None:
+    """Entry point of the `dlq` script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def _usage(error: click.UsageError) -> int:
+    command = error.ctx.command_path if error.ctx else "dlq"
+    return _tell(error.format_message(), f"{command} --help", exit_codes.USAGE)
+
+
+def _tell(what: str, hint: str, code: int) -> int:
+    from dlq_cli.render import clean_line
+
+    click.echo(f"dlq: {clean_line(what)}", err=True)
+    if hint:
+        click.echo(f"  {clean_line(hint)}", err=True)
+    return code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Which jobs a user means: `17`, `17-20`, `17.2`, or a name where it is unique."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dlq.v1 import job_pb2
+from dlq_cli.words import has_ended
+from dlq_client.jobs import Jobs
+from dlq_common.errors import InvalidRequest, NotFound
+from dlq_common.names import shown
+
+MOST_JOBS = 10_000
+
+_ID = re.compile(r"[0-9]{1,18}", re.ASCII)
+_ATTEMPT = re.compile(r"([0-9]{1,18})\.([0-9]{1,9})", re.ASCII)
+_RANGE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
+
+
+class Named(NamedTuple):
+    """One job, and the attempt if the user named one (0: none)."""
+
+    job_id: str
+    attempt: int
+
+
+def one_job(jobs: Jobs, text: str) -> Named:
+    """The job of `17`, `17.2` or a unique name; an id is not looked up, the call will tell."""
+    if _ID.fullmatch(text):
+        return Named(str(int(text)), 0)
+    if found := _ATTEMPT.fullmatch(text):
+        return Named(str(int(found[1])), int(found[2]))
+    return Named(_by_name(jobs, text).job_id, 0)
+
+
+def several_jobs(jobs: Jobs, texts: Sequence[str]) -> list[str]:
+    """The ids of many words, in the order written, each once. Of a range, those that exist."""
+    ids: dict[str, None] = {}
+    for text in texts:
+        if found := _RANGE.fullmatch(text):
+            ids.update(dict.fromkeys(_range(jobs, int(found[1]), int(found[2]), text)))
+        else:
+            ids[one_job(jobs, text).job_id] = None
+    if len(ids) > MOST_JOBS:
+        raise InvalidRequest(f"more than {MOST_JOBS} jobs at once")
+    return list(ids)
+
+
+def _range(jobs: Jobs, first: int, last: int, text: str) -> list[str]:
+    if last < first or last - first >= MOST_JOBS:
+        raise InvalidRequest(f"{text} is empty or holds more than {MOST_JOBS} jobs")
+    wanted = [str(number) for number in range(first, last + 1)]
+    found = [job.job_id for job in jobs.list(job_ids=wanted).jobs]
+    if not found:
+        raise NotFound(f"there is no job {text}", kind="job", id=text)
+    return found
+
+
+def _by_name(jobs: Jobs, name: str) -> job_pb2.Job:
+    """The one job of this name: among those that have not ended, else among all."""
+    found = jobs.list(name=name).jobs
+    alive = [job for job in found if not has_ended(job)]
+    candidates = alive or found
+    if not candidates:
+        raise NotFound(f"there is no job {shown(name)}", kind="job", id=name[:64])
+    if len(candidates) > 1:
+        ids = ", ".join(job.job_id for job in candidates[:10])
+        raise InvalidRequest(
+            f"{len(candidates)} jobs are named {shown(name)}", hint=f"say which by its id: {ids}"
+        )
+    return candidates[0]
