@@ -24,6 +24,8 @@ TORCH_STAMP := .venv-torch/.stamp
 # Marked tests need more than a fresh machine, or more than two minutes; they have their own targets.
 NOTHING_SPECIAL := not (e2e or torture or podman or netns or systemd or slurm or torch or gpu)
 N ?= 30
+# A single test of these may take longer than pyproject.toml allows for a hang.
+PATIENT := -o faulthandler_timeout=3600
 
 .PHONY: help
 help:  ## list the targets
@@ -85,7 +87,7 @@ demo: setup  ## a cluster of your own, training real models; KEEP=1 leaves it up
 
 .PHONY: e2e
 e2e: setup $(TORCH_STAMP)  ## real processes on loopback, with torchrun; ONLY=name selects
-	$(PY) -m pytest -q tests/e2e $(if $(ONLY),-k '$(ONLY)')
+	$(PY) -m pytest -q $(PATIENT) tests/e2e $(if $(ONLY),-k '$(ONLY)')
 
 .PHONY: bench
 bench: setup  ## measure, and print the conditions beside the figures
@@ -93,7 +95,7 @@ bench: setup  ## measure, and print the conditions beside the figures
 
 .PHONY: torture
 torture: setup  ## kill the daemons N times under load: make torture N=30
-	N=$(N) $(PY) -m pytest -q -m torture tests/fault
+	N=$(N) $(PY) -m pytest -q $(PATIENT) -m torture tests/fault
 
 .PHONY: package
 package: setup | $(UV_TOOL)  ## build the wheel, install it with each extra into empty venvs, run it
