@@ -58,10 +58,10 @@ class Capacity:
             self.generation += 1
             self._refresh(node.node_id)
 
-    def drop_node(self, node_id: NodeId) -> None:
-        """Forget a node; refused while a live attempt claims its GPUs."""
+    def remove_node(self, node_id: NodeId) -> None:
+        """Forget a node; refused while a live attempt holds GPUs of it."""
         if self.claims.get(node_id):
-            raise ValueError(f"node {node_id} is still claimed by {sorted(self.claims[node_id])}")
+            raise ValueError(f"node {node_id} is still held by {sorted(self.claims[node_id])}")
         del self.nodes[node_id], self.claims[node_id], self._masks[node_id]
         self._rebuild_needed = True
         self.generation += 1

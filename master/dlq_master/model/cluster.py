@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -13,11 +13,11 @@ from dlq_master.model.job import Job, JobState
 from dlq_master.model.lease import Terms
 from dlq_master.model.node import Node
 from dlq_master.model.order import (
-    PROMOTED_BASE,
     STARTED_BASE,
     STARTED_END,
-    WAITING_BASE,
+    Discipline,
     Ordering,
+    Positions,
 )
 from dlq_master.model.running import Place, RunningIndex
 from dlq_master.model.timers import Timers
@@ -53,53 +53,13 @@ class Cluster:
         self.unsettled: dict[JobId, None] = {}  # demoted while running, not yet re-placed
         self._jobs: dict[JobId, Job] = {}
         self._attempts: dict[AttemptKey, Attempt] = {}
-        self._touched_jobs: dict[JobId, None] = {}
-        self._touched_attempts: dict[AttemptKey, None] = {}
-        self._touched_nodes: dict[NodeId, None] = {}
-        self._tail = WAITING_BASE
-        self._head = WAITING_BASE
-        self._started = STARTED_BASE
-        self._promoted = PROMOTED_BASE
-
-    @classmethod
-    def load(
-        cls,
-        ordering: Ordering,
-        terms: Terms,
-        nodes: Iterable[Node] = (),
-        jobs: Iterable[Job] = (),
-        attempts: Iterable[Attempt] = (),
-    ) -> Cluster:
-        """The cluster as it was stored: live jobs and attempts suffice. Nothing is touched."""
-        cluster = cls(ordering, terms)
-        for node in nodes:
-            cluster.put_node(node)
-        for job in jobs:
-            cluster._count_from(job.sequence)
-            cluster.put_job(job)
-        for attempt in attempts:
-            cluster.put_attempt(attempt)
-        cluster.take_touched()
-        return cluster
-
-    @property
-    def jobs(self) -> Mapping[JobId, Job]:
-        return MappingProxyType(self._jobs)
-
-    @property
-    def attempts(self) -> Mapping[AttemptKey, Attempt]:
-        """Live attempts, and ended ones until `forget_ended`."""
-        return MappingProxyType(self._attempts)
-
-    @property
-    def nodes(self) -> Mapping[NodeId, Node]:
-        return MappingProxyType(self.capacity.nodes)
-
-    def job(self, job_id: JobId) -> Job:
-        return self._jobs[job_id]
-
-    def attempt(self, key: AttemptKey) -> Attempt:
-        return self._attempts[key]
+        self.jobs: Mapping[JobId, Job] = MappingProxyType(self._jobs)
+        self.attempts: Mapping[AttemptKey, Attempt] = MappingProxyType(self._attempts)  # live ones
+        self.nodes: Mapping[NodeId, Node] = MappingProxyType(self.capacity.nodes)
+        self._touched_jobs: dict[JobId, Job] = {}
+        self._touched_attempts: dict[AttemptKey, Attempt] = {}
+        self._touched_nodes: dict[NodeId, Node] = {}
+        self.positions = Positions()
 
     def live_attempt(self, job: Job) -> Attempt | None:
         """The job's live attempt, if it has one."""
@@ -110,21 +70,29 @@ class Cluster:
     def rank(self, job: Job) -> int:
         return self.ordering.rank(job.rank_base, job.level)
 
+    def attempts_on(self, node_id: NodeId) -> tuple[AttemptKey, ...]:
+        """Live attempts that hold GPUs of the node, in the order of their keys."""
+        return tuple(sorted(self.capacity.claims.get(node_id, ())))
+
     def put_node(self, node: Node) -> None:
         self.capacity.put_node(node)
-        self._touched_nodes[node.node_id] = None
+        self._touched_nodes[node.node_id] = node
 
-    def drop_node(self, node_id: NodeId) -> None:
-        """Forget a node no live attempt holds; the store is told by its driver."""
-        self.capacity.drop_node(node_id)
+    def remove_node(self, node_id: NodeId) -> None:
+        """Forget a node that no live attempt holds; the store is told by its driver."""
+        self.capacity.remove_node(node_id)
         self._touched_nodes.pop(node_id, None)
 
-    def put_job(self, job: Job) -> None:
-        """Replace the job's value; its live attempt, if new, is put after it."""
+    def put_job(self, job: Job) -> Job:
+        """Replace the job's value; returns it with the position that the change gives it.
+
+        A new job (sequence 0) goes to the tail. A job that is given GPUs is put before its attempt.
+        """
         job_id = job.job_id
         before = self._jobs.get(job_id)
+        job = self._positioned(before, job)
         self._jobs[job_id] = job
-        self._touched_jobs[job_id] = None
+        self._touched_jobs[job_id] = job
         if before is not None and before.state is JobState.PENDING:
             del self.pending[job_id]
         if job.state is JobState.PENDING:
@@ -134,15 +102,19 @@ class Cluster:
             self._place(job)
         if self.ordering.thresholds:
             self._time_crossing(job)
-        if self.ordering.promote_knob is not None or self.ordering.starve_limit_s is not None:
+        if self.ordering.promotes:
             self._time_promotion(job)
+        return job
 
     def put_attempt(self, attempt: Attempt) -> None:
         """Replace the attempt's value: claims or frees its GPUs as its state says."""
         key = attempt.key
         before = self._attempts.get(key)
-        self._attempts[key] = attempt
-        self._touched_attempts[key] = None
+        if attempt.live:
+            self._attempts[key] = attempt
+        elif before is not None:
+            del self._attempts[key]
+        self._touched_attempts[key] = attempt
         self._claim(before, attempt)
         if before is not None and before.state is AttemptState.UNKNOWN:
             self.silent.pop(key, None)
@@ -160,9 +132,9 @@ class Cluster:
     def take_touched(self) -> Touched:
         """What changed since the last call: exactly the rows a store has to write."""
         touched = Touched(
-            tuple(self._jobs[job_id] for job_id in self._touched_jobs),
-            tuple(self._attempts[key] for key in self._touched_attempts),
-            tuple(self.capacity.nodes[node_id] for node_id in self._touched_nodes),
+            tuple(self._touched_jobs.values()),
+            tuple(self._touched_attempts.values()),
+            tuple(self._touched_nodes.values()),
         )
         self._touched_jobs.clear()
         self._touched_attempts.clear()
@@ -170,53 +142,56 @@ class Cluster:
         return touched
 
     def forget(self, job_id: JobId) -> None:
-        """Drop an ended job and its ended attempts from memory; refused while one is live."""
+        """Drop an ended job from memory; refused while it, or its last attempt, lives."""
         job = self._jobs[job_id]
         if not job.ended or self.live_attempt(job) is not None:
             raise ValueError(f"job {job_id} is still {job.state.value}")
         self._touched_jobs.pop(job_id, None)
         del self._jobs[job_id]
-        for number in range(1, job.attempts + 1):
-            self.forget_attempt(AttemptKey(job_id, number))
 
-    def forget_attempt(self, key: AttemptKey) -> None:
-        """Drop an ended attempt from memory; nothing happens if it is not there."""
-        attempt = self._attempts.get(key)
-        if attempt is None:
-            return
-        if attempt.live:
-            raise ValueError(f"attempt {key} is still {attempt.state.value}")
-        self._touched_attempts.pop(key, None)
-        del self._attempts[key]
+    def leave(self, job_id: JobId) -> None:
+        """The job stops running: it waits before those that waited all along."""
+        job = self._jobs[job_id]
+        self.unsettled.pop(job_id, None)
+        if self.ordering.discipline is Discipline.REQUEUE and job.sequence < STARTED_END:
+            self.put_job(job._replace(sequence=self.positions.head()))
 
-    def tail_position(self) -> int:
-        """Behind every waiting job."""
-        self._tail += 1
-        return self._tail
+    def settle(self) -> None:
+        """Jobs that were demoted while they ran, and still run, stand behind all that run."""
+        jobs = [self._jobs[job_id] for job_id in self.unsettled]
+        self.unsettled.clear()
+        for job in sorted(jobs, key=lambda job: job.sequence):
+            self.put_job(job._replace(sequence=self.positions.started()))
 
-    def head_position(self) -> int:
-        """Before every waiting job, behind every one that runs or is promoted."""
-        self._head -= 1
-        return self._head
-
-    def started_position(self) -> int:
-        """Behind every job that started earlier, before every waiting one."""
-        self._started += 1
-        return self._started
-
-    def promoted_position(self) -> int:
-        """Behind every job promoted earlier, before all others."""
-        self._promoted += 1
-        return self._promoted
-
-    def _count_from(self, sequence: int) -> None:
-        if sequence < STARTED_BASE:
-            self._promoted = max(self._promoted, sequence)
-        elif sequence < STARTED_END:
-            self._started = max(self._started, sequence)
-        else:
-            self._head = min(self._head, sequence)
-            self._tail = max(self._tail, sequence)
+    def _positioned(self, before: Job | None, job: Job) -> Job:
+        """Where the change from `before` puts the job, by the cluster's discipline."""
+        discipline = self.ordering.discipline
+        if before is None:
+            if job.sequence == 0:
+                return job._replace(sequence=self.positions.tail())
+            self.positions.seen(job.sequence)
+            return job
+        if job.promoted and not before.promoted:
+            return job._replace(sequence=self.positions.promoted())
+        if discipline is Discipline.ARRIVAL:
+            return job
+        started = STARTED_BASE <= job.sequence < STARTED_END
+        requeues = discipline is Discipline.REQUEUE
+        if before.live_attempt != job.live_attempt:
+            if job.live_attempt is not None:
+                if requeues or not started:
+                    return job._replace(sequence=self.positions.started())
+            else:
+                self.unsettled.pop(job.job_id, None)
+                if requeues and job.sequence < STARTED_END:
+                    return job._replace(sequence=self.positions.head())
+        elif requeues and job.level > before.level:
+            if job.live_attempt is not None:
+                self.unsettled[job.job_id] = None
+            return job._replace(sequence=self.positions.tail())
+        elif before.state is JobState.HELD and job.waiting and (requeues or not started):
+            return job._replace(sequence=self.positions.tail())
+        return job
 
     def _requeue(self, before: Job | None, job: Job) -> None:
         was = before is not None and before.waiting

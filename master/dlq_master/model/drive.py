@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, assert_never
 
-from dlq_master.model import attempt_steps, job_steps, settle
+from dlq_master.model import attempt_steps, gang, job_steps
 from dlq_master.model import node as node_machine
 from dlq_master.model.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.attempt_steps import AttemptEvent
@@ -20,7 +20,6 @@ from dlq_master.model.job_steps import JobEvent
 from dlq_master.model.lease import Lease
 from dlq_master.model.machine import StopAttempt, StopCause
 from dlq_master.model.node import NodeEvent
-from dlq_master.model.order import STARTED_BASE, STARTED_END, Discipline
 from dlq_master.model.plan import (
     Admit,
     Change,
@@ -49,9 +48,7 @@ def submit(cluster: Cluster, job: Job) -> Job:
     """Enter a new job (PENDING, or HELD at birth) behind all others of its level."""
     if job.job_id in cluster.jobs:
         raise ValueError(f"job {job.job_id} exists already")
-    entered = job._replace(sequence=cluster.tail_position())
-    cluster.put_job(entered)
-    return entered
+    return cluster.put_job(job)
 
 
 def apply(cluster: Cluster, plan: Plan, now_s: float, epoch: int) -> list[Happened]:
@@ -60,20 +57,22 @@ def apply(cluster: Cluster, plan: Plan, now_s: float, epoch: int) -> list[Happen
     happened: list[Happened] = []
     leaving = [change.key.job_id for change in plan.changes if isinstance(change, Lapse)]
     # Each goes before all that wait, so the one that ran last goes first.
-    for job in sorted(map(cluster.job, leaving), key=lambda job: job.sequence, reverse=True):
-        _leave_place(cluster, job)
+    for job in sorted(
+        map(cluster.jobs.__getitem__, leaving), key=lambda job: job.sequence, reverse=True
+    ):
+        cluster.leave(job.job_id)
     for change in plan.changes:
         _apply(cluster, change, now_s, epoch, happened)
     if not plan.again and cluster.unsettled:
-        _settle_demoted(cluster)
+        cluster.settle()
     return happened
 
 
 def step_job(cluster: Cluster, job_id: JobId, event: JobEvent, now_s: float) -> list[Happened]:
     """Apply one event to a job, and tell its live attempt to stop if the event asks for that."""
-    before = cluster.job(job_id)
+    before = cluster.jobs[job_id]
     after, effects = job_steps.step(before, event, at_s=now_s)
-    cluster.put_job(_moved(cluster, after, event))
+    cluster.put_job(after)
     happened = [Happened(event, job_id)]
     for effect in effects:
         if isinstance(effect, StopAttempt):
@@ -85,8 +84,9 @@ def stop_attempt(
     cluster: Cluster, key: AttemptKey, cause: StopCause, now_s: float, detail: str = ""
 ) -> list[Happened]:
     """Ask a live attempt to save and leave, with the grace learned for its job."""
-    attempt = cluster.attempt(key)
-    grace = grace_s(cluster.job(key.job_id)) if attempt.started_time_s is not None else 0.0
+    attempt = cluster.attempts[key]
+    job = cluster.jobs[key.job_id]
+    grace = 0.0 if attempt.started_time_s is None else grace_s(job.saves, job.rules)
     event = attempt_steps.StopRequested(cause=cause, grace_s=grace, detail=detail)
     return step_attempt(cluster, key, event, now_s)
 
@@ -95,12 +95,12 @@ def step_attempt(
     cluster: Cluster, key: AttemptKey, event: AttemptEvent, now_s: float
 ) -> list[Happened]:
     """Apply one event to an attempt, and to its job what follows from it."""
-    before = cluster.attempt(key)
+    before = cluster.attempts[key]
     after = attempt_steps.step(before, event, at_s=now_s).value
     cluster.put_attempt(after)
     happened = [Happened(event, key.job_id, key.number)]
     if not after.live:
-        happened += _ended(cluster, after, now_s)
+        happened += _end(cluster, before, event, now_s)
     elif after.started_time_s is not None and before.started_time_s is None:
         happened += step_job(cluster, key.job_id, job_steps.Ran(), now_s)
     return happened
@@ -141,7 +141,7 @@ def _apply(
 
 
 def _start(cluster: Cluster, start: Start, now_s: float, epoch: int) -> list[Happened]:
-    job = cluster.job(start.job_id)
+    job = cluster.jobs[start.job_id]
     key = AttemptKey(job.job_id, job.attempts + 1)
     hold_s = cluster.terms.hold_s if job.rules.hold_s is None else job.rules.hold_s
     fence = Fence(epoch, key.number)
@@ -156,7 +156,7 @@ def _start(cluster: Cluster, start: Start, now_s: float, epoch: int) -> list[Hap
     )
     # The job first: the indexes read its level and position when the attempt claims its GPUs.
     placed = job_steps.Placed(attempt=key.number)
-    cluster.put_job(_moved(cluster, job_steps.step(job, placed, at_s=now_s).value, placed))
+    cluster.put_job(job_steps.step(job, placed, at_s=now_s).value)
     cluster.put_attempt(attempt)
     return [Happened(placed, key.job_id, key.number)]
 
@@ -172,49 +172,10 @@ def _lapse(cluster: Cluster, lapse: Lapse, now_s: float) -> list[Happened]:
     return happened
 
 
-def _ended(cluster: Cluster, attempt: Attempt, now_s: float) -> list[Happened]:
-    job = cluster.job(attempt.key.job_id)
-    if job.ended:  # cancelled while it ran: only the books are left to close
-        cluster.put_job(job_steps.vacated(job, settle.usage(attempt)))
+def _end(cluster: Cluster, attempt: Attempt, event: AttemptEvent, now_s: float) -> list[Happened]:
+    job = cluster.jobs[attempt.key.job_id]
+    verdict = gang.consequence(attempt, event, job, now_s)
+    if verdict.job is None:  # cancelled while it ran: only the books are left to close
+        cluster.put_job(job_steps.vacated(job, verdict.usage))
         return []
-    _leave_place(cluster, job)
-    return step_job(cluster, job.job_id, settle.outcome(job, attempt), now_s)
-
-
-def _moved(cluster: Cluster, job: Job, event: JobEvent) -> Job:
-    """The job at the position that this event gives it under the cluster's discipline."""
-    discipline = cluster.ordering.discipline
-    if isinstance(event, job_steps.Promoted):
-        return job._replace(sequence=cluster.promoted_position())
-    if discipline is Discipline.ARRIVAL:
-        return job
-    started = STARTED_BASE <= job.sequence < STARTED_END
-    match event:
-        case job_steps.Placed():
-            if discipline is Discipline.REQUEUE or not started:
-                return job._replace(sequence=cluster.started_position())
-        case job_steps.Demoted():
-            if discipline is Discipline.REQUEUE:
-                if job.live_attempt is not None:
-                    cluster.unsettled[job.job_id] = None
-                return job._replace(sequence=cluster.tail_position())
-        case job_steps.Released():
-            if discipline is Discipline.REQUEUE or not started:
-                return job._replace(sequence=cluster.tail_position())
-        case _:
-            pass
-    return job
-
-
-def _leave_place(cluster: Cluster, job: Job) -> None:
-    """A job that stops running waits before those that waited all along, in its old order."""
-    cluster.unsettled.pop(job.job_id, None)
-    if cluster.ordering.discipline is Discipline.REQUEUE and job.sequence < STARTED_END:
-        cluster.put_job(job._replace(sequence=cluster.head_position()))
-
-
-def _settle_demoted(cluster: Cluster) -> None:
-    jobs = [cluster.job(job_id) for job_id in cluster.unsettled]
-    cluster.unsettled.clear()
-    for job in sorted(jobs, key=lambda job: job.sequence):
-        cluster.put_job(job._replace(sequence=cluster.started_position()))
+    return step_job(cluster, job.job_id, verdict.job, now_s)

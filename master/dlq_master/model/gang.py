@@ -1,125 +1,226 @@
-"""Ranks make an attempt: what one rank's report means for all of them, and how it ended."""
+"""From what single ranks report to what happens to the attempt and its job; pure rules.
+
+A gang runs when all its ranks run, is stopped when one of them fails, and has ended only when every
+rank is confirmed gone.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from dlq_master.model import attempt_steps as on_attempt
+from dlq_master.model import job_steps as on_job
 from dlq_master.model.attempt import Attempt, AttemptState, RankPhase, RankStatus
-from dlq_master.model.attempt_steps import (
-    AttemptEvent,
-    Cancelled,
-    Failed,
-    Preempted,
-    PreemptedLost,
-    Preparing,
-    Running,
-    StartFailed,
-    Starting,
-    StopRequested,
-    Succeeded,
-    TimedOut,
-)
-from dlq_master.model.ids import NodeId
-from dlq_master.model.job import EndReason, ExitZeroInGrace, RunRules
+from dlq_master.model.grace import work_at_risk_s
+from dlq_master.model.job import EndReason, ExitZeroInGrace, Job, RunRules
 from dlq_master.model.machine import StopCause
 
-PHASES = tuple(RankPhase)
-_BEFORE_RUNNING = (AttemptState.ASSIGNED, AttemptState.PREPARING, AttemptState.STARTING)
+_ORDER = {phase: place for place, phase in enumerate(RankPhase)}
+_BEFORE_RUNNING = frozenset({AttemptState.ASSIGNED, AttemptState.PREPARING, AttemptState.STARTING})
+# Stops after which the job goes on later: the work must have been saved.
+_COMES_BACK = frozenset(
+    {StopCause.PREEMPT, StopCause.PAUSE, StopCause.DRAIN, StopCause.HOLD_EXPIRED}
+)
 
 
-class Gathered(NamedTuple):
-    """The attempt with its ranks brought up to date, and the events that follow, in order."""
+def heard(attempt: Attempt, rank: int, status: RankStatus) -> Attempt:
+    """The attempt after a report of one rank. Phases never go back: an older report changes nothing.
 
-    attempt: Attempt
-    events: tuple[AttemptEvent, ...] = ()
-
-
-def rank_of(attempt: Attempt, node_id: NodeId) -> int:
-    """The rank placed on the node; raises KeyError if the attempt has none there."""
-    for rank, status in enumerate(attempt.ranks):
-        if status.node_id == node_id:
-            return rank
-    raise KeyError(f"attempt {attempt.key} has no rank on {node_id}")
-
-
-def aggregate(attempt: Attempt, report: RankStatus, rules: RunRules) -> Gathered:
-    """What a rank's report changes. A repeated or overtaken report changes nothing.
-
-    The gang runs when all ranks run; when one fails the others are to be stopped and the first
-    that failed is named; it has ended only when all ranks are confirmed gone.
+    The first rank that failed is remembered by name.
     """
-    rank = rank_of(attempt, report.node_id)
-    known = attempt.ranks[rank]
-    if not attempt.live or PHASES.index(report.phase) <= PHASES.index(known.phase):
-        return Gathered(attempt)
-    ranks = (*attempt.ranks[:rank], report, *attempt.ranks[rank + 1 :])
-    after = attempt._replace(ranks=ranks)
-    if report.failed and after.first_failed_rank is None and after.stop_cause is None:
-        after = after._replace(first_failed_rank=rank)
-    if all(status.phase is RankPhase.EXITED for status in ranks):
-        return Gathered(after, (verdict(after, rules),))
-    if report.failed and after.stop_cause is None:
-        stop = StopRequested(cause=StopCause.GANG_FAILURE, grace_s=0.0, detail=f"rank {rank}")
-        return Gathered(after, (stop,))
-    return Gathered(after, _progress(after))
+    before = attempt.ranks[rank]
+    if before.gone or _ORDER[status.phase] < _ORDER[before.phase]:
+        return attempt
+    ranks = (*attempt.ranks[:rank], status, *attempt.ranks[rank + 1 :])
+    first = attempt.first_failed_rank
+    if first is None and status.failed and attempt.stop_cause is None:
+        first = rank
+    return attempt._replace(ranks=ranks, first_failed_rank=first)
 
 
-def verdict(attempt: Attempt, rules: RunRules) -> AttemptEvent:
-    """How an attempt ended whose ranks are all gone.
+def progress(attempt: Attempt) -> on_attempt.AttemptEvent | None:
+    """What the ranks' phases say about a gang that has not run yet; None: nothing new.
 
-    While it was being stopped for somebody else a checkpoint committed after the notice is the
-    only proof that its work is saved; so is an exit code agreed for it. Exit code 0 then means
-    "saved and left" unless the job says otherwise: running a finished job again costs little,
-    dropping an unfinished one costs all.
+    A rank that has ended without a start error has run.
     """
-    cause = attempt.stop_cause
-    if cause is StopCause.CANCEL:
-        return Cancelled()
-    if cause is StopCause.TIME_LIMIT:
-        return TimedOut()
-    if cause is None or cause is StopCause.GANG_FAILURE:
-        return _own_end(attempt, rules)
-    ranks = attempt.ranks
-    clean = not any(status.failed for status in ranks)
-    done = any(status.done_file for status in ranks)
-    if clean and (done or rules.exit0_in_grace is ExitZeroInGrace.COMPLETED):
-        return Succeeded()
-    failed = next((status for status in ranks if status.failed), None)
-    exit_code = 0 if failed is None else failed.exit_code
-    if _saved(attempt) or any(status.exit_code in rules.requeue_exit_codes for status in ranks):
-        return Preempted(exit_code=exit_code)
-    return PreemptedLost(exit_code=exit_code)
-
-
-def _saved(attempt: Attempt) -> bool:
-    notice_s, checkpoint = attempt.notice_time_s, attempt.checkpoint
-    return notice_s is not None and checkpoint is not None and checkpoint.time_s >= notice_s
-
-
-def _own_end(attempt: Attempt, rules: RunRules) -> AttemptEvent:
-    failed = next((status for status in attempt.ranks if status.failed), None)
-    if attempt.first_failed_rank is not None:
-        failed = attempt.ranks[attempt.first_failed_rank]
-    if failed is None:
-        return Succeeded()
-    if failed.start_error:
-        return StartFailed(detail=failed.start_error)
-    if failed.exit_code in rules.requeue_exit_codes:
-        reason = EndReason.REQUEUE_EXIT
-    elif failed.oom_killed:
-        reason = EndReason.OOM_HOST
-    else:
-        reason = EndReason.SIGNAL if failed.signal else EndReason.USER_ERROR
-    return Failed(reason=reason, exit_code=failed.exit_code, signal=failed.signal)
-
-
-def _progress(attempt: Attempt) -> tuple[AttemptEvent, ...]:
-    # A stopping or silent attempt does not advance; its ranks are still recorded.
     if attempt.state not in _BEFORE_RUNNING:
-        return ()
-    phases = [PHASES.index(status.phase) for status in attempt.ranks]
-    if min(phases) >= PHASES.index(RankPhase.RUNNING):
-        return (Running(),)
-    if min(phases) >= PHASES.index(RankPhase.STARTING):
-        return () if attempt.state is AttemptState.STARTING else (Starting(),)
-    return (Preparing(),) if attempt.state is AttemptState.ASSIGNED else ()
+        return None
+    phases = [status.phase for status in attempt.ranks]
+    if any(status.start_error or status.lost for status in attempt.ranks):
+        return None
+    if all(_ORDER[phase] >= _ORDER[RankPhase.RUNNING] for phase in phases):
+        return on_attempt.Running()
+    if attempt.state is not AttemptState.STARTING and RankPhase.RUNNING in phases:
+        return on_attempt.Starting()
+    if attempt.state is AttemptState.ASSIGNED and RankPhase.PREPARING in phases:
+        return on_attempt.Preparing()
+    return None
+
+
+def returned(attempt: Attempt) -> on_attempt.AttemptEvent:
+    """All nodes of an UNKNOWN attempt answer again: where it stands by its ranks' phases."""
+    if attempt.stop_cause is not None:
+        return on_attempt.ReturnedPausing()
+    phases = [status.phase for status in attempt.ranks]
+    if all(_ORDER[phase] >= _ORDER[RankPhase.RUNNING] for phase in phases):
+        return on_attempt.ReturnedRunning()
+    if RankPhase.RUNNING in phases or RankPhase.STARTING in phases:
+        return on_attempt.ReturnedStarting()
+    if RankPhase.PREPARING in phases:
+        return on_attempt.ReturnedPreparing()
+    return on_attempt.ReturnedAssigned()
+
+
+def must_stop(attempt: Attempt) -> bool:
+    """One rank has failed and others still run: all of them are ended at once."""
+    return (
+        attempt.stop_cause is None
+        and attempt.live
+        and any(status.failed for status in attempt.ranks)
+        and not over(attempt)
+    )
+
+
+def over(attempt: Attempt) -> bool:
+    """Every rank is confirmed gone."""
+    return all(status.gone for status in attempt.ranks)
+
+
+class Verdict(NamedTuple):
+    """How an attempt ended, and what that does to its job (None: the job has ended already)."""
+
+    attempt: on_attempt.AttemptEvent
+    job: on_job.JobEvent | None
+    usage: on_job.Usage
+
+
+def silenced(attempt: Attempt) -> bool:
+    """A shim ended its rank after too long a silence: a stop that nobody here has asked for yet."""
+    return attempt.stop_cause is None and any(status.hold_expired for status in attempt.ranks)
+
+
+def verdict(attempt: Attempt, job: Job, now_s: float) -> Verdict:
+    """Judge an attempt all of whose ranks are gone (facts/users.md 7.3, step 5, in the docs' words):
+
+    while stopping for somebody else, a checkpoint committed after the notice or a requeue exit code
+    is the only proof of a save; exit 0 then means "saved" unless the job says otherwise or left its
+    done file. Outside a stop, a requeue exit code asks for another run.
+    """
+    return consequence(attempt, _attempt_end(attempt, job.rules), job, now_s)
+
+
+def consequence(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, now_s: float) -> Verdict:
+    """What an end that is already known does to the job of this live attempt."""
+    usage = on_job.Usage(
+        gpu_s=attempt.service_gpu_s(now_s),
+        executed_s=attempt.executed_s(now_s),
+        lost_gpu_s=_lost_gpu_s(attempt, end, now_s),
+    )
+    return Verdict(end, None if job.ended else _job_end(end, job, usage), usage)
+
+
+def _attempt_end(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
+    cause = attempt.stop_cause
+    ranks = attempt.ranks
+    if cause is StopCause.CANCEL:
+        return on_attempt.Cancelled()
+    if cause is StopCause.TIME_LIMIT:
+        return on_attempt.TimedOut()
+    finished = all(_clean(status) for status in ranks)
+    done = finished and any(status.done_file for status in ranks)
+    if done or (finished and _zero_completes(attempt, rules)):
+        return on_attempt.Succeeded()
+    if any(status.lost for status in ranks):
+        return on_attempt.NodeLost()
+    if cause in _COMES_BACK or any(status.hold_expired for status in ranks):
+        return _taken_off(attempt, rules)
+    broken = next((status.start_error for status in ranks if status.start_error), "")
+    if broken and attempt.started_time_s is None:
+        return on_attempt.StartFailed(detail=broken)
+    return _own_failure(attempt, rules)
+
+
+def _clean(status: RankStatus) -> bool:
+    return status.exit_code == 0 and not status.failed
+
+
+def _zero_completes(attempt: Attempt, rules: RunRules) -> bool:
+    if attempt.stop_cause not in _COMES_BACK:
+        return True
+    return rules.exit0_in_grace is ExitZeroInGrace.COMPLETED
+
+
+def _taken_off(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
+    codes = [status.exit_code for status in attempt.ranks]
+    code = next((code for code in codes if code), codes[0])
+    never_ran = attempt.started_time_s is None
+    saved = any(status.saved for status in attempt.ranks)
+    if never_ran or saved or any(code in rules.requeue_exit_codes for code in codes):
+        if attempt.state in (AttemptState.PAUSING, AttemptState.UNKNOWN):
+            return on_attempt.Preempted(exit_code=code)
+    elif attempt.state in (AttemptState.PAUSING, AttemptState.UNKNOWN):
+        return on_attempt.PreemptedLost(exit_code=code)
+    # The shim's own stop after a silence: the master had asked for nothing.
+    return on_attempt.Failed(reason=EndReason.PREEMPTED if saved else EndReason.PREEMPTED_LOST)
+
+
+def _own_failure(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
+    failed = [status for status in attempt.ranks if status.failed]
+    first = attempt.first_failed_rank
+    status = attempt.ranks[first] if first is not None else failed[0]
+    code, signal = status.exit_code, status.signal
+    if code in rules.requeue_exit_codes:
+        return on_attempt.Failed(reason=EndReason.REQUEUE_EXIT, exit_code=code)
+    if status.oom_killed:
+        return on_attempt.Failed(reason=EndReason.OOM_HOST, exit_code=code, signal=signal)
+    if signal:
+        return on_attempt.Failed(reason=EndReason.SIGNAL, signal=signal)
+    return on_attempt.Failed(reason=EndReason.USER_ERROR, exit_code=code)
+
+
+def _lost_gpu_s(attempt: Attempt, end: on_attempt.AttemptEvent, now_s: float) -> float:
+    """Work since the last checkpoint that will have to be done again, GPU-seconds."""
+    if isinstance(end, (on_attempt.Succeeded, on_attempt.Preempted)):
+        return 0.0
+    return work_at_risk_s(attempt, now_s) * attempt.lease.allocation.width
+
+
+def _job_end(end: on_attempt.AttemptEvent, job: Job, usage: on_job.Usage) -> on_job.JobEvent:
+    match end:
+        case on_attempt.Succeeded():
+            return on_job.Completed(usage=usage)
+        case on_attempt.TimedOut():
+            return on_job.TimedOut(usage=usage)
+        case on_attempt.Preempted():
+            return on_job.Requeued(reason=EndReason.PREEMPTED, usage=usage, exit_code=end.exit_code)
+        case on_attempt.PreemptedLost():
+            return on_job.Requeued(
+                reason=EndReason.PREEMPTED_LOST, usage=usage, exit_code=end.exit_code
+            )
+        case on_attempt.NodeLost():
+            return _infra(EndReason.NODE_LOST, job, usage)
+        case on_attempt.StartFailed():
+            return _infra(EndReason.START_FAILED, job, usage)
+        case on_attempt.Failed():
+            return _after_failure(end, job, usage)
+        case _:
+            # Cancelled: only a cancelled job's attempt ends so, and that job has ended already.
+            raise ValueError(f"{type(end).__name__} does not end the attempt of a living job")
+
+
+def _infra(reason: EndReason, job: Job, usage: on_job.Usage) -> on_job.JobEvent:
+    """Not the job's fault, unless it happens again and again."""
+    if job.infra_failures + 1 >= job.rules.max_infra_failures:
+        return on_job.Poisoned(reason=reason, usage=usage)
+    return on_job.Requeued(reason=reason, usage=usage)
+
+
+def _after_failure(end: on_attempt.Failed, job: Job, usage: on_job.Usage) -> on_job.JobEvent:
+    again = {
+        EndReason.PREEMPTED: True,
+        EndReason.PREEMPTED_LOST: True,
+        EndReason.REQUEUE_EXIT: job.requeues < job.rules.max_requeues,
+    }.get(end.reason, job.restarts < job.rules.max_restarts)
+    if again:
+        return on_job.Requeued(reason=end.reason, usage=usage, exit_code=end.exit_code)
+    return on_job.Failed(reason=end.reason, usage=usage, exit_code=end.exit_code)

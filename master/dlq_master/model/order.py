@@ -43,9 +43,55 @@ class Ordering:
             raise ValueError(f"thresholds must be positive and rise: {self.thresholds}")
 
     @property
+    def promotes(self) -> bool:
+        return self.promote_knob is not None or self.starve_limit_s is not None
+
+    @property
     def levels(self) -> int:
         return len(self.thresholds) + 1
 
     def rank(self, rank_base: int, level: int) -> int:
         """Lower ranks are served first; a queue's levels are consecutive ranks."""
         return rank_base * self.levels + level
+
+
+class Positions:
+    """Hands out positions; each method's next one lies where its name says."""
+
+    __slots__ = ("_head", "_promoted", "_started", "_tail")
+
+    def __init__(self) -> None:
+        self._tail = WAITING_BASE
+        self._head = WAITING_BASE
+        self._started = STARTED_BASE
+        self._promoted = PROMOTED_BASE
+
+    def tail(self) -> int:
+        """Behind every waiting job."""
+        self._tail += 1
+        return self._tail
+
+    def head(self) -> int:
+        """Before every waiting job, behind every one that runs or is promoted."""
+        self._head -= 1
+        return self._head
+
+    def started(self) -> int:
+        """Behind every job that started earlier, before every waiting one."""
+        self._started += 1
+        return self._started
+
+    def promoted(self) -> int:
+        """Behind every job promoted earlier, before all others."""
+        self._promoted += 1
+        return self._promoted
+
+    def seen(self, sequence: int) -> None:
+        """A stored job has this position: hand out none that would collide with it."""
+        if sequence < STARTED_BASE:
+            self._promoted = max(self._promoted, sequence)
+        elif sequence < STARTED_END:
+            self._started = max(self._started, sequence)
+        else:
+            self._head = min(self._head, sequence)
+            self._tail = max(self._tail, sequence)
