@@ -20,7 +20,7 @@ _Handler = Callable[[int, FrameType | None], object]
 class Notice:
     """Why the agent asks this process to stop, as far as it said."""
 
-    kind: str  # preempt, time_limit, reclaim, maintenance, user_pause, or "signal"
+    kind: str  # preempt, time_limit, reclaim, maintenance, user_pause, hold_expired; or "signal"
     reason: str
     deadline_s: float | None  # epoch seconds after which the process is killed
 

@@ -1,7 +1,7 @@
-"""The example jobs are scripts, not a package: their directory goes onto the path."""
+"""The examples are scripts, not packages: their directories go onto the path."""
 
 import sys
 from pathlib import Path
 
-JOBS = Path(__file__).resolve().parents[3] / "examples" / "jobs"
-sys.path.insert(0, str(JOBS))
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+sys.path[:0] = [str(EXAMPLES / "jobs"), str(EXAMPLES / "demo")]

@@ -1,0 +1,63 @@
+"""Which processes belong to a demo: found by its directory in their arguments or environment."""
+
+import os
+import signal
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A living process."""
+
+    pid: int
+    command: str
+    environment: dict[str, str]
+
+    @property
+    def job(self) -> tuple[str, str, str] | None:
+        """Job, attempt and node rank, for a process that a job runs in."""
+        names = ("DLQ_JOB_ID", "DLQ_ATTEMPT", "DLQ_NODE_RANK")
+        if not all(name in self.environment for name in names):
+            return None
+        job, attempt, rank = (self.environment[name] for name in names)
+        return job, attempt, rank
+
+
+def belonging_to(root: Path) -> list[Found]:
+    """All processes but this one that name `root`; zombies name nothing."""
+    found = (_look(int(entry.name)) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return [
+        each
+        for each in found
+        if each is not None
+        and each.pid != os.getpid()
+        and any(str(root) in text for text in (each.command, *each.environment.values()))
+    ]
+
+
+def of_jobs(root: Path) -> dict[tuple[str, str, str], int]:
+    """The oldest process of each rank that runs now, as {(job, attempt, rank): pid}."""
+    pids: dict[tuple[str, str, str], int] = {}
+    for each in sorted(belonging_to(root), key=lambda found: found.pid):
+        if each.job is not None:
+            pids.setdefault(each.job, each.pid)
+    return pids
+
+
+def kill_all(root: Path) -> None:
+    """The last resort of a demo that failed."""
+    for each in belonging_to(root):
+        with suppress(ProcessLookupError):
+            os.kill(each.pid, signal.SIGKILL)
+
+
+def _look(pid: int) -> Found | None:
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return None
+    pairs = (pair.partition("=") for pair in environment.decode(errors="replace").split("\0"))
+    return Found(pid, command.decode(errors="replace"), {name: value for name, _, value in pairs})

@@ -1,0 +1,64 @@
+"""What the demo promises, checked; a promise that does not hold is an exception with the reason."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import processes
+from dlq.v1 import job_pb2
+
+
+class ProofFailed(Exception):
+    """The demo has shown the contrary of what it promised."""
+
+
+def same_training(inside: Path, outside: Path) -> str:
+    """Loss curve and final weights of two runs are equal, byte by byte."""
+    for name in ("loss.jsonl", "weights.npz"):
+        ours, theirs = (inside / name).read_bytes(), (outside / name).read_bytes()
+        if ours != theirs:
+            raise ProofFailed(f"{inside / name} differs from {outside / name}")
+    steps = (inside / "loss.jsonl").read_bytes().count(b"\n")
+    return f"its {steps} losses and final weights are bit-identical to a run that nobody disturbed"
+
+
+def moved(nodes: Sequence[str]) -> str:
+    """A job that was preempted went on elsewhere; `nodes` are those of its attempts, in order."""
+    if len(set(nodes)) < 2:
+        raise ProofFailed(f"the preempted job was never moved: {nodes}")
+    return "ran on " + ", then ".join(nodes)
+
+
+def nothing_restarted(
+    before: Mapping[tuple[str, str, str], int],
+    after: Mapping[tuple[str, str, str], int],
+    ended: set[str],
+) -> str:
+    """Every process of a job from before a kill still runs, or its job has ended since."""
+    for key, pid in before.items():
+        if after.get(key) != pid and key[0] not in ended:
+            raise ProofFailed(f"job {key[0]} had process {pid}, now {after.get(key)}")
+    kept = sum(after.get(key) == pid for key, pid in before.items())
+    return f"{kept} of {len(before)} training processes still there, the others ended by themselves"
+
+
+def all_completed(jobs: Sequence[job_pb2.Job], expected: int) -> str:
+    """Every job that was acknowledged has completed, with one attempt more than preemptions."""
+    if len(jobs) != expected:
+        raise ProofFailed(f"{expected} jobs were submitted, {len(jobs)} are known")
+    for job in jobs:
+        if job.state != job_pb2.JOB_STATE_COMPLETED:
+            raise ProofFailed(f"job {job.job_id} ended {job_pb2.JobState.Name(job.state)}")
+        if job.attempt_count != job.preemption_count + 1:
+            raise ProofFailed(
+                f"job {job.job_id} was started {job.attempt_count} times"
+                f" and preempted {job.preemption_count} times"
+            )
+    return f"all {expected} jobs completed, none started more often than it was preempted"
+
+
+def nothing_left(root: Path) -> str:
+    """No process of the demo lives."""
+    left = processes.belonging_to(root)
+    if left:
+        raise ProofFailed("still running: " + "; ".join(f"{p.pid} {p.command}" for p in left))
+    return "no process of it is left"

@@ -1,0 +1,6 @@
+#!/bin/sh
+# dlq submit softmax.sh; it runs in the directory it was submitted from.
+#DLQ -J softmax
+#DLQ --gpus=1 -t 10m
+#DLQ --export=PATH
+exec python softmax.py --out "softmax-$DLQ_JOB_ID" "$@"
