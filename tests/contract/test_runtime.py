@@ -1,0 +1,405 @@
+"""What every runtime promises, shown by the real one and by the fake."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from dlq_common.clock import FakeClock
+from dlq_nodeagent.runtimes.fake import FakeHost, FakeRuntime
+from dlq_nodeagent.runtimes.port import (
+    AttemptExists,
+    AttemptKey,
+    ExitRecord,
+    ExitWhy,
+    Handle,
+    LaunchPlan,
+    Notice,
+    Runtime,
+    RuntimeFault,
+    StaleEpoch,
+    UnknownAttempt,
+)
+from support.process_box import ProcessBox, process_box
+from support.waiting import wait_until
+
+LONG_S = 1000.0
+NOTICE = Notice(kind="preempt", reason="a test", deadline_s=2e9, notice_s=1.9e9)
+
+
+class Box(Protocol):
+    """A runtime and the world below it."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    def start(
+        self,
+        *,
+        runs_for_s: float = 0,
+        exit_code: int = 0,
+        ignores_signals: bool = False,
+        saves: bool = False,
+        log: str = "",
+        startable: bool = True,
+        hold_s: float = 3600,
+        grace_s: float = 300,
+        head_bytes: int = 1 << 20,
+    ) -> Handle:
+        """Start such a job (with an id of its own) and return when it is ready for signals."""
+        ...
+
+    def let_pass(self, seconds: float) -> None:
+        """Time in which nothing is expected to happen but what is due."""
+        ...
+
+    def wait_exit(self, handle: Handle) -> ExitRecord: ...
+    def renew_contact(self) -> None: ...
+    def restart_agent(self) -> None: ...
+    def notice_seen(self, handle: Handle) -> bool: ...
+
+
+class RealBox:
+    """The `process` runtime; time passes by itself."""
+
+    def __init__(self, box: ProcessBox) -> None:
+        self._box = box
+
+    @property
+    def runtime(self) -> Runtime:
+        return self._box.runtime
+
+    def start(
+        self,
+        *,
+        runs_for_s: float = 0,
+        exit_code: int = 0,
+        ignores_signals: bool = False,
+        saves: bool = False,
+        log: str = "",
+        startable: bool = True,
+        hold_s: float = 3600,
+        grace_s: float = 300,
+        head_bytes: int = 1 << 20,
+    ) -> Handle:
+        trap = "''" if ignores_signals else "'exit 99'" if saves else "-"
+        script = f"trap {trap} TERM USR1; printf '%s' '{log}.'; "
+        if runs_for_s:
+            script += f"sleep {runs_for_s} & until wait $!; do :; done; "
+        handle = self._box.run(
+            "/bin/sh" if startable else "/no/such/file",
+            *("-c", script + f"exit {exit_code}"),
+            hold_s=hold_s,
+            grace_s=grace_s,
+            term_s=min(1.0, grace_s / 2),
+            log_head_bytes=head_bytes,
+        )
+        if startable:
+            self._box.wait_log(handle, b".")
+        return handle
+
+    def let_pass(self, seconds: float) -> None:
+        pass
+
+    def wait_exit(self, handle: Handle) -> ExitRecord:
+        return self._box.wait_exit(handle)
+
+    def renew_contact(self) -> None:
+        self._box.contact.renew(self._box.clock.boottime_s())
+
+    def restart_agent(self) -> None:
+        self._box.restart_agent()
+
+    def notice_seen(self, handle: Handle) -> bool:
+        return Path(self._box.runtime.job_files(handle.key).preempt_file).exists()
+
+
+class PretendBox:
+    """The `fake` runtime; time passes when somebody waits."""
+
+    def __init__(self) -> None:
+        self._clock = FakeClock()
+        self._host = FakeHost(self._clock)
+        self._fake = FakeRuntime(self._host)
+        self._started = 0
+
+    @property
+    def runtime(self) -> Runtime:
+        return self._fake
+
+    def start(
+        self,
+        *,
+        runs_for_s: float = 0,
+        exit_code: int = 0,
+        ignores_signals: bool = False,
+        saves: bool = False,
+        log: str = "",
+        startable: bool = True,
+        hold_s: float = 3600,
+        grace_s: float = 300,
+        head_bytes: int = 1 << 20,
+    ) -> Handle:
+        self._started += 1
+        words = [f"run_for={runs_for_s}", f"exit_code={exit_code}", f"log={log}."]
+        words += ["ignores_signals=yes"] * ignores_signals + ["saves_for=0.1"] * saves
+        words += [] if startable else ["start_error=No such file or directory"]
+        return self._fake.start(
+            LaunchPlan(
+                job_id=str(self._started),
+                attempt=1,
+                epoch=5,
+                node_rank=0,
+                argv=("fake", *words),
+                uid=1000,
+                gid=1000,
+                hold_s=hold_s,
+                grace_s=grace_s,
+                term_s=min(1.0, grace_s / 2),
+                log_head_bytes=head_bytes,
+            )
+        )
+
+    def let_pass(self, seconds: float) -> None:
+        self._clock.advance(seconds)
+
+    def wait_exit(self, handle: Handle) -> ExitRecord:
+        for _ in range(10_000):
+            record = self._fake.poll(handle)
+            if record is not None:
+                return record
+            self._clock.advance(0.1)
+        raise AssertionError(f"{handle.key} never ended")
+
+    def renew_contact(self) -> None:
+        self._host.renew_contact()
+
+    def restart_agent(self) -> None:
+        self._fake = FakeRuntime(self._host)
+        self._fake.recover()
+
+    def notice_seen(self, handle: Handle) -> bool:
+        return self._fake.notice_of(handle) is not None
+
+
+@pytest.fixture(params=["process", "process without cgroups", "fake"])
+def box(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Box]:
+    if request.param == "fake":
+        yield PretendBox()
+        return
+    mode = "host" if request.param == "process" else "none"
+    with process_box(tmp_path / "state", mode) as real:
+        yield RealBox(real)
+
+
+@pytest.mark.parametrize("code", [0, 1, 99, 255])
+def test_an_exit_code_is_reported_as_it_was(box: Box, code: int) -> None:
+    record = box.wait_exit(box.start(exit_code=code))
+    assert (record.why, record.code, record.signal) == (ExitWhy.EXITED, code, None)
+
+
+def test_a_record_carries_the_fence_and_two_ordered_instants(box: Box) -> None:
+    handle = box.start()
+    record = box.wait_exit(handle)
+    assert (record.key, record.epoch) == (handle.key, 5)
+    assert record.started_boottime_ns is not None
+    assert record.started_boottime_ns <= record.ended_boottime_ns
+
+
+def test_what_cannot_be_started_still_ends_with_a_record(box: Box) -> None:
+    handle = box.start(startable=False)
+    record = box.wait_exit(handle)
+    assert record.why is ExitWhy.START_ERROR
+    assert record.start_error is not None
+    assert record.start_error.text == "No such file or directory"
+    assert (record.code, record.signal) == (None, None)
+    assert box.runtime.started(handle) is None
+
+
+def test_the_same_attempt_is_not_started_twice(box: Box) -> None:
+    handle = box.start(runs_for_s=LONG_S)
+    again = LaunchPlan(
+        job_id=handle.key.job_id,
+        attempt=handle.key.attempt,
+        epoch=6,
+        node_rank=handle.key.node_rank,
+        argv=("/bin/true",),
+        uid=os.geteuid(),
+        gid=os.getegid(),
+        allow_root=True,
+    )
+    with pytest.raises(AttemptExists):
+        box.runtime.start(again)
+    assert box.runtime.poll(handle) is None
+
+
+def test_a_signal_reaches_the_main_process(box: Box) -> None:
+    handle = box.start(runs_for_s=LONG_S)
+    box.runtime.signal(handle, signal.SIGUSR1, epoch=5)
+    record = box.wait_exit(handle)
+    assert (record.why, record.signal) == (ExitWhy.EXITED, signal.SIGUSR1)
+
+
+def test_kill_ends_a_job_that_ignores_signals(box: Box) -> None:
+    handle = box.start(runs_for_s=LONG_S, ignores_signals=True)
+    box.runtime.signal(handle, signal.SIGTERM, epoch=5)
+    box.runtime.kill(handle, epoch=5)
+    record = box.wait_exit(handle)
+    assert (record.why, record.signal) == (ExitWhy.KILLED, signal.SIGKILL)
+
+
+def test_a_job_that_saves_in_its_grace_exits_by_itself(box: Box) -> None:
+    handle = box.start(runs_for_s=LONG_S, saves=True)
+    box.runtime.stop(handle, epoch=5, signal=signal.SIGTERM, grace_s=60, term_s=5)
+    record = box.wait_exit(handle)
+    assert (record.why, record.code, record.noticed) == (ExitWhy.EXITED, 99, "stop")
+
+
+def test_a_job_that_ignores_its_grace_is_killed_at_its_end(box: Box) -> None:
+    handle = box.start(runs_for_s=LONG_S, ignores_signals=True)
+    box.runtime.stop(handle, epoch=5, signal=signal.SIGUSR1, grace_s=0.3, term_s=0.1)
+    record = box.wait_exit(handle)
+    assert (record.why, record.signal, record.noticed) == (ExitWhy.STOPPED, 9, "stop")
+
+
+def test_a_job_deaf_to_its_own_signal_gets_a_blunt_sigterm(box: Box) -> None:
+    handle = box.start(runs_for_s=LONG_S, saves=True)
+    box.runtime.stop(handle, epoch=5, signal=0, grace_s=2.0, term_s=1.9)
+    record = box.wait_exit(handle)
+    assert (record.why, record.code) == (ExitWhy.EXITED, 99)
+
+
+def test_a_later_stop_replaces_the_grace_of_an_earlier_one(box: Box) -> None:
+    handle = box.start(runs_for_s=LONG_S, ignores_signals=True)
+    box.runtime.stop(handle, epoch=5, signal=signal.SIGTERM, grace_s=900, term_s=5)
+    box.runtime.stop(handle, epoch=5, signal=0, grace_s=0.1, term_s=0)
+    assert box.wait_exit(handle).why is ExitWhy.STOPPED
+
+
+def test_a_lower_epoch_is_refused_and_a_higher_one_is_remembered(box: Box) -> None:
+    handle = box.start(runs_for_s=LONG_S)
+    box.runtime.signal(handle, signal.SIGCONT, epoch=7)
+    with pytest.raises(StaleEpoch):
+        box.runtime.kill(handle, epoch=6)
+    assert box.runtime.poll(handle) is None
+
+
+def test_commands_to_an_ended_attempt_do_nothing(box: Box) -> None:
+    handle = box.start(exit_code=3)
+    first = box.wait_exit(handle)
+    box.runtime.kill(handle, epoch=9)
+    box.runtime.signal(handle, signal.SIGTERM, epoch=9)
+    box.runtime.notice(handle, None)
+    assert box.runtime.poll(handle) == first
+
+
+def test_silence_longer_than_the_hold_ends_the_job(box: Box) -> None:
+    handle = box.start(runs_for_s=LONG_S, ignores_signals=True, hold_s=0.6, grace_s=0.2)
+    record = box.wait_exit(handle)
+    assert (record.why, record.noticed) == (ExitWhy.HOLD_EXPIRED, "hold_expired")
+    assert box.notice_seen(handle)
+
+
+def test_a_job_that_saves_when_its_hold_runs_out_exits_by_itself(box: Box) -> None:
+    handle = box.start(runs_for_s=LONG_S, saves=True, hold_s=2.0, grace_s=1.5)
+    record = box.wait_exit(handle)
+    assert (record.why, record.code, record.noticed) == (ExitWhy.EXITED, 99, "hold_expired")
+
+
+def test_a_longer_hold_can_be_given_while_it_runs(box: Box) -> None:
+    handle = box.start(runs_for_s=1.5, hold_s=1.0, grace_s=0.1)
+    box.runtime.extend_hold(handle, epoch=5, hold_s=3600)
+    assert box.wait_exit(handle).why is ExitWhy.EXITED
+
+
+def test_contact_that_is_renewed_keeps_the_job_alive(box: Box) -> None:
+    handle = box.start(runs_for_s=1.5, ignores_signals=True, hold_s=1.0, grace_s=0.2)
+    ended: list[ExitRecord] = []
+
+    def renew_and_look() -> bool:
+        box.renew_contact()
+        box.let_pass(0.1)
+        ended.extend(box.runtime.exited([handle]))
+        return bool(ended)
+
+    wait_until(renew_and_look, what="the job's own end")
+    assert (ended[0].why, ended[0].code) == (ExitWhy.EXITED, 0)
+
+
+def test_a_notice_appears_and_can_be_withdrawn(box: Box) -> None:
+    handle = box.start(runs_for_s=LONG_S)
+    assert not box.notice_seen(handle)
+    box.runtime.notice(handle, NOTICE)
+    assert box.notice_seen(handle)
+    box.runtime.notice(handle, None)
+    assert not box.notice_seen(handle)
+
+
+def test_a_restarted_agent_finds_the_living_and_the_ended(box: Box) -> None:
+    ended = box.start(exit_code=4)
+    box.wait_exit(ended)
+    living = box.start(runs_for_s=LONG_S)
+    box.restart_agent()
+    assert box.runtime.recover() == [ended, living]
+    assert [record.code for record in box.runtime.exited([ended, living])] == [4]
+    assert box.runtime.started(living) is not None
+    box.runtime.kill(living, epoch=5)
+    assert box.wait_exit(living).why is ExitWhy.KILLED
+
+
+def test_what_ends_while_no_agent_lives_is_recovered(box: Box) -> None:
+    handle = box.start(runs_for_s=0.3, exit_code=6)
+    box.restart_agent()
+    assert box.wait_exit(handle).code == 6
+
+
+def test_a_log_is_read_by_logical_offsets(box: Box) -> None:
+    handle = box.start(log="0123456789", head_bytes=4)
+    box.wait_exit(handle)
+    head = box.runtime.read_log(handle, 0, 100)
+    assert (head.offset, head.data, head.end) == (0, b"0123", 11)
+    rest = box.runtime.read_log(handle, head.next_offset, 5)
+    assert (rest.offset, rest.data, rest.next_offset) == (4, b"45678", 9)
+    assert box.runtime.read_log(handle, 11, 10).data == b""
+    assert box.runtime.read_log(handle, 999, 10).offset == 11
+
+
+def test_an_attempt_is_forgotten_only_after_its_end_and_only_once_matters(box: Box) -> None:
+    handle = box.start(runs_for_s=LONG_S)
+    with pytest.raises(RuntimeFault):
+        box.runtime.forget(handle)
+    box.runtime.kill(handle, epoch=5)
+    box.wait_exit(handle)
+    box.runtime.forget(handle)
+    box.runtime.forget(handle)
+    assert box.runtime.recover() == []
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda runtime, handle: runtime.poll(handle),
+        lambda runtime, handle: runtime.kill(handle, epoch=9),
+        lambda runtime, handle: runtime.read_log(handle, 0, 1),
+        lambda runtime, handle: runtime.usage(handle),
+    ],
+)
+def test_an_unknown_attempt_is_an_error(box: Box, ask: Callable[[Runtime, Handle], object]) -> None:
+    with pytest.raises(UnknownAttempt):
+        ask(box.runtime, Handle(AttemptKey("404", 1, 0), 1))
+
+
+def test_job_files_are_known_before_the_start_and_differ_by_attempt(box: Box) -> None:
+    one = box.runtime.job_files(AttemptKey("17", 1, 0))
+    assert one == box.runtime.job_files(AttemptKey("17", 1, 0))
+    assert one != box.runtime.job_files(AttemptKey("17", 2, 0))
+    assert all(path.startswith("/") for path in one)
+
+
+def test_the_ended_use_no_processes(box: Box) -> None:
+    handle = box.start()
+    box.wait_exit(handle)
+    assert box.runtime.usage(handle).pids in (0, None)
