@@ -122,9 +122,12 @@ def main() -> int:
         if not keep:
             proofs.append(proof.nothing_left(root))
     except (ProofFailed, TimeoutError, subprocess.CalledProcessError) as failure:
-        print(f"demo failed: {failure}; the logs are in {root}", file=sys.stderr)
         processes.kill_all(root)
+        print(f"demo failed: {failure}; the logs are in {root}", file=sys.stderr)
         return 1
+    except BaseException:
+        processes.kill_all(root)
+        raise
     for sentence in proofs:
         print(f"proved: {sentence}")
     if not keep:
