@@ -13,10 +13,10 @@ from dlq_common.errors import (
 from dlq_common.suggest import did_you_mean
 from dlq_master.control import scheduling
 from dlq_master.control.stimuli import (
-    CancelJob,
     Caller,
-    ExplainJob,
+    CancelJob,
     Explained,
+    ExplainJob,
     HoldJob,
     JobEdit,
     PauseJob,

@@ -17,8 +17,7 @@ starts from what is on disk.
 """
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,7 +34,7 @@ from dlq_master.control.state import State
 from dlq_master.control.stimuli import OpenSession, Stimulus, Tick
 from dlq_master.control.ticks import Watchdog
 from dlq_master.control.turn import Archive, Turn
-from dlq_master.control.watch import Watchers
+from dlq_master.control.watch import Subscription, Watchers
 from dlq_master.store.batch import Batch
 
 _log = get_logger("master.loop")
@@ -94,7 +93,7 @@ class Loop:
         """Leave a stimulus and do not wait."""
         self._inbox.put(stimulus)
 
-    def watch(self, after: int) -> "Watchers.Subscription":
+    def watch(self, after: int) -> Subscription:
         """Committed events with a sequence above `after`: the past first, then as they come."""
         return self._watchers.subscribe(after, self.published.last_sequence)
 
@@ -139,7 +138,8 @@ class Loop:
             self._watchdog.heard(letter.stimulus.name, self._clock.boottime_s())
         try:
             answer = handlers.handle(turn, letter.stimulus)
-        except DlqError as refusal:
+        except DlqError as error:
+            refusal = error
             return lambda: refusal
         return lambda: _evaluate(answer)
 

@@ -9,6 +9,7 @@ the hold and a margin DOWN, with its attempts lost.
 from dlq_common.errors import Conflict, IllegalTransition, NotFound, StaleFence
 from dlq_master.control import reports
 from dlq_master.control.dispatch import launch_command, stop_command
+from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import (
     CloseSession,
     CommandDone,
@@ -23,7 +24,6 @@ from dlq_master.control.stimuli import (
     SetNodeFlags,
     Stop,
 )
-from dlq_master.control.state import Beat
 from dlq_master.control.turn import Turn
 from dlq_master.model import attempt_steps as on_attempt
 from dlq_master.model import node as on_node
@@ -265,7 +265,7 @@ def _silence_attempts(turn: Turn, node_id: NodeId) -> None:
 def _return_attempts(turn: Turn, node_id: NodeId) -> None:
     """Attempts whose nodes all answer again go back to what they were."""
     cluster = turn.state.cluster
-    for key in cluster.attempts_on(node_id):
+    for key in turn.state.cluster.attempts_on(node_id):
         attempt = cluster.attempts[key]
         if attempt.state is not AttemptState.UNKNOWN:
             continue
@@ -279,18 +279,24 @@ def _reclaim(turn: Turn, node_id: NodeId, contact_s: float) -> None:
     state = turn.state
     if on_node.frozen(state.cluster.nodes.values(), turn.now_s, state.terms, state.loop_lag_s):
         return
-    for key in list(state.cluster.attempts_on(node_id)):
+    for key in turn.state.cluster.attempts_on(node_id):
         hold_s = state.cluster.attempts[key].lease.hold_s
         if turn.now_s >= reclaim_time_s(contact_s, hold_s, state.terms):
-            reports.lose(turn, key, actor="master", cause=f"node {node_id} silent beyond the hold")
-    if not state.cluster.attempts_on(node_id):
+            reports.lose(
+                turn,
+                key,
+                actor="master",
+                cause=f"node {node_id} silent beyond the hold",
+                node_id=node_id,
+            )
+    if not turn.state.cluster.attempts_on(node_id):
         since_s = turn.now_s - contact_s
         if since_s >= state.terms.hold_s + state.terms.hold_margin_s:
             turn.step_node(node_id, on_node.Lost(), cause=f"silent for {round(since_s)} s")
 
 
 def _lose_attempts(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> None:
-    for key in list(turn.state.cluster.attempts_on(node_id)):
+    for key in turn.state.cluster.attempts_on(node_id):
         reports.lose(turn, key, actor=actor, cause=cause, node_id=node_id)
 
 

@@ -23,12 +23,6 @@ class History(Protocol):
     ) -> tuple[JournalEvent, ...]: ...
 
 
-class QueueFacts(Protocol):
-    """One queue as configured, with its present contents (filled by `queues.count`)."""
-
-    name: str
-
-
 class Published:
     """Frozen values, copied by reference after each commit. Touched in the loop's thread only."""
 
@@ -39,17 +33,20 @@ class Published:
         self._jobs: dict[JobId, Job] = dict(sorted(state.cluster.jobs.items()))
         self._attempts: dict[AttemptKey, Attempt] = {}
         self._on_node: dict[NodeId, dict[AttemptKey, int]] = {}
-        self._nodes: dict[NodeId, Node] = dict(state.cluster.nodes)
+        self._nodes = {node.node_id: node for node in state.cluster.nodes.values()}
         self._users = dict(state.users)
         self._tokens = dict(state.tokens)
         self.last_sequence = state.next_event - 1
         self.epoch = state.epoch
         for attempt in state.cluster.attempts.values():
             self._put_attempt(attempt)
+        for job in self._jobs.values():
+            self._count(None, job)
 
     def publish(self, batch: Batch) -> None:
         """Show what this batch has written."""
         for job in batch.jobs:
+            self._count(self._jobs.get(job.job_id), job)
             self._jobs[job.job_id] = job
         for attempt in batch.attempts:
             self._put_attempt(attempt)
@@ -68,6 +65,13 @@ class Published:
         if batch.events:
             self.last_sequence = batch.events[-1].seq
         self.epoch = self._state.epoch
+
+    def _count(self, before: Job | None, job: Job) -> None:
+        """Keep the number of a user's jobs that have not ended."""
+        was = before is not None and not before.ended
+        change = int(not job.ended) - int(was)
+        if change:
+            self._state.unended[job.user] = self._state.unended.get(job.user, 0) + change
 
     def _put_attempt(self, attempt: Attempt) -> None:
         living = attempt.live

@@ -40,6 +40,8 @@ class State:
     next_session: int = 1
     next_port: int = 0
     loop_lag_s: float = 0.0
+    unended: dict[str, int] = field(default_factory=dict)  # jobs of a user that have not ended
+    disk_full: bool = False
     returned: set[NodeId] = field(default_factory=set)  # nodes that said hello to this master
 
     @property

@@ -6,20 +6,22 @@ A handler therefore refuses (raises a DlqError) before it changes anything.
 """
 
 import hashlib
-import re
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Protocol
 
 from dlq_common.errors import AlreadyExists, NotFound
+from dlq_master.control import journal, lapses
 from dlq_master.control.state import State
 from dlq_master.control.stimuli import Caller, SubmitJob
-from dlq_master.model import attempt_steps, job_steps, node
+from dlq_master.model import attempt_steps, drive, job_steps
+from dlq_master.model import node as node_machine
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.event import Fact, JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
-from dlq_master.model.machine import StopAttempt, StopCause
+from dlq_master.model.machine import StopCause
+from dlq_master.model.node import Node
 from dlq_master.store.batch import Batch, Intention, JoinToken, StoredRequest, User
 
 Answer = Callable[[], Any]  # evaluated at the end of the turn, after the plan
@@ -29,7 +31,7 @@ class Archive(Protocol):
     """What a turn reads of what is not in memory: committed rows only."""
 
     def request(self, user: str, request_id: str) -> StoredRequest | None: ...
-    def attempt(self, key: AttemptKey) -> Attempt | None: ...
+    def spec(self, job_id: JobId) -> bytes | None: ...
 
 
 class Request(Protocol):
@@ -50,6 +52,7 @@ class Turn:
         self.now_s = now_s
         self.batch = Batch()
         self.plan_due = False
+        self.lapses = 0  # of this turn
         self._answered: dict[tuple[str, str], StoredRequest] = {}
 
     # --- values -------------------------------------------------------------------------------
@@ -69,23 +72,10 @@ class Turn:
         actor: str = "scheduler",
         cause: str = "",
         **facts: Fact,
-    ) -> Job:
-        """Let something happen to a job, note it, and let its effects follow."""
-        result = job_steps.step(self.job(job_id), event, at_s=self.now_s)
-        self.state.cluster.put_job(result.value)
-        self.plan_due = True
-        self.note(
-            f"job_{word(event)}",
-            job_id=job_id,
-            attempt=result.value.live_attempt,
-            actor=actor,
-            cause=cause,
-            **facts,
-        )
-        for effect in result.effects:
-            if isinstance(effect, StopAttempt):
-                self.stop(effect.key, effect.cause, actor=actor, detail=cause)
-        return result.value
+    ) -> None:
+        """Let something happen to a job; what follows for its attempt follows."""
+        happened = drive.step_job(self.state.cluster, job_id, event, self.now_s)
+        self.follow(happened, actor=actor, cause=cause, **facts)
 
     def step_attempt(
         self,
@@ -95,33 +85,23 @@ class Turn:
         actor: str = "scheduler",
         cause: str = "",
         **facts: Fact,
-    ) -> Attempt:
-        """Let something happen to a living attempt and note it."""
-        before = self.state.cluster.attempts[key]
-        after = attempt_steps.step(before, event, at_s=self.now_s).value
-        self.state.cluster.put_attempt(after)
-        self.plan_due = True
-        self.note(
-            f"attempt_{word(event)}",
-            job_id=key.job_id,
-            attempt=key.number,
-            actor=actor,
-            cause=cause,
-            **facts,
-        )
-        return after
+    ) -> None:
+        """Let something happen to a living attempt; what follows for its job follows."""
+        happened = drive.step_attempt(self.state.cluster, key, event, self.now_s)
+        self.follow(happened, actor=actor, cause=cause, **facts)
 
     def step_node(
-        self, node_id: NodeId, event: node.NodeEvent, *, actor: str = "master", cause: str = ""
-    ) -> node.Node:
-        """Let something happen to a node and note it."""
-        after = node.step(self.state.cluster.nodes[node_id], event, at_s=self.now_s).value
-        self.state.cluster.put_node(after)
-        self.plan_due = True
-        self.note(f"node_{word(event)}", node_id=node_id, actor=actor, cause=cause)
-        return after
-
-    # --- stopping -----------------------------------------------------------------------------
+        self,
+        node_id: NodeId,
+        event: node_machine.NodeEvent,
+        *,
+        actor: str = "master",
+        cause: str = "",
+    ) -> Node:
+        """Let something happen to a node."""
+        happened = drive.step_node(self.state.cluster, node_id, event, self.now_s)
+        self.follow(happened, actor=actor, cause=cause)
+        return self.state.cluster.nodes[node_id]
 
     def stop(
         self,
@@ -129,34 +109,58 @@ class Turn:
         cause: StopCause,
         *,
         grace_s: float | None = None,
-        delay_s: float = 0.0,
         actor: str = "scheduler",
-        detail: str = "",
     ) -> None:
         """Ask all ranks of a living attempt to save and go; `grace_s` None = the job's own."""
-        attempt = self.state.cluster.attempts.get(key)
-        if attempt is None:
-            return
-        job = self.job(key.job_id)
         if grace_s is None:
-            grace_s = self.grace_s(job)
-        self.step_attempt(
-            key,
-            attempt_steps.StopRequested(cause=cause, grace_s=grace_s, detail=detail),
-            actor=actor,
-            cause=cause.value,
-            grace_s=grace_s,
-        )
+            happened = drive.stop_attempt(self.state.cluster, key, cause, self.now_s)
+            self.follow(happened, actor=actor)
+        else:
+            event = attempt_steps.StopRequested(cause=cause, grace_s=grace_s)
+            self.step_attempt(key, event, actor=actor)
+
+    def put_attempt(self, attempt: Attempt) -> None:
+        """A change of an attempt that is no event of its machine: its ranks, its port."""
+        self.state.cluster.put_attempt(attempt)
+        self.plan_due = True
+
+    def follow(
+        self, happened: list[drive.Happened], *, actor: str, cause: str = "", **facts: Fact
+    ) -> None:
+        """Note what happened, and tell the nodes of stops."""
+        self.plan_due = True
+        for one in happened:
+            kind, told = journal.line(one)
+            self.note(
+                kind,
+                job_id=one.job_id,
+                attempt=one.attempt,
+                node_id=one.node_id,
+                actor=actor,
+                cause=cause or journal.cause(one),
+                **told,
+                **facts,
+            )
+            if isinstance(one.event, attempt_steps.StopRequested):
+                self._tell_to_stop(one)
+
+    def _tell_to_stop(self, one: drive.Happened) -> None:
+        assert one.job_id is not None
+        assert one.attempt is not None
+        attempt = self.state.cluster.attempts[AttemptKey(one.job_id, one.attempt)]
+        delay_s = lapses.delay_s(self, attempt, one.change)
         for rank, status in enumerate(attempt.ranks):
             if not status.gone:
                 self.intend(
-                    "stop", status.node_id, key, attempt.epoch, rank, cause.value, grace_s, delay_s
+                    "stop",
+                    status.node_id,
+                    attempt.key,
+                    attempt.epoch,
+                    rank,
+                    cause=(attempt.stop_cause or StopCause.PREEMPT).value,
+                    grace_s=attempt.grace_s or 0.0,
+                    delay_s=delay_s,
                 )
-
-    def grace_s(self, job: Job) -> float:
-        """From notice to kill: learned from the job's own saves."""
-        jobs = self.state.config.jobs
-        return grace_s(job.saves, job.rules, floor_s=jobs.grace_floor, cap_s=jobs.grace_cap)
 
     def intend(
         self,
@@ -189,6 +193,14 @@ class Turn:
         """A command was taken, or has become pointless."""
         if self.state.outbox.pop(sequence, None) is not None:
             self.batch.delivered.append(sequence)
+
+    def take_batch(self) -> Batch:
+        """Everything this turn has changed, ready to be written."""
+        touched = self.state.cluster.take_touched()
+        self.batch.jobs += touched.jobs
+        self.batch.attempts += touched.attempts
+        self.batch.nodes += touched.nodes
+        return self.batch
 
     # --- answering once -----------------------------------------------------------------------
 
@@ -267,11 +279,6 @@ class Turn:
             )
         )
         self.state.next_event += 1
-
-
-def word(event: object) -> str:
-    """`StopRequested(...)` -> "stop_requested": the journal's word for an event of a machine."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()
 
 
 def digest(ask: Request) -> str:

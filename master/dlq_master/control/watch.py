@@ -62,8 +62,6 @@ class Subscription:
 class Watchers:
     """All readers of the journal."""
 
-    Subscription = Subscription
-
     def __init__(self, history: History) -> None:
         self.history = history
         self._all: set[Subscription] = set()

@@ -1,0 +1,181 @@
+"""What nodes say about ranks, and what follows: the only place where attempts end.
+
+A report counts if its fence is the one stored at the placement and it comes from the node of that
+rank. Anything else is acknowledged (it must not come again for ever) and changes nothing; if it
+shows something running that nobody wants, that is told to stop.
+"""
+
+from collections.abc import Iterable
+
+from dlq_master.control.stimuli import ReportedCheckpoint, ReportedPhase, ReportedRank
+from dlq_master.control.turn import Turn
+from dlq_master.model import attempt_steps as on_attempt
+from dlq_master.model import gang
+from dlq_master.model import job_steps as on_job
+from dlq_master.model.attempt import Attempt, RankPhase, RankStatus
+from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.model.job import Checkpoint
+from dlq_master.model.machine import StopCause
+
+_PHASES = {
+    ReportedPhase.PREPARING: RankPhase.PREPARING,
+    ReportedPhase.STARTED: RankPhase.RUNNING,
+    ReportedPhase.STOPPING: RankPhase.RUNNING,
+    ReportedPhase.EXITED: RankPhase.EXITED,
+    ReportedPhase.START_FAILED: RankPhase.EXITED,
+    ReportedPhase.ABSENT: RankPhase.EXITED,
+}
+
+
+def take(turn: Turn, node_id: NodeId, reports: Iterable[ReportedRank]) -> int:
+    """Let reports of a node take effect, in order; return the highest sequence among them."""
+    highest = 0
+    for report in reports:
+        highest = max(highest, report.sequence)
+        attempt = _counted(turn, node_id, report)
+        if attempt is None:
+            _turn_away(turn, node_id, report)
+        else:
+            _take_one(turn, node_id, attempt, report)
+    return highest
+
+
+def take_absent(turn: Turn, node_id: NodeId, told: set[tuple[AttemptKey, int]]) -> None:
+    """After a hello: ranks that ran here and of which the agent knows nothing are lost."""
+    for key in turn.state.cluster.attempts_on(node_id):
+        attempt = turn.state.cluster.attempts[key]
+        for rank, status in enumerate(attempt.ranks):
+            forgotten = status.node_id == node_id and (key, rank) not in told
+            if forgotten and not status.gone and status.phase is not RankPhase.ASSIGNED:
+                lose(turn, key, actor="master", cause="its agent lost it", node_id=node_id)
+                break
+
+
+def lose(turn: Turn, key: AttemptKey, *, actor: str, cause: str, node_id: NodeId) -> None:
+    """The ranks of an attempt on this node are gone for ever; what is left of the gang is ended."""
+    turn.note(
+        "rank_lost",
+        job_id=key.job_id,
+        attempt=key.number,
+        node_id=node_id,
+        actor=actor,
+        cause=cause,
+    )
+    lost = RankStatus(node_id, phase=RankPhase.EXITED, exited_time_s=turn.now_s, lost=True)
+    for rank, status in enumerate(turn.state.cluster.attempts[key].ranks):
+        if status.node_id == node_id and not status.gone:
+            _gather(turn, key, rank, lost, actor)
+
+
+def settle_return(turn: Turn, key: AttemptKey) -> None:
+    """All nodes of an UNKNOWN attempt answer again: it goes back to what its ranks say it is."""
+    turn.step_attempt(key, gang.returned(turn.state.cluster.attempts[key]), actor="master")
+
+
+def _counted(turn: Turn, node_id: NodeId, report: ReportedRank) -> Attempt | None:
+    attempt = turn.state.cluster.attempts.get(report.key)
+    if attempt is None or not attempt.live or attempt.epoch != report.epoch:
+        return None
+    if not 0 <= report.node_rank < len(attempt.ranks):
+        return None
+    return attempt if attempt.ranks[report.node_rank].node_id == node_id else None
+
+
+def _turn_away(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
+    """A stray: ended here, or placed elsewhere since. It runs for nobody."""
+    if _PHASES[report.phase] is RankPhase.EXITED:
+        _drop_intentions(turn, report.key, report.node_rank, node_id)
+        return
+    if report.key.job_id not in turn.state.cluster.jobs:
+        # Not of this database (a restored backup): an operator decides, it is left alone.
+        turn.note("orphan_seen", node_id=node_id, actor=f"node:{node_id}", rank=str(report.key))
+        return
+    turn.intend(
+        "stop", node_id, report.key, report.epoch, report.node_rank, "superseded", grace_s=0.0
+    )
+
+
+def _take_one(turn: Turn, node_id: NodeId, attempt: Attempt, report: ReportedRank) -> None:
+    key = attempt.key
+    actor = f"node:{node_id}"
+    if report.checkpoint is not None:
+        _promote(turn, key, report, report.checkpoint)
+    status = _status(attempt.ranks[report.node_rank], report, turn.now_s)
+    if status.gone:
+        _drop_intentions(turn, key, report.node_rank, node_id)
+        turn.note(
+            "rank_exited",
+            job_id=key.job_id,
+            attempt=key.number,
+            node_id=node_id,
+            actor=actor,
+            cause=report.error or report.ended_by,
+            node_rank=report.node_rank,
+            exit_code=report.exit_code,
+            signal=report.signal,
+        )
+        if not status.start_error and not status.lost:
+            # It ran, although we may never have been told so.
+            running = RankStatus(node_id, phase=RankPhase.RUNNING)
+            _gather(turn, key, report.node_rank, running, actor)
+    _gather(turn, key, report.node_rank, status, actor)
+
+
+def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: str) -> None:
+    """Everything that follows from one rank's new phase."""
+    attempt = gang.heard(turn.state.cluster.attempts[key], rank, status)
+    if attempt is turn.state.cluster.attempts[key]:
+        return
+    turn.put_attempt(attempt)
+    if (event := gang.progress(attempt)) is not None:
+        turn.step_attempt(key, event, actor=actor)
+    attempt = turn.state.cluster.attempts[key]
+    if gang.silenced(attempt):
+        turn.stop(key, StopCause.HOLD_EXPIRED, grace_s=0.0, actor=actor)
+    elif gang.must_stop(attempt):
+        turn.stop(key, StopCause.GANG_FAILURE, grace_s=0.0, actor="master")
+    if gang.over(attempt):
+        attempt = turn.state.cluster.attempts[key]
+        end = gang.verdict(attempt, turn.job(key.job_id), turn.now_s)
+        turn.step_attempt(key, end.attempt, actor="master")
+
+
+def _status(before: RankStatus, report: ReportedRank, now_s: float) -> RankStatus:
+    phase = _PHASES[report.phase]
+    vanished = report.phase is ReportedPhase.ABSENT and before.phase is not RankPhase.ASSIGNED
+    failed_start = report.phase is ReportedPhase.START_FAILED
+    return RankStatus(
+        node_id=before.node_id,
+        phase=phase,
+        exit_code=report.exit_code,
+        signal=report.signal or None,
+        oom_killed=report.oom_killed,
+        start_error=(report.error or "it could not be started") if failed_start else "",
+        exited_time_s=now_s - report.age_s if phase is RankPhase.EXITED else None,
+        done_file=report.done,
+        saved=before.saved or (report.checkpoint is not None and report.checkpoint.after_notice),
+        hold_expired=report.ended_by == "hold_expired",
+        lost=vanished,
+    )
+
+
+def _promote(turn: Turn, key: AttemptKey, report: ReportedRank, found: ReportedCheckpoint) -> None:
+    """A committed checkpoint of the fenced attempt becomes what the next attempt resumes from."""
+    checkpoint = Checkpoint(found.path, found.step, turn.now_s - found.age_s, key.number)
+    known = turn.state.cluster.attempts[key].checkpoint
+    if known is not None and (known.path, known.step) == (checkpoint.path, checkpoint.step):
+        return
+    if known is not None and checkpoint.time_s <= known.time_s:
+        return
+    actor = f"node:{turn.state.cluster.attempts[key].ranks[report.node_rank].node_id}"
+    turn.step_attempt(key, on_attempt.Committed(checkpoint=checkpoint), actor=actor)
+    if not turn.job(key.job_id).ended:
+        saved = on_job.Saved(checkpoint=checkpoint, save_s=report.save_s)
+        turn.step_job(key.job_id, saved, actor=actor)
+
+
+def _drop_intentions(turn: Turn, key: AttemptKey, rank: int, node_id: NodeId) -> None:
+    """Commands for a rank that is gone are pointless."""
+    for row in list(turn.state.outbox.values()):
+        if row.key == key and row.node_rank == rank and row.node_id == node_id:
+            turn.delivered(row.sequence)
