@@ -85,6 +85,7 @@ class RealBox:
         grace_s: float = 300,
         head_bytes: int = 1 << 20,
     ) -> Handle:
+        self.renew_contact()
         trap = "''" if ignores_signals else "'exit 99'" if saves else "-"
         script = f"trap {trap} TERM USR1; printf '%s' '{log}.'; "
         if runs_for_s:
@@ -304,13 +305,15 @@ def test_silence_longer_than_the_hold_ends_the_job(box: Box) -> None:
 
 
 def test_a_job_that_saves_when_its_hold_runs_out_exits_by_itself(box: Box) -> None:
-    handle = box.start(runs_for_s=LONG_S, saves=True, hold_s=2.0, grace_s=1.5)
+    handle = box.start(runs_for_s=LONG_S, saves=True)
+    box.renew_contact()
+    box.runtime.extend_hold(handle, epoch=5, hold_s=3.0)
     record = box.wait_exit(handle)
     assert (record.why, record.code, record.noticed) == (ExitWhy.EXITED, 99, "hold_expired")
 
 
 def test_a_longer_hold_can_be_given_while_it_runs(box: Box) -> None:
-    handle = box.start(runs_for_s=1.5, hold_s=1.0, grace_s=0.1)
+    handle = box.start(runs_for_s=2.5, hold_s=2.0, grace_s=0.1)
     box.runtime.extend_hold(handle, epoch=5, hold_s=3600)
     assert box.wait_exit(handle).why is ExitWhy.EXITED
 

@@ -151,11 +151,13 @@ def read_job_file(at: int, name: str, *, uid: int, limit: int) -> bytes | None:
         return None
     finally:
         os.close(job)
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode) or info.st_uid != uid:
             return None
-        return file.read(limit)
+        return os.read(descriptor, limit)
+    finally:
+        os.close(descriptor)
 
 
 def remove_attempt(state_dir: Path, attempts_fd: int, key: AttemptKey) -> None:

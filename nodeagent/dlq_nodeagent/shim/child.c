@@ -24,12 +24,14 @@ static void fail(int status_fd, const char *stage)
     _exit(127);
 }
 
-/* The agent ignores SIGPIPE, the shim ignores more: a job must inherit none of that. */
+/* The agent ignores SIGPIPE, the shim ignores more, and glibc's posix_spawn leaves its own two
+ * signals (32, 33) ignored, which signal(2) refuses to touch: a job must inherit none of that. */
 static void reset_signals(void)
 {
+    const char default_action[64] = {0}; /* the kernel's struct sigaction, all zero */
     sigset_t none;
     for (int number = 1; number <= SIGRTMAX; number++)
-        signal(number, SIG_DFL);
+        syscall(SYS_rt_sigaction, number, default_action, NULL, 8);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
