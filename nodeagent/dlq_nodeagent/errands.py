@@ -86,6 +86,10 @@ class Errands(Protocol):
         """Send output to the master by its own stream; None: say that the rank is unknown."""
         ...
 
+    def tidy(self, key: AttemptKey) -> None:
+        """The rank is forgotten: drop what preparing made in the agent's own directories."""
+        ...
+
 
 class FakeErrands:
     """Keeps every order for the test or simulation that answers it."""
@@ -94,6 +98,7 @@ class FakeErrands:
         self.prepares: list[PrepareOrder] = []
         self.looks: list[LookOrder] = []
         self.logs: list[tuple[OpenLog, Handle | None]] = []
+        self.tidied: list[AttemptKey] = []
 
     def prepare(self, order: PrepareOrder) -> None:
         """See the port."""
@@ -106,6 +111,10 @@ class FakeErrands:
     def send_log(self, order: OpenLog, handle: Handle | None) -> None:
         """See the port."""
         self.logs.append((order, handle))
+
+    def tidy(self, key: AttemptKey) -> None:
+        """See the port."""
+        self.tidied.append(key)
 
     def take_prepares(self) -> Sequence[AttemptKey]:
         """The keys to prepare, once."""

@@ -438,5 +438,6 @@ class Supervisor:
             key = watched.rank.launch.key
             if watched.handle is not None:
                 self.runtime.forget(watched.handle)
+            self.errands.tidy(key)
             self.journal.drop_rank(key)
             del self._watched[key]

@@ -1,0 +1,63 @@
+"""Mutual TLS channels to the master."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from dlq_common.errors import ConfigError
+from dlq_common.identity_files import StoredIdentity, load_identity
+from dlq_common.pki import SERVER_NAME
+
+# A Welcome carries every launch of the node, environments included.
+LARGEST_MESSAGE_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """Opens channels with the identity as it is on disk now, so that a renewal needs no restart."""
+
+    address: str
+    identity_dir: Path
+
+    def identity(self) -> StoredIdentity:
+        """The node's identity; ConfigError, with the remedy, when there is none."""
+        identity = load_identity(self.identity_dir)
+        if identity is None:
+            raise ConfigError(
+                f"this node has no identity in {self.identity_dir}",
+                hint="run `dlq-nodeagent join --master HOST:PORT --token TOKEN` first",
+            )
+        return identity
+
+    def open(self) -> grpc.aio.Channel:
+        """A channel of its own connection: bytes of logs never stand before a heartbeat."""
+        identity = self.identity()
+        credentials = grpc.ssl_channel_credentials(
+            root_certificates=identity.ca,
+            private_key=identity.key,
+            certificate_chain=identity.certificate,
+        )
+        return grpc.aio.secure_channel(self.address, credentials, options=_OPTIONS)
+
+
+def join_channel(address: str, ca: bytes) -> grpc.aio.Channel:
+    """A channel to the join port: the server proves itself, the client has nothing to show yet."""
+    credentials = grpc.ssl_channel_credentials(root_certificates=ca)
+    return grpc.aio.secure_channel(address, credentials, options=_OPTIONS)
+
+
+_OPTIONS = [
+    ("grpc.ssl_target_name_override", SERVER_NAME),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.max_receive_message_length", LARGEST_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", LARGEST_MESSAGE_BYTES),
+    # A cut line is noticed in seconds; the kernel alone would take a quarter of an hour.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    # Dialling again is decided by reconnect.py; the library must not wait longer on its own.
+    ("grpc.initial_reconnect_backoff_ms", 500),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    ("grpc.enable_retries", 0),
+    ("grpc.enable_http_proxy", 0),
+]

@@ -1,0 +1,184 @@
+"""The agent's configuration: every knob, its default and its meaning."""
+
+import ipaddress
+import os
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from dlq_common.config import Bytes, Seconds
+from dlq_common.errors import ConfigError
+from dlq_nodeagent.core import CoreSettings
+from dlq_nodeagent.devices.choose import check_devices_word
+from dlq_nodeagent.identity import split_address
+from dlq_nodeagent.launching import LaunchRules
+from dlq_nodeagent.reconnect import ReconnectSettings
+from dlq_nodeagent.runtimes.launch import RunAs
+from dlq_nodeagent.supervisor import SupervisorSettings
+from dlq_nodeagent.uplink import UplinkSettings
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """Who this node is and where the agent keeps its files."""
+
+    name: str = ""  # wished at the join; "" = the host's name. What counts is the certificate's
+    state_dir: Path = Path("/var/lib/dlq-agent")
+    devices: str = "nvml"  # or "none", or virtual ones: "fake:8xH100-80GB"
+    address: str = ""  # where other nodes of a gang reach this one; "" = the host's name
+
+
+@dataclass(frozen=True, slots=True)
+class MasterConfig:
+    """Where the master is, as HOST:PORT."""
+
+    address: str = ""  # its API; "" = what it said at the join
+    join: str = ""  # its join port, for `dlq-nodeagent join`
+
+
+@dataclass(frozen=True, slots=True)
+class JobsConfig:
+    """What jobs may do here, and how they are stopped."""
+
+    runtime: Literal["process", "fake"] = "process"
+    run_as: Literal["auto", "self", "submitter"] = "auto"  # auto = submitter when root, else self
+    allow_root: bool = False  # development only: jobs run as root, the master must be on loopback
+    roots: tuple[
+        str, ...
+    ] = ()  # workdirs and checkpoints must be below one of these; () = anywhere
+    startup_grace: Seconds = Seconds(20.0)  # a job without a beat is not told to leave before
+    leave: Seconds = Seconds(10.0)  # how long a job may stay after the save it was asked for
+    term: Seconds = Seconds(10.0)  # SIGTERM comes this long before SIGKILL
+    pids_max: int = 4096
+    keep: Seconds = Seconds(7 * 86_400.0)  # logs and facts of ended ranks
+    keep_count: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class OutputConfig:
+    """What is kept of each rank's output."""
+
+    head: Bytes = Bytes(1024**2)
+    ring: Bytes = Bytes(8 * 1024**2)
+    rate: Bytes = Bytes(64 * 1024**2)  # per second; 0 = no limit
+
+
+@dataclass(frozen=True, slots=True)
+class ReconnectConfig:
+    """How the agent dials again; the master's own word on the jitter wins once it is known."""
+
+    first_try: Seconds = Seconds(0.5)
+    jitter: Seconds = Seconds(15.0)
+    longest: Seconds = Seconds(60.0)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """All of it."""
+
+    node: NodeConfig = field(default_factory=NodeConfig)
+    master: MasterConfig = field(default_factory=MasterConfig)
+    jobs: JobsConfig = field(default_factory=JobsConfig)
+    output: OutputConfig = field(default_factory=OutputConfig)
+    reconnect: ReconnectConfig = field(default_factory=ReconnectConfig)
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @property
+    def wished_name(self) -> str:
+        """The node id asked for at the join."""
+        return self.node.name or platform.node().lower()
+
+    @property
+    def run_as(self) -> RunAs:
+        """Whose rights jobs have."""
+        if self.jobs.run_as == "auto":
+            return "submitter" if os.getuid() == 0 and not self.jobs.allow_root else "self"
+        return self.jobs.run_as
+
+    @property
+    def root_jobs(self) -> bool:
+        """Whether jobs run as root: shown wherever the node is shown."""
+        return self.run_as == "self" and os.getuid() == 0
+
+    def core(self) -> CoreSettings:
+        """The same, as the core wants it."""
+        reconnect = ReconnectSettings(
+            first_try_s=self.reconnect.first_try,
+            jitter_s=self.reconnect.jitter,
+            longest_s=self.reconnect.longest,
+        )
+        supervisor = SupervisorSettings(
+            startup_grace_s=self.jobs.startup_grace,
+            term_s=self.jobs.term,
+            leave_s=self.jobs.leave,
+            keep_s=self.jobs.keep,
+            keep_count=self.jobs.keep_count,
+        )
+        return CoreSettings(uplink=UplinkSettings(reconnect=reconnect), supervisor=supervisor)
+
+    def rules(self) -> LaunchRules:
+        """The same, for launching."""
+        return LaunchRules(
+            run_as=self.run_as,
+            allow_root=self.jobs.allow_root,
+            roots=self.jobs.roots,
+            scripts=self.node.state_dir / "scripts",
+            term_s=self.jobs.term,
+            pids_max=self.jobs.pids_max,
+            log_head_bytes=self.output.head,
+            log_ring_bytes=self.output.ring,
+            log_bytes_per_s=self.output.rate,
+        )
+
+
+def check_config(config: AgentConfig) -> None:
+    """Refuse what can be seen to be wrong without touching anything. Raises ConfigError."""
+    try:
+        check_devices_word(config.node.devices)
+        for address in (config.master.address, config.master.join):
+            if address:
+                split_address(address)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    relative = [path for path in config.jobs.roots if not path.startswith("/")]
+    if relative:
+        raise ConfigError(f"jobs.roots: {relative[0]} is not absolute", key="jobs.roots")
+    if config.run_as == "submitter" and os.getuid() != 0:
+        raise ConfigError(
+            "jobs.run_as = submitter needs an agent that runs as root", key="jobs.run_as"
+        )
+    if config.root_jobs and not config.jobs.allow_root:
+        raise ConfigError(
+            "the agent runs as root, so jobs would too",
+            hint="use jobs.run_as = submitter, or --allow-root-jobs on a development machine",
+            key="jobs.run_as",
+        )
+
+
+def check_master_address(config: AgentConfig, address: str) -> None:
+    """Jobs of an agent that runs them as root come from this machine only. Raises ConfigError."""
+    if config.root_jobs and not is_loopback(address):
+        raise ConfigError(
+            f"jobs run as root here, so the master must be on loopback, not {address}",
+            hint="--allow-root-jobs is for development on one machine",
+            key="master.address",
+        )
+
+
+def is_loopback(address: str) -> bool:
+    """Whether HOST:PORT cannot leave this machine; names other than localhost may."""
+    host, _ = split_address(address)
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def node_address(config: AgentConfig, master_address: str) -> str:
+    """Where other nodes of a gang reach this one."""
+    if config.node.address:
+        return config.node.address
+    return "127.0.0.1" if is_loopback(master_address) else platform.node()

@@ -1,0 +1,248 @@
+"""The running agent: builds the real parts, turns the core's wheel, stops without stopping jobs."""
+
+import asyncio
+import fcntl
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from dlq_common.clock import Clock
+from dlq_common.errors import ConfigError
+from dlq_common.ids import Ids
+from dlq_common.pki import parse_identity
+from dlq_nodeagent import wire
+from dlq_nodeagent.cgroups.detect import detect
+from dlq_nodeagent.channel import Channels
+from dlq_nodeagent.config import AgentConfig, check_master_address, node_address
+from dlq_nodeagent.contact import Contact
+from dlq_nodeagent.core import AgentCore
+from dlq_nodeagent.devices.choose import open_devices
+from dlq_nodeagent.devices.host import HostFacts, read_host_facts
+from dlq_nodeagent.devices.port import Devices
+from dlq_nodeagent.identity import keep_renewed, stored_address
+from dlq_nodeagent.journal import FileJournal
+from dlq_nodeagent.launching import Launching
+from dlq_nodeagent.relay import LogRelay
+from dlq_nodeagent.runtimes.fake import FakeHost, FakeRuntime
+from dlq_nodeagent.runtimes.port import Runtime
+from dlq_nodeagent.runtimes.process import ProcessRuntime
+from dlq_nodeagent.session import GrpcTransport
+from dlq_nodeagent.shim.binary import ensure_shim
+from dlq_nodeagent.shim.contact import ContactFile
+from dlq_nodeagent.workshop import Workshop
+
+# The shim and jobs of other users pass through it by full path; nobody can list it.
+_STATE_MODE = 0o711
+
+log = structlog.get_logger("nodeagent.daemon")
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What was built, for the way down."""
+
+    core: AgentCore
+    transport: GrpcTransport
+    workshop: Workshop
+    relay: LogRelay
+    channels: Channels
+
+
+async def run_agent(config: AgentConfig, *, clock: Clock, ids: Ids, version: str) -> int:
+    """Serve until SIGTERM or SIGINT; the exit code. Raises ConfigError, DevicesUnavailable,
+    ShimMissing before anything is started. Jobs outlive it in every case.
+    """
+    state_dir = config.node.state_dir
+    prepare_state_dir(state_dir)
+    wake = asyncio.Event()
+    with _sole_agent(state_dir):
+        parts = _build(config, clock=clock, ids=ids, version=version, wake=wake)
+        return await _serve(parts, clock, wake)
+
+
+def prepare_state_dir(state_dir: Path) -> None:
+    """Make the agent's own directories. ConfigError when they cannot be used."""
+    try:
+        state_dir.mkdir(parents=True, exist_ok=True)
+        state_dir.chmod(_STATE_MODE)
+        scripts = state_dir / "scripts"
+        scripts.mkdir(exist_ok=True)
+        scripts.chmod(_STATE_MODE)
+    except OSError as error:
+        raise ConfigError(f"{state_dir}: {error.strerror}", key="node.state_dir") from None
+
+
+def _build(
+    config: AgentConfig, *, clock: Clock, ids: Ids, version: str, wake: asyncio.Event
+) -> _Parts:
+    state_dir = config.node.state_dir
+    address = config.master.address or stored_address(state_dir)
+    if not address:
+        raise ConfigError("the master's address is not known", hint="join first", key="master")
+    check_master_address(config, address)
+    channels = Channels(address, state_dir)
+    node_id = parse_identity(channels.identity().certificate).name
+    devices = open_devices(config.node.devices, node_name=node_id)
+    host = read_host_facts(agent_version=version)
+    runtime, contact = _runtime(config, node_id, clock)
+    facts = wire.node_facts(
+        host,
+        devices.devices(),
+        address=node_address(config, address),
+        root_jobs=config.root_jobs,
+    )
+    transport = GrpcTransport(channels, lambda: facts, wake=wake.set)
+    relay = LogRelay(channels, runtime)
+    launching = Launching(
+        rules=config.rules(),
+        devices=devices.devices(),
+        job_files=runtime.job_files,
+        now_s=clock.now_s,
+    )
+    workshop = Workshop(
+        clock=clock, devices=devices, launching=launching, send_log=relay.send, wake=wake.set
+    )
+    core = AgentCore(
+        clock=clock,
+        runtime=runtime,
+        transport=transport,
+        journal=_journal(state_dir),
+        contact=contact,
+        errands=workshop,
+        rng=ids.rng(),
+        boot_id=host.boot_id,
+        settings=config.core(),
+    )
+    transport.listener = core
+    workshop.answers = core
+    _say_hello_to_the_log(config, node_id, address, host, devices, runtime)
+    core.start()
+    return _Parts(core, transport, workshop, relay, channels)
+
+
+def _runtime(config: AgentConfig, node_id: str, clock: Clock) -> tuple[Runtime, Contact]:
+    state_dir = config.node.state_dir
+    path = state_dir / "contact"
+    contact = ContactFile(path)
+    if config.jobs.runtime == "fake":
+        host = FakeHost(clock)
+        return FakeRuntime(host), _FakeHostContact(contact, host)
+    cgroups = detect(node_id)
+    if cgroups.mode == "none":
+        log.warning("no_cgroups", why=cgroups.why)
+    runtime = ProcessRuntime(
+        state_dir=state_dir, contact=path, cgroups=cgroups, shim=ensure_shim(), clock=clock
+    )
+    return runtime, contact
+
+
+def _journal(state_dir: Path) -> FileJournal:
+    journal = FileJournal(state_dir / "journal")
+    for path in journal.damaged():
+        log.error("journal_file_damaged", path=str(path))
+    return journal
+
+
+async def _serve(parts: _Parts, clock: Clock, wake: asyncio.Event) -> int:
+    stopped = asyncio.Event()
+    failures: list[BaseException] = []
+    _watch_loop(wake, stopped, failures)
+    renewal = asyncio.get_running_loop().create_task(keep_renewed(parts.channels, clock))
+    try:
+        await _turn(parts.core, wake, stopped)
+    finally:
+        renewal.cancel()
+        parts.transport.close()
+        await parts.relay.close()
+        parts.workshop.close()
+    for failure in failures:
+        log.critical("agent_failed", error=repr(failure), exc_info=failure)
+    log.info("agent_stopped", failed=bool(failures))
+    return 1 if failures else 0
+
+
+async def _turn(core: AgentCore, wake: asyncio.Event, stopped: asyncio.Event) -> None:
+    while not stopped.is_set():
+        core.tick()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(wake.wait(), max(core.pause_s(), 0.001))
+        wake.clear()
+
+
+def _watch_loop(wake: asyncio.Event, stopped: asyncio.Event, failures: list[BaseException]) -> None:
+    """Stop at a signal; and at any exception that nobody caught, because a core that could not
+    write its journal must not go on as if it had.
+    """
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        stopped.set()
+        wake.set()
+
+    def fail(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        failures.append(context.get("exception") or RuntimeError(context["message"]))
+        stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    loop.set_exception_handler(fail)
+
+
+@contextmanager
+def _sole_agent(state_dir: Path) -> Iterator[None]:
+    """Two agents over one state directory would start everything twice."""
+    descriptor = os.open(state_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise ConfigError(f"another agent runs in {state_dir}", key="node.state_dir") from None
+    finally:
+        os.close(descriptor)
+
+
+def _say_hello_to_the_log(
+    config: AgentConfig,
+    node_id: str,
+    address: str,
+    host: HostFacts,
+    devices: Devices,
+    runtime: Runtime,
+) -> None:
+    listed = devices.devices()
+    log.info(
+        "agent_started",
+        node_id=node_id,
+        master=address,
+        boot_id=host.boot_id,
+        runtime=runtime.name,
+        run_as=config.run_as,
+        gpus=len(listed),
+        gpu_types=sorted({device.gpu_type for device in listed}),
+        driver=devices.driver_version(),
+    )
+    if any(device.virtual for device in listed):
+        log.warning("virtual_devices", devices=config.node.devices)
+    if config.root_jobs:
+        log.warning("jobs_run_as_root")
+
+
+class _FakeHostContact:
+    """The contact file, which fake jobs cannot read by themselves."""
+
+    def __init__(self, contact: ContactFile, host: FakeHost) -> None:
+        self._contact = contact
+        self._host = host
+
+    def boottime_s(self) -> float | None:
+        return self._contact.boottime_s()
+
+    def renew(self, boottime_s: float) -> None:
+        self._contact.renew(boottime_s)
+        self._host.renew_contact()

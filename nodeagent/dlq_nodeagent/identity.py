@@ -1,0 +1,151 @@
+"""How a node gets its certificate, and keeps it: join by token, renew by what it has."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import structlog
+
+from dlq.v1 import identity_service_pb2 as wire
+from dlq.v1.identity_service_pb2_grpc import IdentityServiceStub, JoinServiceStub
+from dlq_common.clock import Clock
+from dlq_common.errors import DlqError, Unauthenticated, Unavailable
+from dlq_common.identity_files import StoredIdentity, save_identity, write_private, write_public
+from dlq_common.join_token import fetch_pinned_ca, parse_join_token
+from dlq_common.pki import (
+    KeyAndRequest,
+    Role,
+    belongs_together,
+    is_signed_by,
+    needs_renewal,
+    new_key_and_csr,
+    parse_identity,
+)
+from dlq_nodeagent.channel import Channels, join_channel
+
+ADDRESS_FILE = "master-address"
+_REQUEST_FILE = "join-request.json"
+_DEADLINE_S = 20.0
+_RENEW_LOOK_S = 600.0
+
+log = structlog.get_logger("nodeagent.identity")
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What a node is in its cluster from now on."""
+
+    node_id: str
+    api_address: str
+
+
+async def join(address: str, token_text: str, *, wished_node_id: str, state_dir: Path) -> Joined:
+    """Trade a token for a node certificate and store it in `state_dir`.
+
+    The server is believed only if it presents the CA that the token pins. The key is made here and
+    never leaves. May be repeated with the same token when an answer was lost: the request is kept
+    until it is answered, and the master knows it again. Raises DlqError.
+    """
+    token = parse_join_token(token_text)
+    host, port = split_address(address)
+    ca = await asyncio.to_thread(
+        fetch_pinned_ca, host, port, token.ca_fingerprint, timeout_s=_DEADLINE_S
+    )
+    made = _kept_request(state_dir, wished_node_id)
+    request = wire.JoinRequest(token=token_text, certificate_request=made.request)
+    try:
+        async with join_channel(address, ca) as channel:
+            answer = await JoinServiceStub(channel).Join(request, timeout=_DEADLINE_S)
+    except grpc.aio.AioRpcError as error:
+        raise _error(error, "join") from None
+    identity = StoredIdentity(made.key, answer.certificate, answer.ca_certificates)
+    _check(identity, answer.node_id, ca)
+    save_identity(state_dir, identity)
+    write_public(state_dir / ADDRESS_FILE, f"{answer.api_address}\n".encode())
+    (state_dir / _REQUEST_FILE).unlink(missing_ok=True)
+    return Joined(answer.node_id, answer.api_address)
+
+
+def _kept_request(state_dir: Path, wished_node_id: str) -> KeyAndRequest:
+    """The key and request of a join that was not answered, or new ones, kept before they are used."""
+    path = state_dir / _REQUEST_FILE
+    if path.exists():
+        kept = json.loads(path.read_text("ascii"))
+        if kept["node_id"] == wished_node_id:
+            return KeyAndRequest(kept["key"].encode(), kept["request"].encode())
+    made = new_key_and_csr(wished_node_id)
+    state_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
+    texts = {"key": made.key.decode(), "request": made.request.decode()}
+    write_private(path, json.dumps({"node_id": wished_node_id, **texts}).encode())
+    return made
+
+
+def stored_address(state_dir: Path) -> str | None:
+    """The API address that the master told at the join; None before."""
+    try:
+        return (state_dir / ADDRESS_FILE).read_text("ascii").strip() or None
+    except FileNotFoundError:
+        return None
+
+
+async def renew_if_due(channels: Channels, clock: Clock) -> bool:
+    """Renew at two thirds of the certificate's life; returns whether it did. Raises DlqError.
+
+    The name stays; the key is new. The old identity stays in place until the new one is on disk.
+    """
+    before = channels.identity()
+    if not needs_renewal(before.certificate, clock.now_s()):
+        return False
+    name = parse_identity(before.certificate).name
+    made = new_key_and_csr(name)
+    request = wire.RenewCertificateRequest(certificate_request=made.request)
+    try:
+        async with channels.open() as channel:
+            stub = IdentityServiceStub(channel)
+            answer = await stub.RenewCertificate(request, timeout=_DEADLINE_S)
+    except grpc.aio.AioRpcError as error:
+        raise _error(error, "renew the certificate") from None
+    identity = StoredIdentity(made.key, answer.certificate, answer.ca_certificates)
+    _check(identity, name, before.ca)
+    save_identity(channels.identity_dir, identity)
+    return True
+
+
+async def keep_renewed(channels: Channels, clock: Clock) -> None:
+    """Look every ten minutes, for ever; a failure is logged and tried again."""
+    while True:
+        try:
+            if await renew_if_due(channels, clock):
+                log.info("certificate_renewed")
+        except DlqError as error:
+            log.error("certificate_not_renewed", error=str(error))
+        await asyncio.sleep(_RENEW_LOOK_S)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """HOST:PORT or [IPv6]:PORT; ValueError otherwise."""
+    host, colon, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise ValueError(f"{address!r} is not HOST:PORT")
+    return host, int(port)
+
+
+def _check(identity: StoredIdentity, node_id: str, pinned_ca: bytes) -> None:
+    """Refuse a certificate that is not ours, whatever the master sent."""
+    who = parse_identity(identity.certificate)
+    if who.role is not Role.NODE or who.name != node_id:
+        raise Unauthenticated(f"the master sent a certificate for {who.role} {who.name}")
+    if not belongs_together(identity.key, identity.certificate):
+        raise Unauthenticated("the master sent a certificate for another key")
+    if not is_signed_by(identity.certificate, pinned_ca):
+        raise Unauthenticated("the master sent a certificate of another CA")
+
+
+def _error(error: grpc.aio.AioRpcError, what: str) -> DlqError:
+    words = f"cannot {what}: {error.details() or error.code().name}"
+    if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+        return Unavailable(words)
+    return Unauthenticated(words)

@@ -1,0 +1,198 @@
+"""From the master's launch to what the runtime starts: paths, script, environment, limits."""
+
+import os
+import pwd
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlq_common.names import check_argument, check_env
+from dlq_nodeagent.devices.port import Device
+from dlq_nodeagent.env import Account, job_environment
+from dlq_nodeagent.errands import Preparation
+from dlq_nodeagent.jobtree.checkpoints import CheckpointWatch, newest_mtime_ns
+from dlq_nodeagent.jobtree.paths import (
+    PathRefused,
+    check_real_place,
+    checked_path,
+    make_directory,
+)
+from dlq_nodeagent.jobtree.user_rights import UserRights
+from dlq_nodeagent.model.messages import Launch
+from dlq_nodeagent.orders import SIGNALS
+from dlq_nodeagent.runtimes.launch import RunAs
+from dlq_nodeagent.runtimes.port import AttemptKey, JobFiles, LaunchPlan, LaunchRefused
+
+_DEFAULT_INTERPRETER = ("/bin/sh",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRules:
+    """What this node allows. Empty roots allow every directory that the user may write."""
+
+    run_as: RunAs
+    allow_root: bool
+    roots: tuple[str, ...]
+    scripts: Path
+    """Directory of the agent's own for the scripts of jobs, mode 0711."""
+    term_s: float
+    pids_max: int
+    log_head_bytes: int
+    log_ring_bytes: int
+    log_bytes_per_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launching:
+    """Makes ready what a rank needs; everything it opens below a user's paths, as that user."""
+
+    rules: LaunchRules
+    devices: Sequence[Device]
+    job_files: Callable[[AttemptKey], JobFiles]
+    now_s: Callable[[], float]
+
+    def prepare(self, launch: Launch) -> Preparation:
+        """Directories, script and plan; or the reason, for the user, why it cannot run here."""
+        try:
+            rights = self.rights_of(launch)
+            cwd, watch = self._directories(launch, rights)
+            plan = self._plan(launch, rights, cwd)
+        except (PathRefused, LaunchRefused, PermissionError, ValueError) as refused:
+            return Preparation(error=str(refused))
+        except OSError as error:
+            return Preparation(error=f"{error.filename or 'this node'}: {error.strerror}")
+        with rights.taken():
+            return Preparation(plan=plan, floor_mtime_ns=newest_mtime_ns(watch))
+
+    def rights_of(self, launch: Launch) -> UserRights:
+        """Whose rights its files are touched with; PermissionError for uid 0 in disguise."""
+        if self.rules.run_as == "self":
+            return UserRights(os.getuid(), os.getgid(), tuple(os.getgroups()))
+        if launch.uid == 0 or launch.gid == 0:
+            raise PermissionError(
+                f"the user {launch.user} has no user id of their own on this node"
+            )
+        return UserRights(launch.uid, launch.gid, launch.groups)
+
+    def devices_of(self, launch: Launch) -> tuple[Device, ...]:
+        """The devices of this node that the launch names; LaunchRefused for one it does not have."""
+        have = {device.index: device for device in self.devices}
+        missing = [index for index in launch.gpu_indexes if index not in have]
+        if missing:
+            raise LaunchRefused(f"this node has no GPU {missing[0]}")
+        return tuple(have[index] for index in launch.gpu_indexes)
+
+    def forget(self, key: AttemptKey) -> None:
+        """Delete the script of a rank that is over; no effect when there is none."""
+        (self.rules.scripts / str(key)).unlink(missing_ok=True)
+
+    def _directories(self, launch: Launch, rights: UserRights) -> tuple[str, CheckpointWatch]:
+        roots = self.rules.roots
+        cwd = checked_path(launch.working_directory or "/", "the working directory", ())
+        if launch.working_directory:
+            cwd = checked_path(cwd, "the working directory", roots)
+        directory = launch.checkpoint_directory
+        if directory:
+            directory = checked_path(directory, "the checkpoint directory", roots)
+            with rights.taken():
+                make_directory(directory, "the checkpoint directory")
+                check_real_place(directory, "the checkpoint directory", roots)
+        with rights.taken():
+            if launch.working_directory:
+                check_real_place(cwd, "the working directory", roots)
+            if not os.path.isdir(cwd):
+                raise PathRefused(f"the working directory {cwd} does not exist on this node")
+        return cwd, watch_of(launch, 0)
+
+    def _plan(self, launch: Launch, rights: UserRights, cwd: str) -> LaunchPlan:
+        rules = self.rules
+        environment = job_environment(
+            launch,
+            devices=self.devices_of(launch),
+            files=self.job_files(launch.key),
+            account=_account(launch, rights.uid),
+            now_s=self.now_s(),
+        )
+        return LaunchPlan(
+            job_id=launch.key.job_id,
+            attempt=launch.key.attempt,
+            epoch=launch.fence.epoch,
+            node_rank=launch.key.node_rank,
+            argv=self._argv(launch, rights),
+            env=environment,
+            cwd=cwd,
+            run_as=rules.run_as,
+            uid=rights.uid,
+            gid=rights.gid,
+            groups=rights.groups if rules.run_as == "submitter" else (),
+            allow_root=rules.allow_root,
+            memory_bytes=launch.memory_limit_bytes,
+            pids_max=rules.pids_max,
+            cpus=launch.cpu_limit,
+            hold_s=launch.hold_s,
+            grace_s=min(launch.grace_s, launch.hold_s / 2),
+            term_s=rules.term_s,
+            signal=int(_signal(launch)),
+            log_head_bytes=rules.log_head_bytes,
+            log_ring_bytes=rules.log_ring_bytes,
+            log_bytes_per_s=rules.log_bytes_per_s,
+        )
+
+    def _argv(self, launch: Launch, rights: UserRights) -> tuple[str, ...]:
+        check_env(dict(launch.environment))
+        for word in launch.command:
+            check_argument(word, "the command")
+        if not launch.script:
+            return launch.command
+        path = self.rules.scripts / str(launch.key)
+        _write_script(path, launch.script, rights)
+        # The interpreter is named by us and not by the kernel: a state directory may be mounted
+        # noexec, and a file just written may still be busy.
+        return (*interpreter_of(launch.script), str(path), *launch.command)
+
+
+def watch_of(launch: Launch, floor_mtime_ns: int) -> CheckpointWatch:
+    """Where the checkpoints of this launch appear."""
+    return CheckpointWatch(
+        directory=launch.checkpoint_directory,
+        marker=launch.checkpoint_marker,
+        settle_s=launch.settle_s,
+        floor_mtime_ns=floor_mtime_ns,
+    )
+
+
+def interpreter_of(script: str) -> tuple[str, ...]:
+    """What the first line of a script asks for, as the kernel reads it; /bin/sh when it does not."""
+    first, _, _ = script.partition("\n")
+    if not first.startswith("#!") or not first[2:].strip():
+        return _DEFAULT_INTERPRETER
+    program, *rest = first[2:].strip().split(None, 1)
+    if os.path.basename(program) == "env" and rest and rest[0].startswith("-S"):
+        return (program, *shlex.split(rest[0].removeprefix("-S")))
+    return (program, *(part.strip() for part in rest))
+
+
+def _signal(launch: Launch) -> int:
+    if launch.preempt_signal not in SIGNALS:
+        raise LaunchRefused(f"no such signal for a notice: {launch.preempt_signal!r}")
+    return SIGNALS[launch.preempt_signal]
+
+
+def _write_script(path: Path, text: str, rights: UserRights) -> None:
+    """Put a script where its user, and nobody else, can read it; our own directory, so as ourselves."""
+    path.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+        file.write(text.encode("utf-8", "surrogateescape"))
+        os.fchmod(file.fileno(), 0o500)
+        if os.getuid() == 0:
+            os.fchown(file.fileno(), rights.uid, rights.gid)
+
+
+def _account(launch: Launch, uid: int) -> Account:
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        return Account(launch.user or str(uid), "/")
+    return Account(entry.pw_name, entry.pw_dir)

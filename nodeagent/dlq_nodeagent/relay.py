@@ -1,0 +1,99 @@
+"""Sends a rank's output to the master when it asks: by a stream and a connection of its own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import grpc
+import structlog
+
+from dlq.v1 import agent_service_pb2 as wire
+from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
+from dlq_common.errors import DlqError
+from dlq_nodeagent.channel import Channels
+from dlq_nodeagent.model.messages import OpenLog
+from dlq_nodeagent.runtimes.port import Handle, LogChunk, Runtime, RuntimeFault
+
+_PIECE_BYTES = 64 * 1024
+_FOLLOW_S = 0.25
+# A reader that goes away is noticed by the stream's end; this only bounds what one agent sends.
+_MOST_AT_ONCE = 32
+_DIAL_S = 10.0
+
+log = structlog.get_logger("nodeagent.relay")
+
+
+class LogRelay:
+    """Answers OpenLog commands. Never waits for anything the session waits for."""
+
+    def __init__(self, channels: Channels, runtime: Runtime) -> None:
+        self._channels = channels
+        self._runtime = runtime
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def send(self, order: OpenLog, handle: Handle | None) -> None:
+        """Start one transfer; returns at once."""
+        error = "" if handle is not None else "unknown_rank"
+        if len(self._tasks) >= _MOST_AT_ONCE:
+            handle, error = None, "too_many_readers"
+        pieces = log_pieces(order, handle, self._runtime, error=error, wait=_follow_pause)
+        task = asyncio.get_running_loop().create_task(self._push(order, pieces), name="relay")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """End all transfers."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _push(self, order: OpenLog, pieces: AsyncIterator[wire.PushLogRequest]) -> None:
+        try:
+            async with self._channels.open() as channel:
+                await asyncio.wait_for(channel.channel_ready(), _DIAL_S)
+                await AgentServiceStub(channel).PushLog(pieces)
+        except (grpc.aio.AioRpcError, TimeoutError, DlqError) as error:
+            # Mostly a reader who has seen enough.
+            log.debug("relay_ended", relay_id=order.relay_id, error=str(error))
+
+
+async def log_pieces(
+    order: OpenLog,
+    handle: Handle | None,
+    runtime: Runtime,
+    *,
+    error: str,
+    wait: Callable[[], "asyncio.Future[None] | asyncio.Task[None]"],
+) -> AsyncIterator[wire.PushLogRequest]:
+    """The output from the wanted offset on, then one last message; an `error` alone without a handle.
+
+    A negative offset counts from the end. With `follow`, until the rank has ended and all is said.
+    """
+    if handle is None:
+        yield wire.PushLogRequest(relay_id=order.relay_id, end=True, error=error)
+        return
+    try:
+        offset = _first_offset(order.offset, runtime.read_log(handle, 0, 0))
+        while True:
+            over = not order.follow or runtime.poll(handle) is not None
+            chunk = runtime.read_log(handle, offset, _PIECE_BYTES)
+            if chunk.data:
+                offset = chunk.next_offset
+                yield wire.PushLogRequest(
+                    relay_id=order.relay_id, offset=chunk.offset, data=chunk.data
+                )
+            elif over:
+                break
+            else:
+                await wait()
+    except RuntimeFault:
+        yield wire.PushLogRequest(relay_id=order.relay_id, end=True, error="unknown_rank")
+        return
+    yield wire.PushLogRequest(relay_id=order.relay_id, offset=offset, end=True)
+
+
+def _first_offset(wanted: int, state: LogChunk) -> int:
+    return wanted if wanted >= 0 else max(0, state.end + wanted)
+
+
+def _follow_pause() -> asyncio.Task[None]:
+    return asyncio.get_running_loop().create_task(asyncio.sleep(_FOLLOW_S))

@@ -1,0 +1,137 @@
+"""The stream to the master over grpc.aio: dial, encode, decode. Every decision is the core's."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+import grpc
+import structlog
+
+from dlq.v1 import agent_service_pb2 as wire
+from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
+from dlq_common.errors import DlqError
+from dlq_nodeagent.channel import Channels
+from dlq_nodeagent.model.messages import FromAgent, FromMaster
+from dlq_nodeagent.wire import BadMessage, decode, encode
+
+_DIAL_S = 10.0
+# Messages wait here only while the line is slow; beyond it the line is given up, and Hello tells
+# everything again.
+_LONGEST_QUEUE = 10_000
+
+log = structlog.get_logger("nodeagent.session")
+
+
+class Listener(Protocol):
+    """Who is told: the core."""
+
+    def opened(self) -> None:
+        """See AgentCore."""
+        ...
+
+    def closed(self) -> None:
+        """See AgentCore."""
+        ...
+
+    def received(self, message: FromMaster) -> None:
+        """See AgentCore."""
+        ...
+
+
+class GrpcTransport:
+    """One stream at a time; what an older one still says is not passed on."""
+
+    def __init__(
+        self, channels: Channels, facts: Callable[[], wire.NodeFacts], *, wake: Callable[[], None]
+    ) -> None:
+        self._channels = channels
+        self._facts = facts
+        self._wake = wake
+        self._task: asyncio.Task[None] | None = None
+        self._queue: asyncio.Queue[FromAgent] = asyncio.Queue(_LONGEST_QUEUE)
+        self._ended: set[asyncio.Task[None]] = set()
+        self.listener: Listener | None = None
+
+    def open(self) -> None:
+        """See the port."""
+        self.close()
+        self._queue = asyncio.Queue(_LONGEST_QUEUE)
+        self._task = asyncio.get_running_loop().create_task(self._live(), name="session")
+        self._task.add_done_callback(self._finished)
+
+    def send(self, message: FromAgent) -> None:
+        """See the port."""
+        if self._task is None:
+            return
+        try:
+            self._queue.put_nowait(message)
+        except asyncio.QueueFull:
+            log.warning("session_too_slow")
+            self._task.cancel()
+
+    def close(self) -> None:
+        """See the port."""
+        if self._task is not None:
+            self._ended.add(self._task)
+            self._task.cancel()
+            self._task = None
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._ended.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Not the line's fault but ours (or the disk's): whoever runs the loop must know.
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "the session failed", "exception": error, "task": task}
+            )
+
+    async def _live(self) -> None:
+        """A stream from its dialling to its end; says `closed` unless it was closed from here."""
+        me = asyncio.current_task()
+        try:
+            async with self._channels.open() as channel:
+                await asyncio.wait_for(channel.channel_ready(), _DIAL_S)
+                await self._talk(channel, me)
+        except (grpc.aio.AioRpcError, TimeoutError, OSError, BadMessage, DlqError) as error:
+            log.warning("session_lost", error=_words(error))
+        finally:
+            if self._task is me:
+                self._task = None
+                self._listener().closed()
+                self._wake()
+
+    async def _talk(self, channel: grpc.aio.Channel, me: asyncio.Task[None] | None) -> None:
+        call = AgentServiceStub(channel).Session()
+        sender = asyncio.get_running_loop().create_task(self._send_all(call), name="session-send")
+        try:
+            self._listener().opened()
+            self._wake()
+            async for message in call:
+                if self._task is not me:
+                    return
+                decoded = decode(message)
+                if decoded is not None:
+                    self._listener().received(decoded)
+                    self._wake()
+        finally:
+            sender.cancel()
+            call.cancel()
+
+    async def _send_all(
+        self, call: grpc.aio.StreamStreamCall[wire.SessionRequest, wire.SessionResponse]
+    ) -> None:
+        queue = self._queue
+        try:
+            while True:
+                await call.write(encode(await queue.get(), self._facts()))
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            call.cancel()  # the reader says why
+
+    def _listener(self) -> Listener:
+        assert self.listener is not None
+        return self.listener
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name}: {error.details()}"
+    return str(error) or type(error).__name__

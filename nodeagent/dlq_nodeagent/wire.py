@@ -1,0 +1,263 @@
+"""Messages of dlq.v1 to and from the agent's own values; the only place that knows both."""
+
+from collections.abc import Iterable
+
+from dlq.v1 import agent_service_pb2 as wire
+from dlq.v1 import lease_pb2, resource_pb2
+from dlq_common.wire import from_duration, to_duration
+from dlq_nodeagent.devices.host import HostFacts
+from dlq_nodeagent.devices.port import Device
+from dlq_nodeagent.model.messages import (
+    CheckpointFact,
+    Command,
+    CommandResult,
+    Fence,
+    FromAgent,
+    FromMaster,
+    Heartbeat,
+    HeartbeatReply,
+    Hello,
+    Launch,
+    OpenLog,
+    Phase,
+    RankProgress,
+    RankReport,
+    ReportAck,
+    Stop,
+    Welcome,
+)
+from dlq_nodeagent.runtimes.port import AttemptKey
+
+_PHASES = {
+    Phase.PREPARING: wire.RANK_PHASE_PREPARING,
+    Phase.STARTED: wire.RANK_PHASE_STARTED,
+    Phase.STOPPING: wire.RANK_PHASE_STOPPING,
+    Phase.EXITED: wire.RANK_PHASE_EXITED,
+    Phase.START_FAILED: wire.RANK_PHASE_START_FAILED,
+    Phase.ABSENT: wire.RANK_PHASE_ABSENT,
+}
+
+
+class BadMessage(ValueError):
+    """The master said something that makes no sense; the session is given up."""
+
+
+def node_facts(
+    host: HostFacts, devices: Iterable[Device], *, address: str, root_jobs: bool
+) -> wire.NodeFacts:
+    """What a Hello says about this machine."""
+    listed = list(devices)
+    return wire.NodeFacts(
+        hostname=host.hostname,
+        boot_id=host.boot_id,
+        agent_version=host.agent_version,
+        gpus=[
+            resource_pb2.Gpu(
+                index=device.index,
+                uuid=device.uuid,
+                gpu_type=device.gpu_type,
+                memory_bytes=device.memory_bytes,
+            )
+            for device in listed
+        ],
+        virtual_devices=any(device.virtual for device in listed),
+        cpu_count=host.cpu_count,
+        memory_bytes=host.memory_bytes,
+        root_jobs=root_jobs,
+        address=address,
+    )
+
+
+# ---- from the agent
+
+
+def encode(message: FromAgent, facts: wire.NodeFacts) -> wire.SessionRequest:
+    """One message of the stream; `facts` go into a Hello."""
+    match message:
+        case Hello():
+            hello = wire.Hello(
+                facts=facts,
+                highest_epoch=message.highest_epoch,
+                ranks=[_report(report) for report in message.ranks],
+            )
+            return wire.SessionRequest(hello=hello)
+        case Heartbeat():
+            progress = [_progress(rank) for rank in message.progress]
+            beat = wire.Heartbeat(sequence=message.sequence, progress=progress)
+            return wire.SessionRequest(heartbeat=beat)
+        case RankReport():
+            return wire.SessionRequest(report=_report(message))
+        case CommandResult(sequence, refusal):
+            result = wire.CommandResult(sequence=sequence, refusal=refusal)
+            return wire.SessionRequest(command_result=result)
+
+
+def _report(report: RankReport) -> wire.RankReport:
+    message = wire.RankReport(
+        sequence=report.sequence,
+        job_id=report.key.job_id,
+        fence=_fence(report.fence),
+        node_rank=report.key.node_rank,
+        phase=_PHASES[report.phase],
+        exit_code=report.exit_code,
+        signal=report.signal,
+        oom_killed=report.oom_killed,
+        error=report.error,
+        ended_by=report.ended_by,
+        done=report.done,
+        peak_memory_bytes=report.peak_memory_bytes,
+        cpu_duration=to_duration(report.cpu_s),
+        age_duration=to_duration(report.age_s),
+    )
+    if report.checkpoint is not None:
+        message.checkpoint.CopyFrom(_checkpoint(report.checkpoint))
+    if report.run_s is not None:
+        message.run_duration.CopyFrom(to_duration(report.run_s))
+    if report.save_s is not None:
+        message.save_duration.CopyFrom(to_duration(report.save_s))
+    return message
+
+
+def _checkpoint(fact: CheckpointFact) -> wire.CheckpointFact:
+    return wire.CheckpointFact(
+        path=fact.path,
+        step=fact.step,
+        age_duration=to_duration(fact.age_s),
+        evidence=fact.evidence,
+        after_notice=fact.after_notice,
+    )
+
+
+def _progress(progress: RankProgress) -> wire.RankProgress:
+    return wire.RankProgress(
+        job_id=progress.key.job_id,
+        fence=_fence(progress.fence),
+        node_rank=progress.key.node_rank,
+        step=progress.step,
+        total_step_count=progress.total,
+        loss=progress.loss,
+        age_duration=to_duration(progress.age_s),
+        memory_bytes=progress.memory_bytes,
+    )
+
+
+def _fence(fence: Fence) -> lease_pb2.Fence:
+    return lease_pb2.Fence(epoch=fence.epoch, attempt=fence.attempt)
+
+
+# ---- from the master
+
+
+def decode(message: wire.SessionResponse) -> FromMaster | None:
+    """One message of the stream; None for one of a later version that this agent does not know.
+
+    Raises BadMessage for what cannot be meant.
+    """
+    try:
+        match message.WhichOneof("body"):
+            case "welcome":
+                return _welcome(message.welcome)
+            case "heartbeat_reply":
+                return HeartbeatReply(message.heartbeat_reply.sequence)
+            case "command":
+                return _command(message.command)
+            case "report_ack":
+                return ReportAck(message.report_ack.sequence)
+            case _:
+                return None
+    except ValueError as error:
+        raise BadMessage(str(error)) from error
+
+
+def _welcome(welcome: wire.Welcome) -> Welcome:
+    return Welcome(
+        epoch=welcome.epoch,
+        heartbeat_s=_positive(from_duration(welcome.heartbeat_duration), "heartbeat"),
+        ttl_s=_positive(from_duration(welcome.ttl_duration), "ttl"),
+        reconnect_jitter_s=max(0.0, from_duration(welcome.reconnect_jitter_duration)),
+        wanted=tuple(_launch(launch) for launch in welcome.wanted),
+        stops=tuple(_stop(stop) for stop in welcome.stops),
+    )
+
+
+def _command(command: wire.Command) -> Command | None:
+    order: Launch | Stop | OpenLog
+    match command.WhichOneof("body"):
+        case "launch":
+            order = _launch(command.launch)
+        case "stop":
+            order = _stop(command.stop)
+        case "open_log":
+            order = _open_log(command.open_log)
+        case _:
+            return None
+    return Command(sequence=command.sequence, epoch=command.epoch, order=order)
+
+
+def _launch(launch: wire.LaunchCommand) -> Launch:
+    spec = launch.spec
+    limits = spec.resources
+    return Launch(
+        key=_key(launch.job_id, launch.fence, launch.node_rank),
+        fence=Fence(launch.fence.epoch, launch.fence.attempt),
+        command=tuple(spec.command),
+        script=spec.script,
+        environment=dict(spec.environment),
+        working_directory=spec.working_directory,
+        runtime=spec.runtime,
+        gpu_indexes=tuple(launch.gpu_indexes),
+        node_addresses=tuple(launch.node_addresses),
+        node_ids=tuple(launch.node_ids),
+        master_port=launch.master_port,
+        user=launch.user,
+        uid=launch.uid,
+        gid=launch.gid,
+        groups=tuple(launch.groups),
+        preempt_signal=spec.preempt.signal,
+        checkpoint_directory=launch.checkpoint_directory,
+        checkpoint_marker=spec.checkpoint.marker,
+        settle_s=max(0.0, from_duration(spec.checkpoint.settle_duration)),
+        resume_from=launch.resume_from,
+        cpu_limit=limits.cpu_limit if limits.HasField("cpu_limit") else None,
+        memory_limit_bytes=(
+            limits.memory_limit_bytes if limits.HasField("memory_limit_bytes") else None
+        ),
+        hold_s=_positive(from_duration(launch.hold_duration), "hold"),
+        grace_s=max(0.0, from_duration(launch.grace_duration)),
+        restart_count=launch.restart_count,
+        time_left_s=(
+            from_duration(launch.time_left_duration)
+            if launch.HasField("time_left_duration")
+            else None
+        ),
+    )
+
+
+def _stop(stop: wire.StopCommand) -> Stop:
+    return Stop(
+        key=_key(stop.job_id, stop.fence, stop.node_rank),
+        fence=Fence(stop.fence.epoch, stop.fence.attempt),
+        cause=stop.cause,
+        grace_s=max(0.0, from_duration(stop.grace_duration)),
+        delay_s=max(0.0, from_duration(stop.delay_duration)),
+    )
+
+
+def _open_log(order: wire.OpenLogCommand) -> OpenLog:
+    return OpenLog(
+        relay_id=order.relay_id,
+        key=_key(order.job_id, order.fence, order.node_rank),
+        offset=order.offset,
+        follow=order.follow,
+    )
+
+
+def _key(job_id: str, fence: lease_pb2.Fence, node_rank: int) -> AttemptKey:
+    # Parsed, because it names directories: a master gone mad must not reach outside them.
+    return AttemptKey.parse(f"{job_id}.{fence.attempt}.{node_rank}")
+
+
+def _positive(seconds: float, what: str) -> float:
+    if seconds <= 0:
+        raise BadMessage(f"{what} of {seconds} s")
+    return seconds

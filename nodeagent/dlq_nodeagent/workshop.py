@@ -1,0 +1,139 @@
+"""The real errands: a few threads for what may hang, answers back on the event loop."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
+import structlog
+
+from dlq_common.clock import Clock
+from dlq_nodeagent.devices.port import DeviceFault, Devices
+from dlq_nodeagent.errands import Look, LookOrder, Preparation, PrepareOrder, Purpose
+from dlq_nodeagent.jobtree.checkpoints import newest_checkpoint
+from dlq_nodeagent.launching import Launching, watch_of
+from dlq_nodeagent.model.messages import OpenLog
+from dlq_nodeagent.runtimes.port import AttemptKey, Handle, LaunchRefused
+
+_THREADS = 8
+_Answer = TypeVar("_Answer")
+
+log = structlog.get_logger("nodeagent.workshop")
+
+
+class Answers(Protocol):
+    """Who asked: the core."""
+
+    def prepared(self, key: AttemptKey, preparation: Preparation) -> None:
+        """See AgentCore."""
+        ...
+
+    def looked(self, key: AttemptKey, purpose: Purpose, look: Look) -> None:
+        """See AgentCore."""
+        ...
+
+
+class Workshop:
+    """Runs errands in threads. A job's dead file system can block one thread for each of its ranks,
+    never the heartbeat.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        devices: Devices,
+        launching: Launching,
+        send_log: Callable[[OpenLog, Handle | None], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self._devices = devices
+        self._launching = launching
+        self._send_log = send_log
+        self._wake = wake
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="errand")
+        self.answers: Answers | None = None
+
+    def prepare(self, order: PrepareOrder) -> None:
+        """See the port."""
+        launch = order.launch
+        self._run(
+            lambda: self._launching.prepare(launch),
+            lambda answer: self._asker().prepared(launch.key, answer),
+            lambda error: Preparation(error=f"{type(error).__name__}: {error}"),
+        )
+
+    def look(self, order: LookOrder) -> None:
+        """See the port."""
+        self._run(
+            lambda: self._look(order),
+            lambda answer: self._asker().looked(order.launch.key, order.purpose, answer),
+            lambda error: Look(released=False, held_by=f"{type(error).__name__}: {error}"),
+        )
+
+    def send_log(self, order: OpenLog, handle: Handle | None) -> None:
+        """See the port."""
+        self._send_log(order, handle)
+
+    def tidy(self, key: AttemptKey) -> None:
+        """See the port."""
+        self._launching.forget(key)
+
+    def close(self) -> None:
+        """Wait for nothing: what hangs in a dead file system would hang for ever."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _look(self, order: LookOrder) -> Look:
+        launch = order.launch
+        seen = None
+        if launch.checkpoint_directory:
+            watch = watch_of(launch, order.floor_mtime_ns)
+            if order.settled:
+                watch = replace(watch, settle_s=0.0)
+            with self._launching.rights_of(launch).taken():
+                seen = newest_checkpoint(watch, wall_s=self._clock.now_s())
+        if order.purpose is not Purpose.FINAL:
+            return Look(checkpoint=seen)
+        held_by = self._held_by(order)
+        return Look(checkpoint=seen, released=not held_by, held_by=held_by)
+
+    def _held_by(self, order: LookOrder) -> str:
+        """The first GPU of a launch that is not free, and why; empty when all are."""
+        try:
+            devices = self._launching.devices_of(order.launch)
+        except LaunchRefused:
+            return ""  # it never had them
+        for device in devices:
+            try:
+                usage = self._devices.usage(device.uuid)
+            except DeviceFault as fault:
+                return str(fault)
+            if not usage.released:
+                pids = ", ".join(str(process.pid) for process in usage.processes) or "none"
+                return f"{device.uuid}: {usage.used_memory_bytes} bytes used, processes: {pids}"
+        return ""
+
+    def _asker(self) -> Answers:
+        assert self.answers is not None
+        return self.answers
+
+    def _run(
+        self,
+        work: Callable[[], _Answer],
+        answer: Callable[[_Answer], None],
+        failure: Callable[[BaseException], _Answer],
+    ) -> None:
+        future = asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+        def finish(done: "asyncio.Future[_Answer]") -> None:
+            if done.cancelled():
+                return
+            error = done.exception()
+            if error is not None:
+                log.error("errand_failed", exc_info=error)
+            answer(failure(error) if error is not None else done.result())
+            self._wake()
+
+        future.add_done_callback(finish)
