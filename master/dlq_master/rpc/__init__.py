@@ -1,0 +1,1 @@
+"""The doors of the master: decode, ask the loop, await the commit, encode."""

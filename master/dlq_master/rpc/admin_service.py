@@ -1,0 +1,204 @@
+"""What operators and admins do: tokens, nodes, users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dlq.v1 import admin_service_pb2 as wire
+from dlq.v1.admin_service_pb2_grpc import AdminServiceServicer
+from dlq_common.errors import InvalidRequest
+from dlq_common.ids import Ids
+from dlq_common.join_token import JoinToken
+from dlq_common.names import shown
+from dlq_common.pki import PEOPLE
+from dlq_common.suggest import did_you_mean
+from dlq_common.units import DAY, HOUR
+from dlq_master.control.ports import Control
+from dlq_master.control.stimuli import (
+    CreateToken,
+    DeleteUser,
+    Fenced,
+    FenceNode,
+    ForgetNode,
+    RevokeToken,
+    SetNodeFlags,
+    SetUser,
+    User,
+)
+from dlq_master.control.stimuli import JoinToken as StoredToken
+from dlq_master.model.node import Node, NodeFlag
+from dlq_master.rpc.auth import caller_of
+from dlq_master.rpc.call import Context
+from dlq_master.rpc.convert import node_message, token_message, user_message
+from dlq_master.rpc.intake import node_id_of, user_name_of, words_of
+from dlq_master.rpc.join_service import secret_hash
+from dlq_master.rpc.spec import check_request_id, check_span
+
+DEFAULT_LIFETIME_S = float(HOUR)
+SHORTEST_LIFETIME_S = 1.0
+LONGEST_LIFETIME_S = 7.0 * DAY
+# The kernel's own "no such user" ends the range.
+LARGEST_UID = 2**32 - 2
+MOST_GROUPS = 64
+# The other flags are set by the master itself.
+PEOPLES_FLAGS = {flag.value: flag for flag in (NodeFlag.DRAINING, NodeFlag.CORDONED)}
+
+
+class AdminService(AdminServiceServicer):
+    """dlq.v1.AdminService. The door has looked at the role; here only at what is asked."""
+
+    def __init__(self, control: Control, ids: Ids, ca_fingerprint: str) -> None:
+        self._control = control
+        self._ids = ids
+        self._ca_fingerprint = ca_fingerprint
+
+    async def CreateJoinToken(
+        self, request: wire.CreateJoinTokenRequest, context: Context
+    ) -> wire.CreateJoinTokenResponse:
+        lifetime_s = DEFAULT_LIFETIME_S
+        if request.HasField("lifetime_duration"):
+            lifetime_s = check_span(
+                "lifetime_duration",
+                request.lifetime_duration,
+                SHORTEST_LIFETIME_S,
+                LONGEST_LIFETIME_S,
+            )
+        made = JoinToken(self._ids.session_id()[-10:], self._ids.secret(), self._ca_fingerprint)
+        stored = await self._control.ask(
+            CreateToken(
+                caller=caller_of(context),
+                request_id=check_request_id(request.request_id),
+                token_id=made.token_id,
+                secret_hash=secret_hash(made.secret),
+                node_id=node_id_of(request.node_id) if request.node_id else "",
+                lifetime_s=lifetime_s,
+            )
+        )
+        assert isinstance(stored, StoredToken)
+        # A repeat finds the first token, whose secret nobody here knows any more.
+        told = made.text() if stored.token_id == made.token_id else ""
+        return wire.CreateJoinTokenResponse(token=token_message(stored), secret=told)
+
+    async def ListJoinTokens(
+        self, request: wire.ListJoinTokensRequest, context: Context
+    ) -> wire.ListJoinTokensResponse:
+        unused = [token for token in self._control.published.tokens() if not token.used_by_key]
+        return wire.ListJoinTokensResponse(tokens=[token_message(token) for token in unused])
+
+    async def RevokeJoinToken(
+        self, request: wire.RevokeJoinTokenRequest, context: Context
+    ) -> wire.RevokeJoinTokenResponse:
+        if not request.token_id:
+            raise InvalidRequest("which token?", field="token_id")
+        await self._control.ask(
+            RevokeToken(
+                caller=caller_of(context),
+                request_id=check_request_id(request.request_id),
+                token_id=request.token_id,
+            )
+        )
+        return wire.RevokeJoinTokenResponse()
+
+    async def FenceNode(
+        self, request: wire.FenceNodeRequest, context: Context
+    ) -> wire.FenceNodeResponse:
+        fenced = await self._control.ask(
+            FenceNode(
+                caller=caller_of(context),
+                request_id=check_request_id(request.request_id),
+                node_id=node_id_of(request.node_id),
+                reason=words_of(request.reason, "reason"),
+            )
+        )
+        assert isinstance(fenced, Fenced)
+        return wire.FenceNodeResponse(
+            node=node_message(fenced.node, self._control.published),
+            job_ids=[str(job_id) for job_id in fenced.job_ids],
+        )
+
+    async def SetNodeFlags(
+        self, request: wire.SetNodeFlagsRequest, context: Context
+    ) -> wire.SetNodeFlagsResponse:
+        set_flags = _flags(request.set_flags, "set_flags")
+        clear_flags = _flags(request.clear_flags, "clear_flags")
+        if set_flags & clear_flags:
+            raise InvalidRequest("a flag cannot be set and cleared at once", field="clear_flags")
+        node = await self._control.ask(
+            SetNodeFlags(
+                caller=caller_of(context),
+                request_id=check_request_id(request.request_id),
+                node_id=node_id_of(request.node_id),
+                set_flags=set_flags,
+                clear_flags=clear_flags,
+                reason=words_of(request.reason, "reason"),
+            )
+        )
+        assert isinstance(node, Node)
+        return wire.SetNodeFlagsResponse(node=node_message(node, self._control.published))
+
+    async def ForgetNode(
+        self, request: wire.ForgetNodeRequest, context: Context
+    ) -> wire.ForgetNodeResponse:
+        await self._control.ask(
+            ForgetNode(
+                caller=caller_of(context),
+                request_id=check_request_id(request.request_id),
+                node_id=node_id_of(request.node_id),
+            )
+        )
+        return wire.ForgetNodeResponse()
+
+    async def ListUsers(
+        self, request: wire.ListUsersRequest, context: Context
+    ) -> wire.ListUsersResponse:
+        users = self._control.published.users()
+        return wire.ListUsersResponse(users=[user_message(user) for user in users])
+
+    async def SetUser(self, request: wire.SetUserRequest, context: Context) -> wire.SetUserResponse:
+        wanted = request.user
+        known = sorted(role.value for role in PEOPLE)
+        if wanted.role not in known:
+            guess = did_you_mean(wanted.role, known)
+            raise InvalidRequest(f"{shown(wanted.role)} is no role{guess}", field="user.role")
+        if len(wanted.groups) > MOST_GROUPS:
+            raise InvalidRequest(f"more than {MOST_GROUPS} groups", field="user.groups")
+        user = await self._control.ask(
+            SetUser(
+                caller=caller_of(context),
+                request_id=check_request_id(request.request_id),
+                name=user_name_of(wanted.name, "user.name"),
+                role=wanted.role,
+                uid=_number(wanted.uid, "user.uid"),
+                gid=_number(wanted.gid, "user.gid"),
+                groups=tuple(_number(group, "user.groups") for group in wanted.groups),
+            )
+        )
+        assert isinstance(user, User)
+        return wire.SetUserResponse(user=user_message(user))
+
+    async def DeleteUser(
+        self, request: wire.DeleteUserRequest, context: Context
+    ) -> wire.DeleteUserResponse:
+        await self._control.ask(
+            DeleteUser(
+                caller=caller_of(context),
+                request_id=check_request_id(request.request_id),
+                name=user_name_of(request.name, "name"),
+            )
+        )
+        return wire.DeleteUserResponse()
+
+
+def _flags(words: Iterable[str], field: str) -> frozenset[NodeFlag]:
+    for word in words:
+        if word not in PEOPLES_FLAGS:
+            guess = did_you_mean(word, PEOPLES_FLAGS)
+            raise InvalidRequest(f"{shown(word)} is no flag people set{guess}", field=field)
+    return frozenset(PEOPLES_FLAGS[word] for word in words)
+
+
+def _number(value: int, field: str) -> int:
+    """A numeric user or group id; never that of root."""
+    if not 1 <= value <= LARGEST_UID:
+        raise InvalidRequest(f"{field} must be between 1 and {LARGEST_UID}", field=field)
+    return value

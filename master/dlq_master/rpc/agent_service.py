@@ -1,0 +1,239 @@
+"""The agents' door: one session per node, and the logs they are asked for.
+
+An agent speaks for its own node, which its certificate names, and for ranks that were placed there.
+Whoever says more is cut off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+from dlq.v1 import agent_service_pb2 as wire
+from dlq.v1.agent_service_pb2_grpc import AgentServiceServicer
+from dlq_common.errors import InvalidRequest, PermissionDenied, Unavailable
+from dlq_common.wire import to_duration
+from dlq_master.control.ports import Control
+from dlq_master.control.stimuli import (
+    CloseSession,
+    CommandDone,
+    Heartbeat,
+    Opened,
+    OpenSession,
+    RankReports,
+    ReportedRank,
+)
+from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.rpc.auth import Door, caller_of, identity_of
+from dlq_master.rpc.call import Context
+from dlq_master.rpc.convert import launch_message, stop_message
+from dlq_master.rpc.intake import facts_of, progress_of, report_of, reports_of, words_of
+from dlq_master.rpc.logs_relay import LogsRelay
+from dlq_master.rpc.sessions import Line, Sessions
+
+HELLO_TIMEOUT_S = 10.0
+MOST_REPORTS_AT_ONCE = 256
+
+
+class AgentService(AgentServiceServicer):
+    """dlq.v1.AgentService."""
+
+    def __init__(
+        self,
+        control: Control,
+        door: Door,
+        sessions: Sessions,
+        relay: LogsRelay,
+    ) -> None:
+        self._control = control
+        self._door = door
+        self._sessions = sessions
+        self._relay = relay
+
+    async def Session(
+        self, request_iterator: AsyncIterator[wire.SessionRequest], context: Context
+    ) -> AsyncIterator[wire.SessionResponse]:
+        node_id = NodeId(caller_of(context).name)
+        hello = await _first(request_iterator)
+        opening = self._opening(node_id, hello)
+        line = self._sessions.expect(node_id)
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            opened = await self._control.ask(opening)
+            assert isinstance(opened, Opened)
+            self._sessions.bind(line, opened.session_id, opened.epoch, self._welcome(opened))
+            conversation = _Conversation(self._control, self._door, line, context)
+            tasks = [
+                asyncio.create_task(conversation.listen(request_iterator)),
+                asyncio.create_task(conversation.report()),
+            ]
+            async for message in line.messages():
+                yield message
+            conversation.raise_failure()
+            raise Unavailable(line.closed_because)
+        finally:
+            self._sessions.drop(line)
+            if line.session_id is not None:
+                self._control.tell(CloseSession(node_id=node_id, session_id=line.session_id))
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def PushLog(
+        self, request_iterator: AsyncIterator[wire.PushLogRequest], context: Context
+    ) -> wire.PushLogResponse:
+        await self._relay.push(NodeId(caller_of(context).name), request_iterator)
+        return wire.PushLogResponse()
+
+    def _opening(self, node_id: NodeId, hello: wire.Hello) -> OpenSession:
+        reports = reports_of(hello.ranks)
+        for report in reports:
+            check_placed(self._control, node_id, report.key, report.node_rank)
+        return OpenSession(
+            node_id=node_id,
+            facts=facts_of(hello.facts),
+            highest_epoch=hello.highest_epoch,
+            reports=reports,
+        )
+
+    def _welcome(self, opened: Opened) -> Iterator[wire.SessionResponse]:
+        welcome = wire.Welcome(
+            epoch=opened.epoch,
+            heartbeat_duration=to_duration(opened.heartbeat_s),
+            ttl_duration=to_duration(opened.ttl_s),
+            reconnect_jitter_duration=to_duration(opened.reconnect_jitter_s),
+            wanted=[
+                launch_message(launch, self._sessions.checkpoint_root) for launch in opened.launches
+            ],
+            stops=[stop_message(stop) for stop in opened.stops],
+        )
+        yield wire.SessionResponse(welcome=welcome)
+        if opened.acknowledged:
+            yield wire.SessionResponse(report_ack=wire.ReportAck(sequence=opened.acknowledged))
+
+
+class _Conversation:
+    """What one agent says on one line: listened to in order, reports put to the loop in batches."""
+
+    def __init__(self, control: Control, door: Door, line: Line, context: Context) -> None:
+        assert line.session_id is not None
+        self._control = control
+        self._door = door
+        self._line = line
+        self._identity = identity_of(context)
+        self._session_id = line.session_id
+        self._reports: asyncio.Queue[ReportedRank] = asyncio.Queue(MOST_REPORTS_AT_ONCE)
+        self._failure: Exception | None = None
+
+    async def listen(self, requests: AsyncIterator[wire.SessionRequest]) -> None:
+        """Take every message until the agent goes, or says what it must not."""
+        with self._ending("the agent has hung up"):
+            async for request in requests:
+                await self._hear(request)
+
+    async def report(self) -> None:
+        """Put reports to the loop, all that have come since the last commit at once, then ack."""
+        with self._ending("reports cannot be taken"):
+            while True:
+                reports = [await self._reports.get()]
+                while not self._reports.empty() and len(reports) < MOST_REPORTS_AT_ONCE:
+                    reports.append(self._reports.get_nowait())
+                sequence = await self._control.ask(
+                    RankReports(
+                        node_id=self._line.node_id,
+                        session_id=self._session_id,
+                        reports=tuple(reports),
+                    )
+                )
+                self._line.say(wire.SessionResponse(report_ack=wire.ReportAck(sequence=sequence)))
+
+    def raise_failure(self) -> None:
+        """Raise what ended the conversation, if it was not the agent's leaving."""
+        if self._failure is not None:
+            raise self._failure
+
+    async def _hear(self, request: wire.SessionRequest) -> None:
+        match request.WhichOneof("body"):
+            case "heartbeat":
+                self._beat(request.heartbeat)
+            case "report":
+                report = report_of(request.report)
+                check_placed(self._control, self._line.node_id, report.key, report.node_rank)
+                await self._reports.put(report)
+            case "command_result":
+                self._command_done(request.command_result)
+            case "hello":
+                raise InvalidRequest("a second hello on one session", field="hello")
+            case _:
+                raise InvalidRequest("an empty message, or one newer than this master")
+
+    def _beat(self, heartbeat: wire.Heartbeat) -> None:
+        self._door.check_member(self._identity)
+        progress = tuple(progress_of(each) for each in heartbeat.progress)
+        for each in progress:
+            attempt = self._control.published.attempt(each.key)
+            if attempt is not None:
+                _must_be_placed(
+                    self._line.node_id, each.key, each.node_rank, attempt.lease.allocation.node_ids
+                )
+        self._control.tell(
+            Heartbeat(node_id=self._line.node_id, session_id=self._session_id, progress=progress)
+        )
+        reply = wire.HeartbeatReply(sequence=heartbeat.sequence)
+        self._line.say(wire.SessionResponse(heartbeat_reply=reply))
+
+    def _command_done(self, result: wire.CommandResult) -> None:
+        # 0 is no command of the loop's: OpenLog is answered by PushLog.
+        if result.sequence:
+            self._control.tell(
+                CommandDone(
+                    node_id=self._line.node_id,
+                    session_id=self._session_id,
+                    sequence=result.sequence,
+                    refusal=words_of(result.refusal, "refusal"),
+                )
+            )
+
+    @contextmanager
+    def _ending(self, because: str) -> Iterator[None]:
+        """Whatever ends a task of the conversation ends its line; a failure is kept for the stream."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - raised again by the stream, see raise_failure
+            self._failure = self._failure or error
+        finally:
+            self._line.close(because)
+
+
+def check_placed(control: Control, node_id: NodeId, key: AttemptKey, node_rank: int) -> None:
+    """PermissionDenied when the attempt's rank was placed elsewhere.
+
+    An attempt that nobody remembers passes: the loop tells the agent to forget it.
+    """
+    read = control.published
+    attempt = read.attempt(key)
+    if attempt is None:
+        attempt = next((each for each in read.attempts(key.job_id) if each.key == key), None)
+    if attempt is not None:
+        _must_be_placed(node_id, key, node_rank, attempt.lease.allocation.node_ids)
+
+
+def _must_be_placed(
+    node_id: NodeId, key: AttemptKey, node_rank: int, placed: tuple[NodeId, ...]
+) -> None:
+    if node_rank >= len(placed) or placed[node_rank] != node_id:
+        raise PermissionDenied(
+            f"rank {node_rank} of attempt {key} is not placed on node {node_id}", user=node_id
+        )
+
+
+async def _first(requests: AsyncIterator[wire.SessionRequest]) -> wire.Hello:
+    """The hello that opens a session."""
+    try:
+        first = await asyncio.wait_for(anext(requests), HELLO_TIMEOUT_S)
+    except (StopAsyncIteration, TimeoutError):
+        raise InvalidRequest("a session opens with a hello", field="hello") from None
+    if first.WhichOneof("body") != "hello":
+        raise InvalidRequest("a session opens with a hello", field="hello")
+    return first.hello

@@ -1,0 +1,187 @@
+"""The audit: one line for every call that changes something or is denied, kept for ever.
+
+Each line carries the hash of the line before it, so that one that was changed or taken out is
+found by `verify`. A thread of its own writes; what was written is on disk at most a second later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import queue
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from google.protobuf.message import Message
+from grpc import aio
+
+from dlq_common.clock import Clock
+from dlq_common.errors import DlqError, Unavailable
+from dlq_common.instants import format_instant
+from dlq_common.logs import get_logger
+from dlq_common.pki import Identity
+from dlq_master.rpc.call import Call
+from dlq_master.rpc.errors import HiddenFromCaller
+from dlq_master.rpc.roles import JOIN, RULES
+
+SYNC_EVERY_S = 0.5
+MOST_WAITING = 10_000
+LONGEST_OBJECT = 200
+LONGEST_LINE = 16 * 1024
+FIRST_HASH = "0" * 64
+# What a call is about, by the name of the field that says so.
+OBJECT_FIELDS = ("job_id", "node_id", "token_id", "name")
+
+
+class Audit:
+    """Appends to one file; `record` never blocks and never loses a line silently."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._log = get_logger("master.audit")
+        self._waiting: queue.Queue[dict[str, str] | None] = queue.Queue(MOST_WAITING)
+        self._file, self._last_hash = _open(path)
+        self._thread = threading.Thread(target=self._write_all, name="audit")
+        self._thread.start()
+
+    @asynccontextmanager
+    async def around(self, call: Call) -> AsyncIterator[None]:
+        """A step between errors and the door: sees every decision."""
+        try:
+            yield
+        except aio.AbortError:
+            self._decided(call, "ABORTED")
+            raise
+        except HiddenFromCaller:
+            self._decided(call, "HIDDEN", denied=True)
+            raise
+        except DlqError as error:
+            denied = error.reason in ("UNAUTHENTICATED", "PERMISSION_DENIED")
+            self._decided(call, error.reason, denied=denied)
+            raise
+        except asyncio.CancelledError:
+            self._decided(call, "CANCELLED")  # the caller left; what it asked for may have happened
+            raise
+        except Exception:
+            self._decided(call, "INTERNAL")
+            raise
+        else:
+            self._decided(call, "OK")
+
+    def record(
+        self, who: Identity | None, method: str, about: str, decision: str, peer: str = ""
+    ) -> None:
+        """Put one line in. Unavailable when the disk has not taken lines for too long."""
+        line = {
+            "time": format_instant(self._clock.now_s()),
+            "who": who.name if who else "",
+            "role": who.role.value if who else "",
+            "certificate": who.serial if who else "",
+            "peer": peer,
+            "method": method,
+            "object": about[:LONGEST_OBJECT],
+            "decision": decision,
+        }
+        try:
+            self._waiting.put_nowait(line)
+        except queue.Full:
+            raise Unavailable("the audit log cannot be written") from None
+
+    def close(self) -> None:
+        """Write and sync what waits, then stop."""
+        self._waiting.put(None)
+        self._thread.join()
+        self._file.close()
+
+    def _decided(self, call: Call, decision: str, *, denied: bool = False) -> None:
+        rule = RULES.get(call.method)
+        if denied or call.method == JOIN or (rule is not None and rule.changes):
+            about = object_of(call.request) or object_of(call.response)
+            self.record(call.identity, call.method, about, decision, call.context.peer())
+
+    def _write_all(self) -> None:
+        open_ended = True
+        while open_ended:
+            open_ended = self._write(self._waiting.get())
+            sync_at_s = self._clock.boottime_s() + SYNC_EVERY_S
+            while open_ended and (left_s := sync_at_s - self._clock.boottime_s()) > 0:
+                try:
+                    open_ended = self._write(self._waiting.get(timeout=left_s))
+                except queue.Empty:
+                    break
+            self._sync()
+
+    def _write(self, line: dict[str, str] | None) -> bool:
+        """Append one line; False at the end of all."""
+        if line is None:
+            return False
+        text = json.dumps({**line, "before": self._last_hash}, separators=(",", ":")).encode()
+        try:
+            self._file.write(text + b"\n")
+        except OSError as error:
+            self._log.error("audit_not_written", error=str(error), **line)
+        else:
+            self._last_hash = _hash(text)
+        return True
+
+    def _sync(self) -> None:
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self._log.error("audit_not_synced", error=str(error))
+
+
+def object_of(message: Message | None) -> str:
+    """What a request or an answer is about: the first id it carries, also one level down."""
+    if message is None:
+        return ""
+    for field, value in message.ListFields():
+        if field.name in OBJECT_FIELDS and isinstance(value, str):
+            return value
+    for _, value in message.ListFields():
+        if isinstance(value, Message) and (found := object_of(value)):
+            return found
+    return ""
+
+
+def verify(path: Path) -> list[int]:
+    """Numbers (from 1) of the lines that do not follow from the line before them."""
+    return [number for number, follows in _read(path) if not follows]
+
+
+def _read(path: Path) -> Iterator[tuple[int, bool]]:
+    before = FIRST_HASH
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, start=1):
+            text = raw.rstrip(b"\n")
+            try:
+                follows = json.loads(text).get("before") == before
+            except (ValueError, AttributeError):
+                follows = False
+            before = _hash(text)
+            yield number, follows
+
+
+def _open(path: Path) -> tuple[BinaryIO, str]:
+    """The file, ready for appending, and the hash of its last line."""
+    # Unbuffered: a line is with the kernel when `write` returns, and survives our own death.
+    file = path.open("a+b", buffering=0)
+    path.chmod(0o600)
+    size = file.seek(0, os.SEEK_END)
+    if size == 0:
+        return file, FIRST_HASH
+    file.seek(max(0, size - LONGEST_LINE))
+    tail = file.read(LONGEST_LINE)
+    if not tail.endswith(b"\n"):  # the host died in the middle of a line
+        file.write(b"\n")
+    return file, _hash(tail.rstrip(b"\n").rpartition(b"\n")[2])
+
+
+def _hash(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()

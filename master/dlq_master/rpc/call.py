@@ -1,0 +1,98 @@
+"""One call on its way in, and the interceptor that surrounds every kind of call with the same step."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import grpc
+from google.protobuf.message import Message
+from grpc import aio
+
+from dlq_common.pki import Identity
+
+# Requests and responses differ from method to method; here they are only passed on.
+Context: TypeAlias = "aio.ServicerContext[Any, Any]"
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+
+
+@dataclass(slots=True)
+class Call:
+    """What the steps around a call know of it; they learn it on the way in."""
+
+    method: str  # "/dlq.v1.JobService/SubmitJob"
+    context: Context
+    streaming: bool  # in either direction
+    request: Message | None = None  # None when the client streams
+    response: Message | None = None  # set when one answer was made
+    identity: Identity | None = None  # set once the certificate has been read
+
+
+Step: TypeAlias = Callable[[Call], AbstractAsyncContextManager[None]]
+
+
+class Surround(aio.ServerInterceptor):
+    """Runs a step around each call; a step is a context manager that may refuse by raising."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        """The handler with the step around it; None (no such method) stays None."""
+        handler = await continuation(handler_call_details)
+        return None if handler is None else self._wrapped(handler, handler_call_details.method)
+
+    def _wrapped(self, handler: Handler, method: str) -> Handler:
+        make, inner = _behaviour(handler)
+        streams_answers = handler.response_streaming
+        behave = (
+            self._streaming(inner, method, handler.request_streaming)
+            if streams_answers and inspect.isasyncgenfunction(inner)
+            else self._answering(inner, method, handler.request_streaming, streams_answers)
+        )
+        wrapped: Handler = make(
+            behave,
+            request_deserializer=handler.request_deserializer,
+            response_serializer=handler.response_serializer,
+        )
+        return wrapped
+
+    def _answering(
+        self, inner: Callable[..., Any], method: str, request_streams: bool, writes: bool
+    ) -> Callable[[Any, Context], Awaitable[Any]]:
+        async def behave(request: Any, context: Context) -> Any:
+            call = Call(method, context, request_streams or writes)
+            call.request = None if request_streams else request
+            async with self._step(call):
+                call.response = await inner(request, context)
+            return call.response
+
+        return behave
+
+    def _streaming(
+        self, inner: Callable[..., Any], method: str, request_streams: bool
+    ) -> Callable[[Any, Context], AsyncIterator[Any]]:
+        async def behave(request: Any, context: Context) -> AsyncIterator[Any]:
+            call = Call(method, context, True, None if request_streams else request)
+            async with self._step(call):
+                async for response in inner(request, context):
+                    yield response
+
+        return behave
+
+
+def _behaviour(handler: Handler) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    kinds: tuple[tuple[Callable[..., Any], Callable[..., Any] | None], ...] = (
+        (grpc.unary_unary_rpc_method_handler, handler.unary_unary),
+        (grpc.unary_stream_rpc_method_handler, handler.unary_stream),
+        (grpc.stream_unary_rpc_method_handler, handler.stream_unary),
+        (grpc.stream_stream_rpc_method_handler, handler.stream_stream),
+    )
+    return next((make, inner) for make, inner in kinds if inner is not None)

@@ -1,0 +1,292 @@
+"""What users do with jobs: submit, look, steer. Watching and logs are in watch.py and logs.py."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import Protocol, TypedDict
+
+from dlq.v1 import job_service_pb2 as wire
+from dlq.v1.job_pb2 import Job as JobMessage
+from dlq.v1.job_pb2 import JobSpec
+from dlq.v1.job_service_pb2_grpc import JobServiceServicer
+from dlq_common.clock import Clock
+from dlq_common.errors import PermissionDenied
+from dlq_master.control.ports import Control, Readable
+from dlq_master.control.stimuli import (
+    Caller,
+    CancelJob,
+    Explained,
+    ExplainJob,
+    HoldJob,
+    JobStimulus,
+    PauseJob,
+    ReleaseJob,
+    ResumeJob,
+    Submitted,
+)
+from dlq_master.model.attempt import Attempt
+from dlq_master.model.event import JournalEvent
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import HoldKind, Job, shown_state
+from dlq_master.rpc.auth import caller_of, identity_of
+from dlq_master.rpc.call import Context
+from dlq_master.rpc.convert import (
+    attempt_message,
+    event_message,
+    job_message,
+    reason_message,
+)
+from dlq_master.rpc.intake import job_id_of, submit_stimulus, words_of
+from dlq_master.rpc.logs import Logs
+from dlq_master.rpc.paging import page_size_of, position_of
+from dlq_master.rpc.spec import check_request_id
+from dlq_master.rpc.visible import may_see, may_see_event, visible_job
+from dlq_master.rpc.watch import Watch
+
+# A long answer must not keep heartbeats waiting: after this many, others get their turn.
+BREATH = 256
+# The journal is read in chunks, and a page that finds nothing to show ends after so many.
+EVENT_CHUNK = 1_000
+MOST_EVENTS_READ = 20_000
+
+
+class _EditRequest(Protocol):
+    """What all requests that edit one job carry."""
+
+    request_id: str
+    job_id: str
+    expected_version: int
+
+
+class _Edit(TypedDict):
+    """The same, checked."""
+
+    caller: Caller
+    request_id: str
+    job_id: JobId
+    expected_version: int
+
+
+class JobService(JobServiceServicer):
+    """dlq.v1.JobService."""
+
+    def __init__(self, control: Control, clock: Clock, watch: Watch, logs: Logs) -> None:
+        self._control = control
+        self._clock = clock
+        self._watch = watch
+        self._logs = logs
+
+    async def SubmitJob(
+        self, request: wire.SubmitJobRequest, context: Context
+    ) -> wire.SubmitJobResponse:
+        submitted = await self._control.ask(submit_stimulus(request, caller_of(context)))
+        assert isinstance(submitted, Submitted)
+        return wire.SubmitJobResponse(
+            job=self._message(submitted.job),
+            reasons=[reason_message(reason) for reason in submitted.reasons],
+        )
+
+    async def GetJob(self, request: wire.GetJobRequest, context: Context) -> wire.GetJobResponse:
+        read = self._control.published
+        job = visible_job(read, caller_of(context), request.job_id)
+        attempts = read.attempts(job.job_id)
+        message = self._message(job)
+        message.exit_signal = _exit_signal(attempts)
+        return wire.GetJobResponse(
+            job=message,
+            spec=JobSpec.FromString(read.spec(job.job_id)),
+            attempts=[attempt_message(each, _contact_s(each, read)) for each in attempts],
+        )
+
+    async def ListJobs(
+        self, request: wire.ListJobsRequest, context: Context
+    ) -> wire.ListJobsResponse:
+        read = self._control.published
+        wanted = _filter(request, caller_of(context), read, self._clock.now_s())
+        most = page_size_of(request.page_size)
+        # Before the list: an event that comes while it is made is told twice rather than never.
+        response = wire.ListJobsResponse(cursor=read.last_sequence)
+        after = position_of(request.page_token)
+        for count, job in enumerate(_candidates(request, read)):
+            if count % BREATH == 0:
+                await asyncio.sleep(0)
+            if job.job_id <= after or not wanted(job):
+                continue
+            if len(response.jobs) == most:
+                response.next_page_token = response.jobs[-1].job_id
+                break
+            response.jobs.append(self._message(job))
+        return response
+
+    async def CancelJob(
+        self, request: wire.CancelJobRequest, context: Context
+    ) -> wire.CancelJobResponse:
+        job = await self._edit(CancelJob(**self._edit_of(request, context), kill=request.kill))
+        return wire.CancelJobResponse(job=job)
+
+    async def HoldJob(self, request: wire.HoldJobRequest, context: Context) -> wire.HoldJobResponse:
+        caller = caller_of(context)
+        if request.admin and not caller.sees_all:
+            raise PermissionDenied(
+                "an operator's hold is for operators", user=caller.name, needs="operator"
+            )
+        job = await self._edit(
+            HoldJob(
+                **self._edit_of(request, context),
+                kind=HoldKind.ADMIN if request.admin else HoldKind.USER,
+                reason=words_of(request.reason, "reason"),
+            )
+        )
+        return wire.HoldJobResponse(job=job)
+
+    async def ReleaseJob(
+        self, request: wire.ReleaseJobRequest, context: Context
+    ) -> wire.ReleaseJobResponse:
+        job = await self._edit(ReleaseJob(**self._edit_of(request, context)))
+        return wire.ReleaseJobResponse(job=job)
+
+    async def PauseJob(
+        self, request: wire.PauseJobRequest, context: Context
+    ) -> wire.PauseJobResponse:
+        job = await self._edit(PauseJob(**self._edit_of(request, context)))
+        return wire.PauseJobResponse(job=job)
+
+    async def ResumeJob(
+        self, request: wire.ResumeJobRequest, context: Context
+    ) -> wire.ResumeJobResponse:
+        job = await self._edit(ResumeJob(**self._edit_of(request, context)))
+        return wire.ResumeJobResponse(job=job)
+
+    async def ExplainJob(
+        self, request: wire.ExplainJobRequest, context: Context
+    ) -> wire.ExplainJobResponse:
+        job = visible_job(self._control.published, caller_of(context), request.job_id)
+        explained = await self._control.ask(ExplainJob(job_id=job.job_id))
+        assert isinstance(explained, Explained)
+        return wire.ExplainJobResponse(
+            job=self._message(explained.job),
+            reasons=[reason_message(reason) for reason in explained.reasons],
+            jobs_ahead_count=explained.jobs_ahead,
+        )
+
+    async def ListEvents(
+        self, request: wire.ListEventsRequest, context: Context
+    ) -> wire.ListEventsResponse:
+        caller, read = caller_of(context), self._control.published
+        job = visible_job(read, caller, request.job_id) if request.job_id else None
+        most = page_size_of(request.page_size)
+        response = wire.ListEventsResponse()
+        last = position_of(request.page_token)
+        for event in _journal(read, last, job):
+            if last % BREATH == 0:
+                await asyncio.sleep(0)
+            if len(response.events) == most:
+                response.next_page_token = str(last)
+                return response
+            last = event.seq
+            if may_see_event(read, caller, event):
+                response.events.append(event_message(event))
+        if last < read.last_sequence and job is None:
+            response.next_page_token = str(last)
+        return response
+
+    async def WatchEvents(
+        self, request: wire.WatchEventsRequest, context: Context
+    ) -> AsyncIterator[wire.WatchEventsResponse]:
+        async for message in self._watch.events(request, context):
+            yield message
+
+    async def ReadLogs(
+        self, request: wire.ReadLogsRequest, context: Context
+    ) -> AsyncIterator[wire.ReadLogsResponse]:
+        async for message in self._logs.read(request, caller_of(context), identity_of(context)):
+            yield message
+
+    def _edit_of(self, request: _EditRequest, context: Context) -> _Edit:
+        caller = caller_of(context)
+        return {
+            "caller": caller,
+            "request_id": check_request_id(request.request_id),
+            "job_id": visible_job(self._control.published, caller, request.job_id).job_id,
+            "expected_version": request.expected_version,
+        }
+
+    async def _edit(self, stimulus: JobStimulus) -> JobMessage:
+        job = await self._control.ask(stimulus)
+        assert isinstance(job, Job)
+        return self._message(job)
+
+    def _message(self, job: Job) -> JobMessage:
+        return job_message(job, self._control.published, self._clock.now_s())
+
+
+def _filter(
+    request: wire.ListJobsRequest, caller: Caller, read: Readable, now_s: float
+) -> Callable[[Job], bool]:
+    """Whether a job belongs into the list. PermissionDenied when the list is not the caller's."""
+    user = _listed_user(request, caller)
+    states = frozenset(request.states)
+    oldest_end_s = (
+        now_s - request.ended_within_seconds if request.HasField("ended_within_seconds") else None
+    )
+
+    def wanted(job: Job) -> bool:
+        if (user is not None and job.user != user) or not may_see(caller, job):
+            return False
+        if request.queue and job.queue != request.queue:
+            return False
+        if request.name and job.name != request.name:
+            return False
+        if oldest_end_s is not None and (job.end_time_s or oldest_end_s) < oldest_end_s:
+            return False
+        return not states or _shown(job, read) in states
+
+    return wanted
+
+
+def _listed_user(request: wire.ListJobsRequest, caller: Caller) -> str | None:
+    """Whose jobs are listed; None: everybody's. Operators who name jobs mean them, whosever."""
+    if caller.sees_all and (request.user == "*" or (request.job_ids and not request.user)):
+        return None
+    if request.user not in ("", caller.name) and not caller.sees_all:
+        raise PermissionDenied(
+            "other people's jobs are for operators", user=caller.name, needs="operator"
+        )
+    return request.user or caller.name
+
+
+def _candidates(request: wire.ListJobsRequest, read: Readable) -> Iterable[Job]:
+    if not request.job_ids:
+        # A copy: jobs come while the list is being made.
+        return list(read.jobs())
+    named = sorted({job_id_of(text, "job_ids") for text in request.job_ids})
+    return [job for job in map(read.job, named) if job is not None]
+
+
+def _shown(job: Job, read: Readable) -> str:
+    key = job.live_key
+    attempt = read.attempt(key) if key is not None else None
+    return shown_state(job, attempt.state.value if attempt is not None else None)
+
+
+def _journal(read: Readable, after: int, job: Job | None) -> Iterator[JournalEvent]:
+    """The journal after a position, in chunks, up to the most that one call reads."""
+    for _ in range(MOST_EVENTS_READ // EVENT_CHUNK):
+        chunk = read.events(after, EVENT_CHUNK, job.job_id if job is not None else None)
+        yield from chunk
+        if len(chunk) < EVENT_CHUNK:
+            return
+        after = chunk[-1].seq
+
+
+def _contact_s(attempt: Attempt, read: Readable) -> float | None:
+    """The last word of the attempt's most silent node; None when one has not been heard of."""
+    contacts = [read.contact_s(node_id) for node_id in attempt.lease.allocation.node_ids]
+    known = [contact_s for contact_s in contacts if contact_s is not None]
+    return min(known) if known and len(known) == len(contacts) else None
+
+
+def _exit_signal(attempts: Iterable[Attempt]) -> int:
+    last = max(attempts, key=lambda attempt: attempt.key.number, default=None)
+    return last.signal or 0 if last is not None and not last.live else 0

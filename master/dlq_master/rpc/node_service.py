@@ -1,0 +1,43 @@
+"""What anybody may see of nodes."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from dlq.v1 import node_service_pb2 as wire
+from dlq.v1.node_service_pb2_grpc import NodeServiceServicer
+from dlq_common.errors import NotFound
+from dlq_master.control.ports import Control
+from dlq_master.rpc.call import Context
+from dlq_master.rpc.convert import node_message
+from dlq_master.rpc.intake import node_id_of
+from dlq_master.rpc.paging import page_size_of
+
+
+class NodeService(NodeServiceServicer):
+    """dlq.v1.NodeService."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    async def ListNodes(
+        self, request: wire.ListNodesRequest, context: Context
+    ) -> wire.ListNodesResponse:
+        read = self._control.published
+        most = page_size_of(request.page_size)
+        nodes = read.nodes()
+        # A page token is the last id shown: nodes that come and go between pages shift nothing.
+        start = bisect_right(nodes, request.page_token, key=lambda node: str(node.node_id))
+        page = nodes[start : start + most]
+        return wire.ListNodesResponse(
+            nodes=[node_message(node, read) for node in page],
+            next_page_token=page[-1].node_id if start + most < len(nodes) else "",
+        )
+
+    async def GetNode(self, request: wire.GetNodeRequest, context: Context) -> wire.GetNodeResponse:
+        read = self._control.published
+        node_id = node_id_of(request.node_id)
+        node = read.node(node_id)
+        if node is None:
+            raise NotFound(f"there is no node {node_id}", kind="node", id=node_id)
+        return wire.GetNodeResponse(node=node_message(node, read))

@@ -1,0 +1,92 @@
+"""What anybody may see of queues and of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from dlq.v1 import queue_pb2
+from dlq.v1 import queue_service_pb2 as wire
+from dlq.v1.queue_service_pb2_grpc import QueueServiceServicer
+from dlq_common.clock import Clock
+from dlq_common.wire import to_timestamp
+from dlq_master.control.ports import Control
+from dlq_master.model.node import NodeState
+from dlq_master.rpc.auth import caller_of
+from dlq_master.rpc.call import Context
+
+
+class LevelFacts(Protocol):
+    """One level of a queue, as counted after the last commit."""
+
+    threshold_gpu_s: float | None  # None for the last level
+    waiting: int
+    running: int
+
+
+class QueueFacts(Protocol):
+    """One queue as configured, with its contents as counted after the last commit."""
+
+    name: str
+    priority: int
+    policy: str
+    is_default: bool
+    levels: Sequence[LevelFacts]
+    running_gpus: int
+    waiting_gpus: int
+    held: int
+
+
+class QueueService(QueueServiceServicer):
+    """dlq.v1.QueueService."""
+
+    def __init__(self, control: Control, clock: Clock, version: str) -> None:
+        self._control = control
+        self._clock = clock
+        self._version = version
+
+    async def ListQueues(
+        self, request: wire.ListQueuesRequest, context: Context
+    ) -> wire.ListQueuesResponse:
+        queues = self._control.published.queues()
+        return wire.ListQueuesResponse(queues=[queue_message(queue) for queue in queues])
+
+    async def GetCluster(
+        self, request: wire.GetClusterRequest, context: Context
+    ) -> wire.GetClusterResponse:
+        read, caller = self._control.published, caller_of(context)
+        up = [node for node in read.nodes() if node.state is NodeState.UP]
+        return wire.GetClusterResponse(
+            cluster_name=read.cluster_name,
+            master_version=self._version,
+            epoch=read.epoch,
+            caller=caller.name,
+            role=caller.role,
+            policy=next((queue.policy for queue in read.queues() if queue.is_default), ""),
+            gpu_count=sum(len(node.gpus) for node in up),
+            free_gpu_count=sum(read.free_gpu_count(node.node_id) for node in up),
+            master_time=to_timestamp(self._clock.now_s()),
+            freeze_reason=read.freeze_reason(),
+        )
+
+
+def queue_message(queue: QueueFacts) -> queue_pb2.Queue:
+    """A queue with its present contents."""
+    return queue_pb2.Queue(
+        name=queue.name,
+        priority=queue.priority,
+        policy=queue.policy,
+        is_default=queue.is_default,
+        levels=[
+            queue_pb2.QueueLevel(
+                level=number,
+                threshold_gpu_seconds=level.threshold_gpu_s,
+                waiting_job_count=level.waiting,
+                running_job_count=level.running,
+            )
+            for number, level in enumerate(queue.levels)
+        ],
+        running_gpu_count=queue.running_gpus,
+        waiting_gpu_count=queue.waiting_gpus,
+        held_job_count=queue.held,
+    )

@@ -1,0 +1,68 @@
+"""Who may call what: the one table, by method. What is not in it is refused to everybody.
+
+Among people each role may do what the one before it may: user < operator < admin. Nodes and the
+inference service stand apart. Whose job it is, is not decided here but by the service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from dlq_common.pki import Role
+
+USERS = frozenset({Role.USER, Role.OPERATOR, Role.ADMIN})
+OPERATORS = frozenset({Role.OPERATOR, Role.ADMIN})
+ADMINS = frozenset({Role.ADMIN})
+NODES = frozenset({Role.NODE})
+LOOKERS = USERS | {Role.INFERENCE}  # may look at nodes and queues
+MEMBERS = LOOKERS | NODES
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Who may call a method, and whether it changes something (then every call is in the audit)."""
+
+    roles: frozenset[Role]
+    changes: bool = False
+
+
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        "/dlq.v1.JobService/SubmitJob": Rule(USERS, changes=True),
+        "/dlq.v1.JobService/GetJob": Rule(USERS),
+        "/dlq.v1.JobService/ListJobs": Rule(USERS),
+        "/dlq.v1.JobService/CancelJob": Rule(USERS, changes=True),
+        "/dlq.v1.JobService/HoldJob": Rule(USERS, changes=True),
+        "/dlq.v1.JobService/ReleaseJob": Rule(USERS, changes=True),
+        "/dlq.v1.JobService/PauseJob": Rule(USERS, changes=True),
+        "/dlq.v1.JobService/ResumeJob": Rule(USERS, changes=True),
+        "/dlq.v1.JobService/ExplainJob": Rule(USERS),
+        "/dlq.v1.JobService/ListEvents": Rule(USERS),
+        "/dlq.v1.JobService/WatchEvents": Rule(USERS),
+        "/dlq.v1.JobService/ReadLogs": Rule(USERS),
+        "/dlq.v1.NodeService/ListNodes": Rule(LOOKERS),
+        "/dlq.v1.NodeService/GetNode": Rule(LOOKERS),
+        "/dlq.v1.QueueService/ListQueues": Rule(LOOKERS),
+        "/dlq.v1.QueueService/GetCluster": Rule(MEMBERS),
+        "/dlq.v1.AdminService/CreateJoinToken": Rule(ADMINS, changes=True),
+        "/dlq.v1.AdminService/ListJoinTokens": Rule(ADMINS),
+        "/dlq.v1.AdminService/RevokeJoinToken": Rule(ADMINS, changes=True),
+        "/dlq.v1.AdminService/FenceNode": Rule(OPERATORS, changes=True),
+        "/dlq.v1.AdminService/SetNodeFlags": Rule(OPERATORS, changes=True),
+        "/dlq.v1.AdminService/ForgetNode": Rule(ADMINS, changes=True),
+        "/dlq.v1.AdminService/ListUsers": Rule(OPERATORS),
+        "/dlq.v1.AdminService/SetUser": Rule(ADMINS, changes=True),
+        "/dlq.v1.AdminService/DeleteUser": Rule(ADMINS, changes=True),
+        "/dlq.v1.IdentityService/RenewCertificate": Rule(MEMBERS, changes=True),
+        "/dlq.v1.AgentService/Session": Rule(NODES),
+        "/dlq.v1.AgentService/PushLog": Rule(NODES),
+        "/grpc.health.v1.Health/Check": Rule(MEMBERS),
+        "/grpc.health.v1.Health/List": Rule(MEMBERS),
+        "/grpc.health.v1.Health/Watch": Rule(MEMBERS),
+    }
+)
+
+# Served on the join port alone, where nobody has a certificate yet.
+JOIN = "/dlq.v1.JoinService/Join"

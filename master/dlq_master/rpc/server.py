@@ -1,0 +1,179 @@
+"""The two TLS servers: the API for those who have a certificate, the join port for new nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from grpc import aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from dlq.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
+from dlq.v1.agent_service_pb2_grpc import add_AgentServiceServicer_to_server
+from dlq.v1.identity_service_pb2_grpc import (
+    add_IdentityServiceServicer_to_server,
+    add_JoinServiceServicer_to_server,
+)
+from dlq.v1.job_service_pb2_grpc import add_JobServiceServicer_to_server
+from dlq.v1.node_service_pb2_grpc import add_NodeServiceServicer_to_server
+from dlq.v1.queue_service_pb2_grpc import add_QueueServiceServicer_to_server
+from dlq_common.clock import Clock
+from dlq_common.ids import Ids
+from dlq_common.pki import Authority, fingerprint
+from dlq_master.control.ports import Control
+from dlq_master.rpc.admin_service import AdminService
+from dlq_master.rpc.agent_service import AgentService
+from dlq_master.rpc.audit import Audit
+from dlq_master.rpc.auth import Door
+from dlq_master.rpc.call import Call, Surround
+from dlq_master.rpc.certificate import MasterCertificate
+from dlq_master.rpc.errors import Errors
+from dlq_master.rpc.identity_service import IdentityService
+from dlq_master.rpc.job_service import JobService
+from dlq_master.rpc.join_service import JoinService
+from dlq_master.rpc.limits import Limits, check_deadline
+from dlq_master.rpc.logs import Logs
+from dlq_master.rpc.logs_relay import LogsRelay
+from dlq_master.rpc.node_service import NodeService
+from dlq_master.rpc.queue_service import QueueService
+from dlq_master.rpc.sessions import Sessions
+from dlq_master.rpc.watch import Watch
+
+LARGEST_REQUEST_BYTES = 1024 * 1024
+LARGEST_JOIN_BYTES = 64 * 1024
+LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
+STREAMS_PER_CONNECTION = 256
+MOST_JOINS_AT_ONCE = 16
+
+# A peer that died without a word is noticed after 5 + 3 s; peers may ask as often about us.
+KEEPALIVE: tuple[tuple[str, Any], ...] = (
+    ("grpc.keepalive_time_ms", 5_000),
+    ("grpc.keepalive_timeout_ms", 3_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 4_000),
+    ("grpc.http2.max_ping_strikes", 10),
+    # Two masters must never share a port.
+    ("grpc.so_reuseport", 0),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """Addresses as HOST:PORT; port 0 takes a free one. `advertise` "" = the API's own address."""
+
+    api_address: str
+    join_address: str
+    advertise: str = ""
+    version: str
+
+
+class MasterServer:
+    """Everything that listens for gRPC. `sessions` is the loop's transport: made first, shared."""
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        *,
+        control: Control,
+        sessions: Sessions,
+        authority: Authority,
+        audit: Audit,
+        clock: Clock,
+        ids: Ids,
+    ) -> None:
+        """Bind both ports; nothing is served before `start`. OSError when a port is taken."""
+        self._settings = settings
+        self._sessions = sessions
+        self._health = health.aio.HealthServicer()
+        certificate = MasterCertificate(authority, clock)
+        door = Door(authority.cluster, lambda: control.published, clock)
+        self._api = _api_server(Errors(ids), audit, door)
+        self._join = _join_server(Errors(ids), audit)
+        self.api_port = _bind(self._api, settings.api_address, certificate, mutual=True)
+        self.join_port = _bind(self._join, settings.join_address, certificate, mutual=False)
+
+        api, relay = self._api, LogsRelay(sessions, ids)
+        watch, logs = Watch(control, clock, door), Logs(control, door, relay)
+        add_JobServiceServicer_to_server(JobService(control, clock, watch, logs), api)
+        add_NodeServiceServicer_to_server(NodeService(control), api)
+        add_QueueServiceServicer_to_server(QueueService(control, clock, settings.version), api)
+        add_AdminServiceServicer_to_server(
+            AdminService(control, ids, fingerprint(authority.certificate_pem())), api
+        )
+        add_IdentityServiceServicer_to_server(IdentityService(authority, clock), api)
+        add_AgentServiceServicer_to_server(AgentService(control, door, sessions, relay), api)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, api)
+        add_JoinServiceServicer_to_server(
+            JoinService(control, authority, clock, self.advertised), self._join
+        )
+
+    @property
+    def advertised(self) -> str:
+        """HOST:PORT at which others dial the API."""
+        host = self._settings.api_address.rpartition(":")[0]
+        return self._settings.advertise or f"{host}:{self.api_port}"
+
+    async def start(self) -> None:
+        """Serve."""
+        await self._api.start()
+        await self._join.start()
+        await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
+
+    async def stop(self, grace_s: float) -> None:
+        """Refuse new calls, end the lines to the agents, let other calls end within the grace."""
+        await self._health.enter_graceful_shutdown()
+        self._sessions.close_all()
+        await asyncio.gather(self._api.stop(grace_s), self._join.stop(grace_s))
+
+
+def _api_server(errors: Errors, audit: Audit, door: Door) -> aio.Server:
+    limits = Limits()
+
+    @asynccontextmanager
+    async def around(call: Call) -> AsyncIterator[None]:
+        async with (
+            errors.around(call),
+            audit.around(call),
+            door.around(call),
+            limits.around(call),
+        ):
+            yield
+
+    return aio.server(
+        interceptors=[Surround(around)],
+        options=[
+            *KEEPALIVE,
+            ("grpc.max_receive_message_length", LARGEST_REQUEST_BYTES),
+            ("grpc.max_send_message_length", LARGEST_ANSWER_BYTES),
+            ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION),
+        ],
+    )
+
+
+def _join_server(errors: Errors, audit: Audit) -> aio.Server:
+    @asynccontextmanager
+    async def around(call: Call) -> AsyncIterator[None]:
+        async with errors.around(call), audit.around(call):
+            check_deadline(call)
+            yield
+
+    return aio.server(
+        interceptors=[Surround(around)],
+        options=[
+            *KEEPALIVE,
+            ("grpc.max_receive_message_length", LARGEST_JOIN_BYTES),
+            ("grpc.max_concurrent_streams", 1),
+        ],
+        maximum_concurrent_rpcs=MOST_JOINS_AT_ONCE,
+    )
+
+
+def _bind(server: aio.Server, address: str, certificate: MasterCertificate, *, mutual: bool) -> int:
+    try:
+        return server.add_secure_port(address, certificate.credentials(mutual=mutual))
+    except RuntimeError as error:
+        raise OSError(f"cannot listen at {address}: {error}") from None

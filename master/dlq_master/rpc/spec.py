@@ -1,0 +1,236 @@
+"""Is this a job that could run? Every field of a JobSpec, checked, and its defaults filled in.
+
+Each refusal is an InvalidRequest that names the field. Whether the queue exists, whether the cluster
+is large enough and what a user may have are questions for the loop.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import TypeVar
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from dlq.v1.job_pb2 import CheckpointSpec, JobSpec, PreemptSpec
+from dlq.v1.resource_pb2 import ResourceRequest
+from dlq_common.errors import InvalidRequest
+from dlq_common.names import (
+    check_absolute_path,
+    check_argument,
+    check_env,
+    check_job_name,
+    check_relative_path,
+    check_word,
+    shown,
+)
+from dlq_common.suggest import did_you_mean
+from dlq_common.units import DAY, HOUR, LONGEST_DURATION_S, MINUTE
+
+LARGEST_ENV_BYTES = 256 * 1024
+LARGEST_SCRIPT_BYTES = 512 * 1024
+LARGEST_COMMAND_BYTES = 128 * 1024
+MOST_ARGUMENTS = 4096
+MOST_LABELS = 64
+LONGEST_LABEL = 256
+MOST_GPUS = 100_000
+MOST_RESTARTS = 100
+MOST_EXIT_CODES = 32
+
+SIGNALS = ("TERM", "INT", "USR1", "USR2")
+RUNTIMES = ("process",)
+DEFAULT_SIGNAL = "TERM"
+DEFAULT_RUNTIME = "process"
+DEFAULT_DIRECTORY = "/"
+
+# (least, most) in seconds, by field.
+SPANS: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {
+        "time_limit_duration": (1, LONGEST_DURATION_S),
+        "run_estimate_duration": (0.001, LONGEST_DURATION_S),
+        "disconnect_hold_duration": (MINUTE, 7 * DAY),
+        "preempt.grace_duration": (1, HOUR),
+        "checkpoint.settle_duration": (0, HOUR),
+    }
+)
+
+T = TypeVar("T")
+
+_NAME_JUNK = re.compile(r"[^A-Za-z0-9_.+=@:-]+", re.ASCII)
+
+
+def checked(spec: JobSpec) -> JobSpec:
+    """A copy with every default filled in; raises InvalidRequest where it makes no sense."""
+    _check_known(spec, "spec")
+    _check_command(spec)
+    _check_environment(spec.environment)
+    _check_labels(spec.labels)
+    _check_resources(spec.resources)
+    _check_preempt(spec.preempt)
+    _check_checkpoint(spec.checkpoint)
+    _check_spans(spec)
+    if not 0 <= spec.retry.max_restart_count <= MOST_RESTARTS:
+        raise _wrong("retry.max_restart_count", f"must be between 0 and {MOST_RESTARTS}")
+    filled = JobSpec()
+    filled.CopyFrom(spec)
+    filled.name = _named(spec)
+    if spec.queue:
+        _field("queue", check_word, spec.queue, "queue")
+    filled.working_directory = spec.working_directory or DEFAULT_DIRECTORY
+    _field("working_directory", check_absolute_path, filled.working_directory, "working directory")
+    filled.runtime = _one_of("runtime", spec.runtime or DEFAULT_RUNTIME, RUNTIMES)
+    filled.preempt.signal = spec.preempt.signal or DEFAULT_SIGNAL
+    return filled
+
+
+def check_request_id(request_id: str) -> str:
+    """Any printable text of 1 to 64 characters; made by the client before its first try."""
+    if not (0 < len(request_id) <= 64 and request_id.isascii() and request_id.isprintable()):
+        raise _wrong("request_id", "must be 1 to 64 printable ASCII characters")
+    return request_id
+
+
+def _check_known(message: Message, field: str) -> None:
+    """A field that this master does not know must not be dropped: it may forbid something."""
+    if len(UnknownFieldSet(message)):
+        raise _wrong(field, "has fields that this master does not know; it is older than you")
+    for descriptor, value in message.ListFields():
+        if isinstance(value, Message):
+            _check_known(value, descriptor.name)
+
+
+def _check_command(spec: JobSpec) -> None:
+    if len(spec.command) > MOST_ARGUMENTS:
+        raise _wrong("command", f"has more than {MOST_ARGUMENTS} words")
+    if sum(len(word.encode()) + 1 for word in spec.command) > LARGEST_COMMAND_BYTES:
+        raise _wrong("command", f"is larger than {LARGEST_COMMAND_BYTES} bytes")
+    for word in spec.command:
+        _field("command", check_argument, word, "a word of the command")
+    if spec.script:
+        _check_script(spec.script)
+    elif not spec.command or not spec.command[0]:
+        raise _wrong("command", "is empty: say what to run")
+
+
+def _check_script(script: str) -> None:
+    if len(script.encode()) > LARGEST_SCRIPT_BYTES:
+        raise _wrong("script", f"is larger than {LARGEST_SCRIPT_BYTES} bytes")
+    if not script.startswith("#!"):
+        raise _wrong("script", "must begin with #! and its interpreter, such as #!/bin/sh")
+    _field("script", check_argument, script, "the script")
+
+
+def _check_environment(environment: Mapping[str, str]) -> None:
+    # The cheap sum first: what is far too large is not looked at further.
+    size = sum(len(name) + len(value.encode()) + 2 for name, value in environment.items())
+    if size > LARGEST_ENV_BYTES:
+        raise _wrong("environment", f"is {size} bytes, {LARGEST_ENV_BYTES} at most")
+    _field("environment", check_env, dict(environment))
+
+
+def _check_labels(labels: Mapping[str, str]) -> None:
+    if len(labels) > MOST_LABELS:
+        raise _wrong("labels", f"are more than {MOST_LABELS}")
+    for name, value in labels.items():
+        _field("labels", check_word, name, "label")
+        if len(value) > LONGEST_LABEL or not value.isprintable():
+            raise _wrong("labels", f"{name} must be one line of at most {LONGEST_LABEL} characters")
+
+
+def _check_resources(resources: ResourceRequest) -> None:
+    if not 1 <= resources.gpu_count <= MOST_GPUS:
+        raise _wrong("resources.gpu_count", f"must be between 1 and {MOST_GPUS}")
+    if resources.HasField("node_count"):
+        if resources.node_count < 1:
+            raise _wrong("resources.node_count", "must be at least 1")
+        if resources.gpu_count % resources.node_count:
+            raise _wrong(
+                "resources.node_count",
+                f"{resources.gpu_count} GPUs cannot be split evenly over {resources.node_count} nodes",
+            )
+    if resources.gpu_type:
+        _field("resources.gpu_type", check_word, resources.gpu_type, "GPU type")
+    if resources.HasField("cpu_limit") and not (
+        math.isfinite(resources.cpu_limit) and 0.01 <= resources.cpu_limit <= 100_000
+    ):
+        raise _wrong("resources.cpu_limit", "must be between 0.01 and 100000 cores")
+    if resources.HasField("memory_limit_bytes") and resources.memory_limit_bytes < 1 << 20:
+        raise _wrong("resources.memory_limit_bytes", "must be at least 1 MiB")
+
+
+def _check_preempt(preempt: PreemptSpec) -> None:
+    if preempt.signal:
+        _one_of("preempt.signal", preempt.signal, SIGNALS)
+    if len(preempt.requeue_exit_codes) > MOST_EXIT_CODES:
+        raise _wrong("preempt.requeue_exit_codes", f"are more than {MOST_EXIT_CODES}")
+    for code in preempt.requeue_exit_codes:
+        if not 1 <= code <= 255:
+            raise _wrong("preempt.requeue_exit_codes", f"{code} is not between 1 and 255")
+
+
+def _check_checkpoint(checkpoint: CheckpointSpec) -> None:
+    if checkpoint.directory:
+        _field(
+            "checkpoint.directory",
+            check_absolute_path,
+            checkpoint.directory,
+            "checkpoint directory",
+        )
+    if checkpoint.marker:
+        _field("checkpoint.marker", check_relative_path, checkpoint.marker, "checkpoint marker")
+        if not checkpoint.directory:
+            raise _wrong("checkpoint.directory", "must say where the marker is looked for")
+
+
+def _check_spans(spec: JobSpec) -> None:
+    for path, (least_s, most_s) in SPANS.items():
+        message: Message = spec
+        *parents, name = path.split(".")
+        for parent in parents:
+            message = getattr(message, parent)
+        if message.HasField(name):
+            check_span(path, getattr(message, name), least_s, most_s)
+
+
+def check_span(field: str, duration: Duration, least_s: float, most_s: float) -> float:
+    """The duration in seconds, if it is a well-formed one between the limits."""
+    well_formed = abs(duration.nanos) < 1_000_000_000 and duration.seconds * duration.nanos >= 0
+    seconds = duration.seconds + duration.nanos / 1e9
+    if not (well_formed and least_s <= seconds <= most_s):
+        raise _wrong(field, f"must be between {least_s:g} and {most_s:g} seconds")
+    return seconds
+
+
+def _named(spec: JobSpec) -> str:
+    """The name given, or one made from the command: it always passes as a job name."""
+    if spec.name:
+        return _field("name", check_job_name, spec.name)
+    if spec.script:
+        return "script"
+    word = spec.command[0].rstrip("/").rsplit("/", 1)[-1]
+    made = _NAME_JUNK.sub("_", word).lstrip("-.+=@:")[:64]
+    return made or "job"
+
+
+def _one_of(field: str, word: str, known: Iterable[str]) -> str:
+    if word not in known:
+        choices = ", ".join(known)
+        raise _wrong(field, f"{shown(word)} is not one of {choices}{did_you_mean(word, known)}")
+    return word
+
+
+def _field(field: str, check: Callable[..., T], *arguments: object) -> T:
+    """What `check` returns; its ValueError with the field's name."""
+    try:
+        return check(*arguments)
+    except ValueError as error:
+        raise InvalidRequest(f"{field}: {error}", field=f"spec.{field}") from None
+
+
+def _wrong(field: str, what: str) -> InvalidRequest:
+    full = field if field in ("request_id", "spec") else f"spec.{field}"
+    return InvalidRequest(f"{field} {what}", field=full)

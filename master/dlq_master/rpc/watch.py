@@ -1,0 +1,83 @@
+"""WatchEvents: the journal as it grows, for one caller, with signs of life in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+from dlq.v1 import job_service_pb2 as wire
+from dlq_common.clock import Clock
+from dlq_common.errors import InvalidRequest
+from dlq_master.control.ports import Control
+from dlq_master.control.stimuli import Caller
+from dlq_master.model.event import JournalEvent
+from dlq_master.model.ids import JobId
+from dlq_master.rpc.auth import Door, caller_of, identity_of
+from dlq_master.rpc.call import Context
+from dlq_master.rpc.convert import event_message, job_message
+from dlq_master.rpc.visible import may_see_event, visible_job
+
+KEEP_ALIVE_S = 15.0
+FROM_NOW_ON = -1
+
+
+class Watch:
+    """Serves any number of watchers. One that lost its right to watch is sent away."""
+
+    def __init__(
+        self, control: Control, clock: Clock, door: Door, *, keep_alive_s: float = KEEP_ALIVE_S
+    ) -> None:
+        self._control = control
+        self._clock = clock
+        self._door = door
+        self._keep_alive_s = keep_alive_s
+
+    async def events(
+        self, request: wire.WatchEventsRequest, context: Context
+    ) -> AsyncIterator[wire.WatchEventsResponse]:
+        """Every event after the cursor that the caller may see, then new ones, without end."""
+        caller, identity = caller_of(context), identity_of(context)
+        wanted = self._named(request, caller)
+        cursor = self._start(request.cursor)
+        source = aiter(self._control.watch(cursor))
+        coming = asyncio.ensure_future(anext(source))
+        try:
+            while True:
+                await asyncio.wait((coming,), timeout=self._keep_alive_s)
+                self._door.check_member(identity)
+                if not coming.done():
+                    yield wire.WatchEventsResponse(cursor=cursor)
+                    continue
+                event = coming.result()
+                coming = asyncio.ensure_future(anext(source))
+                cursor = event.seq
+                if self._is_wanted(event, wanted, caller):
+                    yield self._message(event)
+        finally:
+            coming.cancel()
+            with suppress(asyncio.CancelledError, StopAsyncIteration):
+                await coming
+
+    def _named(self, request: wire.WatchEventsRequest, caller: Caller) -> frozenset[JobId]:
+        """The jobs asked for; NotFound when one of them is not for the caller."""
+        read = self._control.published
+        return frozenset(visible_job(read, caller, text).job_id for text in request.job_ids)
+
+    def _start(self, cursor: int) -> int:
+        if cursor < FROM_NOW_ON:
+            raise InvalidRequest("a cursor is the sequence of an event, 0 or -1", field="cursor")
+        return self._control.published.last_sequence if cursor == FROM_NOW_ON else cursor
+
+    def _is_wanted(self, event: JournalEvent, wanted: frozenset[JobId], caller: Caller) -> bool:
+        if wanted:
+            return event.job_id in wanted
+        return may_see_event(self._control.published, caller, event)
+
+    def _message(self, event: JournalEvent) -> wire.WatchEventsResponse:
+        read = self._control.published
+        message = wire.WatchEventsResponse(event=event_message(event), cursor=event.seq)
+        job = read.job(event.job_id) if event.job_id is not None else None
+        if job is not None:
+            message.job.CopyFrom(job_message(job, read, self._clock.now_s()))
+        return message

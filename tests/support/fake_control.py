@@ -1,0 +1,357 @@
+"""A loop without a disk or a scheduler: answers the rpc room's questions from plain dicts.
+
+It keeps what the real loop promises to that room: an answer after the change is published, one
+answer per request id, versions that rise. It places nothing; tests say what is placed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dlq_common.clock import Clock
+from dlq_common.errors import (
+    AlreadyExists,
+    Conflict,
+    IllegalTransition,
+    NotFound,
+    Unauthenticated,
+)
+from dlq_master.control import stimuli as say
+from dlq_master.model.attempt import Attempt, AttemptState, RankStatus
+from dlq_master.model.event import JournalEvent
+from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
+from dlq_master.model.job import HoldKind, Job, JobState
+from dlq_master.model.lease import Lease, LeaseKind
+from dlq_master.model.node import Node, NodeState
+from dlq_master.model.resources import Allocation, Slot
+from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.store.batch import JoinToken, User
+
+EPOCH = 3
+
+
+@dataclass(slots=True)
+class FakeLevel:
+    threshold_gpu_s: float | None = None
+    waiting: int = 0
+    running: int = 0
+
+
+@dataclass(slots=True)
+class FakeQueue:
+    name: str = "default"
+    priority: int = 0
+    policy: str = "fifo"
+    is_default: bool = True
+    levels: Sequence[FakeLevel] = (FakeLevel(),)
+    running_gpus: int = 0
+    waiting_gpus: int = 0
+    held: int = 0
+
+
+@dataclass(slots=True)
+class FakeRead:
+    """What is published: plain dicts that tests fill."""
+
+    clock: Clock
+    cluster_name: str = "lab"
+    epoch: int = EPOCH
+    all_jobs: dict[JobId, Job] = field(default_factory=dict)
+    specs: dict[JobId, bytes] = field(default_factory=dict)
+    all_attempts: dict[AttemptKey, Attempt] = field(default_factory=dict)
+    all_nodes: dict[NodeId, Node] = field(default_factory=dict)
+    all_users: dict[str, User] = field(default_factory=dict)
+    all_tokens: dict[str, JoinToken] = field(default_factory=dict)
+    journal: list[JournalEvent] = field(default_factory=list)
+    beats: dict[JobId, Any] = field(default_factory=dict)
+
+    def job(self, job_id: JobId) -> Job | None:
+        return self.all_jobs.get(job_id)
+
+    def jobs(self) -> Sequence[Job]:
+        return list(self.all_jobs.values())
+
+    def spec(self, job_id: JobId) -> bytes:
+        return self.specs.get(job_id, b"")
+
+    def attempt(self, key: AttemptKey) -> Attempt | None:
+        found = self.all_attempts.get(key)
+        return found if found is not None and found.live else None
+
+    def attempts(self, job_id: JobId) -> Sequence[Attempt]:
+        return [each for key, each in sorted(self.all_attempts.items()) if key.job_id == job_id]
+
+    def progress(self, job_id: JobId) -> Any:
+        return self.beats.get(job_id)
+
+    def node(self, node_id: NodeId) -> Node | None:
+        return self.all_nodes.get(node_id)
+
+    def nodes(self) -> Sequence[Node]:
+        return [self.all_nodes[name] for name in sorted(self.all_nodes)]
+
+    def contact_s(self, node_id: NodeId) -> float | None:
+        return self.all_nodes[node_id].last_contact_s if node_id in self.all_nodes else None
+
+    def free_gpu_count(self, node_id: NodeId) -> int:
+        return len(self.all_nodes[node_id].gpus)
+
+    def attempts_on(self, node_id: NodeId) -> Sequence[AttemptKey]:
+        return [
+            key
+            for key, each in self.all_attempts.items()
+            if each.live and node_id in each.lease.allocation.node_ids
+        ]
+
+    def user(self, name: str) -> User | None:
+        return self.all_users.get(name)
+
+    def users(self) -> Sequence[User]:
+        return [self.all_users[name] for name in sorted(self.all_users)]
+
+    def tokens(self) -> Sequence[JoinToken]:
+        return list(self.all_tokens.values())
+
+    def queues(self) -> Sequence[FakeQueue]:
+        return [FakeQueue()]
+
+    def freeze_reason(self) -> str:
+        return ""
+
+    def now_s(self) -> float:
+        return self.clock.now_s()
+
+    def events(self, after: int, limit: int, job_id: JobId | None = None) -> Sequence[JournalEvent]:
+        wanted = [e for e in self.journal if e.seq > after and job_id in (None, e.job_id)]
+        return wanted[:limit]
+
+    @property
+    def last_sequence(self) -> int:
+        return len(self.journal)
+
+
+class FakeControl:
+    """The rpc room's `Control`. `asked` and `told` hold every stimulus, in order."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.published = FakeRead(clock)
+        self.asked: list[Any] = []
+        self.told: list[Any] = []
+        self.arrived = asyncio.Event()  # something was asked or told
+        self.welcome: dict[str, Any] = {}  # what the next Opened says besides its defaults
+        self.failure: Exception | None = None  # what `ask` raises instead of answering
+        self._answered: dict[tuple[str, str], Any] = {}
+        self._sessions = 0
+        self._committed = asyncio.Event()
+
+    async def ask(self, stimulus: Any) -> Any:
+        await asyncio.sleep(0)
+        self.asked.append(stimulus)
+        self._notice()
+        if self.failure is not None:
+            raise self.failure
+        key = self._key(stimulus)
+        if key is not None and key in self._answered:
+            return self._answered[key]
+        answer = getattr(self, f"_{type(stimulus).__name__}")(stimulus)
+        if key is not None:
+            self._answered[key] = answer
+        return answer
+
+    def tell(self, stimulus: Any) -> None:
+        self.told.append(stimulus)
+        self._notice()
+
+    async def watch(self, after: int) -> AsyncIterator[JournalEvent]:
+        while True:
+            for event in self.published.events(after, 1000):
+                after = event.seq
+                yield event
+            self._committed.clear()
+            await self._committed.wait()
+
+    # --- what tests arrange ---------------------------------------------------------------------
+
+    def note(self, kind: str, **facts: Any) -> JournalEvent:
+        """Add an event to the journal."""
+        event = JournalEvent(
+            kind=kind, time_s=self.clock.now_s(), seq=len(self.published.journal) + 1, **facts
+        )
+        self.published.journal.append(event)
+        self._committed.set()
+        return event
+
+    def add_user(self, name: str, role: str, uid: int = 1000) -> User:
+        user = User(name, role, uid, uid, (), self.clock.now_s())
+        self.published.all_users[name] = user
+        return user
+
+    def add_node(self, node_id: str) -> Node:
+        node = Node(NodeId(node_id), (), registered_time_s=self.clock.now_s())
+        self.published.all_nodes[node.node_id] = node
+        return node
+
+    def place(self, job_id: JobId, *node_ids: str) -> Attempt:
+        """Let the job run, one GPU on each node."""
+        job = self.published.all_jobs[job_id]
+        key = AttemptKey(job_id, job.attempts + 1)
+        slots = tuple(Slot(NodeId(node_id), 1) for node_id in node_ids)
+        attempt = Attempt(
+            key=key,
+            epoch=EPOCH,
+            lease=Lease(
+                LeaseKind.BE,
+                Allocation(slots),
+                Fence(EPOCH, key.number),
+                self.clock.now_s() + 300,
+                3600.0,
+            ),
+            state=AttemptState.RUNNING,
+            assigned_time_s=self.clock.now_s(),
+            started_time_s=self.clock.now_s(),
+            ranks=tuple(RankStatus(slot.node_id) for slot in slots),
+        )
+        self.published.all_attempts[key] = attempt
+        self._put(job._replace(attempts=key.number, live_attempt=key.number))
+        return attempt
+
+    # --- the stimuli ----------------------------------------------------------------------------
+
+    def _SubmitJob(self, ask: say.SubmitJob) -> say.Submitted:
+        job = Job(
+            job_id=JobId(len(self.published.all_jobs) + 1),
+            user=ask.caller.name,
+            name=ask.name,
+            request=ask.request,
+            submit_time_s=self.clock.now_s(),
+            state=JobState.QUEUED,
+            time_limit_s=ask.time_limit_s,
+            rules=ask.rules,
+        )
+        if not ask.validate_only:
+            self.published.specs[job.job_id] = ask.spec
+            self._put(job)
+            self.note("job_submitted", job_id=job.job_id, actor=ask.caller.actor)
+        return say.Submitted(job, (Reason(ReasonCode.NO_NODES, "nodes", 1, 0),))
+
+    def _CancelJob(self, ask: say.CancelJob) -> Job:
+        return self._edit(ask, state=JobState.CANCELLED)
+
+    def _HoldJob(self, ask: say.HoldJob) -> Job:
+        return self._edit(ask, state=JobState.HELD, hold=ask.kind, hold_reason=ask.reason)
+
+    def _ReleaseJob(self, ask: say.ReleaseJob) -> Job:
+        return self._edit(ask, state=JobState.QUEUED, hold=None)
+
+    def _PauseJob(self, ask: say.PauseJob) -> Job:
+        return self._edit(ask, state=JobState.HELD, hold=HoldKind.PAUSED)
+
+    def _ResumeJob(self, ask: say.ResumeJob) -> Job:
+        return self._edit(ask, state=JobState.QUEUED, hold=None)
+
+    def _ExplainJob(self, ask: say.ExplainJob) -> say.Explained:
+        reason = Reason(ReasonCode.RESOURCES, "gpus", 8, 2, (JobId(1),))
+        return say.Explained(self.published.all_jobs[ask.job_id], (reason,), 4)
+
+    def _OpenSession(self, ask: say.OpenSession) -> say.Opened:
+        self._sessions += 1
+        facts: dict[str, Any] = {
+            "session_id": self._sessions,
+            "epoch": EPOCH,
+            "heartbeat_s": 5.0,
+            "ttl_s": 20.0,
+            "reconnect_jitter_s": 15.0,
+            "launches": (),
+            "stops": (),
+            "acknowledged": max((report.sequence for report in ask.reports), default=0),
+        }
+        return say.Opened(**{**facts, **self.welcome})
+
+    def _RankReports(self, ask: say.RankReports) -> int:
+        return ask.reports[-1].sequence
+
+    def _CreateToken(self, ask: say.CreateToken) -> JoinToken:
+        token = JoinToken(
+            ask.token_id,
+            ask.node_id,
+            ask.secret_hash,
+            self.clock.now_s(),
+            self.clock.now_s() + ask.lifetime_s,
+            ask.caller.name,
+        )
+        self.published.all_tokens[token.token_id] = token
+        return token
+
+    def _RevokeToken(self, ask: say.RevokeToken) -> None:
+        self.published.all_tokens.pop(ask.token_id, None)
+
+    def _UseToken(self, ask: say.UseToken) -> str:
+        token = self.published.all_tokens.get(ask.token_id)
+        if token is None or token.secret_hash != ask.secret_hash:
+            raise Unauthenticated("the join token is unknown")
+        if self.clock.now_s() >= token.expire_time_s:
+            raise Unauthenticated("the join token has expired")
+        if token.used_by_key not in ("", ask.key_fingerprint):
+            raise Unauthenticated("the join token was used by another key")
+        if token.node_id not in ("", ask.wished_node_id):
+            raise Unauthenticated("the join token is for another node")
+        used = replace(token, used_by_key=ask.key_fingerprint)
+        self.published.all_tokens[token.token_id] = used
+        self.add_node(ask.wished_node_id)
+        return ask.wished_node_id
+
+    def _FenceNode(self, ask: say.FenceNode) -> say.Fenced:
+        node = self._node(ask.node_id)._replace(state=NodeState.DOWN)
+        self.published.all_nodes[ask.node_id] = node
+        return say.Fenced(node, ())
+
+    def _SetNodeFlags(self, ask: say.SetNodeFlags) -> Node:
+        node = self._node(ask.node_id)
+        node = node._replace(flags=(node.flags | ask.set_flags) - ask.clear_flags)
+        self.published.all_nodes[ask.node_id] = node
+        return node
+
+    def _ForgetNode(self, ask: say.ForgetNode) -> None:
+        if self._node(ask.node_id).state is not NodeState.DOWN:
+            raise IllegalTransition(f"node {ask.node_id} is up")
+        del self.published.all_nodes[ask.node_id]
+
+    def _SetUser(self, ask: say.SetUser) -> User:
+        twin = [u for u in self.published.users() if u.uid == ask.uid and u.name != ask.name]
+        if twin:
+            raise AlreadyExists(f"user {twin[0].name} has uid {ask.uid} already")
+        user = User(ask.name, ask.role, ask.uid, ask.gid, ask.groups, self.clock.now_s())
+        self.published.all_users[ask.name] = user
+        return user
+
+    def _DeleteUser(self, ask: say.DeleteUser) -> None:
+        self.published.all_users.pop(ask.name, None)
+
+    # --- helpers --------------------------------------------------------------------------------
+
+    def _edit(self, ask: say.JobEdit, **changes: Any) -> Job:
+        job = self.published.all_jobs[ask.job_id]
+        if ask.expected_version not in (0, job.version):
+            raise Conflict(f"job {job.job_id} has changed", version=job.version)
+        return self._put(job._replace(version=job.version + 1, **changes))
+
+    def _put(self, job: Job) -> Job:
+        self.published.all_jobs[job.job_id] = job
+        return job
+
+    def _node(self, node_id: NodeId) -> Node:
+        node = self.published.node(node_id)
+        if node is None:
+            raise NotFound(f"there is no node {node_id}", kind="node", id=node_id)
+        return node
+
+    def _key(self, stimulus: Any) -> tuple[str, str] | None:
+        request_id = getattr(stimulus, "request_id", "")
+        return (stimulus.caller.name, request_id) if request_id else None
+
+    def _notice(self) -> None:
+        self.arrived.set()

@@ -1,0 +1,130 @@
+"""A whole master's door on loopback: real ports, real mutual TLS, a fake loop behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+from grpc import aio
+
+from dlq_common.clock import SteadyClock
+from dlq_common.ids import SeededIds
+from dlq_common.pki import SERVER_NAME, Authority, KeyAndRequest, Role, new_key_and_csr
+from dlq_master.rpc.audit import Audit
+from dlq_master.rpc.server import MasterServer, ServerSettings
+from dlq_master.rpc.sessions import Sessions
+from support.fake_control import FakeControl
+
+DEADLINE_S = 20.0
+
+
+class RpcHouse:
+    """Ports, a CA, and channels for whoever a test wants to be."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.clock = SteadyClock()
+        self.authority = Authority.create("lab", self.clock.now_s())
+        self.control = FakeControl(self.clock)
+        self.sessions = Sessions("/shared/checkpoints")
+        self.audit_path = tmp_path / "audit.jsonl"
+        self.audit = Audit(self.audit_path, self.clock)
+        self.server = MasterServer(
+            ServerSettings(api_address="127.0.0.1:0", join_address="127.0.0.1:0", version="1.2.3"),
+            control=self.control,
+            sessions=self.sessions,
+            authority=self.authority,
+            audit=self.audit,
+            clock=self.clock,
+            ids=SeededIds(7),
+        )
+        self._channels: list[aio.Channel] = []
+        for name, role, uid in (
+            ("alice", "user", 1001),
+            ("bob", "user", 1002),
+            ("olga", "operator", 1003),
+            ("root", "admin", 1004),
+            ("prism", "inference", 1005),
+        ):
+            self.control.add_user(name, role, uid)
+        for node_id in ("gpu01", "gpu02"):
+            self.control.add_node(node_id)
+
+    def certificate(
+        self, name: str, role: Role, *, authority: Authority | None = None, now_s: float = 0.0
+    ) -> tuple[bytes, bytes]:
+        """Key and certificate of an identity, by our CA or another, from now or from another time."""
+        made: KeyAndRequest = new_key_and_csr(name)
+        signer, now_s = authority or self.authority, now_s or self.clock.now_s()
+        sign = (
+            signer.sign_node(made.request, name, now_s)
+            if role is Role.NODE
+            else signer.sign_user(made.request, name, role, now_s)
+        )
+        return made.key, sign
+
+    def channel(self, key: bytes | None, certificate: bytes | None) -> aio.Channel:
+        """A line to the API with this identity, or with none."""
+        return self._dial(self.server.api_port, key, certificate)
+
+    def channel_as(self, name: str, role: Role) -> aio.Channel:
+        """A line to the API as somebody our CA has signed."""
+        return self.channel(*self.certificate(name, role))
+
+    def join_channel(self) -> aio.Channel:
+        """A line to the join port, as somebody who knows only the CA."""
+        return self._dial(self.server.join_port, None, None)
+
+    def _dial(self, port: int, key: bytes | None, certificate: bytes | None) -> aio.Channel:
+        credentials = grpc.ssl_channel_credentials(
+            self.authority.certificate_pem(), key, certificate
+        )
+        channel = aio.secure_channel(
+            f"127.0.0.1:{port}",
+            credentials,
+            options=[("grpc.ssl_target_name_override", SERVER_NAME), ("grpc.enable_retries", 0)],
+        )
+        self._channels.append(channel)
+        return channel
+
+    async def close(self) -> None:
+        await asyncio.gather(*(channel.close() for channel in self._channels))
+        await self.server.stop(0.1)
+        self.audit.close()
+
+
+@asynccontextmanager
+async def rpc_house(tmp_path: Path) -> AsyncIterator[RpcHouse]:
+    """A running house; everything is gone afterwards."""
+    house = RpcHouse(tmp_path)
+    await house.server.start()
+    try:
+        yield house
+    finally:
+        await house.close()
+
+
+async def refusal(call: Any) -> grpc.StatusCode:
+    """The status with which a call ends; OK when it was answered."""
+    try:
+        if hasattr(call, "__aiter__"):
+            async for _ in call:
+                pass
+        else:
+            await call
+    except aio.AioRpcError as error:
+        code: grpc.StatusCode = error.code()
+        return code
+    return grpc.StatusCode.OK
+
+
+async def until(condition: Callable[[], Any], event: asyncio.Event) -> Any:
+    """What `condition` returns once it is true; it is asked again whenever the event is set."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not (found := condition()):
+            event.clear()
+            await event.wait()
+    return found
