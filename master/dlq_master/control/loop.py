@@ -17,6 +17,8 @@ starts from what is on disk.
 """
 
 import asyncio
+import shutil
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -35,6 +37,7 @@ from dlq_master.control.stimuli import OpenSession, Stimulus, Tick
 from dlq_master.control.ticks import Watchdog
 from dlq_master.control.turn import Archive, Turn
 from dlq_master.control.watch import Subscription, Watchers
+from dlq_master.store.backup import backup
 from dlq_master.store.batch import Batch
 
 _log = get_logger("master.loop")
@@ -44,7 +47,6 @@ class Store(Protocol):
     """Where batches go. `commit` returns when they are on disk, or raises once and for all."""
 
     async def commit(self, batch: Batch) -> None: ...
-    async def backup(self, target: Path) -> None: ...
 
 
 class Records(Archive, History, Protocol):
@@ -64,6 +66,7 @@ class Loop:
         transport: Transport,
         planner: scheduling.Planner,
         failpoints: Failpoints,
+        state_dir: Path,
     ) -> None:
         self._state = state
         self._clock = clock
@@ -72,10 +75,12 @@ class Loop:
         self._transport = transport
         self._planner = planner
         self._failpoints = failpoints
+        self._state_dir = state_dir
         self._inbox = Inbox()
         self._watchers = Watchers(records)
         self._watchdog = Watchdog(clock.boottime_s())
         self._stopping = False
+        self._backing_up: asyncio.Task[None] | None = None
         self._wake_at_s: float | None = None
         self.published = Published(state, records)
 
@@ -131,6 +136,7 @@ class Loop:
         for letter, outcome in zip(letters, settled, strict=True):
             _answer(letter, outcome)
         self._send(batch, letters, now_s)
+        self._housekeep(letters)
 
     def _handle(self, turn: Turn, letter: Letter) -> Callable[[], Any]:
         """The stimulus' effect on the draft, and its answer as of the end of the turn."""
@@ -173,6 +179,23 @@ class Loop:
         for node_id, commands in commands_for(self._state, self._records, rows, now_s).items():
             self._transport.send(node_id, self._state.sessions[node_id], commands)
         self._failpoints.passed("after_send")
+
+    def _housekeep(self, letters: list[Letter]) -> None:
+        ticks = {x.stimulus.name for x in letters if isinstance(x.stimulus, Tick)}
+        if "leases" in ticks:
+            free_bytes = shutil.disk_usage(self._state_dir).free
+            self._state.disk_full = free_bytes < self._state.config.store.free_disk_floor
+        if "backup" in ticks and (self._backing_up is None or self._backing_up.done()):
+            self._backing_up = asyncio.create_task(self._back_up())
+
+    async def _back_up(self) -> None:
+        target = self._state_dir / "dlq.backup.db"
+        try:
+            await asyncio.to_thread(backup, self._state_dir / "dlq.db", target)
+        except (OSError, sqlite3.Error) as error:
+            _log.error("backup_failed", error=str(error))
+        else:
+            _log.info("backup_made", path=str(target))
 
     # --- time ---------------------------------------------------------------------------------
 

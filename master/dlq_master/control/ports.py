@@ -1,8 +1,9 @@
 """What the rest of the master may ask of the loop, and what the loop asks of the world."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Protocol
 
+from dlq_master.control.queues import QueueFacts as QueueFacts
 from dlq_master.control.stimuli import Command, JoinToken, Stimulus, User
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.event import JournalEvent
@@ -25,9 +26,10 @@ class Readable(Protocol):
 
     epoch: int
     cluster_name: str
+    policy: str
 
     def job(self, job_id: JobId) -> Job | None: ...
-    def jobs(self) -> Sequence[Job]: ...  # in the order of their ids
+    def jobs(self) -> Iterable[Job]: ...  # in the order of their ids
     def spec(self, job_id: JobId) -> bytes: ...
     def attempt(self, key: AttemptKey) -> Attempt | None: ...  # living ones
     def attempts(self, job_id: JobId) -> Sequence[Attempt]: ...  # all, oldest first
@@ -40,9 +42,8 @@ class Readable(Protocol):
     def user(self, name: str) -> User | None: ...
     def users(self) -> Sequence[User]: ...
     def tokens(self) -> Sequence[JoinToken]: ...
-    def queues(self) -> Sequence[Any]: ...
+    def queues(self) -> Sequence[QueueFacts]: ...
     def freeze_reason(self) -> str: ...
-    def now_s(self) -> float: ...
     def events(
         self, after: int, limit: int, job_id: JobId | None = None
     ) -> Sequence[JournalEvent]: ...

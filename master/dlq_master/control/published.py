@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from dlq_master.control import queues
+from dlq_master.control.queues import QueueFacts
 from dlq_master.control.state import Beat, State
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.event import JournalEvent
@@ -38,6 +40,8 @@ class Published:
         self._tokens = dict(state.tokens)
         self.last_sequence = state.next_event - 1
         self.epoch = state.epoch
+        self.cluster_name = state.config.cluster.name
+        self.policy = state.config.scheduler.policy
         for attempt in state.cluster.attempts.values():
             self._put_attempt(attempt)
         for job in self._jobs.values():
@@ -52,8 +56,8 @@ class Published:
             self._put_attempt(attempt)
         for node in batch.nodes:
             self._nodes[node.node_id] = node
-        for name in batch.forgotten_nodes:
-            self._nodes.pop(name, None)
+        for node_id in batch.forgotten_nodes:
+            self._nodes.pop(node_id, None)
         for user in batch.users:
             self._users[user.name] = user
         for name in batch.deleted_users:
@@ -139,6 +143,17 @@ class Published:
         for mask in self._on_node.get(node_id, {}).values():
             held |= mask
         return len(node.gpus) - len(list(indices(held)))
+
+    # --- queues -------------------------------------------------------------------------------
+
+    def queues(self) -> Sequence[QueueFacts]:
+        """All queues, the first to be served first."""
+        thresholds = self._state.cluster.ordering.thresholds
+        return queues.count(self._state.config, thresholds, self._jobs.values())
+
+    def freeze_reason(self) -> str:
+        """Why nothing new is placed just now, in words; empty: nothing stands in the way."""
+        return self._state.pause_reason
 
     # --- people -------------------------------------------------------------------------------
 

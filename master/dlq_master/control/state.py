@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dlq_master.control.config import MasterConfig
+from dlq_master.control.queues import in_order
 from dlq_master.model.cluster import Cluster
-from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.lease import Terms
 from dlq_master.store.batch import Intention, JoinToken, Loaded, User
 
@@ -39,17 +40,12 @@ class State:
     next_command: int = 1
     next_session: int = 1
     next_port: int = 0
+    ports: dict[int, AttemptKey] = field(default_factory=dict)  # who was given which, last
     loop_lag_s: float = 0.0
     unended: dict[str, int] = field(default_factory=dict)  # jobs of a user that have not ended
     disk_full: bool = False
+    pause_reason: str = ""  # why nothing new is placed just now
     returned: set[NodeId] = field(default_factory=set)  # nodes that said hello to this master
-
-    @property
-    def starting(self) -> bool:
-        """Known nodes are still coming back: nothing new is placed, lest they hold it already."""
-        known = [node for node in self.cluster.nodes.values() if node.state != "down"]
-        missing = len([node for node in known if node.node_id not in self.returned])
-        return missing > 0.05 * len(known)
 
 
 def restore(state: State, loaded: Loaded) -> None:
@@ -57,13 +53,19 @@ def restore(state: State, loaded: Loaded) -> None:
     for node in loaded.nodes:
         state.cluster.put_node(node)
         state.contacts[node.node_id] = state.started_s
+    places = {name: place for place, name in enumerate(in_order(state.config))}
     for job in loaded.jobs:
-        state.cluster.put_job(job)
+        # The queues may have been put into another order since.
+        place = places.get(job.queue, job.rank_base)
+        state.cluster.put_job(job if place == job.rank_base else job._replace(rank_base=place))
     for attempt in loaded.attempts:
         state.cluster.put_attempt(attempt)
+        if attempt.master_port is not None:
+            state.ports[attempt.master_port] = attempt.key
     state.users = {user.name: user for user in loaded.users}
     state.tokens = {token.token_id: token for token in loaded.tokens}
     state.outbox = {row.sequence: row for row in loaded.intentions}
     state.next_job = max((job.job_id for job in loaded.jobs), default=0) + 1
     state.next_event = loaded.last_event + 1
     state.next_command = max(state.outbox, default=0) + 1
+    state.cluster.take_touched()  # all of it is on disk

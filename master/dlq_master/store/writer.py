@@ -38,10 +38,6 @@ class Writer:
         """Return when the batch is on disk. Raises sqlite3.Error when it is not and never will be."""
         await self._do(lambda db: _commit(db, batch))
 
-    async def backup(self, target: Path) -> None:
-        """Write a consistent copy beside the database, then move it to `target`."""
-        await self._do(lambda db: _backup(db, target))
-
     def close(self) -> None:
         """Finish what was handed in, close the connection, end the thread."""
         self._work.put(None)
@@ -83,10 +79,3 @@ def _settle(done: "asyncio.Future[None]", error: BaseException | None) -> None:
 def _commit(db: Database, batch: Batch) -> None:
     with write(db):
         write_batch(db, batch)
-
-
-def _backup(db: Database, target: Path) -> None:
-    unfinished = target.with_suffix(".incomplete")
-    unfinished.unlink(missing_ok=True)
-    db.execute("VACUUM INTO ?", [str(unfinished)])
-    unfinished.replace(target)

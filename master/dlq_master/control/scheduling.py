@@ -1,0 +1,153 @@
+"""The loop's planner: from the working state to a plan, and from a plan to what follows from it."""
+
+from collections.abc import Mapping
+
+from dlq_common.errors import ConfigError
+from dlq_master.control import queues
+from dlq_master.control.config import MasterConfig
+from dlq_master.control.state import State
+from dlq_master.control.turn import Turn
+from dlq_master.model import drive
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.node import NodeState, frozen
+from dlq_master.model.plan import Lapse, Plan, Start
+from dlq_master.model.resources import Request
+from dlq_master.model.view import View
+from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy.check import check_delta
+from dlq_master.policy.explain import explain, jobs_ahead, never_fits
+from dlq_master.policy.pipeline import Pipeline
+from dlq_master.policy.registry import build
+
+RETURNED_SHARE = 0.95  # of the known nodes: then a started master places work again
+
+
+class Planner:
+    """One preset with its settings."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+
+    def plan(self, turn: Turn) -> float | None:
+        """Plan, check, apply, and put the commands into the outbox; return when to plan again."""
+        state = turn.state
+        while True:
+            view = look(turn)
+            plan = self.pipeline.plan(view)
+            check_delta(view, plan)
+            _refuse_free_lapses(plan)
+            happened = drive.apply(state.cluster, plan, turn.now_s, state.epoch)
+            turn.follow(happened, actor="scheduler")
+            for change in plan.changes:
+                if isinstance(change, Start):
+                    _launch(turn, change.job_id)
+            if not plan.again:
+                turn.plan_due = False
+                return _earliest(plan.wake_at_s, _pause_ends_s(state, turn.now_s))
+
+
+def planner_of(config: MasterConfig) -> Planner:
+    """The configured preset. Raises ConfigError naming what is wrong with it."""
+    settings: Mapping[str, str] = config.scheduler.settings
+    for name in ("place", "preempt"):
+        if settings.get(name) in ("count", "free"):
+            raise ConfigError(
+                f"scheduler.settings.{name} = {settings[name]!r} is for simulations only"
+            )
+    try:
+        return Planner(build(config.scheduler.policy, settings))
+    except ValueError as error:
+        raise ConfigError(f"scheduler: {error}") from None
+
+
+def look(turn: Turn) -> View:
+    """What the policies see of this turn."""
+    pause = pause_of(turn.state, turn.now_s)
+    turn.state.pause_reason = _in_words(pause)
+    return View(turn.state.cluster, turn.now_s, pause)
+
+
+def pause_of(state: State, now_s: float) -> ReasonCode | None:
+    """Why nothing may start or lapse: nodes are still coming back, or too many have vanished."""
+    nodes = state.cluster.nodes.values()
+    if now_s < state.started_s + state.config.nodes.start_grace:
+        known = [node for node in nodes if node.state is not NodeState.DOWN]
+        back = sum(node.node_id in state.returned for node in known)
+        if back < RETURNED_SHARE * len(known):
+            return ReasonCode.MASTER_STARTING
+    if frozen(nodes, now_s, state.terms, state.loop_lag_s):
+        return ReasonCode.FREEZE
+    return None
+
+
+def never(turn: Turn, request: Request) -> tuple[Reason, ...]:
+    """Why no set of the registered nodes could ever hold this; empty: it could, or none is known."""
+    if not any(node.gpus for node in turn.state.cluster.nodes.values()):
+        return ()
+    return never_fits(look(turn), request)
+
+
+def explained(turn: Turn, job_id: JobId) -> tuple[tuple[Reason, ...], int | None]:
+    """Every reason why a job does not run, and how many are ahead of it (None: it does not wait)."""
+    view = look(turn)
+    return explain(view, job_id), jobs_ahead(view, job_id)
+
+
+def rank_base(config: MasterConfig, queue: str) -> int:
+    """The place of a queue among the queues: lower goes first."""
+    return queues.in_order(config).index(queue)
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _refuse_free_lapses(plan: Plan) -> None:
+    """A free lapse ends an attempt without asking its node: that is for simulations only."""
+    for change in plan.changes:
+        if isinstance(change, Lapse) and change.free:
+            raise ValueError(f"a free lapse of {change.key} in a live cluster")
+
+
+def _launch(turn: Turn, job_id: JobId) -> None:
+    """Give the new attempt its rendezvous port, and tell its nodes."""
+    job = turn.state.cluster.jobs[job_id]
+    assert job.live_attempt is not None
+    key = AttemptKey(job_id, job.live_attempt)
+    attempt = turn.state.cluster.attempts[key]
+    turn.put_attempt(attempt._replace(master_port=_port(turn, key)))
+    for rank, status in enumerate(attempt.ranks):
+        turn.intend("launch", status.node_id, key, attempt.epoch, rank)
+
+
+def _port(turn: Turn, key: AttemptKey) -> int:
+    """The next rendezvous port that no living attempt has; when all are taken, one is shared."""
+    state = turn.state
+    jobs = state.config.jobs
+    span = jobs.port_last - jobs.port_first + 1
+    port = jobs.port_first + state.next_port % span
+    for _ in range(span):
+        state.next_port += 1
+        holder = state.ports.get(port)
+        if holder is None or holder not in state.cluster.attempts:
+            break
+        port = jobs.port_first + state.next_port % span
+    state.ports[port] = key
+    return port
+
+
+def _pause_ends_s(state: State, now_s: float) -> float | None:
+    """A started master plans again when its grace ends, whoever has come back."""
+    ends_s = state.started_s + state.config.nodes.start_grace
+    return ends_s if now_s < ends_s else None
+
+
+def _earliest(*instants_s: float | None) -> float | None:
+    return min((at_s for at_s in instants_s if at_s is not None), default=None)
+
+
+def _in_words(pause: ReasonCode | None) -> str:
+    if pause is ReasonCode.MASTER_STARTING:
+        return "the master has just started and waits for its nodes"
+    if pause is ReasonCode.FREEZE:
+        return "too many nodes have vanished at once, or the master lags: nothing is queued again"
+    return ""
