@@ -20,6 +20,7 @@ from dlq_common.errors import (
     Unauthenticated,
 )
 from dlq_master.control import stimuli as say
+from dlq_master.control.queues import LevelFacts, QueueFacts
 from dlq_master.model.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
@@ -34,31 +35,13 @@ EPOCH = 3
 
 
 @dataclass(slots=True)
-class FakeLevel:
-    threshold_gpu_s: float | None = None
-    waiting: int = 0
-    running: int = 0
-
-
-@dataclass(slots=True)
-class FakeQueue:
-    name: str = "default"
-    priority: int = 0
-    policy: str = "fifo"
-    is_default: bool = True
-    levels: Sequence[FakeLevel] = (FakeLevel(),)
-    running_gpus: int = 0
-    waiting_gpus: int = 0
-    held: int = 0
-
-
-@dataclass(slots=True)
 class FakeRead:
     """What is published: plain dicts that tests fill."""
 
     clock: Clock
     cluster_name: str = "lab"
     epoch: int = EPOCH
+    policy: str = "fifo"
     all_jobs: dict[JobId, Job] = field(default_factory=dict)
     specs: dict[JobId, bytes] = field(default_factory=dict)
     all_attempts: dict[AttemptKey, Attempt] = field(default_factory=dict)
@@ -115,14 +98,11 @@ class FakeRead:
     def tokens(self) -> Sequence[JoinToken]:
         return list(self.all_tokens.values())
 
-    def queues(self) -> Sequence[FakeQueue]:
-        return [FakeQueue()]
+    def queues(self) -> Sequence[QueueFacts]:
+        return [QueueFacts("default", 0, "fifo", True, (LevelFacts(None, 2, 1),), 4, 16, 1)]
 
     def freeze_reason(self) -> str:
         return ""
-
-    def now_s(self) -> float:
-        return self.clock.now_s()
 
     def events(self, after: int, limit: int, job_id: JobId | None = None) -> Sequence[JournalEvent]:
         wanted = [e for e in self.journal if e.seq > after and job_id in (None, e.job_id)]

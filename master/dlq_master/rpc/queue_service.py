@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
-
 from dlq.v1 import queue_pb2
 from dlq.v1 import queue_service_pb2 as wire
 from dlq.v1.queue_service_pb2_grpc import QueueServiceServicer
 from dlq_common.clock import Clock
 from dlq_common.wire import to_timestamp
-from dlq_master.control.ports import Control
+from dlq_master.control.ports import Control, QueueFacts
 from dlq_master.model.node import NodeState
 from dlq_master.rpc.auth import caller_of
 from dlq_master.rpc.call import Context
-
-
-class LevelFacts(Protocol):
-    """One level of a queue, as counted after the last commit."""
-
-    threshold_gpu_s: float | None  # None for the last level
-    waiting: int
-    running: int
-
-
-class QueueFacts(Protocol):
-    """One queue as configured, with its contents as counted after the last commit."""
-
-    name: str
-    priority: int
-    policy: str
-    is_default: bool
-    levels: Sequence[LevelFacts]
-    running_gpus: int
-    waiting_gpus: int
-    held: int
 
 
 class QueueService(QueueServiceServicer):
@@ -62,7 +38,7 @@ class QueueService(QueueServiceServicer):
             epoch=read.epoch,
             caller=caller.name,
             role=caller.role,
-            policy=next((queue.policy for queue in read.queues() if queue.is_default), ""),
+            policy=read.policy,
             gpu_count=sum(len(node.gpus) for node in up),
             free_gpu_count=sum(read.free_gpu_count(node.node_id) for node in up),
             master_time=to_timestamp(self._clock.now_s()),
