@@ -33,10 +33,10 @@ def where(job: job_pb2.Job, look: Look) -> str:
         label = " [virtual]" if job.virtual_devices else ""
         cause = f" ({job.stop_cause})" if job.stop_cause else ""
         return compress_hostlist(job.node_ids) + label + cause
-    return f"({reason(job, look)})"
+    return f"({reason(job)})"
 
 
-def reason(job: job_pb2.Job, _look: Look) -> str:
+def reason(job: job_pb2.Job, _look: Look | None = None) -> str:
     """One word or two on why a job does not run."""
     state = shown_state(job)
     if state == "held":

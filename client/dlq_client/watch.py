@@ -1,4 +1,7 @@
-"""Streams that survive lost lines: events by cursor, output by offset; each item once, in order."""
+"""Streams that survive lost lines: events by cursor, output by offset; each item once, in order.
+
+The calling thread may be ended by Ctrl-C at any time; closing the connection ends the streams.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,12 @@ from dataclasses import dataclass
 
 import grpc
 
+from dlq.v1 import job_pb2
 from dlq.v1 import job_service_pb2 as wire
 from dlq_client.connection import STREAM_DEADLINE_S, Connection
 from dlq_client.errors import from_rpc_error, is_deadline, is_lost
 from dlq_client.jobs import Jobs
-from dlq_common.errors import DlqError
+from dlq_common.errors import CursorExpired, DlqError, Unavailable
 
 # How long a watcher waits for a master or a node that is away before it ends with an error.
 OUTAGE_S = 300.0
@@ -35,20 +39,21 @@ def watch_events(
     *,
     job_ids: Sequence[str] = (),
     cursor: int = -1,
+    until_s: float | None = None,
     outage_s: float = OUTAGE_S,
     on_lost: OnLost | None = None,
 ) -> Iterator[wire.WatchEventsResponse]:
-    """Events after `cursor`, endlessly; keep-alives are left out.
+    """Events after `cursor`, until the clock's boottime is `until_s` (None: endlessly).
 
     A lost stream is resumed from the last cursor seen. Raises a DlqError when the master refuses
     (CursorExpired: read the state anew) or stays away for longer than `outage_s`.
     """
     stub = Jobs(connection).stub
     line = _Line(connection, outage_s, on_lost)
-    while True:
+    while (time_s := _time_left_s(connection, until_s)) > 0:
         request = wire.WatchEventsRequest(job_ids=job_ids, cursor=cursor)
         try:
-            for message in stub.WatchEvents(request, timeout=STREAM_DEADLINE_S):
+            for message in stub.WatchEvents(request, timeout=time_s):
                 line.works()
                 # A replay may begin before what we have seen: nothing is told twice.
                 fresh = message.cursor > cursor or message.event.sequence > cursor
@@ -58,6 +63,33 @@ def watch_events(
             line.ended()
         except grpc.RpcError as error:
             line.lost(error)
+
+
+def watch_jobs(
+    connection: Connection,
+    job_ids: Sequence[str],
+    *,
+    until_s: float | None = None,
+    on_lost: OnLost | None = None,
+) -> Iterator[job_pb2.Job]:
+    """Every value that some jobs take, the present ones first; ends as `watch_events` does.
+
+    A job that the master does not show to the caller is left out. When the journal has been cut
+    behind a long outage, the present values are read anew.
+    """
+    jobs = Jobs(connection)
+    while True:
+        listed = jobs.list(job_ids=job_ids)
+        yield from listed.jobs
+        try:
+            for message in watch_events(
+                connection, job_ids=job_ids, cursor=listed.cursor, until_s=until_s, on_lost=on_lost
+            ):
+                if message.HasField("job"):
+                    yield message.job
+        except CursorExpired:
+            continue
+        return
 
 
 def read_log(
@@ -100,6 +132,12 @@ def read_log(
             line.lost(error)
 
 
+def _time_left_s(connection: Connection, until_s: float | None) -> float:
+    if until_s is None:
+        return STREAM_DEADLINE_S
+    return min(STREAM_DEADLINE_S, until_s - connection.clock.boottime_s())
+
+
 def _unseen(message: wire.ReadLogsResponse, expected: int | None) -> LogPiece:
     """What of a message has not been seen, and how many bytes before it nobody kept."""
     if expected is None:
@@ -126,7 +164,7 @@ class _Line:
     def ended(self) -> None:
         """The other side closed the stream without an end: it is going down, or shed us."""
         if not self._patience.wait():
-            raise DlqError(f"the master at {self._address} keeps closing the stream")
+            raise Unavailable(f"the master at {self._address} keeps closing the stream")
 
     def lost(self, error: grpc.RpcError) -> None:
         """Wait before the next try, or raise what happened."""

@@ -1,0 +1,62 @@
+"""`dlq events`: what happened to a job, when, and who did it."""
+
+from __future__ import annotations
+
+import click
+
+from dlq.v1 import event_pb2
+from dlq_cli.app import App
+from dlq_cli.commands.options import detaching, examples, json_option, pass_app
+from dlq_cli.facts.cluster import event_facts
+from dlq_cli.facts.common import document
+from dlq_cli.render import Look, clean_line, when
+from dlq_cli.select import one_job
+from dlq_client.jobs import Jobs
+from dlq_client.watch import watch_events
+from dlq_common.errors import InvalidRequest
+from dlq_common.wire import from_timestamp
+
+
+@click.command(epilog=examples("dlq events 17", "dlq events -w 17", "dlq events -w --jsonl"))
+@click.option("-w", "--watch", is_flag=True, help="Go on with what happens from now on.")
+@click.option("--jsonl", is_flag=True, help="One JSON object a line, for each event.")
+@json_option
+@click.argument("job", required=False)
+@pass_app
+def events(app: App, job: str | None, watch: bool, jsonl: bool, as_json: bool) -> None:
+    """The journal of JOB, or of all your jobs, oldest first."""
+    if watch and as_json:
+        raise InvalidRequest("--json is one object and -w has no end", hint="use --jsonl")
+    jobs = Jobs(app.connection())
+    job_id = one_job(jobs, job).job_id if job else ""
+    if as_json:
+        click.echo(document({"events": [event_facts(event) for event in jobs.events(job_id)]}))
+        return
+    look = app.look()
+    last = 0
+    with detaching(app, [job_id] if job_id else []):
+        for event in jobs.events(job_id):
+            click.echo(_line(event, look, jsonl))
+            last = event.sequence
+        if not watch:
+            return
+        for message in watch_events(
+            app.connection(),
+            job_ids=[job_id] if job_id else [],
+            cursor=last or -1,
+            on_lost=lambda error: app.say(f"{error}; still trying"),
+        ):
+            click.echo(_line(message.event, look, jsonl))
+
+
+def _line(event: event_pb2.Event, look: Look, jsonl: bool) -> str:
+    if jsonl:
+        return document({"event": event_facts(event)})
+    job = f"job {event.job_id}" if event.job_id else ""
+    subject = f"{job}.{event.attempt}" if event.attempt else job
+    data = " ".join(f"{name}={text}" for name, text in sorted(event.data.items()))
+    about = " ".join(filter(None, (event.node_id, event.cause, data)))
+    time = when(from_timestamp(event.event_time), look)
+    return clean_line(
+        f"{time:<10}  {event.kind:<22}  {subject:<12}  {event.actor:<16}  {about}".rstrip()
+    )

@@ -1,0 +1,137 @@
+"""`dlq logs`: the output of a job, to its end if wished, over attempts and restarts of the master."""
+
+from __future__ import annotations
+
+import click
+
+from dlq.v1 import job_service_pb2
+from dlq_cli.app import App
+from dlq_cli.commands.options import detaching, examples, pass_app
+from dlq_cli.outputs import Outputs, follow_ranks, print_tails
+from dlq_cli.select import one_job
+from dlq_cli.words import has_ended, shown_state
+from dlq_client.jobs import Jobs
+from dlq_client.watch import watch_jobs
+from dlq_common.errors import IllegalTransition, InvalidRequest
+
+DEFAULT_LINES = 200
+# Before these, an attempt has no output that could be asked for.
+UNSTARTED = frozenset({"assigned", "preparing", "starting"})
+
+
+@click.command(
+    epilog=examples(
+        "dlq logs 17",
+        "dlq logs -f 17",
+        "dlq logs -n all 17 > out.txt",
+        "dlq logs --rank all --attempt 1 17",
+    )
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option(
+    "-n",
+    "--lines",
+    metavar="N",
+    default=str(DEFAULT_LINES),
+    show_default=True,
+    help="How many of the last lines, or `all`.",
+)
+@click.option(
+    "--rank", metavar="R", default="0", show_default=True, help="The node rank, or `all`."
+)
+@click.option("--attempt", type=click.IntRange(min=1), metavar="K", help="[default: the last]")
+@click.argument("job")
+@pass_app
+def logs(app: App, job: str, follow: bool, lines: str, rank: str, attempt: int | None) -> None:
+    """The output of JOB, stdout and stderr as one.
+
+    With -f every line is printed once, whatever restarts in between, and a new attempt's output
+    follows the last one's. Ctrl-C leaves; it does not end the job.
+    """
+    wanted = None if lines == "all" else _count(lines, "-n")
+    node_rank = None if rank == "all" else _count(rank, "--rank")
+    named = one_job(Jobs(app.connection()), job)
+    number = attempt or named.attempt
+    if follow:
+        with detaching(app, [named.job_id]):
+            follow_job(app, named.job_id, lines=wanted, node_rank=node_rank, only_attempt=number)
+        return
+    answer = Jobs(app.connection()).get(named.job_id)
+    if not answer.attempts:
+        raise IllegalTransition(
+            f"job {named.job_id} has not started yet; it has no output",
+            hint=f"dlq why {named.job_id}",
+        )
+    chosen = number or answer.attempts[-1].attempt
+    print_tails(_outputs(app, named.job_id, chosen, _ranks(answer, chosen, node_rank)), wanted)
+
+
+def follow_job(
+    app: App,
+    job_id: str,
+    *,
+    lines: int | None,
+    node_rank: int | None = 0,
+    only_attempt: int = 0,
+) -> None:
+    """Print a job's output as it comes, attempt after attempt, until the job (or attempt) ends."""
+    seen, attempt = 0, only_attempt
+    while True:
+        attempt = only_attempt or _next_attempt(app, job_id, after=seen)
+        if not attempt:
+            return
+        if seen:
+            app.say(f"job {job_id} goes on as attempt {attempt}")
+        answer = Jobs(app.connection()).get(job_id)
+        follow_ranks(
+            _outputs(app, job_id, attempt, _ranks(answer, attempt, node_rank)),
+            None if seen else lines,
+        )
+        if only_attempt:
+            return
+        seen = attempt
+
+
+def _next_attempt(app: App, job_id: str, *, after: int) -> int:
+    """The last attempt beyond `after` once it has started; 0 when the job ended without one."""
+    told = False
+    for job in watch_jobs(
+        app.connection(), [job_id], on_lost=lambda error: app.say(f"{error}; still trying")
+    ):
+        ended = has_ended(job)
+        if job.attempt_count > after and (ended or shown_state(job) not in UNSTARTED):
+            return job.attempt_count
+        if ended:
+            return 0
+        if not told:
+            told = True
+            app.say(f"job {job_id} is {shown_state(job)}; its output follows when it runs")
+    # Only a list without the job ends the watch: it is not ours to see.
+    Jobs(app.connection()).get(job_id)
+    return 0
+
+
+def _outputs(app: App, job_id: str, attempt: int, ranks: list[int]) -> Outputs:
+    return Outputs(app.connection(), job_id, attempt, ranks, say=app.say)
+
+
+def _ranks(
+    answer: job_service_pb2.GetJobResponse, attempt: int, node_rank: int | None
+) -> list[int]:
+    """The ranks to read; all of the attempt's when none is named."""
+    for known in answer.attempts:
+        if known.attempt == attempt:
+            ranks = [rank.node_rank for rank in known.ranks] or [0]
+            if node_rank is None:
+                return ranks
+            if node_rank not in ranks:
+                raise InvalidRequest(
+                    f"attempt {attempt} has no rank {node_rank}", hint=f"its ranks: {ranks}"
+                )
+    return [0 if node_rank is None else node_rank]
+
+
+def _count(text: str, flag: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise InvalidRequest(f"{flag}: {text[:64]!r} is neither a number nor `all`")
+    return int(text)

@@ -1,0 +1,47 @@
+"""Options that several commands share, and leaving a live view without ending the job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+
+from dlq_cli import exit_codes
+from dlq_cli.app import App
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+pass_app = click.pass_obj
+
+
+def json_option(command: F) -> F:
+    """`--json`: one stable object."""
+    return click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")(
+        command
+    )
+
+
+def yes_option(command: F) -> F:
+    """`-y`: do not ask."""
+    return click.option("-y", "--yes", is_flag=True, help="Do it without asking.")(command)
+
+
+def examples(*lines: str) -> str:
+    """The examples at the end of a command's help."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+@contextmanager
+def detaching(app: App, job_ids: Sequence[str]) -> Iterator[None]:
+    """Ctrl-C inside leaves the jobs alone and says how to end them; exit code 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if job_ids:
+            many = f"jobs {', '.join(job_ids)} go" if len(job_ids) > 1 else f"job {job_ids[0]} goes"
+            app.say(f"detached; {many} on. To end: dlq cancel {' '.join(job_ids)}")
+        else:
+            app.say("detached; nothing was changed")
+        raise exit_codes.Ended(exit_codes.INTERRUPTED) from None

@@ -1,0 +1,44 @@
+"""`dlq show`: everything about a job."""
+
+from __future__ import annotations
+
+import click
+
+from dlq.v1 import job_service_pb2
+from dlq_cli.app import App
+from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.facts.common import document
+from dlq_cli.facts.job import attempt_facts, job_facts, spec_facts
+from dlq_cli.select import several_jobs
+from dlq_cli.story import attempts_text, job_text, spec_text
+from dlq_client.jobs import Jobs
+
+
+@click.command(epilog=examples("dlq show 17", "dlq show 17 --json | jq '.jobs[0].attempts'"))
+@json_option
+@click.argument("job", nargs=-1, required=True)
+@pass_app
+def show(app: App, job: tuple[str, ...], as_json: bool) -> None:
+    """The request, the placement, attempts and checkpoints of JOB...
+
+    Of the environment only names are shown: values may be secrets.
+    """
+    jobs = Jobs(app.connection())
+    answers = [jobs.get(job_id) for job_id in several_jobs(jobs, job)]
+    if as_json:
+        click.echo(document({"jobs": [_facts(answer) for answer in answers]}))
+        return
+    look = app.look()
+    for number, answer in enumerate(answers):
+        click.echo("\n" if number else "", nl=False)
+        click.echo(job_text(answer.job, look), nl=False, color=look.color)
+        click.echo(spec_text(answer.spec), nl=False)
+        click.echo(attempts_text(answer.attempts, look), nl=False, color=look.color)
+
+
+def _facts(answer: job_service_pb2.GetJobResponse) -> dict[str, object]:
+    return {
+        **job_facts(answer.job),
+        "spec": spec_facts(answer.spec),
+        "attempts": [attempt_facts(attempt) for attempt in answer.attempts],
+    }

@@ -1,0 +1,70 @@
+"""`dlq hold`, `release`, `pause`, `resume`: keep jobs from running, and let them."""
+
+from __future__ import annotations
+
+import click
+
+from dlq.v1 import job_pb2
+from dlq_cli.app import App
+from dlq_cli.columns import reason
+from dlq_cli.commands.each import for_each
+from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.select import several_jobs
+from dlq_cli.words import shown_state
+from dlq_client.jobs import Jobs
+
+
+@click.command(epilog=examples("dlq hold 17 18", "dlq hold --admin --reason 'disk is full' 17"))
+@click.option("--admin", is_flag=True, help="As an operator: its owner cannot release it.")
+@click.option("--reason", metavar="TEXT", default="", help="Words for the owner.")
+@json_option
+@click.argument("job", nargs=-1, required=True)
+@pass_app
+def hold(app: App, job: tuple[str, ...], admin: bool, reason: str, as_json: bool) -> None:
+    """Keep JOB... from starting. One that runs goes on, but is not queued again."""
+    jobs = Jobs(app.connection())
+    for_each(
+        app,
+        several_jobs(jobs, job),
+        lambda job_id: jobs.hold(job_id, admin=admin, reason=reason),
+        _standing,
+        as_json=as_json,
+    )
+
+
+@click.command(epilog=examples("dlq release 17"))
+@json_option
+@click.argument("job", nargs=-1, required=True)
+@pass_app
+def release(app: App, job: tuple[str, ...], as_json: bool) -> None:
+    """Take the hold of JOB... back. An operator's hold takes an operator to release."""
+    jobs = Jobs(app.connection())
+    for_each(app, several_jobs(jobs, job), jobs.release, _standing, as_json=as_json)
+
+
+@click.command(epilog=examples("dlq pause 17"))
+@json_option
+@click.argument("job", nargs=-1, required=True)
+@pass_app
+def pause(app: App, job: tuple[str, ...], as_json: bool) -> None:
+    """Checkpoint JOB..., free the GPUs and keep the jobs until `dlq resume`."""
+    jobs = Jobs(app.connection())
+    for_each(app, several_jobs(jobs, job), jobs.pause, _standing, as_json=as_json)
+
+
+@click.command(epilog=examples("dlq resume 17"))
+@json_option
+@click.argument("job", nargs=-1, required=True)
+@pass_app
+def resume(app: App, job: tuple[str, ...], as_json: bool) -> None:
+    """Queue paused JOB... again; they go on from their checkpoints."""
+    jobs = Jobs(app.connection())
+    for_each(app, several_jobs(jobs, job), jobs.resume, _standing, as_json=as_json)
+
+
+def _standing(job: job_pb2.Job) -> str:
+    state = shown_state(job)
+    if state == "held":
+        return f"held ({reason(job)})"
+    kind = " (held when it stops)" if job.hold_kind and job.HasField("attempt_state") else ""
+    return state + kind

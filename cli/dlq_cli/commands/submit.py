@@ -1,0 +1,184 @@
+"""`dlq submit`: queue a script, a spec file or a command."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from dlq_cli.app import App
+from dlq_cli.commands.options import examples, json_option
+from dlq_cli.spec.flags import FLAGS, layer_from
+from dlq_cli.spec.given import Given, Layer, Notes, wrong
+from dlq_cli.spec.merge import merge
+from dlq_cli.spec.script import LARGEST_SCRIPT_BYTES, read_script
+from dlq_cli.spec.toml_yaml import SUFFIXES, read_spec_file
+from dlq_cli.spec.validate import Spec, finish
+from dlq_common.errors import InvalidRequest, Unavailable
+
+STDIN = "-"
+
+
+class Source(NamedTuple):
+    """What is to run, before the flags."""
+
+    layer: Layer
+    arguments: tuple[str, ...]
+    notes: Notes
+
+
+class SubmitCommand(click.Command):
+    """Keeps what stands after `--` apart: it is a command to run, not a script's arguments."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params[:0] = [
+            click.Option(
+                [flag.parameter, *flag.names],
+                metavar=flag.metavar or None,
+                is_flag=not flag.metavar,
+                multiple=flag.repeat,
+                help=flag.help,
+            )
+            for flag in FLAGS
+        ]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        head, dashes, tail = args, False, list[str]()
+        if "--" in args:
+            at = args.index("--")
+            head, dashes, tail = args[:at], True, args[at + 1 :]
+        ctx.meta["dlq.command"] = tuple(tail) if dashes else None
+        return super().parse_args(ctx, head)
+
+
+@click.command(
+    cls=SubmitCommand,
+    context_settings={"allow_interspersed_args": False},
+    options_metavar="[FLAGS]",
+    epilog=examples(
+        "dlq submit --gpus 8 -t 1-00:00:00 train.sh --lr 0.1",
+        "dlq submit job.toml",
+        "dlq submit -N 2 --gpus-per-node h100-80gb:8 -- torchrun train.py",
+        "dlq submit --wrap 'python prepare.py && python train.py'",
+        "JOB=$(dlq submit --parsable train.sh) && dlq wait $JOB",
+    ),
+)
+@click.option("--wrap", metavar="LINE", help="Run one line by /bin/sh instead of a script.")
+@click.option("-W", "--wait", "wait_end", is_flag=True, help="Wait for its end; exit as it does.")
+@click.option("-f", "--follow", is_flag=True, help="Follow its output to the end, like --wait.")
+@click.option("--parsable", is_flag=True, help="Print the id alone.")
+@click.option("--test-only", is_flag=True, help="Check everything, show what was understood.")
+@click.option("--request-id", metavar="TEXT", help="Submit at most once under this key.")
+@json_option
+@click.argument("source", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT ARGS | SPEC | -- CMD]")
+@click.pass_context
+def submit(
+    ctx: click.Context,
+    /,
+    source: tuple[str, ...],
+    wrap: str | None,
+    wait_end: bool,
+    follow: bool,
+    parsable: bool,
+    test_only: bool,
+    request_id: str | None,
+    as_json: bool,
+    **flags: Any,
+) -> None:
+    """Queue a job and return at once.
+
+    A script may carry the flags below on lines that begin with #DLQ, before its first command. A
+    spec is a .toml or .yaml file. Flags win over the file. Flags come before the file's name; what
+    comes after it goes to the script. The job's environment is what --env and --export name, not
+    your login environment.
+    """
+    app: App = ctx.obj
+    found = _source(source, ctx.meta["dlq.command"], wrap)
+    spec = _spec(found, flags)
+    for note in found.notes:
+        app.say(note)
+    from dlq_cli.commands.submitted import Manner, submit_spec
+
+    manner = Manner(parsable=parsable, as_json=as_json, wait=wait_end, follow=follow)
+    try:
+        submit_spec(app, spec, manner, request_id=request_id or "", test_only=test_only)
+    except Unavailable as error:
+        if key := error.metadata.get("request_id"):
+            error.hint = f"it may have been queued; to be sure: dlq submit --request-id {key} ..."
+        raise
+
+
+def _spec(source: Source, flags: dict[str, Any]) -> Spec:
+    cli = layer_from(
+        (flag, value, f"--{flag.parameter.replace('_', '-')}")
+        for flag in FLAGS
+        for value in _values(flags[flag.parameter])
+    )
+    merged = merge([source.layer, cli], os.environ)
+    return finish(merged, directory=_directory(merged), arguments=source.arguments)
+
+
+def _directory(merged: Layer) -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        if "workdir" in merged:
+            return "/"
+        raise InvalidRequest(
+            "your present directory is gone", hint="name the job's with --chdir"
+        ) from None
+
+
+def _values(value: object) -> list[Any]:
+    if value is None or value is False:
+        return []
+    return list(value) if isinstance(value, tuple) else [value]
+
+
+def _source(words: tuple[str, ...], command: tuple[str, ...] | None, wrap: str | None) -> Source:
+    if wrap is not None:
+        if words or command:
+            raise InvalidRequest("--wrap takes the place of a script or a command")
+        return Source({"run": Given(f"#!/bin/sh\n{wrap}\n", "wrap")}, (), Notes())
+    if command is not None and not words:
+        if not command or not command[0]:
+            raise InvalidRequest("there is no command after --")
+        return Source({"command": Given(command, "the command line")}, (), Notes())
+    arguments = (*words[1:], *(("--", *command) if command is not None else ()))
+    if not words:
+        if sys.stdin.isatty():
+            raise InvalidRequest(
+                "there is nothing to submit", hint="dlq submit SCRIPT, SPEC.toml or -- COMMAND"
+            )
+        return _from_script(STDIN, arguments)
+    if words[0] != STDIN and words[0].lower().endswith(SUFFIXES):
+        if arguments:
+            raise InvalidRequest(
+                f"a spec takes no arguments, and {arguments[0]!r} follows it",
+                hint=f"flags come first: dlq submit {arguments[0]} {words[0]}",
+            )
+        return Source(read_spec_file(_read(words[0]), words[0]), (), Notes())
+    return _from_script(words[0], arguments)
+
+
+def _from_script(path: str, arguments: tuple[str, ...]) -> Source:
+    content = sys.stdin.buffer.read(LARGEST_SCRIPT_BYTES + 1) if path == STDIN else _read(path)
+    script = read_script(content, "stdin" if path == STDIN else path)
+    return Source(script.layer, arguments, script.notes)
+
+
+def _read(path: str) -> bytes:
+    """As much of a file as a script or spec may hold, and one byte more."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(LARGEST_SCRIPT_BYTES + 1)
+    except (OSError, ValueError) as error:
+        known = "/" not in path and shutil.which(path)
+        hint = f"to queue a command: dlq submit -- {path} ..." if known else ""
+        words = error.strerror if isinstance(error, OSError) else "not a file's name"
+        raise wrong(path, (words or "cannot be read").lower(), hint=hint) from None

@@ -1,0 +1,141 @@
+"""`dlq wait`: wait for jobs, and exit as they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import click
+
+from dlq.v1 import job_pb2
+from dlq_cli import exit_codes
+from dlq_cli.app import App
+from dlq_cli.columns import where
+from dlq_cli.commands.options import detaching, examples, json_option, pass_app
+from dlq_cli.facts.common import document
+from dlq_cli.facts.job import job_facts
+from dlq_cli.select import several_jobs
+from dlq_cli.words import has_ended, shown_state
+from dlq_client.jobs import Jobs
+from dlq_client.watch import watch_jobs
+from dlq_common.errors import InvalidRequest, NotFound
+from dlq_common.units import parse_duration
+
+RUNNING = frozenset({"running", "pausing"})
+
+
+@click.command(
+    epilog=examples(
+        "dlq wait 17",
+        "dlq wait 17 18 --any",
+        "dlq wait train --for running --timeout 10m",
+        "dlq wait 17 && echo it went well",
+    )
+)
+@click.option("--any", "any_", is_flag=True, help="Until one of them is there.")
+@click.option("--all", "all_", is_flag=True, help="Until all of them are.  [default]")
+@click.option(
+    "--for",
+    "for_",
+    type=click.Choice(["end", "running"]),
+    default="end",
+    show_default=True,
+    help="What to wait for.",
+)
+@click.option("--timeout", metavar="TIME", help="Give up after this long: 30s, 10m; exit code 124.")
+@json_option
+@click.argument("job", nargs=-1, required=True)
+@pass_app
+def wait(
+    app: App,
+    job: tuple[str, ...],
+    any_: bool,
+    all_: bool,
+    for_: str,
+    timeout: str | None,
+    as_json: bool,
+) -> None:
+    """Wait for JOB...
+
+    Exits with the job's own code, with 128+n when signal n ended it, with the highest of several,
+    and with 1 when a job was cancelled or failed without a code.
+    """
+    if any_ and all_:
+        raise InvalidRequest("--any and --all contradict each other")
+    timeout_s = _seconds(timeout) if timeout else None
+    job_ids = several_jobs(Jobs(app.connection()), job)
+    with detaching(app, job_ids):
+        found = wait_for(app, job_ids, any_one=any_, running=for_ == "running", timeout_s=timeout_s)
+    there = {key: value for key, value in found.items() if _is_there(value, for_ == "running")}
+    if as_json:
+        click.echo(document({"jobs": [job_facts(value) for value in found.values()]}))
+    else:
+        look = app.look()
+        for value in there.values():
+            click.echo(f"{value.job_id} {shown_state(value)} {where(value, look)}")
+    if len(there) < (1 if any_ else len(job_ids)):
+        app.say(f"waited {timeout}; not there yet: {', '.join(k for k in found if k not in there)}")
+        raise exit_codes.Ended(exit_codes.TIMED_OUT)
+    if code := exit_code(value for value in there.values() if has_ended(value)):
+        raise exit_codes.Ended(code)
+
+
+def wait_for(
+    app: App,
+    job_ids: Sequence[str],
+    *,
+    any_one: bool = False,
+    running: bool = False,
+    timeout_s: float | None = None,
+    on_change: Callable[[job_pb2.Job], None] | None = None,
+) -> Mapping[str, job_pb2.Job]:
+    """The jobs once one or all of them have ended (or run), or as they are at the timeout.
+
+    NotFound when the master knows none of that id.
+    """
+    connection = app.connection()
+    until_s = None if timeout_s is None else connection.clock.boottime_s() + timeout_s
+    missing = dict.fromkeys(job_ids)
+    jobs: dict[str, job_pb2.Job] = {}
+    for job in watch_jobs(
+        connection,
+        job_ids,
+        until_s=until_s,
+        on_lost=lambda error: app.say(f"{error}; still trying"),
+    ):
+        missing.pop(job.job_id, None)
+        jobs[job.job_id] = job
+        if on_change:
+            on_change(job)
+        there = sum(_is_there(job, running) for job in jobs.values())
+        if there and (any_one or there == len(job_ids)):
+            break
+    if missing and not (any_one and jobs):
+        first = next(iter(missing))
+        raise NotFound(f"there is no job {first}", kind="job", id=first)
+    return {job_id: jobs[job_id] for job_id in job_ids if job_id in jobs}
+
+
+def exit_code(jobs: Iterable[job_pb2.Job]) -> int:
+    """The highest exit code of some ended jobs."""
+    return max(
+        (
+            exit_codes.code_of_job(
+                completed=shown_state(job) == "completed",
+                exit_code=job.exit_code if job.HasField("exit_code") else None,
+                exit_signal=job.exit_signal,
+            )
+            for job in jobs
+        ),
+        default=exit_codes.OK,
+    )
+
+
+def _is_there(job: job_pb2.Job, running: bool) -> bool:
+    return has_ended(job) or (running and shown_state(job) in RUNNING)
+
+
+def _seconds(text: str) -> int:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise InvalidRequest(f"--timeout: {error}") from None

@@ -1,0 +1,73 @@
+"""`dlq why`: every reason why a job does not run."""
+
+from __future__ import annotations
+
+import click
+
+from dlq.v1 import job_pb2, job_service_pb2
+from dlq_cli.app import App
+from dlq_cli.columns import where
+from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.facts.common import document
+from dlq_cli.facts.job import job_facts, reason_facts
+from dlq_cli.render import Look, clean_line, number
+from dlq_cli.select import several_jobs
+from dlq_cli.words import ENDED, shown_state
+from dlq_client.jobs import Jobs
+
+
+@click.command(epilog=examples("dlq why 17", "dlq why 17 --json | jq '.jobs[0].reasons[].code'"))
+@json_option
+@click.argument("job", nargs=-1, required=True)
+@pass_app
+def why(app: App, job: tuple[str, ...], as_json: bool) -> None:
+    """All reasons why JOB... does not run, who is in the way, and how many are ahead."""
+    jobs = Jobs(app.connection())
+    answers = [jobs.explain(job_id) for job_id in several_jobs(jobs, job)]
+    if as_json:
+        click.echo(document({"jobs": [_facts(answer) for answer in answers]}))
+        return
+    look = app.look()
+    for answer in answers:
+        click.echo(_text(answer, look), nl=False)
+
+
+def _facts(answer: job_service_pb2.ExplainJobResponse) -> dict[str, object]:
+    ahead = answer.jobs_ahead_count if answer.HasField("jobs_ahead_count") else None
+    return {
+        **job_facts(answer.job),
+        "reasons": reason_facts(answer.reasons),
+        "jobs_ahead_count": ahead,
+    }
+
+
+def _text(answer: job_service_pb2.ExplainJobResponse, look: Look) -> str:
+    job = answer.job
+    name = f"Job {job.job_id} {clean_line(job.name)}"
+    if not answer.reasons:
+        return f"{name} {_no_reason(job, look)}\n"
+    count = len(answer.reasons)
+    head = f"{name} is {shown_state(job)}, queue {clean_line(job.queue)} level {job.level}: "
+    head += f"{count} reason{'s' if count != 1 else ''}"
+    if answer.HasField("jobs_ahead_count"):
+        head += f", {answer.jobs_ahead_count} jobs ahead"
+    lines = [head]
+    for reason in answer.reasons:
+        lines.append(f"  {reason.code}: {clean_line(_sentence(reason))}")
+        if reason.blocking_job_ids:
+            lines.append(f"    in the way: {', '.join(reason.blocking_job_ids)}")
+    return "\n".join(lines) + "\n"
+
+
+def _sentence(reason: job_pb2.WaitReason) -> str:
+    if not (reason.HasField("need") and reason.HasField("have")):
+        return reason.detail
+    numbers = f"needs {number(reason.need)} {reason.resource}, has {number(reason.have)}"
+    return f"{reason.detail} ({numbers})" if reason.detail else numbers
+
+
+def _no_reason(job: job_pb2.Job, look: Look) -> str:
+    state = shown_state(job)
+    if state in ENDED:
+        return f"has ended: {state} {where(job, look)}"
+    return f"is {state} on {where(job, look)}" if job.node_ids else f"is {state}"

@@ -1,0 +1,167 @@
+"""Output of one or several ranks on stdout: its last lines, and then what comes."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dlq_client.connection import Connection
+from dlq_client.watch import LogPiece, read_log
+from dlq_common.errors import DlqError, NotFound
+
+# How much to ask for when some last lines are wanted, and when to stop asking for more.
+BYTES_A_LINE = 256
+MOST_TAIL_BYTES = 64 * 1024 * 1024
+# How long to sit in a join before looking whether Ctrl-C came.
+JOIN_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """The ranks of one attempt whose output is wanted."""
+
+    connection: Connection
+    job_id: str
+    attempt: int
+    ranks: Sequence[int]
+    say: Callable[[str], None]
+
+    def labelled(self) -> bool:
+        """Whether lines need their rank before them."""
+        return len(self.ranks) > 1
+
+
+class Tail(NamedTuple):
+    """The last lines of what there is now, and where it ends."""
+
+    data: bytes
+    next_offset: int
+
+
+class Printer:
+    """Writes whole lines of one rank, with the rank before them when there are several."""
+
+    def __init__(self, rank: int, labelled: bool, lock: threading.Lock) -> None:
+        self._label = f"{rank}: ".encode() if labelled else b""
+        self._lock = lock
+        self._rest = b""
+
+    def write(self, data: bytes) -> None:
+        """Print at once, but never half a line between the lines of another rank."""
+        if self._label:
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            data = b"".join(self._label + line + b"\n" for line in lines)
+        if data:
+            with self._lock:
+                sys.stdout.buffer.write(data)
+                sys.stdout.buffer.flush()
+
+    def finish(self) -> None:
+        """Print a last line that has no newline."""
+        if self._rest:
+            self.write(b"\n")
+
+
+def print_tails(outputs: Outputs, lines: int | None) -> None:
+    """The last `lines` of each rank (None: all), one rank after the other."""
+    lock = threading.Lock()
+    for rank in outputs.ranks:
+        printer = Printer(rank, outputs.labelled(), lock)
+        printer.write(_tail(outputs, rank, lines).data)
+        printer.finish()
+
+
+def follow_ranks(outputs: Outputs, lines: int | None) -> None:
+    """The last `lines` of each rank, then all that comes, until the attempt has ended."""
+    lock = threading.Lock()
+    failures: list[DlqError] = []
+    threads = [
+        threading.Thread(
+            target=_follow_one, args=(outputs, rank, lines, lock, failures), daemon=True
+        )
+        for rank in outputs.ranks
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        while thread.is_alive():
+            thread.join(JOIN_S)
+    if failures:
+        raise failures[0]
+
+
+def _follow_one(
+    outputs: Outputs,
+    rank: int,
+    lines: int | None,
+    lock: threading.Lock,
+    failures: list[DlqError],
+) -> None:
+    printer = Printer(rank, outputs.labelled(), lock)
+    try:
+        start = 0
+        if lines is not None:
+            tail = _tail(outputs, rank, lines)
+            printer.write(tail.data)
+            start = tail.next_offset
+        for piece in _pieces(outputs, rank, start, follow=True):
+            printer.write(piece.data)
+        printer.finish()
+    except NotFound:
+        # An attempt that never started a process on this node has no output.
+        return
+    except DlqError as error:
+        failures.append(error)
+
+
+def _tail(outputs: Outputs, rank: int, lines: int | None) -> Tail:
+    """The last lines of what has been written so far."""
+    if lines is None:
+        return _kept(outputs, rank, 0)
+    wanted = max(4096, lines * BYTES_A_LINE)
+    while True:
+        tail = _kept(outputs, rank, -wanted)
+        begins_at = tail.next_offset - len(tail.data)
+        enough = tail.data.count(b"\n") > lines
+        if enough or begins_at == 0 or len(tail.data) < wanted or wanted >= MOST_TAIL_BYTES:
+            return Tail(_last_lines(tail.data, lines), tail.next_offset)
+        wanted *= 8
+
+
+def _kept(outputs: Outputs, rank: int, offset: int) -> Tail:
+    data, end = bytearray(), max(0, offset)
+    for piece in _pieces(outputs, rank, offset, follow=False):
+        data += piece.data
+        end = piece.offset + len(piece.data)
+    return Tail(bytes(data), end)
+
+
+def _pieces(outputs: Outputs, rank: int, offset: int, *, follow: bool) -> Iterator[LogPiece]:
+    """The output from an offset, with a word to people about what is missing in between."""
+    for piece in read_log(
+        outputs.connection,
+        outputs.job_id,
+        attempt=outputs.attempt,
+        node_rank=rank,
+        offset=offset,
+        follow=follow,
+        on_lost=lambda error: outputs.say(f"{error}; still trying"),
+    ):
+        if piece.missing_bytes:
+            outputs.say(f"{piece.missing_bytes} bytes of rank {rank} were not kept")
+        yield piece
+
+
+def _last_lines(data: bytes, lines: int) -> bytes:
+    """The last lines of some bytes; an unfinished line counts."""
+    if lines == 0:
+        return b""
+    at = len(data) - 1 if data.endswith(b"\n") else len(data)
+    for _ in range(lines):
+        at = data.rfind(b"\n", 0, at)
+        if at < 0:
+            return data
+    return data[at + 1 :]

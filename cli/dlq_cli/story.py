@@ -1,0 +1,186 @@
+"""A job, its spec and its attempts as text for people."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from dlq.v1 import job_pb2
+from dlq_cli.columns import exit_text, progress, run_s, where
+from dlq_cli.render import Cell, Look, clean_line, facts, number, paint, table, when
+from dlq_cli.words import ATTEMPT_STATES, ENDED, HOLD_KINDS, LEASE_KINDS, shown_state
+from dlq_common.units import approximate_size, format_duration
+from dlq_common.wire import from_duration, from_timestamp
+
+
+def job_text(job: job_pb2.Job, look: Look) -> str:
+    """The job itself: one heading, then its facts."""
+    state = shown_state(job)
+    head = f"Job {job.job_id} {clean_line(job.name)}: {paint(state, look)}"
+    return f"{head}\n" + facts(
+        (
+            ("user", job.user),
+            ("queue", f"{job.queue}, level {job.level}"),
+            ("asks for", request_text(job)),
+            ("nodes", where(job, look) if job.node_ids else ""),
+            ("gpu type", job.gpu_type + (" (virtual devices)" if job.virtual_devices else "")),
+            ("held by", _held(job)),
+            ("stopping for", job.stop_cause),
+            ("end", _end(job) if state in ENDED else ""),
+            ("submitted", _when(job, "submit_time", look)),
+            ("waiting since", _when(job, "queue_time", look) if state == "queued" else ""),
+            ("first start", _when(job, "start_time", look)),
+            ("ended", _when(job, "end_time", look)),
+            ("run time", _run_time(job)),
+            ("progress", progress(job, look)),
+            ("checkpoint", _checkpoint(job, look)),
+            ("at risk", _at_risk(job)),
+            ("service", f"{number(round(job.attained_gpu_seconds))} GPU-seconds"),
+            ("preemptions", str(job.preemption_count) if job.preemption_count else ""),
+            (
+                "lost",
+                f"{number(round(job.lost_gpu_seconds))} GPU-seconds"
+                if job.lost_gpu_seconds
+                else "",
+            ),
+        )
+    )
+
+
+def request_text(job: job_pb2.Job) -> str:
+    """What a job asks for, in words."""
+    request = job.resources
+    kind = f" {request.gpu_type}" if request.gpu_type else ""
+    parts = [f"{request.gpu_count}{kind} GPU{'s' if request.gpu_count != 1 else ''}"]
+    if request.HasField("node_count"):
+        parts[0] += f" on {request.node_count} node{'s' if request.node_count != 1 else ''}"
+    if request.HasField("cpu_limit"):
+        parts.append(f"{number(request.cpu_limit)} cores a node")
+    if request.HasField("memory_limit_bytes"):
+        parts.append(f"{approximate_size(request.memory_limit_bytes)} a node")
+    return ", ".join(parts)
+
+
+def spec_text(spec: job_pb2.JobSpec) -> str:
+    """What was submitted, as far as the job does not show it already."""
+    command = shlex.join(spec.command)
+    if spec.script:
+        interpreter = spec.script.partition("\n")[0].removeprefix("#!").strip()
+        command = " ".join(filter(None, (f"script for {interpreter}", command)))
+    preempt, checkpoint = spec.preempt, spec.checkpoint
+    return facts(
+        (
+            ("command", command),
+            ("directory", spec.working_directory),
+            ("environment", ", ".join(sorted(spec.environment))),
+            ("signal", preempt.signal),
+            (
+                "grace",
+                format_duration(from_duration(preempt.grace_duration))
+                if preempt.HasField("grace_duration")
+                else "auto",
+            ),
+            ("requeue exit", ", ".join(map(str, preempt.requeue_exit_codes))),
+            ("checkpoints", " ".join(filter(None, (checkpoint.directory, checkpoint.marker)))),
+            (
+                "restarts",
+                str(spec.retry.max_restart_count) if spec.retry.max_restart_count else "",
+            ),
+            ("runtime", spec.runtime),
+            ("labels", ", ".join(f"{name}={text}" for name, text in sorted(spec.labels.items()))),
+        )
+    )
+
+
+def attempts_text(attempts: Sequence[job_pb2.Attempt], look: Look) -> str:
+    """A table of attempts, oldest first; nothing when there are none."""
+    if not attempts:
+        return ""
+    cells = (
+        Cell("ATTEMPT", right=True),
+        Cell("STATE", state=True),
+        Cell("CAUSE"),
+        Cell("LEASE"),
+        Cell("STARTED"),
+        Cell("ENDED"),
+        Cell("GPUS"),
+        Cell("RANKS"),
+    )
+    return table(cells, (_attempt_row(attempt, look) for attempt in attempts), look)
+
+
+def _attempt_row(attempt: job_pb2.Attempt, look: Look) -> list[str]:
+    slots = (
+        f"{slot.node_id}[{','.join(map(str, slot.gpu_indexes))}]"
+        for slot in attempt.lease.allocation.slots
+    )
+    return [
+        str(attempt.attempt),
+        ATTEMPT_STATES.get(attempt.state) or "unknown",
+        attempt.stop_cause,
+        LEASE_KINDS.get(attempt.lease.kind) or "",
+        when(from_timestamp(attempt.start_time), look) if attempt.HasField("start_time") else "",
+        when(from_timestamp(attempt.end_time), look) if attempt.HasField("end_time") else "",
+        " ".join(slots),
+        " ".join(_rank(rank) for rank in attempt.ranks),
+    ]
+
+
+def _rank(rank: job_pb2.Rank) -> str:
+    outcome = rank.phase
+    if rank.signal:
+        outcome = f"signal {rank.signal}"
+    elif rank.HasField("exit_code"):
+        outcome = f"exit {rank.exit_code}"
+    elif rank.error:
+        outcome = rank.error
+    return f"{rank.node_rank}:{outcome}"
+
+
+def _held(job: job_pb2.Job) -> str:
+    kind = HOLD_KINDS.get(job.hold_kind)
+    return f"{kind}: {job.hold_reason}" if kind and job.hold_reason else kind or ""
+
+
+def _end(job: job_pb2.Job) -> str:
+    return ", ".join(filter(None, (job.end_reason, exit_text(job))))
+
+
+def _when(job: job_pb2.Job, field: str, look: Look) -> str:
+    times = {
+        "submit_time": job.submit_time,
+        "queue_time": job.queue_time,
+        "start_time": job.start_time,
+        "end_time": job.end_time,
+    }
+    seconds = from_timestamp(times[field])
+    return when(seconds, look) if seconds else ""
+
+
+def _run_time(job: job_pb2.Job) -> str:
+    limit = (
+        f" of {format_duration(from_duration(job.time_limit_duration))}"
+        if job.HasField("time_limit_duration")
+        else ""
+    )
+    attempts = f", {job.attempt_count} attempts" if job.attempt_count > 1 else ""
+    return format_duration(run_s(job)) + limit + attempts
+
+
+def _checkpoint(job: job_pb2.Job, look: Look) -> str:
+    if not job.HasField("checkpoint"):
+        return ""
+    saved = job.checkpoint
+    step = f", step {saved.step}" if saved.HasField("step") else ""
+    time = (
+        f", {when(from_timestamp(saved.commit_time), look)}"
+        if saved.HasField("commit_time")
+        else ""
+    )
+    return f"{saved.path} (attempt {saved.attempt}{step}{time})"
+
+
+def _at_risk(job: job_pb2.Job) -> str:
+    if not job.HasField("work_at_risk_duration"):
+        return ""
+    return f"{format_duration(from_duration(job.work_at_risk_duration))} since the last checkpoint"
