@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 # Other rooms lend commands under this entry point group; they are loaded only when called.
 ENTRY_POINTS = "dlq.commands"
@@ -70,6 +71,17 @@ class LazyGroup(click.Group):
         ]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Names and options from the table; a key press must not load the commands."""
+        items = [
+            CompletionItem(name, help=known.help)
+            for name, known in self._lazy.items()
+            if name.startswith(incomplete)
+        ]
+        items += [CompletionItem(name) for name in self._lent() if name.startswith(incomplete)]
+        # Without commands of its own, the base class adds the options alone.
+        return items + click.Command.shell_complete(self, ctx, incomplete)
 
     def _lent(self) -> dict[str, importlib.metadata.EntryPoint]:
         if not self._lends:

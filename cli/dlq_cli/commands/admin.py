@@ -1,0 +1,25 @@
+"""`dlq admin`: what operators and admins do."""
+
+from __future__ import annotations
+
+import click
+
+from dlq_cli.lazy import Lazy, LazyGroup
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "token": Lazy("dlq_cli.commands.admin_token:token", "Join tokens for new nodes."),
+        "node": Lazy("dlq_cli.commands.admin_node:node", "Drain, fence and forget nodes."),
+        "user": Lazy("dlq_cli.commands.admin_user:user", "Who may do what."),
+    },
+)
+def admin() -> None:
+    """For operators and admins. Every call is in the audit log.
+
+    \b
+    dlq admin token create --node gpu07      let a new node join
+    dlq admin node drain gpu07 --reason fan  let no new work start there
+    dlq admin user set alice --role operator --uid 1000 --gid 1000
+    """

@@ -1,0 +1,139 @@
+"""`dlq admin node`: drain, fence and forget nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import click
+
+from dlq.v1 import node_pb2
+from dlq_cli.app import App
+from dlq_cli.commands.nodes import chosen_nodes, names_of, node_text, nodes, state_of
+from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
+from dlq_cli.facts.cluster import node_facts
+from dlq_cli.facts.common import document
+from dlq_client.admin import Admin
+from dlq_client.nodes import Nodes
+from dlq_common.errors import InvalidRequest
+
+DRAINING = "draining"
+
+
+@click.group()
+def node() -> None:
+    """Drain, fence and forget nodes. NODE may be a list: gpu[01-08]."""
+
+
+node.add_command(nodes, "list")
+
+
+@node.command(epilog=examples("dlq admin node show gpu07"))
+@json_option
+@click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
+@pass_app
+def show(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
+    """Everything about NODE..."""
+    found = chosen_nodes(Nodes(app.connection()), node_id)
+    look = app.look()
+    if as_json:
+        click.echo(document({"nodes": [node_facts(one) for one in found]}))
+        return
+    click.echo("\n".join(node_text(one, look) for one in found), nl=False, color=look.color)
+
+
+@node.command(epilog=examples("dlq admin node drain gpu07 --reason 'fan is dead'"))
+@click.option("--reason", required=True, metavar="TEXT", help="Words for people.")
+@yes_option
+@json_option
+@click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
+@pass_app
+def drain(app: App, node_id: tuple[str, ...], reason: str, yes: bool, as_json: bool) -> None:
+    """Let no new work start on NODE..., and move away what runs there."""
+    found = chosen_nodes(Nodes(app.connection()), node_id)
+    if _attempts(found):
+        app.confirm(f"draining {_names(found)} moves {_attempts(found)} away", yes=yes)
+    admin = Admin(app.connection())
+    _change(
+        found,
+        lambda name: admin.set_node_flags(name, set_flags=[DRAINING], reason=reason),
+        as_json=as_json,
+    )
+
+
+@node.command(epilog=examples("dlq admin node undrain gpu07"))
+@json_option
+@click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
+@pass_app
+def undrain(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
+    """Let work start on NODE... again."""
+    found = chosen_nodes(Nodes(app.connection()), node_id)
+    admin = Admin(app.connection())
+    _change(found, lambda name: admin.set_node_flags(name, clear_flags=[DRAINING]), as_json=as_json)
+
+
+@node.command(epilog=examples("dlq admin node fence gpu07 --reason 'power is off' -y"))
+@click.option("--reason", required=True, metavar="TEXT", help="How you know that it is dead.")
+@yes_option
+@json_option
+@click.argument("node_id", metavar="NODE")
+@pass_app
+def fence(app: App, node_id: str, reason: str, yes: bool, as_json: bool) -> None:
+    """Declare NODE dead: you have made sure that it runs nothing any more.
+
+    Its attempts are lost now and their jobs are queued again. If the machine still runs, jobs run
+    twice.
+    """
+    found = chosen_nodes(Nodes(app.connection()), [node_id])
+    if len(found) != 1:
+        raise InvalidRequest("fence one node at a time: each must be known to be off")
+    lost = _attempts(found) or "no attempts"
+    app.confirm(
+        f"fencing {_names(found)} ({state_of(found[0])}) gives up {lost}; the machine must be off",
+        yes=yes,
+    )
+    answer = Admin(app.connection()).fence_node(found[0].node_id, reason=reason)
+    if as_json:
+        click.echo(document({"nodes": [node_facts(answer.node)], "job_ids": list(answer.job_ids)}))
+        return
+    jobs = ", ".join(answer.job_ids) or "none"
+    click.echo(f"node {answer.node.node_id}: fenced; jobs that lost their attempt: {jobs}")
+
+
+@node.command(epilog=examples("dlq admin node forget gpu07 -y"))
+@yes_option
+@click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
+@pass_app
+def forget(app: App, node_id: tuple[str, ...], yes: bool) -> None:
+    """Forget NODE..., which are DOWN and hold nothing, and refuse their certificates."""
+    names = names_of(node_id)
+    app.confirm(f"forgetting {', '.join(names)} makes a new token necessary to return", yes=yes)
+    admin = Admin(app.connection())
+    for name in names:
+        admin.forget_node(name)
+        click.echo(f"node {name}: forgotten")
+
+
+def _change(
+    found: Sequence[node_pb2.Node],
+    change: Callable[[str], node_pb2.Node],
+    *,
+    as_json: bool,
+) -> None:
+    changed = [change(one.node_id) for one in found]
+    if as_json:
+        click.echo(document({"nodes": [node_facts(one) for one in changed]}))
+        return
+    for one in changed:
+        flags = ", ".join(one.flags) or "no flags"
+        click.echo(f"node {one.node_id}: {state_of(one)}, {flags}")
+
+
+def _attempts(found: Sequence[node_pb2.Node]) -> str:
+    keys = sorted({key for one in found for key in one.attempts})
+    if not keys:
+        return ""
+    return f"{len(keys)} attempt{'s' if len(keys) > 1 else ''} ({', '.join(keys[:10])})"
+
+
+def _names(found: Sequence[node_pb2.Node]) -> str:
+    return ", ".join(one.node_id for one in found)

@@ -1,0 +1,84 @@
+"""`dlq admin token`: join tokens for new nodes."""
+
+from __future__ import annotations
+
+import click
+
+from dlq_cli.app import App
+from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.facts.cluster import token_facts
+from dlq_cli.facts.common import document
+from dlq_cli.render import Cell, table, when
+from dlq_client.admin import Admin
+from dlq_common.errors import InvalidRequest
+from dlq_common.units import parse_duration
+from dlq_common.wire import from_timestamp
+
+
+@click.group()
+def token() -> None:
+    """Join tokens for new nodes."""
+
+
+@token.command(
+    epilog=examples("dlq admin token create", "dlq admin token create --node gpu07 --ttl 15m")
+)
+@click.option("--node", "node_id", default="", metavar="NODE", help="Good for this node only.")
+@click.option("--ttl", metavar="TIME", help="How long it works, at most 7 days.  [default: 1h]")
+@json_option
+@pass_app
+def create(app: App, node_id: str, ttl: str | None, as_json: bool) -> None:
+    """Make a token with which one node can join; its secret is shown once, here."""
+    made = Admin(app.connection()).create_token(node_id=node_id, lifetime_s=_lifetime_s(ttl))
+    if as_json:
+        click.echo(document({"tokens": [{**token_facts(made.token), "secret": made.secret}]}))
+        return
+    click.echo(made.secret)
+    until = when(from_timestamp(made.token.expire_time), app.look())
+    app.say(
+        f"token {made.token.token_id}, made {until}" if app.look().tty else f"good until {until}"
+    )
+    app.say("on the new node: dlq-nodeagent join --token TOKEN")
+
+
+@token.command(name="list", epilog=examples("dlq admin token list"))
+@json_option
+@pass_app
+def list_(app: App, as_json: bool) -> None:
+    """Tokens that can still be used, without their secrets."""
+    found = Admin(app.connection()).tokens()
+    if as_json:
+        click.echo(document({"tokens": [token_facts(one) for one in found]}))
+        return
+    look = app.look()
+    cells = [Cell("TOKEN"), Cell("NODE"), Cell("MADE_BY"), Cell("EXPIRES")]
+    rows = [
+        [
+            one.token_id,
+            one.node_id or "any",
+            one.created_by,
+            when(from_timestamp(one.expire_time), look),
+        ]
+        for one in found
+    ]
+    click.echo(table(cells, rows, look), nl=False)
+
+
+@token.command(epilog=examples("dlq admin token revoke 3f9a"))
+@click.argument("token_id", nargs=-1, required=True)
+@pass_app
+def revoke(app: App, token_id: tuple[str, ...]) -> None:
+    """Make TOKEN_ID... useless."""
+    admin = Admin(app.connection())
+    for one in token_id:
+        admin.revoke_token(one)
+        click.echo(f"token {one}: revoked")
+
+
+def _lifetime_s(ttl: str | None) -> float | None:
+    if ttl is None:
+        return None
+    try:
+        return parse_duration(ttl)
+    except ValueError as error:
+        raise InvalidRequest(f"--ttl: {error}") from None

@@ -1,0 +1,116 @@
+"""`dlq admin user`: who may do what, and as whom their jobs run."""
+
+from __future__ import annotations
+
+import click
+
+from dlq.v1 import admin_service_pb2
+from dlq_cli.app import App
+from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
+from dlq_cli.facts.cluster import user_facts
+from dlq_cli.facts.common import document
+from dlq_cli.render import Cell, table, when
+from dlq_client.admin import Admin
+from dlq_common.errors import InvalidRequest
+from dlq_common.wire import from_timestamp
+
+ROLES = ("user", "operator", "admin", "inference")
+
+
+@click.group()
+def user() -> None:
+    """Who may do what, and as whom their jobs run."""
+
+
+@user.command(name="list", epilog=examples("dlq admin user list"))
+@json_option
+@pass_app
+def list_(app: App, as_json: bool) -> None:
+    """All users."""
+    found = Admin(app.connection()).users()
+    if as_json:
+        click.echo(document({"users": [user_facts(one) for one in found]}))
+        return
+    look = app.look()
+    cells = [
+        Cell("USER"),
+        Cell("ROLE"),
+        Cell("UID", right=True),
+        Cell("GID", right=True),
+        Cell("GROUPS"),
+        Cell("ADDED"),
+    ]
+    rows = [
+        [
+            one.name,
+            one.role,
+            str(one.uid),
+            str(one.gid),
+            ",".join(map(str, one.groups)),
+            when(from_timestamp(one.create_time), look) if one.HasField("create_time") else "",
+        ]
+        for one in found
+    ]
+    click.echo(table(cells, rows, look), nl=False)
+
+
+@user.command(
+    name="set",
+    epilog=examples(
+        "dlq admin user set alice --uid 1000 --gid 1000",
+        "dlq admin user set alice --role operator",
+    ),
+)
+@click.option("--role", type=click.Choice(ROLES), help="[default: as it is, else user]")
+@click.option("--uid", type=click.IntRange(min=0), help="Numeric user id of their processes.")
+@click.option("--gid", type=click.IntRange(min=0), help="Numeric group id.")
+@click.option("--groups", metavar="N,N", help="Supplementary groups; empty for none.")
+@json_option
+@click.argument("name")
+@pass_app
+def set_(
+    app: App,
+    name: str,
+    role: str | None,
+    uid: int | None,
+    gid: int | None,
+    groups: str | None,
+    as_json: bool,
+) -> None:
+    """Add user NAME, or change what the options name and keep the rest."""
+    admin = Admin(app.connection())
+    before = next((one for one in admin.users() if one.name == name), None)
+    if before is None and (uid is None or gid is None):
+        raise InvalidRequest(f"{name} is new: name --uid and --gid")
+    wanted = admin_service_pb2.User(name=name, role="user")
+    if before is not None:
+        wanted.CopyFrom(before)
+    wanted.role = role or wanted.role
+    wanted.uid = wanted.uid if uid is None else uid
+    wanted.gid = wanted.gid if gid is None else gid
+    if groups is not None:
+        del wanted.groups[:]
+        wanted.groups.extend(_groups(groups))
+    stored = admin.set_user(wanted)
+    if as_json:
+        click.echo(document({"users": [user_facts(stored)]}))
+        return
+    click.echo(f"user {stored.name}: {stored.role}, uid {stored.uid}, gid {stored.gid}")
+
+
+@user.command(name="del", epilog=examples("dlq admin user del alice -y"))
+@yes_option
+@click.argument("name")
+@pass_app
+def del_(app: App, name: str, yes: bool) -> None:
+    """Remove user NAME: the certificate is refused from now on. Jobs stay."""
+    app.confirm(f"{name} will not be let in any more", yes=yes)
+    Admin(app.connection()).delete_user(name)
+    click.echo(f"user {name}: removed")
+
+
+def _groups(text: str) -> list[int]:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not all(word.isascii() and word.isdigit() and len(word) <= 10 for word in words):
+        raise InvalidRequest(f"--groups: {text[:64]!r} is not a list of numbers")
+    return [int(word) for word in words]

@@ -1,0 +1,175 @@
+"""`dlq nodes`: the machines, their GPUs, and why some are not used."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import click
+
+from dlq.v1 import node_pb2
+from dlq_cli.app import App
+from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.facts.cluster import node_facts
+from dlq_cli.facts.common import document
+from dlq_cli.render import Cell, Look, clean_line, facts, paint, table, when
+from dlq_cli.words import NODE_STATES
+from dlq_client.nodes import Nodes
+from dlq_common.errors import InvalidRequest, NotFound
+from dlq_common.hostlist import compress_hostlist, expand_hostlist
+from dlq_common.units import approximate_size
+from dlq_common.wire import from_timestamp
+
+
+@click.command(
+    epilog=examples(
+        "dlq nodes", "dlq nodes -l", "dlq nodes -R", "dlq nodes gpu[01-08]", "dlq nodes --json"
+    )
+)
+@click.option("-l", "--long", "each", is_flag=True, help="One line for each node.")
+@click.option("-R", "--reasons", is_flag=True, help="Only nodes that take no work, and why.")
+@click.option("--no-header", is_flag=True, help="No headings.")
+@json_option
+@click.argument("node", nargs=-1)
+@pass_app
+def nodes(
+    app: App, node: tuple[str, ...], each: bool, reasons: bool, no_header: bool, as_json: bool
+) -> None:
+    """The nodes, equal ones on one line; of a single NODE everything."""
+    found = chosen_nodes(Nodes(app.connection()), node)
+    if reasons:
+        found = [one for one in found if state_of(one) != "up" or one.flags]
+    look = app.look()
+    if as_json:
+        click.echo(document({"nodes": [node_facts(one) for one in found]}))
+    elif len(node) == 1 and len(found) == 1 and not each:
+        click.echo(node_text(found[0], look), nl=False, color=look.color)
+    elif reasons:
+        click.echo(_reasons(found, look, headings=not no_header), nl=False, color=look.color)
+    else:
+        click.echo(
+            _list(found, look, each=each, headings=not no_header), nl=False, color=look.color
+        )
+
+
+def chosen_nodes(api: Nodes, words: Sequence[str]) -> list[node_pb2.Node]:
+    """All nodes, or those of some host lists; NotFound for one that is not there."""
+    if not words:
+        return list(api.list())
+    names = names_of(words)
+    if len(names) == 1:
+        return [api.get(names[0])]
+    known = {node.node_id: node for node in api.list()}
+    for name in names:
+        if name not in known:
+            raise NotFound(f"there is no node {name}", kind="node", id=name)
+    return [known[name] for name in names]
+
+
+def names_of(words: Sequence[str]) -> list[str]:
+    """The node names of `gpu[01-08] login1`, each once."""
+    try:
+        return list(dict.fromkeys(name for word in words for name in expand_hostlist(word)))
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None
+
+
+def state_of(node: node_pb2.Node) -> str:
+    """The node's liveness as a word."""
+    return NODE_STATES.get(node.state) or "unknown"
+
+
+def labels(node: node_pb2.Node) -> list[str]:
+    """What a user must know of a node before believing what it says."""
+    return [
+        *(["virtual devices"] if node.virtual_devices else []),
+        *(["jobs run as root"] if node.root_jobs else []),
+    ]
+
+
+def gpu_types(node: node_pb2.Node) -> str:
+    """`8 x h100-80gb`, a sum for mixed nodes."""
+    counts: dict[str, int] = defaultdict(int)
+    for gpu in node.gpus:
+        counts[gpu.gpu_type] += 1
+    return " + ".join(f"{count} x {kind}" for kind, count in sorted(counts.items())) or "none"
+
+
+def node_text(node: node_pb2.Node, look: Look) -> str:
+    """Everything about one node."""
+    head = f"Node {clean_line(node.node_id)}: {paint(state_of(node), look)}\n"
+    contact = from_timestamp(node.contact_time) if node.HasField("contact_time") else None
+    return head + facts(
+        (
+            ("flags", ", ".join(node.flags)),
+            ("reason", node.flag_reason),
+            ("gpus", gpu_types(node)),
+            ("free gpus", f"{node.free_gpu_count} of {len(node.gpus)}"),
+            ("note", ", ".join(labels(node))),
+            ("attempts", ", ".join(node.attempts) or "none"),
+            ("host", node.hostname),
+            ("cores", str(node.cpu_count) if node.cpu_count else ""),
+            ("memory", approximate_size(node.memory_bytes) if node.memory_bytes else ""),
+            ("last contact", when(contact, look) or "none since the master started"),
+            ("agent", node.agent_version),
+            ("boot", node.boot_id),
+        )
+    )
+
+
+def _list(found: Iterable[node_pb2.Node], look: Look, *, each: bool, headings: bool) -> str:
+    groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for node in found:
+        alike = (
+            state_of(node),
+            ",".join(node.flags),
+            gpu_types(node),
+            f"{node.free_gpu_count}/{len(node.gpus)}",
+            approximate_size(node.memory_bytes) if node.memory_bytes else "",
+            ", ".join(labels(node)),
+            *([node.node_id, ",".join(node.attempts)] if each else []),
+        )
+        groups[alike].append(node.node_id)
+    cells = [
+        Cell("NODES"),
+        Cell("COUNT", right=True),
+        Cell("STATE", state=True),
+        Cell("FLAGS"),
+        Cell("GPUS"),
+        Cell("FREE", right=True),
+        Cell("MEMORY", right=True),
+        *([Cell("ATTEMPTS")] if each else []),
+        Cell("NOTE"),
+    ]
+    rows = [
+        [
+            compress_hostlist(names),
+            str(len(names)),
+            *alike[:5],
+            *(alike[7:8] if each else []),
+            alike[5],
+        ]
+        for alike, names in groups.items()
+    ]
+    return table(cells, rows, look, headings=headings)
+
+
+def _reasons(found: Iterable[node_pb2.Node], look: Look, *, headings: bool) -> str:
+    cells = [
+        Cell("NODE"),
+        Cell("STATE", state=True),
+        Cell("FLAGS"),
+        Cell("CONTACT"),
+        Cell("REASON"),
+    ]
+    rows = [
+        [
+            node.node_id,
+            state_of(node),
+            ",".join(node.flags),
+            when(from_timestamp(node.contact_time), look) if node.HasField("contact_time") else "",
+            node.flag_reason,
+        ]
+        for node in found
+    ]
+    return table(cells, rows, look, headings=headings)

@@ -1,0 +1,74 @@
+"""`dlq queues`: the queues, their levels, and the cluster in one line."""
+
+from __future__ import annotations
+
+import click
+
+from dlq.v1 import queue_pb2, queue_service_pb2
+from dlq_cli.app import App
+from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.facts.cluster import cluster_facts, queue_facts
+from dlq_cli.facts.common import document
+from dlq_cli.render import Cell, clean_line, number, table
+from dlq_client.queues import Queues
+
+
+@click.command(epilog=examples("dlq queues", "dlq queues --json"))
+@click.option("--no-header", is_flag=True, help="No headings.")
+@json_option
+@pass_app
+def queues(app: App, no_header: bool, as_json: bool) -> None:
+    """The queues, the first to be served first, with what waits and runs on each level."""
+    api = Queues(app.connection())
+    found, cluster = api.list(), api.cluster()
+    if as_json:
+        content = {
+            "cluster": cluster_facts(cluster),
+            "queues": [queue_facts(queue) for queue in found],
+        }
+        click.echo(document(content))
+        return
+    cells = [
+        Cell("QUEUE"),
+        Cell("PRIORITY", right=True),
+        Cell("POLICY"),
+        Cell("WAITING", right=True),
+        Cell("RUNNING", right=True),
+        Cell("HELD", right=True),
+        Cell("GPUS_WANTED", right=True),
+        Cell("GPUS_HELD", right=True),
+        Cell("LEVELS(WAITING/RUNNING)"),
+    ]
+    look = app.look()
+    click.echo(table(cells, map(_row, found), look, headings=not no_header), nl=False)
+    app.say(_cluster_line(cluster))
+    if cluster.freeze_reason:
+        app.say(f"nothing starts now: {cluster.freeze_reason}")
+
+
+def _row(queue: queue_pb2.Queue) -> list[str]:
+    return [
+        queue.name + (" (default)" if queue.is_default else ""),
+        str(queue.priority),
+        queue.policy,
+        str(sum(level.waiting_job_count for level in queue.levels)),
+        str(sum(level.running_job_count for level in queue.levels)),
+        str(queue.held_job_count),
+        str(queue.waiting_gpu_count),
+        str(queue.running_gpu_count),
+        " ".join(_level(level) for level in queue.levels),
+    ]
+
+
+def _level(level: queue_pb2.QueueLevel) -> str:
+    below = (
+        f"<{number(level.threshold_gpu_seconds)}" if level.HasField("threshold_gpu_seconds") else ""
+    )
+    return f"{level.level}{below}:{level.waiting_job_count}/{level.running_job_count}"
+
+
+def _cluster_line(cluster: queue_service_pb2.GetClusterResponse) -> str:
+    return (
+        f"cluster {clean_line(cluster.cluster_name)}: {cluster.free_gpu_count} of "
+        f"{cluster.gpu_count} GPUs free, policy {clean_line(cluster.policy)}"
+    )

@@ -1,0 +1,191 @@
+"""`dlq status`: a list of jobs, how one stands, or both live."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+from dlq.v1 import job_pb2
+from dlq_cli.app import App
+from dlq_cli.columns import COLUMNS, DEFAULT, LetterFormat, parse_format, sort_jobs
+from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.facts.common import document
+from dlq_cli.facts.job import job_facts
+from dlq_cli.render import Look, table
+from dlq_cli.select import several_jobs
+from dlq_cli.since import ended_within_s
+from dlq_cli.states import parse_states
+from dlq_cli.words import ENDED, has_ended, shown_state
+from dlq_client.jobs import JobList, Jobs
+from dlq_common.errors import InvalidRequest, NotFound
+
+# Ended jobs stay in the list this long.
+RECENT_S = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Which jobs."""
+
+    job_ids: Sequence[str]
+    user: str
+    states: Sequence[str]
+    ended_within_s: int | None
+
+    def ask(self, jobs: Jobs) -> JobList:
+        """The jobs now; NotFound when named ones are not there."""
+        found = jobs.list(
+            user=self.user,
+            states=self.states,
+            ended_within_s=self.ended_within_s,
+            job_ids=self.job_ids,
+        )
+        there = {job.job_id for job in found.jobs}
+        for job_id in self.job_ids:
+            if job_id not in there and not self.states:
+                raise NotFound(f"there is no job {job_id}", kind="job", id=job_id)
+        return found
+
+    def admits(self, job: job_pb2.Job) -> bool:
+        """Whether a job that just changed still belongs in the list; one that ended stays."""
+        return not self.states or shown_state(job) in self.states
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How to print them."""
+
+    columns: Sequence[str] | LetterFormat
+    headings: bool
+    ids_only: bool
+    sort: str
+
+    def text(self, jobs: Sequence[job_pb2.Job], look: Look) -> str:
+        """The list as text, sorted."""
+        ordered = self.ordered(jobs, look)
+        if self.ids_only:
+            return "".join(f"{job.job_id}\n" for job in ordered)
+        if isinstance(self.columns, LetterFormat):
+            head = [self.columns.heading()] if self.headings else []
+            return "".join(
+                f"{line}\n" for line in head + [self.columns.row(j, look) for j in ordered]
+            )
+        columns = [COLUMNS[name] for name in self.columns]
+        return table(
+            [column.cell for column in columns],
+            ([column.text(job, look) for column in columns] for job in ordered),
+            look,
+            headings=self.headings,
+        )
+
+    def ordered(self, jobs: Sequence[job_pb2.Job], look: Look) -> Sequence[job_pb2.Job]:
+        """The jobs by --sort, else as they came: by id."""
+        return sort_jobs(jobs, self.sort, look) if self.sort else jobs
+
+
+@click.command(
+    epilog=examples(
+        "dlq status",
+        "dlq status 17",
+        "dlq status -a -t running,queued --sort -gpus",
+        "dlq status -w",
+        "dlq status --since 1d -o id,name,state,end,exit",
+        "dlq status -o '%.8i %20j %t %R'",
+        "dlq status --json | jq -r '.jobs[] | select(.state==\"failed\") | .job_id'",
+    )
+    + "\n\n"
+    + "Columns: "
+    + ", ".join(COLUMNS)
+    + "."
+)
+@click.option("-a", "--all", "everybody", is_flag=True, help="Everybody's jobs (operators).")
+@click.option("-u", "--user", metavar="USER", help="This user's jobs.")
+@click.option("-t", "--state", metavar="STATE", help="Only these states: running,queued or R,PD.")
+@click.option("--since", metavar="TIME", help="Jobs that ended since: 2d, 2026-12-01, all.  [1h]")
+@click.option("-w", "--watch", is_flag=True, help="Stay and show changes; ends with named jobs.")
+@click.option("--jsonl", is_flag=True, help="With -w: one JSON object for each change.")
+@click.option("-o", "--format", "format_", metavar="COLUMNS", help="Columns, or squeue's %letters.")
+@click.option("--sort", metavar="COLUMNS", default="", help="Order: `state,-gpus`.")
+@click.option("-q", "--quiet", is_flag=True, help="Ids only.")
+@click.option("--no-header", is_flag=True, help="No headings.")
+@json_option
+@click.argument("job", nargs=-1)
+@pass_app
+def status(
+    app: App,
+    job: tuple[str, ...],
+    everybody: bool,
+    user: str | None,
+    state: str | None,
+    since: str | None,
+    watch: bool,
+    jsonl: bool,
+    format_: str | None,
+    sort: str,
+    quiet: bool,
+    no_header: bool,
+    as_json: bool,
+) -> None:
+    """List your jobs: those that live, and those that ended in the last hour.
+
+    With JOB... only those; a single one is shown with what it waits for.
+    """
+    if watch and as_json:
+        raise InvalidRequest("--json is one object and -w has no end", hint="use -w --jsonl")
+    if jsonl and not watch:
+        raise InvalidRequest("--jsonl goes with -w", hint="one list: --json")
+    jobs = Jobs(app.connection())
+    query = Query(
+        job_ids=several_jobs(jobs, job),
+        user=_user(everybody, user),
+        states=parse_states(state),
+        ended_within_s=None if job else ended_within_s(since, app.clock.now_s(), RECENT_S),
+    )
+    layout = Layout(
+        columns=parse_format(format_) if format_ else DEFAULT,
+        headings=not no_header,
+        ids_only=quiet,
+        sort=sort,
+    )
+    if watch:
+        from dlq_cli.commands.live import watch_status
+
+        watch_status(app, jobs, query, layout, jsonl=jsonl)
+        return
+    found = query.ask(jobs).jobs
+    look = app.look()
+    if as_json:
+        click.echo(document({"jobs": [job_facts(each) for each in layout.ordered(found, look)]}))
+    elif len(query.job_ids) == 1 and not (format_ or quiet):
+        _detail(app, jobs, found[0])
+    else:
+        click.echo(layout.text(found, look), nl=False, color=look.color)
+        if not found and not quiet:
+            app.say(_nothing(query))
+
+
+def _user(everybody: bool, user: str | None) -> str:
+    if everybody and user:
+        raise InvalidRequest("-a is everybody and -u is one")
+    return "*" if everybody else "" if user in (None, "me") else user or ""
+
+
+def _detail(app: App, jobs: Jobs, job: job_pb2.Job) -> None:
+    """One job and, when it does not run, why."""
+    from dlq_cli.render import clean_line
+    from dlq_cli.story import job_text
+
+    look = app.look()
+    click.echo(job_text(job, look), nl=False, color=look.color)
+    if has_ended(job) or job.HasField("attempt_state"):
+        return
+    for reason in jobs.explain(job.job_id).reasons:
+        click.echo(f"waits for {reason.code}: {clean_line(reason.detail)}")
+
+
+def _nothing(query: Query) -> str:
+    if query.states and not set(query.states) & ENDED:
+        return "no job is in these states"
+    return "no jobs live, and none ended lately; --since all shows older ones"
