@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from dlq_common.config import dump_config, load_config
 from dlq_master.control.config import MasterConfig
+from dlq_nodeagent.config import AgentConfig
 
 CONFIG = Path(__file__).resolve().parents[3] / "deploy/config"
 
@@ -14,8 +17,19 @@ def test_the_masters_example_is_accepted_and_differs_from_the_defaults() -> None
     assert config != MasterConfig()
 
 
-def test_what_check_config_prints_is_accepted_again(tmp_path: Path) -> None:
-    config = load_config(MasterConfig, CONFIG / "master.toml", {})
-    printed = tmp_path / "printed.toml"
+def test_the_agents_example_is_accepted_and_differs_from_the_defaults() -> None:
+    config = load_config(AgentConfig, CONFIG / "nodeagent.toml", {})
+    assert config.rules() is not None
+    assert config != AgentConfig()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(MasterConfig, "master.toml"), (AgentConfig, "nodeagent.toml")]
+)
+def test_what_check_config_prints_is_accepted_again(
+    kind: type[MasterConfig] | type[AgentConfig], name: str, tmp_path: Path
+) -> None:
+    config = load_config(kind, CONFIG / name, {})
+    printed = tmp_path / name
     printed.write_text(dump_config(config))
-    assert load_config(MasterConfig, printed, {}) == config
+    assert load_config(kind, printed, {}) == config
