@@ -27,7 +27,15 @@ class Trial:
 
 
 TRIALS = (
-    Trial("", ("dlq --help", "dlq version", "python -c 'import dlq_client, dlq_train'")),
+    Trial(
+        "",
+        (
+            "dlq --help",
+            "dlq version --client",
+            "dlq submit --help",
+            "python -c 'import dlq_client, dlq_train'",
+        ),
+    ),
     Trial("master", ("dlq-master --help", "dlq-master run --help")),
     Trial("agent", ("dlq-nodeagent --help", "dlq-nodeagent run --help", f'python -c "{SHIM}"')),
     Trial("sim", ("dlq simulate --help",)),
