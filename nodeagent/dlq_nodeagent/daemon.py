@@ -199,12 +199,17 @@ def _sole_agent(state_dir: Path) -> Iterator[None]:
     """Two agents over one state directory would start everything twice."""
     descriptor = os.open(state_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _take_lock(descriptor, state_dir)
         yield
-    except BlockingIOError:
-        raise ConfigError(f"another agent runs in {state_dir}", key="node.state_dir") from None
     finally:
         os.close(descriptor)
+
+
+def _take_lock(descriptor: int, state_dir: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ConfigError(f"another agent runs in {state_dir}", key="node.state_dir") from None
 
 
 def _say_hello_to_the_log(

@@ -1,0 +1,313 @@
+"""An agent's core on a bench: fake clock, host, line and errands, and a master that a test plays.
+
+The host (its processes, the journal, the contact) outlives the agent: `restart` is a kill -9.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from dlq_common.clock import FakeClock
+from dlq_nodeagent.contact import FakeContact
+from dlq_nodeagent.core import AgentCore, CoreSettings
+from dlq_nodeagent.errands import FakeErrands, Look, Preparation, Purpose, SeenCheckpoint
+from dlq_nodeagent.journal import MemoryJournal
+from dlq_nodeagent.model.messages import (
+    Command,
+    CommandResult,
+    Fence,
+    FromAgent,
+    Heartbeat,
+    HeartbeatReply,
+    Hello,
+    Launch,
+    OpenLog,
+    Phase,
+    RankReport,
+    ReportAck,
+    Stop,
+    Welcome,
+)
+from dlq_nodeagent.runtimes.fake import FakeHost, FakeRuntime
+from dlq_nodeagent.runtimes.port import AttemptKey, Handle, LaunchPlan, NotDelivered, Notice
+
+EPOCH = 7
+_M = TypeVar("_M")
+
+
+def a_launch(
+    job: int = 17,
+    attempt: int = 1,
+    rank: int = 0,
+    *,
+    epoch: int = EPOCH,
+    does: str = "run_for=1000",
+    **changes: Any,
+) -> Launch:
+    """One rank on one GPU that runs `does` (knobs of the fake runtime)."""
+    launch = Launch(
+        key=AttemptKey(str(job), attempt, rank),
+        fence=Fence(epoch, attempt),
+        command=("fake", *does.split()),
+        gpu_indexes=(0,),
+        checkpoint_directory=f"/ckpt/{job}/{attempt}",
+    )
+    return replace(launch, **changes)
+
+
+def a_stop(launch: Launch, cause: str = "preempt", grace_s: float = 60.0, **changes: Any) -> Stop:
+    """A stop of that rank."""
+    stop = Stop(key=launch.key, fence=launch.fence, cause=cause, grace_s=grace_s)
+    return replace(stop, **changes)
+
+
+@dataclass
+class FakeTransport:
+    """A line that a test opens and cuts."""
+
+    opens: int = 0
+    closes: int = 0
+    sent: list[FromAgent] = field(default_factory=list)
+
+    def open(self) -> None:
+        self.opens += 1
+
+    def send(self, message: FromAgent) -> None:
+        self.sent.append(message)
+
+    def close(self) -> None:
+        self.closes += 1
+
+
+class HostContact(FakeContact):
+    """Fake jobs read the contact from their host."""
+
+    def __init__(self, host: FakeHost) -> None:
+        super().__init__()
+        self._host = host
+
+    def renew(self, boottime_s: float) -> None:
+        super().renew(boottime_s)
+        self._host.renew_contact()
+
+
+class ListeningRuntime(FakeRuntime):
+    """Remembers on the bench which signals stops carried; deaf shims take no stop."""
+
+    def __init__(self, host: FakeHost, bench: "AgentBench") -> None:
+        super().__init__(host)
+        self._bench = bench
+
+    def stop(
+        self, handle: Handle, *, epoch: int, signal: int, grace_s: float, term_s: float
+    ) -> None:
+        if self._bench.deaf:
+            raise NotDelivered("the shim's channel is full")
+        self._bench.signals.append(signal)
+        super().stop(handle, epoch=epoch, signal=signal, grace_s=grace_s, term_s=term_s)
+
+
+class AgentBench:
+    """One node with its agent; `self.prepare` and `self.look` say how errands end."""
+
+    def __init__(self, *, seed: int = 1, **settings: Any) -> None:
+        self.clock = FakeClock()
+        self.host = FakeHost(self.clock)
+        self.contact = HostContact(self.host)
+        self.journal = MemoryJournal()
+        self.settings = CoreSettings(**settings)
+        self.rng = random.Random(seed)
+        self.prepare: Callable[[Launch], Preparation | None] = a_preparation
+        self.checkpoint: SeenCheckpoint | None = None
+        self.released: bool | None = True
+        self.answers_looks = True
+        self.answers_heartbeats = True
+        self.acks = True
+        self.signals: list[int] = []
+        self.deaf = False
+        self._sequence = 0
+        self._start()
+
+    def _start(self) -> None:
+        self.transport = FakeTransport()
+        self.errands = FakeErrands()
+        self.runtime = ListeningRuntime(self.host, self)
+        self.core = AgentCore(
+            clock=self.clock,
+            runtime=self.runtime,
+            transport=self.transport,
+            journal=self.journal,
+            contact=self.contact,
+            errands=self.errands,
+            rng=self.rng,
+            boot_id="fake",
+            settings=self.settings,
+        )
+        self.core.start()
+
+    def restart(self, *, down_s: float = 0.0) -> None:
+        """kill -9, some time without an agent, and a new one on the same host."""
+        self.clock.advance(down_s)
+        self._start()
+
+    # ---- the master's part
+
+    def connect(self, *wanted: Launch, epoch: int = EPOCH, stops: tuple[Stop, ...] = ()) -> Hello:
+        """Let the agent dial, take its Hello, welcome it."""
+        hello = self.greet()
+        self.core.received(
+            Welcome(
+                epoch=epoch,
+                heartbeat_s=5.0,
+                ttl_s=20.0,
+                reconnect_jitter_s=15.0,
+                wanted=wanted,
+                stops=stops,
+            )
+        )
+        self.settle()
+        return hello
+
+    def greet(self) -> Hello:
+        """Let the agent dial, and take its Hello."""
+        opens = self.transport.opens
+        while self.transport.opens == opens:
+            self.core.tick()
+            if self.transport.opens == opens:
+                self.clock.advance(self.core.pause_s() or 0.001)
+        self.core.opened()
+        return self.said(Hello)[-1]
+
+    def cut(self) -> None:
+        """The line breaks, and both sides see it."""
+        self.core.closed()
+
+    def order(self, order: Launch | Stop | OpenLog, *, epoch: int = EPOCH) -> CommandResult:
+        """Send a command; its result."""
+        self._sequence += 1
+        self.core.received(Command(sequence=self._sequence, epoch=epoch, order=order))
+        self.settle()
+        return next(it for it in self.said(CommandResult) if it.sequence == self._sequence)
+
+    def run(self, seconds: float, *, step_s: float = 0.25) -> None:
+        """Let time pass in small steps, with everybody doing their part."""
+        for _ in range(round(seconds / step_s)):
+            self.clock.advance(step_s)
+            self.core.tick()
+            self.settle()
+
+    def settle(self) -> None:
+        """Answer what the agent asks until it asks nothing more."""
+        for _ in range(20):
+            if not (self._answer_errands() or self._answer_messages()):
+                return
+        raise AssertionError("the agent never stops asking")
+
+    # ---- what a test looks at
+
+    def said(self, kind: type[_M]) -> list[_M]:
+        """All messages of one kind in this agent's life, in order."""
+        return [message for message in self.transport.sent if isinstance(message, kind)]
+
+    def reports(self, launch: Launch) -> list[RankReport]:
+        """All reports about one rank, in order; those of Hello included."""
+        found: list[RankReport] = []
+        for message in self.transport.sent:
+            if isinstance(message, Hello):
+                found += [report for report in message.ranks if report.key == launch.key]
+            elif isinstance(message, RankReport) and message.key == launch.key:
+                found.append(message)
+        return found
+
+    def phases(self, launch: Launch) -> list[Phase]:
+        """The phases reported of one rank, repeats left out."""
+        phases: list[Phase] = []
+        for report in self.reports(launch):
+            if not phases or phases[-1] is not report.phase:
+                phases.append(report.phase)
+        return phases
+
+    def last(self, launch: Launch) -> RankReport:
+        """The latest report about one rank."""
+        return self.reports(launch)[-1]
+
+    def notice(self, launch: Launch) -> Notice | None:
+        """What the job reads in its notice file."""
+        return self.runtime.notice_of(Handle(launch.key, launch.fence.epoch))
+
+    def runs(self, launch: Launch) -> bool:
+        """Whether a process of this rank lives on the host."""
+        self.host.settle()
+        attempt = self.host.attempts.get(launch.key)
+        return attempt is not None and attempt.record is None
+
+    def commit(self, step: int) -> None:
+        """The job commits a checkpoint now; the next look sees it."""
+        self.checkpoint = SeenCheckpoint(
+            path=f"/ckpt/step-{step:06d}",
+            step=step,
+            mtime_ns=round(self.clock.now_s() * 1e9),
+            age_s=0.0,
+            evidence="marker",
+        )
+
+    # ---- inside
+
+    def _answer_errands(self) -> bool:
+        orders, self.errands.prepares = self.errands.prepares, []
+        for order in orders:
+            preparation = self.prepare(order.launch)
+            if preparation is None:
+                self.errands.prepares.append(order)
+            else:
+                self.core.prepared(order.launch.key, preparation)
+        looks = self.errands.take_looks() if self.answers_looks else []
+        for look in looks:
+            final = look.purpose is Purpose.FINAL
+            released = self.released if final else None
+            held_by = "GPU-0: 9 bytes used" if final and not self.released else ""
+            seen = Look(checkpoint=self._seen(), released=released, held_by=held_by)
+            self.core.looked(look.launch.key, look.purpose, seen)
+        return bool(looks) or len(self.errands.prepares) < len(orders)
+
+    def _seen(self) -> SeenCheckpoint | None:
+        if self.checkpoint is None:
+            return None
+        age_s = self.clock.now_s() - self.checkpoint.mtime_ns / 1e9
+        return replace(self.checkpoint, age_s=max(0.0, age_s))
+
+    def _answer_messages(self) -> bool:
+        fresh = self.transport.sent[self._heard() :]
+        self.transport.__dict__["heard"] = len(self.transport.sent)
+        answered = False
+        for message in fresh:
+            if isinstance(message, Heartbeat) and self.answers_heartbeats:
+                self.core.received(HeartbeatReply(message.sequence))
+                answered = True
+        reported = [m.sequence for m in fresh if isinstance(m, RankReport)]
+        reported += [r.sequence for m in fresh if isinstance(m, Hello) for r in m.ranks]
+        if reported and self.acks and self.core.uplink.up:
+            self.core.received(ReportAck(max(reported)))
+            answered = True
+        return answered
+
+    def _heard(self) -> int:
+        return int(self.transport.__dict__.get("heard", 0))
+
+
+def a_preparation(launch: Launch) -> Preparation:
+    """A plan as the workshop would make it."""
+    plan = LaunchPlan(
+        job_id=launch.key.job_id,
+        attempt=launch.key.attempt,
+        epoch=launch.fence.epoch,
+        node_rank=launch.key.node_rank,
+        argv=launch.command,
+        uid=1000,
+        gid=1000,
+        hold_s=launch.hold_s,
+        grace_s=launch.grace_s,
+        signal=10,
+    )
+    return Preparation(plan=plan)

@@ -1,0 +1,259 @@
+"""The agent's core when it is told to stop a rank: notice, signal, checkpoint, end, proof."""
+
+import signal
+
+import pytest
+
+from dlq_nodeagent.model.messages import Launch, Phase
+from support.agent_bench import AgentBench, a_launch, a_stop
+
+BEATING = "run_for=1000 beat={}"
+
+
+def running(bench: AgentBench, does: str = BEATING) -> Launch:
+    """A launch that runs, two seconds in."""
+    bench.connect()
+    launch = a_launch(does=does)
+    bench.order(launch)
+    bench.run(2)
+    return launch
+
+
+def test_a_pause_gives_notice_and_signal_and_reports_the_save() -> None:
+    bench = AgentBench()
+    launch = running(bench, f"{BEATING} saves_for=20")
+    assert bench.order(a_stop(launch)).refusal == ""
+    bench.run(1)
+    notice = bench.notice(launch)
+    assert notice is not None
+    assert notice.kind == "preempt"
+    assert notice.deadline_s - bench.clock.now_s() == pytest.approx(59, abs=1.5)
+    bench.run(10)
+    bench.commit(123)
+    bench.run(12)
+    report = bench.last(launch)
+    assert (report.phase, report.exit_code, report.ended_by) == (Phase.EXITED, 99, "exited")
+    assert report.checkpoint is not None
+    assert (report.checkpoint.step, report.checkpoint.after_notice) == (123, True)
+    assert report.save_s == pytest.approx(11, abs=1.5)
+
+
+def test_a_checkpoint_from_before_the_notice_does_not_answer_it() -> None:
+    bench = AgentBench()
+    launch = running(bench, f"{BEATING} saves_for=5")
+    bench.commit(50)
+    bench.order(a_stop(launch))
+    bench.run(10)
+    report = bench.last(launch)
+    assert report.phase is Phase.EXITED
+    assert report.checkpoint is not None
+    assert (report.checkpoint.step, report.checkpoint.after_notice) == (50, False)
+    assert report.save_s is None
+
+
+def test_a_checkpoint_seen_only_after_the_end_still_answers_the_notice() -> None:
+    bench = AgentBench()
+    launch = running(bench, f"{BEATING} saves_for=5")
+    bench.order(a_stop(launch))
+    bench.run(4.5)
+    bench.answers_looks = False
+    bench.commit(77)
+    bench.run(2)
+    bench.answers_looks = True
+    bench.run(2)
+    report = bench.last(launch)
+    assert report.phase is Phase.EXITED
+    assert report.checkpoint is not None
+    assert report.checkpoint.after_notice
+
+
+def test_a_job_without_a_beat_is_told_only_after_the_start_up_grace() -> None:
+    bench = AgentBench()
+    launch = running(bench, "run_for=1000 saves_for=1")
+    bench.order(a_stop(launch))
+    bench.run(15)
+    assert bench.notice(launch) is None
+    assert bench.runs(launch)
+    assert bench.last(launch).phase is Phase.STOPPING
+    bench.run(8)
+    assert not bench.runs(launch)
+
+
+@pytest.mark.parametrize("cause", ["cancel", "gang_failure", "superseded"])
+def test_a_stop_that_wants_no_checkpoint_waits_for_nothing(cause: str) -> None:
+    bench = AgentBench()
+    launch = running(bench, "run_for=1000")
+    bench.order(a_stop(launch, cause))
+    bench.run(0.5)
+    assert not bench.runs(launch)
+    assert bench.last(launch).signal == signal.SIGTERM
+
+
+def test_a_delayed_stop_gives_notice_after_the_delay() -> None:
+    bench = AgentBench()
+    launch = running(bench)
+    bench.order(a_stop(launch, delay_s=30.0))
+    bench.run(29)
+    assert bench.notice(launch) is None
+    bench.run(2)
+    assert not bench.runs(launch)
+
+
+def test_a_stop_without_grace_kills_at_once() -> None:
+    bench = AgentBench()
+    launch = running(bench, f"{BEATING} ignores_signals=yes")
+    bench.order(a_stop(launch, "cancel", 0.0))
+    bench.run(0.5)
+    report = bench.last(launch)
+    assert (report.phase, report.signal, report.ended_by) == (Phase.EXITED, 9, "killed")
+
+
+def test_a_job_that_ignores_everything_is_killed_at_the_end_of_the_grace() -> None:
+    bench = AgentBench()
+    launch = running(bench, f"{BEATING} ignores_signals=yes")
+    bench.order(a_stop(launch, grace_s=60))
+    bench.run(58)
+    assert bench.runs(launch)
+    bench.run(4)
+    report = bench.last(launch)
+    assert (report.signal, report.ended_by) == (9, "stopped")
+
+
+def test_a_job_that_has_saved_and_stays_is_ended_soon() -> None:
+    bench = AgentBench()
+    launch = running(bench, f"{BEATING} ignores_signals=yes")
+    bench.order(a_stop(launch, grace_s=600))
+    bench.run(5)
+    bench.commit(1)
+    bench.run(25)
+    assert not bench.runs(launch)
+    report = bench.last(launch)
+    assert report.checkpoint is not None
+    assert report.checkpoint.after_notice
+
+
+def test_a_repeated_stop_changes_nothing() -> None:
+    bench = AgentBench()
+    launch = running(bench, f"{BEATING} ignores_signals=yes")
+    stop = a_stop(launch, grace_s=60)
+    bench.order(stop)
+    bench.run(30)
+    bench.order(stop)
+    bench.run(32)
+    assert not bench.runs(launch)
+
+
+def test_a_stop_that_ends_sooner_wins() -> None:
+    bench = AgentBench()
+    launch = running(bench, f"{BEATING} ignores_signals=yes")
+    bench.order(a_stop(launch, grace_s=600))
+    bench.run(5)
+    bench.order(a_stop(launch, "cancel", 10.0))
+    bench.run(12)
+    assert not bench.runs(launch)
+
+
+def test_a_kill_overrides_a_stop_that_waits() -> None:
+    bench = AgentBench()
+    launch = running(bench, "run_for=1000")
+    bench.order(a_stop(launch, grace_s=600, delay_s=300.0))
+    bench.run(2)
+    bench.order(a_stop(launch, "gang_failure", 0.0))
+    bench.run(1)
+    assert not bench.runs(launch)
+
+
+def test_a_stop_of_a_rank_that_is_being_prepared_means_that_it_never_runs() -> None:
+    bench = AgentBench()
+    bench.connect()
+    bench.prepare = lambda _launch: None
+    launch = a_launch()
+    bench.order(launch)
+    bench.order(a_stop(launch))
+    report = bench.last(launch)
+    assert (report.phase, report.ended_by) == (Phase.EXITED, "never_started")
+    from support.agent_bench import a_preparation
+
+    bench.prepare = a_preparation
+    bench.run(5)
+    assert bench.host.attempts == {}
+
+
+def test_a_stop_of_an_unknown_rank_is_answered_with_absent() -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch()
+    assert bench.order(a_stop(launch)).refusal == ""
+    assert bench.last(launch).phase is Phase.ABSENT
+    assert bench.last(launch).fence == launch.fence
+
+
+def test_a_launch_that_its_stop_has_overtaken_is_refused() -> None:
+    bench = AgentBench()
+    bench.connect()
+    bench.acks = False
+    launch = a_launch()
+    bench.order(a_stop(launch))
+    assert bench.order(launch).refusal == "stopped"
+    assert bench.host.attempts == {}
+
+
+def test_a_stop_after_the_end_is_told_the_end_again() -> None:
+    bench = AgentBench()
+    launch = running(bench, "run_for=1")
+    bench.run(2)
+    told = len(bench.reports(launch))
+    assert bench.order(a_stop(launch)).refusal == ""
+    assert len(bench.reports(launch)) == told + 1
+    assert bench.last(launch).phase is Phase.EXITED
+
+
+def test_a_rank_has_not_exited_before_its_gpus_are_proven_free() -> None:
+    bench = AgentBench()
+    bench.released = False
+    launch = running(bench, "run_for=3")
+    bench.run(10)
+    assert bench.last(launch).phase is not Phase.EXITED
+    bench.run(30)
+    held = bench.last(launch)
+    assert (held.phase, held.error) == (Phase.STOPPING, "gpu_not_released: GPU-0: 9 bytes used")
+    bench.released = True
+    bench.run(2)
+    assert bench.last(launch).phase is Phase.EXITED
+    assert bench.last(launch).error == ""
+
+
+def test_a_file_system_that_hangs_does_not_keep_a_job_from_being_told() -> None:
+    bench = AgentBench()
+    launch = running(bench, f"{BEATING} saves_for=3")
+    bench.answers_looks = False
+    bench.order(a_stop(launch))
+    bench.run(10)
+    assert not bench.runs(launch)
+
+
+def test_a_file_system_that_hangs_after_the_end_is_told_to_the_master() -> None:
+    bench = AgentBench()
+    launch = running(bench, "run_for=3")
+    bench.answers_looks = False
+    bench.run(40)
+    assert (bench.last(launch).phase, bench.last(launch).error) == (Phase.STOPPING, "look_timeout")
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind"),
+    [
+        ("preempt", "preempt"),
+        ("pause", "user_pause"),
+        ("drain", "maintenance"),
+        ("time_limit", "time_limit"),
+    ],
+)
+def test_the_notice_says_what_kind_of_stop_it_is(cause: str, kind: str) -> None:
+    bench = AgentBench()
+    launch = running(bench, f"{BEATING} ignores_signals=yes")
+    bench.order(a_stop(launch, cause))
+    bench.run(1)
+    notice = bench.notice(launch)
+    assert notice is not None
+    assert notice.kind == kind

@@ -1,0 +1,258 @@
+"""The agent's core: launches, ends, repeats, and what it refuses."""
+
+import pytest
+
+from dlq_nodeagent.errands import Preparation
+from dlq_nodeagent.model.messages import Fence, OpenLog, Phase, RankReport, ReportAck
+from support.agent_bench import EPOCH, AgentBench, a_launch, a_stop
+
+
+def test_a_launch_is_taken_started_and_reported() -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch()
+    assert bench.order(launch).refusal == ""
+    bench.run(1)
+    assert bench.runs(launch)
+    assert bench.phases(launch) == [Phase.PREPARING, Phase.STARTED]
+    assert bench.last(launch).fence == Fence(EPOCH, 1)
+
+
+def test_the_end_of_a_rank_is_reported_with_its_code_and_times() -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch(does="run_for=10 exit_code=3")
+    bench.order(launch)
+    bench.run(12)
+    report = bench.last(launch)
+    assert report.phase is Phase.EXITED
+    assert (report.exit_code, report.signal, report.ended_by) == (3, 0, "exited")
+    assert report.run_s == pytest.approx(10.0)
+    assert report.age_s <= 2.0
+
+
+def test_a_signal_that_ended_a_rank_is_reported_without_a_code() -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch(does="run_for=1 exit_signal=11")
+    bench.order(launch)
+    bench.run(3)
+    assert (bench.last(launch).exit_code, bench.last(launch).signal) == (None, 11)
+
+
+def test_a_done_file_is_reported_with_the_end() -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch(does="run_for=1 done=yes")
+    bench.order(launch)
+    bench.run(3)
+    assert bench.last(launch).done
+
+
+def test_a_command_that_comes_twice_starts_once_and_is_told_again() -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch()
+    bench.order(launch)
+    bench.run(1)
+    told = len(bench.reports(launch))
+    assert bench.order(launch).refusal == ""
+    assert len(bench.host.attempts) == 1
+    assert len(bench.reports(launch)) == told + 1
+    assert bench.last(launch).phase is Phase.STARTED
+
+
+def test_a_launch_that_comes_again_after_the_end_is_told_the_end() -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch(does="run_for=1 exit_code=3")
+    bench.order(launch)
+    bench.run(3)
+    assert bench.order(launch).refusal == ""
+    assert (bench.last(launch).phase, bench.last(launch).exit_code) == (Phase.EXITED, 3)
+    assert not bench.runs(launch)
+
+
+def test_the_same_attempt_under_another_fence_is_refused() -> None:
+    bench = AgentBench()
+    bench.connect()
+    bench.order(a_launch())
+    other = a_launch(epoch=EPOCH + 1)
+    assert bench.order(other, epoch=EPOCH + 1).refusal == "fence_mismatch"
+    assert bench.order(a_stop(other), epoch=EPOCH + 1).refusal == "fence_mismatch"
+
+
+def test_a_command_of_a_lower_epoch_than_the_highest_seen_is_refused() -> None:
+    bench = AgentBench()
+    bench.connect(epoch=EPOCH)
+    assert bench.order(a_launch(), epoch=EPOCH - 1).refusal == "stale_epoch"
+    assert bench.host.attempts == {}
+
+
+def test_the_highest_epoch_is_remembered_by_the_next_agent() -> None:
+    bench = AgentBench()
+    bench.connect(epoch=EPOCH)
+    bench.restart()
+    assert bench.greet().highest_epoch == EPOCH
+
+
+def test_a_rank_that_cannot_be_prepared_has_failed_to_start_and_says_why() -> None:
+    bench = AgentBench()
+    bench.prepare = lambda _launch: Preparation(error="the working directory /x does not exist")
+    bench.connect()
+    launch = a_launch()
+    assert bench.order(launch).refusal == ""
+    report = bench.last(launch)
+    assert report.phase is Phase.START_FAILED
+    assert report.error == "the working directory /x does not exist"
+
+
+def test_a_rank_that_cannot_be_executed_has_failed_to_start_and_says_why() -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch(does="start_error=no_such_file")
+    bench.order(launch)
+    bench.run(2)
+    assert bench.last(launch).phase is Phase.START_FAILED
+    assert "no_such_file" in bench.last(launch).error
+    assert Phase.STARTED not in bench.phases(launch)
+
+
+def test_a_plan_the_runtime_refuses_has_failed_to_start() -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch(does="no_such_knob=1")
+    bench.order(launch)
+    assert bench.last(launch).phase is Phase.START_FAILED
+
+
+def test_a_launch_that_cannot_be_journaled_is_refused_and_never_starts() -> None:
+    bench = AgentBench()
+    bench.connect()
+    bench.journal.fails = True
+    launch = a_launch()
+    assert bench.order(launch).refusal == "journal_failed"
+    bench.journal.fails = False
+    bench.run(2)
+    assert bench.host.attempts == {}
+    assert bench.order(launch).refusal == ""
+
+
+def test_an_end_is_told_until_the_master_confirms_it() -> None:
+    bench = AgentBench(report_repeat_s=10.0)
+    bench.connect()
+    launch = a_launch(does="run_for=5")
+    bench.order(launch)
+    bench.acks = False
+    bench.run(40)
+    ends = [r for r in bench.reports(launch) if r.phase is Phase.EXITED]
+    assert len(ends) >= 3
+    assert len({report.sequence for report in ends}) == 1
+    bench.core.received(ReportAck(ends[-1].sequence))
+    told = len(bench.reports(launch))
+    bench.run(40)
+    assert len(bench.reports(launch)) == told
+
+
+def test_an_acknowledgement_of_an_older_report_does_not_confirm_a_newer_one() -> None:
+    bench = AgentBench()
+    bench.connect()
+    bench.acks = False
+    launch = a_launch(does="run_for=5")
+    bench.order(launch)
+    bench.run(2)
+    started = bench.last(launch)
+    bench.run(10)
+    bench.core.received(ReportAck(started.sequence))
+    bench.cut()
+    assert [r.phase for r in bench.greet().ranks] == [Phase.EXITED]
+
+
+def test_sequences_of_reports_rise_over_all_lives_of_the_agent() -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch()
+    bench.order(launch)
+    bench.run(1)
+    before = bench.last(launch).sequence
+    bench.restart()
+    assert bench.greet().ranks[0].sequence > before
+
+
+def test_a_confirmed_end_is_no_part_of_the_next_hello() -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch(does="run_for=1")
+    bench.order(launch)
+    bench.run(3)
+    bench.cut()
+    assert bench.connect().ranks == ()
+
+
+def test_the_log_of_an_ended_rank_can_still_be_read() -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch(does="run_for=1 log=hello")
+    bench.order(launch)
+    bench.run(3)
+    bench.restart()
+    bench.connect()
+    bench.order(OpenLog(relay_id="r1", key=launch.key, offset=0, follow=False))
+    (order, handle), *_ = bench.errands.logs
+    assert order.relay_id == "r1"
+    assert handle is not None
+    assert bench.runtime.read_log(handle, 0, 100).data == b"hello"
+
+
+def test_a_log_of_an_unknown_rank_is_answered_without_a_handle() -> None:
+    bench = AgentBench()
+    bench.connect()
+    bench.order(OpenLog(relay_id="r1", key=a_launch().key, offset=0, follow=False))
+    assert bench.errands.logs[0][1] is None
+
+
+def test_ended_ranks_are_forgotten_when_there_are_too_many_or_they_are_too_old() -> None:
+    from dlq_nodeagent.supervisor import SupervisorSettings
+
+    settings = SupervisorSettings(keep_count=2, keep_s=100.0)
+    bench = AgentBench(supervisor=settings)
+    bench.connect()
+    for job in (1, 2, 3):
+        bench.order(a_launch(job, does="run_for=1"))
+        bench.run(3)
+    assert sorted(key.job_id for key in bench.host.attempts) == ["2", "3"]
+    assert [key.job_id for key in bench.errands.tidied] == ["1"]
+    bench.run(120)
+    assert bench.host.attempts == {}
+    assert bench.journal.load()[1] == ()
+
+
+def test_the_heartbeat_carries_what_running_jobs_last_said() -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch(does='run_for=100 beat={"step":5,"total":10,"loss":0.5}')
+    bench.order(launch)
+    bench.run(11)
+    from dlq_nodeagent.model.messages import Heartbeat
+
+    (progress,) = bench.said(Heartbeat)[-1].progress
+    assert (progress.step, progress.total, progress.loss) == (5, 10, 0.5)
+    assert 3.0 < progress.age_s < 12.0
+
+
+def test_a_new_checkpoint_of_a_running_rank_is_reported() -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch()
+    bench.order(launch)
+    bench.run(2)
+    bench.commit(100)
+    bench.run(2)
+    report = bench.last(launch)
+    assert isinstance(report, RankReport)
+    assert report.checkpoint is not None
+    assert (report.phase, report.checkpoint.step) == (Phase.STARTED, 100)
+    assert not report.checkpoint.after_notice
+    told = len(bench.reports(launch))
+    bench.run(5)
+    assert len(bench.reports(launch)) == told
