@@ -23,6 +23,7 @@ class Capacity:
         "_masks",
         "_rebuild_needed",
         "claims",
+        "closed",
         "free",
         "generation",
         "node_ids",
@@ -37,6 +38,7 @@ class Capacity:
         self.nodes: dict[NodeId, Node] = {}
         self.claims: dict[NodeId, dict[AttemptKey, int]] = {}  # who holds which GPUs of a node
         self.soon: dict[NodeId, int] = {}  # of those, being saved or released
+        self.closed: set[NodeId] = set()  # nodes on which nothing new is placed
         self.node_ids: list[NodeId] = []
         self.ordinals: dict[NodeId, int] = {}
         self.free: Pools = {}
@@ -49,6 +51,10 @@ class Capacity:
     def put_node(self, node: Node) -> None:
         before = self.nodes.get(node.node_id)
         self.nodes[node.node_id] = node
+        if node.open:
+            self.closed.discard(node.node_id)
+        else:
+            self.closed.add(node.node_id)
         if before is None or before.gpus != node.gpus:
             self._masks[node.node_id] = node.masks()
             self.claims.setdefault(node.node_id, {})
@@ -63,6 +69,7 @@ class Capacity:
         if self.claims.get(node_id):
             raise ValueError(f"node {node_id} is still held by {sorted(self.claims[node_id])}")
         del self.nodes[node_id], self.claims[node_id], self._masks[node_id]
+        self.closed.discard(node_id)
         self._rebuild_needed = True
         self.generation += 1
 

@@ -1,0 +1,1 @@
+"""The admit stage: may a job enter, and as what?"""

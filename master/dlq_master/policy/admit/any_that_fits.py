@@ -1,0 +1,55 @@
+"""Everybody may enter whose request the registered nodes could hold, were they all free."""
+
+from __future__ import annotations
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.plan import Admit, Reject
+from dlq_master.model.resources import Shape
+from dlq_master.model.view import View
+from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy.place.placement import Placement
+
+
+def admissions(view: View, placement: Placement) -> list[Admit | Reject]:
+    """A verdict for every PENDING job, in order; before a node has registered they all wait."""
+    cluster = view.cluster
+    if not cluster.pending or not cluster.nodes:
+        return []
+    verdicts: list[Admit | Reject] = []
+    for job_id in sorted(cluster.pending):
+        reason = never(cluster, placement, cluster.jobs[job_id].request.shape)
+        if reason is None:
+            verdicts.append(Admit(job_id, Reason(ReasonCode.ADMISSIBLE)))
+        else:
+            verdicts.append(Reject(job_id, reason))
+    return verdicts
+
+
+def never(cluster: Cluster, placement: Placement, shape: Shape) -> Reason | None:
+    """Why no set of the registered nodes could ever hold the shape; None if one could."""
+    cluster.capacity.ready()
+    totals = cluster.capacity.total
+    wanted = [shape.gpu_type] if shape.gpu_type is not None else list(totals)
+    pools = [totals[gpu_type] for gpu_type in wanted if gpu_type in totals]
+    if not pools:
+        known = ", ".join(totals) or "none"
+        return Reason(
+            ReasonCode.GPU_TYPE,
+            "gpu_type",
+            shape.gpus,
+            0,
+            (),
+            f"no node has {shape.gpu_type} GPUs (there are: {known})",
+        )
+    if any(placement.find(pool, shape) for pool in pools):
+        return None
+    most = max(pool.total for pool in pools)
+    over = f" over {shape.nodes} nodes" if shape.nodes is not None else ""
+    return Reason(
+        ReasonCode.NO_SUCH_SHAPE,
+        "gpus",
+        shape.gpus,
+        most,
+        (),
+        f"no set of the registered nodes has {shape.gpus} GPUs{over}",
+    )

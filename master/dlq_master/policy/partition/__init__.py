@@ -1,0 +1,1 @@
+"""The partition stage: which GPUs serve whom this term?"""

@@ -1,0 +1,39 @@
+"""Work that this plan may not take away, and the GPUs of open nodes that it holds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import AttemptKey, JobId
+
+
+class Pinned(NamedTuple):
+    """Silent attempts, those on closed nodes, and those whose term goes on beyond the decision."""
+
+    job_ids: frozenset[JobId]
+    gpus_by_type: dict[str, int]
+    gpus_by_rank: dict[int, int]  # of those in the running index
+
+
+def pinned(cluster: Cluster, horizon_s: float | None) -> Pinned:
+    """`horizon_s`: terms that end later are left alone; None: every term may be cut."""
+    capacity = cluster.capacity
+    keys: set[AttemptKey] = set(cluster.silent)
+    for node_id in capacity.closed:
+        keys.update(capacity.claims.get(node_id, ()))
+    if horizon_s is not None:
+        for term_end_s, ending in cluster.by_term.items():
+            if term_end_s > horizon_s:
+                keys.update(ending)
+    by_type: dict[str, int] = {}
+    by_rank: dict[int, int] = {}
+    for key in keys:
+        for gpu_type, parts in capacity.parts(cluster.attempts[key].lease.allocation).items():
+            opened = capacity.open[gpu_type].masks
+            gpus = sum((mask & opened[ordinal]).bit_count() for ordinal, mask in parts)
+            by_type[gpu_type] = by_type.get(gpu_type, 0) + gpus
+        place = cluster.running.places.get(key.job_id)
+        if place is not None:
+            by_rank[place.rank] = by_rank.get(place.rank, 0) + place.gpus
+    return Pinned(frozenset(key.job_id for key in keys), by_type, by_rank)

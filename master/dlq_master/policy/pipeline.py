@@ -1,0 +1,102 @@
+"""The six stages in order: a view of the cluster in, a plan out."""
+
+from __future__ import annotations
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import AttemptKey
+from dlq_master.model.lease import first_term_end_s, renewed_term_end_s
+from dlq_master.model.plan import Change, Lapse, Plan, Renew, Start
+from dlq_master.model.view import View
+from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy import recount, retake, starts
+from dlq_master.policy.admit.any_that_fits import admissions
+from dlq_master.policy.order.las import demotions, promotions
+from dlq_master.policy.outcome import Outcome, Outranked
+from dlq_master.policy.partition.whole import kind_of_lease
+from dlq_master.policy.pinned import pinned
+from dlq_master.policy.policy import Policy
+from dlq_master.policy.space import allocation
+from dlq_master.policy.transit.taking import Taking, due, price_s
+
+_FITS = Reason(ReasonCode.FITS)
+_TERM_OVER = Reason(ReasonCode.TERM_OVER)
+_NEVER_S = float("inf")
+
+
+def plan(view: View, policy: Policy) -> Plan:
+    """What to change now. Pure: the same view gives the same plan, and nothing is changed.
+
+    The ideal is one decision over all jobs at every instant. Two deviations: jobs that enter,
+    sink or rise are moved by a plan of their own (`again`), so that the decision reads the
+    indexes of the new order; and work that runs is judged only when its term ends.
+    """
+    moves = (*admissions(view, policy.placement), *demotions(view), *promotions(view))
+    if moves:
+        return Plan(moves, view.now_s, again=True)
+    ending = due(view) if policy.grid else []
+    outcome = _decide(view, policy, ending)
+    changes: list[Change] = [_lapse(view, policy, outranked) for outranked in outcome.outranked]
+    changes += _starts(view, policy, outcome)
+    changes += _renewals(view, ending, outcome.outranked)
+    return Plan(tuple(changes), wake_at_s(view.cluster, policy, view.now_s, changes))
+
+
+def wake_at_s(
+    cluster: Cluster, policy: Policy, now_s: float, changes: list[Change] | tuple[Change, ...] = ()
+) -> float | None:
+    """The first instant at which a plan would differ without any event, once these are applied."""
+    instants = [cluster.crossings.next_s(), cluster.promotions.next_s()]
+    if policy.grid:
+        lead_s = cluster.terms.save_lead_s
+        ends = [end_s for end_s in cluster.by_term if end_s > now_s + lead_s]
+        ends += [change.term_end_s for change in changes if isinstance(change, Start | Renew)]
+        if ends:
+            instants.append(min(ends) - lead_s)
+    return min((instant for instant in instants if instant is not None), default=None)
+
+
+def _decide(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
+    cluster, placement, taking = view.cluster, policy.placement, policy.taking
+    if view.pause_starts is not None or not cluster.waiting.count:
+        return Outcome([], [])
+    if taking is Taking.NEVER or (taking is Taking.BOUNDARY and not ending):
+        return starts.walk(cluster, placement, blocking=policy.blocking)
+    free = taking is Taking.FREE
+    fixed = pinned(cluster, None if free else view.now_s + cluster.terms.save_lead_s)
+    walk = recount.walk if placement.counts_only else retake.walk
+    return walk(cluster, placement, fixed, free=free)
+
+
+def _lapse(view: View, policy: Policy, outranked: Outranked) -> Lapse:
+    key, for_job = outranked
+    attempt = view.cluster.attempts[key]
+    at_s = max(attempt.lease.term_end_s, view.now_s) if policy.grid else view.now_s
+    grace_s = price_s(policy.taking, view.cluster.jobs[key.job_id])
+    return Lapse(
+        key, at_s, grace_s, for_job, Reason(ReasonCode.OUTRANKED, blocking_jobs=(for_job,))
+    )
+
+
+def _starts(view: View, policy: Policy, outcome: Outcome) -> list[Start]:
+    if not outcome.chosen:
+        return []
+    kind = kind_of_lease()
+    end_s = first_term_end_s(view.now_s, kind, view.cluster.terms) if policy.grid else _NEVER_S
+    capacity = view.cluster.capacity
+    return [
+        Start(job_id, allocation(capacity, found), kind, end_s, _FITS)
+        for job_id, found in outcome.chosen
+    ]
+
+
+def _renewals(view: View, ending: list[AttemptKey], outranked: list[Outranked]) -> list[Renew]:
+    leaving = {key for key, _ in outranked}
+    renewals = []
+    for key in ending:
+        if key not in leaving:
+            lease = view.cluster.attempts[key].lease
+            # After a master's absence terms may have ended long ago: none is renewed into the past.
+            from_s = max(lease.term_end_s, view.now_s)
+            end_s = renewed_term_end_s(from_s, lease.kind, view.cluster.terms)
+            renewals.append(Renew(key, end_s, _TERM_OVER))
+    return renewals

@@ -1,0 +1,1 @@
+"""The place stage: which GPUs?"""

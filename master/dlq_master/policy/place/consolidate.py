@@ -1,0 +1,61 @@
+"""As few nodes as this width could ever need, each as full as possible (best fit)."""
+
+from __future__ import annotations
+
+from dlq_master.model.pool import Part, Parts, Pool, lowest
+from dlq_master.model.resources import Shape
+from dlq_master.policy.place import exact
+from dlq_master.policy.place.placement import Placement
+
+
+def find(pool: Pool, shape: Shape) -> Parts | None:
+    """None also when the GPUs are there, but on more nodes than the width needs: it waits."""
+    gpus, nodes, _ = shape
+    if nodes is not None:
+        return exact.find(pool, gpus // nodes, nodes)
+    if pool.total < gpus:
+        return None
+    fewest = pool.fewest_nodes(gpus)
+    if fewest == 1:
+        node = pool.best_fit(gpus)
+        return None if node < 0 else (Part(node, lowest(pool.masks[node], gpus)),)
+    return _over_several(pool, gpus, fewest)
+
+
+def _over_several(pool: Pool, gpus: int, fewest: int) -> Parts | None:
+    """The emptiest nodes whole, the rest on the tightest node that holds it."""
+    parts: list[Part] = []
+    used = 0
+    for _ in range(fewest):
+        if gpus < len(pool.buckets):
+            node = _tightest(pool, gpus, used)
+            if node >= 0:
+                parts.append(Part(node, lowest(pool.masks[node], gpus)))
+                return tuple(sorted(parts))
+        node = _emptiest(pool, used)
+        if node < 0:
+            return None
+        mask = pool.masks[node]
+        parts.append(Part(node, mask))
+        used |= 1 << node
+        gpus -= mask.bit_count()
+    return None
+
+
+def _tightest(pool: Pool, gpus: int, used: int) -> int:
+    for bucket in pool.buckets[gpus:]:
+        left = bucket & ~used
+        if left:
+            return (left & -left).bit_length() - 1
+    return -1
+
+
+def _emptiest(pool: Pool, used: int) -> int:
+    for bucket in reversed(pool.buckets[1:]):
+        left = bucket & ~used
+        if left:
+            return (left & -left).bit_length() - 1
+    return -1
+
+
+CONSOLIDATE = Placement("consolidate", find)

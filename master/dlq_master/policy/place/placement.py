@@ -1,0 +1,28 @@
+"""What every choice of the place stage offers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dlq_master.model.pool import Parts, Pool
+from dlq_master.model.resources import Shape
+
+Find = Callable[[Pool, Shape], Parts | None]
+
+
+class Placement(NamedTuple):
+    """`find` names GPUs of the pool that make up the shape, or None. It never changes the pool.
+
+    `counts_only`: any GPUs will do, even for a request with an explicit number of nodes.
+    `splits`: any GPUs will do for a request without one.
+    """
+
+    name: str
+    find: Find
+    counts_only: bool = False
+    splits: bool = False
+
+    def any_gpus(self, shape: Shape) -> bool:
+        """Whether this shape fits exactly when enough GPUs are left, wherever they are."""
+        return self.counts_only or (self.splits and shape.nodes is None)

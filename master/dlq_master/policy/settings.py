@@ -1,0 +1,90 @@
+"""Settings of a policy: `key=value` words in, typed values out, every slip named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from dlq_master.model.order import Discipline
+from dlq_master.policy.place.consolidate import CONSOLIDATE
+from dlq_master.policy.place.count import COUNT
+from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.place.spread import SPREAD
+
+
+class PolicyError(ValueError):
+    """No such policy, setting or value; says what there is instead."""
+
+
+class Settings(NamedTuple):
+    """Everything a preset may be told. A preset accepts only the settings it uses."""
+
+    order: Discipline = Discipline.REQUEUE
+    thresholds: tuple[float, ...] = (3200.0,)  # attained GPU-seconds
+    place: Placement = CONSOLIDATE
+    preempt_is_free: bool = False
+    promote_knob: float | None = None
+    starve_limit_s: float | None = None
+
+
+PLACEMENTS = {placement.name: placement for placement in (CONSOLIDATE, SPREAD, COUNT)}
+_ORDERS = {order.value: order for order in (Discipline.REQUEUE, Discipline.FIRST_START)}
+_PRICES = {"charged": False, "free": True}
+
+
+def parse(name: str, allowed: tuple[str, ...], words: Mapping[str, str]) -> Settings:
+    """The settings of policy `name`; raises PolicyError on a key it does not have, or a bad value."""
+    values: dict[str, object] = {}
+    for key, text in words.items():
+        if key not in allowed:
+            raise PolicyError(f"policy {name} has no setting {key!r}{suggestion(key, allowed)}")
+        field, read = _READERS[key]
+        try:
+            values[field] = read(text)
+        except ValueError as error:
+            raise PolicyError(f"setting {key}={text}: {error}") from error
+    return Settings()._replace(**values)  # type: ignore[arg-type]  # keyed by _READERS
+
+
+def suggestion(word: str, known: tuple[str, ...]) -> str:
+    """`; did you mean ...?` or what there is."""
+    close = get_close_matches(word, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f" (there are: {', '.join(known)})"
+
+
+def _one_of(choices: Mapping[str, object]) -> Callable[[str], object]:
+    def read(text: str) -> object:
+        if text not in choices:
+            raise ValueError(f"expected one of {', '.join(choices)}")
+        return choices[text]
+
+    return read
+
+
+def _thresholds(text: str) -> tuple[float, ...]:
+    return tuple(_positive(part) for part in text.split(","))
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number") from None
+    if not 0.0 < value < float("inf"):
+        raise ValueError("expected a positive number")
+    return value
+
+
+def _positive_or_off(text: str) -> float | None:
+    return None if text == "off" else _positive(text)
+
+
+_READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
+    "order": ("order", _one_of(_ORDERS)),
+    "thresholds": ("thresholds", _thresholds),
+    "place": ("place", _one_of(PLACEMENTS)),
+    "preempt": ("preempt_is_free", _one_of(_PRICES)),
+    "promote_knob": ("promote_knob", _positive_or_off),
+    "starve_limit_s": ("starve_limit_s", _positive_or_off),
+}

@@ -1,0 +1,1 @@
+"""The size stage: how many GPUs does a job get?"""

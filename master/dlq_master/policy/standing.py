@@ -1,0 +1,53 @@
+"""Running jobs of one rank, as blocks between which waiting jobs may stand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import JobId
+from dlq_master.model.order import STARTED_BASE, STARTED_END, Discipline
+
+
+class Block(NamedTuple):
+    """Jobs that stand together: every waiting job ranks before all of them or after all of them.
+
+    `job_ids` None: all of the rank that do not stand in a block of their own. Whoever can treat
+    them as one sum (`gpus`) never has to list them.
+    """
+
+    position: int
+    gpus: int
+    job_ids: tuple[JobId] | None
+
+
+def blocks(cluster: Cluster, rank: int, *, apart: bool) -> list[Block]:
+    """The rank's running jobs in order; `apart` False: nobody waits in it, so one block will do."""
+    running = cluster.running
+    if rank not in running.by_rank:
+        return []
+    gpus = running.gpus_by_rank[rank]
+    if not apart:
+        return [Block(STARTED_BASE, gpus, None)]
+    places = running.places
+    if cluster.ordering.discipline is not Discipline.REQUEUE:
+        return [
+            Block(places[job].sequence, places[job].gpus, (job,)) for job in running.in_order(rank)
+        ]
+    ahead = running.gpus_ahead[rank]
+    together = [Block(STARTED_BASE, ahead, None)] if ahead else []
+    if ahead == gpus:
+        return together
+    behind = [job for job in running.in_order(rank) if places[job].sequence >= STARTED_END]
+    return together + [Block(places[job].sequence, places[job].gpus, (job,)) for job in behind]
+
+
+def members(cluster: Cluster, rank: int, block: Block) -> Sequence[JobId]:
+    """The block's jobs, the one that is kept first first."""
+    if block.job_ids is not None:
+        return block.job_ids
+    places, everyone = cluster.running.places, cluster.running.in_order(rank)
+    if block.gpus == cluster.running.gpus_by_rank[rank]:
+        return everyone
+    return [job for job in everyone if places[job].sequence < STARTED_END]

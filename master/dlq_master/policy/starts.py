@@ -1,0 +1,77 @@
+"""The walk that only starts work: in rank order over what is free, skipping what does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.resources import Shape
+from dlq_master.model.waiting import Fifo
+from dlq_master.policy.heads import Heads
+from dlq_master.policy.outcome import Chosen, Outcome
+from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.reserve import reserve
+from dlq_master.policy.space import Space
+
+
+def walk(cluster: Cluster, placement: Placement, *, blocking: bool) -> Outcome:
+    """Which waiting jobs start now. `blocking`: nobody passes the first that does not fit.
+
+    A job that fits only together with GPUs that are being released claims them for this plan, and
+    a promoted job that does not fit at all keeps what is free where it may come to fit: whoever
+    ranks lower does not get those GPUs.
+    """
+    chosen: list[Chosen] = []
+    waiting = cluster.waiting
+    if waiting.count:
+        space = Space(cluster.capacity, placement)
+        closed: set[Shape] = set()
+        for rank in waiting.ranks:
+            if not space.free_total:
+                break
+            if not _walk_rank(space, waiting.by_rank[rank], closed, chosen, blocking):
+                break
+    return Outcome(chosen, [])
+
+
+def _walk_rank(
+    space: Space,
+    fifos: Mapping[Shape, Fifo],
+    closed: set[Shape],
+    chosen: list[Chosen],
+    blocking: bool,
+) -> bool:
+    """False once nothing more can start."""
+    heads = Heads(fifos, closed, float("inf") if blocking else _widest(space, fifos))
+    while heads:
+        shape = heads.shape
+        found = space.find_free(shape)
+        if found is not None:
+            chosen.append(Chosen(heads.job_id, found))
+            space.take(found)
+            heads.advance()
+        elif (claim := space.find_soon(shape)) is not None:
+            space.take(claim)
+            heads.advance()
+        elif blocking:
+            return False
+        elif heads.position < 0:
+            reserve(space, shape)
+            heads.advance()
+        else:
+            closed.add(shape)
+            heads.close()
+        if not space.free_total:
+            return False
+    return True
+
+
+def _widest(space: Space, fifos: Mapping[Shape, Fifo]) -> float:
+    """Shapes that are wider need no look, unless a promoted job reserves for one."""
+    if any(position < 0 for fifo in fifos.values() for position in _first(fifo)):
+        return float("inf")
+    return space.most_left()
+
+
+def _first(fifo: Fifo) -> tuple[int, ...]:
+    return (fifo[next(iter(fifo))],)

@@ -1,0 +1,30 @@
+"""When a plan may take GPUs away from work that runs, and at what price."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from dlq_master.model.grace import grace_s
+from dlq_master.model.ids import AttemptKey
+from dlq_master.model.job import Job
+from dlq_master.model.view import View
+
+
+class Taking(StrEnum):
+    NEVER = "never"  # work that runs is renewed at every boundary
+    BOUNDARY = "boundary"  # at a boundary of the best-effort grid, decided early enough to save
+    FREE = "free"  # at any event and at no cost; simulations only
+
+
+def due(view: View) -> list[AttemptKey]:
+    """Attempts whose term ends so soon that renew or lapse has to be decided now, in key order."""
+    horizon_s = view.now_s + view.cluster.terms.save_lead_s
+    by_term = view.cluster.by_term
+    return sorted(
+        key for term_end_s in by_term if term_end_s <= horizon_s for key in by_term[term_end_s]
+    )
+
+
+def price_s(taking: Taking, job: Job) -> float:
+    """The grace that a job gets to save its work."""
+    return 0.0 if taking is Taking.FREE else grace_s(job.saves, job.rules)
