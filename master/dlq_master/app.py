@@ -20,11 +20,12 @@ from dlq_common.pki import Authority
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.loop import Loop
-from dlq_master.control.scheduling import Planner, planner_of
+from dlq_master.control.scheduling import policy_of
 from dlq_master.control.state import State, restore
 from dlq_master.control.ticks import PERIODS_S, start_metronome
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.event import JournalEvent
+from dlq_master.policy.policy import Policy
 from dlq_master.rpc.audit import Audit
 from dlq_master.rpc.login_broker import BrokerSettings, LoginBroker
 from dlq_master.rpc.server import MasterServer, ServerSettings
@@ -141,7 +142,7 @@ def run(config_path: Path, check_config: bool, log_level: str | None) -> None:
     """
     try:
         config = load_config(MasterConfig, config_path)
-        planner = _checked(config)
+        policy = _checked(config)
     except DlqError as error:
         _fail(error)
     if check_config:
@@ -149,12 +150,12 @@ def run(config_path: Path, check_config: bool, log_level: str | None) -> None:
         return
     configure_logging(SteadyClock(), level=log_level or config.log.level)
     try:
-        asyncio.run(serve(config, planner))
+        asyncio.run(serve(config, policy))
     except (DlqError, OSError) as error:
         _fail(error)
 
 
-async def serve(config: MasterConfig, planner: Planner) -> None:
+async def serve(config: MasterConfig, policy: Policy) -> None:
     """Build the master, serve until a signal, leave in order. Raises what a commit raised."""
     log = get_logger("master")
     state_dir = config.cluster.state_dir
@@ -172,7 +173,8 @@ async def serve(config: MasterConfig, planner: Planner) -> None:
     state = State(
         config=config,
         terms=terms,
-        cluster=Cluster(planner.pipeline.ordering, terms),
+        policy=policy,
+        cluster=Cluster(policy.ordering, terms),
         started_s=clock.now_s(),
         epoch=int(loaded.meta.get("epoch", "0")) + 1,
     )
@@ -185,7 +187,6 @@ async def serve(config: MasterConfig, planner: Planner) -> None:
         store=writer,
         records=reader,
         transport=sessions,
-        planner=planner,
         failpoints=Failpoints(config.debug.failpoint),
         state_dir=state_dir,
     )
@@ -194,7 +195,6 @@ async def serve(config: MasterConfig, planner: Planner) -> None:
             api_address=config.listen.api,
             join_address=config.listen.join,
             advertise=config.listen.advertise,
-            checkpoint_root=str(config.jobs.checkpoint_root),
             version=version("dlq"),
         ),
         control=loop,
@@ -257,7 +257,7 @@ def _first_batch(state: State) -> Batch:
     return Batch(meta={"epoch": str(state.epoch)}, events=[started])
 
 
-def _checked(config: MasterConfig) -> Planner:
+def _checked(config: MasterConfig) -> Policy:
     """Everything about a configuration that can be known to be wrong without serving."""
     try:
         config.lease.terms()
@@ -271,7 +271,7 @@ def _checked(config: MasterConfig) -> Planner:
     if config.jobs.port_first > config.jobs.port_last:
         raise ConfigError("jobs.port_first is above jobs.port_last")
     Failpoints(config.debug.failpoint)
-    return planner_of(config)
+    return policy_of(config)
 
 
 def _check_files() -> None:

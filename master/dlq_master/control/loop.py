@@ -64,7 +64,6 @@ class Loop:
         store: Store,
         records: Records,
         transport: Transport,
-        planner: scheduling.Planner,
         failpoints: Failpoints,
         state_dir: Path,
     ) -> None:
@@ -73,7 +72,6 @@ class Loop:
         self._store = store
         self._records = records
         self._transport = transport
-        self._planner = planner
         self._failpoints = failpoints
         self._state_dir = state_dir
         self._inbox = Inbox()
@@ -128,7 +126,7 @@ class Loop:
         turn = Turn(self._state, self._records, now_s)
         replies = [self._handle(turn, letter) for letter in letters]
         if turn.plan_due or self._plan_time(now_s):
-            self._wake_at_s = self._planner.plan(turn)
+            self._wake_at_s = scheduling.plan(turn)
         settled = [reply() for reply in replies]
         batch = turn.take_batch()
         if batch:

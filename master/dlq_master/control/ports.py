@@ -1,24 +1,16 @@
 """What the rest of the master may ask of the loop, and what the loop asks of the world."""
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterable, Iterable, Sequence
 from typing import Any, Protocol
 
 from dlq_master.control.queues import QueueFacts as QueueFacts
+from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import Command, JoinToken, Stimulus, User
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
-
-
-class Progress(Protocol):
-    """What a job last said of itself (never stored: beats are worth less than a write)."""
-
-    step: int | None
-    total: int | None
-    loss: float | None
-    time_s: float
 
 
 class Readable(Protocol):
@@ -33,7 +25,7 @@ class Readable(Protocol):
     def spec(self, job_id: JobId) -> bytes: ...
     def attempt(self, key: AttemptKey) -> Attempt | None: ...  # living ones
     def attempts(self, job_id: JobId) -> Sequence[Attempt]: ...  # all, oldest first
-    def progress(self, job_id: JobId) -> Progress | None: ...
+    def progress(self, job_id: JobId) -> Beat | None: ...
     def node(self, node_id: NodeId) -> Node | None: ...
     def nodes(self) -> Sequence[Node]: ...  # in the order of their ids
     def contact_s(self, node_id: NodeId) -> float | None: ...  # None: never by this master
@@ -63,7 +55,7 @@ class Control(Protocol):
     def tell(self, stimulus: Stimulus) -> None:
         """Put a stimulus in and do not wait (heartbeats, closed sessions, ticks)."""
 
-    def watch(self, after: int) -> AsyncIterator[JournalEvent]:
+    def watch(self, after: int) -> AsyncIterable[JournalEvent]:
         """Every committed event with a sequence above `after`, then live ones as they are committed."""
 
 

@@ -1,4 +1,4 @@
-"""The loop's planner: from the working state to a plan, and from a plan to what follows from it."""
+"""Planning: from the working state to a plan, and from a plan to what follows from it."""
 
 from collections.abc import Mapping
 
@@ -10,43 +10,38 @@ from dlq_master.control.turn import Turn
 from dlq_master.model import drive
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.node import NodeState, frozen
-from dlq_master.model.plan import Lapse, Plan, Start
+from dlq_master.model.plan import Start
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy import pipeline
+from dlq_master.policy.admit import any_that_fits
 from dlq_master.policy.check import check_delta
-from dlq_master.policy.explain import explain, jobs_ahead, never_fits
-from dlq_master.policy.pipeline import Pipeline
+from dlq_master.policy.explain import explain, jobs_ahead
+from dlq_master.policy.policy import Policy
 from dlq_master.policy.registry import build
 
 RETURNED_SHARE = 0.95  # of the known nodes: then a started master places work again
 
 
-class Planner:
-    """One preset with its settings."""
-
-    def __init__(self, pipeline: Pipeline) -> None:
-        self.pipeline = pipeline
-
-    def plan(self, turn: Turn) -> float | None:
-        """Plan, check, apply, and put the commands into the outbox; return when to plan again."""
-        state = turn.state
-        while True:
-            view = look(turn)
-            plan = self.pipeline.plan(view)
-            check_delta(view, plan)
-            _refuse_free_lapses(plan)
-            happened = drive.apply(state.cluster, plan, turn.now_s, state.epoch)
-            turn.follow(happened, actor="scheduler")
-            for change in plan.changes:
-                if isinstance(change, Start):
-                    _launch(turn, change.job_id)
-            if not plan.again:
-                turn.plan_due = False
-                return _earliest(plan.wake_at_s, _pause_ends_s(state, turn.now_s))
+def plan(turn: Turn) -> float | None:
+    """Plan, check, apply, and put the commands into the outbox; return when to plan again."""
+    state = turn.state
+    while True:
+        view = look(turn)
+        decided = pipeline.plan(view, state.policy)
+        check_delta(view, decided)
+        happened = drive.apply(state.cluster, decided, turn.now_s, state.epoch)
+        turn.follow(happened, actor="scheduler")
+        for change in decided.changes:
+            if isinstance(change, Start):
+                _launch(turn, change.job_id)
+        if not decided.again:
+            turn.plan_due = False
+            return _earliest(decided.wake_at_s, _pause_ends_s(state, turn.now_s))
 
 
-def planner_of(config: MasterConfig) -> Planner:
+def policy_of(config: MasterConfig) -> Policy:
     """The configured preset. Raises ConfigError naming what is wrong with it."""
     settings: Mapping[str, str] = config.scheduler.settings
     for name in ("place", "preempt"):
@@ -55,7 +50,7 @@ def planner_of(config: MasterConfig) -> Planner:
                 f"scheduler.settings.{name} = {settings[name]!r} is for simulations only"
             )
     try:
-        return Planner(build(config.scheduler.policy, settings))
+        return build(config.scheduler.policy, settings)
     except ValueError as error:
         raise ConfigError(f"scheduler: {error}") from None
 
@@ -80,17 +75,19 @@ def pause_of(state: State, now_s: float) -> ReasonCode | None:
     return None
 
 
-def never(turn: Turn, request: Request) -> tuple[Reason, ...]:
-    """Why no set of the registered nodes could ever hold this; empty: it could, or none is known."""
-    if not any(node.gpus for node in turn.state.cluster.nodes.values()):
-        return ()
-    return never_fits(look(turn), request)
+def never(turn: Turn, request: Request) -> Reason | None:
+    """Why no set of the registered nodes could ever hold this; None: it could, or none is known."""
+    cluster = turn.state.cluster
+    if not any(node.gpus for node in cluster.nodes.values()):
+        return None
+    return any_that_fits.never(cluster, turn.state.policy.placement, request.shape)
 
 
 def explained(turn: Turn, job_id: JobId) -> tuple[tuple[Reason, ...], int | None]:
     """Every reason why a job does not run, and how many are ahead of it (None: it does not wait)."""
     view = look(turn)
-    return explain(view, job_id), jobs_ahead(view, job_id)
+    policy = turn.state.policy
+    return explain(view, policy, job_id), jobs_ahead(view, job_id)
 
 
 def rank_base(config: MasterConfig, queue: str) -> int:
@@ -99,13 +96,6 @@ def rank_base(config: MasterConfig, queue: str) -> int:
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
-
-
-def _refuse_free_lapses(plan: Plan) -> None:
-    """A free lapse ends an attempt without asking its node: that is for simulations only."""
-    for change in plan.changes:
-        if isinstance(change, Lapse) and change.free:
-            raise ValueError(f"a free lapse of {change.key} in a live cluster")
 
 
 def _launch(turn: Turn, job_id: JobId) -> None:

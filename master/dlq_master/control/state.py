@@ -8,6 +8,7 @@ from dlq_master.control.queues import in_order
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.lease import Terms
+from dlq_master.policy.policy import Policy
 from dlq_master.store.batch import Intention, JoinToken, Loaded, User
 
 
@@ -26,6 +27,7 @@ class State:
 
     config: MasterConfig
     terms: Terms
+    policy: Policy
     cluster: Cluster
     started_s: float  # of this master
     epoch: int

@@ -130,6 +130,8 @@ class Turn:
         """Note what happened, and tell the nodes of stops."""
         self.plan_due = True
         for one in happened:
+            if isinstance(one.event, attempt_steps.Renewed):
+                continue  # no edge of the machine; the row has the new term
             kind, told = journal.line(one)
             self.note(
                 kind,
