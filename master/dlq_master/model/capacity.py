@@ -109,6 +109,10 @@ class Capacity:
             mask |= held
         return mask
 
+    def masks_of(self, node_id: NodeId) -> Mapping[str, int]:
+        """GPU type -> bitmask of the node's GPUs of that type."""
+        return self._masks[node_id]
+
     def parts(self, allocation: Allocation) -> dict[str, Parts]:
         """The allocation in pool terms, by GPU type. Nodes that are gone are left out."""
         split: dict[str, list[Part]] = {}

@@ -22,6 +22,20 @@ class Outranked(NamedTuple):
     for_job: JobId
 
 
+class Claim(NamedTuple):
+    """GPUs kept from lower ranks for a job that cannot start yet."""
+
+    job_id: JobId
+    found: Found
+    reserved: bool  # for a promoted job; otherwise it fits once they are released
+
+
 class Outcome(NamedTuple):
     chosen: list[Chosen]
     outranked: list[Outranked]
+    claims: list[Claim]
+    head_of_line: JobId | None = None  # the job that nobody may pass
+
+
+def nothing() -> Outcome:
+    return Outcome([], [], [])

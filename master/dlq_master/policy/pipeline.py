@@ -11,7 +11,7 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy import recount, retake, starts
 from dlq_master.policy.admit.any_that_fits import admissions
 from dlq_master.policy.order.las import demotions, promotions
-from dlq_master.policy.outcome import Outcome, Outranked
+from dlq_master.policy.outcome import Outcome, Outranked, nothing
 from dlq_master.policy.partition.whole import kind_of_lease
 from dlq_master.policy.pinned import pinned
 from dlq_master.policy.policy import Policy
@@ -34,7 +34,7 @@ def plan(view: View, policy: Policy) -> Plan:
     if moves:
         return Plan(moves, view.now_s, again=True)
     ending = due(view) if policy.grid else []
-    outcome = _decide(view, policy, ending)
+    outcome = decide(view, policy, ending)
     changes: list[Change] = [_lapse(view, policy, outranked) for outranked in outcome.outranked]
     changes += _starts(view, policy, outcome)
     changes += _renewals(view, ending, outcome.outranked)
@@ -55,10 +55,11 @@ def wake_at_s(
     return min((instant for instant in instants if instant is not None), default=None)
 
 
-def _decide(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
+def decide(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
+    """Who starts, who leaves, and for whom GPUs are kept."""
     cluster, placement, taking = view.cluster, policy.placement, policy.taking
     if view.pause_starts is not None or not cluster.waiting.count:
-        return Outcome([], [])
+        return nothing()
     if taking is Taking.NEVER or (taking is Taking.BOUNDARY and not ending):
         return starts.walk(cluster, placement, blocking=policy.blocking)
     free = taking is Taking.FREE

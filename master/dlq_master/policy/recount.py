@@ -6,7 +6,7 @@ from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.resources import Shape
 from dlq_master.policy.heads import Heads
-from dlq_master.policy.outcome import Chosen, Outcome, Outranked
+from dlq_master.policy.outcome import Chosen, Claim, Outcome, Outranked
 from dlq_master.policy.pinned import Pinned
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.space import Found, Space
@@ -43,7 +43,7 @@ class _Walk:
             for key, _ in self.outranked:
                 for found in self.space.held_by(self.cluster.attempts[key].lease.allocation):
                     self.space.give_free(found)
-        return Outcome(self._place(), self.outranked)
+        return self._place()
 
     def _walk_rank(self, rank: int) -> None:
         fifos = self.cluster.waiting.by_rank.get(rank, {})
@@ -89,12 +89,14 @@ class _Walk:
                 self.closed.add(shape)
                 heads.close()
 
-    def _place(self) -> list[Chosen]:
-        chosen = []
+    def _place(self) -> Outcome:
+        chosen, claims = [], []
         for job_id, gpu_type, shape in self.starting:
             parts = self.space.placement.find(self.space.free[gpu_type], shape)
             if parts is not None:
                 found = Found(gpu_type, parts)
                 self.space.take(found)
                 chosen.append(Chosen(job_id, found))
-        return chosen
+            else:
+                claims.append(Claim(job_id, Found(gpu_type, ()), reserved=False))
+        return Outcome(chosen, self.outranked, claims)

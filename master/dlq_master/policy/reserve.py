@@ -9,11 +9,12 @@ from dlq_master.model.resources import Shape, indices
 from dlq_master.policy.space import Found, Space
 
 
-def reserve(space: Space, shape: Shape) -> None:
+def reserve(space: Space, shape: Shape) -> Found | None:
     """Withhold from lower ranks the free GPUs that bring this shape closest to fitting.
 
     Kept are the nodes with the most free GPUs among those that could ever hold a part of it. Nobody
     else gets GPUs there, so they only fill up, and the job starts as soon as work there has ended.
+    Returns what is kept; None if no open node could hold a part of it.
     """
     for gpu_type in space.types_for(shape):
         opened = space.capacity.open[gpu_type]
@@ -24,8 +25,10 @@ def reserve(space: Space, shape: Shape) -> None:
                 parts = space.placement.find(free, width) if width.gpus else ()
             else:
                 parts = _fullest(free, opened, shape)
-            space.take(Found(gpu_type, parts or ()))
-            return
+            kept = Found(gpu_type, parts or ())
+            space.take(kept)
+            return kept
+    return None
 
 
 def _fullest(free: Pool, opened: Pool, shape: Shape) -> Parts:

@@ -8,7 +8,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.pool import Part, Parts, Pool, lowest
 from dlq_master.model.resources import Shape
 from dlq_master.policy.heads import Heads
-from dlq_master.policy.outcome import Chosen, Outcome, Outranked
+from dlq_master.policy.outcome import Chosen, Claim, Outcome, Outranked, nothing
 from dlq_master.policy.pinned import Pinned
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.reserve import reserve
@@ -38,15 +38,14 @@ class _Walk:
         # GPUs of work that may be taken and ranks below whoever the walk looks at.
         self.below = sum(cluster.running.gpus_by_rank.values()) - sum(pinned.gpus_by_rank.values())
         self.closed: set[Shape] = set()
-        self.chosen: list[Chosen] = []
-        self.outranked: list[Outranked] = []
+        self.outcome = nothing()
         self.force: _Force | None = None  # made when somebody needs it first
 
     def run(self) -> Outcome:
         waiting, running = self.cluster.waiting, self.cluster.running
         for rank in sorted({*waiting.ranks, *running.by_rank}):
             self._walk_rank(rank)
-        return Outcome(self.chosen, self.outranked)
+        return self.outcome
 
     def _walk_rank(self, rank: int) -> None:
         fifos = self.cluster.waiting.by_rank.get(rank, {})
@@ -71,14 +70,19 @@ class _Walk:
             shape = heads.shape
             if (found := self.space.find_free(shape)) is not None:
                 self._take(found)
-                self.chosen.append(Chosen(heads.job_id, found))
+                self.outcome.chosen.append(Chosen(heads.job_id, found))
             elif (found := self.space.find_soon(shape)) is not None:
                 self._take(found)
+                self.outcome.claims.append(Claim(heads.job_id, found, reserved=False))
             elif (found := self._force_room(heads, rank)) is not None:
                 if self.free:
-                    self.chosen.append(Chosen(heads.job_id, found))
+                    self.outcome.chosen.append(Chosen(heads.job_id, found))
+                else:
+                    self.outcome.claims.append(Claim(heads.job_id, found, reserved=False))
             elif heads.position < 0:
-                reserve(self.space, shape)
+                kept = reserve(self.space, shape)
+                if kept is not None:
+                    self.outcome.claims.append(Claim(heads.job_id, kept, reserved=True))
             else:
                 self.closed.add(shape)
                 heads.close()
@@ -105,7 +109,7 @@ class _Walk:
         for victim in self.force.doom(found):
             attempt = self.cluster.live_attempt(self.cluster.jobs[victim])
             if attempt is not None:
-                self.outranked.append(Outranked(attempt.key, job_id))
+                self.outcome.outranked.append(Outranked(attempt.key, job_id))
             self.below -= self.cluster.running.places[victim].gpus
         return found
 

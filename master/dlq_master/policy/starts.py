@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import JobId
 from dlq_master.model.resources import Shape
 from dlq_master.model.waiting import Fifo
 from dlq_master.policy.heads import Heads
-from dlq_master.policy.outcome import Chosen, Outcome
+from dlq_master.policy.outcome import Chosen, Claim, Outcome, nothing
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.reserve import reserve
 from dlq_master.policy.space import Space
@@ -21,49 +22,52 @@ def walk(cluster: Cluster, placement: Placement, *, blocking: bool) -> Outcome:
     a promoted job that does not fit at all keeps what is free where it may come to fit: whoever
     ranks lower does not get those GPUs.
     """
-    chosen: list[Chosen] = []
+    outcome = nothing()
     waiting = cluster.waiting
-    if waiting.count:
-        space = Space(cluster.capacity, placement)
-        closed: set[Shape] = set()
-        for rank in waiting.ranks:
-            if not space.free_total:
-                break
-            if not _walk_rank(space, waiting.by_rank[rank], closed, chosen, blocking):
-                break
-    return Outcome(chosen, [])
+    space = Space(cluster.capacity, placement)
+    closed: set[Shape] = set()
+    for rank in waiting.ranks:
+        if not space.free_total:
+            break
+        blocked = _walk_rank(space, waiting.by_rank[rank], closed, outcome, blocking)
+        if blocked is not None:
+            return outcome._replace(head_of_line=blocked)
+    return outcome
 
 
 def _walk_rank(
     space: Space,
     fifos: Mapping[Shape, Fifo],
     closed: set[Shape],
-    chosen: list[Chosen],
+    outcome: Outcome,
     blocking: bool,
-) -> bool:
-    """False once nothing more can start."""
+) -> JobId | None:
+    """The job that nobody may pass, once the walk has come to it."""
     heads = Heads(fifos, closed, float("inf") if blocking else _widest(space, fifos))
     while heads:
         shape = heads.shape
         found = space.find_free(shape)
         if found is not None:
-            chosen.append(Chosen(heads.job_id, found))
+            outcome.chosen.append(Chosen(heads.job_id, found))
             space.take(found)
             heads.advance()
         elif (claim := space.find_soon(shape)) is not None:
+            outcome.claims.append(Claim(heads.job_id, claim, reserved=False))
             space.take(claim)
             heads.advance()
         elif blocking:
-            return False
+            return heads.job_id
         elif heads.position < 0:
-            reserve(space, shape)
+            kept = reserve(space, shape)
+            if kept is not None:
+                outcome.claims.append(Claim(heads.job_id, kept, reserved=True))
             heads.advance()
         else:
             closed.add(shape)
             heads.close()
         if not space.free_total:
-            return False
-    return True
+            break
+    return None
 
 
 def _widest(space: Space, fifos: Mapping[Shape, Fifo]) -> float:

@@ -1,0 +1,139 @@
+"""The whole state from scratch: is it sound, and does every index equal what its values say?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from dlq_master.model.attempt import ACTIVE, AttemptState
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.job import JobState
+from dlq_master.model.running import Place
+
+
+def validate(cluster: Cluster) -> None:
+    """Raise AssertionError naming the first thing that is wrong. Costs O(jobs + GPUs)."""
+    _no_gpu_twice(cluster)
+    _attempts_and_jobs_agree(cluster)
+    _claims(cluster)
+    _pools(cluster)
+    _waiting(cluster)
+    _running(cluster)
+    _timers(cluster)
+
+
+def _no_gpu_twice(cluster: Cluster) -> None:
+    holder: dict[tuple[NodeId, int], AttemptKey] = {}
+    for key, attempt in cluster.attempts.items():
+        for slot in attempt.lease.allocation.slots:
+            for index in slot.gpu_indices:
+                other = holder.setdefault((slot.node_id, index), key)
+                _equal(f"holder of GPU {index} of {slot.node_id}", key, other)
+
+
+def _attempts_and_jobs_agree(cluster: Cluster) -> None:
+    for key, attempt in cluster.attempts.items():
+        _equal(f"key of attempt {key}", attempt.key, key)
+        _equal(f"attempt {key} is live", attempt.live, True)
+        job = cluster.jobs[key.job_id]
+        _equal(f"live attempt of job {key.job_id}", job.live_attempt, key.number)
+        _equal(f"width of attempt {key}", attempt.lease.allocation.width, job.request.gpus)
+        _equal(f"fence of attempt {key}", attempt.fence, (attempt.epoch, key.number))
+    for job_id, job in cluster.jobs.items():
+        _equal(f"id of job {job_id}", job.job_id, job_id)
+        if job.live_attempt is not None:
+            _equal(f"job {job_id} has its attempt", job.live_key in cluster.attempts, True)
+            _equal(f"number of job {job_id}'s attempt", job.live_attempt, job.attempts)
+        if job.state is JobState.QUEUED:
+            _equal(f"job {job_id} waits", job.queued_since_s is None, job.live_attempt is not None)
+    pending = {job_id for job_id, job in cluster.jobs.items() if job.state is JobState.PENDING}
+    _equal("pending jobs", set(cluster.pending), pending)
+
+
+def _claims(cluster: Cluster) -> None:
+    claims: dict[NodeId, dict[AttemptKey, int]] = defaultdict(dict)
+    soon: dict[NodeId, int] = {}
+    for key, attempt in cluster.attempts.items():
+        for node_id, mask in attempt.lease.allocation.slots:
+            claims[node_id][key] = mask
+            if attempt.state is AttemptState.PAUSING:
+                soon[node_id] = soon.get(node_id, 0) | mask
+    capacity = cluster.capacity
+    kept = {node_id: held for node_id, held in capacity.claims.items() if held}
+    _equal("claims", kept, dict(claims))
+    _equal("GPUs that are soon free", capacity.soon, soon)
+    closed = {node_id for node_id, node in capacity.nodes.items() if not node.open}
+    _equal("closed nodes", capacity.closed, closed)
+
+
+def _pools(cluster: Cluster) -> None:
+    capacity = cluster.capacity
+    capacity.ready()
+    _equal("node order", capacity.node_ids, sorted(capacity.nodes))
+    for gpu_type in capacity.free:
+        for ordinal, node_id in enumerate(capacity.node_ids):
+            node = capacity.nodes[node_id]
+            owned = node.masks().get(gpu_type, 0)
+            opened = owned if node.open else 0
+            free = opened & ~capacity.claimed(node_id)
+            where = f"{gpu_type} of {node_id}"
+            _equal(f"total {where}", capacity.total[gpu_type].masks[ordinal], owned)
+            _equal(f"open {where}", capacity.open[gpu_type].masks[ordinal], opened)
+            _equal(f"free {where}", capacity.free[gpu_type].masks[ordinal], free)
+        for pools in (capacity.free, capacity.open, capacity.total):
+            pool = pools[gpu_type]
+            counts = [mask.bit_count() for mask in pool.masks]
+            _equal(f"sum of {gpu_type}", pool.total, sum(counts))
+            for gpus, bucket in enumerate(pool.buckets):
+                nodes = sum(1 << node for node, count in enumerate(counts) if count == gpus)
+                _equal(f"nodes with {gpus} x {gpu_type}", bucket, nodes)
+
+
+def _waiting(cluster: Cluster) -> None:
+    expected: dict[tuple[int, object], list[tuple[int, JobId]]] = defaultdict(list)
+    for job_id, job in cluster.jobs.items():
+        if job.waiting:
+            expected[cluster.rank(job), job.request.shape].append((job.sequence, job_id))
+    found = {
+        (rank, shape): [(position, job_id) for job_id, position in fifo.items()]
+        for rank, fifos in cluster.waiting.by_rank.items()
+        for shape, fifo in fifos.items()
+    }
+    _equal("waiting jobs", found, {key: sorted(jobs) for key, jobs in expected.items()})
+    _equal("ranks", cluster.waiting.ranks, sorted({rank for rank, _ in expected}))
+    _equal("number of waiting jobs", cluster.waiting.count, sum(map(len, expected.values())))
+
+
+def _running(cluster: Cluster) -> None:
+    active = {key: value for key, value in cluster.attempts.items() if value.state in ACTIVE}
+    places: dict[JobId, Place] = {}
+    terms: dict[float, set[AttemptKey]] = defaultdict(set)
+    for key, attempt in active.items():
+        job = cluster.jobs[key.job_id]
+        places[key.job_id] = Place(cluster.rank(job), job.sequence, job.request.gpus)
+        terms[attempt.lease.term_end_s].add(key)
+    running = cluster.running
+    _equal("places of running jobs", running.places, places)
+    for rank, members in running.by_rank.items():
+        here = [place for place in places.values() if place.rank == rank]
+        _equal(f"running in rank {rank}", len(members), len(here))
+        _equal(f"GPUs of rank {rank}", running.gpus_by_rank[rank], sum(p.gpus for p in here))
+    _equal("terms", {end: set(keys) for end, keys in cluster.by_term.items()}, dict(terms))
+    silent = {k for k, value in cluster.attempts.items() if value.state is AttemptState.UNKNOWN}
+    _equal("silent attempts", set(cluster.silent), silent)
+
+
+def _timers(cluster: Cluster) -> None:
+    for job_id in (*cluster.crossings.at, *cluster.promotions.at):
+        _equal(f"job {job_id} with a timer has ended", cluster.jobs[job_id].ended, False)
+    thresholds = cluster.ordering.thresholds
+    for job_id, job in cluster.jobs.items():
+        attempt = cluster.live_attempt(job)
+        runs = attempt is not None and attempt.started_time_s is not None
+        if runs and not job.ended and job.level < len(thresholds):
+            _equal(f"job {job_id} has a crossing", job_id in cluster.crossings.at, True)
+
+
+def _equal(what: str, found: object, expected: object) -> None:
+    if found != expected:
+        raise AssertionError(f"{what}: {found!r}, expected {expected!r}")

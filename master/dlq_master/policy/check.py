@@ -1,0 +1,167 @@
+"""Is a plan legal? O(changes) for the loop, and from scratch for tests and now and then."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from dlq_master.model.attempt import ACTIVE, Attempt
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.job import Job, JobState
+from dlq_master.model.node import Node
+from dlq_master.model.plan import (
+    Admit,
+    Change,
+    Demote,
+    Lapse,
+    Plan,
+    Promote,
+    Reject,
+    Renew,
+    Revoke,
+    Start,
+)
+from dlq_master.model.validate import validate
+from dlq_master.model.view import View
+from dlq_master.policy.policy import Policy
+from dlq_master.policy.transit.taking import Taking
+
+
+class IllegalPlan(Exception):
+    """A change that must not be made. A plan with one is not applied at all."""
+
+    def __init__(self, change: Change, why: str) -> None:
+        super().__init__(f"{why}: {change}")
+        self.change = change
+        self.why = why
+
+
+def check_delta(view: View, plan: Plan, policy: Policy) -> None:
+    """Raise IllegalPlan at the first change that is not legal for the view. Costs O(changes)."""
+    book = _Book(view, policy)
+    for change in plan.changes:
+        match change:
+            case Start():
+                book.start(change)
+            case Renew():
+                book.renew(change)
+            case Lapse():
+                book.lapse(change)
+            case Revoke():
+                book.leaves(change, change.key)
+            case Demote() | Promote():
+                book.move(change)
+            case Admit() | Reject():
+                book.admit(change)
+            case _:
+                assert_never(change)
+
+
+def check_full(cluster: Cluster) -> None:
+    """Raise AssertionError unless the whole state is sound and every index equals its values."""
+    validate(cluster)
+
+
+class _Book:
+    """What the plan's earlier changes have used up."""
+
+    def __init__(self, view: View, policy: Policy) -> None:
+        self.view = view
+        self.policy = policy
+        self.cluster = view.cluster
+        self.taken: dict[NodeId, int] = {}  # by earlier starts
+        self.freed: dict[NodeId, int] = {}  # by lapses at no cost
+        self.jobs: set[JobId] = set()  # that an earlier change names
+
+    def start(self, start: Start) -> None:
+        job = self._once(start, start.job_id)
+        if not job.waiting:
+            raise IllegalPlan(start, f"job {job.job_id} is {job.state.value}, not waiting")
+        if start.term_end_s <= self.view.now_s:
+            raise IllegalPlan(start, "its term is over already")
+        request = job.request
+        slots = start.allocation.slots
+        width = 0
+        gpu_type = request.gpu_type
+        for node_id, mask in slots:
+            node = self.cluster.nodes.get(node_id)
+            if node is None or not node.open:
+                raise IllegalPlan(start, f"node {node_id} is not open")
+            gpu_type = self._one_type(start, node, mask, gpu_type)
+            used = self.cluster.capacity.claimed(node_id) & ~self.freed.get(node_id, 0)
+            if mask & (used | self.taken.get(node_id, 0)):
+                raise IllegalPlan(start, f"GPUs of node {node_id} are in use")
+            self.taken[node_id] = self.taken.get(node_id, 0) | mask
+            width += mask.bit_count()
+        if width != request.gpus:
+            raise IllegalPlan(start, f"all or nothing: {request.gpus} GPUs asked, {width} given")
+        if len({slot.node_id for slot in slots}) != len(slots):
+            raise IllegalPlan(start, "a node appears twice")
+        if request.nodes is not None and not self.policy.placement.counts_only:
+            shares = [slot.mask.bit_count() for slot in slots]
+            if shares != [request.gpus // request.nodes] * request.nodes:
+                raise IllegalPlan(start, f"{request.nodes} equal shares asked, {shares} given")
+
+    def renew(self, renew: Renew) -> None:
+        attempt = self._active(renew, renew.key)
+        self._once(renew, renew.key.job_id)
+        if renew.term_end_s <= max(attempt.lease.term_end_s, self.view.now_s):
+            raise IllegalPlan(renew, "the new term ends no later than the old one")
+
+    def lapse(self, lapse: Lapse) -> None:
+        attempt = self.leaves(lapse, lapse.key)
+        taking = self.policy.taking
+        if taking is Taking.NEVER:
+            raise IllegalPlan(lapse, f"policy {self.policy.name} takes no work away")
+        if taking is Taking.FREE:
+            for node_id, mask in attempt.lease.allocation.slots:
+                self.freed[node_id] = self.freed.get(node_id, 0) | mask
+            return
+        if lapse.grace_s <= 0.0:
+            raise IllegalPlan(lapse, "no time to save")
+        term_end_s = attempt.lease.term_end_s
+        if lapse.at_s < term_end_s:
+            raise IllegalPlan(lapse, "work is taken away only when its term ends")
+        if term_end_s > self.view.now_s + self.cluster.terms.save_lead_s:
+            raise IllegalPlan(lapse, "the boundary is too far ahead to decide")
+
+    def leaves(self, change: Lapse | Revoke, key: AttemptKey) -> Attempt:
+        self._once(change, key.job_id)
+        return self._active(change, key)
+
+    def move(self, change: Demote | Promote) -> None:
+        job = self._once(change, change.job_id)
+        if job.ended:
+            raise IllegalPlan(change, f"job {job.job_id} has ended")
+        if isinstance(change, Promote):
+            if not job.waiting:
+                raise IllegalPlan(change, "only a waiting job is promoted")
+        elif change.level != job.level + 1 or change.level >= self.cluster.ordering.levels:
+            raise IllegalPlan(change, f"from level {job.level} of {self.cluster.ordering.levels}")
+
+    def admit(self, change: Admit | Reject) -> None:
+        job = self._once(change, change.job_id)
+        if job.state is not JobState.PENDING:
+            raise IllegalPlan(change, f"job {job.job_id} is {job.state.value}, not pending")
+
+    def _once(self, change: Change, job_id: JobId) -> Job:
+        job = self.cluster.jobs.get(job_id)
+        if job is None:
+            raise IllegalPlan(change, f"there is no job {job_id}")
+        if job_id in self.jobs and not isinstance(change, Demote | Promote):
+            raise IllegalPlan(change, f"job {job_id} is named twice")
+        self.jobs.add(job_id)
+        return job
+
+    def _active(self, change: Change, key: AttemptKey) -> Attempt:
+        attempt = self.cluster.attempts.get(key)
+        if attempt is None or attempt.state not in ACTIVE:
+            state = "not live" if attempt is None else attempt.state.value
+            raise IllegalPlan(change, f"attempt {key} is {state}")
+        return attempt
+
+    def _one_type(self, start: Start, node: Node, mask: int, gpu_type: str | None) -> str:
+        for node_type, owned in self.cluster.capacity.masks_of(node.node_id).items():
+            if mask and mask & owned == mask and gpu_type in (None, node_type):
+                return node_type
+        raise IllegalPlan(start, f"node {node.node_id} has no such {gpu_type or 'GPUs'}")

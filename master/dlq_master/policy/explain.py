@@ -1,0 +1,201 @@
+"""Why a job does not run, told from the same walk that decides it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dlq_master.model.capacity import Pools
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import HoldKind, Job, JobState
+from dlq_master.model.lease import next_boundary_s
+from dlq_master.model.pool import Pool
+from dlq_master.model.resources import Request, Shape
+from dlq_master.model.view import View
+from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy import pipeline, recount, retake
+from dlq_master.policy.admit.any_that_fits import never
+from dlq_master.policy.outcome import Claim, Outcome
+from dlq_master.policy.pinned import pinned
+from dlq_master.policy.policy import Policy
+from dlq_master.policy.size.as_asked import shape_of
+from dlq_master.policy.transit.taking import Taking, due
+
+BLOCKERS_NAMED = 10
+_HOLDS = {
+    HoldKind.USER: ReasonCode.HELD_USER,
+    HoldKind.ADMIN: ReasonCode.HELD_ADMIN,
+    HoldKind.PAUSED: ReasonCode.PAUSED,
+    HoldKind.POISON: ReasonCode.POISON,
+}
+
+
+def explain(view: View, policy: Policy, job_id: JobId) -> tuple[Reason, ...]:
+    """Every reason why the job does not run; empty only while it holds GPUs.
+
+    STARTS_NEXT is given exactly when the plan for this view would start it.
+    """
+    job = view.cluster.jobs[job_id]
+    if job.ended:
+        return (Reason(ReasonCode.ENDED, detail=job.state.value),)
+    if job.live_attempt is not None:
+        return ()
+    if job.state is JobState.HELD:
+        code = ReasonCode.HELD_USER if job.hold is None else _HOLDS[job.hold]
+        return (Reason(code, detail=job.hold_reason),)
+    if not view.cluster.nodes:
+        return (Reason(ReasonCode.NO_NODES, detail="no node has registered yet"),)
+    hopeless = never(view.cluster, policy.placement, shape_of(job))
+    if hopeless is not None:
+        return (hopeless,)
+    if job.state is JobState.PENDING:
+        return (Reason(ReasonCode.NOT_ADMITTED),)
+    paused = () if view.pause_starts is None else (Reason(view.pause_starts),)
+    return paused + _waiting(view, policy, job)
+
+
+def jobs_ahead(view: View, job_id: JobId) -> int | None:
+    """How many waiting jobs rank before it; None if it does not wait. Costs O(jobs ahead)."""
+    cluster = view.cluster
+    job = cluster.jobs[job_id]
+    if not job.waiting:
+        return None
+    ahead = 0
+    own_rank = cluster.rank(job)
+    for rank in cluster.waiting.ranks:
+        for fifo in cluster.waiting.by_rank[rank].values() if rank <= own_rank else ():
+            if rank < own_rank:
+                ahead += len(fifo)
+                continue
+            for position in fifo.values():
+                if position >= job.sequence:
+                    break
+                ahead += 1
+    return ahead
+
+
+def never_fits(view: View, policy: Policy, request: Request) -> tuple[Reason, ...]:
+    """Why no set of the registered nodes could ever hold the request; empty if one could."""
+    reason = never(view.cluster, policy.placement, request.shape)
+    return () if reason is None else (reason,)
+
+
+def _waiting(view: View, policy: Policy, job: Job) -> tuple[Reason, ...]:
+    outcome = pipeline.decide(view, policy, due(view) if policy.grid else [])
+    if any(chosen.job_id == job.job_id for chosen in outcome.chosen):
+        return (Reason(ReasonCode.STARTS_NEXT),)
+    reasons = _shortage(view.cluster, policy, job)
+    reasons += _order(view, policy, job, outcome, short=bool(reasons))
+    if policy.taking is Taking.BOUNDARY and _takes_at_boundary(view, policy, job):
+        at_s = next_boundary_s(view.now_s, view.cluster.terms.be_term_s)
+        reasons.append(
+            Reason(ReasonCode.WAITING_FOR_BOUNDARY, "seconds", have=round(at_s - view.now_s, 3))
+        )
+    return tuple(reasons) or (Reason(ReasonCode.RESOURCES, "gpus", job.request.gpus),)
+
+
+def _shortage(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
+    """What is missing, were the job alone in the queue."""
+    capacity = cluster.capacity
+    capacity.ready()
+    shape = shape_of(job)
+    if _fits(capacity.free, shape, policy):
+        return []
+    reasons: list[Reason] = []
+    if not _fits(capacity.open, shape, policy):
+        names = ", ".join(sorted(capacity.closed))
+        reasons.append(Reason(ReasonCode.NODES_CLOSED, "nodes", detail=names))
+    pool = _best(capacity.free, shape)
+    have = 0 if pool is None else pool.total
+    holders = _holders(cluster, shape)
+    if pool is not None and have >= shape.gpus:
+        detail = f"the largest free block has {pool.largest_free()} GPUs"
+        reasons.append(Reason(ReasonCode.FRAGMENTATION, "gpus", shape.gpus, have, holders, detail))
+    else:
+        reasons.append(Reason(ReasonCode.RESOURCES, "gpus", shape.gpus, have, holders))
+    if shape.gpu_type is not None and _fits(capacity.free, shape._replace(gpu_type=None), policy):
+        reasons.append(
+            Reason(ReasonCode.GPU_TYPE, "gpu_type", shape.gpus, have, detail=shape.gpu_type)
+        )
+    return reasons
+
+
+def _order(view: View, policy: Policy, job: Job, outcome: Outcome, *, short: bool) -> list[Reason]:
+    """Who stands before it."""
+    reasons = []
+    mine = [claim for claim in outcome.claims if claim.job_id == job.job_id]
+    if any(not claim.reserved for claim in mine):
+        leaving = _leaving(view.cluster)
+        need = job.request.gpus
+        reasons.append(Reason(ReasonCode.WAITING_FOR_RELEASE, "gpus", need, blocking_jobs=leaving))
+    head = outcome.head_of_line
+    if head is not None and head != job.job_id:
+        reasons.append(Reason(ReasonCode.HEAD_OF_LINE, blocking_jobs=(head,)))
+    if short or mine or reasons:
+        return reasons
+    reserved = _jobs(claim for claim in outcome.claims if claim.reserved)
+    if reserved:
+        reasons.append(Reason(ReasonCode.RESERVED_FOR, "gpus", job.request.gpus, None, reserved))
+    before = tuple(c.job_id for c in outcome.chosen) + _jobs(outcome.claims)
+    if before or not reserved:
+        named = before[:BLOCKERS_NAMED]
+        reasons.append(Reason(ReasonCode.BEHIND_HIGHER_RANK, "gpus", job.request.gpus, None, named))
+    return reasons
+
+
+def _takes_at_boundary(view: View, policy: Policy, job: Job) -> bool:
+    """Whether it would start if every term ended now."""
+    walk = recount.walk if policy.placement.counts_only else retake.walk
+    cluster = view.cluster
+    outcome = walk(cluster, policy.placement, pinned(cluster, None), free=False)
+    return any(
+        claim.job_id == job.job_id and not claim.reserved for claim in outcome.claims
+    ) and any(outranked.for_job == job.job_id for outranked in outcome.outranked)
+
+
+def _fits(pools: Pools, shape: Shape, policy: Policy) -> bool:
+    return any(
+        policy.placement.find(pool, shape) is not None
+        for gpu_type, pool in pools.items()
+        if shape.gpu_type in (None, gpu_type)
+    )
+
+
+def _best(pools: Pools, shape: Shape) -> Pool | None:
+    """The pool with the most free GPUs of a type that will do."""
+    usable = [pool for gpu_type, pool in pools.items() if shape.gpu_type in (None, gpu_type)]
+    return max(usable, key=lambda pool: pool.total, default=None)
+
+
+def _holders(cluster: Cluster, shape: Shape) -> tuple[JobId, ...]:
+    """Who holds GPUs it could use: first those whose end is known, the earliest first."""
+    found: list[tuple[float, JobId]] = []
+    for key, attempt in cluster.attempts.items():
+        types = cluster.capacity.parts(attempt.lease.allocation)
+        if shape.gpu_type is None or shape.gpu_type in types:
+            found.append(
+                (_expected_end_s(cluster.jobs[key.job_id], attempt.started_time_s), key.job_id)
+            )
+    return tuple(job_id for _, job_id in sorted(found)[:BLOCKERS_NAMED])
+
+
+def _expected_end_s(job: Job, started_s: float | None) -> float:
+    total_s = job.duration_estimate_s if job.duration_estimate_s is not None else job.time_limit_s
+    if total_s is None or started_s is None:
+        return float("inf")
+    return started_s + max(0.0, total_s - job.total_executed_s)
+
+
+def _leaving(cluster: Cluster) -> tuple[JobId, ...]:
+    soon = cluster.capacity.soon
+    jobs = {
+        key.job_id
+        for node_id in soon
+        for key, mask in cluster.capacity.claims[node_id].items()
+        if mask & soon[node_id]
+    }
+    return tuple(sorted(jobs))
+
+
+def _jobs(claims: Iterable[Claim]) -> tuple[JobId, ...]:
+    return tuple(claim.job_id for claim in claims)

@@ -1,0 +1,43 @@
+"""One decision, carried out: plan, check, apply, until the order of jobs has settled."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dlq_master.model import drive
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.drive import Happened
+from dlq_master.model.view import View
+from dlq_master.model.why import ReasonCode
+from dlq_master.policy.check import check_delta
+from dlq_master.policy.pipeline import plan
+from dlq_master.policy.policy import Policy
+
+
+class Decided(NamedTuple):
+    """What happened, in order, and when to decide again if nothing happens before."""
+
+    happened: tuple[Happened, ...]
+    wake_at_s: float | None
+
+
+def decide(
+    cluster: Cluster,
+    policy: Policy,
+    now_s: float,
+    epoch: int,
+    *,
+    pause_starts: ReasonCode | None = None,
+) -> Decided:
+    """Plan for the cluster as it is now and apply the plan. Master and simulator both call this.
+
+    Raises IllegalPlan before anything of the offending plan is applied.
+    """
+    happened: list[Happened] = []
+    while True:
+        view = View(cluster, now_s, pause_starts)
+        step = plan(view, policy)
+        check_delta(view, step, policy)
+        happened += drive.apply(cluster, step, now_s, epoch)
+        if not step.again:
+            return Decided(tuple(happened), step.wake_at_s)
