@@ -1,0 +1,174 @@
+"""From the core to messages: no state without a number, no living job without its attempt."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import pytest
+
+from dlq.v1 import job_pb2
+from dlq_common.clock import FakeClock
+from dlq_master.control.stimuli import Launch, Stop
+from dlq_master.model.attempt import AttemptState, RankPhase
+from dlq_master.model.event import JournalEvent
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.job import Checkpoint, HoldKind, Job, JobState
+from dlq_master.model.lease import LeaseKind
+from dlq_master.model.node import Gpu, Node, NodeState
+from dlq_master.model.resources import Request
+from dlq_master.rpc import convert
+from support.fake_control import FakeControl, FakeRead
+
+KEY = AttemptKey(JobId(17), 2)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        (convert.JOB_STATES, JobState),
+        (convert.HOLD_KINDS, HoldKind),
+        (convert.ATTEMPT_STATES, AttemptState),
+        (convert.NODE_STATES, NodeState),
+        (convert.LEASE_KINDS, LeaseKind),
+    ],
+)
+def test_every_word_of_the_core_has_a_number_of_its_own(
+    numbers: dict[StrEnum, int], words: type[StrEnum]
+) -> None:
+    assert set(numbers) == set(words)
+    assert len(set(numbers.values())) == len(numbers)
+    assert 0 not in numbers.values()
+
+
+def test_every_phase_of_a_rank_has_a_word() -> None:
+    assert set(convert.RANK_WORDS) == {phase.value for phase in RankPhase}
+
+
+@pytest.fixture
+def control() -> FakeControl:
+    control = FakeControl(FakeClock())
+    node = control.add_node("gpu01")._replace(
+        gpus=(Gpu(index=0, gpu_type="h100-80gb"),), virtual=True
+    )
+    control.published.all_nodes[NodeId("gpu01")] = node
+    job = Job(JobId(1), "alice", "train", Request(gpus=1), control.clock.now_s())
+    control.published.all_jobs[job.job_id] = job._replace(state=JobState.QUEUED)
+    return control
+
+
+def _message(control: FakeControl) -> job_pb2.Job:
+    read = control.published
+    return convert.job_message(read.all_jobs[JobId(1)], read, control.clock.now_s())
+
+
+def test_a_waiting_job_has_no_attempt_state(control: FakeControl) -> None:
+    message = _message(control)
+    assert not message.HasField("attempt_state")
+    assert not message.HasField("start_time")
+    assert not message.HasField("exit_code")
+    assert not message.HasField("work_at_risk_duration")
+
+
+def test_a_running_job_shows_where_and_what_is_at_risk(control: FakeControl) -> None:
+    control.place(JobId(1), "gpu01")
+    assert isinstance(control.clock, FakeClock)
+    control.clock.advance(50)
+    message = _message(control)
+    assert message.attempt_state == job_pb2.ATTEMPT_STATE_RUNNING
+    assert list(message.node_ids) == ["gpu01"]
+    assert message.gpu_type == "h100-80gb (virtual)"
+    assert message.virtual_devices
+    assert message.work_at_risk_duration.seconds == 50
+    assert message.run_duration.seconds == 50
+    assert message.attained_gpu_seconds == 50.0
+
+
+def test_a_checkpoint_takes_the_work_before_it_out_of_risk(control: FakeControl) -> None:
+    attempt = control.place(JobId(1), "gpu01")
+    assert isinstance(control.clock, FakeClock)
+    control.clock.advance(50)
+    saved = Checkpoint("/data/1/1/step-9", 9, control.clock.now_s() - 20, 1)
+    control.published.all_attempts[attempt.key] = attempt._replace(checkpoint=saved)
+    assert _message(control).work_at_risk_duration.seconds == 20
+
+
+def test_facts_of_an_event_become_text() -> None:
+    event = JournalEvent(kind="x", time_s=1.0, data={"yes": True, "none": None, "n": 3})
+    assert dict(convert.event_message(event).data) == {"yes": "true", "none": "", "n": "3"}
+
+
+@pytest.mark.parametrize(
+    ("directory", "marker", "expected"),
+    [
+        ("", "", "/shared/ckpt/17/2"),
+        ("/data/mine", "", "/data/mine/17/2"),
+        ("/data/mine/", "", "/data/mine/17/2"),
+        ("/data/mine", "*.pt", "/data/mine"),
+    ],
+)
+def test_each_attempt_has_a_checkpoint_directory_unless_the_script_has_its_own(
+    directory: str, marker: str, expected: str
+) -> None:
+    spec = job_pb2.JobSpec()
+    spec.checkpoint.directory, spec.checkpoint.marker = directory, marker
+    assert convert.checkpoint_directory(spec, KEY, "/shared/ckpt/") == expected
+
+
+def _launch(time_left_s: float | None) -> Launch:
+    return Launch(
+        sequence=9,
+        key=KEY,
+        epoch=3,
+        node_id=NodeId("gpu01"),
+        node_rank=1,
+        gpu_indexes=(0, 3),
+        node_ids=(NodeId("gpu00"), NodeId("gpu01")),
+        node_addresses=("10.0.0.1", "10.0.0.2"),
+        master_port=20_000,
+        spec=job_pb2.JobSpec(command=["a"]).SerializeToString(),
+        user="alice",
+        uid=1001,
+        gid=1001,
+        groups=(7,),
+        resume_from="",
+        hold_s=3600.0,
+        grace_s=60.0,
+        restart_count=1,
+        time_left_s=time_left_s,
+    )
+
+
+def test_a_launch_says_everything_and_the_masters_epoch_beside_the_fence() -> None:
+    command = convert.command_message(_launch(30.0), 4, "/shared")
+    assert (command.sequence, command.epoch) == (9, 4)
+    assert (command.launch.fence.epoch, command.launch.fence.attempt) == (3, 2)
+    assert list(command.launch.gpu_indexes) == [0, 3]
+    assert command.launch.spec.command == ["a"]
+    assert command.launch.time_left_duration.seconds == 30
+
+
+def test_a_launch_without_a_limit_says_so() -> None:
+    launch = convert.launch_message(_launch(None), "/shared")
+    assert not launch.HasField("time_left_duration")
+
+
+def test_a_stop_with_no_grace_says_zero_and_not_nothing() -> None:
+    stop = Stop(
+        sequence=1, key=KEY, epoch=3, node_id=NodeId("a"), node_rank=0, cause="cancel", grace_s=0.0
+    )
+    message = convert.stop_message(stop)
+    assert message.HasField("grace_duration")
+    assert message.grace_duration.seconds == 0
+
+
+class _Silent(FakeRead):
+    """A read model that has heard of no node."""
+
+    def contact_s(self, node_id: NodeId) -> float | None:
+        return None
+
+
+def test_a_node_that_was_never_heard_of_has_no_contact() -> None:
+    node = Node(NodeId("gpu09"), ())
+    message = convert.node_message(node, _Silent(FakeClock(), all_nodes={node.node_id: node}))
+    assert not message.HasField("contact_time")

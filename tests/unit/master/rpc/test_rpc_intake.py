@@ -1,0 +1,152 @@
+"""From messages to the core: what agents and users say is checked before it is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from google.protobuf.message import Message
+
+from dlq.v1 import agent_service_pb2 as agent
+from dlq.v1 import job_service_pb2 as jobs
+from dlq_common.errors import InvalidRequest
+from dlq_master.control.stimuli import Caller, ReportedPhase
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.job import ExitZeroInGrace
+from dlq_master.rpc import intake
+
+ALICE = Caller("alice", "user")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "-1", "01", "1.2", "1 ", " 1", "1\n", "²", "٣", "9" * 20, str(2**63), "x"]
+)
+def test_only_decimal_numbers_are_job_ids(text: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        intake.job_id_of(text)
+    assert caught.value.field == "job_id"
+
+
+def test_a_job_id_is_its_number() -> None:
+    assert intake.job_id_of("17") == 17
+    assert intake.job_id_of(str(2**63 - 1)) == 2**63 - 1
+
+
+def _submission() -> jobs.SubmitJobRequest:
+    request = jobs.SubmitJobRequest(request_id="r1")
+    request.spec.command.append("/bin/true")
+    request.spec.resources.gpu_count = 8
+    return request
+
+
+def test_a_submission_becomes_what_the_scheduler_needs() -> None:
+    request = _submission()
+    request.spec.resources.node_count = 2
+    request.spec.resources.cpu_limit = 1.5
+    request.spec.preempt.requeue_exit_codes.append(75)
+    request.spec.preempt.exit_zero_completes = True
+    request.spec.preempt.grace_duration.seconds = 900
+    request.spec.time_limit_duration.seconds = 60
+    stimulus = intake.submit_stimulus(request, ALICE)
+    assert stimulus.caller == ALICE
+    assert (stimulus.request.gpus, stimulus.request.nodes) == (8, 2)
+    assert stimulus.request.cpus_per_node == 2
+    assert stimulus.rules.requeue_exit_codes == {75, 99}
+    assert stimulus.rules.exit0_in_grace is ExitZeroInGrace.COMPLETED
+    assert (stimulus.rules.first_grace_s, stimulus.rules.grace_cap_s) == (900.0, 900.0)
+    assert stimulus.time_limit_s == 60.0
+
+
+def test_the_same_submission_has_the_same_digest_and_another_one_has_not() -> None:
+    first = intake.submit_stimulus(_submission(), ALICE)
+    again = intake.submit_stimulus(_submission(), ALICE)
+    other = _submission()
+    other.spec.environment["A"] = "1"
+    assert first.digest == again.digest
+    assert first.digest != intake.submit_stimulus(other, ALICE).digest
+
+
+def _facts() -> agent.NodeFacts:
+    facts = agent.NodeFacts(hostname="gpu01", boot_id="b-1", cpu_count=64, address="10.0.0.1")
+    for index in (1, 0):
+        facts.gpus.add(index=index, gpu_type="h100-80gb", uuid=f"GPU-{index}", memory_bytes=80)
+    return facts
+
+
+def test_the_facts_of_a_node_come_with_its_gpus_in_order() -> None:
+    facts = intake.facts_of(_facts())
+    assert [gpu.index for gpu in facts.gpus] == [0, 1]
+    assert facts.boot_id == "b-1"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda f: f.ClearField("boot_id"),
+        lambda f: setattr(f, "boot_id", "a\nb"),
+        lambda f: setattr(f.gpus[0], "index", 0),
+        lambda f: setattr(f.gpus[0], "index", -1),
+        lambda f: setattr(f.gpus[0], "index", 100_000),
+        lambda f: setattr(f.gpus[0], "gpu_type", "$(reboot)"),
+        lambda f: setattr(f, "address", "10.0.0.1; reboot"),
+        lambda f: setattr(f, "hostname", "x" * 1000),
+        lambda f: setattr(f, "cpu_count", -1),
+    ],
+)
+def test_facts_that_make_no_sense_are_refused(change: Callable[[Message], object]) -> None:
+    facts = _facts()
+    change(facts)
+    with pytest.raises(InvalidRequest):
+        intake.facts_of(facts)
+
+
+def _report() -> agent.RankReport:
+    report = agent.RankReport(
+        sequence=5, job_id="17", node_rank=1, phase=agent.RANK_PHASE_EXITED, exit_code=0
+    )
+    report.fence.epoch, report.fence.attempt = 3, 2
+    report.age_duration.seconds = -4
+    report.checkpoint.path = "/data/17/2/step-9"
+    return report
+
+
+def test_a_report_keeps_its_fence_and_its_age_is_never_negative() -> None:
+    report = intake.report_of(_report())
+    assert (report.key, report.epoch) == (AttemptKey(JobId(17), 2), 3)
+    assert report.phase is ReportedPhase.EXITED
+    assert report.exit_code == 0
+    assert report.age_s == 0.0
+    assert report.checkpoint is not None
+
+
+def test_an_exit_code_that_is_not_there_is_not_zero() -> None:
+    report = _report()
+    report.ClearField("exit_code")
+    assert intake.report_of(report).exit_code is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda r: setattr(r, "job_id", "../1"),
+        lambda r: setattr(r, "node_rank", -1),
+        lambda r: setattr(r, "phase", 77),
+        lambda r: setattr(r, "phase", 0),
+        lambda r: setattr(r.fence, "attempt", 0),
+        lambda r: setattr(r.checkpoint, "path", "relative"),
+        lambda r: setattr(r.checkpoint, "path", "/a\n/b"),
+    ],
+)
+def test_a_report_that_makes_no_sense_is_refused(change: Callable[[Message], object]) -> None:
+    report = _report()
+    change(report)
+    with pytest.raises(InvalidRequest):
+        intake.report_of(report)
+
+
+def test_words_of_an_agent_lose_their_control_characters() -> None:
+    report = _report()
+    report.error = "bad\x1b[31m" + "x" * 10_000
+    read = intake.report_of(report)
+    assert read.error.isprintable()
+    assert len(read.error) <= intake.LONGEST_WORDS

@@ -1,0 +1,52 @@
+"""The table of who may call what holds every method there is, and nothing else."""
+
+from __future__ import annotations
+
+from google.protobuf import descriptor_pool
+
+from dlq_common.pki import Role
+from dlq_master.rpc.roles import JOIN, RULES
+from support.wire_methods import every_method
+
+
+def test_every_method_of_the_wire_is_in_the_table() -> None:
+    served = {method.path for method in every_method()}
+    assert served - RULES.keys() == {JOIN}
+
+
+def test_the_table_names_no_method_that_does_not_exist() -> None:
+    served = {method.path for method in every_method()}
+    assert RULES.keys() - served == set()
+
+
+def test_each_role_of_people_may_do_what_the_one_below_it_may() -> None:
+    for path, rule in RULES.items():
+        if Role.USER in rule.roles:
+            assert Role.OPERATOR in rule.roles, path
+        if Role.OPERATOR in rule.roles:
+            assert Role.ADMIN in rule.roles, path
+
+
+def test_nodes_may_not_call_what_is_for_people_alone() -> None:
+    for_nodes = {path for path, rule in RULES.items() if Role.NODE in rule.roles}
+    assert for_nodes == {
+        "/dlq.v1.AgentService/Session",
+        "/dlq.v1.AgentService/PushLog",
+        "/dlq.v1.IdentityService/RenewCertificate",
+        "/dlq.v1.QueueService/GetCluster",
+        "/grpc.health.v1.Health/Check",
+        "/grpc.health.v1.Health/List",
+        "/grpc.health.v1.Health/Watch",
+    }
+
+
+def test_whatever_carries_a_request_id_changes_something_and_is_audited() -> None:
+    pool = descriptor_pool.Default()
+    for method in every_method():
+        fields = pool.FindMessageTypeByName(method.input_type).fields_by_name
+        if "request_id" in fields:
+            assert RULES[method.path].changes, method.path
+
+
+def test_the_master_and_strangers_may_call_nothing() -> None:
+    assert not any(Role.MASTER in rule.roles for rule in RULES.values())
