@@ -29,15 +29,29 @@ struct guard {
     bool main_alive, childless;
     struct lease lease;
     int last_signal;
+    uint64_t early_signals;
     int64_t window_end, window_left;
     int64_t ending_since, next_kill; /* 0: the job may live */
     struct ending ending;
 };
 
+/* Before its exec the child still ignores what the shim ignores: a signal would be lost, so it is
+ * kept until then. */
 static void signal_main(struct guard *guard, int number)
 {
-    if (guard->main_alive && number > 0)
+    if (!guard->main_alive || number <= 0)
+        return;
+    if (guard->child.status_fd >= 0 && number != SIGKILL)
+        guard->early_signals |= 1ull << (number - 1);
+    else
         kill(guard->child.pid, number);
+}
+
+static void deliver_early_signals(struct guard *guard)
+{
+    for (int number = 1; number <= 64; number++)
+        if (guard->early_signals & (1ull << (number - 1)))
+            signal_main(guard, number);
 }
 
 /* ---- the end ---- */
@@ -199,6 +213,7 @@ static void read_status(struct guard *guard)
     else
         record_started(guard->dir_fd, guard->plan, guard->child.pid, guard->boot_id,
                        guard->ending.started_boottime_ns, guard->ending.started_wall_ns);
+    deliver_early_signals(guard);
 }
 
 /* Returns false when there is nothing (more) to read now. */
