@@ -59,7 +59,6 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "/dlq.v1.AgentService/Session": Rule(NODES),
         "/dlq.v1.AgentService/PushLog": Rule(NODES),
         "/grpc.health.v1.Health/Check": Rule(MEMBERS),
-        "/grpc.health.v1.Health/List": Rule(MEMBERS),
         "/grpc.health.v1.Health/Watch": Rule(MEMBERS),
     }
 )

@@ -1,0 +1,154 @@
+"""Every method, called by everybody who might try: nobody gets in who should not.
+
+The methods are read from the descriptors, so that a new one is in this test before it is anywhere
+else. All of it over real mutual TLS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf import descriptor_pool
+from google.protobuf.message_factory import GetMessageClass
+from grpc import aio
+
+from dlq_common.pki import Authority, Role
+from dlq_master.rpc.roles import JOIN, RULES
+from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
+from support.wire_methods import Method, every_method
+
+pytestmark = pytest.mark.integration
+
+# A call that was let in, with an empty request, ends in one of these.
+LET_IN = {
+    grpc.StatusCode.OK,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.DEADLINE_EXCEEDED,  # streams without an end
+}
+PEOPLE = {"alice": Role.USER, "olga": Role.OPERATOR, "root": Role.ADMIN, "prism": Role.INFERENCE}
+DAY_S = 86_400.0
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[RpcHouse]:
+    async with rpc_house(tmp_path) as house:
+        yield house
+
+
+def call(channel: aio.Channel, method: Method) -> Any:
+    """The method with an empty request, whatever kind of method it is."""
+    pool = descriptor_pool.Default()
+    request = GetMessageClass(pool.FindMessageTypeByName(method.input_type))()
+    answer = GetMessageClass(pool.FindMessageTypeByName(method.output_type))
+    shapes: dict[tuple[bool, bool], Callable[..., Any]] = {
+        (False, False): channel.unary_unary,
+        (False, True): channel.unary_stream,
+        (True, False): channel.stream_unary,
+        (True, True): channel.stream_stream,
+    }
+    multi = shapes[method.client_streams, method.server_streams](
+        method.path,
+        request_serializer=lambda message: message.SerializeToString(),
+        response_deserializer=answer.FromString,
+    )
+    # Endless streams are left by their deadline; all others answer far earlier.
+    endless = method.path.endswith(("/WatchEvents", "/Watch"))
+    timeout = 0.5 if endless else DEADLINE_S
+    return multi(iter([request]) if method.client_streams else request, timeout=timeout)
+
+
+async def outcomes(channel: aio.Channel) -> dict[str, grpc.StatusCode]:
+    """How each method that the API could serve ends on this line."""
+    methods = [method for method in every_method() if method.path != JOIN]
+    return {method.path: await refusal(call(channel, method)) for method in methods}
+
+
+@pytest.mark.parametrize(("name", "role"), [*PEOPLE.items(), ("gpu01", Role.NODE)])
+async def test_a_role_reaches_exactly_the_methods_of_the_table(
+    house: RpcHouse, name: str, role: Role
+) -> None:
+    ends = await outcomes(house.channel_as(name, role))
+    assert len(ends) >= 28
+    let_in = {path for path, code in ends.items() if code in LET_IN}
+    refused = {path for path, code in ends.items() if code is grpc.StatusCode.PERMISSION_DENIED}
+    assert let_in == {path for path, rule in RULES.items() if role in rule.roles}
+    assert let_in | refused == ends.keys(), "every end is one or the other"
+
+
+async def test_nobody_gets_in_without_a_certificate(house: RpcHouse) -> None:
+    ends = await outcomes(house.channel(None, None))
+    assert set(ends.values()) == {grpc.StatusCode.UNAVAILABLE}, "the handshake itself fails"
+
+
+async def test_nobody_gets_in_with_a_certificate_of_another_ca(house: RpcHouse) -> None:
+    twin = Authority.create("lab", house.clock.now_s())
+    stranger = house.certificate("root", Role.ADMIN, authority=twin)
+    ends = await outcomes(house.channel(*stranger))
+    assert set(ends.values()) == {grpc.StatusCode.UNAVAILABLE}
+
+
+async def test_nobody_gets_in_with_an_expired_certificate(house: RpcHouse) -> None:
+    expired = house.certificate("root", Role.ADMIN, now_s=house.clock.now_s() - 31 * DAY_S)
+    ends = await outcomes(house.channel(*expired))
+    assert set(ends.values()) == {grpc.StatusCode.UNAVAILABLE}
+
+
+async def test_nobody_gets_in_with_a_certificate_from_the_future(house: RpcHouse) -> None:
+    early = house.certificate("root", Role.ADMIN, now_s=house.clock.now_s() + DAY_S)
+    ends = await outcomes(house.channel(*early))
+    assert set(ends.values()) == {grpc.StatusCode.UNAVAILABLE}
+
+
+async def everybody_is_refused(house: RpcHouse, name: str, role: Role) -> None:
+    ends = await outcomes(house.channel_as(name, role))
+    assert set(ends.values()) == {grpc.StatusCode.UNAUTHENTICATED}
+
+
+async def test_a_removed_user_is_refused_although_the_certificate_is_good(
+    house: RpcHouse,
+) -> None:
+    channel = house.channel_as("root", Role.ADMIN)
+    del house.control.published.all_users["root"]
+    ends = await outcomes(channel)
+    assert set(ends.values()) == {grpc.StatusCode.UNAUTHENTICATED}
+
+
+async def test_a_forgotten_node_is_refused_although_the_certificate_is_good(
+    house: RpcHouse,
+) -> None:
+    house.control.published.all_nodes.clear()
+    await everybody_is_refused(house, "gpu01", Role.NODE)
+
+
+async def test_a_role_that_was_taken_away_is_gone_at_once(house: RpcHouse) -> None:
+    house.control.add_user("root", "user")
+    await everybody_is_refused(house, "root", Role.ADMIN)
+
+
+async def test_a_node_cannot_pass_for_a_user_of_its_name(house: RpcHouse) -> None:
+    house.control.add_node("alice")
+    channel = house.channel_as("alice", Role.NODE)
+    ends = await outcomes(channel)
+    assert ends["/dlq.v1.JobService/ListJobs"] is grpc.StatusCode.PERMISSION_DENIED
+
+
+async def test_a_certificate_of_an_earlier_user_of_the_name_is_worthless(
+    house: RpcHouse,
+) -> None:
+    old = house.certificate("alice", Role.USER, now_s=house.clock.now_s() - DAY_S)
+    ends = await outcomes(house.channel(*old))
+    assert set(ends.values()) == {grpc.StatusCode.UNAUTHENTICATED}
+
+
+async def test_every_denied_call_is_in_the_audit(house: RpcHouse) -> None:
+    ends = await outcomes(house.channel_as("gpu01", Role.NODE))
+    denied = {path for path, code in ends.items() if code is grpc.StatusCode.PERMISSION_DENIED}
+    house.audit.close()
+    text = house.audit_path.read_text()
+    assert denied
+    assert all(f'"method":"{path}"' in text for path in denied)
