@@ -15,9 +15,9 @@ def shim_path() -> Path:
     return Path(__file__).with_name(SHIM_NAME)
 
 
-def ensure_shim() -> Path:
+def ensure_shim(path: Path | None = None) -> Path:
     """The shim, ready to be started; ShimMissing with the remedy otherwise. Call at agent start."""
-    path = shim_path()
+    path = path or shim_path()
     if not path.is_file():
         raise ShimMissing(
             f"the launch shim is missing ({path}): this package was built without a C compiler.\n"
