@@ -406,6 +406,11 @@ class Supervisor:
         self._take(watched, step(watched.rank, event, now_s=self.clock.boottime_s()))
 
     def _take(self, watched: Watched, taken: Step) -> None:
+        if taken.rank.state is not watched.rank.state:
+            key = str(taken.rank.launch.key)
+            log.info(
+                "rank_moved", key=key, state=taken.rank.state.value, was=watched.rank.state.value
+            )
         watched.rank = taken.rank
         for effect in taken.effects:
             if effect is Effect.RECORD:

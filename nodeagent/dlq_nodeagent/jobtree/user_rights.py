@@ -2,7 +2,8 @@
 
 Linux keeps file system ids and supplementary groups per thread, and leaving uid 0 as file system id
 drops the capabilities that override permissions. So no path that a user controls is ever opened as
-root, also where root is squashed (NFS), and nothing is forked.
+root, also where root is squashed (NFS), and nothing is forked. A thread that is started meanwhile inherits the
+rights: start none inside the block.
 """
 
 import contextlib

@@ -1,0 +1,145 @@
+"""The agent's own memory: one contract for the files and the fake, and what only files can do."""
+
+import contextlib
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dlq_nodeagent.journal import (
+    FileJournal,
+    Journal,
+    JournalDamaged,
+    MemoryJournal,
+    NodeRecord,
+    RankRecord,
+    Sequences,
+)
+from dlq_nodeagent.model.rank import RankState, Stopping
+from support.agent_bench import a_launch
+
+RECORD = RankRecord(
+    launch=a_launch(
+        environment={"A": "b=c\n", "ü": "…"},
+        groups=(4, 24),
+        cpu_limit=2.5,
+        memory_limit_bytes=2**40,
+        time_left_s=60.0,
+        script="#!/bin/sh\ntrue\n",
+    ),
+    state=RankState.STOPPING,
+    floor_mtime_ns=1_763_635_200_123_456_789,
+    stopping=Stopping(cause="preempt", grace_s=60.0, due_s=1.5, noticed_s=2.5, delivered=True),
+    recorded_s=1.8e9,
+)
+
+
+@pytest.fixture(params=["files", "memory"])
+def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Journal:
+    return FileJournal(tmp_path / "journal") if request.param == "files" else MemoryJournal()
+
+
+def test_an_empty_journal_knows_nothing(journal: Journal) -> None:
+    assert journal.load() == (NodeRecord(), ())
+
+
+def test_what_was_saved_is_loaded_as_it_was(journal: Journal) -> None:
+    journal.save_node(NodeRecord(highest_epoch=9, sequence_limit=2000))
+    journal.save_rank(RECORD)
+    assert journal.load() == (NodeRecord(highest_epoch=9, sequence_limit=2000), (RECORD,))
+
+
+def test_a_rank_is_replaced_and_dropped(journal: Journal) -> None:
+    journal.save_rank(RECORD)
+    kept = replace(RECORD, state=RankState.KEPT, stopping=None)
+    journal.save_rank(kept)
+    assert journal.load()[1] == (kept,)
+    journal.drop_rank(RECORD.launch.key)
+    journal.drop_rank(RECORD.launch.key)
+    assert journal.load()[1] == ()
+
+
+def test_ranks_come_in_the_order_of_their_numbers(journal: Journal) -> None:
+    for job in (10, 9, 100):
+        journal.save_rank(RankRecord(launch=a_launch(job), state=RankState.PREPARING))
+    assert [record.launch.key.job_id for record in journal.load()[1]] == ["9", "10", "100"]
+
+
+def test_sequences_rise_over_lives_and_spare_the_disk(journal: Journal) -> None:
+    first = Sequences(journal, journal.load()[0])
+    given = [first.next() for _ in range(3)]
+    second = Sequences(journal, journal.load()[0])
+    assert second.next() > max(given)
+    assert second.node.sequence_limit == 2000
+
+
+def test_a_raised_epoch_is_on_disk_before_anything_else(journal: Journal) -> None:
+    sequences = Sequences(journal, journal.load()[0])
+    sequences.raise_epoch(5)
+    assert journal.load()[0].highest_epoch == 5
+
+
+def test_nobody_else_can_read_the_journal(tmp_path: Path) -> None:
+    journal = FileJournal(tmp_path / "journal")
+    journal.save_rank(RECORD)
+    journal.save_node(NodeRecord())
+    modes = {path.stat().st_mode & 0o077 for path in (tmp_path / "journal").rglob("*")}
+    assert modes == {0}
+
+
+def test_a_half_written_draft_is_no_record(tmp_path: Path) -> None:
+    journal = FileJournal(tmp_path / "journal")
+    journal.save_rank(RECORD)
+    (tmp_path / "journal" / "ranks" / "18.1.0.tmp").write_text('{"v": 1, "lau')
+    assert journal.load()[1] == (RECORD,)
+
+
+def test_a_damaged_rank_is_put_aside_and_named(tmp_path: Path) -> None:
+    journal = FileJournal(tmp_path / "journal")
+    journal.save_rank(RECORD)
+    path = tmp_path / "journal" / "ranks" / "17.1.0.json"
+    path.write_bytes(path.read_bytes()[:-20])
+    assert journal.load()[1] == ()
+    assert [aside.name for aside in journal.damaged()] == ["17.1.0.damaged"]
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"v": 2}', "[]", '{"v": 1, "highest_epoch": "x"}'])
+def test_a_damaged_node_record_stops_the_agent_rather_than_forget_an_epoch(
+    tmp_path: Path, content: str
+) -> None:
+    journal = FileJournal(tmp_path / "journal")
+    (tmp_path / "journal" / "node.json").write_text(content)
+    with pytest.raises(JournalDamaged):
+        journal.load()
+
+
+def test_a_crash_at_every_step_of_a_save_leaves_the_old_or_the_new_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = FileJournal(tmp_path / "journal")
+    journal.save_node(NodeRecord(highest_epoch=1))
+    seen = set()
+    for crash_at in range(1, 6):
+        calls = 0
+
+        def crash_or(name: str, real: object, at: int = crash_at) -> object:
+            def call(*args: object, **kwargs: object) -> object:
+                nonlocal calls
+                calls += 1
+                if calls == at:
+                    raise OSError(f"crash at {name}")
+                return real(*args, **kwargs)  # type: ignore[operator]
+
+            return call
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", crash_or("fsync", os.fsync))
+            patch.setattr(Path, "rename", crash_or("rename", Path.rename))
+            with contextlib.suppress(OSError):
+                journal.save_node(NodeRecord(highest_epoch=2))
+        seen.add(journal.load()[0].highest_epoch)
+        assert json.loads((tmp_path / "journal" / "node.json").read_text())["v"] == 1
+        journal.save_node(NodeRecord(highest_epoch=1))
+    assert seen == {1, 2}

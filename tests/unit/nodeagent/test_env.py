@@ -1,0 +1,117 @@
+"""The environment of a job."""
+
+import os
+
+import pytest
+
+from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
+from dlq_nodeagent.devices.port import Device
+from dlq_nodeagent.env import Account, job_environment
+from dlq_nodeagent.model.messages import Launch
+from dlq_nodeagent.runtimes.port import JobFiles
+from support.agent_bench import a_launch
+
+FILES = JobFiles("/a/notice.json", "/a/job", "/a/job/beat", "/a/job/done")
+ACCOUNT = Account("ada", "/home/ada")
+REAL = tuple(
+    Device(
+        index=index,
+        uuid=f"GPU-{index}",
+        gpu_type="h100-80gb",
+        model_name="NVIDIA H100",
+        memory_bytes=80 * 2**30,
+        virtual=False,
+    )
+    for index in (2, 5)
+)
+
+
+def environment(launch: Launch, devices: tuple[Device, ...] = REAL) -> dict[str, str]:
+    """What the job gets."""
+    return job_environment(launch, devices=devices, files=FILES, account=ACCOUNT, now_s=1000.0)
+
+
+def test_a_gang_is_wired_for_torchrun_without_flags() -> None:
+    launch = a_launch(
+        rank=1,
+        node_ids=("n1", "n2"),
+        node_addresses=("10.0.0.1", "10.0.0.2"),
+        master_port=29600,
+    )
+    env = environment(launch)
+    assert env["PET_NNODES"] == env["NNODES"] == env["DLQ_NNODES"] == "2"
+    assert env["PET_NODE_RANK"] == env["NODE_RANK"] == "1"
+    assert env["PET_NPROC_PER_NODE"] == env["NPROC_PER_NODE"] == "2"
+    assert env["PET_RDZV_BACKEND"] == "static"
+    assert env["PET_RDZV_ENDPOINT"] == "10.0.0.1:29600"
+    assert env["PET_RDZV_ID"] == "17.1"
+    assert env["PET_MAX_RESTARTS"] == "0"
+    assert (env["MASTER_ADDR"], env["MASTER_PORT"]) == ("10.0.0.1", "29600")
+    assert env["DLQ_NODELIST"] == "n1,n2"
+
+
+def test_no_variable_makes_a_launcher_think_that_ranks_exist_already() -> None:
+    assert not {"RANK", "LOCAL_RANK", "WORLD_SIZE"} & environment(a_launch()).keys()
+
+
+def test_a_job_of_one_node_meets_itself_on_loopback() -> None:
+    launch = a_launch(node_ids=("n1",), node_addresses=("10.0.0.1",), master_port=29600)
+    assert environment(launch)["MASTER_ADDR"] == "127.0.0.1"
+
+
+def test_gpus_are_named_by_uuid() -> None:
+    env = environment(a_launch())
+    assert env["CUDA_VISIBLE_DEVICES"] == "GPU-2,GPU-5"
+    assert "DLQ_VIRTUAL_DEVICES" not in env
+
+
+def test_a_job_on_virtual_devices_sees_no_real_gpu() -> None:
+    devices = FakeDevices(parse_virtual("2xH100-80GB"), "n1").devices()
+    env = environment(a_launch(), devices)
+    assert env["CUDA_VISIBLE_DEVICES"] == ""
+    assert env["DLQ_VIRTUAL_DEVICES"] == "VIRTUAL-n1-0,VIRTUAL-n1-1"
+
+
+def test_nothing_of_the_agent_is_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LD_PRELOAD", "PYTHONPATH", "DLQ_JOBS__RUN_AS", "SECRET"):
+        monkeypatch.setenv(name, "agent's")
+    assert "agent's" not in environment(a_launch()).values()
+    assert os.environ["SECRET"] == "agent's"
+
+
+def test_the_jobs_own_variables_are_kept_and_go_before_those_of_a_login() -> None:
+    mine = {"LD_LIBRARY_PATH": "/opt/lib", "PYTHONPATH": "/me", "HOME": "/scratch", "PATH": "/p"}
+    assert mine.items() <= environment(a_launch(environment=mine)).items()
+
+
+@pytest.mark.parametrize(
+    "name", ["DLQ_JOB_ID", "DLQ_FENCE", "CUDA_VISIBLE_DEVICES", "PET_NNODES", "DLQ_CHECKPOINT_DIR"]
+)
+def test_what_dlq_says_cannot_be_overridden(name: str) -> None:
+    env = environment(a_launch(environment={name: "mine"}))
+    assert env[name] != "mine"
+
+
+def test_a_login_is_filled_in_where_the_job_says_nothing() -> None:
+    env = environment(a_launch())
+    assert (env["HOME"], env["USER"], env["LOGNAME"]) == ("/home/ada", "ada", "ada")
+    assert "/usr/bin" in env["PATH"]
+
+
+def test_files_resume_and_limits_are_told() -> None:
+    launch = a_launch(resume_from="/ckpt/17/0/step-000100", time_left_s=60.4, restart_count=2)
+    env = environment(launch)
+    assert env["DLQ_RESUME_FROM"] == "/ckpt/17/0/step-000100"
+    assert env["DLQ_PREEMPT_FILE"] == FILES.preempt_file
+    assert env["DLQ_BEAT_FILE"] == FILES.beat_file
+    assert env["DLQ_DONE_FILE"] == FILES.done_file
+    assert env["DLQ_CHECKPOINT_DIR"] == "/ckpt/17/1"
+    assert env["DLQ_TIME_LIMIT_END"] == "1060"
+    assert env["DLQ_RESTART_COUNT"] == "2"
+    assert env["DLQ_FENCE"] == "7.1"
+
+
+def test_a_first_attempt_is_not_told_to_resume() -> None:
+    env = environment(a_launch())
+    assert "DLQ_RESUME_FROM" not in env
+    assert "DLQ_TIME_LIMIT_END" not in env

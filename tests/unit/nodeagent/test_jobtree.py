@@ -1,0 +1,248 @@
+"""Reading a job's own tree: what counts as a checkpoint, and what a hostile one cannot do."""
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from dlq_nodeagent.jobtree.beats import Beat, parse_beat
+from dlq_nodeagent.jobtree.checkpoints import CheckpointWatch, newest_checkpoint, newest_mtime_ns
+from dlq_nodeagent.jobtree.files import read_small
+from dlq_nodeagent.jobtree.paths import PathRefused, check_real_place, checked_path, make_directory
+from dlq_nodeagent.jobtree.user_rights import UserRights
+
+ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root may take another user's rights")
+NOW_S = 2_000_000_000.0
+
+
+def a_checkpoint(root: Path, step: int, *, at_s: float, marker: object | None = None) -> Path:
+    """A committed checkpoint whose marker was written at that time."""
+    directory = root / f"step-{step:06d}"
+    directory.mkdir(parents=True)
+    file = directory / "COMMITTED"
+    file.write_text(json.dumps({"step": step} if marker is None else marker))
+    os.utime(file, (at_s, at_s))
+    return directory
+
+
+def newest(root: Path, **watch: object) -> tuple[str, int | None, float] | None:
+    """Path, step and age of what is found."""
+    seen = newest_checkpoint(
+        CheckpointWatch(directory=str(root), **watch),  # type: ignore[arg-type]
+        wall_s=NOW_S,
+    )
+    return None if seen is None else (os.path.basename(seen.path), seen.step, seen.age_s)
+
+
+def test_the_newest_marked_checkpoint_counts_whatever_its_step(tmp_path: Path) -> None:
+    a_checkpoint(tmp_path, 200, at_s=NOW_S - 50)
+    a_checkpoint(tmp_path, 100, at_s=NOW_S - 20)
+    assert newest(tmp_path) == ("step-000100", 100, 20.0)
+
+
+def test_without_a_marker_it_is_no_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "step-000300").mkdir()
+    (tmp_path / "step-000400.incomplete").mkdir()
+    (tmp_path / "step-000400.incomplete" / "COMMITTED").write_text("{}")
+    assert newest(tmp_path) is None
+
+
+def test_a_missing_directory_holds_no_checkpoint(tmp_path: Path) -> None:
+    assert newest(tmp_path / "nothing") is None
+
+
+def test_links_and_strange_files_are_no_checkpoints(tmp_path: Path) -> None:
+    real = a_checkpoint(tmp_path / "elsewhere", 1, at_s=NOW_S)
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "step-000001").symlink_to(real)
+    (root / "step-000002").mkdir()
+    (root / "step-000002" / "COMMITTED").symlink_to(real / "COMMITTED")
+    (root / "step-000003").mkdir()
+    os.mkfifo(root / "step-000003" / "COMMITTED")
+    assert newest(root) is None
+
+
+@pytest.mark.parametrize("marker", ["text", [1], {"step": "x"}, {"step": -1}, {"step": 2**64}])
+def test_a_marker_that_says_no_step_leaves_it_to_the_name(tmp_path: Path, marker: object) -> None:
+    a_checkpoint(tmp_path, 7, at_s=NOW_S, marker=marker)
+    assert newest(tmp_path) == ("step-000007", 7, 0.0)
+
+
+def test_a_checkpoint_from_the_future_is_new_and_not_younger_than_now(tmp_path: Path) -> None:
+    a_checkpoint(tmp_path, 1, at_s=NOW_S + 3600)
+    assert newest(tmp_path) == ("step-000001", 1, 0.0)
+
+
+def a_file(path: Path, *, at_s: float) -> None:
+    """A file written at that time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{}")
+    os.utime(path, (at_s, at_s))
+
+
+def test_a_marker_glob_names_the_directory_it_lies_in(tmp_path: Path) -> None:
+    a_file(tmp_path / "checkpoint-500" / "trainer_state.json", at_s=NOW_S - 60)
+    a_file(tmp_path / "checkpoint-900" / "weights.pt", at_s=NOW_S)
+    found = newest(tmp_path, marker="checkpoint-*/trainer_state.json", settle_s=10.0)
+    assert found == ("checkpoint-500", 500, 60.0)
+
+
+def test_a_marker_that_is_a_file_names_itself(tmp_path: Path) -> None:
+    a_file(tmp_path / "hpc_ckpt_3.ckpt", at_s=NOW_S - 30)
+    assert newest(tmp_path, marker="hpc_ckpt_*.ckpt") == ("hpc_ckpt_3.ckpt", 3, 30.0)
+
+
+def test_a_marker_that_was_just_written_has_not_settled(tmp_path: Path) -> None:
+    a_file(tmp_path / "a.ckpt", at_s=NOW_S - 5)
+    assert newest(tmp_path, marker="*.ckpt", settle_s=10.0) is None
+    assert newest(tmp_path, marker="*.ckpt", settle_s=4.0) is not None
+
+
+def test_markers_from_before_the_attempt_are_not_its_own(tmp_path: Path) -> None:
+    a_file(tmp_path / "old.ckpt", at_s=NOW_S - 500)
+    watch = CheckpointWatch(directory=str(tmp_path), marker="*.ckpt")
+    floor = newest_mtime_ns(watch)
+    assert newest(tmp_path, marker="*.ckpt", floor_mtime_ns=floor) is None
+    a_file(tmp_path / "new.ckpt", at_s=NOW_S - 50)
+    assert newest(tmp_path, marker="*.ckpt", floor_mtime_ns=floor) == ("new.ckpt", None, 50.0)
+
+
+@pytest.mark.parametrize("marker", ["../*.ckpt", "a/../../*", "/".join(["*"] * 20)])
+def test_a_marker_glob_never_leaves_its_directory(tmp_path: Path, marker: str) -> None:
+    a_file(tmp_path / "x.ckpt", at_s=NOW_S - 50)
+    (tmp_path / "root" / "a").mkdir(parents=True)
+    assert newest(tmp_path / "root", marker=marker) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "beat"),
+    [
+        (None, None),
+        (b"", None),
+        (b'{"step": 5, "total": 9, "loss": 0.25}', Beat(step=5, total=9, loss=0.25)),
+        (b'{"step": true, "loss": "x"}', Beat(step=None, total=None, loss=None)),
+        (b'{"loss": 1e999}', Beat(step=None, total=None, loss=None)),
+        (b'{"loss": 1' + b"0" * 400 + b"}", Beat(step=None, total=None, loss=None)),
+        (b"garbage", Beat(step=None, total=None, loss=None)),
+        (b"[" * 60_000, Beat(step=None, total=None, loss=None)),
+        (b"\xff\xfe", Beat(step=None, total=None, loss=None)),
+    ],
+)
+def test_a_beat_says_only_what_makes_sense(content: bytes | None, beat: Beat | None) -> None:
+    assert parse_beat(content) == beat
+
+
+def test_a_small_file_is_a_plain_one_within_its_size(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 10)
+    assert read_small(str(path), most_bytes=9) is None
+    assert read_small(str(tmp_path), most_bytes=100) is None
+    read = read_small(str(path), most_bytes=10)
+    assert read is not None
+    assert read.content == b"x" * 10
+
+
+@pytest.mark.parametrize(
+    "path", ["", "relative", "/a/../b", "/..", "/a/\n", "/a/\0b", "/" + "x" * 5000, "~/x"]
+)
+def test_a_path_that_is_not_absolute_and_plain_is_refused(path: str) -> None:
+    with pytest.raises(PathRefused):
+        checked_path(path, "the working directory", ())
+
+
+@pytest.mark.parametrize(
+    ("path", "normal"),
+    [("/data//x/./y/", "/data/x/y"), ("//data/x", "/data/x"), ("/data", "/data")],
+)
+def test_a_path_is_made_plain(path: str, normal: str) -> None:
+    assert checked_path(path, "it", ("/data",)) == normal
+
+
+@pytest.mark.parametrize("path", ["/database/x", "/", "/etc", "/dat"])
+def test_a_path_outside_the_allowed_directories_is_refused(path: str) -> None:
+    with pytest.raises(PathRefused, match="not below"):
+        checked_path(path, "the checkpoint directory", ("/data", "/home/"))
+
+
+def test_a_link_that_leads_out_of_the_allowed_directories_is_refused(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "out").symlink_to("/etc")
+    with pytest.raises(PathRefused):
+        check_real_place(str(root / "out" / "x"), "it", (str(root),))
+    check_real_place(str(root / "in"), "it", (str(root),))
+
+
+@ROOT_ONLY
+def test_directories_are_made_by_the_user_and_belong_to_him(tmp_path: Path) -> None:
+    os.chmod(tmp_path, 0o777)
+    _open_the_way(tmp_path)
+    with UserRights(65534, 65534).taken():
+        make_directory(str(tmp_path / "a" / "b"), "it")
+    facts = (tmp_path / "a" / "b").stat()
+    assert (facts.st_uid, facts.st_gid) == (65534, 65534)
+
+
+@ROOT_ONLY
+def test_what_the_user_may_not_read_or_make_stays_closed(tmp_path: Path) -> None:
+    _open_the_way(tmp_path)
+    os.chmod(tmp_path, 0o755)
+    secret = tmp_path / "secret"
+    secret.write_text("root's")
+    secret.chmod(0o600)
+    with UserRights(65534, 65534).taken():
+        assert read_small(str(secret), most_bytes=100) is None
+        with pytest.raises(PathRefused):
+            make_directory(str(tmp_path / "mine"), "it")
+    assert secret.read_text() == "root's"
+
+
+@ROOT_ONLY
+def test_supplementary_groups_count_and_those_of_the_agent_do_not(tmp_path: Path) -> None:
+    _open_the_way(tmp_path)
+    for name, gid in (("theirs", 4242), ("ours", 0)):
+        path = tmp_path / name
+        path.write_text("x")
+        os.chown(path, 0, gid)
+        path.chmod(0o640)
+    with UserRights(65534, 65534, (4242,)).taken():
+        assert read_small(str(tmp_path / "theirs"), most_bytes=9) is not None
+        assert read_small(str(tmp_path / "ours"), most_bytes=9) is None
+
+
+@ROOT_ONLY
+def test_rights_are_taken_by_one_thread_only_and_given_back(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("root's")
+    secret.chmod(0o600)
+    read: list[str] = []
+    taken, groups = threading.Event(), os.getgroups()
+    other = threading.Thread(target=lambda: taken.wait(10) and read.append(secret.read_text()))
+    other.start()
+    with UserRights(65534, 65534, (4242,)).taken():
+        taken.set()
+        other.join()
+    assert read == ["root's"]
+    assert secret.read_text() == "root's"
+    assert os.getgroups() == groups
+
+
+@ROOT_ONLY
+def test_rights_are_given_back_after_an_error(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("root's")
+    secret.chmod(0o600)
+    with pytest.raises(RuntimeError), UserRights(65534, 65534).taken():
+        raise RuntimeError
+    assert secret.read_text() == "root's"
+
+
+def _open_the_way(path: Path) -> None:
+    """Let other users pass through pytest's private directories."""
+    for parent in (path, *path.parents):
+        if parent == Path("/tmp") or len(parent.parts) <= 2:
+            return
+        os.chmod(parent, parent.stat().st_mode | 0o011)

@@ -1,0 +1,56 @@
+"""When the agent dials again."""
+
+import random
+
+from dlq_nodeagent.reconnect import Reconnect, ReconnectSettings
+from support.agent_bench import AgentBench
+
+
+def delays(failures: int, *, seed: int = 3) -> list[float]:
+    """The waits after that many failures in a row."""
+    reconnect = Reconnect(ReconnectSettings(), random.Random(seed))
+    return [reconnect.delay_s() for _ in range(failures)]
+
+
+def test_the_first_try_is_short_and_the_second_within_the_jitter() -> None:
+    for seed in range(200):
+        first, second, *_ = delays(3, seed=seed)
+        assert 0 <= first <= 0.5
+        assert 0 <= second <= 15
+
+
+def test_returns_of_many_agents_are_spread_over_the_jitter() -> None:
+    seconds = [delays(2, seed=seed)[1] for seed in range(1000)]
+    per_second = [sum(1 for it in seconds if n <= it < n + 1) for n in range(15)]
+    assert max(per_second) < 110
+    assert min(per_second) > 30
+
+
+def test_waits_grow_to_a_cap_and_never_beyond() -> None:
+    longest = [max(delays(40, seed=seed)[n] for seed in range(300)) for n in (1, 2, 3, 39)]
+    assert longest[0] <= 15 < longest[1] <= 30 < longest[2] <= 60
+    assert longest[3] <= 60
+
+
+def test_a_welcome_makes_the_next_try_short_again() -> None:
+    reconnect = Reconnect(ReconnectSettings(), random.Random(1))
+    for _ in range(10):
+        reconnect.delay_s()
+    reconnect.succeeded()
+    assert reconnect.delay_s() <= 0.5
+
+
+def test_a_master_without_jitter_is_not_dialled_in_a_busy_loop() -> None:
+    reconnect = Reconnect(ReconnectSettings(), random.Random(1))
+    reconnect.jitter_s = 0.0
+    waits = [reconnect.delay_s() for _ in range(20)]
+    assert sum(waits) > 60
+
+
+def test_a_master_that_is_away_is_dialled_ever_more_seldom() -> None:
+    bench = AgentBench()
+    for _ in range(8):
+        bench.greet()
+        bench.cut()
+    bench.run(300)
+    assert bench.transport.opens < 40
