@@ -55,9 +55,9 @@ $(SHIM): $(wildcard $(SHIM_DIR)/*.c $(SHIM_DIR)/*.h) hatch_build.py | $(STAMP)
 	$(PY) hatch_build.py
 
 .PHONY: lock
-lock: | $(UV_TOOL)  ## pin every dependency anew (all extras, dev and proto groups)
+lock: | $(UV_TOOL)  ## pin every dependency anew (all extras and groups)
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet --upgrade --universal \
-	  --python-version 3.11 --all-extras --group dev --group proto --generate-hashes \
+	  --python-version 3.11 --all-extras --group dev --group demo --group proto --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --output-file $(LOCK) pyproject.toml
 
 .PHONY: proto
