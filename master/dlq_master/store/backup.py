@@ -4,15 +4,16 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from dlq_master.store.open import connect, settle_file
+
 
 def backup(source: Path, target: Path) -> None:
-    """Copy the last commit of `source` into `target`, replaced at once when the copy is whole."""
-    unfinished = target.with_suffix(".incomplete")
+    """Copy the last commit of `source` into `target`, replaced at once when the copy is on disk."""
+    unfinished = target.with_name(f"{target.name}.incomplete")
     unfinished.unlink(missing_ok=True)
-    with (
-        closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as living,
-        closing(sqlite3.connect(unfinished)) as copy,
-    ):
-        living.backup(copy)
-    unfinished.chmod(0o600)
-    unfinished.replace(target)
+    unfinished.touch(mode=0o600)
+    with closing(connect(source)) as living, closing(sqlite3.connect(unfinished)) as copy:
+        living.conn.backup(copy)
+        # A file of its own: without this it would need a -wal beside it.
+        copy.execute("PRAGMA journal_mode = DELETE")
+    settle_file(unfinished, target)

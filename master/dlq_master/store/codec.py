@@ -1,48 +1,162 @@
-"""Values to JSON bodies and back. Fields at their default are left out; `v` is the body's version."""
+"""Values to JSON bodies and back. Fields at their default are left out; `v` is the body's version.
+
+Written for speed: a turn encodes every job it touches, a start decodes every job there is. What a
+type needs is worked out once; a field whose JSON is its value (text, number, word) costs nothing.
+"""
 
 import json
 from collections.abc import Callable
-from typing import Any, TypeVar
-
-import cattrs
-from cattrs.cols import (
-    is_namedtuple,
-    namedtuple_dict_structure_factory,
-    namedtuple_dict_unstructure_factory,
-)
-from cattrs.preconf.json import make_converter
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from operator import attrgetter
+from types import NoneType, UnionType
+from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 VERSION = 1
+Convert = Callable[[Any], Any] | None  # None: JSON and value are the same
+_NOTHING = object()  # the default of a field that has none
+_PLAIN = (str, int, float, bool, NoneType)
 
 
-def _converter() -> cattrs.Converter:
-    converter = make_converter()
-    converter.register_unstructure_hook_factory(is_namedtuple, _without_defaults)
-    converter.register_structure_hook_factory(is_namedtuple, namedtuple_dict_structure_factory)
-    return converter
+class Coder(NamedTuple):
+    """How one type becomes JSON-ready data, and how that becomes the type again."""
 
-
-def _without_defaults(
-    kind: type, converter: cattrs.BaseConverter
-) -> Callable[[Any], dict[str, Any]]:
-    return namedtuple_dict_unstructure_factory(kind, converter, True)
-
-
-_CONVERTER = _converter()
+    write: Convert
+    read: Convert
 
 
 def encode(value: Any) -> str:
-    """The body of a stored value."""
-    body = _CONVERTER.unstructure(value)
+    """The body of a stored value: a NamedTuple or a dataclass."""
+    body = _of(coder(type(value)).write)(value)
     body["v"] = VERSION
-    return json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+    return _dumps(body)
 
 
 def decode(body: str, kind: type[T]) -> T:
-    """The value of a stored body. Raises ValueError for a version this master does not know."""
-    fields = json.loads(body)
-    version = fields.pop("v", None)
+    """The value of a stored body. Raises ValueError for one that this master does not understand."""
+    data = _loads(body)
+    version = data.pop("v", None)
     if version != VERSION:
         raise ValueError(f"a stored {kind.__name__} has version {version}, known is {VERSION}")
-    return _CONVERTER.structure(fields, kind)
+    try:
+        value: T = _of(coder(kind).read)(data)
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"a stored {kind.__name__} does not fit: {error}") from error
+    return value
+
+
+def coder(kind: Any) -> Coder:
+    """The coder of a type. Raises TypeError for a type that no stored value may have."""
+    known = _CODERS.get(kind)
+    if known is None:
+        known = _CODERS[kind] = _derived(getattr(kind, "__supertype__", kind))
+    return known
+
+
+_CODERS: dict[Any, Coder] = {}
+
+
+def _derived(kind: Any) -> Coder:
+    origin = get_origin(kind)
+    if kind in _PLAIN:
+        return Coder(None, None)
+    if origin in (Union, UnionType):
+        return _optional(get_args(kind))
+    if origin is tuple and get_args(kind)[1:] == (...,):
+        return _many(coder(get_args(kind)[0]), tuple)
+    if origin is frozenset:
+        return _many(coder(get_args(kind)[0]), frozenset)
+    if isinstance(kind, type):
+        if issubclass(kind, str) and issubclass(kind, Enum):
+            return Coder(None, kind)
+        if hasattr(kind, "_fields") or is_dataclass(kind):
+            return _record(kind)
+    raise TypeError(f"{kind} cannot be stored")
+
+
+_dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_loads = json.JSONDecoder().decode
+
+
+def _of(convert: Convert) -> Callable[[Any], Any]:
+    return _same if convert is None else convert
+
+
+def _same(item: Any) -> Any:
+    return item
+
+
+def _optional(kinds: tuple[Any, ...]) -> Coder:
+    inner = [coder(kind) for kind in kinds if kind is not NoneType]
+    if len(inner) != 1:
+        raise TypeError(f"{kinds}: only one type and None can be stored")
+    return Coder(*(None if c is None else _unless_none(c) for c in inner[0]))
+
+
+def _unless_none(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda item: None if item is None else convert(item)
+
+
+def _many(item: Coder, kind: type) -> Coder:
+    """Lists in JSON; the members of a set are sorted, so that equal values have equal bodies."""
+    write, read = item
+    ordered = sorted if kind is frozenset else list
+    if write is None:
+        # JSON writes a tuple of plain items as it is.
+        return Coder(ordered if kind is frozenset else None, _reader(kind, read))
+    return Coder(lambda items: ordered(map(write, items)), _reader(kind, read))
+
+
+def _reader(kind: type, read: Convert) -> Callable[[Any], Any]:
+    return kind if read is None else lambda items: kind(map(read, items))
+
+
+class _Field(NamedTuple):
+    name: str
+    default: Any
+    write: Convert
+    read: Convert
+
+
+def _record(kind: type) -> Coder:
+    described = _fields(kind)
+    names = [field.name for field in described]
+    take = _same if issubclass(kind, tuple) else _values(names)
+    plan = [(field.name, field.default, field.write) for field in described]
+    reads = [(field.name, field.read) for field in described if field.read is not None]
+
+    def write(value: Any) -> dict[str, Any]:
+        body = {}
+        for (name, default, convert), item in zip(plan, take(value), strict=True):
+            if item is not default and item != default:
+                body[name] = item if convert is None else convert(item)
+        return body
+
+    def read(body: dict[str, Any]) -> Any:
+        for name, convert in reads:
+            if name in body:
+                body[name] = convert(body[name])
+        return kind(**body)
+
+    return Coder(write, read)
+
+
+def _values(names: list[str]) -> Callable[[Any], Any]:
+    if len(names) == 1:
+        name = names[0]
+        return lambda value: (getattr(value, name),)
+    return attrgetter(*names)
+
+
+def _fields(kind: Any) -> list[_Field]:
+    hints = get_type_hints(kind)
+    if issubclass(kind, tuple):
+        defaults = {name: kind._field_defaults.get(name, _NOTHING) for name in kind._fields}
+    else:
+        defaults = {
+            field.name: _NOTHING if field.default is MISSING else field.default
+            for field in fields(kind)
+            if field.init
+        }
+    return [_Field(name, default, *coder(hints[name])) for name, default in defaults.items()]

@@ -1,13 +1,18 @@
-"""Opening the database: never silently empty, never silently damaged."""
+"""Opening the database: never silently empty, never silently damaged, never by two masters."""
 
+import fcntl
+import os
 import sqlite3
 from pathlib import Path
+from typing import Final
 
 from sqlite_utils import Database
 
 from dlq_common.errors import DlqError
 from dlq_master.store.migrations import TABLES, migrations
 from dlq_master.store.write import write
+
+APPLICATION_ID: Final = 0x646C7131  # "dlq1", in the file's header: an empty file is not ours
 
 
 class DatabaseDamaged(DlqError):
@@ -16,50 +21,114 @@ class DatabaseDamaged(DlqError):
     reason = "DATABASE_DAMAGED"
 
 
+class DatabaseInUse(DlqError):
+    """Another process writes this database. Two masters on one file would undo each other."""
+
+    reason = "DATABASE_IN_USE"
+
+
 def create_database(path: Path) -> None:
-    """Make a new, empty database. Refuses an existing file."""
+    """Make a new, empty database, whole or not at all. Refuses an existing file."""
     if path.exists():
         raise DatabaseDamaged(f"{path} exists already")
-    db = connect(path)
+    unfinished = path.with_name(f"{path.name}.incomplete")
+    unfinished.unlink(missing_ok=True)
+    db = connect(unfinished, mode="rwc")
+    db.enable_wal()
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     with write(db):
         migrations.apply(db)
     db.close()
+    settle_file(unfinished, path)
 
 
 def open_database(path: Path) -> Database:
     """Open an existing database for the writer, checked and migrated.
 
-    Raises DatabaseDamaged when the file is missing, fails `quick_check` or lacks a table: an empty
-    start would forget acknowledged jobs.
+    Raises DatabaseDamaged when the file is missing, is not ours, fails `quick_check` or lacks a
+    table: an empty start would forget acknowledged jobs. Raises DatabaseInUse when it is locked.
     """
     if not path.exists():
         raise DatabaseDamaged(
             f"{path} does not exist; make it with `dlq-master init`, or restore it"
         )
     try:
-        db = connect(path)
+        return _checked(path)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+            raise DatabaseInUse(f"{path} is locked by another process") from error
+        raise _damaged(path, str(error)) from error
+    except sqlite3.DatabaseError as error:
+        raise _damaged(path, str(error)) from error
+
+
+def _checked(path: Path) -> Database:
+    db = connect(path, mode="rw")
+    try:
+        if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+            raise _damaged(path, "not a database of dlq, or emptied")
         verdict = db.execute("PRAGMA quick_check(1)").fetchone()[0]
         if verdict != "ok":
-            raise DatabaseDamaged(f"{path}: {verdict}; restore a backup")
+            raise _damaged(path, str(verdict))
+        missing = TABLES - set(db.table_names())
+        if missing and ("jobs" in missing or not migrations.pending(db)):
+            raise _damaged(path, f"lacks {', '.join(sorted(missing))}")
+        db.enable_wal()  # a restored backup is not in this mode
         with write(db):
             migrations.apply(db)
-        missing = TABLES - set(db.table_names())
-    except sqlite3.DatabaseError as error:
-        raise DatabaseDamaged(f"{path}: {error}; restore a backup") from error
-    if missing:
-        raise DatabaseDamaged(f"{path} lacks {', '.join(sorted(missing))}; restore a backup")
+    except BaseException:
+        db.close()
+        raise
     return db
 
 
-def connect(path: Path, *, read_only: bool = False) -> Database:
-    """One connection with the product's settings. Use it in the thread that made it."""
-    mode = "ro" if read_only else "rwc"
+def _damaged(path: Path, what: str) -> DatabaseDamaged:
+    return DatabaseDamaged(f"{path}: {what}; restore a backup")
+
+
+def connect(path: Path, *, mode: str = "ro") -> Database:
+    """One connection with the product's settings. One thread at a time may use it."""
     connection = sqlite3.connect(
-        f"file:{path}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
     )
     db = Database(connection, strict=True)
-    if not read_only:
-        db.enable_wal()
-    for pragma in ("synchronous=FULL", "foreign_keys=ON", "busy_timeout=5000"):
-        db.execute(f"PRAGMA {pragma}")
+    try:
+        for pragma in ("busy_timeout=5000", "synchronous=FULL", "foreign_keys=ON"):
+            db.execute(f"PRAGMA {pragma}")
+    except BaseException:
+        db.close()
+        raise
     return db
+
+
+def claim(path: Path) -> int:
+    """Be the one process that writes this database; the descriptor returned holds the claim.
+
+    Raises DatabaseInUse. The kernel takes the claim back however the process ends.
+    """
+    held = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(held)
+        raise DatabaseInUse(f"{path} is in use by another master") from error
+    return held
+
+
+def settle_file(unfinished: Path, target: Path) -> None:
+    """Put a finished file in its place so that it, and its name, survive a power cut."""
+    sync(unfinished)
+    unfinished.replace(target)
+    sync(target.parent)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a directory, are on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -26,7 +26,7 @@ class Reader:
     """Named queries on the committed state."""
 
     def __init__(self, path: Path) -> None:
-        self._db: Database = connect(path, read_only=True)
+        self._db: Database = connect(path)
 
     def close(self) -> None:
         """Give the connection back."""

@@ -1,70 +1,90 @@
 """The writer thread: it owns the write connection, and one batch is one transaction.
 
 What arrives while a batch is being synced becomes the loop's next batch: that is the group commit.
-A batch that fails is never tried again: after a failed fsync a success means nothing. The loop ends
-the process; the next one starts from what is really on disk.
+A batch that fails is never tried again, and nothing is written after it: after a failed fsync a
+success means nothing. The loop ends the process; the next one starts from what is really on disk.
 """
 
 import asyncio
+import os
 import queue
 import threading
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from sqlite_utils import Database
 
+from dlq_common.errors import Unavailable
 from dlq_master.store.batch import Batch
-from dlq_master.store.open import open_database
+from dlq_master.store.open import claim, open_database
 from dlq_master.store.rows import write_batch
 from dlq_master.store.write import write
 
-_Work = tuple[Callable[[Database], None], asyncio.AbstractEventLoop, "asyncio.Future[None]"]
+
+class _Work(NamedTuple):
+    batch: Batch
+    loop: asyncio.AbstractEventLoop
+    done: "asyncio.Future[None]"
 
 
 class Writer:
-    """Commits batches in the order they are handed in."""
+    """Commits batches in the order they are handed in. One process at a time has one of these."""
 
     def __init__(self, path: Path) -> None:
-        """Open (and migrate) the database in the writer thread. Raises what `open_database` raises."""
+        """Claim, open and migrate the database. Raises DatabaseInUse or DatabaseDamaged."""
         self._path = path
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
-        self._opened: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        self._claim = claim(path)
+        try:
+            self._db = open_database(path)
+        except BaseException:
+            os.close(self._claim)
+            raise
+        self._closed = False
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
-        if (error := self._opened.get()) is not None:
-            raise error
 
     async def commit(self, batch: Batch) -> None:
-        """Return when the batch is on disk. Raises sqlite3.Error when it is not and never will be."""
-        await self._do(lambda db: _commit(db, batch))
-
-    def close(self) -> None:
-        """Finish what was handed in, close the connection, end the thread."""
-        self._work.put(None)
-        self._thread.join()
-
-    async def _do(self, action: Callable[[Database], None]) -> None:
+        """Return when the batch is on disk. Raises sqlite3.Error when it is not and never will be;
+        Unavailable after such a failure, or after `close`."""
+        if self._closed:
+            raise Unavailable("the store is closed")
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        self._work.put((action, loop, done))
+        self._work.put(_Work(batch, loop, done))
         await done
 
+    def close(self) -> None:
+        """Finish what was handed in, close the connection, end the thread. Twice is once."""
+        if not self._closed:
+            self._closed = True
+            self._work.put(None)
+            self._thread.join()
+            os.close(self._claim)
+
     def _run(self) -> None:
-        try:
-            db = open_database(self._path)
-        except BaseException as error:  # noqa: BLE001 - handed to the constructor, which raises it
-            self._opened.put(error)
-            return
-        self._opened.put(None)
+        broken = False
         while (work := self._work.get()) is not None:
-            action, loop, done = work
-            try:
-                action(db)
-            except BaseException as error:  # noqa: BLE001 - handed to the awaiting loop, which dies of it
-                loop.call_soon_threadsafe(_settle, done, error)
+            error: BaseException | None = None
+            if broken:
+                error = Unavailable("the store has failed before")
             else:
-                loop.call_soon_threadsafe(_settle, done, None)
-        db.close()
+                error = _failure(self._db, work.batch)
+                broken = error is not None
+            # A loop that has ended meanwhile has nobody left to tell.
+            with suppress(RuntimeError):
+                work.loop.call_soon_threadsafe(_settle, work.done, error)
+        self._db.close()
+
+
+def _failure(db: Database, batch: Batch) -> BaseException | None:
+    try:
+        with write(db):
+            write_batch(db, batch)
+    except BaseException as error:  # noqa: BLE001 - handed to the awaiting loop, which dies of it
+        return error
+    return None
 
 
 def _settle(done: "asyncio.Future[None]", error: BaseException | None) -> None:
@@ -74,8 +94,3 @@ def _settle(done: "asyncio.Future[None]", error: BaseException | None) -> None:
         done.set_result(None)
     else:
         done.set_exception(error)
-
-
-def _commit(db: Database, batch: Batch) -> None:
-    with write(db):
-        write_batch(db, batch)

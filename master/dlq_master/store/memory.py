@@ -1,0 +1,140 @@
+"""A store that forgets: rows in dictionaries, for tests and simulations that ask for it by name.
+
+It obeys the same contract as the SQLite one (tests/unit/master/store/test_store_contract.py), down
+to bodies: what it hands out has been encoded and decoded, so nothing survives here by reference
+that would not survive a restart.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from dlq_master.model.attempt import Attempt
+from dlq_master.model.event import JournalEvent
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.job import Job
+from dlq_master.model.node import Node
+from dlq_master.store.batch import Batch, Intention, JoinToken, Loaded, StoredRequest, User
+from dlq_master.store.codec import decode, encode
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Rows:
+    meta: dict[str, str] = field(default_factory=dict)
+    jobs: dict[JobId, str] = field(default_factory=dict)
+    specs: dict[JobId, bytes] = field(default_factory=dict)
+    attempts: dict[AttemptKey, str] = field(default_factory=dict)
+    nodes: dict[NodeId, str] = field(default_factory=dict)
+    users: dict[str, str] = field(default_factory=dict)
+    tokens: dict[str, str] = field(default_factory=dict)
+    requests: dict[tuple[str, str], StoredRequest] = field(default_factory=dict)
+    events: dict[int, JournalEvent] = field(default_factory=dict)
+    outbox: dict[int, Intention] = field(default_factory=dict)
+
+
+class MemoryStore:
+    """Both halves of a store: commits batches, answers queries. Its knobs: `fail_with`, `commits`."""
+
+    def __init__(self) -> None:
+        self._rows = _Rows()
+        self.commits = 0
+        self.fail_with: BaseException | None = None  # every commit from now on raises this
+
+    async def commit(self, batch: Batch) -> None:
+        """All of the batch or, when `fail_with` is set, nothing."""
+        if self.fail_with is not None:
+            raise self.fail_with
+        self.write(batch)
+
+    def write(self, batch: Batch) -> None:
+        """What `commit` does, for callers without a loop. Raises KeyError for a row that exists."""
+        rows = self._rows
+        self._refuse_doubles(batch)
+        rows.jobs |= {job.job_id: encode(job) for job in batch.jobs}
+        rows.specs |= dict(batch.specs)
+        rows.attempts |= {attempt.key: encode(attempt) for attempt in batch.attempts}
+        rows.nodes |= {node.node_id: encode(node) for node in batch.nodes}
+        _drop(rows.nodes, batch.forgotten_nodes)
+        rows.users |= {user.name: encode(user) for user in batch.users}
+        _drop(rows.users, batch.deleted_users)
+        rows.tokens |= {token.token_id: encode(token) for token in batch.tokens}
+        _drop(rows.tokens, batch.deleted_tokens)
+        rows.requests |= {(row.user, row.request_id): row for row in batch.requests}
+        if (before_s := batch.forget_requests_before_s) is not None:
+            _drop(rows.requests, [k for k, row in rows.requests.items() if row.time_s < before_s])
+        rows.events |= {event.seq: replace(event, data=dict(event.data)) for event in batch.events}
+        rows.outbox |= {row.sequence: row for row in batch.intentions}
+        _drop(rows.outbox, batch.delivered)
+        rows.meta |= batch.meta
+        self.commits += 1
+
+    def _refuse_doubles(self, batch: Batch) -> None:
+        """What is written once and never changed may not be written again."""
+        rows = self._rows
+        doubles: list[object] = [job_id for job_id, _ in batch.specs if job_id in rows.specs]
+        doubles += [row.sequence for row in batch.intentions if row.sequence in rows.outbox]
+        doubles += [event.seq for event in batch.events if event.seq in rows.events]
+        asked = [(row.user, row.request_id) for row in batch.requests]
+        doubles += [key for key in asked if key in rows.requests]
+        if doubles:
+            raise KeyError(f"written already: {doubles}")
+
+    # --- the reader's half --------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def load(self) -> Loaded:
+        """Everything a starting master needs."""
+        rows = self._rows
+        last = max(rows.events, default=0)
+        return Loaded(
+            meta=dict(rows.meta),
+            jobs=_decoded(rows.jobs, Job),
+            attempts=tuple(
+                attempt
+                for attempt in _decoded(rows.attempts, Attempt)
+                if attempt.ended_time_s is None
+            ),
+            nodes=_decoded(rows.nodes, Node),
+            users=_decoded(rows.users, User),
+            tokens=_decoded(rows.tokens, JoinToken),
+            intentions=tuple(rows.outbox[sequence] for sequence in sorted(rows.outbox)),
+            last_event=last,
+            last_time_s=rows.events[last].time_s if last else 0.0,
+        )
+
+    def spec(self, job_id: JobId) -> bytes | None:
+        """What was submitted; None for an unknown job."""
+        return self._rows.specs.get(job_id)
+
+    def attempts(self, job_id: JobId) -> tuple[Attempt, ...]:
+        """All attempts of a job, oldest first."""
+        keys = sorted(key for key in self._rows.attempts if key.job_id == job_id)
+        return tuple(decode(self._rows.attempts[key], Attempt) for key in keys)
+
+    def request(self, user: str, request_id: str) -> StoredRequest | None:
+        """An answered request of this user."""
+        return self._rows.requests.get((user, request_id))
+
+    def events(
+        self, after: int, limit: int, job_id: JobId | None = None
+    ) -> tuple[JournalEvent, ...]:
+        """Events with a sequence above `after`, oldest first; of one job, or of all."""
+        wanted = (
+            self._rows.events[seq]
+            for seq in sorted(self._rows.events)
+            if seq > after and job_id in (None, self._rows.events[seq].job_id)
+        )
+        return tuple(event for event, _ in zip(wanted, range(limit), strict=False))
+
+
+def _decoded(bodies: dict[Any, str], kind: type[T]) -> tuple[T, ...]:
+    return tuple(decode(bodies[key], kind) for key in sorted(bodies))
+
+
+def _drop(rows: dict[Any, Any], keys: Iterable[Any]) -> None:
+    for key in keys:
+        rows.pop(key, None)

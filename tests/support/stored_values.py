@@ -1,0 +1,125 @@
+"""Any value that the store keeps, for property tests, and a batch that writes every table."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from dlq_master.model.attempt import Attempt, AttemptState
+from dlq_master.model.event import JournalEvent
+from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
+from dlq_master.model.job import HoldKind, Job, JobState
+from dlq_master.model.lease import Lease, LeaseKind
+from dlq_master.model.node import Gpu, Node
+from dlq_master.model.resources import Allocation, Request, Slot
+from dlq_master.store.batch import Batch, Intention, JoinToken, StoredRequest, User
+
+_numbers = st.integers(1, 64)
+st.register_type_strategy(
+    Request,
+    st.builds(
+        lambda nodes, each, kind, cpus: Request(
+            gpus=each * (nodes or 1), nodes=nodes, gpu_type=kind, cpus_per_node=cpus
+        ),
+        st.none() | st.integers(1, 8),
+        _numbers,
+        st.none() | st.text(),
+        st.none() | _numbers,
+    ),
+)
+st.register_type_strategy(float, st.floats(allow_nan=False))
+st.register_type_strategy(int, st.integers(-(2**63), 2**63 - 1))
+
+jobs = st.from_type(Job)
+attempts = st.from_type(Attempt)
+nodes = st.from_type(Node)
+users = st.from_type(User)
+tokens = st.from_type(JoinToken)
+
+
+def a_job(number: int = 1, **changes: Any) -> Job:
+    """A queued job of alice."""
+    job = Job(
+        job_id=JobId(number),
+        user="alice",
+        name=f"job {number}",
+        request=Request(gpus=2),
+        submit_time_s=100.0 + number,
+        state=JobState.QUEUED,
+        sequence=number,
+    )
+    return job._replace(**changes)
+
+
+def an_attempt(job: int = 1, number: int = 1, **changes: Any) -> Attempt:
+    """A running attempt on gpu01."""
+    slot = Slot(NodeId("gpu01"), 0b11)
+    attempt = Attempt(
+        key=AttemptKey(JobId(job), number),
+        epoch=3,
+        lease=Lease(LeaseKind.BE, Allocation((slot,)), Fence(3, number), 300.0, 3600.0),
+        state=AttemptState.RUNNING,
+        assigned_time_s=110.0,
+        started_time_s=111.0,
+    )
+    return attempt._replace(**changes)
+
+
+def a_node(name: str = "gpu01", **changes: Any) -> Node:
+    """A node with two GPUs."""
+    gpus = tuple(Gpu(index=index, gpu_type="H100-80GB") for index in range(2))
+    return Node(NodeId(name), gpus)._replace(**changes)
+
+
+def an_event(sequence: int, job: int | None = None, **facts: str) -> JournalEvent:
+    """A line of the journal."""
+    job_id = None if job is None else JobId(job)
+    return JournalEvent(
+        kind="job_noted", time_s=100.0 + sequence, seq=sequence, job_id=job_id, data=facts
+    )
+
+
+def an_intention(sequence: int, job: int = 1, kind: str = "launch") -> Intention:
+    """A command that gpu01 has not taken."""
+    return Intention(
+        sequence, NodeId("gpu01"), kind, AttemptKey(JobId(job), 1), epoch=3, node_rank=0
+    )
+
+
+def first_batch() -> Batch:
+    """Rows that `mixed_batch` changes and drops."""
+    return Batch(
+        jobs=[a_job(1), a_job(2)],
+        specs=[(JobId(1), b"\x00one"), (JobId(2), b"two")],
+        attempts=[an_attempt(1)],
+        nodes=[a_node("gpu01"), a_node("gpu02")],
+        users=[User("alice", "user", 1001, 1001, (1001,), 1.0), User("bob", "user", 2, 2, (), 1.0)],
+        tokens=[JoinToken("t1", "gpu01", "hash", 1.0, 2.0, "alice")],
+        requests=[StoredRequest("alice", "r1", "d1", "1", 50.0)],
+        events=[an_event(1, 1), an_event(2, 2), an_event(3)],
+        intentions=[an_intention(1), an_intention(2, kind="stop")],
+        meta={"epoch": "3"},
+    )
+
+
+def mixed_batch() -> Batch:
+    """New rows, changed rows and dropped rows in every table."""
+    return Batch(
+        jobs=[a_job(1, state=JobState.COMPLETED, end_time_s=120.0), a_job(3, hold=HoldKind.USER)],
+        specs=[(JobId(3), b"three")],
+        attempts=[
+            an_attempt(1, state=AttemptState.SUCCEEDED, ended_time_s=120.0),
+            an_attempt(3),
+        ],
+        nodes=[a_node("gpu01", boot_id="b2"), a_node("gpu03")],
+        forgotten_nodes=[NodeId("gpu02")],
+        users=[User("carol", "admin", 3, 3, (), 2.0)],
+        deleted_users=["bob"],
+        tokens=[JoinToken("t2", "", "hash", 1.0, 2.0, "alice")],
+        deleted_tokens=["t1"],
+        requests=[StoredRequest("alice", "r2", "d2", "3", 60.0)],
+        forget_requests_before_s=55.0,
+        events=[an_event(4, 3, why="because"), an_event(5, 1)],
+        intentions=[an_intention(3, 3)],
+        delivered=[1],
+        meta={"epoch": "4", "cluster": "lab"},
+    )

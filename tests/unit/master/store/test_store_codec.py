@@ -1,0 +1,95 @@
+"""What is stored comes back as it was, and what is not understood is refused."""
+
+import json
+
+import pytest
+from hypothesis import given
+
+from dlq_master.model.attempt import Attempt
+from dlq_master.model.job import Job
+from dlq_master.model.node import Node
+from dlq_master.store.batch import JoinToken, User
+from dlq_master.store.codec import coder, decode, encode
+from support import stored_values
+
+
+@given(stored_values.jobs)
+def test_every_job_comes_back_equal(job: Job) -> None:
+    assert decode(encode(job), Job) == job
+
+
+@given(stored_values.attempts)
+def test_every_attempt_comes_back_equal(attempt: Attempt) -> None:
+    assert decode(encode(attempt), Attempt) == attempt
+
+
+@given(stored_values.nodes)
+def test_every_node_comes_back_equal(node: Node) -> None:
+    assert decode(encode(node), Node) == node
+
+
+@given(stored_values.users)
+def test_every_user_comes_back_equal(user: User) -> None:
+    assert decode(encode(user), User) == user
+
+
+@given(stored_values.tokens)
+def test_every_token_comes_back_equal(token: JoinToken) -> None:
+    assert decode(encode(token), JoinToken) == token
+
+
+@given(stored_values.jobs)
+def test_types_come_back_too_not_only_equal_values(job: Job) -> None:
+    again = decode(encode(job), Job)
+
+    assert [type(item) for item in again] == [type(item) for item in job]
+    assert type(again.rules) is type(job.rules)
+    assert type(again.rules.exit0_in_grace) is type(job.rules.exit0_in_grace)
+
+
+@given(stored_values.nodes)
+def test_equal_values_have_equal_bodies(node: Node) -> None:
+    assert encode(node) == encode(node._replace(flags=frozenset(sorted(node.flags, reverse=True))))
+
+
+def test_fields_at_their_default_are_left_out() -> None:
+    body = json.loads(encode(stored_values.a_job()))
+
+    assert body == {
+        "v": 1,
+        "job_id": 1,
+        "user": "alice",
+        "name": "job 1",
+        "request": {"gpus": 2},
+        "submit_time_s": 101.0,
+        "state": "queued",
+        "sequence": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"v": 2}, "version 2, known is 1"),
+        ({"v": None}, "version None"),
+        ({"colour": "red"}, "colour"),
+        ({"state": "sleeping"}, "sleeping"),
+        ({"request": 7}, "does not fit"),
+        ({"request": {"gpus": 0}}, "at least 1 GPU"),
+    ],
+)
+def test_a_body_that_is_not_understood_is_refused(change: dict[str, object], message: str) -> None:
+    body = json.loads(encode(stored_values.a_job())) | change
+
+    with pytest.raises(ValueError, match=message):
+        decode(json.dumps(body), Job)
+
+
+def test_a_body_without_a_required_field_is_refused() -> None:
+    with pytest.raises(ValueError, match="missing 4 required"):
+        decode('{"v":1,"job_id":1}', Job)
+
+
+def test_a_type_that_json_cannot_hold_is_refused_before_anything_is_stored() -> None:
+    with pytest.raises(TypeError, match="cannot be stored"):
+        coder(complex)

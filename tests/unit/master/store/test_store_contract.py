@@ -1,0 +1,190 @@
+"""What the loop may expect of a store, whichever it is."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from dlq_master.model.ids import JobId, NodeId
+from dlq_master.store.batch import Batch, Loaded, StoredRequest, User
+from dlq_master.store.memory import MemoryStore
+from dlq_master.store.open import create_database
+from dlq_master.store.reader import Reader
+from dlq_master.store.writer import Writer
+from support.stored_values import (
+    a_job,
+    a_node,
+    an_attempt,
+    an_event,
+    an_intention,
+    first_batch,
+    mixed_batch,
+)
+
+
+class Commits(Protocol):
+    """The writing half."""
+
+    async def commit(self, batch: Batch) -> None: ...
+
+
+@dataclass
+class Halves:
+    """A store under test."""
+
+    writer: Commits
+    records: Reader | MemoryStore
+
+    async def commit(self, *batches: Batch) -> None:
+        for batch in batches:
+            await self.writer.commit(batch)
+
+    def load(self) -> Loaded:
+        return self.records.load()
+
+
+@pytest.fixture(params=["sqlite", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Halves]:
+    if request.param == "memory":
+        memory = MemoryStore()
+        yield Halves(memory, memory)
+        return
+    create_database(tmp_path / "dlq.db")
+    writer = Writer(tmp_path / "dlq.db")
+    reader = Reader(tmp_path / "dlq.db")
+    yield Halves(writer, reader)
+    writer.close()
+    reader.close()
+
+
+async def test_a_new_store_is_empty(store: Halves) -> None:
+    assert store.load() == Loaded({}, (), (), (), (), (), (), 0, 0.0)
+
+
+async def test_everything_of_a_batch_is_loaded_again(store: Halves) -> None:
+    batch = first_batch()
+    await store.commit(batch)
+
+    loaded = store.load()
+    assert loaded == Loaded(
+        meta=batch.meta,
+        jobs=tuple(batch.jobs),
+        attempts=tuple(batch.attempts),
+        nodes=tuple(batch.nodes),
+        users=tuple(batch.users),
+        tokens=tuple(batch.tokens),
+        intentions=tuple(batch.intentions),
+        last_event=3,
+        last_time_s=103.0,
+    )
+
+
+async def test_a_later_batch_adds_changes_and_drops(store: Halves) -> None:
+    await store.commit(first_batch(), mixed_batch())
+
+    loaded = store.load()
+    assert [(job.job_id, job.state.value) for job in loaded.jobs] == [
+        (1, "completed"),
+        (2, "queued"),
+        (3, "queued"),
+    ]
+    assert [str(attempt.key) for attempt in loaded.attempts] == ["3.1"]
+    assert [(node.node_id, node.boot_id) for node in loaded.nodes] == [
+        ("gpu01", "b2"),
+        ("gpu03", ""),
+    ]
+    assert [user.name for user in loaded.users] == ["alice", "carol"]
+    assert [token.token_id for token in loaded.tokens] == ["t2"]
+    assert [row.sequence for row in loaded.intentions] == [2, 3]
+    assert loaded.meta == {"epoch": "4", "cluster": "lab"}
+    assert (loaded.last_event, loaded.last_time_s) == (5, 105.0)
+
+
+async def test_a_spec_is_kept_byte_for_byte(store: Halves) -> None:
+    await store.commit(first_batch())
+
+    assert store.records.spec(JobId(1)) == b"\x00one"
+    assert store.records.spec(JobId(9)) is None
+
+
+async def test_all_attempts_of_a_job_are_kept_oldest_first(store: Halves) -> None:
+    tries = [an_attempt(1, number, ended_time_s=number * 1.0) for number in (2, 10, 1)]
+    await store.commit(Batch(jobs=[a_job(1)], attempts=[*tries]))
+
+    assert [attempt.key.number for attempt in store.records.attempts(JobId(1))] == [1, 2, 10]
+    assert store.records.attempts(JobId(2)) == ()
+
+
+async def test_an_answered_request_is_found_until_it_is_forgotten(store: Halves) -> None:
+    await store.commit(first_batch())
+    row = StoredRequest("alice", "r1", "d1", "1", 50.0)
+    assert store.records.request("alice", "r1") == row
+    assert store.records.request("bob", "r1") is None
+
+    await store.commit(Batch(forget_requests_before_s=50.0))
+    assert store.records.request("alice", "r1") == row
+    await store.commit(Batch(forget_requests_before_s=50.1))
+    assert store.records.request("alice", "r1") is None
+
+
+async def test_events_are_paged_in_order_and_by_job(store: Halves) -> None:
+    await store.commit(first_batch(), mixed_batch())
+    seqs = [event.seq for event in store.records.events(0, 3)]
+
+    assert seqs == [1, 2, 3]
+    assert [event.seq for event in store.records.events(3, 10)] == [4, 5]
+    assert [event.seq for event in store.records.events(0, 10, JobId(1))] == [1, 5]
+    assert store.records.events(0, 10, JobId(3)) == (an_event(4, 3, why="because"),)
+    assert store.records.events(5, 10) == ()
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        Batch(jobs=[a_job(1)], specs=[(JobId(1), b"another")]),
+        Batch(requests=[StoredRequest("alice", "r1", "d2", "2", 60.0)]),
+        Batch(events=[an_event(3)]),
+        Batch(intentions=[an_intention(2)]),
+    ],
+    ids=["spec", "request", "event", "intention"],
+)
+async def test_what_is_written_once_cannot_be_written_again(store: Halves, batch: Batch) -> None:
+    await store.commit(first_batch())
+    before = store.load()
+
+    with pytest.raises(Exception, match=r"UNIQUE|written already"):
+        await store.commit(batch)
+    assert store.load() == before
+
+
+async def test_a_row_that_is_put_and_dropped_in_one_batch_is_gone(store: Halves) -> None:
+    await store.commit(
+        Batch(
+            users=[User("dave", "user", 9, 9, (), 1.0)],
+            deleted_users=["dave"],
+            nodes=[a_node("gpu09")],
+            forgotten_nodes=[NodeId("gpu09")],
+            intentions=[an_intention(7)],
+            delivered=[7],
+        )
+    )
+
+    loaded = store.load()
+    assert (loaded.users, loaded.nodes, loaded.intentions) == ((), (), ())
+
+
+async def test_what_is_loaded_does_not_change_with_later_commits(store: Halves) -> None:
+    await store.commit(first_batch())
+    before = store.load()
+    await store.commit(mixed_batch())
+
+    assert before.meta == {"epoch": "3"}
+    assert [job.state.value for job in before.jobs] == ["queued", "queued"]
+
+
+def test_an_empty_batch_says_so() -> None:
+    assert not Batch()
+    assert Batch(meta={"epoch": "1"})
+    assert Batch(forget_requests_before_s=1.0)

@@ -1,0 +1,206 @@
+"""A database is made whole, opened whole, or not at all."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlite_utils import Database
+
+from dlq_master.store import migrations as schema
+from dlq_master.store.open import (
+    DatabaseDamaged,
+    DatabaseInUse,
+    claim,
+    connect,
+    create_database,
+    open_database,
+)
+from dlq_master.store.reader import Reader
+from dlq_master.store.rows import write_batch
+from dlq_master.store.write import write
+from dlq_master.store.writer import Writer
+from support.stored_values import first_batch
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A closed database with some rows."""
+    path = tmp_path / "a #1%20 file?.db"
+    create_database(path)
+    db = open_database(path)
+    with write(db):
+        write_batch(db, first_batch())
+    db.close()
+    return path
+
+
+def test_the_tables_are_exactly_those_listed(path: Path) -> None:
+    db = open_database(path)
+
+    assert set(db.table_names()) == schema.TABLES | {"_sqlite_migrations"}
+    db.close()
+
+
+def test_every_table_of_ours_is_strict(path: Path) -> None:
+    db = open_database(path)
+
+    loose = [name for name in schema.TABLES if not db.table(name).strict]
+    db.close()
+    assert loose == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO jobs VALUES ('one', 'a', 'b', 'c', 'd', 1, 1.0, NULL, '{}')",
+        "INSERT INTO meta VALUES ('epoch', x'00')",
+        "INSERT INTO job_specs VALUES (1, 'text')",
+        "INSERT INTO job_specs VALUES (77, x'00')",
+        "INSERT INTO requests VALUES ('alice', 'r1', 'd', '1', 1.0)",
+        "INSERT INTO journal VALUES (1, 1.0, 'k', NULL, NULL, NULL, '', '', '{}')",
+    ],
+)
+def test_a_row_of_the_wrong_type_or_that_exists_is_refused(path: Path, statement: str) -> None:
+    db = open_database(path)
+
+    with pytest.raises(sqlite3.IntegrityError):
+        db.execute(statement)
+    db.close()
+
+
+def test_migrating_twice_changes_nothing(path: Path) -> None:
+    db = open_database(path)
+    before = db.schema
+    with write(db):
+        schema.migrations.apply(db)
+
+    assert db.schema == before
+    db.close()
+
+
+def test_a_missing_database_is_not_made_in_passing(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseDamaged, match="does not exist"):
+        open_database(tmp_path / "none.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_database_is_not_made_anew(path: Path) -> None:
+    with pytest.raises(DatabaseDamaged, match="exists already"):
+        create_database(path)
+    assert len(Reader(path).load().jobs) == 2
+
+
+def test_a_creation_that_was_interrupted_leaves_no_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "dlq.db"
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "_FIRST", (*schema._FIRST, "CREATE TABLE nonsense"))
+        with pytest.raises(sqlite3.OperationalError):
+            create_database(path)
+
+    assert not path.exists()
+    create_database(path)
+    open_database(path).close()
+
+
+def _emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def _truncated(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+def _overwritten_header(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.write(b"not a database at all")
+
+
+def _overwritten_pages(path: Path) -> None:
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xa5" * (size - 4096))
+
+
+def _without_a_table(path: Path) -> None:
+    sqlite3.connect(path).execute("DROP TABLE outbox")
+
+
+def _of_somebody_else(path: Path) -> None:
+    path.unlink()
+    Database(path).table("notes").insert({"text": "hello"})
+
+
+def _a_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _emptied,
+        _truncated,
+        _overwritten_header,
+        _overwritten_pages,
+        _without_a_table,
+        _of_somebody_else,
+        _a_directory,
+    ],
+)
+def test_a_damaged_database_is_refused_and_left_as_it_is(
+    path: Path, damage: Callable[[Path], None]
+) -> None:
+    damage(path)
+    before = path.read_bytes() if path.is_file() else b""
+
+    with pytest.raises(DatabaseDamaged, match="restore a backup"):
+        Writer(path)
+    assert before == (path.read_bytes() if path.is_file() else b"")
+
+
+def test_one_flipped_byte_in_any_page_of_an_index_or_table_tree_is_noticed(path: Path) -> None:
+    whole = path.read_bytes()
+    for page in range(1, len(whole) // 4096):
+        flipped = bytearray(whole)
+        flipped[page * 4096] ^= 0xFF  # the page's type
+        path.write_bytes(bytes(flipped))
+        with pytest.raises(DatabaseDamaged):
+            open_database(path)
+
+
+def test_two_masters_cannot_have_one_database(path: Path) -> None:
+    first = Writer(path)
+
+    with pytest.raises(DatabaseInUse, match="in use by another master"):
+        Writer(path)
+    first.close()
+    Writer(path).close()
+
+
+def test_a_failed_opening_gives_the_claim_back(path: Path) -> None:
+    whole = path.read_bytes()
+    _emptied(path)
+    with pytest.raises(DatabaseDamaged):
+        Writer(path)
+    path.write_bytes(whole)
+
+    Writer(path).close()
+
+
+def test_a_claim_on_another_file_is_nobodys_business(path: Path, tmp_path: Path) -> None:
+    claim(tmp_path / "other.db")
+
+    Writer(path).close()
+
+
+def test_a_reader_cannot_write(path: Path) -> None:
+    db = connect(path)
+
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        db.execute("DELETE FROM jobs")
+    db.close()
