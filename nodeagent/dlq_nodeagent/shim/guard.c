@@ -15,7 +15,8 @@
 
 #define CHUNK 65536
 #define WINDOW_NS (100 * NS_PER_MS)      /* the log's rate is kept over this span */
-#define KILL_EVERY_NS (10 * NS_PER_MS)   /* between two rounds of SIGKILL */
+#define KILL_FIRST_NS (10 * NS_PER_MS)   /* between two rounds of SIGKILL, growing to ... */
+#define KILL_LAST_NS (500 * NS_PER_MS)
 #define UNKILLABLE_NS (30 * NS_PER_S)    /* after that the record says who is left */
 
 struct guard {
@@ -31,7 +32,7 @@ struct guard {
     int last_signal;
     uint64_t early_signals;
     int64_t window_end, window_left;
-    int64_t ending_since, next_kill; /* 0: the job may live */
+    int64_t ending_since, next_kill, kill_every; /* 0: the job may live */
     struct ending ending;
 };
 
@@ -77,14 +78,21 @@ static bool empty(struct guard *guard)
     return guard->childless && cgroup_count(guard->plan) == 0;
 }
 
+/* The groups first: that is atomic where it can be. What is still there a round later may have left
+ * them (a job that runs as root can), so then the tree too, which means a walk over /proc. */
 static void kill_round(struct guard *guard)
 {
+    bool first = guard->kill_every == 0;
+    bool grouped = cgroup_count(guard->plan) > 0;
     signal_main(guard, SIGKILL);
-    if (cgroup_count(guard->plan) > 0)
+    if (grouped)
         cgroup_kill(guard->plan);
-    else if (!guard->childless)
+    if (!guard->childless && !(grouped && first))
         tree_kill();
     reap(guard);
+    guard->kill_every = first ? KILL_FIRST_NS : 2 * guard->kill_every;
+    if (guard->kill_every > KILL_LAST_NS)
+        guard->kill_every = KILL_LAST_NS;
 }
 
 /* The first reason stands; a main process that had already left by itself has "exited". */
@@ -155,7 +163,7 @@ static void check_time(struct guard *guard, int64_t now)
         act(guard, due, now);
     if (guard->ending_since != 0 && now >= guard->next_kill) {
         kill_round(guard);
-        guard->next_kill = now + KILL_EVERY_NS;
+        guard->next_kill = now + guard->kill_every;
     }
 }
 
