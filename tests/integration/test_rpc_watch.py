@@ -1,0 +1,123 @@
+"""WatchEvents over the wire: nothing missed, nothing twice, nothing that is not the watcher's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc import aio
+
+from dlq.v1 import job_service_pb2 as wire
+from dlq.v1.job_service_pb2_grpc import JobServiceStub
+from dlq_common.pki import Role
+from dlq_master.rpc.limits import STREAMS_OF_A_PERSON
+from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[RpcHouse]:
+    async with rpc_house(tmp_path) as house:
+        for name in ("alice", "bob"):
+            stub = JobServiceStub(house.channel_as(name, Role.USER))
+            request = wire.SubmitJobRequest(request_id="r")
+            request.spec.command.append("/bin/true")
+            request.spec.resources.gpu_count = 1
+            await stub.SubmitJob(request, timeout=DEADLINE_S)
+        yield house
+
+
+def watch(house: RpcHouse, name: str = "alice", role: Role = Role.USER, **request: Any) -> Any:
+    stub = JobServiceStub(house.channel_as(name, role))
+    return stub.WatchEvents(wire.WatchEventsRequest(**request), timeout=DEADLINE_S)
+
+
+async def heard(call: Any, count: int) -> list[wire.WatchEventsResponse]:
+    async with asyncio.timeout(DEADLINE_S):
+        return [await call.read() for _ in range(count)]
+
+
+async def test_the_past_comes_first_and_then_what_happens(house: RpcHouse) -> None:
+    call = watch(house, "olga", Role.OPERATOR)
+    past = await heard(call, 2)
+    house.control.note("node_lost", node_id="gpu01")
+    live = await heard(call, 1)
+    assert [each.cursor for each in past + live] == [1, 2, 3]
+    assert live[0].event.kind == "node_lost"
+    assert not live[0].HasField("job")
+
+
+async def test_a_watch_resumed_from_its_cursor_misses_and_repeats_nothing(
+    house: RpcHouse,
+) -> None:
+    for _ in range(50):
+        house.control.note("tick", job_id=1)
+    first = watch(house)
+    seen = [each.cursor for each in await heard(first, 20)]
+    first.cancel()
+    again = watch(house, cursor=seen[-1])
+    seen += [each.cursor for each in await heard(again, 31)]
+    assert seen == [1, *range(3, 53)]
+
+
+async def test_from_now_on_means_from_now_on(house: RpcHouse) -> None:
+    call = watch(house, cursor=-1)
+    waiting = asyncio.create_task(heard(call, 1))
+    stub = JobServiceStub(house.channel_as("alice", Role.USER))
+    # An answered call on another line: the watch may still be opening, so events go on meanwhile.
+    while not waiting.done():
+        await stub.ListJobs(wire.ListJobsRequest(), timeout=DEADLINE_S)
+        house.control.note("tick", job_id=1)
+    assert (await waiting)[0].cursor > 2
+
+
+async def test_a_watcher_hears_only_of_their_own_jobs(house: RpcHouse) -> None:
+    house.control.note("secret", job_id=2)
+    house.control.note("node_lost", node_id="gpu01")
+    house.control.note("mine", job_id=1)
+    events = await heard(watch(house), 2)
+    assert [each.event.kind for each in events] == ["job_submitted", "mine"]
+    assert {each.job.user for each in events} == {"alice"}
+
+
+async def test_a_watch_of_named_jobs_is_of_those_alone(house: RpcHouse) -> None:
+    house.control.note("first", job_id=2)
+    house.control.note("second", job_id=1)
+    call = watch(house, "olga", Role.OPERATOR, job_ids=["1"])
+    assert [each.event.kind for each in await heard(call, 2)] == ["job_submitted", "second"]
+
+
+@pytest.mark.parametrize("cursor", [-2, -(2**60)])
+async def test_a_cursor_that_is_none_is_refused(house: RpcHouse, cursor: int) -> None:
+    assert await refusal(watch(house, cursor=cursor)) is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_watcher_who_is_removed_hears_no_more(house: RpcHouse) -> None:
+    call = watch(house)
+    await heard(call, 1)
+    del house.control.published.all_users["alice"]
+    house.control.note("secret", job_id=1)
+    with pytest.raises(aio.AioRpcError) as caught:
+        await heard(call, 1)
+    assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_one_user_cannot_hold_streams_without_end(house: RpcHouse) -> None:
+    open_calls = [watch(house) for _ in range(STREAMS_OF_A_PERSON)]
+    for call in open_calls:
+        await heard(call, 1)
+    assert await refusal(watch(house)) is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert len(await heard(watch(house, "bob"), 1)) == 1, "others are not touched"
+    for call in open_calls:
+        call.cancel()
+
+
+async def test_a_stream_that_ended_gives_its_place_back(house: RpcHouse) -> None:
+    for _ in range(STREAMS_OF_A_PERSON + 5):
+        assert await refusal(watch(house, cursor=-2)) is grpc.StatusCode.INVALID_ARGUMENT
+    assert len(await heard(watch(house), 1)) == 1
