@@ -39,11 +39,11 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer:
         return _submitted(turn, JobId(int(known)))
     queue = _queue(turn, ask.queue)
     _check_room(turn, ask)
-    reasons = scheduling.never(turn, ask.request)
-    if reasons:
+    never = scheduling.never(turn, ask.request)
+    if never is not None:
         raise Unsatisfiable(
             "no set of the cluster's nodes could ever hold this job",
-            reasons=tuple(reason.detail or reason.code.value for reason in reasons),
+            reasons=(never.detail or never.code.value,),
             hint="see what there is: dlq nodes",
         )
     state = turn.state
@@ -98,7 +98,6 @@ def hold(turn: Turn, ask: HoldJob) -> Answer:
                 on_job.Held(kind=ask.kind, reason=ask.reason),
                 actor=ask.caller.actor,
                 cause=ask.reason,
-                hold=ask.kind.value,
             )
     return lambda: turn.job(ask.job_id)
 
@@ -117,9 +116,7 @@ def pause(turn: Turn, ask: PauseJob) -> Answer:
             raise IllegalTransition(f"job {job.job_id} is on hold already", state=job.state.value)
         turn.remember(ask, job.job_id)
         if job.hold is not HoldKind.PAUSED:
-            turn.step_job(
-                job.job_id, on_job.Held(kind=HoldKind.PAUSED), actor=ask.caller.actor, hold="paused"
-            )
+            turn.step_job(job.job_id, on_job.Held(kind=HoldKind.PAUSED), actor=ask.caller.actor)
     return lambda: turn.job(ask.job_id)
 
 

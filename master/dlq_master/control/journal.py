@@ -27,7 +27,8 @@ def line(one: Happened) -> tuple[str, dict[str, Fact]]:
 def cause(one: Happened) -> str:
     """Why, in words: the plan's reason, if a plan did it."""
     if one.change is None:
-        return str(getattr(one.event, "detail", "") or "")
+        words = (getattr(one.event, name, "") for name in ("cause", "detail"))
+        return ": ".join(str(word) for word in words if word)
     reason = one.change.reason
     return reason.detail or reason.code.value
 
@@ -42,6 +43,8 @@ def where(allocation: Allocation) -> str:
 def _facts(event: object) -> dict[str, Fact]:
     facts: dict[str, Fact] = {}
     for field in fields(event):  # type: ignore[arg-type] # every event of a machine is a dataclass
+        if field.name in ("cause", "detail", "actor"):
+            continue  # the line says those in its own columns
         facts.update(_told(field.name, getattr(event, field.name)))
     return facts
 

@@ -162,7 +162,7 @@ class Loop:
                 node_id=event.node_id,
                 cause=event.cause,
                 actor=event.actor,
-                **{key: value for key, value in event.data.items() if key != "event"},
+                facts=dict(event.data),
             )
 
     def _send(self, batch: Batch, letters: list[Letter], now_s: float) -> None:

@@ -7,38 +7,33 @@ from dlq_master.control import queues
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.state import State
 from dlq_master.control.turn import Turn
-from dlq_master.model import drive
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.node import NodeState, frozen
 from dlq_master.model.plan import Start
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy import pipeline
 from dlq_master.policy.admit import any_that_fits
-from dlq_master.policy.check import check_delta
 from dlq_master.policy.explain import explain, jobs_ahead
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.registry import build
+from dlq_master.policy.turn import decide
 
 RETURNED_SHARE = 0.95  # of the known nodes: then a started master places work again
 
 
 def plan(turn: Turn) -> float | None:
-    """Plan, check, apply, and put the commands into the outbox; return when to plan again."""
+    """Decide, and put what follows into the outbox; return when to decide again by the clock."""
     state = turn.state
-    while True:
-        view = look(turn)
-        decided = pipeline.plan(view, state.policy)
-        check_delta(view, decided)
-        happened = drive.apply(state.cluster, decided, turn.now_s, state.epoch)
-        turn.follow(happened, actor="scheduler")
-        for change in decided.changes:
-            if isinstance(change, Start):
-                _launch(turn, change.job_id)
-        if not decided.again:
-            turn.plan_due = False
-            return _earliest(decided.wake_at_s, _pause_ends_s(state, turn.now_s))
+    decided = decide(
+        state.cluster, state.policy, turn.now_s, state.epoch, pause_starts=look(turn).pause_starts
+    )
+    turn.follow(list(decided.happened), actor="scheduler")
+    for one in decided.happened:
+        if isinstance(one.change, Start):
+            _launch(turn, one.change.job_id)
+    turn.plan_due = False
+    return _earliest(decided.wake_at_s, _pause_ends_s(state, turn.now_s))
 
 
 def policy_of(config: MasterConfig) -> Policy:

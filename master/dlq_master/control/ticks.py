@@ -4,6 +4,7 @@ It computes its wake-ups from the wall clock, so a clock set back silences it. N
 safe hangs on it: the loop waits with a monotonic timeout and ticks itself when the metronome is late.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -22,6 +23,7 @@ def start_metronome(
     tell: Callable[[Stimulus], None], periods_s: Mapping[str, float] = PERIODS_S
 ) -> AsyncIOScheduler:
     """Tick until `shutdown`. A tick that is late is not dropped, missed ones are given once."""
+    logging.getLogger("apscheduler").setLevel(logging.WARNING)  # it would tell of every tick
     metronome = AsyncIOScheduler(
         timezone="UTC",
         job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},

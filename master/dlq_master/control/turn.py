@@ -71,11 +71,10 @@ class Turn:
         *,
         actor: str = "scheduler",
         cause: str = "",
-        **facts: Fact,
     ) -> None:
         """Let something happen to a job; what follows for its attempt follows."""
         happened = drive.step_job(self.state.cluster, job_id, event, self.now_s)
-        self.follow(happened, actor=actor, cause=cause, **facts)
+        self.follow(happened, actor=actor, cause=cause)
 
     def step_attempt(
         self,
@@ -84,11 +83,10 @@ class Turn:
         *,
         actor: str = "scheduler",
         cause: str = "",
-        **facts: Fact,
     ) -> None:
         """Let something happen to a living attempt; what follows for its job follows."""
         happened = drive.step_attempt(self.state.cluster, key, event, self.now_s)
-        self.follow(happened, actor=actor, cause=cause, **facts)
+        self.follow(happened, actor=actor, cause=cause)
 
     def step_node(
         self,
@@ -124,15 +122,13 @@ class Turn:
         self.state.cluster.put_attempt(attempt)
         self.plan_due = True
 
-    def follow(
-        self, happened: list[drive.Happened], *, actor: str, cause: str = "", **facts: Fact
-    ) -> None:
+    def follow(self, happened: list[drive.Happened], *, actor: str, cause: str = "") -> None:
         """Note what happened, and tell the nodes of stops."""
         self.plan_due = True
         for one in happened:
             if isinstance(one.event, attempt_steps.Renewed):
                 continue  # no edge of the machine; the row has the new term
-            kind, told = journal.line(one)
+            kind, facts = journal.line(one)
             self.note(
                 kind,
                 job_id=one.job_id,
@@ -140,7 +136,6 @@ class Turn:
                 node_id=one.node_id,
                 actor=actor,
                 cause=cause or journal.cause(one),
-                **told,
                 **facts,
             )
             if isinstance(one.event, attempt_steps.StopRequested):
@@ -258,6 +253,7 @@ class Turn:
     def note(
         self,
         kind: str,
+        /,
         *,
         job_id: JobId | None = None,
         attempt: int | None = None,
