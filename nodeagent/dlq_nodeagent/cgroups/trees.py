@@ -1,5 +1,6 @@
 """The three trees: v2, v1 (with the v2 leaf of a hybrid host), and none."""
 
+import errno
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -44,6 +45,7 @@ class V2Tree:
             make_dir(path)
             wanted = " ".join(f"+{name}" for name in _V2_CONTROLLERS)
             write_existing(path / "cgroup.subtree_control", wanted)
+        _refuse_unless_writable(self._parent)
 
     def create(self, name: str, limits: Limits) -> tuple[CgroupDir, ...]:
         leaf = self._parent / name
@@ -86,6 +88,7 @@ class V1Tree:
         for parent in self._parents.values():
             make_dir(parent.parent)
             make_dir(parent)
+            _refuse_unless_writable(parent)
 
     def create(self, name: str, limits: Limits) -> tuple[CgroupDir, ...]:
         dirs = tuple(CgroupDir(kind, str(base / name)) for kind, base in self._parents.items())
@@ -125,6 +128,12 @@ class NoTree:
 
     def remove(self) -> None:
         """Nothing was made."""
+
+
+def _refuse_unless_writable(parent: Path) -> None:
+    """A parent that another user's agent has made is there, but not ours."""
+    if not os.access(parent, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(parent))
 
 
 def _remove_parents(parents: Iterable[Path]) -> None:
