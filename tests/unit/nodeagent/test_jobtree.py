@@ -220,7 +220,12 @@ def test_rights_are_taken_by_one_thread_only_and_given_back(tmp_path: Path) -> N
     secret.chmod(0o600)
     read: list[str] = []
     taken, groups = threading.Event(), os.getgroups()
-    other = threading.Thread(target=lambda: taken.wait(10) and read.append(secret.read_text()))
+
+    def read_in_another_thread() -> None:
+        taken.wait(10)
+        read.append(secret.read_text())
+
+    other = threading.Thread(target=read_in_another_thread)
     other.start()
     with UserRights(65534, 65534, (4242,)).taken():
         taken.set()

@@ -1,0 +1,179 @@
+"""Messages of the wire to the agent's values and back."""
+
+from dataclasses import replace
+
+import pytest
+
+from dlq.v1 import agent_service_pb2 as wire
+from dlq.v1 import job_pb2, resource_pb2
+from dlq_common.wire import from_duration, to_duration
+from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
+from dlq_nodeagent.devices.host import HostFacts
+from dlq_nodeagent.model.messages import (
+    CheckpointFact,
+    Command,
+    CommandResult,
+    Fence,
+    Heartbeat,
+    Hello,
+    Launch,
+    Phase,
+    RankProgress,
+    RankReport,
+    ReportAck,
+    Stop,
+    Welcome,
+)
+from dlq_nodeagent.runtimes.port import AttemptKey
+from dlq_nodeagent.wire import BadMessage, decode, encode, node_facts
+from support.agent_bench import a_launch
+from support.stub_master import launch_command, stop_command
+
+HOST = HostFacts(
+    hostname="n1", boot_id="b", kernel="6", cpu_count=8, memory_bytes=2**34, agent_version="0.1.0"
+)
+FACTS = node_facts(
+    HOST,
+    FakeDevices(parse_virtual("2xH100-80GB"), "n1").devices(),
+    address="10.0.0.1",
+    root_jobs=True,
+)
+REPORT = RankReport(
+    sequence=12,
+    key=AttemptKey("17", 2, 1),
+    fence=Fence(7, 2),
+    phase=Phase.EXITED,
+    exit_code=0,
+    ended_by="exited",
+    checkpoint=CheckpointFact(path="/c", step=5, age_s=1.5, evidence="marker", after_notice=True),
+    done=True,
+    run_s=10.0,
+    save_s=2.0,
+    age_s=0.5,
+)
+
+
+def test_a_hello_carries_the_machine_and_all_ranks() -> None:
+    hello = encode(Hello(highest_epoch=7, ranks=(REPORT,)), FACTS).hello
+    assert hello.facts.virtual_devices
+    assert hello.facts.root_jobs
+    assert [gpu.index for gpu in hello.facts.gpus] == [0, 1]
+    assert hello.facts.address == "10.0.0.1"
+    assert hello.ranks[0].job_id == "17"
+    assert (hello.ranks[0].fence.epoch, hello.ranks[0].fence.attempt) == (7, 2)
+
+
+def test_an_exit_code_of_zero_is_told_and_no_code_is_not() -> None:
+    said = encode(REPORT, FACTS).report
+    assert said.HasField("exit_code")
+    assert said.checkpoint.after_notice
+    assert from_duration(said.save_duration) == 2.0
+    killed = encode(replace(REPORT, exit_code=None, signal=9, checkpoint=None), FACTS).report
+    assert not killed.HasField("exit_code")
+    assert not killed.HasField("checkpoint")
+    assert killed.signal == 9
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_every_phase_has_a_word_on_the_wire(phase: Phase) -> None:
+    assert encode(replace(REPORT, phase=phase), FACTS).report.phase != 0
+
+
+def test_progress_that_a_job_did_not_tell_is_left_out() -> None:
+    silent = RankProgress(
+        key=REPORT.key,
+        fence=REPORT.fence,
+        step=None,
+        total=None,
+        loss=None,
+        age_s=0,
+        memory_bytes=0,
+    )
+    beat = encode(Heartbeat(sequence=3, progress=(silent,)), FACTS).heartbeat
+    assert not beat.progress[0].HasField("step")
+    assert not beat.progress[0].HasField("loss")
+    assert encode(CommandResult(4, "stale_epoch"), FACTS).command_result.refusal == "stale_epoch"
+
+
+def test_a_launch_is_read_whole() -> None:
+    message = launch_command(17, "python", "t.py", attempt=2, environment={"A": "b"})
+    message.spec.resources.CopyFrom(
+        resource_pb2.ResourceRequest(cpu_limit=2.5, memory_limit_bytes=2**30)
+    )
+    message.spec.preempt.signal = "USR1"
+    message.spec.checkpoint.CopyFrom(
+        job_pb2.CheckpointSpec(marker="*.ckpt", settle_duration=to_duration(3))
+    )
+    message.time_left_duration.CopyFrom(to_duration(60))
+    message.uid, message.gid = 1000, 1001
+    message.groups.extend([4, 5])
+    command = decode(
+        wire.SessionResponse(command=wire.Command(sequence=1, epoch=7, launch=message))
+    )
+    assert isinstance(command, Command)
+    launch = command.order
+    assert isinstance(launch, Launch)
+    assert launch.key == AttemptKey("17", 2, 0)
+    assert launch.fence == Fence(1, 2)
+    assert launch.command == ("python", "t.py")
+    assert launch.environment == {"A": "b"}
+    assert (launch.uid, launch.gid, launch.groups) == (1000, 1001, (4, 5))
+    assert (launch.cpu_limit, launch.memory_limit_bytes) == (2.5, 2**30)
+    assert (launch.preempt_signal, launch.checkpoint_marker, launch.settle_s) == (
+        "USR1",
+        "*.ckpt",
+        3.0,
+    )
+    assert launch.time_left_s == 60.0
+
+
+def test_limits_that_are_not_set_are_none() -> None:
+    welcome = decode(wire.SessionResponse(welcome=_welcome(launch_command(1, "true"))))
+    assert isinstance(welcome, Welcome)
+    (launch,) = welcome.wanted
+    assert (launch.cpu_limit, launch.memory_limit_bytes, launch.time_left_s) == (None, None, None)
+
+
+def test_a_stop_is_read() -> None:
+    command = decode(
+        wire.SessionResponse(command=wire.Command(stop=stop_command(5, grace_s=9, cause="pause")))
+    )
+    assert isinstance(command, Command)
+    assert command.order == Stop(
+        key=AttemptKey("5", 1, 0), fence=Fence(1, 1), cause="pause", grace_s=9.0
+    )
+
+
+@pytest.mark.parametrize("job_id", ["", "../../etc", "1.2", "01", "-1", "1\n", "٣"])
+def test_a_job_id_that_is_no_number_never_reaches_a_path(job_id: str) -> None:
+    message = launch_command(1, "true")
+    message.job_id = job_id
+    with pytest.raises(BadMessage):
+        decode(wire.SessionResponse(command=wire.Command(launch=message)))
+
+
+def test_a_welcome_without_a_heartbeat_is_refused() -> None:
+    welcome = _welcome()
+    welcome.heartbeat_duration.CopyFrom(to_duration(0))
+    with pytest.raises(BadMessage):
+        decode(wire.SessionResponse(welcome=welcome))
+
+
+def test_what_a_later_master_says_is_passed_over() -> None:
+    assert decode(wire.SessionResponse()) is None
+    assert decode(wire.SessionResponse(command=wire.Command(sequence=1, epoch=1))) is None
+
+
+def test_an_acknowledgement_is_read() -> None:
+    assert decode(wire.SessionResponse(report_ack=wire.ReportAck(sequence=9))) == ReportAck(9)
+    assert a_launch().fence == Fence(7, 1)
+
+
+def _welcome(*wanted: wire.LaunchCommand) -> wire.Welcome:
+    return wire.Welcome(
+        epoch=1,
+        heartbeat_duration=to_duration(5),
+        ttl_duration=to_duration(20),
+        reconnect_jitter_duration=to_duration(15),
+        wanted=wanted,
+    )

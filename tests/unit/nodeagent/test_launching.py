@@ -1,0 +1,220 @@
+"""From a launch to a plan: what is made ready, and what is refused with words for the user."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
+from dlq_nodeagent.launching import Launching, LaunchRules, interpreter_of
+from dlq_nodeagent.model.messages import Launch
+from dlq_nodeagent.runtimes.port import AttemptKey, JobFiles, LaunchPlan
+from support.agent_bench import a_launch
+
+ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root starts jobs of others")
+
+
+def files(key: AttemptKey) -> JobFiles:
+    """Paths of the runtime."""
+    return JobFiles(f"/r/{key}/notice", f"/r/{key}/job", f"/r/{key}/beat", f"/r/{key}/done")
+
+
+@pytest.fixture
+def launching(tmp_path: Path) -> Launching:
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    rules = LaunchRules(
+        run_as="self",
+        allow_root=True,
+        roots=(str(tmp_path),),
+        scripts=scripts,
+        term_s=10.0,
+        pids_max=100,
+        log_head_bytes=4096,
+        log_ring_bytes=8192,
+        log_bytes_per_s=0,
+    )
+    return Launching(
+        rules=rules,
+        devices=FakeDevices(parse_virtual("2xH100-80GB"), "n1").devices(),
+        job_files=files,
+        now_s=lambda: 1000.0,
+    )
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Launch:
+    (tmp_path / "work").mkdir()
+    return a_launch(
+        working_directory=str(tmp_path / "work"),
+        checkpoint_directory=str(tmp_path / "ckpt" / "17" / "1"),
+    )
+
+
+def plan_of(launching: Launching, launch: Launch) -> LaunchPlan:
+    """The plan, which there must be."""
+    preparation = launching.prepare(launch)
+    assert preparation.plan is not None, preparation.error
+    return preparation.plan
+
+
+def error_of(launching: Launching, launch: Launch) -> str:
+    """The refusal, which there must be."""
+    preparation = launching.prepare(launch)
+    assert preparation.plan is None
+    assert preparation.error
+    return preparation.error
+
+
+def test_a_plan_says_all_that_the_runtime_needs(launching: Launching, launch: Launch) -> None:
+    asked = replace(
+        launch,
+        preempt_signal="USR1",
+        memory_limit_bytes=2**30,
+        cpu_limit=2.0,
+        hold_s=100.0,
+        grace_s=300.0,
+    )
+    plan = plan_of(launching, asked)
+    assert str(plan.key) == "17.1.0"
+    assert plan.epoch == 7
+    assert plan.signal == 10
+    assert (plan.memory_bytes, plan.cpus, plan.pids_max) == (2**30, 2.0, 100)
+    assert (plan.hold_s, plan.grace_s, plan.term_s) == (100.0, 50.0, 10.0)
+    assert plan.cwd == launch.working_directory
+    assert plan.env["DLQ_BEAT_FILE"] == "/r/17.1.0/beat"
+    assert plan.uid == os.getuid()
+
+
+def test_the_checkpoint_directory_is_made(launching: Launching, launch: Launch) -> None:
+    plan_of(launching, launch)
+    assert Path(launch.checkpoint_directory).is_dir()
+
+
+def test_a_gpu_that_is_not_here_is_refused(launching: Launching, launch: Launch) -> None:
+    assert "no GPU 5" in error_of(launching, replace(launch, gpu_indexes=(0, 5)))
+
+
+def test_a_missing_working_directory_is_refused(launching: Launching, launch: Launch) -> None:
+    missing = replace(launch, working_directory=f"{launch.working_directory}/nothing")
+    assert "does not exist" in error_of(launching, missing)
+
+
+@pytest.mark.parametrize("field", ["working_directory", "checkpoint_directory"])
+@pytest.mark.parametrize("path", ["/etc", "relative", "{root}/../x", "{root}/a/../../../etc"])
+def test_directories_outside_the_roots_are_refused(
+    launching: Launching, launch: Launch, tmp_path: Path, field: str, path: str
+) -> None:
+    hostile = replace(launch, **{field: path.format(root=tmp_path)})  # type: ignore[arg-type]
+    assert error_of(launching, hostile)
+
+
+def test_a_link_out_of_the_roots_is_refused(
+    launching: Launching, launch: Launch, tmp_path: Path
+) -> None:
+    (tmp_path / "out").symlink_to("/etc")
+    linked = replace(launch, working_directory=str(tmp_path / "out"))
+    assert "not below" in error_of(launching, linked)
+
+
+def test_a_checkpoint_directory_that_cannot_be_made_is_refused(
+    launching: Launching, launch: Launch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    blocked = replace(launch, checkpoint_directory=str(tmp_path / "file" / "x"))
+    assert "cannot be made" in error_of(launching, blocked)
+
+
+def test_a_script_is_readable_by_its_user_only_and_dropped_with_the_rank(
+    launching: Launching, launch: Launch
+) -> None:
+    text = "#!/bin/sh\necho $(id)\n"
+    plan = plan_of(launching, replace(launch, script=text, command=("a", "b c")))
+    path = Path(plan.argv[1])
+    assert plan.argv == ("/bin/sh", str(path), "a", "b c")
+    assert path.read_text() == text
+    assert path.stat().st_mode & 0o777 == 0o500
+    launching.forget(launch.key)
+    assert not path.exists()
+    launching.forget(launch.key)
+
+
+def test_preparing_twice_is_harmless(launching: Launching, launch: Launch) -> None:
+    asked = replace(launch, script="#!/bin/sh\n")
+    assert plan_of(launching, asked) == plan_of(launching, asked)
+
+
+@pytest.mark.parametrize(
+    ("script", "argv"),
+    [
+        ("#!/bin/bash\n", ("/bin/bash",)),
+        ("#! /usr/bin/env python3\n", ("/usr/bin/env", "python3")),
+        ("#!/usr/bin/env -S python3 -u -X dev\n", ("/usr/bin/env", "python3", "-u", "-X", "dev")),
+        ("#!/bin/sh -e -x\n", ("/bin/sh", "-e -x")),
+        ("#!\necho\n", ("/bin/sh",)),
+        ("echo hello\n", ("/bin/sh",)),
+        ("", ("/bin/sh",)),
+    ],
+)
+def test_the_interpreter_is_read_as_the_kernel_does(script: str, argv: tuple[str, ...]) -> None:
+    assert interpreter_of(script) == argv
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"environment": {"A": "x" * 2_000_000}},
+        {"environment": {"A=B": "x"}},
+        {"environment": {"A\nB": "x"}},
+        {"environment": {"DLQ_FENCE": "9.9"}},
+        {"environment": {"A": "\0"}},
+        {"command": ("a\0b",)},
+        {"command": ()},
+        {"preempt_signal": "KILL"},
+        {"preempt_signal": "9"},
+    ],
+)
+def test_hostile_launches_are_refused_and_nothing_is_started(
+    launching: Launching, launch: Launch, changes: dict[str, object]
+) -> None:
+    assert error_of(launching, replace(launch, **changes))  # type: ignore[arg-type]
+
+
+def test_a_marker_job_starts_above_what_its_directory_holds_already(
+    launching: Launching, launch: Launch, tmp_path: Path
+) -> None:
+    old = tmp_path / "ckpt" / "17" / "1" / "old.ckpt"
+    old.parent.mkdir(parents=True)
+    old.write_text("")
+    marked = replace(launch, checkpoint_marker="*.ckpt")
+    assert launching.prepare(marked).floor_mtime_ns == old.stat().st_mtime_ns
+
+
+@pytest.mark.parametrize(("uid", "gid"), [(0, 1000), (1000, 0)])
+def test_a_submitter_is_never_root(
+    launching: Launching, launch: Launch, uid: int, gid: int
+) -> None:
+    others = replace(launching, rules=replace(launching.rules, run_as="submitter"))
+    asked = replace(launch, user="eve", uid=uid, gid=gid)
+    assert "no user id of their own" in error_of(others, asked)
+
+
+@ROOT_ONLY
+def test_directories_of_a_submitter_are_made_with_his_rights(
+    launching: Launching, launch: Launch, tmp_path: Path
+) -> None:
+    rules = replace(launching.rules, run_as="submitter")
+    others = replace(launching, rules=rules)
+    theirs = replace(launch, uid=65534, gid=65534)
+    os.chmod(tmp_path, 0o755)
+    assert "cannot be made" in error_of(others, theirs)
+
+
+def test_an_agent_that_is_not_root_starts_nobody_elses_job(
+    launching: Launching, launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 4242)
+    rules = replace(launching.rules, run_as="submitter")
+    others = replace(launching, rules=rules)
+    assert "only root" in error_of(others, replace(launch, uid=1000, gid=1000))
