@@ -153,7 +153,7 @@ def stop_overdue(turn: Turn) -> None:
 
 
 def _submitted(turn: Turn, job_id: JobId) -> Answer:
-    return lambda: Submitted(turn.job(job_id), scheduling.explained(turn, job_id)[0])
+    return lambda: Submitted(turn.job(job_id), scheduling.reasons(turn, job_id))
 
 
 def _queue(turn: Turn, name: str) -> str:

@@ -78,11 +78,14 @@ def never(turn: Turn, request: Request) -> Reason | None:
     return any_that_fits.never(cluster, turn.state.policy.placement, request.shape)
 
 
+def reasons(turn: Turn, job_id: JobId) -> tuple[Reason, ...]:
+    """Every reason why a job does not run."""
+    return explain(look(turn), turn.state.policy, job_id)
+
+
 def explained(turn: Turn, job_id: JobId) -> tuple[tuple[Reason, ...], int | None]:
-    """Every reason why a job does not run, and how many are ahead of it (None: it does not wait)."""
-    view = look(turn)
-    policy = turn.state.policy
-    return explain(view, policy, job_id), jobs_ahead(view, job_id)
+    """The same, and how many are ahead of it (None: it does not wait): that costs O(jobs ahead)."""
+    return reasons(turn, job_id), jobs_ahead(look(turn), job_id)
 
 
 def rank_base(config: MasterConfig, queue: str) -> int:
