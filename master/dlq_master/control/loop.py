@@ -18,7 +18,6 @@ starts from what is on disk.
 
 import asyncio
 import shutil
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -37,7 +36,7 @@ from dlq_master.control.stimuli import OpenSession, Stimulus, Tick
 from dlq_master.control.ticks import Watchdog
 from dlq_master.control.turn import Archive, Turn
 from dlq_master.control.watch import Subscription, Watchers
-from dlq_master.store.backup import backup
+from dlq_master.store.backup import BackupFailed, backup
 from dlq_master.store.batch import Batch
 
 _log = get_logger("master.loop")
@@ -190,7 +189,7 @@ class Loop:
         target = self._state_dir / "dlq.backup.db"
         try:
             await asyncio.to_thread(backup, self._state_dir / "dlq.db", target)
-        except (OSError, sqlite3.Error) as error:
+        except BackupFailed as error:
             _log.error("backup_failed", error=str(error))
         else:
             _log.info("backup_made", path=str(target))

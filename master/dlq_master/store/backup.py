@@ -4,6 +4,15 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from dlq_common.errors import DlqError
+
+
+class BackupFailed(DlqError):
+    """No new copy was made; the one before it, if any, is untouched."""
+
+    reason = "BACKUP_FAILED"
+
+
 from dlq_master.store.open import connect, settle_file
 
 

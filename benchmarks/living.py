@@ -1,0 +1,120 @@
+"""A real master, and a real agent when asked for, in a directory of their own on loopback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+BIN = Path(sys.executable).parent
+
+
+class Living:
+    """The daemons of one benchmark. Everything ends with it."""
+
+    def __init__(self, root: Path, settings: str = "") -> None:
+        self.root = root
+        self.state_dir = root / "master"
+        self.home = root / "home"
+        self.environment = {
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "DLQ_HOME": str(self.home),
+            "DLQ_LOGIN_SOCKET": str(self.state_dir / "login.sock"),
+        }
+        self.config = self.state_dir / "master.toml"
+        self._settings = settings
+        self._daemons: list[subprocess.Popen[bytes]] = []
+        self.join = ""
+
+    def __enter__(self) -> Self:
+        api, self.join = (f"127.0.0.1:{port}" for port in _free_ports(2))
+        self.run(
+            "dlq-master", "init", "--state-dir", str(self.state_dir), "--cluster", "bench",
+            "--listen", api, "--join-listen", self.join,
+        )  # fmt: skip
+        with self.config.open("a") as file:
+            file.write(self._settings)
+        self.master = self.start_master()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for daemon in reversed(self._daemons):
+            daemon.send_signal(signal.SIGTERM)
+            daemon.wait(timeout=30)
+
+    def start_master(self) -> subprocess.Popen[bytes]:
+        """Start it and wait until it answers."""
+        master = self._start("dlq-master", "run", "--config", str(self.config))
+        self.wait_until_serving()
+        return master
+
+    def wait_until_serving(self, patience_s: float = 60.0) -> None:
+        """Return as soon as the login broker answers."""
+        deadline_s = time.monotonic() + patience_s
+        while time.monotonic() < deadline_s:
+            try:
+                with socket.socket(socket.AF_UNIX) as probe:
+                    probe.connect(self.environment["DLQ_LOGIN_SOCKET"])
+                return
+            except OSError:
+                time.sleep(0.01)
+        raise TimeoutError("the master does not serve; see " + str(self.root / "dlq-master.log"))
+
+    def start_agent(self, name: str, devices: str) -> None:
+        """Join and start an agent with virtual devices, and wait until its node is UP."""
+        token = self.run("dlq", "admin", "token", "create").strip()
+        state_dir = str(self.root / name)
+        self.run(
+            "dlq-nodeagent", "join", "--token", token, "--master", self.join,
+            "--name", name, "--state-dir", state_dir,
+        )  # fmt: skip
+        root_jobs = ["--allow-root-jobs"] if os.geteuid() == 0 else []
+        self._start(
+            "dlq-nodeagent", "run", "--state-dir", state_dir, "--devices", devices, *root_jobs
+        )
+        while " up " not in self.run("dlq", "nodes"):
+            time.sleep(0.05)
+
+    def run(self, *command: str) -> str:
+        """The output of one command of ours."""
+        name, *arguments = command
+        done = subprocess.run(
+            [BIN / name, *arguments],
+            env=self.environment, check=True, stdout=subprocess.PIPE, text=True,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        return done.stdout
+
+    def _start(self, *command: str) -> subprocess.Popen[bytes]:
+        name, *arguments = command
+        with (self.root / f"{name}.log").open("ab") as log:
+            daemon = subprocess.Popen(
+                [BIN / name, *arguments], env=self.environment, stdout=log, stderr=log
+            )
+        self._daemons.append(daemon)
+        return daemon
+
+
+def cpu_s(pid: int) -> float:
+    """User and system time that a process has used, all threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _free_ports(count: int) -> list[int]:
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
