@@ -54,6 +54,13 @@ def test_every_target_says_what_it_does() -> None:
     assert phony == explained
 
 
+def test_every_file_that_make_runs_exists() -> None:
+    run = re.findall(r"(?m)^\t.*\$\(PY\) ([a-z_/]+\.py)", MAKEFILE)
+    tested = re.findall(r"(?m)^\t.*pytest .*\b(tests/[a-z_]+)", MAKEFILE)
+    assert {"examples/demo/run.py", "proto/generate.py", "tests/e2e"} <= {*run, *tested}
+    assert [path for path in [*run, *tested] if not (ROOT / path).exists()] == []
+
+
 def test_every_decision_is_in_the_list_and_has_its_four_parts() -> None:
     index = (ROOT / "docs/adr/README.md").read_text()
     pages = sorted((ROOT / "docs/adr").glob("[0-9]*.md"))
