@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 from dlq_common.errors import DlqError
+from dlq_master.store.open import connect, settle_file
 
 
 class BackupFailed(DlqError):
@@ -13,11 +14,18 @@ class BackupFailed(DlqError):
     reason = "BACKUP_FAILED"
 
 
-from dlq_master.store.open import connect, settle_file
-
-
 def backup(source: Path, target: Path) -> None:
-    """Copy the last commit of `source` into `target`, replaced at once when the copy is on disk."""
+    """Copy the last commit of `source` into `target`, replaced at once when the copy is on disk.
+
+    Raises BackupFailed.
+    """
+    try:
+        _copy(source, target)
+    except (OSError, sqlite3.Error) as error:
+        raise BackupFailed(f"{target}: {error}") from error
+
+
+def _copy(source: Path, target: Path) -> None:
     unfinished = target.with_name(f"{target.name}.incomplete")
     unfinished.unlink(missing_ok=True)
     unfinished.touch(mode=0o600)

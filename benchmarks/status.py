@@ -1,0 +1,54 @@
+"""`dlq status --json` of many jobs: the whole command, as a user waits for it.
+
+    python benchmarks/status.py [--jobs N]
+
+Goal: 5,000 jobs in less than a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.conditions import percentile, print_conditions
+from benchmarks.living import Living
+from benchmarks.submits import SETTINGS, submit_many
+
+from dlq_client.identity import load_identity
+
+RUNS = 5
+
+
+def main() -> None:
+    """Submit, then list."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=5000)
+    jobs = parser.parse_args().jobs
+    with tempfile.TemporaryDirectory() as directory:
+        print_conditions(Path(directory))
+        with Living(Path(directory), SETTINGS) as living:
+            living.run("dlq", "login")
+            identity = load_identity(living.home)
+            assert identity is not None
+            asyncio.run(submit_many(identity, jobs, 64))
+            took = []
+            for _ in range(RUNS):
+                start_s = time.perf_counter()
+                text = living.run("dlq", "status", "--json")
+                took.append(time.perf_counter() - start_s)
+            found = len(json.loads(text)["jobs"])
+            start_s = time.perf_counter()
+            living.run("dlq", "--help")
+            helped_s = time.perf_counter() - start_s
+    print(
+        f"status --json of {found} jobs: median {percentile(took, 0.5):.2f} s "
+        f"(min {min(took):.2f}, max {max(took):.2f}, {RUNS} runs); dlq --help {helped_s:.2f} s"
+    )
+
+
+if __name__ == "__main__":
+    main()
