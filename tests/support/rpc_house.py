@@ -68,7 +68,7 @@ class RpcHouse:
 
     def channel(self, key: bytes | None, certificate: bytes | None) -> aio.Channel:
         """A line to the API with this identity, or with none."""
-        return self._dial(self.server.api_port, key, certificate)
+        return self.dial(self.server.api_port, key, certificate)
 
     def channel_as(self, name: str, role: Role) -> aio.Channel:
         """A line to the API as somebody our CA has signed."""
@@ -76,9 +76,10 @@ class RpcHouse:
 
     def join_channel(self) -> aio.Channel:
         """A line to the join port, as somebody who knows only the CA."""
-        return self._dial(self.server.join_port, None, None)
+        return self.dial(self.server.join_port, None, None)
 
-    def _dial(self, port: int, key: bytes | None, certificate: bytes | None) -> aio.Channel:
+    def dial(self, port: int, key: bytes | None, certificate: bytes | None) -> aio.Channel:
+        """A line to any port of this host; the server must pass for our master."""
         credentials = grpc.ssl_channel_credentials(
             self.authority.certificate_pem(), key, certificate
         )

@@ -11,7 +11,9 @@ from dlq.v1.job_pb2 import Job as JobMessage
 from dlq.v1.job_pb2 import JobSpec
 from dlq.v1.job_service_pb2_grpc import JobServiceServicer
 from dlq_common.clock import Clock
-from dlq_common.errors import PermissionDenied
+from dlq_common.errors import InvalidRequest, PermissionDenied
+from dlq_common.names import shown
+from dlq_common.suggest import did_you_mean
 from dlq_master.control.ports import Control, Readable
 from dlq_master.control.stimuli import (
     Caller,
@@ -25,10 +27,10 @@ from dlq_master.control.stimuli import (
     ResumeJob,
     Submitted,
 )
-from dlq_master.model.attempt import Attempt
+from dlq_master.model.attempt import LIVE, Attempt
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import HoldKind, Job, shown_state
+from dlq_master.model.job import HoldKind, Job, JobState, shown_state
 from dlq_master.rpc.auth import caller_of, identity_of
 from dlq_master.rpc.call import Context
 from dlq_master.rpc.convert import (
@@ -48,6 +50,7 @@ from dlq_master.rpc.watch import Watch
 BREATH = 256
 # The journal is read in chunks, and a page that finds nothing to show ends after so many.
 EVENT_CHUNK = 1_000
+SHOWN_STATES = frozenset({state.value for state in (*JobState, *LIVE)})
 MOST_EVENTS_READ = 20_000
 
 
@@ -226,7 +229,7 @@ def _filter(
 ) -> Callable[[Job], bool]:
     """Whether a job belongs into the list. PermissionDenied when the list is not the caller's."""
     user = _listed_user(request, caller)
-    states = frozenset(request.states)
+    states = frozenset(_known_state(word) for word in request.states)
     oldest_end_s = (
         now_s - request.ended_within_seconds if request.HasField("ended_within_seconds") else None
     )
@@ -243,6 +246,13 @@ def _filter(
         return not states or _shown(job, read) in states
 
     return wanted
+
+
+def _known_state(word: str) -> str:
+    if word not in SHOWN_STATES:
+        guess = did_you_mean(word, SHOWN_STATES)
+        raise InvalidRequest(f"no job is ever shown as {shown(word)}{guess}", field="states")
+    return word
 
 
 def _listed_user(request: wire.ListJobsRequest, caller: Caller) -> str | None:

@@ -93,8 +93,8 @@ class MasterServer:
         door = Door(authority.cluster, lambda: control.published, clock)
         self._api = _api_server(Errors(ids), audit, door)
         self._join = _join_server(Errors(ids), audit)
-        self.api_port = _bind(self._api, settings.api_address, certificate, mutual=True)
-        self.join_port = _bind(self._join, settings.join_address, certificate, mutual=False)
+        self.api_port = bind(self._api, settings.api_address, certificate, mutual=True)
+        self.join_port = bind(self._join, settings.join_address, certificate, mutual=False)
 
         api, relay = self._api, LogsRelay(sessions, ids)
         watch, logs = Watch(control, clock, door), Logs(control, door, relay)
@@ -172,7 +172,8 @@ def _join_server(errors: Errors, audit: Audit) -> aio.Server:
     )
 
 
-def _bind(server: aio.Server, address: str, certificate: MasterCertificate, *, mutual: bool) -> int:
+def bind(server: aio.Server, address: str, certificate: MasterCertificate, *, mutual: bool) -> int:
+    """Take the port and return its number; OSError when it is taken already."""
     try:
         return server.add_secure_port(address, certificate.credentials(mutual=mutual))
     except RuntimeError as error:

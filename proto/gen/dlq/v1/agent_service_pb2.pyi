@@ -589,7 +589,7 @@ class Command(_message.Message):
     STOP_FIELD_NUMBER: _builtins.int
     OPEN_LOG_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
-    """Rises over the master's life; answered by CommandResult."""
+    """Rises over the master's life; answered by CommandResult. 0 in open_log, which PushLog answers."""
     epoch: _builtins.int
     """The master's epoch."""
     @_builtins.property
