@@ -91,7 +91,7 @@ e2e: setup $(TORCH_STAMP)  ## real processes on loopback, with torchrun; ONLY=na
 
 .PHONY: bench
 bench: setup  ## measure, and print the conditions beside the figures
-	$(PY) benchmarks/run.py
+	$(PY) -m benchmarks.run
 
 .PHONY: torture
 torture: setup  ## kill the daemons N times under load: make torture N=30

@@ -1,6 +1,6 @@
 """From the submit to the running job on an idle cluster, beyond what starting a process costs.
 
-    python benchmarks/starts.py [--count N]
+    python -m benchmarks.starts [--count N]
 
 Measured by the client over one connection: from sending SubmitJob to the event that says the
 attempt runs. The launch floor is one posix_spawn of /bin/true, waited for. Goal: p50 at most 50 ms

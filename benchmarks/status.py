@@ -1,6 +1,6 @@
 """`dlq status --json` of many jobs: the whole command, as a user waits for it.
 
-    python benchmarks/status.py [--jobs N]
+    python -m benchmarks.status [--jobs N]
 
 Goal: 5,000 jobs in less than a second.
 """

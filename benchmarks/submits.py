@@ -1,6 +1,6 @@
 """Durable submits a second over mutual TLS, and what one costs.
 
-    python benchmarks/submits.py [--count N]
+    python -m benchmarks.submits [--count N]
 
 A submit counts when its answer has come: the job is on disk then. Client and master share the
 machine. Goal: 900 a second with 64 in flight on two cores.
@@ -23,7 +23,6 @@ from dlq.v1 import job_pb2, job_service_pb2, resource_pb2
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_client.connection import SERVER_NAME
 from dlq_client.identity import Identity, load_identity
-
 
 # Lines of master.toml that follow its [jobs] table.
 SETTINGS = """queued_per_user = 1000000

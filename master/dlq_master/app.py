@@ -120,6 +120,7 @@ def init(
         _fail(error)
     click.echo(f"cluster {cluster} made in {state_dir}; first admin: {admin.name}")
     click.echo(f"start it: dlq-master run --config {config_path}")
+    click.echo(f"then log in: dlq login --socket {state_dir / 'login.sock'}")
 
 
 @main.command()
