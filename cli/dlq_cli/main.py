@@ -90,6 +90,9 @@ def run(arguments: list[str]) -> int:
         result = dlq.main(arguments, prog_name="dlq", standalone_mode=False)
     except exit_codes.Ended as ended:
         return ended.code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return exit_codes.USAGE
     except click.UsageError as error:
         return _usage(error)
     except click.ClickException as error:

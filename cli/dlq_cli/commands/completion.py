@@ -17,9 +17,9 @@ SHELLS = ("bash", "zsh", "fish")
         "dlq completion fish > ~/.config/fish/completions/dlq.fish",
     )
 )
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", type=click.Choice(SHELLS), metavar="SHELL")
 def completion(shell: str) -> None:
-    """Print the completion script for SHELL."""
+    """Print the completion script for SHELL: bash, zsh or fish."""
     click.echo(completion_script(shell))
 
 

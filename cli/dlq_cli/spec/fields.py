@@ -73,7 +73,7 @@ def put(layer: Layer, key: str, raw: object, origin: str) -> None:
     key = ALIASES.get(key, key)
     reader = READERS.get(key)
     if reader is None:
-        raise unknown_key(origin, key, (*READERS, *ALIASES, *SECTIONS), LATER_KEYS)
+        raise unknown_key(origin, key, (*READERS, *SECTIONS), LATER_KEYS)
     try:
         value = reader(raw)
     except ValueError as error:

@@ -1,0 +1,456 @@
+"""A master that says what a test told it to: real gRPC, real mutual TLS, canned answers.
+
+It keeps what clients must be able to rely on (identity from the certificate, one answer for one
+request id, cursors, offsets) and has knobs for what they must survive: lost replies, refusals,
+broken streams. It schedules nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NoReturn
+
+import grpc
+from google.protobuf.any_pb2 import Any as Packed
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from dlq.v1 import admin_service_pb2 as admin
+from dlq.v1 import admin_service_pb2_grpc as admin_grpc
+from dlq.v1 import event_pb2, job_pb2, node_pb2, queue_pb2
+from dlq.v1 import identity_service_pb2 as identity
+from dlq.v1 import identity_service_pb2_grpc as identity_grpc
+from dlq.v1 import job_service_pb2 as wire
+from dlq.v1 import job_service_pb2_grpc as wire_grpc
+from dlq.v1 import node_service_pb2 as nodes
+from dlq.v1 import node_service_pb2_grpc as nodes_grpc
+from dlq.v1 import queue_service_pb2 as queues
+from dlq.v1 import queue_service_pb2_grpc as queues_grpc
+from dlq_cli.words import has_ended, shown_state
+from dlq_client.identity import Identity, save_identity
+from dlq_common.clock import SteadyClock
+from dlq_common.pki import Authority, Role, new_key_and_csr, parse_identity
+from dlq_common.wire import to_timestamp
+from support.wire_jobs import EPOCH_S
+
+CHUNK = 16
+
+
+class FakeMaster(
+    wire_grpc.JobServiceServicer,
+    nodes_grpc.NodeServiceServicer,
+    queues_grpc.QueueServiceServicer,
+    admin_grpc.AdminServiceServicer,
+    identity_grpc.IdentityServiceServicer,
+):
+    """Fill the dictionaries, then serve. `asked` holds every request with its caller, in order."""
+
+    def __init__(self) -> None:
+        self.authority = Authority.create("lab", SteadyClock().now_s())
+        self.asked: list[tuple[str, str, Any]] = []
+        self.jobs: dict[str, job_pb2.Job] = {}
+        self.specs: dict[str, job_pb2.JobSpec] = {}
+        self.attempts: dict[str, list[job_pb2.Attempt]] = {}
+        self.reasons: dict[str, list[job_pb2.WaitReason]] = {}
+        self.events: list[event_pb2.Event] = []
+        self.logs: dict[tuple[str, int, int], bytes] = {}
+        self.log_starts_at = 0  # bytes before it were not kept
+        self.log_ended = True
+        self.nodes: dict[str, node_pb2.Node] = {}
+        self.queues: list[queue_pb2.Queue] = []
+        self.users: dict[str, admin.User] = {}
+        self.tokens: dict[str, admin.JoinToken] = {}
+        self.freeze_reason = ""
+        self.submitted: dict[str, str] = {}  # request id -> job id
+        self._losses: dict[str, int] = {}
+        self._refusals: dict[str, tuple[grpc.StatusCode, str, dict[str, str]]] = {}
+        self._stream_cuts = 0
+        self._changed = threading.Condition()
+        self.stopping = False
+        self._start()
+
+    # -- knobs -------------------------------------------------------------------------------
+
+    def lose_replies(self, method: str, count: int) -> None:
+        """Act on the next `count` calls of a method, but let their answers get lost."""
+        self._losses[method] = count
+
+    def refuse(self, method: str, code: grpc.StatusCode, reason: str, **facts: str) -> None:
+        """Answer a method with this error from now on; `what` among the facts is the message."""
+        self._refusals[method] = (code, reason, facts)
+
+    def cut_streams(self, count: int) -> None:
+        """Break the next `count` streams after their first message."""
+        self._stream_cuts = count
+
+    def tell(self, event: event_pb2.Event, job: job_pb2.Job | None = None) -> None:
+        """Something happens: watchers hear of it."""
+        with self._changed:
+            if job is not None:
+                self.jobs[job.job_id] = job
+            self.events.append(event)
+            self._changed.notify_all()
+
+    def write_log(self, key: tuple[str, int, int], data: bytes, *, ended: bool = False) -> None:
+        """More output; `ended` when the attempt has ended with it."""
+        with self._changed:
+            self.logs[key] = self.logs.get(key, b"") + data
+            self.log_ended = self.log_ended or ended
+            self._changed.notify_all()
+
+    def identity_of(self, name: str = "alice", role: str = "user") -> Identity:
+        """An identity of this cluster, good for 30 days from now."""
+        made = new_key_and_csr(name)
+        certificate = self.authority.sign_user(
+            made.request, name, Role(role), SteadyClock().now_s()
+        )
+        who = parse_identity(certificate)
+        return Identity(
+            key=made.key,
+            certificate=certificate,
+            ca=self.authority.certificate_pem(),
+            address=f"127.0.0.1:{self.port}",
+            cluster="lab",
+            user=name,
+            role=role,
+            issued_s=who.not_before_s,
+            expires_s=who.not_after_s,
+        )
+
+    def home(self, directory: Path, name: str = "alice", role: str = "user") -> Path:
+        """An identity directory of this cluster."""
+        save_identity(directory, self.identity_of(name, role))
+        return directory
+
+    def requests(self, method: str) -> list[Any]:
+        """What was asked of one method."""
+        return [request for name, _, request in self.asked if name == method]
+
+    def stop(self) -> None:
+        """Answer nothing any more."""
+        self.stopping = True
+        with self._changed:
+            self._changed.notify_all()
+        self._server.stop(0).wait()
+        self._pool.shutdown()
+
+    # -- jobs --------------------------------------------------------------------------------
+
+    def SubmitJob(self, request: wire.SubmitJobRequest, context: Any) -> wire.SubmitJobResponse:
+        user = self._note("SubmitJob", request, context)
+        job_id = self.submitted.get(request.request_id) or str(17 + len(self.submitted))
+        job = self.jobs.get(job_id) or job_pb2.Job(
+            job_id="" if request.validate_only else job_id,
+            user=user,
+            name=request.spec.name,
+            queue=request.spec.queue or "default",
+            state=job_pb2.JOB_STATE_QUEUED,
+            resources=request.spec.resources,
+            submit_time=to_timestamp(EPOCH_S),
+            version=1,
+        )
+        if not request.validate_only:
+            self.submitted[request.request_id] = job_id
+            self.jobs[job_id] = job
+            self.specs[job_id] = request.spec
+        self._lose("SubmitJob", context)
+        return wire.SubmitJobResponse(job=job, reasons=self.reasons.get(job_id, ()))
+
+    def GetJob(self, request: wire.GetJobRequest, context: Any) -> wire.GetJobResponse:
+        self._note("GetJob", request, context)
+        job = self._job(request.job_id, context)
+        return wire.GetJobResponse(
+            job=job,
+            spec=self.specs.get(job.job_id),
+            attempts=self.attempts.get(job.job_id, ()),
+        )
+
+    def ListJobs(self, request: wire.ListJobsRequest, context: Any) -> wire.ListJobsResponse:
+        self._note("ListJobs", request, context)
+        wanted = [
+            job
+            for job in self.jobs.values()
+            if (not request.job_ids or job.job_id in request.job_ids)
+            and (not request.states or shown_state(job) in request.states)
+            and (not request.name or job.name == request.name)
+        ]
+        after = int(request.page_token or 0)
+        page = wanted[after : after + (request.page_size or 1000)]
+        left = after + len(page) < len(wanted)
+        return wire.ListJobsResponse(
+            jobs=page,
+            next_page_token=str(after + len(page)) if left else "",
+            cursor=self.events[-1].sequence if self.events else 0,
+        )
+
+    def CancelJob(self, request: wire.CancelJobRequest, context: Any) -> wire.CancelJobResponse:
+        self._note("CancelJob", request, context)
+        job = self._job(request.job_id, context)
+        if not has_ended(job):
+            job.state = job_pb2.JOB_STATE_CANCELLED
+        self._lose("CancelJob", context)
+        return wire.CancelJobResponse(job=job)
+
+    def HoldJob(self, request: wire.HoldJobRequest, context: Any) -> wire.HoldJobResponse:
+        self._note("HoldJob", request, context)
+        job = self._job(request.job_id, context)
+        job.state = job_pb2.JOB_STATE_HELD
+        job.hold_kind = job_pb2.HOLD_KIND_ADMIN if request.admin else job_pb2.HOLD_KIND_USER
+        job.hold_reason = request.reason
+        return wire.HoldJobResponse(job=job)
+
+    def ReleaseJob(self, request: wire.ReleaseJobRequest, context: Any) -> wire.ReleaseJobResponse:
+        self._note("ReleaseJob", request, context)
+        return wire.ReleaseJobResponse(job=self._queued(request.job_id, context))
+
+    def PauseJob(self, request: wire.PauseJobRequest, context: Any) -> wire.PauseJobResponse:
+        self._note("PauseJob", request, context)
+        job = self._job(request.job_id, context)
+        job.state, job.hold_kind = job_pb2.JOB_STATE_HELD, job_pb2.HOLD_KIND_PAUSED
+        return wire.PauseJobResponse(job=job)
+
+    def ResumeJob(self, request: wire.ResumeJobRequest, context: Any) -> wire.ResumeJobResponse:
+        self._note("ResumeJob", request, context)
+        return wire.ResumeJobResponse(job=self._queued(request.job_id, context))
+
+    def ExplainJob(self, request: wire.ExplainJobRequest, context: Any) -> wire.ExplainJobResponse:
+        self._note("ExplainJob", request, context)
+        job = self._job(request.job_id, context)
+        reasons = self.reasons.get(job.job_id, [])
+        return wire.ExplainJobResponse(
+            job=job, reasons=reasons, jobs_ahead_count=2 if reasons else None
+        )
+
+    def ListEvents(self, request: wire.ListEventsRequest, context: Any) -> wire.ListEventsResponse:
+        self._note("ListEvents", request, context)
+        wanted = [e for e in self.events if request.job_id in ("", e.job_id)]
+        return wire.ListEventsResponse(events=wanted)
+
+    def WatchEvents(
+        self, request: wire.WatchEventsRequest, context: Any
+    ) -> Iterator[wire.WatchEventsResponse]:
+        self._note("WatchEvents", request, context)
+        cursor, told = request.cursor, 0
+        if cursor < 0:
+            cursor = self.events[-1].sequence if self.events else 0
+        while context.is_active() and not self.stopping:
+            for event in list(self.events):
+                if event.sequence <= cursor:
+                    continue
+                cursor = event.sequence
+                if request.job_ids and event.job_id not in request.job_ids:
+                    continue
+                yield wire.WatchEventsResponse(
+                    event=event, cursor=cursor, job=self.jobs.get(event.job_id)
+                )
+                told += 1
+                self._cut(context, told)
+            with self._changed:
+                self._changed.wait(0.02)
+
+    def ReadLogs(
+        self, request: wire.ReadLogsRequest, context: Any
+    ) -> Iterator[wire.ReadLogsResponse]:
+        self._note("ReadLogs", request, context)
+        attempt = request.attempt or len(self.attempts.get(request.job_id, ()))
+        key = (request.job_id, attempt, request.node_rank)
+        if key not in self.logs:
+            _abort(context, grpc.StatusCode.NOT_FOUND, "NOT_FOUND", what="no such output")
+        at, told = request.offset, 0
+        if at < 0:
+            at += len(self.logs[key])
+        at = max(at, self.log_starts_at)
+        while context.is_active() and not self.stopping:
+            while at < len(self.logs[key]):
+                data = self.logs[key][at : at + CHUNK]
+                yield wire.ReadLogsResponse(offset=at, data=data, attempt=attempt)
+                at += len(data)
+                told += 1
+                self._cut(context, told)
+            if (self.log_ended or not request.follow) and at >= len(self.logs[key]):
+                yield wire.ReadLogsResponse(offset=at, end=True, attempt=attempt)
+                return
+            with self._changed:
+                self._changed.wait(0.02)
+
+    # -- nodes, queues, the cluster ----------------------------------------------------------
+
+    def ListNodes(self, request: nodes.ListNodesRequest, context: Any) -> nodes.ListNodesResponse:
+        self._note("ListNodes", request, context)
+        return nodes.ListNodesResponse(nodes=self.nodes.values())
+
+    def GetNode(self, request: nodes.GetNodeRequest, context: Any) -> nodes.GetNodeResponse:
+        self._note("GetNode", request, context)
+        return nodes.GetNodeResponse(node=self._node(request.node_id, context))
+
+    def ListQueues(
+        self, request: queues.ListQueuesRequest, context: Any
+    ) -> queues.ListQueuesResponse:
+        self._note("ListQueues", request, context)
+        return queues.ListQueuesResponse(queues=self.queues)
+
+    def GetCluster(
+        self, request: queues.GetClusterRequest, context: Any
+    ) -> queues.GetClusterResponse:
+        user = self._note("GetCluster", request, context)
+        return queues.GetClusterResponse(
+            cluster_name="lab", master_version="0.1.0", epoch=2, caller=user, role="user",
+            policy="tiresias-las", gpu_count=16, free_gpu_count=4,
+            master_time=to_timestamp(EPOCH_S), freeze_reason=self.freeze_reason,
+        )  # fmt: skip
+
+    # -- administration ----------------------------------------------------------------------
+
+    def CreateJoinToken(
+        self, request: admin.CreateJoinTokenRequest, context: Any
+    ) -> admin.CreateJoinTokenResponse:
+        user = self._note("CreateJoinToken", request, context)
+        token = admin.JoinToken(
+            token_id="3f9a", node_id=request.node_id, created_by=user,
+            create_time=to_timestamp(EPOCH_S), expire_time=to_timestamp(EPOCH_S + 3600),
+        )  # fmt: skip
+        self.tokens[token.token_id] = token
+        return admin.CreateJoinTokenResponse(token=token, secret="dlq1.3f9a.secret.abc")
+
+    def ListJoinTokens(
+        self, request: admin.ListJoinTokensRequest, context: Any
+    ) -> admin.ListJoinTokensResponse:
+        self._note("ListJoinTokens", request, context)
+        return admin.ListJoinTokensResponse(tokens=self.tokens.values())
+
+    def RevokeJoinToken(
+        self, request: admin.RevokeJoinTokenRequest, context: Any
+    ) -> admin.RevokeJoinTokenResponse:
+        self._note("RevokeJoinToken", request, context)
+        self.tokens.pop(request.token_id, None)
+        return admin.RevokeJoinTokenResponse()
+
+    def FenceNode(self, request: admin.FenceNodeRequest, context: Any) -> admin.FenceNodeResponse:
+        self._note("FenceNode", request, context)
+        node = self._node(request.node_id, context)
+        node.state = node_pb2.NODE_STATE_DOWN
+        return admin.FenceNodeResponse(node=node, job_ids=["17"])
+
+    def SetNodeFlags(
+        self, request: admin.SetNodeFlagsRequest, context: Any
+    ) -> admin.SetNodeFlagsResponse:
+        self._note("SetNodeFlags", request, context)
+        node = self._node(request.node_id, context)
+        flags = (set(node.flags) | set(request.set_flags)) - set(request.clear_flags)
+        del node.flags[:]
+        node.flags.extend(sorted(flags))
+        node.flag_reason = request.reason
+        return admin.SetNodeFlagsResponse(node=node)
+
+    def ForgetNode(
+        self, request: admin.ForgetNodeRequest, context: Any
+    ) -> admin.ForgetNodeResponse:
+        self._note("ForgetNode", request, context)
+        self.nodes.pop(request.node_id, None)
+        return admin.ForgetNodeResponse()
+
+    def ListUsers(self, request: admin.ListUsersRequest, context: Any) -> admin.ListUsersResponse:
+        self._note("ListUsers", request, context)
+        return admin.ListUsersResponse(users=self.users.values())
+
+    def SetUser(self, request: admin.SetUserRequest, context: Any) -> admin.SetUserResponse:
+        self._note("SetUser", request, context)
+        self.users[request.user.name] = request.user
+        return admin.SetUserResponse(user=request.user)
+
+    def DeleteUser(
+        self, request: admin.DeleteUserRequest, context: Any
+    ) -> admin.DeleteUserResponse:
+        self._note("DeleteUser", request, context)
+        self.users.pop(request.name, None)
+        return admin.DeleteUserResponse()
+
+    def RenewCertificate(
+        self, request: identity.RenewCertificateRequest, context: Any
+    ) -> identity.RenewCertificateResponse:
+        user = self._note("RenewCertificate", request, context)
+        certificate = self.authority.sign_user(
+            request.certificate_request, user, Role.USER, SteadyClock().now_s()
+        )
+        return identity.RenewCertificateResponse(
+            certificate=certificate, ca_certificates=self.authority.certificate_pem()
+        )
+
+    # -- below -------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        made = new_key_and_csr("dlq-master")
+        certificate = self.authority.sign_master(made.request, SteadyClock().now_s())
+        self._pool = ThreadPoolExecutor(16)
+        self._server = grpc.server(
+            self._pool,
+            options=[
+                ("grpc.http2.min_ping_interval_without_data_ms", 1000),
+                ("grpc.max_send_message_length", 64 << 20),
+            ],
+        )
+        credentials = grpc.ssl_server_credentials(
+            [(made.key, certificate)], self.authority.certificate_pem(), require_client_auth=True
+        )
+        self.port = self._server.add_secure_port("127.0.0.1:0", credentials)
+        # The generated functions want the async server's type; both kinds are registered alike.
+        server: Any = self._server
+        wire_grpc.add_JobServiceServicer_to_server(self, server)
+        nodes_grpc.add_NodeServiceServicer_to_server(self, server)
+        queues_grpc.add_QueueServiceServicer_to_server(self, server)
+        admin_grpc.add_AdminServiceServicer_to_server(self, server)
+        identity_grpc.add_IdentityServiceServicer_to_server(self, server)
+        self._server.start()
+
+    def _note(self, method: str, request: Any, context: Any) -> str:
+        """Who calls; aborts when the test said so."""
+        user = str(context.auth_context()["x509_common_name"][0].decode())
+        self.asked.append((method, user, request))
+        if method in self._refusals:
+            code, reason, facts = self._refusals[method]
+            _abort(context, code, reason, **facts)
+        return user
+
+    def _lose(self, method: str, context: Any) -> None:
+        if self._losses.get(method, 0) > 0:
+            self._losses[method] -= 1
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the line broke")
+
+    def _cut(self, context: Any, told: int) -> None:
+        if told == 1 and self._stream_cuts > 0:
+            self._stream_cuts -= 1
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the line broke")
+
+    def _job(self, job_id: str, context: Any) -> job_pb2.Job:
+        if job_id not in self.jobs:
+            _abort(
+                context, grpc.StatusCode.NOT_FOUND, "NOT_FOUND", what=f"there is no job {job_id}"
+            )
+        return self.jobs[job_id]
+
+    def _queued(self, job_id: str, context: Any) -> job_pb2.Job:
+        job = self._job(job_id, context)
+        job.state, job.hold_kind = job_pb2.JOB_STATE_QUEUED, job_pb2.HOLD_KIND_UNSPECIFIED
+        return job
+
+    def _node(self, node_id: str, context: Any) -> node_pb2.Node:
+        if node_id not in self.nodes:
+            _abort(
+                context, grpc.StatusCode.NOT_FOUND, "NOT_FOUND", what=f"there is no node {node_id}"
+            )
+        return self.nodes[node_id]
+
+
+def _abort(
+    context: Any, code: grpc.StatusCode, reason: str, what: str = "", **facts: str
+) -> NoReturn:
+    """End a call as the real master does: a status with ErrorInfo."""
+    info = error_details_pb2.ErrorInfo(reason=reason, domain="dlq", metadata=facts)
+    packed = Packed()
+    packed.Pack(info)
+    status = status_pb2.Status(code=code.value[0], message=what or "refused", details=[packed])
+    context.abort_with_status(rpc_status.to_status(status))
+    raise AssertionError("abort raises")

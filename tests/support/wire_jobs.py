@@ -1,0 +1,115 @@
+"""Builders of wire messages with sane defaults, for tests of the CLI and the SDK."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dlq.v1 import event_pb2, job_pb2, lease_pb2, node_pb2, resource_pb2
+from dlq_common.wire import to_duration, to_timestamp
+
+# 2026-11-20T08:00:00Z; every instant below is some seconds after it.
+EPOCH_S = 1_795_161_600.0
+
+
+def a_job(job_id: int, state: str = "queued", **fields: Any) -> job_pb2.Job:
+    """A job shown in this state, submitted `job_id` seconds after the epoch."""
+    job = job_pb2.Job(
+        job_id=str(job_id),
+        user="alice",
+        name=f"train-{job_id}",
+        queue="default",
+        resources=resource_pb2.ResourceRequest(gpu_count=8),
+        version=3,
+        submit_time=to_timestamp(EPOCH_S + job_id),
+        queue_time=to_timestamp(EPOCH_S + job_id),
+        run_duration=to_duration(0),
+    )
+    _stand(job, state)
+    for name, value in fields.items():
+        target = getattr(job, name)
+        if hasattr(target, "CopyFrom"):
+            target.CopyFrom(value)
+        elif hasattr(target, "extend"):
+            target.extend(value)
+        else:
+            setattr(job, name, value)
+    return job
+
+
+def _stand(job: job_pb2.Job, state: str) -> None:
+    if state in {"pending", "queued", "held", "completed", "failed", "cancelled", "timed_out"}:
+        job.state = job_pb2.JobState.Value(f"JOB_STATE_{state.upper()}")
+        if state == "held":
+            job.hold_kind = job_pb2.HOLD_KIND_USER
+        return
+    job.state = job_pb2.JOB_STATE_QUEUED
+    job.attempt_state = job_pb2.AttemptState.Value(f"ATTEMPT_STATE_{state.upper()}")
+    job.node_ids.extend(["gpu01", "gpu02"])
+    job.gpu_type = "h100-80gb"
+    job.attempt_count = 1
+    job.start_time.CopyFrom(to_timestamp(EPOCH_S + 60))
+    job.run_duration.CopyFrom(to_duration(3723))
+
+
+def an_attempt(job_id: int, number: int, state: str = "running") -> job_pb2.Attempt:
+    """An attempt on two nodes with four GPUs each."""
+    return job_pb2.Attempt(
+        job_id=str(job_id),
+        attempt=number,
+        fence=lease_pb2.Fence(epoch=2, attempt=number),
+        state=job_pb2.AttemptState.Value(f"ATTEMPT_STATE_{state.upper()}"),
+        lease=lease_pb2.Lease(
+            kind=lease_pb2.LEASE_KIND_BE,
+            allocation=resource_pb2.Allocation(
+                slots=[
+                    resource_pb2.AllocationSlot(node_id=node_id, gpu_indexes=[0, 1, 2, 3])
+                    for node_id in ("gpu01", "gpu02")
+                ]
+            ),
+            term_end_time=to_timestamp(EPOCH_S + 300),
+            hold_until_time=to_timestamp(EPOCH_S + 3600),
+        ),
+        ranks=[
+            job_pb2.Rank(node_rank=0, node_id="gpu01", phase="started"),
+            job_pb2.Rank(node_rank=1, node_id="gpu02", phase="started"),
+        ],
+        assign_time=to_timestamp(EPOCH_S + 50),
+        start_time=to_timestamp(EPOCH_S + 60),
+    )
+
+
+def an_event(sequence: int, kind: str, job_id: int, **fields: Any) -> event_pb2.Event:
+    """A journal entry of a job."""
+    return event_pb2.Event(
+        sequence=sequence,
+        event_time=to_timestamp(EPOCH_S + sequence),
+        kind=kind,
+        job_id=str(job_id),
+        **{"actor": "scheduler", **fields},
+    )
+
+
+def a_node(node_id: str, *, gpus: int = 4, free: int = 4, **fields: Any) -> node_pb2.Node:
+    """A node that is up, with H100s."""
+    defaults: dict[str, Any] = {
+        "hostname": node_id,
+        "state": node_pb2.NODE_STATE_UP,
+        "cpu_count": 64,
+        "memory_bytes": 512 << 30,
+        "boot_id": "b0",
+        "agent_version": "0.1.0",
+        "contact_time": to_timestamp(EPOCH_S + 100),
+        "version": 1,
+    }
+    return node_pb2.Node(
+        node_id=node_id,
+        gpus=[
+            resource_pb2.Gpu(
+                index=index, uuid=f"GPU-{node_id}-{index}", gpu_type="h100-80gb",
+                memory_bytes=80 << 30,
+            )
+            for index in range(gpus)
+        ],
+        free_gpu_count=free,
+        **{**defaults, **fields},
+    )  # fmt: skip

@@ -1,0 +1,128 @@
+"""Scripts: which lines are read, what they mean, and what is refused by name and line."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlq_cli.spec.script import LARGEST_SCRIPT_BYTES, read_script
+from dlq_common.errors import DlqError, InvalidRequest
+
+SHEBANG = "#!/bin/bash\n"
+
+
+def values(text: str) -> dict[str, object]:
+    layer = read_script(text.encode(), "train.sh").layer
+    return {key: given.value for key, given in layer.items() if key != "run"}
+
+
+def refusal(content: bytes) -> str:
+    with pytest.raises(InvalidRequest) as caught:
+        read_script(content, "train.sh")
+    return f"{caught.value}"
+
+
+def test_flags_are_read_in_every_form_slurm_users_type() -> None:
+    text = SHEBANG + '#DLQ --gpus=8 -t 1-00:00:00\n#DLQ -Jtrain --env "A=b c"  # a comment\n'
+    assert values(text) == {
+        "resources.gpus_total": 8,
+        "time_limit": 86400,
+        "name": "train",
+        "env.A": "b c",
+    }
+
+
+def test_a_bare_number_is_minutes_and_units_are_units() -> None:
+    assert values(SHEBANG + "#DLQ -t 90\n")["time_limit"] == 5400
+    assert values(SHEBANG + "#DLQ -t 90m\n")["time_limit"] == 5400
+
+
+def test_every_value_remembers_its_line() -> None:
+    layer = read_script((SHEBANG + "\n#DLQ --mem 4G\n").encode(), "train.sh").layer
+    assert layer["resources.memory"].origin == "train.sh:3"
+
+
+def test_directives_after_the_first_command_are_not_read_but_noted() -> None:
+    script = read_script((SHEBANG + "echo hi\n#DLQ --gpus 8\n").encode(), "train.sh")
+    assert "resources.gpus_total" not in script.layer
+    assert script.notes == ["train.sh:3: a #DLQ line after the first command is not read"]
+
+
+def test_slurm_directives_are_never_ignored_silently() -> None:
+    script = read_script((SHEBANG + "#SBATCH -N 2\n#SBATCH -t 5\n").encode(), "train.sh")
+    assert script.notes == ["train.sh: 2 #SBATCH lines are not read; write them as #DLQ"]
+
+
+def test_an_unknown_flag_names_its_line_and_the_nearest_known_one() -> None:
+    assert refusal(b"#!/bin/sh\n#DLQ --gpsu=8\n") == (
+        "train.sh:2: unknown key '--gpsu'; did you mean '--gpus'?"
+    )
+
+
+def test_a_flag_of_a_later_version_is_refused_by_name() -> None:
+    assert refusal(b"#!/bin/sh\n#DLQ --array 0-9\n") == (
+        "train.sh:2: '--array' is not supported by this version of dlq"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("--gpus", "--gpus needs a value"),
+        ("--hold=yes", "--hold takes no value"),
+        ("gpus=8", "'gpus=8' is not a flag"),
+        ("--gpus 'eight", "quotes do not match"),
+        ("--gpus eight", "is not a number of GPUs"),
+        ("-t 1:99", "is not a duration"),
+        ("-t 99:99:99", "is not a duration"),
+        ("-N 1-4", "elastic jobs are not supported"),
+        ("--mem 400", "is not a size"),
+        ("--signal HUP", "is not a signal to save on"),
+        ("-J 'a$(reboot)'", "is not allowed"),
+        ("--env DLQ_JOB_ID=1", "dlq sets DLQ_* and PET_* itself"),
+        ("--requeue-exit 0", "exit code 0 means finished"),
+    ],
+)
+def test_a_malformed_flag_is_refused_with_its_line(line: str, words: str) -> None:
+    said = refusal(f"#!/bin/sh\n#DLQ {line}\n".encode())
+    assert said.startswith("train.sh:2: ")
+    assert words in said
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "it is empty"),
+        (b" \n \n", "it is empty"),
+        (b"\x7fELF\x02\x01\xff\xfe", "not text (byte 6 is not UTF-8)"),
+        (b"#!/bin/sh\necho \0\n", "it holds a NUL byte"),
+        (b"#!/bin/bash\r\necho hi\r\n", "DOS line ends"),
+        (b"#!/bin/sh\r", "DOS line ends"),
+        (b"echo hi\n", "the first line must name the interpreter"),
+        (b"#!/bin/sh\n" + b"x" * LARGEST_SCRIPT_BYTES, "larger than a script may be"),
+    ],
+)
+def test_what_no_interpreter_could_run_is_refused(content: bytes, words: str) -> None:
+    assert words in refusal(content)
+
+
+def test_a_byte_order_mark_is_taken_off_because_the_kernel_would_trip_over_it() -> None:
+    script = read_script(b"\xef\xbb\xbf#!/bin/sh\n", "train.sh")
+    assert script.layer["run"].value == "#!/bin/sh\n"
+
+
+@given(st.binary(max_size=400))
+def test_garbage_is_refused_and_never_a_crash(content: bytes) -> None:
+    try:
+        read_script(content, "train.sh")
+    except DlqError as error:
+        assert error.what.startswith("train.sh")
+
+
+@given(st.text(max_size=200))
+def test_a_hostile_directive_is_refused_and_never_a_crash(line: str) -> None:
+    try:
+        read_script(f"{SHEBANG}#DLQ {line}\n".encode("utf-8", "replace"), "train.sh")
+    except DlqError as error:
+        assert error.what.startswith("train.sh")
