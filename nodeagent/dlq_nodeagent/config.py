@@ -70,7 +70,7 @@ class ReconnectConfig:
 
     first_try: Seconds = Seconds(0.5)
     jitter: Seconds = Seconds(15.0)
-    longest: Seconds = Seconds(60.0)
+    longest: Seconds = Seconds(15.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,7 @@ class AgentConfig:
     def rules(self) -> LaunchRules:
         """The same, for launching."""
         return LaunchRules(
+            runtime=self.jobs.runtime,
             run_as=self.run_as,
             allow_root=self.jobs.allow_root,
             roots=self.jobs.roots,

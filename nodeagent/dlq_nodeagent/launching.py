@@ -31,6 +31,7 @@ _DEFAULT_INTERPRETER = ("/bin/sh",)
 class LaunchRules:
     """What this node allows. Empty roots allow every directory that the user may write."""
 
+    runtime: str
     run_as: RunAs
     allow_root: bool
     roots: tuple[str, ...]
@@ -55,6 +56,7 @@ class Launching:
     def prepare(self, launch: Launch) -> Preparation:
         """Directories, script and plan; or the reason, for the user, why it cannot run here."""
         try:
+            self._check_runtime(launch)
             rights = self.rights_of(launch)
             cwd, watch = self._directories(launch, rights)
             plan = self._plan(launch, rights, cwd)
@@ -86,6 +88,13 @@ class Launching:
     def forget(self, key: AttemptKey) -> None:
         """Delete the script of a rank that is over; no effect when there is none."""
         (self.rules.scripts / str(key)).unlink(missing_ok=True)
+
+    def _check_runtime(self, launch: Launch) -> None:
+        # An agent with the fake runtime was started so by name: it takes what comes.
+        if launch.runtime not in ("", self.rules.runtime) and self.rules.runtime != "fake":
+            raise LaunchRefused(
+                f"this node runs jobs by {self.rules.runtime!r}, not {launch.runtime!r}"
+            )
 
     def _directories(self, launch: Launch, rights: UserRights) -> tuple[str, CheckpointWatch]:
         roots = self.rules.roots

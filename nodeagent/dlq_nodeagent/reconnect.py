@@ -10,7 +10,7 @@ class ReconnectSettings:
 
     first_try_s: float = 0.5
     jitter_s: float = 15.0
-    longest_s: float = 60.0
+    longest_s: float = 15.0
 
 
 class Reconnect:

@@ -134,4 +134,6 @@ class GrpcTransport:
 def _words(error: BaseException) -> str:
     if isinstance(error, grpc.aio.AioRpcError):
         return f"{error.code().name}: {error.details()}"
+    if isinstance(error, TimeoutError):
+        return f"the master did not answer within {_DIAL_S:.0f} s"
     return str(error) or type(error).__name__

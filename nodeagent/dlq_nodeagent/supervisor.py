@@ -8,6 +8,7 @@ import structlog
 from dlq_common.clock import Clock
 from dlq_nodeagent.errands import Errands, Look, LookOrder, Preparation, PrepareOrder, Purpose
 from dlq_nodeagent.journal import Journal, RankRecord
+from dlq_nodeagent.keeping import Keeping
 from dlq_nodeagent.model.messages import Launch, RankProgress, Stop
 from dlq_nodeagent.model.rank import (
     ALIVE,
@@ -81,6 +82,17 @@ class Supervisor:
     epoch: Callable[[], int]
     boot_id: str
     _watched: dict[AttemptKey, Watched] = field(default_factory=dict)
+    _keeping: Keeping = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._keeping = Keeping(
+            clock=self.clock,
+            runtime=self.runtime,
+            journal=self.journal,
+            errands=self.errands,
+            keep_s=self.settings.keep_s,
+            keep_count=self.settings.keep_count,
+        )
 
     # ---- what the master and the errands say
 
@@ -108,7 +120,7 @@ class Supervisor:
             return ""
         watched = Watched(accept(launch, now_s=self.clock.boottime_s()).rank)
         try:
-            self._record(watched)
+            self._keeping.record(watched)
         except OSError as error:
             log.error("launch_not_recorded", key=str(launch.key), error=str(error))
             return "journal_failed"
@@ -213,7 +225,9 @@ class Supervisor:
         now_s = self.clock.boottime_s()
         for watched in list(self._watched.values()):
             self._drive(watched, now_s)
-        self._forget_old()
+        for watched in self._keeping.too_old(self._watched.values()):
+            self._keeping.forget(watched)
+            del self._watched[watched.rank.launch.key]
 
     def _poll(self) -> None:
         living = {
@@ -230,6 +244,10 @@ class Supervisor:
             self._exited(living[Handle(record.key, record.epoch)], record)
 
     def _drive(self, watched: Watched, now_s: float) -> None:
+        if watched.rank.state in ALIVE and now_s >= watched.beat_at_s:
+            watched.beat_at_s = now_s + self.settings.watch_s
+            assert watched.handle is not None
+            watched.take_beat(self.runtime.beat(watched.handle), now_s)
         match watched.rank.state:
             case RankState.PREPARING:
                 self._drive_preparing(watched)
@@ -288,8 +306,6 @@ class Supervisor:
     def _look(self, watched: Watched, purpose: Purpose, period_s: float) -> None:
         watched.looking = purpose
         watched.look_sent_s = self.clock.boottime_s()
-        if watched.handle is not None:
-            watched.take_beat(self.runtime.beat(watched.handle), watched.look_sent_s)
         watched.look_at_s = watched.look_sent_s + period_s
         record = watched.rank.record
         self.errands.look(
@@ -351,7 +367,7 @@ class Supervisor:
         watched.undelivered = None
         if not stopping.delivered:
             watched.rank = replace(watched.rank, stopping=replace(stopping, delivered=True))
-            self._record(watched)
+            self._keeping.record(watched)
 
     # ---- ending
 
@@ -414,35 +430,8 @@ class Supervisor:
         watched.rank = taken.rank
         for effect in taken.effects:
             if effect is Effect.RECORD:
-                self._record(watched)
+                self._keeping.record(watched)
             elif effect is Effect.TELL:
                 self.tell(watched.rank.launch.key)
             else:
                 self._give(watched, effect)
-
-    def _record(self, watched: Watched) -> None:
-        rank = watched.rank
-        watched.recorded_s = self.clock.now_s()
-        self.journal.save_rank(
-            RankRecord(
-                launch=rank.launch,
-                state=rank.state,
-                floor_mtime_ns=rank.floor_mtime_ns,
-                stopping=rank.stopping,
-                error=rank.error,
-                recorded_s=watched.recorded_s,
-            )
-        )
-
-    def _forget_old(self) -> None:
-        kept = [it for it in self._watched.values() if it.rank.state is RankState.KEPT]
-        kept.sort(key=lambda watched: watched.recorded_s)
-        surplus = kept[: max(0, len(kept) - self.settings.keep_count)]
-        oldest_s = self.clock.now_s() - self.settings.keep_s
-        for watched in [*surplus, *(it for it in kept[len(surplus) :] if it.recorded_s < oldest_s)]:
-            key = watched.rank.launch.key
-            if watched.handle is not None:
-                self.runtime.forget(watched.handle)
-            self.errands.tidy(key)
-            self.journal.drop_rank(key)
-            del self._watched[key]

@@ -26,6 +26,7 @@ class Watched:
     beat: Beat | None = None
     beat_bytes: bytes = b""
     beat_seen_s: float = 0.0
+    beat_at_s: float = 0.0
     looking: Purpose | None = None
     look_at_s: float = 0.0
     look_sent_s: float = 0.0

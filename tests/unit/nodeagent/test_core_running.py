@@ -1,5 +1,10 @@
 """The agent's core: launches, ends, repeats, and what it refuses."""
 
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from dlq_nodeagent.errands import Preparation
@@ -256,3 +261,37 @@ def test_a_new_checkpoint_of_a_running_rank_is_reported() -> None:
     told = len(bench.reports(launch))
     bench.run(5)
     assert len(bench.reports(launch)) == told
+
+
+def test_what_may_be_secret_is_not_kept_after_the_end() -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch(does="run_for=5", environment={"TOKEN": "s3cret"}, script="s3cret")
+    bench.order(launch)
+    assert "s3cret" in repr(bench.journal.load())
+    bench.run(8)
+    assert bench.last(launch).phase is Phase.EXITED
+    assert "s3cret" not in repr(bench.journal.load())
+
+
+def test_the_core_needs_no_network_no_process_and_no_thread() -> None:
+    listing = (
+        "import sys, dlq_nodeagent.core\n"
+        "ours = [m for n, m in sys.modules.items() if n.startswith('dlq_nodeagent.')]\n"
+        "print(*(m.__file__ for m in ours), sep='\\n')"
+    )
+    done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True)
+    imported = {
+        name.partition(".")[0]
+        for path in done.stdout.split()
+        for node in ast.walk(ast.parse(Path(path).read_text()))
+        for name in _imported_by(node)
+    }
+    assert "dlq_nodeagent" in imported
+    assert not imported & {"grpc", "google", "dlq", "asyncio", "subprocess", "threading", "socket"}
+
+
+def _imported_by(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) else []

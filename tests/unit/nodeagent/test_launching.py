@@ -25,6 +25,7 @@ def launching(tmp_path: Path) -> Launching:
     scripts = tmp_path / "scripts"
     scripts.mkdir()
     rules = LaunchRules(
+        runtime="process",
         run_as="self",
         allow_root=True,
         roots=(str(tmp_path),),
@@ -173,6 +174,7 @@ def test_the_interpreter_is_read_as_the_kernel_does(script: str, argv: tuple[str
         {"command": ()},
         {"preempt_signal": "KILL"},
         {"preempt_signal": "9"},
+        {"runtime": "podman"},
     ],
 )
 def test_hostile_launches_are_refused_and_nothing_is_started(

@@ -1,0 +1,76 @@
+"""What the agent writes down of its ranks, and when it forgets those that are over."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import structlog
+
+from dlq_common.clock import Clock
+from dlq_nodeagent.errands import Errands
+from dlq_nodeagent.journal import Journal, RankRecord
+from dlq_nodeagent.model.rank import RankState
+from dlq_nodeagent.runtimes.port import Runtime, RuntimeFault
+from dlq_nodeagent.watched import Watched
+
+_OVER = frozenset({RankState.ENDED, RankState.KEPT})
+
+log = structlog.get_logger("nodeagent.keeping")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """Ended ranks are kept for those who ask for their log, and so that a command that comes late
+    is recognised; at most `keep_count` of them, and none for longer than `keep_s`.
+    """
+
+    clock: Clock
+    runtime: Runtime
+    journal: Journal
+    errands: Errands
+    keep_s: float
+    keep_count: int
+
+    def record(self, watched: Watched) -> None:
+        """Durable on return; raises OSError."""
+        rank = watched.rank
+        watched.recorded_s = self.clock.now_s()
+        launch = rank.launch
+        if rank.state in _OVER:
+            # It will never start again: what may be secret in it need not lie on the disk.
+            launch = replace(launch, environment={}, script="")
+        self.journal.save_rank(
+            RankRecord(
+                launch=launch,
+                state=rank.state,
+                floor_mtime_ns=rank.floor_mtime_ns,
+                stopping=rank.stopping,
+                error=rank.error,
+                recorded_s=watched.recorded_s,
+            )
+        )
+
+    def too_old(self, watched: Iterable[Watched]) -> list[Watched]:
+        """Those to be forgotten now, the oldest first."""
+        kept = [it for it in watched if it.rank.state is RankState.KEPT]
+        if not kept:
+            return []
+        kept.sort(key=lambda it: it.recorded_s)
+        return list(self._beyond(kept))
+
+    def forget(self, watched: Watched) -> None:
+        """Drop everything of a rank that is over."""
+        key = watched.rank.launch.key
+        if watched.handle is not None:
+            try:
+                self.runtime.forget(watched.handle)
+            except RuntimeFault as fault:
+                log.error("rank_not_forgotten", key=str(key), error=str(fault))
+        self.errands.tidy(key)
+        self.journal.drop_rank(key)
+
+    def _beyond(self, kept: list[Watched]) -> Iterator[Watched]:
+        surplus = len(kept) - self.keep_count
+        oldest_s = self.clock.now_s() - self.keep_s
+        for number, watched in enumerate(kept):
+            if number < surplus or watched.recorded_s < oldest_s:
+                yield watched
