@@ -35,7 +35,7 @@ def main() -> None:
             identity = load_identity(living.home)
             assert identity is not None
             asyncio.run(submit_many(identity, jobs, 64))
-            took = []
+            took, text = [], ""
             for _ in range(RUNS):
                 start_s = time.perf_counter()
                 text = living.run("dlq", "status", "--json")

@@ -14,6 +14,7 @@ import os
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.conditions import percentile, print_conditions
 from benchmarks.living import Living, cpu_s
@@ -23,6 +24,9 @@ from dlq.v1 import job_pb2, job_service_pb2, resource_pb2
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_client.connection import SERVER_NAME
 from dlq_client.identity import Identity, load_identity
+
+if TYPE_CHECKING:
+    from dlq.v1.job_service_pb2_grpc import JobServiceAsyncStub
 
 # Lines of master.toml that follow its [jobs] table.
 SETTINGS = """queued_per_user = 1000000
@@ -37,7 +41,7 @@ async def submit_many(identity: Identity, count: int, in_flight: int) -> tuple[f
     options = [("grpc.ssl_target_name_override", SERVER_NAME)]
     took: list[float] = []
     async with aio.secure_channel(identity.address, credentials, options=options) as channel:
-        stub = JobServiceStub(channel)
+        stub: JobServiceAsyncStub = JobServiceStub(channel)  # its asynchronous face
         spec = job_pb2.JobSpec(
             command=["/bin/true"],
             resources=resource_pb2.ResourceRequest(gpu_count=1),
@@ -63,7 +67,7 @@ async def submit_many(identity: Identity, count: int, in_flight: int) -> tuple[f
         return time.perf_counter() - start_s, took
 
 
-async def client_warm_up(stub: JobServiceStub) -> None:
+async def client_warm_up(stub: JobServiceAsyncStub) -> None:
     """The first call pays for the connection."""
     await stub.ListJobs(job_service_pb2.ListJobsRequest(page_size=1), timeout=30)
 
