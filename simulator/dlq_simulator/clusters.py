@@ -40,10 +40,14 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """`name` is the argument as typed: it stands in the results."""
+    """`name` is the argument as typed: it stands in the results.
+
+    `typed`: GPU types were given, so what a job says of its type counts.
+    """
 
     name: str
     groups: tuple[NodeGroup, ...]
+    typed: bool = True
 
     @property
     def nodes(self) -> int:
@@ -66,18 +70,18 @@ def read_cluster(text: str) -> ClusterSpec:
     shape = _SHAPE.fullmatch(text)
     if shape is not None:
         group = NodeGroup(count=int(shape[1]), gpus=int(shape[2]))
-        return _sized(text, (group,))
+        return _sized(text, (group,), typed=False)
     if not text.endswith(".toml"):
         raise UsageError(
             f"cannot read the cluster {text!r}",
             "it is neither NODESxGPUS nor a .toml file",
             "write for example 15x4, or give the path of a TOML file with [[nodes]] tables",
         )
-    return _sized(text, tuple(_groups(text, _load(text))))
+    return _sized(text, tuple(_groups(text, _load(text))), typed=True)
 
 
-def _sized(text: str, groups: tuple[NodeGroup, ...]) -> ClusterSpec:
-    cluster = ClusterSpec(name=text, groups=groups)
+def _sized(text: str, groups: tuple[NodeGroup, ...], *, typed: bool) -> ClusterSpec:
+    cluster = ClusterSpec(name=text, groups=groups, typed=typed)
     if not 1 <= cluster.nodes <= MAX_NODES:
         raise UsageError(
             f"cannot build the cluster {text!r}",

@@ -32,7 +32,7 @@ def test_equal_submit_times_keep_the_order_of_the_file() -> None:
 
 def test_whole_numbers_stay_integers_and_a_fraction_is_noticed() -> None:
     whole = parse_trace("t.csv", f"{HEADER}\n1,0.0,1,10\n")
-    assert isinstance(whole.jobs[0].submit_time_s, int)
+    assert repr(whole.jobs[0].submit_time_s) == "0"
     broken = parse_trace("t.csv", f"{HEADER}\n1,0.5,1,10\n")
     assert (whole.whole_seconds, broken.whole_seconds) == (True, False)
 

@@ -1,0 +1,147 @@
+"""`dlq simulate TRACE`: replay a workload under one or more policies and compare them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from dlq_simulator.clusters import ClusterSpec, read_cluster
+from dlq_simulator.engine import Progress, replay
+from dlq_simulator.errors import SimulateError, UsageError
+from dlq_simulator.report import Result, jobs_path, to_json, to_table, write_jobs
+from dlq_simulator.settings import read_settings
+from dlq_simulator.traces import Format, Trace, read_trace
+
+_EPILOG = """
+Exit codes: 0 done, 1 a file's content is not usable, 2 the command line is not.
+
+With several policies --jobs-out FILE.csv writes FILE.POLICY.csv for each of them.
+"""
+
+
+class Refusal(click.ClickException):
+    """A SimulateError as the CLI shows it: one line on stderr, `dlq: what; why; what to do`."""
+
+    def __init__(self, error: SimulateError) -> None:
+        super().__init__(str(error))
+        self.exit_code = error.exit_code  # type: ignore[misc]  # click reads it from the instance
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"dlq: {self.message}", file=file, err=file is None)
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("trace")
+@click.option("--cluster", required=True, metavar="NODESxGPUS|FILE", help="e.g. 15x4, or a .toml")
+@click.option("--policy", "policies", multiple=True, metavar="NAME", help="repeat to compare")
+@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="a policy setting")
+@click.option("--format", "form", type=click.Choice(["auto", "dlq", "tiresias"]), default="auto")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="print one JSON document")
+@click.option("--jobs-out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.csv")
+def simulate(
+    trace: str,
+    cluster: str,
+    policies: tuple[str, ...],
+    assignments: tuple[str, ...],
+    form: Format,
+    seed: int,
+    as_json: bool,
+    jobs_out: Path | None,
+) -> None:
+    """Replay TRACE (CSV, also .csv.gz) on a cluster that exists only here.
+
+    The master's own scheduler decides; time jumps from event to event. Preemption is charged and
+    work is taken away at term boundaries, as the daemon does; `--set preempt=free` is the ideal
+    of the papers' simulators, `--set place=count` counts GPUs without placing them.
+    """
+    with _refusals():
+        _check_typed(policies, jobs_out)
+        spec = read_cluster(cluster)
+        settings = read_settings(policies, assignments)
+        workload = read_trace(trace, form)
+        for note in workload.notes:
+            click.echo(f"dlq: note: {workload.path}: {note}", err=True)
+        results = []
+        for chosen in settings:
+            with _progress(chosen.policy.name, len(workload.jobs)) as advance:
+                results.append(replay(workload, spec, chosen, progress=advance))
+        _publish(workload, spec, results, seed, assignments, as_json, jobs_out)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except SimulateError as error:
+        raise Refusal(error) from error
+
+
+def _check_typed(policies: Sequence[str], jobs_out: Path | None) -> None:
+    """What can be refused before any work is done."""
+    if not policies:
+        raise UsageError(
+            "no policy to simulate", "--policy was not given", "add for example --policy fifo"
+        )
+    for name in policies:
+        if policies.count(name) > 1:
+            raise UsageError(
+                f"cannot compare {name!r} with itself", "it was given twice", "give it once"
+            )
+    if jobs_out is not None and not jobs_out.parent.is_dir():
+        raise UsageError(
+            f"cannot write {str(jobs_out)!r}",
+            f"there is no directory {str(jobs_out.parent)!r}",
+            "create it first",
+        )
+
+
+@contextmanager
+def _progress(policy: str, jobs: int) -> Iterator[Progress | None]:
+    """A bar on stderr when a person watches, nothing otherwise."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    steps = max(1, jobs // 200)
+    with click.progressbar(
+        length=jobs, label=policy, file=sys.stderr, update_min_steps=steps
+    ) as bar:
+        yield bar.update
+
+
+def _publish(
+    trace: Trace,
+    cluster: ClusterSpec,
+    results: Sequence[Result],
+    seed: int,
+    assignments: Sequence[str],
+    as_json: bool,
+    jobs_out: Path | None,
+) -> None:
+    """Job files first: who sees the result on stdout finds them complete."""
+    if jobs_out is not None:
+        for result in results:
+            _write_jobs(jobs_path(jobs_out, result.policy, len(results)), result)
+    for result in results:
+        for note in result.notes:
+            click.echo(f"dlq: note: {result.policy}: {note}", err=True)
+    if as_json:
+        click.echo(to_json(trace, cluster, results, seed=seed, settings=assignments))
+    else:
+        click.echo(to_table(results))
+
+
+def _write_jobs(path: Path, result: Result) -> None:
+    try:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            write_jobs(file, result.outcomes)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise SimulateError(
+            f"cannot write {str(path)!r}", reason, "give a path that you may write"
+        ) from error

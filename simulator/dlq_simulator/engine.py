@@ -1,0 +1,228 @@
+"""Replays a trace: virtual time jumps from event to event, the master's own core decides.
+
+The loop is the daemon's turn without the daemon: take in what happens now, decide, and sleep until
+the next event or the instant at which the policy wants to be asked again. `decide` (plan, check,
+apply) is `dlq_master`'s; simulated is only what the world would do: jobs arrive, make progress,
+save and finish.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from enum import IntEnum
+from heapq import heapify, heappop, heappush
+
+from dlq_master.model import drive
+from dlq_master.model.attempt_steps import Preempted, Running, StopRequested, Succeeded
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.job_steps import Placed
+from dlq_master.model.plan import Lapse, Reject
+from dlq_master.policy.pipeline import wake_at_s
+from dlq_master.policy.turn import Decided, decide
+from dlq_simulator.clusters import ClusterSpec
+from dlq_simulator.errors import SimulateError
+from dlq_simulator.metrics import Outcome, measure, percentile
+from dlq_simulator.report import Result, Timing
+from dlq_simulator.settings import ReplaySettings
+from dlq_simulator.traces import Trace
+from dlq_simulator.world import Course, Seconds, build_cluster, build_job
+
+Progress = Callable[[int], object]  # jobs finished since the last call
+Watch = Callable[[Cluster, Decided, Seconds], object]  # sees the state after every turn
+EPOCH = 1
+
+
+class Kind(IntEnum):
+    """What the world does by itself."""
+
+    ARRIVE = 0
+    FINISH = 1
+    LEAVE = 2  # saved: the GPUs are free
+
+
+# (time, sequence, kind, job, attempt): the sequence makes equal times happen in the order in which
+# they were foreseen, whatever the rest holds.
+Event = tuple[Seconds, int, Kind, JobId, int]
+
+
+def replay(
+    trace: Trace,
+    cluster: ClusterSpec,
+    settings: ReplaySettings,
+    *,
+    progress: Progress | None = None,
+    watch: Watch | None = None,
+) -> Result:
+    """Run every job of the trace to its end, or refuse it if no set of nodes could ever hold it."""
+    cpu_s, wall_s = time.process_time(), time.perf_counter()
+    run = Replay(trace, cluster, settings, progress=progress, watch=watch)
+    run.run()
+    plans = [plan_s * 1000 for plan_s in run.plan_times_s]
+    timing = Timing(
+        plan_ms_p50=percentile(plans, 50),
+        plan_ms_p99=percentile(plans, 99),
+        cpu_s=round(time.process_time() - cpu_s, 6),
+        wall_s=round(time.perf_counter() - wall_s, 6),
+    )
+    outcomes = [run.outcomes[job_id] for job_id in sorted(run.outcomes)]
+    return Result(
+        policy=settings.policy.name,
+        metrics=measure(outcomes, gpus=cluster.gpus, refused=len(run.refused)),
+        outcomes=outcomes,
+        timing=timing,
+        notes=run.notes(),
+    )
+
+
+class Replay:
+    """The state of one run; `run` goes to the end."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        spec: ClusterSpec,
+        settings: ReplaySettings,
+        *,
+        progress: Progress | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        self.policy = settings.policy
+        self.settings = settings
+        self.cluster = build_cluster(spec, settings.policy.ordering, settings.terms)
+        self.typed = spec.typed
+        self.whole_seconds = trace.whole_seconds
+        self.progress = progress
+        self.watch = watch
+        self.courses = {
+            JobId(number): Course(row) for number, row in enumerate(trace.jobs, start=1)
+        }
+        self.outcomes: dict[JobId, Outcome] = {}
+        self.refused: dict[JobId, str] = {}
+        self.plan_times_s: list[float] = []
+        self._events: list[Event] = [
+            (course.row.submit_time_s, job_id, Kind.ARRIVE, job_id, 0)
+            for job_id, course in self.courses.items()
+        ]
+        heapify(self._events)
+        self._sequence = len(self._events)
+        self._wake_s: Seconds | None = None
+
+    def run(self) -> None:
+        """From turn to turn until nothing is left to happen."""
+        while len(self.outcomes) + len(self.refused) < len(self.courses):
+            self._turn(self._next_instant())
+
+    def notes(self) -> list[str]:
+        """What people should know about this run."""
+        if not self.refused:
+            return []
+        first = next(iter(self.refused))
+        name = self.courses[first].row.job_id
+        return [f"refused {len(self.refused)} jobs; the first, {name}: {self.refused[first]}"]
+
+    def _next_instant(self) -> Seconds:
+        events, wake_s = self._events, self._wake_s
+        if events and (wake_s is None or events[0][0] <= wake_s):
+            return events[0][0]
+        if wake_s is None:
+            waiting = len(self.courses) - len(self.outcomes) - len(self.refused)
+            raise self._stands_still(f"{waiting} jobs wait and nothing will ever happen")
+        return wake_s
+
+    def _turn(self, now_s: Seconds) -> None:
+        events = self._events
+        while events and events[0][0] == now_s:
+            _, _, kind, job_id, attempt = heappop(events)
+            if kind is Kind.ARRIVE:
+                job = build_job(job_id, self.courses[job_id].row, typed=self.typed)
+                drive.submit(self.cluster, job)
+            elif kind is Kind.FINISH:
+                self._finish(job_id, attempt, now_s)
+            else:
+                self._leave(job_id, attempt, now_s)
+        acted = self._decide(now_s)
+        self._wake_s = self._waking(now_s, acted=acted)
+
+    def _decide(self, now_s: Seconds) -> bool:
+        """What the master would do now, and what the world makes of it; False if nothing."""
+        began_s = time.perf_counter()
+        decided = decide(self.cluster, self.policy, now_s, EPOCH)
+        self.plan_times_s.append(time.perf_counter() - began_s)
+        for event, job_id, _, _, change in decided.happened:
+            if job_id is None or change is None:
+                continue
+            if isinstance(event, Placed):
+                self._start(job_id, event.attempt, now_s)
+            elif isinstance(change, Lapse) and isinstance(event, StopRequested):
+                self._lapse(change, now_s)
+            elif isinstance(change, Reject):
+                self._refuse(job_id, change.reason.detail)
+        if self.watch is not None:
+            self.watch(self.cluster, decided, now_s)
+        return bool(decided.happened)
+
+    def _waking(self, now_s: Seconds, *, acted: bool) -> Seconds | None:
+        """When to plan although nothing happens. Traces in whole seconds keep whole seconds: a
+        threshold crossed within a second counts from the next one, as in the reference."""
+        wake_s = wake_at_s(self.cluster, self.policy, now_s)
+        if wake_s is None:
+            return None
+        if wake_s <= now_s:
+            # What this turn did is itself a reason to decide again, as the master would at once.
+            if not acted:
+                raise self._stands_still(f"at {now_s} s it wants to be woken at {wake_s} s")
+            return now_s
+        return math.ceil(wake_s) if self.whole_seconds else wake_s
+
+    def _refuse(self, job_id: JobId, why: str) -> None:
+        self.refused[job_id] = why
+        self.cluster.forget(job_id)
+        self._advance()
+
+    def _start(self, job_id: JobId, number: int, now_s: Seconds) -> None:
+        drive.step_attempt(self.cluster, AttemptKey(job_id, number), Running(), now_s)
+        finish_s = self.courses[job_id].start(number, now_s, self.settings.resume_s)
+        self._foresee(finish_s, Kind.FINISH, job_id, number)
+
+    def _finish(self, job_id: JobId, number: int, now_s: Seconds) -> None:
+        course = self.courses[job_id]
+        if course.attempt != number:
+            return  # foreseen before it was stopped
+        drive.step_attempt(self.cluster, AttemptKey(job_id, number), Succeeded(), now_s)
+        self.cluster.forget(job_id)
+        self.outcomes[job_id] = course.outcome(now_s)
+        self._advance()
+
+    def _lapse(self, lapse: Lapse, now_s: Seconds) -> None:
+        job_id, number = lapse.key
+        course = self.courses[job_id]
+        if lapse.grace_s == 0:
+            course.stop(now_s)
+            course.leave(now_s)
+            return
+        stop_s = max(now_s, lapse.at_s - self.settings.save_s)
+        if course.finish_s > stop_s:
+            course.stop(stop_s)
+            self._foresee(stop_s + self.settings.save_s, Kind.LEAVE, job_id, number)
+
+    def _leave(self, job_id: JobId, number: int, now_s: Seconds) -> None:
+        drive.step_attempt(self.cluster, AttemptKey(job_id, number), Preempted(), now_s)
+        self.courses[job_id].leave(now_s)
+
+    def _stands_still(self, why: str) -> SimulateError:
+        return SimulateError(
+            f"the replay of {self.policy.name!r} stands still",
+            why,
+            "this is an error of dlq: please report it with the trace",
+        )
+
+    def _foresee(self, at_s: Seconds, kind: Kind, job_id: JobId, number: int) -> None:
+        self._sequence += 1
+        heappush(self._events, (at_s, self._sequence, kind, job_id, number))
+
+    def _advance(self) -> None:
+        if self.progress is not None:
+            self.progress(1)

@@ -1,0 +1,119 @@
+"""How results look: the JSON document, the table for people, one CSV row per job."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from dlq_simulator.clusters import ClusterSpec
+from dlq_simulator.metrics import Metrics, Outcome
+from dlq_simulator.traces import Trace
+
+JOB_COLUMNS = ("job_id", "submit", "start", "finish", "preemptions", "gpus")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """What the replay cost on this machine; the only part of a result that is not repeatable."""
+
+    plan_ms_p50: float | None
+    plan_ms_p99: float | None
+    cpu_s: float
+    wall_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One policy's replay of one trace."""
+
+    policy: str
+    metrics: Metrics
+    outcomes: Sequence[Outcome]
+    timing: Timing
+    notes: Sequence[str] = ()
+
+
+def to_json(
+    trace: Trace,
+    cluster: ClusterSpec,
+    results: Sequence[Result],
+    *,
+    seed: int,
+    settings: Sequence[str],
+) -> str:
+    """The document of `--json`: same inputs and seed give the same bytes, `timing` apart."""
+    document: dict[str, Any] = {
+        "schema": "dlq.v1",
+        "trace": trace.path,
+        "cluster": cluster.name,
+        "nodes": cluster.nodes,
+        "gpus": cluster.gpus,
+        "seed": seed,
+        "settings": list(settings),
+        "policies": [
+            {"policy": result.policy, **asdict(result.metrics), "timing": asdict(result.timing)}
+            for result in results
+        ],
+    }
+    return json.dumps(document, indent=2, allow_nan=False)
+
+
+def to_table(results: Sequence[Result]) -> str:
+    """One line a policy, columns aligned, seconds to one decimal."""
+    head = ("POLICY", "JOBS", "AVG JCT", "MEDIAN", "P95", "AVG QUEUE", "MAKESPAN", "PREEMPT", "USE")
+    rows = [head, *(_row(result) for result in results)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    )
+
+
+def _row(result: Result) -> tuple[str, ...]:
+    figures = result.metrics
+    share = figures.gpu_utilization
+    return (
+        result.policy,
+        str(figures.jobs),
+        _seconds(figures.avg_jct_s),
+        _seconds(figures.median_jct_s),
+        _seconds(figures.p95_jct_s),
+        _seconds(figures.avg_queue_s),
+        _seconds(figures.makespan_s),
+        str(figures.preemptions),
+        "-" if share is None else f"{share:.1%}",
+    )
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def jobs_path(path: Path, policy: str, policies: int) -> Path:
+    """Where one policy's jobs go: `path` itself, or `name.POLICY.csv` when several compare."""
+    return path if policies == 1 else path.with_name(f"{path.stem}.{policy}{path.suffix}")
+
+
+def write_jobs(file: TextIO, outcomes: Sequence[Outcome]) -> None:
+    """One row per finished job, in submit order; times on the trace's clock."""
+    rows = csv.writer(file, lineterminator="\n")
+    rows.writerow(JOB_COLUMNS)
+    for outcome in outcomes:
+        job = outcome.job
+        rows.writerow(
+            (
+                job.job_id,
+                job.submit_time_s,
+                outcome.start_s,
+                outcome.finish_s,
+                outcome.preemptions,
+                job.num_gpus,
+            )
+        )

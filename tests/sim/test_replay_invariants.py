@@ -1,0 +1,122 @@
+"""Whatever the trace, policy and placement: nothing is oversubscribed and every job ends."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.policy.check import check_full
+from dlq_simulator.clusters import ClusterSpec, NodeGroup
+from dlq_simulator.engine import replay
+from dlq_simulator.report import Result
+from dlq_simulator.settings import read_settings
+from dlq_simulator.traces import Trace, TraceJob, read_trace
+
+DATA = Path(__file__).parents[1] / "data" / "traces"
+PLACEMENTS = ("count", "consolidate", "spread")
+LAS = (
+    ("tiresias-las", "thresholds=60"),
+    ("tiresias-las", "thresholds=60", "preempt=free"),
+    ("tiresias-las", "thresholds=40,90", "preempt=free", "order=first-start"),
+    (
+        "tiresias-las",
+        "thresholds=40,90",
+        "order=first-start",
+        "term_s=60",
+        "save_s=7",
+        "resume_s=0",
+    ),
+    ("tiresias-las", "thresholds=60", "preempt=free", "promote_knob=2"),
+    ("tiresias-las", "thresholds=60", "promote_knob=2", "term_s=60", "save_s=10", "resume_s=25"),
+    ("tiresias-las", "thresholds=60", "starve_limit_s=120", "term_s=60", "save_s=9", "resume_s=5"),
+)
+CHOICES = [
+    (*choice, f"place={place}")
+    for choice, place in product((("fifo",), ("best-effort",), *LAS), PLACEMENTS)
+]
+
+
+def no_gpu_is_held_twice(cluster: Cluster, *_: object) -> None:
+    """Counted from the attempts alone, beside the core's own full check."""
+    held: dict[tuple[str, int], int] = {}
+    for attempt in cluster.attempts.values():
+        if attempt.live:
+            asked = cluster.jobs[attempt.key.job_id].request.gpus
+            assert attempt.lease.allocation.width == asked, "all or nothing"
+            for slot in attempt.lease.allocation.slots:
+                for gpu in slot.gpu_indices:
+                    held[slot.node_id, gpu] = held.get((slot.node_id, gpu), 0) + 1
+                    assert gpu < len(cluster.nodes[slot.node_id].gpus)
+    assert all(holders == 1 for holders in held.values()), held
+    check_full(cluster)
+
+
+def run(trace: Trace, cluster: ClusterSpec, choice: tuple[str, ...]) -> Result:
+    (chosen,) = read_settings(choice[:1], choice[1:])
+    return replay(trace, cluster, chosen, watch=no_gpu_is_held_twice)
+
+
+def every_job_ends_whole(result: Result, trace: Trace, gpus: int) -> None:
+    possible = {job.job_id for job in trace.jobs if job.num_gpus <= gpus}
+    assert {outcome.job.job_id for outcome in result.outcomes} == possible
+    for outcome in result.outcomes:
+        job = outcome.job
+        assert outcome.start_s >= job.submit_time_s
+        assert outcome.jct_s >= job.duration_s - 1e-6
+        assert outcome.queue_s >= -1e-6
+        assert outcome.overhead_s >= 0
+        assert outcome.jct_s == pytest.approx(outcome.queue_s + outcome.overhead_s + job.duration_s)
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=" ".join)
+def test_sixty_jobs_on_eight_gpus_keep_every_invariant(choice: tuple[str, ...]) -> None:
+    trace = read_trace(str(DATA / "tiresias_60_job.csv"))
+    cluster = ClusterSpec(name="2x4", groups=(NodeGroup(count=2, gpus=4),))
+    every_job_ends_whole(run(trace, cluster, choice), trace, 8)
+
+
+def a_trace(whole: bool) -> st.SearchStrategy[Trace]:
+    times = st.integers(0, 400) if whole else st.floats(0, 400, allow_subnormal=False)
+    jobs = st.lists(st.tuples(times, st.integers(1, 9), times), min_size=1, max_size=12)
+    return jobs.map(
+        lambda rows: Trace.of(
+            "random",
+            [
+                TraceJob(job_id=str(number), submit_time_s=s, num_gpus=g, duration_s=d)
+                for number, (s, g, d) in enumerate(rows)
+            ],
+        )
+    )
+
+
+A_CLUSTER = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4)), min_size=1, max_size=2).map(
+    lambda groups: ClusterSpec(
+        name="random",
+        groups=tuple(
+            NodeGroup(name=f"n{number}", count=count, gpus=gpus)
+            for number, (count, gpus) in enumerate(groups)
+        ),
+    )
+)
+
+
+@given(trace=st.booleans().flatmap(a_trace), cluster=A_CLUSTER, choice=st.sampled_from(CHOICES))
+@settings(max_examples=300, deadline=None)
+def test_any_small_trace_ends_under_every_policy_and_placement(
+    trace: Trace, cluster: ClusterSpec, choice: tuple[str, ...]
+) -> None:
+    every_job_ends_whole(run(trace, cluster, choice), trace, cluster.gpus)
+
+
+@given(trace=a_trace(whole=True), cluster=A_CLUSTER, choice=st.sampled_from(CHOICES))
+@settings(max_examples=50, deadline=None)
+def test_the_same_replay_twice_is_the_same_replay(
+    trace: Trace, cluster: ClusterSpec, choice: tuple[str, ...]
+) -> None:
+    first, second = run(trace, cluster, choice), run(trace, cluster, choice)
+    assert (first.outcomes, first.metrics) == (second.outcomes, second.metrics)
