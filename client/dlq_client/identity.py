@@ -19,6 +19,8 @@ CLUSTER_FILE = "cluster.json"
 KEY_FILE = "identity.key"
 CERTIFICATE_FILE = "identity.crt"
 CA_FILE = "ca.crt"
+# Left behind when writing an identity was cut short.
+NEXT_KEY_FILE = "identity.key.next"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,29 +59,9 @@ def load_identity(home: Path) -> Identity | None:
 
     ConfigError when the directory cannot be read or its `cluster.json` is damaged.
     """
-    try:
-        facts = json.loads((home / CLUSTER_FILE).read_bytes())
-        return Identity(
-            key=(home / KEY_FILE).read_bytes(),
-            certificate=(home / CERTIFICATE_FILE).read_bytes(),
-            ca=(home / CA_FILE).read_bytes(),
-            address=_text(facts, "address"),
-            cluster=_text(facts, "cluster"),
-            user=_text(facts, "user"),
-            role=_text(facts, "role"),
-            issued_s=float(facts["issued_s"]),
-            expires_s=float(facts["expires_s"]),
-        )
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise ConfigError(
-            f"{error.filename}: {error.strerror}", hint="dlq --home DIR names another directory"
-        ) from None
-    except (KeyError, TypeError, ValueError):
-        raise ConfigError(
-            f"{home / CLUSTER_FILE} is damaged", hint="`dlq login` on the master's host renews it"
-        ) from None
+    if (home / NEXT_KEY_FILE).exists():
+        return _completed(home)
+    return _read(home)
 
 
 def save_identity(home: Path, identity: Identity) -> None:
@@ -103,12 +85,11 @@ def save_identity(home: Path, identity: Identity) -> None:
     )
 
 
-def recover_identity(home: Path) -> Identity | None:
-    """The identity after a `save_identity` that was cut short, its dates read from the certificate."""
+def _completed(home: Path) -> Identity | None:
+    """The identity after a `save_identity` that was cut short; dates come from the certificate."""
     from dlq_common import identity_files, pki
 
-    known = load_identity(home)
-    stored = identity_files.load_identity(home)
+    stored, known = identity_files.load_identity(home), _read(home)
     if known is None or stored is None:
         return None
     dates = pki.parse_identity(stored.certificate)
@@ -123,6 +104,32 @@ def recover_identity(home: Path) -> Identity | None:
         issued_s=dates.not_before_s,
         expires_s=dates.not_after_s,
     )
+
+
+def _read(home: Path) -> Identity | None:
+    try:
+        facts = json.loads((home / CLUSTER_FILE).read_bytes())
+        return Identity(
+            key=(home / KEY_FILE).read_bytes(),
+            certificate=(home / CERTIFICATE_FILE).read_bytes(),
+            ca=(home / CA_FILE).read_bytes(),
+            address=_text(facts, "address"),
+            cluster=_text(facts, "cluster"),
+            user=_text(facts, "user"),
+            role=_text(facts, "role"),
+            issued_s=float(facts["issued_s"]),
+            expires_s=float(facts["expires_s"]),
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ConfigError(
+            f"{error.filename}: {error.strerror}", hint="dlq --home DIR names another directory"
+        ) from None
+    except (KeyError, TypeError, ValueError):
+        raise ConfigError(
+            f"{home / CLUSTER_FILE} is damaged", hint="`dlq login` on the master's host renews it"
+        ) from None
 
 
 def _text(facts: Mapping[str, object], key: str) -> str:

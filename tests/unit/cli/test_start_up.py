@@ -1,0 +1,83 @@
+"""`dlq --help` is quick because it loads next to nothing; proved by what is loaded, not by time."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+
+import click
+import pytest
+
+from dlq_cli.commands.admin import admin
+from dlq_cli.lazy import LazyGroup
+from dlq_cli.main import COMMANDS, dlq
+
+HEAVY = {
+    "grpc", "google", "dlq", "rich", "yaml", "structlog", "cryptography", "scipy", "numpy", "cattrs",
+    "dlq_client", "dlq_simulator", "dlq_master",
+}  # fmt: skip
+
+
+def loaded_by(*arguments: str) -> set[str]:
+    """Top-level modules after one command in a fresh process."""
+    program = (
+        "import sys, json; from dlq_cli.main import run; "
+        f"code = run({list(arguments)!r}); "
+        "names = sorted({name.partition('.')[0] for name in sys.modules}); "
+        "print('\\n' + json.dumps([code, names]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    code, names = json.loads(done.stdout.splitlines()[-1])
+    assert code == 0
+    return set(names)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["submit", "--help"], ["admin", "--help"]])
+def test_help_loads_click_and_the_standard_library_only(arguments: list[str]) -> None:
+    assert not loaded_by(*arguments) & HEAVY
+
+
+def test_help_loads_nothing_foreign_but_click() -> None:
+    foreign = loaded_by("--help") - set(sys.stdlib_module_names) - {"dlq_cli", "dlq_common"}
+    known_from_start = {"__main__", "click", "_virtualenv", "sitecustomize", "usercustomize"}
+    assert {name for name in foreign if not name.startswith("_")} <= known_from_start
+
+
+def every_command(
+    group: click.Group = dlq, path: tuple[str, ...] = ()
+) -> list[tuple[tuple[str, ...], click.Command]]:
+    found: list[tuple[tuple[str, ...], click.Command]] = []
+    context = click.Context(group)
+    names = list(COMMANDS) if group is dlq else group.list_commands(context)
+    for name in names:
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            found += every_command(command, (*path, name))
+        else:
+            found.append(((*path, name), command))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "command"), every_command(), ids=[" ".join(path) for path, _ in every_command()]
+)
+def test_every_command_says_what_it_does_and_shows_an_example(
+    path: tuple[str, ...], command: click.Command
+) -> None:
+    assert command.help
+    assert f"dlq {' '.join(path)}" in (command.epilog or "") or path[-1] == "list"
+
+
+def test_the_lines_of_the_table_name_commands_that_exist() -> None:
+    assert isinstance(admin, LazyGroup)
+    for group in (dlq, admin):
+        for name in group.list_commands(click.Context(group)):
+            assert group.get_command_target(name) is not None
+
+
+def test_commands_of_other_rooms_are_known_by_entry_point() -> None:
+    lent = importlib.metadata.entry_points(group="dlq.commands")
+    assert {point.name for point in lent} <= set(dlq.list_commands(click.Context(dlq)))

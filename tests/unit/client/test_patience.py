@@ -1,0 +1,52 @@
+"""Retries: growing pauses with jitter, an end, and a new beginning after good news."""
+
+from __future__ import annotations
+
+import random
+
+from dlq_client.retry import LONGEST_DELAY_S, Patience
+from dlq_common.clock import FakeClock
+
+
+def a_patience(limit_s: float, pauses: list[float]) -> Patience:
+    clock = FakeClock()
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        clock.advance(seconds + 0.05)
+
+    return Patience(limit_s, clock, random.Random(1), pause=pause)
+
+
+def test_it_gives_up_when_the_limit_is_reached_and_not_much_before() -> None:
+    pauses: list[float] = []
+    patience = a_patience(10.0, pauses)
+    while patience.wait():
+        pass
+    assert 10.0 - LONGEST_DELAY_S <= sum(pauses) + 0.05 * len(pauses) <= 10.0
+
+
+def test_pauses_grow_to_a_bound_and_are_jittered() -> None:
+    pauses: list[float] = []
+    patience = a_patience(60.0, pauses)
+    while patience.wait():
+        pass
+    assert max(pauses) <= LONGEST_DELAY_S
+    assert max(pauses[:3]) < max(pauses)
+    assert len(set(pauses)) == len(pauses)
+
+
+def test_without_patience_there_is_no_second_try() -> None:
+    pauses: list[float] = []
+    assert not a_patience(0.0, pauses).wait()
+    assert pauses == []
+
+
+def test_good_news_starts_the_count_anew() -> None:
+    pauses: list[float] = []
+    patience = a_patience(3.0, pauses)
+    while patience.wait():
+        pass
+    patience.restored()
+    assert patience.wait()
+    assert pauses[-1] <= 0.1
