@@ -8,7 +8,14 @@ from typing import assert_never
 
 from dlq_master.model.attempt import Attempt, AttemptState
 from dlq_master.model.job import Checkpoint, EndReason
-from dlq_master.model.machine import FreeDevices, IllegalTransition, Step, StopCause
+from dlq_master.model.machine import (
+    Changes,
+    FreeDevices,
+    IllegalTransition,
+    Step,
+    StopCause,
+    evolve,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,10 +230,18 @@ def step(  # noqa: C901 one case per event
     if target is None:
         raise IllegalTransition("attempt", str(attempt.key), attempt.state, event)
     match event:
-        case Running():
-            return Step(attempt._replace(state=target, started_time_s=at_s))
         case Succeeded():
             return _end(attempt, target, EndReason.COMPLETED, at_s, exit_code=0)
+        case Running():
+            changes: Changes = {"started_time_s": at_s}
+        case Preparing() | Starting():
+            changes = {}
+        case Renewed():
+            changes = {"lease": attempt.lease._replace(term_end_s=event.term_end_s)}
+        case StopRequested():
+            changes = _stopping(attempt, event, at_s)
+        case Committed():
+            changes = {"checkpoint": event.checkpoint}
         case Failed():
             return _end(attempt, target, event.reason, at_s, event.exit_code, event.signal)
         case Preempted():
@@ -240,42 +255,31 @@ def step(  # noqa: C901 one case per event
         case NodeLost():
             return _end(attempt, target, EndReason.NODE_LOST, at_s)
         case StartFailed():
-            return _end(
-                attempt._replace(stop_detail=event.detail), target, EndReason.START_FAILED, at_s
-            )
-        case Preparing() | Starting() | ReturnedAssigned() | ReturnedPreparing():
-            return Step(attempt._replace(state=target, known_before_silence=None))
-        case ReturnedStarting() | ReturnedPausing():
-            return Step(attempt._replace(state=target, known_before_silence=None))
-        case ReturnedRunning():
-            started = at_s if attempt.started_time_s is None else attempt.started_time_s
-            return Step(
-                attempt._replace(state=target, known_before_silence=None, started_time_s=started)
-            )
+            ended = _end(attempt, target, EndReason.START_FAILED, at_s)
+            return ended._replace(value=ended.value._replace(stop_detail=event.detail))
         case NodeSilent():
-            return Step(attempt._replace(state=target, known_before_silence=attempt.state))
-        case StopRequested():
-            return Step(_stopping(attempt, target, event, at_s))
-        case Renewed():
-            return Step(attempt._replace(lease=attempt.lease._replace(term_end_s=event.term_end_s)))
-        case Committed():
-            return Step(attempt._replace(checkpoint=event.checkpoint))
+            changes = {"known_before_silence": attempt.state}
+        case ReturnedAssigned() | ReturnedPreparing() | ReturnedStarting() | ReturnedPausing():
+            changes = {"known_before_silence": None}
+        case ReturnedRunning():
+            started_s = at_s if attempt.started_time_s is None else attempt.started_time_s
+            changes = {"known_before_silence": None, "started_time_s": started_s}
         case _:
             assert_never(event)
+    changes["state"] = target
+    return Step(evolve(attempt, changes))
 
 
-def _stopping(attempt: Attempt, target: AttemptState, event: StopRequested, at_s: float) -> Attempt:
+def _stopping(attempt: Attempt, event: StopRequested, at_s: float) -> Changes:
     before = attempt.stop_cause
     if before is not None and _WEIGHT[event.cause] < _WEIGHT[before]:
-        return attempt
-    noticed = at_s if attempt.notice_time_s is None else attempt.notice_time_s
-    return attempt._replace(
-        state=target,
-        stop_cause=event.cause,
-        stop_detail=event.detail,
-        notice_time_s=noticed,
-        grace_s=event.grace_s,
-    )
+        return {}
+    return {
+        "stop_cause": event.cause,
+        "stop_detail": event.detail,
+        "notice_time_s": at_s if attempt.notice_time_s is None else attempt.notice_time_s,
+        "grace_s": event.grace_s,
+    }
 
 
 def _end(
@@ -286,12 +290,13 @@ def _end(
     exit_code: int | None = None,
     signal: int | None = None,
 ) -> Step[Attempt]:
-    ended = attempt._replace(
-        state=state,
-        ended_time_s=at_s,
-        end_reason=reason,
-        exit_code=exit_code,
-        signal=signal,
-        known_before_silence=None,
-    )
-    return Step(ended, (FreeDevices(attempt.key, attempt.lease.allocation),))
+    changes: Changes = {
+        "state": state,
+        "ended_time_s": at_s,
+        "end_reason": reason,
+        "exit_code": exit_code,
+        "signal": signal,
+        "known_before_silence": None,
+    }
+    freed = FreeDevices(attempt.key, attempt.lease.allocation)
+    return Step(evolve(attempt, changes), (freed,))

@@ -25,6 +25,7 @@ class Capacity:
         "claims",
         "closed",
         "free",
+        "free_gpus",
         "generation",
         "node_ids",
         "nodes",
@@ -44,6 +45,7 @@ class Capacity:
         self.free: Pools = {}
         self.open: Pools = {}  # GPUs of open nodes, claimed or not
         self.total: Pools = {}  # GPUs of all registered nodes
+        self.free_gpus = 0  # of all types
         self.generation = 0  # changes whenever a node does
         self._masks: dict[NodeId, Mapping[str, int]] = {}
         self._rebuild_needed = False
@@ -145,18 +147,19 @@ class Capacity:
             self.soon.pop(node_id, None)
 
     def _shift(self, node_id: NodeId, mask: int, *, claimed: bool) -> None:
-        if self._rebuild_needed:
+        if self._rebuild_needed or node_id in self.closed:
             return
-        node = self.nodes.get(node_id)
-        if node is None or not node.open:
+        ordinal = self.ordinals.get(node_id)
+        if ordinal is None:
             return
-        ordinal = self.ordinals[node_id]
         for gpu_type, owned in self._masks[node_id].items():
             changed = owned & mask
             if changed:
                 pool = self.free[gpu_type]
                 left = pool.masks[ordinal]
+                before = pool.total
                 pool.set(ordinal, left & ~changed if claimed else left | changed)
+                self.free_gpus += pool.total - before
 
     def _refresh(self, node_id: NodeId) -> None:
         if self._rebuild_needed:
@@ -167,6 +170,7 @@ class Capacity:
         for gpu_type, owned in self._masks[node_id].items():
             self.open[gpu_type].set(ordinal, owned if opened else 0)
             self.free[gpu_type].set(ordinal, owned & ~claimed if opened else 0)
+        self.free_gpus = sum(pool.total for pool in self.free.values())
 
     def _rebuild(self) -> None:
         self._rebuild_needed = False
@@ -182,5 +186,6 @@ class Capacity:
                 pools[gpu_type] = Pool(sizes)
             for ordinal, mask in enumerate(owned):
                 self.total[gpu_type].set(ordinal, mask)
+        self.free_gpus = 0
         for node_id in self.node_ids:
             self._refresh(node_id)

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from dlq_master.model.attempt import ACTIVE, Attempt, AttemptState
+from dlq_master.model.attempt import ACTIVE, LIVE, Attempt, AttemptState
 from dlq_master.model.capacity import Capacity
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job, JobState
 from dlq_master.model.lease import Terms
+from dlq_master.model.machine import evolve
 from dlq_master.model.node import Node
 from dlq_master.model.order import (
     STARTED_BASE,
@@ -22,6 +23,14 @@ from dlq_master.model.order import (
 from dlq_master.model.running import Place, RunningIndex
 from dlq_master.model.timers import Timers
 from dlq_master.model.waiting import WaitingIndex
+
+# Looking an enum's member up costs more than comparing it, and these are on the hot path.
+_PENDING = JobState.PENDING
+_HELD = JobState.HELD
+_PAUSING = AttemptState.PAUSING
+_UNKNOWN = AttemptState.UNKNOWN
+_ARRIVAL = Discipline.ARRIVAL
+_REQUEUE = Discipline.REQUEUE
 
 
 class Touched(NamedTuple):
@@ -93,11 +102,12 @@ class Cluster:
         job = self._positioned(before, job)
         self._jobs[job_id] = job
         self._touched_jobs[job_id] = job
-        if before is not None and before.state is JobState.PENDING:
-            del self.pending[job_id]
-        if job.state is JobState.PENDING:
-            self.pending[job_id] = None
-        self._requeue(before, job)
+        if before is None or before.state is not job.state:
+            if job.state is _PENDING:
+                self.pending[job_id] = None
+            else:
+                self.pending.pop(job_id, None)
+        self._index_waiting(before, job)
         if job_id in self.running.places:
             self._place(job)
         if self.ordering.thresholds:
@@ -109,25 +119,34 @@ class Cluster:
     def put_attempt(self, attempt: Attempt) -> None:
         """Replace the attempt's value: claims or frees its GPUs as its state says."""
         key = attempt.key
+        state = attempt.state
         before = self._attempts.get(key)
-        if attempt.live:
+        was = None if before is None else before.state
+        live = state in LIVE
+        self._touched_attempts[key] = attempt
+        if live:
             self._attempts[key] = attempt
         elif before is not None:
             del self._attempts[key]
-        self._touched_attempts[key] = attempt
-        self._claim(before, attempt)
-        if before is not None and before.state is AttemptState.UNKNOWN:
+        self._claim(attempt, was, live)
+        if was is _UNKNOWN:
             self.silent.pop(key, None)
-        if attempt.state is AttemptState.UNKNOWN:
+        if state is _UNKNOWN:
             self.silent[key] = None
-        self._index_term(before, attempt)
-        job = self._jobs[key.job_id]
-        if attempt.state in ACTIVE:
-            self._place(job)
-        else:
+        was_active, active = was in ACTIVE, state in ACTIVE
+        if before is not None and was_active:
+            self._leave_term(before)
+        if active:
+            self.by_term.setdefault(attempt.lease.term_end_s, {})[key] = None
+        if active and not was_active:
+            self._place(self._jobs[key.job_id])
+        elif was_active and not active:
             self.running.remove(key.job_id)
         if self.ordering.thresholds:
-            self._time_crossing(job)
+            if not live:
+                self.crossings.clear(key.job_id)
+            elif before is None or before.started_time_s != attempt.started_time_s:
+                self._time_crossing(self._jobs[key.job_id])
 
     def take_touched(self) -> Touched:
         """What changed since the last call: exactly the rows a store has to write."""
@@ -153,54 +172,54 @@ class Cluster:
         """The job stops running: it waits before those that waited all along."""
         job = self._jobs[job_id]
         self.unsettled.pop(job_id, None)
-        if self.ordering.discipline is Discipline.REQUEUE and job.sequence < STARTED_END:
-            self.put_job(job._replace(sequence=self.positions.head()))
+        if self.ordering.discipline is _REQUEUE and job.sequence < STARTED_END:
+            self.put_job(_at(job, self.positions.head()))
 
     def settle(self) -> None:
         """Jobs that were demoted while they ran, and still run, stand behind all that run."""
         jobs = [self._jobs[job_id] for job_id in self.unsettled]
         self.unsettled.clear()
         for job in sorted(jobs, key=lambda job: job.sequence):
-            self.put_job(job._replace(sequence=self.positions.started()))
+            self.put_job(_at(job, self.positions.started()))
 
     def _positioned(self, before: Job | None, job: Job) -> Job:
-        """Where the change from `before` puts the job, by the cluster's discipline."""
-        discipline = self.ordering.discipline
+        """The job at the place that the change from `before` gives it."""
         if before is None:
-            if job.sequence == 0:
-                return job._replace(sequence=self.positions.tail())
-            self.positions.seen(job.sequence)
+            if job.sequence:
+                self.positions.seen(job.sequence)
+                return job
+            return _at(job, self.positions.tail())
+        if self.ordering.discipline is _ARRIVAL:
             return job
-        if job.promoted and not before.promoted:
-            return job._replace(sequence=self.positions.promoted())
-        if discipline is Discipline.ARRIVAL:
-            return job
-        started = STARTED_BASE <= job.sequence < STARTED_END
-        requeues = discipline is Discipline.REQUEUE
+        place = self._new_place(before, job)
+        return job if place is None else _at(job, place)
+
+    def _new_place(self, before: Job, job: Job) -> int | None:
+        """Where the job goes under REQUEUE or FIRST_START; None: it stays."""
+        requeues = self.ordering.discipline is _REQUEUE
+        stays = not requeues and STARTED_BASE <= job.sequence < STARTED_END
         if before.live_attempt != job.live_attempt:
             if job.live_attempt is not None:
-                if requeues or not started:
-                    return job._replace(sequence=self.positions.started())
-            else:
-                self.unsettled.pop(job.job_id, None)
-                if requeues and job.sequence < STARTED_END:
-                    return job._replace(sequence=self.positions.head())
-        elif requeues and job.level > before.level:
+                return None if stays else self.positions.started()
+            self.unsettled.pop(job.job_id, None)
+            return self.positions.head() if requeues and job.sequence < STARTED_END else None
+        if job.promoted and not before.promoted:
+            return self.positions.promoted()
+        if requeues and job.level > before.level:
             if job.live_attempt is not None:
                 self.unsettled[job.job_id] = None
-            return job._replace(sequence=self.positions.tail())
-        elif before.state is JobState.HELD and job.waiting and (requeues or not started):
-            return job._replace(sequence=self.positions.tail())
-        return job
+            return self.positions.tail()
+        if before.state is _HELD and job.waiting and not stays:
+            return self.positions.tail()
+        return None
 
-    def _requeue(self, before: Job | None, job: Job) -> None:
-        was = before is not None and before.waiting
-        now = job.waiting
-        if before is not None and was:
-            if now and before.sequence == job.sequence and before.level == job.level:
+    def _index_waiting(self, before: Job | None, job: Job) -> None:
+        waits = job.waiting
+        if before is not None and before.waiting:
+            if waits and before.sequence == job.sequence and before.level == job.level:
                 return
             self.waiting.remove(self.rank(before), before.request.shape, job.job_id)
-        if now:
+        if waits:
             self.waiting.add(self.rank(job), job.request.shape, job.job_id, job.sequence)
 
     def _place(self, job: Job) -> None:
@@ -208,42 +227,35 @@ class Cluster:
         if self.running.places.get(job.job_id) != place:
             self.running.put(job.job_id, place)
 
-    def _claim(self, before: Attempt | None, attempt: Attempt) -> None:
-        soon = attempt.state is AttemptState.PAUSING
-        allocation = attempt.lease.allocation
-        if before is None or not before.live:
-            if attempt.live:
-                self.capacity.claim(attempt.key, allocation, soon=soon)
-            return
-        was_soon = before.state is AttemptState.PAUSING
-        if not attempt.live:
-            self.capacity.release(attempt.key, allocation, soon=was_soon)
-        elif soon != was_soon:
-            self.capacity.mark_soon(allocation, soon=soon)
+    def _claim(self, attempt: Attempt, was: AttemptState | None, live: bool) -> None:
+        soon = attempt.state is _PAUSING
+        if was is None:
+            if live:
+                self.capacity.claim(attempt.key, attempt.lease.allocation, soon=soon)
+        elif not live:
+            self.capacity.release(attempt.key, attempt.lease.allocation, soon=was is _PAUSING)
+        elif soon != (was is _PAUSING):
+            self.capacity.mark_soon(attempt.lease.allocation, soon=soon)
 
-    def _index_term(self, before: Attempt | None, attempt: Attempt) -> None:
-        was = before.lease.term_end_s if before is not None and before.state in ACTIVE else None
-        now = attempt.lease.term_end_s if attempt.state in ACTIVE else None
-        if was == now:
-            return
-        if was is not None:
-            keys = self.by_term[was]
-            del keys[attempt.key]
-            if not keys:
-                del self.by_term[was]
-        if now is not None:
-            self.by_term.setdefault(now, {})[attempt.key] = None
+    def _leave_term(self, attempt: Attempt) -> None:
+        end_s = attempt.lease.term_end_s
+        keys = self.by_term[end_s]
+        del keys[attempt.key]
+        if not keys:
+            del self.by_term[end_s]
 
     def _time_crossing(self, job: Job) -> None:
         thresholds = self.ordering.thresholds
-        if job.level >= len(thresholds) or not (job.waiting or job.live_attempt):
+        number = job.live_attempt
+        if job.level >= len(thresholds) or (number is None and not job.waiting):
             self.crossings.clear(job.job_id)
             return
         left_gpu_s = thresholds[job.level] - job.attained_gpu_s
-        attempt = self.live_attempt(job)
         if left_gpu_s <= 0.0:
             self.crossings.set(job.job_id, 0.0)  # overdue
-        elif attempt is None or attempt.started_time_s is None or not attempt.live:
+            return
+        attempt = None if number is None else self.live_attempt(job)
+        if attempt is None or attempt.started_time_s is None:
             self.crossings.clear(job.job_id)
         else:
             exact_s = attempt.started_time_s + left_gpu_s / job.request.gpus
@@ -263,3 +275,7 @@ class Cluster:
             self.promotions.set(job.job_id, min(due))
         else:
             self.promotions.clear(job.job_id)
+
+
+def _at(job: Job, sequence: int) -> Job:
+    return evolve(job, {"sequence": sequence})

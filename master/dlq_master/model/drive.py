@@ -55,11 +55,9 @@ def apply(cluster: Cluster, plan: Plan, now_s: float, epoch: int) -> list[Happen
     """Carry out a checked plan. After its last part, jobs that were demoted while they ran and
     still run stand behind those that run already."""
     happened: list[Happened] = []
-    leaving = [change.key.job_id for change in plan.changes if isinstance(change, Lapse)]
-    # Each goes before all that wait, so the one that ran last goes first.
-    for job in sorted(
-        map(cluster.jobs.__getitem__, leaving), key=lambda job: job.sequence, reverse=True
-    ):
+    leaving = [cluster.jobs[c.key.job_id] for c in plan.changes if isinstance(c, Lapse)]
+    # Each goes before all that wait, so the one that stood last goes first.
+    for job in sorted(leaving, key=lambda job: job.sequence, reverse=True):
         cluster.leave(job.job_id)
     for change in plan.changes:
         _apply(cluster, change, now_s, epoch, happened)
@@ -117,7 +115,8 @@ def _apply(
 ) -> None:
     match change:
         case Start():
-            steps = _start(cluster, change, now_s, epoch)
+            happened.append(_start(cluster, change, now_s, epoch))
+            return
         case Renew():
             renewed = attempt_steps.Renewed(term_end_s=change.term_end_s)
             steps = step_attempt(cluster, change.key, renewed, now_s)
@@ -140,7 +139,7 @@ def _apply(
     happened += [step._replace(change=change) for step in steps]
 
 
-def _start(cluster: Cluster, start: Start, now_s: float, epoch: int) -> list[Happened]:
+def _start(cluster: Cluster, start: Start, now_s: float, epoch: int) -> Happened:
     job = cluster.jobs[start.job_id]
     key = AttemptKey(job.job_id, job.attempts + 1)
     hold_s = cluster.terms.hold_s if job.rules.hold_s is None else job.rules.hold_s
@@ -151,14 +150,14 @@ def _start(cluster: Cluster, start: Start, now_s: float, epoch: int) -> list[Hap
         lease=Lease(start.kind, start.allocation, fence, start.term_end_s, hold_s),
         state=AttemptState.ASSIGNED,
         assigned_time_s=now_s,
-        ranks=tuple(RankStatus(slot.node_id) for slot in start.allocation.slots),
+        ranks=tuple([RankStatus(node_id) for node_id, _ in start.allocation.slots]),
         resume_from=job.checkpoint,
     )
     # The job first: the indexes read its level and position when the attempt claims its GPUs.
     placed = job_steps.Placed(attempt=key.number)
     cluster.put_job(job_steps.step(job, placed, at_s=now_s).value)
     cluster.put_attempt(attempt)
-    return [Happened(placed, key.job_id, key.number)]
+    return Happened(placed, key.job_id, key.number, change=start)
 
 
 def _lapse(cluster: Cluster, lapse: Lapse, now_s: float) -> list[Happened]:

@@ -121,13 +121,14 @@ class Job(NamedTuple):
     @property
     def waiting(self) -> bool:
         """Queued and free to start."""
-        return self.state is JobState.QUEUED and self.live_attempt is None
+        return self.live_attempt is None and self.state is _QUEUED
 
     @property
     def live_key(self) -> AttemptKey | None:
         return None if self.live_attempt is None else AttemptKey(self.job_id, self.live_attempt)
 
 
+_QUEUED = JobState.QUEUED  # looking a member up costs more than comparing it
 ENDED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.TIMED_OUT})
 
 

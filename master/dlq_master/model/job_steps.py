@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from dlq_master.model.job import Checkpoint, EndReason, HoldKind, Job, JobState
-from dlq_master.model.machine import Effect, IllegalTransition, Step, StopAttempt, StopCause
+from dlq_master.model.machine import (
+    Changes,
+    Effect,
+    IllegalTransition,
+    Step,
+    StopAttempt,
+    StopCause,
+    evolve,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +75,7 @@ class Saved:
     save_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(NamedTuple):
     """What an ended attempt consumed and what of it was lost."""
 
     gpu_s: float = 0.0
@@ -76,12 +83,15 @@ class Usage:
     lost_gpu_s: float = 0.0
 
 
+NO_USAGE = Usage()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requeued:
     """Its attempt ended without ending the job (preempted, restarted, node lost ...)."""
 
     reason: EndReason
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     exit_code: int | None = None
 
 
@@ -89,7 +99,7 @@ class Requeued:
 class Completed:
     """Its attempt succeeded."""
 
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +107,7 @@ class Failed:
     """Its attempt failed and no retry is left."""
 
     reason: EndReason
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     exit_code: int | None = None
 
 
@@ -105,7 +115,7 @@ class Failed:
 class TimedOut:
     """Its attempt was stopped at the job's time limit."""
 
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +123,7 @@ class Poisoned:
     """Too many attempts were lost to the infrastructure: held until someone looks."""
 
     reason: EndReason
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,125 +197,110 @@ def step(job: Job, event: JobEvent, *, at_s: float) -> Step[Job]:  # noqa: C901 
         raise IllegalTransition("job", str(job.job_id), job.state, event)
     effects: tuple[Effect, ...] = ()
     match event:
+        case Completed():
+            changes = _ended(job, EndReason.COMPLETED, event.usage, at_s, exit_code=0)
         case Placed():
-            after = _placed(job, event, at_s)
+            changes = _placed(job, event, at_s)
         case Ran():
             first = at_s if job.first_start_time_s is None else job.first_start_time_s
-            after = job._replace(first_start_time_s=first, start_time_s=at_s)
-        case Completed():
-            after = _ended(job, target, EndReason.COMPLETED, event.usage, at_s, exit_code=0)
+            changes = {"first_start_time_s": first, "start_time_s": at_s}
         case Requeued():
-            after = _requeued(job, event, at_s)
+            changes = _requeued(job, event, at_s)
         case Failed():
-            after = _ended(job, target, event.reason, event.usage, at_s, event.exit_code)
+            changes = _ended(job, event.reason, event.usage, at_s, event.exit_code)
         case TimedOut():
-            after = _ended(job, target, EndReason.TIME_LIMIT, event.usage, at_s)
+            changes = _ended(job, EndReason.TIME_LIMIT, event.usage, at_s)
         case Cancelled():
-            after = _stop_waiting(job, at_s)._replace(
-                state=target, hold=None, end_time_s=at_s, end_reason=EndReason.CANCELLED
-            )
+            changes = _stopped_waiting(job, at_s)
+            changes |= {"hold": None, "end_time_s": at_s, "end_reason": EndReason.CANCELLED}
             effects = _stop(job, StopCause.CANCEL)
         case Rejected():
-            after = job._replace(
-                state=target,
-                end_time_s=at_s,
-                end_reason=EndReason.REJECTED,
-                hold_reason=event.reason,
-            )
+            changes = {"end_time_s": at_s, "end_reason": EndReason.REJECTED}
+            changes["hold_reason"] = event.reason
         case Admitted():
-            after = job._replace(state=target, queued_since_s=at_s)
+            changes = {"queued_since_s": at_s}
         case Held():
-            after = _stop_waiting(job, at_s)._replace(
-                state=target, hold=event.kind, hold_reason=event.reason
-            )
+            changes = _stopped_waiting(job, at_s)
+            changes |= {"hold": event.kind, "hold_reason": event.reason}
             effects = _stop(job, StopCause.PAUSE) if event.kind is HoldKind.PAUSED else ()
         case Released():
             waits = at_s if job.live_attempt is None else None
-            after = job._replace(state=target, hold=None, hold_reason="", queued_since_s=waits)
+            changes = {"hold": None, "hold_reason": "", "queued_since_s": waits}
         case Poisoned():
-            after = _vacated(job, event.usage)._replace(
-                state=target,
-                hold=HoldKind.POISON,
-                hold_reason=event.reason.value,
-                end_reason=event.reason,
-                infra_failures=job.infra_failures + 1,
-            )
+            changes = _vacated(job, event.usage)
+            changes |= {"hold": HoldKind.POISON, "hold_reason": event.reason.value}
+            changes |= {"end_reason": event.reason, "infra_failures": job.infra_failures + 1}
         case Demoted():
-            after = job._replace(level=event.level)
+            changes = {"level": event.level}
         case Promoted():
-            after = job._replace(
-                level=0, promoted=True, attained_gpu_s=0.0, executed_s=0.0, waited_s=0.0
-            )
+            changes = {"level": 0, "promoted": True}
+            changes |= {"attained_gpu_s": 0.0, "executed_s": 0.0, "waited_s": 0.0}
         case Saved():
             saves = job.saves if event.save_s is None else (*job.saves, event.save_s)
-            after = job._replace(checkpoint=event.checkpoint, saves=saves[-SAVES_KEPT:])
+            changes = {"checkpoint": event.checkpoint, "saves": saves[-SAVES_KEPT:]}
         case _:
             assert_never(event)
-    return Step(after._replace(version=job.version + 1), effects)
+    changes["state"] = target
+    changes["version"] = job.version + 1
+    return Step(evolve(job, changes), effects)
 
 
 def vacated(job: Job, usage: Usage) -> Job:
     """An ended job after its last attempt ended too: the books are closed, no state changes."""
-    return _vacated(job, usage)._replace(version=job.version + 1)
+    return evolve(job, _vacated(job, usage) | {"version": job.version + 1})
 
 
-def _placed(job: Job, event: Placed, at_s: float) -> Job:
+def _placed(job: Job, event: Placed, at_s: float) -> Changes:
     if job.live_attempt is not None or event.attempt != job.attempts + 1:
         raise IllegalTransition("job", str(job.job_id), job.state, event)
-    return job._replace(
-        live_attempt=event.attempt,
-        attempts=event.attempt,
-        promoted=False,
-        waited_s=_waited(job, at_s),
-        queued_since_s=None,
-    )
+    return {
+        "live_attempt": event.attempt,
+        "attempts": event.attempt,
+        "promoted": False,
+        "waited_s": _waited(job, at_s),
+        "queued_since_s": None,
+    }
 
 
-def _requeued(job: Job, event: Requeued, at_s: float) -> Job:
-    waits = at_s if job.state is JobState.QUEUED else None
+def _requeued(job: Job, event: Requeued, at_s: float) -> Changes:
     reason = event.reason
-    return _vacated(job, event.usage)._replace(
-        queued_since_s=waits,
-        end_reason=reason,
-        exit_code=event.exit_code,
-        preemptions=job.preemptions + (reason in _PREEMPTED),
-        infra_failures=job.infra_failures + (reason in _INFRA),
-        requeues=job.requeues + (reason is EndReason.REQUEUE_EXIT),
-        restarts=job.restarts + (reason in _RESTARTED),
-    )
+    return _vacated(job, event.usage) | {
+        "queued_since_s": at_s if job.state is JobState.QUEUED else None,
+        "end_reason": reason,
+        "exit_code": event.exit_code,
+        "preemptions": job.preemptions + (reason in _PREEMPTED),
+        "infra_failures": job.infra_failures + (reason in _INFRA),
+        "requeues": job.requeues + (reason is EndReason.REQUEUE_EXIT),
+        "restarts": job.restarts + (reason in _RESTARTED),
+    }
 
 
 def _ended(
-    job: Job,
-    state: JobState,
-    reason: EndReason,
-    usage: Usage,
-    at_s: float,
-    exit_code: int | None = None,
-) -> Job:
-    return _vacated(job, usage)._replace(
-        state=state,
-        hold=None,
-        end_time_s=at_s,
-        end_reason=reason,
-        exit_code=exit_code,
-        queued_since_s=None,
-    )
+    job: Job, reason: EndReason, usage: Usage, at_s: float, exit_code: int | None = None
+) -> Changes:
+    changes = _vacated(job, usage)
+    changes["hold"] = None
+    changes["end_time_s"] = at_s
+    changes["end_reason"] = reason
+    changes["exit_code"] = exit_code
+    changes["queued_since_s"] = None
+    return changes
 
 
-def _vacated(job: Job, usage: Usage) -> Job:
-    return job._replace(
-        live_attempt=None,
-        attained_gpu_s=job.attained_gpu_s + usage.gpu_s,
-        executed_s=job.executed_s + usage.executed_s,
-        total_gpu_s=job.total_gpu_s + usage.gpu_s,
-        total_executed_s=job.total_executed_s + usage.executed_s,
-        lost_gpu_s=job.lost_gpu_s + usage.lost_gpu_s,
-    )
+def _vacated(job: Job, usage: Usage) -> Changes:
+    gpu_s, executed_s, lost_gpu_s = usage
+    return {
+        "live_attempt": None,
+        "attained_gpu_s": job.attained_gpu_s + gpu_s,
+        "executed_s": job.executed_s + executed_s,
+        "total_gpu_s": job.total_gpu_s + gpu_s,
+        "total_executed_s": job.total_executed_s + executed_s,
+        "lost_gpu_s": job.lost_gpu_s + lost_gpu_s,
+    }
 
 
-def _stop_waiting(job: Job, at_s: float) -> Job:
-    return job._replace(waited_s=_waited(job, at_s), queued_since_s=None, promoted=False)
+def _stopped_waiting(job: Job, at_s: float) -> Changes:
+    return {"waited_s": _waited(job, at_s), "queued_since_s": None, "promoted": False}
 
 
 def _waited(job: Job, at_s: float) -> float:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.resources import Allocation
 
-StateT = TypeVar("StateT", bound=StrEnum)
 ValueT = TypeVar("ValueT")
 
 
@@ -61,4 +59,23 @@ class IllegalTransition(Exception):
         self.event = event
 
 
-Table = Mapping[tuple[StateT, type], StateT]
+Changes = dict[str, object]
+
+
+def evolve(value: ValueT, changes: Changes) -> ValueT:
+    """`value._replace(**changes)` for the machines' steps, at half the price.
+
+    A completion is four steps of values with up to forty fields, and has 20 us in all.
+    """
+    kind = type(value)
+    positions = _POSITIONS.get(kind)
+    if positions is None:
+        names: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]  # a NamedTuple
+        positions = _POSITIONS[kind] = {name: place for place, name in enumerate(names)}
+    fields = list(value)  # type: ignore[call-overload]  # a NamedTuple
+    for name, new in changes.items():
+        fields[positions[name]] = new
+    return tuple.__new__(kind, fields)  # type: ignore[type-var]  # a NamedTuple
+
+
+_POSITIONS: dict[type, dict[str, int]] = {}

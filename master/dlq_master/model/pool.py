@@ -47,6 +47,15 @@ class Pool:
         twin.fullest = self.fullest
         return twin
 
+    def emptied(self) -> Pool:
+        """A pool over the same nodes with nothing in it."""
+        twin = self.copy()
+        twin.masks = [0] * len(self.masks)
+        twin.buckets = [0] * len(self.buckets)
+        twin.buckets[0] = (1 << len(self.masks)) - 1
+        twin.total = 0
+        return twin
+
     def set(self, ordinal: int, mask: int) -> None:
         """The node has exactly these GPUs left."""
         before = self.masks[ordinal].bit_count()

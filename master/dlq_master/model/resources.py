@@ -58,7 +58,10 @@ class Allocation(NamedTuple):
 
     @property
     def width(self) -> int:
-        return sum(slot.mask.bit_count() for slot in self.slots)
+        width = 0
+        for _, mask in self.slots:
+            width += mask.bit_count()
+        return width
 
     @property
     def node_ids(self) -> tuple[NodeId, ...]:

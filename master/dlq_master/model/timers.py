@@ -57,5 +57,5 @@ class Timers:
         return list(dict.fromkeys(job_id for _, job_id in found))
 
     def _compact(self) -> None:
-        self._heap = [entry for entry in self._heap if self.at.get(entry[1]) == entry[0]]
+        self._heap = [(at_s, job_id) for job_id, at_s in self.at.items()]
         heapify(self._heap)

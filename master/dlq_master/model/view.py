@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.why import ReasonCode
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """The cluster at `now_s`. Policies read; only `model.drive` writes.
 
     `pause_starts` says why nothing may start or lapse just now (freeze, master_starting).

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.lease import first_term_end_s, renewed_term_end_s
@@ -11,7 +13,7 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy import recount, retake, starts
 from dlq_master.policy.admit.any_that_fits import admissions
 from dlq_master.policy.order.las import demotions, promotions
-from dlq_master.policy.outcome import Outcome, Outranked, nothing
+from dlq_master.policy.outcome import Chosen, Outcome, Outranked, nothing
 from dlq_master.policy.partition.whole import kind_of_lease
 from dlq_master.policy.pinned import pinned
 from dlq_master.policy.policy import Policy
@@ -30,29 +32,51 @@ def plan(view: View, policy: Policy) -> Plan:
     sink or rise are moved by a plan of their own (`again`), so that the decision reads the
     indexes of the new order; and work that runs is judged only when its term ends.
     """
-    moves = (*admissions(view, policy.placement), *demotions(view), *promotions(view))
+    moves = _moves(view, policy)
     if moves:
-        return Plan(moves, view.now_s, again=True)
+        return Plan(tuple(moves), view.now_s, again=True)
     ending = due(view) if policy.grid else []
-    outcome = decide(view, policy, ending)
-    changes: list[Change] = [_lapse(view, policy, outranked) for outranked in outcome.outranked]
-    changes += _starts(view, policy, outcome)
-    changes += _renewals(view, ending, outcome.outranked)
+    chosen, outranked, _, _ = decide(view, policy, ending)
+    changes: list[Change] = []
+    if outranked:
+        changes += [_lapse(view, policy, victim) for victim in outranked]
+    if chosen:
+        changes += _starts(view, policy, chosen)
+    if ending:
+        changes += _renewals(view, ending, outranked)
     return Plan(tuple(changes), wake_at_s(view.cluster, policy, view.now_s, changes))
 
 
 def wake_at_s(
-    cluster: Cluster, policy: Policy, now_s: float, changes: list[Change] | tuple[Change, ...] = ()
+    cluster: Cluster, policy: Policy, now_s: float, changes: Iterable[Change] = ()
 ) -> float | None:
     """The first instant at which a plan would differ without any event, once these are applied."""
-    instants = [cluster.crossings.next_s(), cluster.promotions.next_s()]
+    wake_s = _NEVER_S
+    for timers in (cluster.crossings, cluster.promotions):
+        if timers.at:
+            wake_s = min(wake_s, timers.next_s() or wake_s)
     if policy.grid:
         lead_s = cluster.terms.save_lead_s
-        ends = [end_s for end_s in cluster.by_term if end_s > now_s + lead_s]
-        ends += [change.term_end_s for change in changes if isinstance(change, Start | Renew)]
-        if ends:
-            instants.append(min(ends) - lead_s)
-    return min((instant for instant in instants if instant is not None), default=None)
+        for end_s in cluster.by_term:
+            if now_s < end_s - lead_s < wake_s:
+                wake_s = end_s - lead_s
+        for change in changes:
+            if isinstance(change, Start | Renew):
+                wake_s = min(wake_s, change.term_end_s - lead_s)
+    return None if wake_s == _NEVER_S else wake_s
+
+
+def _moves(view: View, policy: Policy) -> list[Change]:
+    """Jobs that enter, sink or rise."""
+    cluster = view.cluster
+    moves: list[Change] = []
+    if cluster.pending:
+        moves += admissions(view, policy.placement)
+    if cluster.crossings.at:
+        moves += demotions(view)
+    if cluster.promotions.at:
+        moves += promotions(view)
+    return moves
 
 
 def decide(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
@@ -78,15 +102,12 @@ def _lapse(view: View, policy: Policy, outranked: Outranked) -> Lapse:
     )
 
 
-def _starts(view: View, policy: Policy, outcome: Outcome) -> list[Start]:
-    if not outcome.chosen:
-        return []
+def _starts(view: View, policy: Policy, chosen: list[Chosen]) -> list[Start]:
     kind = kind_of_lease()
     end_s = first_term_end_s(view.now_s, kind, view.cluster.terms) if policy.grid else _NEVER_S
     capacity = view.cluster.capacity
     return [
-        Start(job_id, allocation(capacity, found), kind, end_s, _FITS)
-        for job_id, found in outcome.chosen
+        Start(job_id, allocation(capacity, found), kind, end_s, _FITS) for job_id, found in chosen
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dlq_master.model.capacity import Capacity, Pools
-from dlq_master.model.pool import Part, Parts, Pool
+from dlq_master.model.pool import Part, Parts
 from dlq_master.model.resources import Allocation, Shape, Slot
 from dlq_master.policy.place.placement import Placement
 
@@ -24,20 +24,22 @@ def allocation(capacity: Capacity, found: Found) -> Allocation:
 
 
 class Space:
-    """A private copy of the pools; taking from it does not change the cluster.
+    """The pools as far as this plan has used them; taking from it does not change the cluster.
 
     `soon` holds what is being saved or released (or, in a plan that takes work away, what its
-    victims leave); `union` is free + soon and exists only when anything is soon.
+    victims leave); `union` is free + soon and exists only when anything is soon. The cluster's own
+    pools are read until something is taken, and copied then: most plans start nothing or one job.
     """
 
-    __slots__ = ("capacity", "free", "free_total", "placement", "soon", "union")
+    __slots__ = ("_own", "capacity", "free", "free_total", "placement", "soon", "union")
 
     def __init__(self, capacity: Capacity, placement: Placement) -> None:
         capacity.ready()
         self.capacity = capacity
         self.placement = placement
-        self.free: Pools = {name: pool.copy() for name, pool in capacity.free.items()}
-        self.free_total = sum(pool.total for pool in self.free.values())
+        self.free: Pools = capacity.free
+        self.free_total = capacity.free_gpus
+        self._own = False
         self.soon: Pools = {}
         self.union: Pools = {}
         if capacity.soon:
@@ -59,10 +61,12 @@ class Space:
     def find_free(self, shape: Shape) -> Found | None:
         """GPUs that are free now."""
         find = self.placement.find
-        for gpu_type in self.types_for(shape):
-            parts = find(self.free[gpu_type], shape)
-            if parts is not None:
-                return Found(gpu_type, parts)
+        wanted = shape.gpu_type
+        for gpu_type, pool in self.free.items():
+            if wanted is None or wanted == gpu_type:
+                parts = find(pool, shape)
+                if parts is not None:
+                    return Found(gpu_type, parts)
         return None
 
     def find_soon(self, shape: Shape) -> Found | None:
@@ -82,7 +86,7 @@ class Space:
     def take(self, found: Found) -> None:
         """These GPUs are spoken for in this plan, whether free or soon."""
         gpu_type, parts = found
-        free = self.free[gpu_type]
+        free = self._own_free()[gpu_type]
         before = free.total
         free.take(parts)
         self.free_total += free.total - before
@@ -96,17 +100,23 @@ class Space:
         if gpu_type not in self.union:
             free = self.free[gpu_type]
             self.union[gpu_type] = free.copy()
-            self.soon[gpu_type] = Pool([len(free.buckets) - 1] * len(free.masks))
+            self.soon[gpu_type] = free.emptied()
         self.union[gpu_type].give(parts)
         self.soon[gpu_type].give(parts)
 
     def give_free(self, found: Found) -> None:
         """These GPUs are released at once."""
         gpu_type, parts = found
-        self.free[gpu_type].give(parts)
+        self._own_free()[gpu_type].give(parts)
         self.free_total += sum(part.mask.bit_count() for part in parts)
         if gpu_type in self.union:
             self.union[gpu_type].give(parts)
+
+    def _own_free(self) -> Pools:
+        if not self._own:
+            self._own = True
+            self.free = {gpu_type: pool.copy() for gpu_type, pool in self.free.items()}
+        return self.free
 
     def held_by(self, allocation: Allocation) -> list[Found]:
         """The allocation in pool terms."""

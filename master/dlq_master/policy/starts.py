@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.resources import Shape
-from dlq_master.model.waiting import Fifo
 from dlq_master.policy.heads import Heads
 from dlq_master.policy.outcome import Chosen, Claim, Outcome, nothing
 from dlq_master.policy.place.placement import Placement
@@ -29,30 +26,35 @@ def walk(cluster: Cluster, placement: Placement, *, blocking: bool) -> Outcome:
     for rank in waiting.ranks:
         if not space.free_total:
             break
-        blocked = _walk_rank(space, waiting.by_rank[rank], closed, outcome, blocking)
-        if blocked is not None:
-            return outcome._replace(head_of_line=blocked)
+        fifos = waiting.by_rank[rank]
+        # A promoted job has to be looked at even if it fits nowhere: it reserves.
+        all_count = blocking or cluster.ordering.promotes
+        heads = Heads(fifos, closed, _NO_LIMIT if all_count else space.most_left())
+        if heads:
+            blocked = _serve(space, heads, closed, outcome, blocking)
+            if blocked is not None:
+                return outcome._replace(head_of_line=blocked)
     return outcome
 
 
-def _walk_rank(
-    space: Space,
-    fifos: Mapping[Shape, Fifo],
-    closed: set[Shape],
-    outcome: Outcome,
-    blocking: bool,
+def _serve(
+    space: Space, heads: Heads, closed: set[Shape], outcome: Outcome, blocking: bool
 ) -> JobId | None:
     """The job that nobody may pass, once the walk has come to it."""
-    heads = Heads(fifos, closed, float("inf") if blocking else _widest(space, fifos))
     while heads:
         shape = heads.shape
         found = space.find_free(shape)
         if found is not None:
             outcome.chosen.append(Chosen(heads.job_id, found))
+            if shape.gpus == space.free_total:  # the last of it: nobody else needs a look
+                space.free_total = 0
+                return None
             space.take(found)
             heads.advance()
         elif (claim := space.find_soon(shape)) is not None:
             outcome.claims.append(Claim(heads.job_id, claim, reserved=False))
+            if blocking:
+                return heads.job_id
             space.take(claim)
             heads.advance()
         elif blocking:
@@ -66,16 +68,8 @@ def _walk_rank(
             closed.add(shape)
             heads.close()
         if not space.free_total:
-            break
+            return None
     return None
 
 
-def _widest(space: Space, fifos: Mapping[Shape, Fifo]) -> float:
-    """Shapes that are wider need no look, unless a promoted job reserves for one."""
-    if any(position < 0 for fifo in fifos.values() for position in _first(fifo)):
-        return float("inf")
-    return space.most_left()
-
-
-def _first(fifo: Fifo) -> tuple[int, ...]:
-    return (fifo[next(iter(fifo))],)
+_NO_LIMIT = float("inf")

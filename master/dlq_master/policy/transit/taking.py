@@ -19,10 +19,11 @@ class Taking(StrEnum):
 def due(view: View) -> list[AttemptKey]:
     """Attempts whose term ends so soon that renew or lapse has to be decided now, in key order."""
     horizon_s = view.now_s + view.cluster.terms.save_lead_s
-    by_term = view.cluster.by_term
-    return sorted(
-        key for term_end_s in by_term if term_end_s <= horizon_s for key in by_term[term_end_s]
-    )
+    found: list[AttemptKey] = []
+    for term_end_s, ending in view.cluster.by_term.items():
+        if term_end_s <= horizon_s:
+            found += ending
+    return sorted(found)
 
 
 def price_s(taking: Taking, job: Job) -> float:
