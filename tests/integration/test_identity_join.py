@@ -126,6 +126,18 @@ async def test_the_join_port_serves_nothing_but_joining(house: RpcHouse) -> None
     assert await refusal(call) is grpc.StatusCode.UNIMPLEMENTED
 
 
+async def test_only_tokens_that_still_work_are_listed(house: RpcHouse) -> None:
+    stub = AdminServiceStub(house.channel_as("root", Role.ADMIN))
+    await join(house, await make_token(house, node_id="gpu07"))
+    await make_token(house, node_id="gpu08")
+    fresh = parse_join_token(await make_token(house, node_id="gpu09"))
+    stored = house.control.published.all_tokens
+    stale = next(token_id for token_id, each in stored.items() if each.node_id == "gpu08")
+    stored[stale] = replace(stored[stale], expire_time_s=house.clock.now_s() - 1)
+    answer = await stub.ListJoinTokens(admin.ListJoinTokensRequest(), timeout=DEADLINE_S)
+    assert [token.token_id for token in answer.tokens] == [fresh.token_id]
+
+
 async def test_the_secret_of_a_repeated_request_is_not_told_twice(house: RpcHouse) -> None:
     stub = AdminServiceStub(house.channel_as("root", Role.ADMIN))
     request = admin.CreateJoinTokenRequest(request_id="once")

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from dlq.v1 import admin_service_pb2 as wire
 from dlq.v1.admin_service_pb2_grpc import AdminServiceServicer
+from dlq_common.clock import Clock
 from dlq_common.errors import InvalidRequest
 from dlq_common.ids import Ids
 from dlq_common.join_token import JoinToken
@@ -47,8 +48,9 @@ PEOPLES_FLAGS = {flag.value: flag for flag in (NodeFlag.DRAINING, NodeFlag.CORDO
 class AdminService(AdminServiceServicer):
     """dlq.v1.AdminService. The door has looked at the role; here only at what is asked."""
 
-    def __init__(self, control: Control, ids: Ids, ca_fingerprint: str) -> None:
+    def __init__(self, control: Control, clock: Clock, ids: Ids, ca_fingerprint: str) -> None:
         self._control = control
+        self._clock = clock
         self._ids = ids
         self._ca_fingerprint = ca_fingerprint
 
@@ -82,8 +84,13 @@ class AdminService(AdminServiceServicer):
     async def ListJoinTokens(
         self, request: wire.ListJoinTokensRequest, context: Context
     ) -> wire.ListJoinTokensResponse:
-        unused = [token for token in self._control.published.tokens() if not token.used_by_key]
-        return wire.ListJoinTokensResponse(tokens=[token_message(token) for token in unused])
+        now_s = self._clock.now_s()
+        usable = [
+            token
+            for token in self._control.published.tokens()
+            if not token.used_by_key and now_s < token.expire_time_s
+        ]
+        return wire.ListJoinTokensResponse(tokens=[token_message(token) for token in usable])
 
     async def RevokeJoinToken(
         self, request: wire.RevokeJoinTokenRequest, context: Context

@@ -102,7 +102,7 @@ class MasterServer:
         add_NodeServiceServicer_to_server(NodeService(control), api)
         add_QueueServiceServicer_to_server(QueueService(control, clock, settings.version), api)
         add_AdminServiceServicer_to_server(
-            AdminService(control, ids, fingerprint(authority.certificate_pem())), api
+            AdminService(control, clock, ids, fingerprint(authority.certificate_pem())), api
         )
         add_IdentityServiceServicer_to_server(IdentityService(authority, clock), api)
         add_AgentServiceServicer_to_server(AgentService(control, door, sessions, relay), api)

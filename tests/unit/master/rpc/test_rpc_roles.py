@@ -52,3 +52,36 @@ def test_whatever_carries_a_request_id_changes_something_and_is_audited() -> Non
 
 def test_the_master_and_strangers_may_call_nothing() -> None:
     assert not any(Role.MASTER in rule.roles for rule in RULES.values())
+
+
+def for_roles(*roles: Role) -> set[str]:
+    """Names of the methods that exactly these roles may call."""
+    return {path.rsplit("/", 1)[-1] for path, rule in RULES.items() if rule.roles == set(roles)}
+
+
+def test_tokens_users_and_forgetting_are_for_admins_alone() -> None:
+    assert for_roles(Role.ADMIN) == {
+        "CreateJoinToken",
+        "ListJoinTokens",
+        "RevokeJoinToken",
+        "ForgetNode",
+        "SetUser",
+        "DeleteUser",
+    }
+
+
+def test_the_care_of_nodes_is_for_operators() -> None:
+    assert for_roles(Role.OPERATOR, Role.ADMIN) == {"FenceNode", "SetNodeFlags", "ListUsers"}
+
+
+def test_the_inference_service_only_looks() -> None:
+    may = {path.rsplit("/", 1)[-1] for path, rule in RULES.items() if Role.INFERENCE in rule.roles}
+    assert may == {
+        "ListNodes",
+        "GetNode",
+        "ListQueues",
+        "GetCluster",
+        "RenewCertificate",
+        "Check",
+        "Watch",
+    }
