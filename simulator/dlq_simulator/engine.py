@@ -121,7 +121,8 @@ class Replay:
             return []
         first = next(iter(self.refused))
         name = self.courses[first].row.job_id
-        return [f"refused {len(self.refused)} jobs; the first, {name}: {self.refused[first]}"]
+        jobs = "1 job" if len(self.refused) == 1 else f"{len(self.refused)} jobs"
+        return [f"refused {jobs}; the first, {name}: {self.refused[first]}"]
 
     def _next_instant(self) -> Seconds:
         events, wake_s = self._events, self._wake_s

@@ -110,10 +110,15 @@ def write_jobs(file: TextIO, outcomes: Sequence[Outcome]) -> None:
         rows.writerow(
             (
                 job.job_id,
-                job.submit_time_s,
-                outcome.start_s,
-                outcome.finish_s,
+                _plain(job.submit_time_s),
+                _plain(outcome.start_s),
+                _plain(outcome.finish_s),
                 outcome.preemptions,
                 job.num_gpus,
             )
         )
+
+
+def _plain(value: float) -> int | float:
+    """300 rather than 300.0."""
+    return int(value) if value == int(value) else value

@@ -44,7 +44,7 @@ def test_optional_columns_are_typed_and_empty_cells_are_absent() -> None:
         "2,0,1,10,,,,,,,\n"
     )
     first, second = parse_trace("t.csv", text).jobs
-    assert first.soft_steps == ((60, 100), (120, 20))
+    assert list(first.soft_steps) == [(60, 100), (120, 20)]
     assert (first.kind, first.mem_gb, first.checkpoint, first.any_gpu) == ("soft", 16, False, True)
     assert (second.kind, second.soft_steps, second.mem_gb, second.user) == ("be", (), None, None)
 

@@ -1,0 +1,39 @@
+"""Same trace, settings and seed give the same bytes, whatever the process's hash seed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TRACE = Path(__file__).parents[1] / "data" / "traces" / "own_480_job.csv"
+COMMAND = "from dlq_simulator.command import simulate; simulate()"
+ARGUMENTS = (
+    "--cluster", "15x4", "--json", "--seed", "7", "--set", "promote_knob=8",
+    "--policy", "fifo", "--policy", "best-effort", "--policy", "tiresias-las",
+)  # fmt: skip
+
+
+def run(hash_seed: str, folder: Path) -> tuple[str, list[bytes]]:
+    """The JSON without `timing`, re-serialised byte for byte, and the job files."""
+    folder.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, TRACE, *ARGUMENTS, "--jobs-out", folder / "jobs.csv"],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    document = json.loads(done.stdout)
+    for policy in document["policies"]:
+        del policy["timing"]
+    return json.dumps(document), [path.read_bytes() for path in sorted(folder.iterdir())]
+
+
+def test_hash_seeds_change_no_byte(tmp_path: Path) -> None:
+    first = run("0", tmp_path / "0")
+    assert len(first[1]) == 3
+    for hash_seed in ("1", "4711"):
+        assert run(hash_seed, tmp_path / hash_seed) == first
