@@ -161,9 +161,11 @@ async def serve(config: MasterConfig, policy: Policy) -> None:
     log = get_logger("master")
     state_dir = config.cluster.state_dir
     _check_files()
-    authority = Authority.load(
-        (state_dir / "ca.key").read_bytes(), (state_dir / "ca.crt").read_bytes()
-    )
+    authority = _authority(state_dir)
+    if authority.cluster != config.cluster.name:
+        raise ConfigError(
+            f"cluster.name is {config.cluster.name!r}, the CA in {state_dir} is of {authority.cluster!r}"
+        )
     writer = Writer(state_dir / "dlq.db")
     reader = Reader(state_dir / "dlq.db")
     loaded = reader.load()
@@ -243,6 +245,18 @@ async def serve(config: MasterConfig, policy: Policy) -> None:
         reader.close()
         await asyncio.to_thread(audit.close)
         log.info("master_stopped", epoch=state.epoch)
+
+
+def _authority(state_dir: Path) -> Authority:
+    try:
+        key, certificate = (state_dir / "ca.key").read_bytes(), (state_dir / "ca.crt").read_bytes()
+        return Authority.load(key, certificate)
+    except OSError as error:
+        raise ConfigError(
+            f"{error.filename}: {error.strerror}", hint="make the cluster first: dlq-master init"
+        ) from None
+    except ValueError as error:
+        raise ConfigError(f"the CA in {state_dir}: {error}") from None
 
 
 def _first_batch(state: State) -> Batch:
