@@ -61,6 +61,14 @@ def request_text(job: job_pb2.Job) -> str:
     return ", ".join(parts)
 
 
+def reason_text(reason: job_pb2.WaitReason) -> str:
+    """A reason as one sentence with its numbers."""
+    if not (reason.HasField("need") and reason.HasField("have")):
+        return reason.detail or reason.code
+    numbers = f"needs {number(reason.need)} {reason.resource}, has {number(reason.have)}"
+    return f"{reason.detail} ({numbers})" if reason.detail else numbers
+
+
 def spec_text(spec: job_pb2.JobSpec) -> str:
     """What was submitted, as far as the job does not show it already."""
     command = shlex.join(spec.command)

@@ -15,8 +15,10 @@ from dlq_client.watch import watch_jobs
 from dlq_common.errors import IllegalTransition, InvalidRequest
 
 DEFAULT_LINES = 200
-# Before these, an attempt has no output that could be asked for.
+# Until it is past these, an attempt has no output that could be asked for.
 UNSTARTED = frozenset({"assigned", "preparing", "starting"})
+# In these a job may stay for long: people are told what they wait for.
+WAITING = frozenset({"pending", "queued", "held"})
 
 
 @click.command(
@@ -103,7 +105,7 @@ def _next_attempt(app: App, job_id: str, *, after: int) -> int:
             return job.attempt_count
         if ended:
             return 0
-        if not told:
+        if not told and shown_state(job) in WAITING:
             told = True
             app.say(f"job {job_id} is {shown_state(job)}; its output follows when it runs")
     # Only a list without the job ends the watch: it is not ours to see.

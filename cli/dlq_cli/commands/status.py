@@ -175,14 +175,14 @@ def _user(everybody: bool, user: str | None) -> str:
 def _detail(app: App, jobs: Jobs, job: job_pb2.Job) -> None:
     """One job and, when it does not run, why."""
     from dlq_cli.render import clean_line
-    from dlq_cli.story import job_text
+    from dlq_cli.story import job_text, reason_text
 
     look = app.look()
     click.echo(job_text(job, look), nl=False, color=look.color)
     if has_ended(job) or job.HasField("attempt_state"):
         return
     for reason in jobs.explain(job.job_id).reasons:
-        click.echo(f"waits for {reason.code}: {clean_line(reason.detail)}")
+        click.echo(f"waits for {reason.code}: {clean_line(reason_text(reason))}")
 
 
 def _nothing(query: Query) -> str:

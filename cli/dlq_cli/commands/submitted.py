@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from dlq_cli.facts.job import job_facts, reason_facts, spec_facts
 from dlq_cli.render import facts
 from dlq_cli.spec.message import to_message
 from dlq_cli.spec.validate import Spec
+from dlq_cli.story import reason_text
 from dlq_client.jobs import Jobs
 from dlq_common.errors import Unavailable
 from dlq_common.units import approximate_size, format_duration
@@ -52,16 +54,22 @@ def submit_spec(app: App, spec: Spec, manner: Manner, *, request_id: str, test_o
     else:
         click.echo(job_id if manner.parsable else f"Submitted batch job {job_id}")
     if not manner.as_json and not (manner.parsable and not answer.reasons):
-        _tell_reasons(app, job_id, answer.reasons)
+        _tell_reasons(app, jobs, job_id, answer.reasons)
     if not test_only and (manner.wait or manner.follow):
         _stay(app, job_id, manner)
 
 
-def _tell_reasons(app: App, job_id: str, reasons: Sequence[job_pb2.WaitReason]) -> None:
+def _tell_reasons(app: App, jobs: Jobs, job_id: str, reasons: Sequence[job_pb2.WaitReason]) -> None:
+    """Why it does not run yet, on stderr; people who look on are told its place as well."""
     for reason in reasons[:3]:
-        app.say(f"job {job_id} waits: {reason.detail or reason.code}" if job_id else reason.detail)
+        text = reason_text(reason)
+        app.say(f"job {job_id} waits: {text}" if job_id else text)
     if len(reasons) > 3:
         app.say(f"and {len(reasons) - 3} more reasons: dlq why {job_id}")
+    if reasons and job_id and sys.stderr.isatty():
+        explained = jobs.explain(job_id)
+        if explained.HasField("jobs_ahead_count"):
+            app.say(f"{explained.jobs_ahead_count} jobs are ahead of it")
 
 
 def _stay(app: App, job_id: str, manner: Manner) -> None:

@@ -112,7 +112,14 @@ def wait_for(
     if missing and not (any_one and jobs):
         first = next(iter(missing))
         raise NotFound(f"there is no job {first}", kind="job", id=first)
-    return {job_id: jobs[job_id] for job_id in job_ids if job_id in jobs}
+    return {job_id: _final(app, jobs[job_id]) for job_id in job_ids if job_id in jobs}
+
+
+def _final(app: App, job: job_pb2.Job) -> job_pb2.Job:
+    """The job with the signal that ended it, which only a look at the job itself tells."""
+    if not has_ended(job) or shown_state(job) == "completed" or job.exit_code or job.exit_signal:
+        return job
+    return Jobs(app.connection()).get(job.job_id).job
 
 
 def exit_code(jobs: Iterable[job_pb2.Job]) -> int:

@@ -10,8 +10,9 @@ from dlq_cli.columns import where
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts, reason_facts
-from dlq_cli.render import Look, clean_line, number
+from dlq_cli.render import Look, clean_line
 from dlq_cli.select import several_jobs
+from dlq_cli.story import reason_text
 from dlq_cli.words import ENDED, shown_state
 from dlq_client.jobs import Jobs
 
@@ -53,17 +54,10 @@ def _text(answer: job_service_pb2.ExplainJobResponse, look: Look) -> str:
         head += f", {answer.jobs_ahead_count} jobs ahead"
     lines = [head]
     for reason in answer.reasons:
-        lines.append(f"  {reason.code}: {clean_line(_sentence(reason))}")
+        lines.append(f"  {reason.code}: {clean_line(reason_text(reason))}")
         if reason.blocking_job_ids:
             lines.append(f"    in the way: {', '.join(reason.blocking_job_ids)}")
     return "\n".join(lines) + "\n"
-
-
-def _sentence(reason: job_pb2.WaitReason) -> str:
-    if not (reason.HasField("need") and reason.HasField("have")):
-        return reason.detail
-    numbers = f"needs {number(reason.need)} {reason.resource}, has {number(reason.have)}"
-    return f"{reason.detail} ({numbers})" if reason.detail else numbers
 
 
 def _no_reason(job: job_pb2.Job, look: Look) -> str:
