@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from dlq_master.control import jobs, nodes, people
+from dlq_master.control import jobs, nodes, people, scheduling
 from dlq_master.control.stimuli import (
     CancelJob,
     CloseSession,
@@ -75,6 +75,7 @@ def _tick(turn: Turn, name: str) -> None:
     if name == "leases":
         nodes.watch_silence(turn)
         jobs.stop_overdue(turn)
+        scheduling.notice_pause(turn)
     elif name == "compact":
         people.drop_expired(turn)
         kept_s = turn.state.config.jobs.request_id_kept

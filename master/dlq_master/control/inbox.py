@@ -39,6 +39,10 @@ class Inbox:
             except TimeoutError:
                 pass
         self._arrived.clear()
+        return self.take()
+
+    def take(self) -> list[Letter]:
+        """Everything that has arrived, without waiting."""
         letters = list(self._letters)
         self._letters.clear()
         return letters

@@ -114,7 +114,8 @@ class Loop:
             try:
                 await self.turn(letters)
             except BaseException:
-                for letter in letters:
+                self._stopping = True
+                for letter in (*letters, *self._inbox.take()):
                     if letter.answer is not None and not letter.answer.done():
                         letter.answer.set_exception(Unavailable("the master has failed"))
                 raise
@@ -133,6 +134,9 @@ class Loop:
         for letter, outcome in zip(letters, settled, strict=True):
             _answer(letter, outcome)
         self._send(batch, letters, now_s)
+        for node_id, session_id in turn.hung_up:
+            self._transport.close(node_id, session_id)
+        self._state.loop_lag_s = self._clock.now_s() - now_s
         self._housekeep(letters)
 
     def _handle(self, turn: Turn, letter: Letter) -> Callable[[], Any]:
@@ -150,7 +154,6 @@ class Loop:
         self._failpoints.passed("before_commit")
         await self._store.commit(batch)
         self._failpoints.passed("after_commit")
-        self._state.loop_lag_s = self._clock.now_s() - now_s
         self.published.publish(batch)
         self._watchers.publish(batch.events)
         for event in batch.events:

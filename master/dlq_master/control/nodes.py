@@ -6,7 +6,7 @@ nodes are back; the line goes silent - SUSPECT, UNREACHABLE with its attempts UN
 the hold and a margin DOWN, with its attempts lost.
 """
 
-from dlq_common.errors import Conflict, IllegalTransition, NotFound, StaleFence
+from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, NotFound, StaleFence
 from dlq_master.control import reports
 from dlq_master.control.dispatch import launch_command, stop_command
 from dlq_master.control.state import Beat
@@ -32,6 +32,8 @@ from dlq_master.model.ids import NodeId
 from dlq_master.model.lease import reclaim_time_s
 from dlq_master.model.node import Node, NodeState
 
+_EPOCH_LEAP = 1_000_000  # one epoch a start: an agent that claims more has not obeyed them
+
 
 def open_session(turn: Turn, ask: OpenSession) -> Opened:
     """A node said hello: believe its boot id, its devices and its ranks; tell it what is wanted."""
@@ -43,8 +45,12 @@ def open_session(turn: Turn, ask: OpenSession) -> Opened:
     state.sessions[ask.node_id] = session_id
     state.contacts[ask.node_id] = turn.now_s
     state.returned.add(ask.node_id)
-    _register(turn, ask)
+    turn.plan_due = True  # its GPUs may have been waited for
+    state.strays[ask.node_id] = set()
+    # Its word on ends first: one that was recorded before a boot is an end, not a loss.
     acknowledged = reports.take(turn, ask.node_id, ask.reports)
+    _register(turn, ask)
+    reports.close_for_strays(turn, ask.node_id)
     reports.take_absent(turn, ask.node_id, {(r.key, r.node_rank) for r in ask.reports})
     _return_attempts(turn, ask.node_id)
     return Opened(
@@ -86,7 +92,9 @@ def rank_reports(turn: Turn, ask: RankReports) -> int:
     """Reports of a living session; those of an older one come again with the next hello."""
     _must_be_current(turn, ask.node_id, ask.session_id)
     turn.state.contacts[ask.node_id] = turn.now_s
-    return reports.take(turn, ask.node_id, ask.reports)
+    acknowledged = reports.take(turn, ask.node_id, ask.reports)
+    reports.close_for_strays(turn, ask.node_id)
+    return acknowledged
 
 
 def command_done(turn: Turn, ask: CommandDone) -> None:
@@ -172,6 +180,9 @@ def forget(turn: Turn, ask: ForgetNode) -> None:
     if turn.state.cluster.attempts_on(ask.node_id):
         raise Conflict(f"node {ask.node_id} still holds attempts")
     turn.remember(ask, ask.node_id)
+    turn.hang_up(ask.node_id)
+    for row in [row for row in turn.state.outbox.values() if row.node_id == ask.node_id]:
+        turn.delivered(row.sequence)  # nobody is left to take it
     turn.state.cluster.remove_node(ask.node_id)
     turn.state.contacts.pop(ask.node_id, None)
     turn.batch.forgotten_nodes.append(ask.node_id)
@@ -183,6 +194,8 @@ def forget(turn: Turn, ask: ForgetNode) -> None:
 
 def _outrank(turn: Turn, ask: OpenSession) -> None:
     """An agent has obeyed a master with a higher epoch (a restored backup): go above it."""
+    if ask.highest_epoch - turn.state.epoch > _EPOCH_LEAP:
+        raise InvalidRequest(f"epoch {ask.highest_epoch} is no master's", field="highest_epoch")
     turn.state.epoch = ask.highest_epoch + 1
     turn.batch.meta["epoch"] = str(turn.state.epoch)
     turn.note("epoch_raised", node_id=ask.node_id, epoch=turn.state.epoch)
@@ -292,6 +305,7 @@ def _reclaim(turn: Turn, node_id: NodeId, contact_s: float) -> None:
     if not turn.state.cluster.attempts_on(node_id):
         since_s = turn.now_s - contact_s
         if since_s >= state.terms.hold_s + state.terms.hold_margin_s:
+            turn.hang_up(node_id)
             turn.step_node(node_id, on_node.Lost(), cause=f"silent for {round(since_s)} s")
 
 
@@ -301,5 +315,6 @@ def _lose_attempts(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> No
 
 
 def _lose_node(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> None:
+    turn.hang_up(node_id)
     _lose_attempts(turn, node_id, actor=actor, cause=cause)
     turn.step_node(node_id, on_node.Lost(), actor=actor, cause=cause)

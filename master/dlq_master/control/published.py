@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from dlq_master.control import queues
+from dlq_master.control import queues, scheduling
 from dlq_master.control.queues import QueueFacts
 from dlq_master.control.state import Beat, State
 from dlq_master.model.attempt import Attempt
@@ -153,7 +153,7 @@ class Published:
 
     def freeze_reason(self) -> str:
         """Why nothing new is placed just now, in words; empty: nothing stands in the way."""
-        return self._state.pause_reason
+        return scheduling.in_words(self._state.pause)
 
     # --- people -------------------------------------------------------------------------------
 

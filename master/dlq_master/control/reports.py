@@ -12,6 +12,7 @@ from dlq_master.control.turn import Turn
 from dlq_master.model import attempt_steps as on_attempt
 from dlq_master.model import gang
 from dlq_master.model import job_steps as on_job
+from dlq_master.model import node as on_node
 from dlq_master.model.attempt import Attempt, RankPhase, RankStatus
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.job import Checkpoint
@@ -51,6 +52,20 @@ def take_absent(turn: Turn, node_id: NodeId, told: set[tuple[AttemptKey, int]]) 
                 break
 
 
+def close_for_strays(turn: Turn, node_id: NodeId) -> None:
+    """A node on which something runs for nobody is `cleaning`: its GPUs look free and are not."""
+    strays = turn.state.strays.get(node_id)
+    flagged = on_node.NodeFlag.CLEANING in turn.state.cluster.nodes[node_id].flags
+    if strays and not flagged:
+        named = ", ".join(str(key) for key, _ in sorted(strays))
+        told: on_node.NodeEvent = on_node.FlagSet(
+            flag=on_node.NodeFlag.CLEANING, reason=f"{named} must end first"
+        )
+        turn.step_node(node_id, told, cause=f"{named} runs for nobody")
+    elif flagged and not strays:
+        turn.step_node(node_id, on_node.FlagCleared(flag=on_node.NodeFlag.CLEANING))
+
+
 def lose(turn: Turn, key: AttemptKey, *, actor: str, cause: str, node_id: NodeId) -> None:
     """The ranks of an attempt on this node are gone for ever; what is left of the gang is ended."""
     turn.note(
@@ -83,11 +98,15 @@ def _counted(turn: Turn, node_id: NodeId, report: ReportedRank) -> Attempt | Non
 
 def _turn_away(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
     """A stray: ended here, or placed elsewhere since. It runs for nobody."""
+    strays = turn.state.strays.setdefault(node_id, set())
     if _PHASES[report.phase] is RankPhase.EXITED:
+        strays.discard((report.key, report.node_rank))
         _drop_intentions(turn, report.key, report.node_rank, node_id)
         return
+    strays.add((report.key, report.node_rank))
     if report.key.job_id not in turn.state.cluster.jobs:
         # Not of this database (a restored backup): an operator decides, it is left alone.
+        turn.never_again(report.key.job_id)
         turn.note("orphan_seen", node_id=node_id, actor=f"node:{node_id}", rank=str(report.key))
         return
     turn.intend(
@@ -135,9 +154,17 @@ def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: s
     elif gang.must_stop(attempt):
         turn.stop(key, StopCause.GANG_FAILURE, grace_s=0.0, actor="master")
     if gang.over(attempt):
+        _drop_launches(turn, key)
         attempt = turn.state.cluster.attempts[key]
         end = gang.verdict(attempt, turn.job(key.job_id), turn.now_s)
         turn.step_attempt(key, end.attempt, actor="master")
+
+
+def _drop_launches(turn: Turn, key: AttemptKey) -> None:
+    """Nobody shall start what is over; its stops stay, lest a rank that was lost still runs."""
+    for row in [row for row in turn.state.outbox.values() if row.key == key]:
+        if row.kind == "launch":
+            turn.delivered(row.sequence)
 
 
 def _status(before: RankStatus, report: ReportedRank, now_s: float) -> RankStatus:

@@ -25,9 +25,9 @@ RETURNED_SHARE = 0.95  # of the known nodes: then a started master places work a
 def plan(turn: Turn) -> float | None:
     """Decide, and put what follows into the outbox; return when to decide again by the clock."""
     state = turn.state
-    decided = decide(
-        state.cluster, state.policy, turn.now_s, state.epoch, pause_starts=look(turn).pause_starts
-    )
+    pause = pause_of(state, turn.now_s)
+    state.pause = pause
+    decided = decide(state.cluster, state.policy, turn.now_s, state.epoch, pause_starts=pause)
     turn.follow(list(decided.happened), actor="scheduler")
     for one in decided.happened:
         if isinstance(one.change, Start):
@@ -52,9 +52,13 @@ def policy_of(config: MasterConfig) -> Policy:
 
 def look(turn: Turn) -> View:
     """What the policies see of this turn."""
-    pause = pause_of(turn.state, turn.now_s)
-    turn.state.pause_reason = _in_words(pause)
-    return View(turn.state.cluster, turn.now_s, pause)
+    return View(turn.state.cluster, turn.now_s, pause_of(turn.state, turn.now_s))
+
+
+def notice_pause(turn: Turn) -> None:
+    """Once a second: a pause that has begun or ended is a reason to plan."""
+    if pause_of(turn.state, turn.now_s) is not turn.state.pause:
+        turn.plan_due = True
 
 
 def pause_of(state: State, now_s: float) -> ReasonCode | None:
@@ -133,7 +137,8 @@ def _earliest(*instants_s: float | None) -> float | None:
     return min((at_s for at_s in instants_s if at_s is not None), default=None)
 
 
-def _in_words(pause: ReasonCode | None) -> str:
+def in_words(pause: ReasonCode | None) -> str:
+    """What a pause means, for people; empty for none."""
     if pause is ReasonCode.MASTER_STARTING:
         return "the master has just started and waits for its nodes"
     if pause is ReasonCode.FREEZE:

@@ -8,6 +8,7 @@ from dlq_master.control.queues import in_order
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.lease import Terms
+from dlq_master.model.why import ReasonCode
 from dlq_master.policy.policy import Policy
 from dlq_master.store.batch import Intention, JoinToken, Loaded, User
 
@@ -46,7 +47,9 @@ class State:
     loop_lag_s: float = 0.0
     unended: dict[str, int] = field(default_factory=dict)  # jobs of a user that have not ended
     disk_full: bool = False
-    pause_reason: str = ""  # why nothing new is placed just now
+    pause: ReasonCode | None = None  # why the last plan could place nothing new
+    # Ranks that run, or may start, for nobody: their GPUs are not free. Told anew by every hello.
+    strays: dict[NodeId, set[tuple[AttemptKey, int]]] = field(default_factory=dict)
     returned: set[NodeId] = field(default_factory=set)  # nodes that said hello to this master
 
 
@@ -67,7 +70,8 @@ def restore(state: State, loaded: Loaded) -> None:
     state.users = {user.name: user for user in loaded.users}
     state.tokens = {token.token_id: token for token in loaded.tokens}
     state.outbox = {row.sequence: row for row in loaded.intentions}
-    state.next_job = max((job.job_id for job in loaded.jobs), default=0) + 1
+    last_job = max((job.job_id for job in loaded.jobs), default=0)
+    state.next_job = max(last_job + 1, int(loaded.meta.get("next_job", "1")))
     state.next_event = loaded.last_event + 1
     state.next_command = max(state.outbox, default=0) + 1
     state.cluster.take_touched()  # all of it is on disk

@@ -8,7 +8,7 @@ A handler therefore refuses (raises a DlqError) before it changes anything.
 import hashlib
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from dlq_common.errors import AlreadyExists, NotFound
 from dlq_master.control import journal, lapses
@@ -24,6 +24,8 @@ from dlq_master.model.machine import StopCause
 from dlq_master.model.node import Node
 from dlq_master.store.batch import Batch, Intention, JoinToken, StoredRequest, User
 
+Name = TypeVar("Name", bound=str)
+_JOB_LEAP = 10_000_000  # an agent that claims a higher one is not believed
 Answer = Callable[[], Any]  # evaluated at the end of the turn, after the plan
 
 
@@ -53,6 +55,7 @@ class Turn:
         self.batch = Batch()
         self.plan_due = False
         self.lapses = 0  # of this turn
+        self.hung_up: list[tuple[NodeId, int]] = []  # sessions to close after the commit
         self._answered: dict[tuple[str, str], StoredRequest] = {}
 
     # --- values -------------------------------------------------------------------------------
@@ -191,12 +194,26 @@ class Turn:
         if self.state.outbox.pop(sequence, None) is not None:
             self.batch.delivered.append(sequence)
 
+    def never_again(self, job_id: JobId) -> None:
+        """A job of this id was there before us: ours get higher ones, also after a restart."""
+        if self.state.next_job <= job_id < self.state.next_job + _JOB_LEAP:
+            self.state.next_job = job_id + 1
+            self.batch.meta["next_job"] = str(self.state.next_job)
+
+    def hang_up(self, node_id: NodeId) -> None:
+        """End the node's session: whatever its agent thinks, it has to say hello again."""
+        session_id = self.state.sessions.pop(node_id, None)
+        if session_id is not None:
+            self.hung_up.append((node_id, session_id))
+
     def take_batch(self) -> Batch:
         """Everything this turn has changed, ready to be written."""
         touched = self.state.cluster.take_touched()
         self.batch.jobs += touched.jobs
         self.batch.attempts += touched.attempts
         self.batch.nodes += touched.nodes
+        for node in touched.nodes:
+            _take_back(self.batch.forgotten_nodes, node.node_id)
         return self.batch
 
     # --- answering once -----------------------------------------------------------------------
@@ -232,6 +249,8 @@ class Turn:
         """Add or change a user."""
         self.state.users[user.name] = user
         self.batch.users.append(user)
+        # A batch drops after it puts: the last word of the turn counts.
+        _take_back(self.batch.deleted_users, user.name)
 
     def drop_user(self, name: str) -> None:
         """Remove a user."""
@@ -242,6 +261,7 @@ class Turn:
         """Add or change a join token."""
         self.state.tokens[token.token_id] = token
         self.batch.tokens.append(token)
+        _take_back(self.batch.deleted_tokens, token.token_id)
 
     def drop_token(self, token_id: str) -> None:
         """Remove a join token."""
@@ -277,6 +297,11 @@ class Turn:
             )
         )
         self.state.next_event += 1
+
+
+def _take_back(dropped: list[Name], name: Name) -> None:
+    while name in dropped:
+        dropped.remove(name)
 
 
 def digest(ask: Request) -> str:
