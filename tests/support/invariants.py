@@ -1,0 +1,89 @@
+"""What must hold after every turn of the master (the numbers are those of the reliability facts)."""
+
+from collections import Counter
+
+from dlq_master.control.state import State
+from dlq_master.model.attempt import LIVE
+from dlq_master.model.ids import AttemptKey
+from dlq_master.model.job import ENDED, JobState
+from dlq_master.model.validate import validate
+from dlq_master.store.memory import MemoryStore
+
+
+def check_turn(state: State, store: MemoryStore) -> None:
+    """Raise AssertionError naming what is broken."""
+    validate(state.cluster)  # I4: no GPU twice, no index that drifted
+    _stored(state, store)
+    _jobs(state)
+    _attempts(state, store)
+    _outbox(state)
+
+
+def _stored(state: State, store: MemoryStore) -> None:
+    """I1, I10: memory is exactly what a restart would load."""
+    loaded = store.load()
+    assert {job.job_id: job for job in loaded.jobs} == dict(state.cluster.jobs)
+    assert {a.key: a for a in loaded.attempts} == dict(state.cluster.attempts)
+    assert {node.node_id: node for node in loaded.nodes} == dict(state.cluster.nodes)
+    assert {user.name: user for user in loaded.users} == state.users
+    assert {token.token_id: token for token in loaded.tokens} == state.tokens
+    assert {row.sequence: row for row in loaded.intentions} == state.outbox
+    assert loaded.last_event == state.next_event - 1
+    unended = Counter(job.user for job in loaded.jobs if not job.ended)
+    assert {user: n for user, n in state.unended.items() if n} == dict(unended)
+
+
+def _jobs(state: State) -> None:
+    for job in state.cluster.jobs.values():
+        story = f"job {job.job_id}: {job}"
+        assert (job.state in ENDED) == (job.end_time_s is not None), story
+        assert (job.state is JobState.HELD) == (job.hold is not None), story
+        assert job.infra_failures <= job.rules.max_infra_failures + 1, story  # I8
+        assert (job.live_attempt or 0) in (0, job.attempts), story  # I6
+
+
+def _attempts(state: State, store: MemoryStore) -> None:
+    """I3, I6, I11: at most one lives, numbers and epochs rise, each ends once."""
+    for job in state.cluster.jobs.values():
+        tries = store.attempts(job.job_id)
+        assert [attempt.key.number for attempt in tries] == list(range(1, job.attempts + 1))
+        living = [attempt.key for attempt in tries if attempt.state in LIVE]
+        assert living == ([] if job.live_key is None else [job.live_key])
+        assert [a.epoch for a in tries] == sorted(a.epoch for a in tries)
+    ends: Counter[AttemptKey] = Counter()
+    for event in store.events(0, 1_000_000):
+        if event.kind in END_WORDS:
+            assert event.job_id is not None
+            assert event.attempt is not None
+            ends[AttemptKey(event.job_id, event.attempt)] += 1
+    ended = {
+        attempt.key
+        for job in state.cluster.jobs.values()
+        for attempt in store.attempts(job.job_id)
+        if not attempt.live
+    }
+    assert dict(ends) == dict.fromkeys(ended, 1)
+
+
+END_WORDS = frozenset(
+    f"attempt_{state}"
+    for state in (
+        "succeeded",
+        "failed",
+        "preempted",
+        "preempted_lost",
+        "cancelled",
+        "timed_out",
+        "node_lost",
+        "start_failed",
+    )
+)
+
+
+def _outbox(state: State) -> None:
+    """A launch is kept only for a living attempt whose rank has not ended."""
+    for row in state.outbox.values():
+        attempt = state.cluster.attempts.get(row.key)
+        if row.kind == "launch":
+            assert attempt is not None, f"launch for nobody: {row}"
+            assert not attempt.ranks[row.node_rank].gone, f"launch of an ended rank: {row}"

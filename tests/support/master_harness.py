@@ -1,0 +1,289 @@
+"""A whole master without sockets, disk or waiting: one call, one turn, and every invariant after it.
+
+`Master` is what `dlq_master.app` builds, on a clock that stands still, a store in memory and a
+transport that only remembers. A restart throws the working state away and loads it from the store.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dlq_common.clock import FakeClock
+from dlq_common.config import Seconds
+from dlq_common.errors import DlqError
+from dlq_master.control.config import MasterConfig, NodesConfig, SchedulerConfig
+from dlq_master.control.failpoints import Failpoints
+from dlq_master.control.inbox import Letter
+from dlq_master.control.loop import Loop
+from dlq_master.control.scheduling import policy_of
+from dlq_master.control.state import State, restore
+from dlq_master.control.stimuli import (
+    Caller,
+    CancelJob,
+    Command,
+    Explained,
+    ExplainJob,
+    HoldJob,
+    PauseJob,
+    ReleaseJob,
+    ResumeJob,
+    Stimulus,
+    SubmitJob,
+    Tick,
+)
+from dlq_master.model.attempt import Attempt
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.event import JournalEvent
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.job import Job, RunRules
+from dlq_master.model.node import Node
+from dlq_master.model.resources import Request
+from dlq_master.store.batch import Batch, User
+from dlq_master.store.memory import MemoryStore
+from support.invariants import check_turn
+
+ALICE = Caller("alice", "user")
+ROOT = Caller("root", "admin")
+
+
+class Wires:
+    """A transport that keeps what was sent to each node's session."""
+
+    def __init__(self) -> None:
+        self.sent: dict[NodeId, list[tuple[int, Command]]] = defaultdict(list)
+        self.closed: list[tuple[NodeId, int]] = []
+
+    def send(self, node_id: NodeId, session_id: int, commands: Sequence[Command]) -> None:
+        self.sent[node_id] += [(session_id, command) for command in commands]
+
+    def close(self, node_id: NodeId, session_id: int) -> None:
+        self.closed.append((node_id, session_id))
+
+
+def config_of(policy: str = "best-effort", **settings: str) -> MasterConfig:
+    """The defaults, with a policy, and no waiting for nodes after a start."""
+    return MasterConfig(
+        scheduler=SchedulerConfig(policy, settings), nodes=NodesConfig(start_grace=Seconds(0.0))
+    )
+
+
+class Master:
+    """Drives a loop turn by turn."""
+
+    def __init__(
+        self,
+        config: MasterConfig | None = None,
+        *,
+        clock: FakeClock | None = None,
+        store: MemoryStore | None = None,
+    ) -> None:
+        self.config = config or config_of()
+        self.clock = clock or FakeClock()
+        self.store = store or MemoryStore()
+        self.wires = Wires()
+        self._tasks = asyncio.new_event_loop()
+        self._requests = 0
+        if store is None:
+            people = [
+                User("alice", "user", 1001, 1001, (1001,), 0.0),
+                User("root", "admin", 0, 0, (), 0.0),
+            ]
+            self.store.write(Batch(users=people, meta={"epoch": "0"}))
+        self.start()
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Load the store and begin with the next epoch, as the daemon does."""
+        loaded = self.store.load()
+        policy = policy_of(self.config)
+        terms = self.config.lease.terms()
+        self.state = State(
+            config=self.config,
+            terms=terms,
+            policy=policy,
+            cluster=Cluster(policy.ordering, terms),
+            started_s=self.clock.now_s(),
+            epoch=int(loaded.meta["epoch"]) + 1,
+        )
+        restore(self.state, loaded)
+        self.store.write(Batch(meta={"epoch": str(self.state.epoch)}))
+        self.loop = Loop(
+            state=self.state,
+            clock=self.clock,
+            store=self.store,
+            records=self.store,
+            transport=self.wires,
+            failpoints=Failpoints(),
+            state_dir=Path("/"),
+        )
+
+    def restart(self) -> None:
+        """kill -9, and a new process: sessions and all that was not stored are gone."""
+        before = self.state
+        self.start()
+        _same(before, self.state)
+
+    def close(self) -> None:
+        """Give the event loop back."""
+        self._tasks.close()
+
+    # --- turns --------------------------------------------------------------------------------
+
+    def turn(self, *stimuli: Stimulus) -> list[Any]:
+        """All stimuli in one turn; a refusal is returned, not raised."""
+        answers = [self._tasks.create_future() for _ in stimuli]
+        letters = [Letter(one, answer) for one, answer in zip(stimuli, answers, strict=True)]
+        self._tasks.run_until_complete(self.loop.turn(letters))
+        outcomes = [answer.exception() or answer.result() for answer in answers]
+        check_turn(self.state, self.store)
+        return outcomes
+
+    def ask(self, stimulus: Stimulus) -> Any:
+        """One stimulus, one turn; returns its answer or raises its refusal."""
+        (outcome,) = self.turn(stimulus)
+        if isinstance(outcome, DlqError):
+            raise outcome
+        return outcome
+
+    def tick(self, seconds: float = 0.0) -> None:
+        """Let time pass, then have the metronome's `leases`."""
+        self.clock.advance(seconds)
+        self.turn(Tick("leases"))
+
+    # --- people -------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        gpus: int = 1,
+        *,
+        nodes: int | None = None,
+        caller: Caller = ALICE,
+        request_id: str | None = None,
+        digest: str = "d",
+        rules: RunRules | None = None,
+        **more: Any,
+    ) -> Job:
+        """A job, accepted."""
+        return self.ask(  # type: ignore[no-any-return] # answers of the loop are as its stimuli say
+            self.submission(
+                gpus,
+                nodes=nodes,
+                caller=caller,
+                request_id=request_id,
+                digest=digest,
+                rules=rules,
+                **more,
+            )
+        ).job
+
+    def submission(
+        self,
+        gpus: int = 1,
+        *,
+        nodes: int | None = None,
+        caller: Caller = ALICE,
+        request_id: str | None = None,
+        digest: str = "d",
+        rules: RunRules | None = None,
+        **more: Any,
+    ) -> SubmitJob:
+        """What `submit` asks."""
+        return SubmitJob(
+            caller=caller,
+            request_id=self._request_id() if request_id is None else request_id,
+            digest=digest,
+            name="job",
+            queue="",
+            request=Request(gpus=gpus, nodes=nodes),
+            spec=b"spec",
+            rules=rules or RunRules(),
+            **more,
+        )
+
+    def edit(
+        self,
+        stimulus: type[CancelJob | HoldJob | ReleaseJob | PauseJob | ResumeJob],
+        job_id: JobId,
+        /,
+        *,
+        caller: Caller = ALICE,
+        request_id: str | None = None,
+        **more: Any,
+    ) -> Job:
+        """cancel, hold, release, pause, resume."""
+        return self.ask(  # type: ignore[no-any-return] # likewise
+            stimulus(
+                caller=caller,
+                request_id=self._request_id() if request_id is None else request_id,
+                job_id=job_id,
+                **more,
+            )
+        )
+
+    def cancel(self, job_id: JobId, **more: Any) -> Job:
+        return self.edit(CancelJob, job_id, **more)
+
+    def hold(self, job_id: JobId, **more: Any) -> Job:
+        return self.edit(HoldJob, job_id, **more)
+
+    def why(self, job_id: JobId) -> Explained:
+        return self.ask(ExplainJob(job_id=job_id))  # type: ignore[no-any-return] # likewise
+
+    def _request_id(self) -> str:
+        self._requests += 1
+        return f"request-{self._requests}"
+
+    # --- looking ------------------------------------------------------------------------------
+
+    def job(self, job_id: JobId) -> Job:
+        """As published."""
+        job = self.loop.published.job(job_id)
+        assert job is not None
+        return job
+
+    def attempt(self, job_id: JobId) -> Attempt:
+        """The living attempt, as published."""
+        key = self.job(job_id).live_key
+        assert key is not None, self.story(job_id)
+        attempt = self.loop.published.attempt(key)
+        assert attempt is not None
+        return attempt
+
+    def ended(self, job_id: JobId, number: int) -> Attempt:
+        """An attempt of the past."""
+        return next(a for a in self.store.attempts(job_id) if a.key == AttemptKey(job_id, number))
+
+    def node(self, name: str) -> Node:
+        """As published."""
+        node = self.loop.published.node(NodeId(name))
+        assert node is not None
+        return node
+
+    def events(self, job_id: JobId | None = None) -> tuple[JournalEvent, ...]:
+        """The journal."""
+        return self.store.events(0, 1_000_000, job_id)
+
+    def words(self, job_id: JobId | None = None) -> list[str]:
+        """The journal's words."""
+        return [event.kind for event in self.events(job_id)]
+
+    def story(self, job_id: JobId | None = None) -> str:
+        """The journal in lines, for failures."""
+        return "\n".join(
+            f"{e.seq} {e.time_s:.0f} {e.kind} {e.job_id}.{e.attempt} {e.node_id} {e.cause}"
+            f" {dict(e.data)}"
+            for e in self.events(job_id)
+        )
+
+
+def _same(before: State, after: State) -> None:
+    """I10: what a restart loads is what was in memory."""
+    for what in ("jobs", "attempts", "nodes"):
+        assert dict(getattr(before.cluster, what)) == dict(getattr(after.cluster, what)), what
+    for what in ("users", "tokens", "outbox", "next_job"):
+        assert getattr(before, what) == getattr(after, what), what
+    assert after.next_event == before.next_event
+    assert after.epoch == before.epoch + 1

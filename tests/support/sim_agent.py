@@ -1,0 +1,306 @@
+"""A node's agent as the master sees it: obeys commands, reports, forgets nothing until told to.
+
+Jobs are what tests say they are: `run`, `exit`, `save`. The line may be cut at any moment; what was
+on its way is lost then, and the next hello tells everything again, as the real agent does. Its
+shims end what they guard `hold_s` after the last answered heartbeat, whoever lives.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from dlq_master.control.stimuli import (
+    CloseSession,
+    Command,
+    CommandDone,
+    Heartbeat,
+    Launch,
+    Opened,
+    OpenSession,
+    RankReports,
+    ReportedCheckpoint,
+    ReportedPhase,
+    ReportedRank,
+    Stop,
+)
+from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.model.node import Gpu, Registered
+from support.master_harness import Master
+
+
+@dataclass(slots=True)
+class SimRank:
+    """One rank on this node."""
+
+    launch: Launch
+    phase: ReportedPhase = ReportedPhase.PREPARING
+    exit_code: int | None = None
+    ended_by: str = ""
+    error: str = ""
+    checkpoint: ReportedCheckpoint | None = None
+    sequence: int = 0
+    confirmed: bool = False  # its end is on the master's disk
+    noticed: bool = False
+    kill: bool = False
+
+    @property
+    def alive(self) -> bool:
+        return self.phase in (ReportedPhase.STARTED, ReportedPhase.STOPPING)
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in (ReportedPhase.EXITED, ReportedPhase.START_FAILED)
+
+
+@dataclass(slots=True)
+class SimAgent:
+    """Say `hello` first."""
+
+    master: Master
+    node_id: NodeId
+    gpus: int = 4
+    boot_id: str = "boot-1"
+    ranks: dict[AttemptKey, SimRank] = field(default_factory=dict)
+    session_id: int | None = None
+    highest_epoch: int = 0
+    contact_s: float = 0.0
+    _absent: dict[AttemptKey, tuple[int, int, int]] = field(default_factory=dict)
+    _pending: dict[AttemptKey, int] = field(default_factory=dict)
+    _last_sequence: int = 0
+    _read: int = 0
+    inbox: deque[Command] = field(default_factory=deque)
+
+    # --- the line -----------------------------------------------------------------------------
+
+    def facts(self) -> Registered:
+        """What the host is."""
+        gpus = tuple(Gpu(index=index, gpu_type="H100") for index in range(self.gpus))
+        return Registered(gpus=gpus, boot_id=self.boot_id, hostname=self.node_id)
+
+    def hello(self) -> Opened:
+        """Open a session: tell all, obey the welcome."""
+        self.inbox.clear()
+        opened: Opened = self.master.ask(
+            OpenSession(
+                node_id=self.node_id,
+                facts=self.facts(),
+                highest_epoch=self.highest_epoch,
+                reports=tuple(
+                    self._report(key) for key, rank in self.ranks.items() if not rank.confirmed
+                ),
+            )
+        )
+        assert opened.epoch >= self.highest_epoch
+        self.highest_epoch = opened.epoch
+        self.session_id = opened.session_id
+        self._read = len(self.master.wires.sent[self.node_id])
+        wanted = {launch.key for launch in opened.launches}
+        for key, rank in self.ranks.items():
+            if rank.phase is ReportedPhase.PREPARING and key not in wanted:
+                self._fail_start(key, "not wanted any more")
+        for stop in opened.stops:
+            self._stop(stop)
+        for launch in opened.launches:
+            self._launch(launch)
+        self._acknowledged(opened.acknowledged)
+        # Commands of the turn itself follow the welcome on the new line.
+        self._read -= self._sent_with_welcome(opened.session_id)
+        self.heartbeat()
+        return opened
+
+    def _sent_with_welcome(self, session_id: int) -> int:
+        sent = self.master.wires.sent[self.node_id]
+        return sum(1 for number, _ in sent[-64:] if number == session_id)
+
+    def cut(self) -> None:
+        """The line breaks: what was on its way to us is lost."""
+        if self.session_id is not None:
+            self.receive()
+            self.inbox.clear()
+            self.master.turn(CloseSession(node_id=self.node_id, session_id=self.session_id))
+            self.session_id = None
+
+    def heartbeat(self) -> None:
+        """A sign of life, answered at once."""
+        if self.session_id is not None:
+            self.master.turn(Heartbeat(node_id=self.node_id, session_id=self.session_id))
+            self.contact_s = self.master.clock.now_s()
+
+    def restart(self) -> None:
+        """kill -9 of the agent and a new one: it knows what its journal and its shims know."""
+        self.cut()
+
+    def reboot(self) -> None:
+        """Nothing runs any more; ends that were recorded are still known."""
+        self.cut()
+        self.boot_id = f"{self.boot_id}+"
+        for key in [key for key, rank in self.ranks.items() if not rank.ended]:
+            del self.ranks[key]
+            self._pending.pop(key, None)
+
+    # --- commands -----------------------------------------------------------------------------
+
+    def receive(self) -> None:
+        """Take what has arrived on this session into our hands."""
+        sent = self.master.wires.sent[self.node_id]
+        for session_id, command in sent[self._read :]:
+            if session_id == self.session_id:
+                self.inbox.append(command)
+        self._read = len(sent)
+
+    def obey(self, count: int = 1_000) -> None:
+        """Carry out commands in order, and say so."""
+        self.receive()
+        while self.inbox and count:
+            count -= 1
+            command = self.inbox.popleft()
+            refusal = self._launch(command) if isinstance(command, Launch) else self._stop(command)
+            if self.session_id is not None:
+                self.master.turn(
+                    CommandDone(
+                        node_id=self.node_id,
+                        session_id=self.session_id,
+                        sequence=command.sequence,
+                        refusal=refusal,
+                    )
+                )
+
+    def _launch(self, launch: Launch) -> str:
+        if launch.key in self._absent:
+            return "stopped"
+        known = self.ranks.get(launch.key)
+        if known is None:
+            self._must_have_room(launch)
+            self.ranks[launch.key] = SimRank(launch)
+        elif known.launch.epoch != launch.epoch:
+            return "fence_mismatch"
+        self._tell(launch.key)
+        return ""
+
+    def _must_have_room(self, launch: Launch) -> None:
+        for rank in self.ranks.values():
+            if not rank.ended:
+                both = set(rank.launch.gpu_indexes) & set(launch.gpu_indexes)
+                assert not both, f"{launch.key} gets GPUs {both} that {rank.launch.key} has"
+
+    def _stop(self, stop: Stop) -> str:
+        rank = self.ranks.get(stop.key)
+        if rank is None:
+            self._absent[stop.key] = (stop.epoch, stop.node_rank, 0)
+            self._tell(stop.key)
+            return ""
+        if rank.launch.epoch != stop.epoch:
+            return "fence_mismatch"
+        if rank.phase is ReportedPhase.PREPARING:
+            self._fail_start(stop.key, "stopped before it started")
+        elif rank.alive:
+            rank.phase = ReportedPhase.STOPPING
+            rank.noticed = True
+            rank.kill = rank.kill or stop.grace_s == 0.0
+        self._tell(stop.key)
+        return ""
+
+    def _fail_start(self, key: AttemptKey, error: str) -> None:
+        self.ranks[key].phase = ReportedPhase.START_FAILED
+        self.ranks[key].error = error
+        self._tell(key)
+
+    # --- jobs ---------------------------------------------------------------------------------
+
+    def start(self, key: AttemptKey) -> None:
+        """The process of a prepared rank runs. Only while the master is in contact."""
+        rank = self.ranks[key]
+        if rank.phase is ReportedPhase.PREPARING and self.session_id is not None:
+            rank.phase = ReportedPhase.STARTED
+            self._tell(key)
+
+    def fail_start(self, key: AttemptKey, error: str = "no such directory") -> None:
+        """A prepared rank cannot be started."""
+        if self.ranks[key].phase is ReportedPhase.PREPARING:
+            self._fail_start(key, error)
+
+    def save(self, key: AttemptKey, step: int) -> None:
+        """A checkpoint is committed."""
+        rank = self.ranks[key]
+        if rank.alive:
+            rank.checkpoint = ReportedCheckpoint(
+                path=f"/ckpt/{key}/{step}", step=step, age_s=0.0, after_notice=rank.noticed
+            )
+            self._tell(key)
+
+    def exit(self, key: AttemptKey, code: int = 0, ended_by: str = "exited") -> None:
+        """The process is gone, and its control group empty."""
+        rank = self.ranks[key]
+        if rank.alive:
+            rank.phase = ReportedPhase.EXITED
+            rank.exit_code = code
+            rank.ended_by = ended_by
+            self._tell(key)
+
+    def guard(self) -> None:
+        """The shims: whoever is silent for too long ends."""
+        for key, rank in self.ranks.items():
+            silent_s = self.master.clock.now_s() - self.contact_s
+            if rank.alive and silent_s >= rank.launch.hold_s:
+                self.exit(key, 143, "hold_expired")
+
+    def living(self) -> list[AttemptKey]:
+        """What runs here, whatever the master thinks."""
+        return [key for key, rank in self.ranks.items() if rank.alive]
+
+    # --- reports ------------------------------------------------------------------------------
+
+    def report(self) -> None:
+        """Send all that is not acknowledged, in one turn."""
+        if self._pending and self.session_id is not None:
+            self.send([self._report(key) for key in self._pending])
+
+    def send(self, reports: list[ReportedRank]) -> None:
+        """Send reports as given; a refused session acknowledges nothing."""
+        assert self.session_id is not None
+        (answer,) = self.master.turn(
+            RankReports(node_id=self.node_id, session_id=self.session_id, reports=tuple(reports))
+        )
+        if isinstance(answer, int):
+            self._acknowledged(answer)
+
+    def waiting_reports(self) -> list[ReportedRank]:
+        """What `report` would send."""
+        return [self._report(key) for key in self._pending]
+
+    def _tell(self, key: AttemptKey) -> None:
+        self._last_sequence += 1
+        self._pending[key] = self._last_sequence
+
+    def _acknowledged(self, sequence: int) -> None:
+        for key, number in list(self._pending.items()):
+            if number <= sequence:
+                del self._pending[key]
+                self._absent.pop(key, None)
+                if key in self.ranks and self.ranks[key].ended:
+                    self.ranks[key].confirmed = True
+
+    def _report(self, key: AttemptKey) -> ReportedRank:
+        if key not in self._pending:
+            self._tell(key)
+        sequence = self._pending[key]
+        rank = self.ranks.get(key)
+        if rank is None:
+            epoch, node_rank, _ = self._absent[key]
+            return ReportedRank(
+                sequence=sequence,
+                key=key,
+                epoch=epoch,
+                node_rank=node_rank,
+                phase=ReportedPhase.ABSENT,
+            )
+        return ReportedRank(
+            sequence=sequence,
+            key=key,
+            epoch=rank.launch.epoch,
+            node_rank=rank.launch.node_rank,
+            phase=rank.phase,
+            exit_code=rank.exit_code,
+            error=rank.error,
+            ended_by=rank.ended_by,
+            checkpoint=rank.checkpoint,
+        )
