@@ -14,7 +14,7 @@ import cattrs
 from cattrs.gen import make_dict_structure_fn
 
 from dlq_nodeagent.model.messages import Fence, Launch
-from dlq_nodeagent.model.rank import RankState, Stopping
+from dlq_nodeagent.model.rank import FoundCheckpoint, RankState, Stopping
 from dlq_nodeagent.runtimes.launch import AttemptKey
 
 _VERSION = 1
@@ -41,6 +41,8 @@ class RankRecord:
     state: RankState
     floor_mtime_ns: int = 0
     stopping: Stopping | None = None
+    checkpoint: FoundCheckpoint | None = None
+    done: bool = False
     error: str = ""
     recorded_s: float = 0.0
 
@@ -205,7 +207,7 @@ def _make_converter() -> cattrs.Converter:
     for kind in (AttemptKey, Fence):
         converter.register_unstructure_hook(kind, list)
         converter.register_structure_hook(kind, lambda value, wanted: wanted(*value))
-    for dataclass_kind in (Launch, RankRecord, Stopping, NodeRecord):
+    for dataclass_kind in (Launch, FoundCheckpoint, RankRecord, Stopping, NodeRecord):
         hook = make_dict_structure_fn(dataclass_kind, converter)
         converter.register_structure_hook(dataclass_kind, hook)
     return converter

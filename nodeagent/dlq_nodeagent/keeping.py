@@ -44,6 +44,8 @@ class Keeping:
                 state=rank.state,
                 floor_mtime_ns=rank.floor_mtime_ns,
                 stopping=rank.stopping,
+                checkpoint=rank.checkpoint,
+                done=rank.done,
                 error=rank.error,
                 recorded_s=watched.recorded_s,
             )

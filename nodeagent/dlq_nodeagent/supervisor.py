@@ -269,8 +269,9 @@ class Supervisor:
         key = record.launch.key
         self._watched[key] = watched
         log.info("rank_recovered", key=str(key), state=watched.rank.state.value)
-        if handle is not None and watched.rank.state is RankState.KEPT:
-            watched.rank = replace(watched.rank, record=self.runtime.poll(handle))
+        ended = None if handle is None or watched.rank.state in ALIVE else self.runtime.poll(handle)
+        if ended is not None:
+            watched.rank = replace(watched.rank, record=ended, ended_s=self._ended_s(ended))
 
     def _drive_preparing(self, watched: Watched) -> None:
         if not watched.confirmed or watched.preparing:

@@ -75,6 +75,8 @@ def recovered(record: RankRecord, handle: Handle | None, *, now_s: float) -> Wat
         accepted_s=now_s,
         floor_mtime_ns=record.floor_mtime_ns,
         stopping=record.stopping,
+        checkpoint=record.checkpoint,
+        done=record.done,
         error=record.error,
         beaten=True,  # it has had its first seconds
     )

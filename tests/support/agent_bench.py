@@ -99,6 +99,11 @@ class ListeningRuntime(FakeRuntime):
         super().__init__(host)
         self._bench = bench
 
+    def start(self, plan: LaunchPlan) -> Handle:
+        handle = super().start(plan)
+        self._bench.starts.append(plan.key)
+        return handle
+
     def stop(
         self, handle: Handle, *, epoch: int, signal: int, grace_s: float, term_s: float
     ) -> None:
@@ -125,6 +130,7 @@ class AgentBench:
         self.answers_heartbeats = True
         self.acks = True
         self.signals: list[int] = []
+        self.starts: list[AttemptKey] = []
         self.deaf = False
         self._sequence = 0
         self._start()

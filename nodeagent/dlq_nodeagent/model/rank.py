@@ -226,7 +226,8 @@ def step(rank: Rank, event: RankEvent, *, now_s: float) -> Step:
         case Exited(record):
             return Step(replace(moved, record=record, ended_s=now_s))
         case Released():
-            return Step(moved, (Effect.TELL,))
+            # Recorded before it is told: a later agent must not take the phase back.
+            return Step(moved, (Effect.RECORD, Effect.TELL))
         case Acknowledged():
             return Step(moved, (Effect.RECORD,))
         case _:
