@@ -1,0 +1,264 @@
+"""What every command prints, as text for a pipe and as JSON, against a master of canned answers."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from dlq.v1 import admin_service_pb2, job_pb2, node_pb2, queue_pb2
+from dlq_common.wire import to_duration, to_timestamp
+from support.cli_run import Dlq
+from support.fake_master import FakeMaster
+from support.wire_jobs import EPOCH_S, a_job, a_node, an_attempt, an_event
+
+pytestmark = pytest.mark.integration
+
+
+def a_cluster() -> FakeMaster:
+    """Jobs in every kind of state, three nodes, two queues' worth of levels."""
+    master = FakeMaster()
+    master.jobs = {
+        "17": a_job(
+            17, "running",
+            checkpoint=job_pb2.Checkpoint(
+                path="/ckpt/17/1/step-900", step=900, commit_time=to_timestamp(EPOCH_S + 3000),
+                attempt=1,
+            ),
+            progress=job_pb2.Progress(
+                step=950, total_step_count=2000, loss=0.25, beat_time=to_timestamp(EPOCH_S + 3060)
+            ),
+            work_at_risk_duration=to_duration(60), time_limit_duration=to_duration(86400),
+            virtual_devices=True, attained_gpu_seconds=29784.0,
+        ),
+        "18": a_job(18, name="wide"),
+        "19": a_job(
+            19, "failed", end_reason="user_error", exit_code=3, attempt_count=2,
+            start_time=to_timestamp(EPOCH_S + 30), end_time=to_timestamp(EPOCH_S + 90),
+        ),
+        "20": a_job(20, "held", hold_reason="later"),
+        "21": a_job(21, "completed", exit_code=0, end_reason="completed"),
+        "22": a_job(22, "pausing", stop_cause="preempt"),
+        "23": a_job(23, name="evil\x1b[2J\n$(reboot)"),
+    }  # fmt: skip
+    ended = an_attempt(17, 1, "preempted")
+    ended.stop_cause = "preempt"
+    ended.end_time.CopyFrom(to_timestamp(EPOCH_S + 120))
+    for rank in ended.ranks:
+        rank.phase, rank.exit_code = "exited", 99
+    master.attempts["17"] = [ended, an_attempt(17, 2)]
+    master.specs["17"] = job_pb2.JobSpec(
+        name="train-17",
+        command=["--lr", "0.1"],
+        script="#!/bin/bash\ntorchrun train.py\n",
+        resources=master.jobs["17"].resources,
+        environment={"WANDB_API_KEY": "a secret", "A": "1"},
+        working_directory="/data/run",
+        labels={"team": "vision"},
+        time_limit_duration=to_duration(86400),
+    )
+    master.reasons["18"] = [
+        job_pb2.WaitReason(
+            code="resources", resource="gpus", need=8, have=4, blocking_job_ids=["17"],
+            detail="not enough GPUs are free",
+        ),
+        job_pb2.WaitReason(code="behind_higher_rank", detail="jobs of level 0 come first"),
+    ]  # fmt: skip
+    master.events = [
+        an_event(1, "job_submitted", 17, actor="user:alice"),
+        an_event(2, "attempt_running", 17, attempt=1, node_id="gpu01", data={"gpus": "8"}),
+        an_event(3, "attempt_preempted", 17, attempt=1, cause="job 12 came first"),
+    ]
+    master.logs = {
+        ("17", 1, 0): b"first attempt\n",
+        ("17", 2, 0): b"".join(b"step %d\n" % step for step in range(40)),
+        ("17", 2, 1): b"rank one\nno newline",
+    }
+    master.nodes = {
+        "gpu01": a_node("gpu01", free=0, attempts=["17.2"]),
+        "gpu02": a_node("gpu02", free=0, attempts=["17.2"]),
+        "gpu03": a_node("gpu03", flags=["draining"], flag_reason="fan"),
+        "gpu04": a_node("gpu04", state=node_pb2.NODE_STATE_UNREACHABLE),
+        "lab1": a_node("lab1", gpus=1, free=1, virtual_devices=True, root_jobs=True),
+    }
+    master.queues = [
+        queue_pb2.Queue(
+            name="default", priority=0, policy="tiresias-las", is_default=True,
+            levels=[
+                queue_pb2.QueueLevel(
+                    level=0, threshold_gpu_seconds=3200, waiting_job_count=2, running_job_count=1
+                ),
+                queue_pb2.QueueLevel(level=1, running_job_count=1),
+            ],
+            running_gpu_count=16, waiting_gpu_count=16, held_job_count=1,
+        )
+    ]  # fmt: skip
+    master.users = {
+        "alice": admin_service_pb2.User(
+            name="alice", role="user", uid=1000, gid=1000, groups=[5, 7],
+            create_time=to_timestamp(EPOCH_S),
+        )
+    }  # fmt: skip
+    return master
+
+
+@pytest.fixture
+def master() -> Iterator[FakeMaster]:
+    running = a_cluster()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def dlq(master: FakeMaster, tmp_path: Path) -> Dlq:
+    return Dlq(master.home(tmp_path / "home"))
+
+
+READS = [
+    "status",
+    "status 17",
+    "status 18",
+    "status 17 18",
+    "status --no-header -o id,name,state,code,gpus,nodes,nodelist,time_limit,time_left,submit,exit",
+    "status -o %.6i|%12j|%t|%M|%l|%D|%R",
+    "status --sort state,-id -q",
+    "status -t R,failed",
+    "show 17",
+    "show 19",
+    "why 18",
+    "why 17 19 20",
+    "logs 17 -n 3",
+    "logs 17.1",
+    "logs 17 --attempt 1",
+    "logs 17 --rank all -n 1",
+    "events 17",
+    "events",
+    "wait 21",
+    "nodes",
+    "nodes -l",
+    "nodes -R",
+    "nodes lab1",
+    "queues",
+    "admin user list",
+    "admin node show gpu03 gpu04",
+]
+IN_JSON = [
+    "status",
+    "show 17",
+    "why 18",
+    "events 17",
+    "wait 21",
+    "nodes",
+    "queues",
+    "admin user list",
+    "admin node show gpu03",
+]
+CHANGES = [
+    "submit -J n -G 8 -D /data -- python train.py --lr 0.1",
+    "submit --parsable -D /data -- true",
+    "hold 18",
+    "hold --admin --reason disk 18",
+    "release 20",
+    "pause 17",
+    "resume 20",
+    "cancel 18 20",
+    "cancel -n wide",
+    "admin token create --node gpu07 --ttl 15m",
+    "admin node drain gpu01 --reason fan -y",
+    "admin node undrain gpu03",
+    "admin node fence gpu04 --reason off -y",
+    "admin user set alice --role operator",
+]
+
+
+@pytest.mark.parametrize("line", READS)
+def test_text_of(line: str, dlq: Dlq, snapshot: SnapshotAssertion) -> None:
+    said = dlq(*line.split())
+    assert said.code == 0, said.err
+    assert f"{said.out}--- stderr\n{said.err}" == snapshot
+
+
+@pytest.mark.parametrize("line", IN_JSON)
+def test_json_of(line: str, dlq: Dlq, snapshot: SnapshotAssertion) -> None:
+    said = dlq(*line.split(), "--json")
+    assert (said.code, said.err) == (0, "")
+    content = json.loads(said.out)
+    assert content["schema"] == "dlq.v1"
+    assert json.dumps(content, indent=1) == snapshot
+
+
+@pytest.mark.parametrize("line", CHANGES)
+def test_text_of_a_change(line: str, dlq: Dlq, snapshot: SnapshotAssertion) -> None:
+    said = dlq(*line.split())
+    assert said.code == 0, said.err
+    assert f"{said.out}--- stderr\n{said.err}" == snapshot
+
+
+@pytest.mark.parametrize("line", [line for line in CHANGES if "--parsable" not in line])
+def test_json_of_a_change(line: str, dlq: Dlq, snapshot: SnapshotAssertion) -> None:
+    head, dashes, tail = line.partition(" -- ")
+    said = dlq(*head.split(), "--json", *(["--", *tail.split()] if dashes else []))
+    assert said.code == 0, said.err
+    assert json.dumps(json.loads(said.out), indent=1) == snapshot
+
+
+def test_every_change_carries_its_own_request_id(master: FakeMaster, dlq: Dlq) -> None:
+    for line in CHANGES:
+        assert dlq(*line.split()).code == 0
+    ids = [request.request_id for _, _, request in master.asked if hasattr(request, "request_id")]
+    assert len(ids) >= len(CHANGES)
+    assert all(ids)
+    assert len(set(ids)) == len(ids)
+
+
+def test_json_keeps_the_filter_and_the_order(dlq: Dlq) -> None:
+    said = dlq("status", "--json", "-t", "running,failed,held", "--sort", "-id")
+    assert [job["job_id"] for job in json.loads(said.out)["jobs"]] == ["20", "19", "17"]
+
+
+def test_values_of_variables_are_never_shown(dlq: Dlq) -> None:
+    for arguments in (["show", "17"], ["show", "17", "--json"]):
+        said = dlq(*arguments)
+        assert "WANDB_API_KEY" in said.out
+        assert "a secret" not in said.out
+
+
+def test_output_in_a_pipe_does_not_depend_on_colour_switches(
+    master: FakeMaster, tmp_path: Path
+) -> None:
+    home = master.home(tmp_path / "home")
+    plain = Dlq(home)("status").out
+    assert "\x1b" not in plain
+    assert Dlq(home, {"NO_COLOR": "1"})("status").out == plain
+    assert Dlq(home)("--color", "never", "status").out == plain
+    assert "\x1b[32m" in Dlq(home)("--color", "always", "status").out
+
+
+def test_a_list_of_five_thousand_jobs_is_one_call(master: FakeMaster, dlq: Dlq) -> None:
+    master.jobs = {str(number): a_job(number) for number in range(1, 5001)}
+    said = dlq("status", "--json", "-a")
+    assert len(json.loads(said.out)["jobs"]) == 5000
+    assert len(master.requests("ListJobs")) == 1
+
+
+def test_version_tells_both_ends(dlq: Dlq) -> None:
+    here = importlib.metadata.version("dlq")
+    said = dlq("version").out
+    assert said.splitlines() == [
+        f"dlq {here}",
+        "master 0.1.0, epoch 2, cluster lab",
+        "you are alice (user)",
+    ]
+    content = json.loads(dlq("version", "--json").out)
+    assert (content["client_version"], content["cluster"]["epoch"]) == (here, 2)
+    assert dlq("version", "--client").out == f"dlq {here}\n"
+
+
+def test_more_than_a_page_of_jobs_is_read_to_the_end(master: FakeMaster, dlq: Dlq) -> None:
+    master.jobs = {str(number): a_job(number) for number in range(1, 5004)}
+    assert dlq("status", "-q").out.splitlines()[-1] == "5003"
+    assert len(master.requests("ListJobs")) == 2
