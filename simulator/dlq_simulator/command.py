@@ -10,6 +10,7 @@ from typing import IO, Any
 
 import click
 
+from dlq_master.policy.registry import PRESETS
 from dlq_simulator.clusters import ClusterSpec, read_cluster
 from dlq_simulator.engine import Progress, replay
 from dlq_simulator.errors import SimulateError, UsageError
@@ -18,32 +19,62 @@ from dlq_simulator.settings import read_settings
 from dlq_simulator.traces import Format, Trace, read_trace
 
 _EPILOG = """
-Exit codes: 0 done, 1 a file's content is not usable, 2 the command line is not.
+Settings: place=consolidate|spread|count, preempt=charged|free, save_s and resume_s (what one
+preemption costs), term_s (the boundaries at which work may be taken away); for tiresias-las also
+order=requeue|first-start, thresholds=GPU_S,..., promote_knob, starve_limit_s. Each policy takes
+the settings that it knows.
 
 With several policies --jobs-out FILE.csv writes FILE.POLICY.csv for each of them.
+
+Exit codes: 0 done, 1 a file's content is not usable, 2 the command line is not.
 """
 
 
 class Refusal(click.ClickException):
-    """A SimulateError as the CLI shows it: one line on stderr, `dlq: what; why; what to do`."""
-
-    def __init__(self, error: SimulateError) -> None:
-        super().__init__(str(error))
-        self.exit_code = error.exit_code  # type: ignore[misc]  # click reads it from the instance
+    """A SimulateError as users see it: one line on stderr, `dlq: what; why; what to do`; exits 1."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"dlq: {self.message}", file=file, err=file is None)
+        click.echo(f"dlq: {self.format_message()}", file=file, err=file is None)
+
+
+class UsageRefusal(Refusal, click.UsageError):
+    """Likewise for what was typed; exits 2. The CLI adds where the help is."""
+
+    exit_code = click.UsageError.exit_code
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("trace")
 @click.option("--cluster", required=True, metavar="NODESxGPUS|FILE", help="e.g. 15x4, or a .toml")
-@click.option("--policy", "policies", multiple=True, metavar="NAME", help="repeat to compare")
-@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="a policy setting")
-@click.option("--format", "form", type=click.Choice(["auto", "dlq", "tiresias"]), default="auto")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="NAME",
+    help=f"{', '.join(PRESETS)}; repeat to compare",
+)
+@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="see below")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["auto", "dlq", "tiresias"]),
+    default="auto",
+    help="whose column names TRACE has",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="of whatever a policy draws by chance",
+)
 @click.option("--json", "as_json", is_flag=True, help="print one JSON document")
-@click.option("--jobs-out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.csv")
+@click.option(
+    "--jobs-out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.csv",
+    help="write one row per job",
+)
 def simulate(
     trace: str,
     cluster: str,
@@ -78,8 +109,10 @@ def simulate(
 def _refusals() -> Iterator[None]:
     try:
         yield
+    except UsageError as error:
+        raise UsageRefusal(str(error), click.get_current_context()) from error
     except SimulateError as error:
-        raise Refusal(error) from error
+        raise Refusal(str(error)) from error
 
 
 def _check_typed(policies: Sequence[str], jobs_out: Path | None) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from dlq_cli.main import run as run_cli
 from dlq_simulator.command import simulate
 
 TRACE = str(Path(__file__).parents[2] / "data" / "traces" / "tiresias_60_job.csv")
@@ -137,6 +138,15 @@ def test_a_wrong_command_line_is_refused_with_2_and_one_line(
     assert result.stderr.startswith("dlq: ")
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_the_whole_cli_exits_with_the_same_codes(small: str, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.csv"
+    bad.write_text(SMALL + "d,0,two,5\n")
+    rest = ["--cluster", "1x1", "--policy"]
+    assert run_cli(["simulate", small, *rest, "fifo"]) == 0
+    assert run_cli(["simulate", str(bad), *rest, "fifo"]) == 1
+    assert run_cli(["simulate", small, *rest, "fifi"]) == 2
 
 
 def test_a_missing_trace_is_refused_with_2() -> None:
