@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -12,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from dlq.v1 import agent_service_pb2 as wire
+from support.agent_process import AGENT, AgentProcess
 from support.stub_master import StubMaster, launch_command, stop_command
 
 pytestmark = pytest.mark.integration
 
-AGENT = Path(sys.executable).with_name("dlq-nodeagent")
 PYTHON = sys.executable
 STARTED, STOPPING, EXITED = (
     wire.RANK_PHASE_STARTED,
@@ -35,60 +34,6 @@ main()
 """
 
 
-class Node:
-    """One agent over one state directory."""
-
-    def __init__(self, root: Path, master: StubMaster) -> None:
-        self.state_dir = root / "agent"
-        self.output = root / "agent.log"
-        self.config = root / "nodeagent.toml"
-        self.config.write_text(
-            f"""
-[node]
-name = "node-a"
-state_dir = "{self.state_dir}"
-devices = "fake:8xH100-80GB"
-[master]
-join = "127.0.0.1:{master.join_port}"
-[jobs]
-run_as = "self"
-allow_root = true
-startup_grace = "2s"
-term = "1s"
-[reconnect]
-first_try = "100ms"
-jitter = "200ms"
-longest = "500ms"
-"""
-        )
-        self.agent: subprocess.Popen[bytes] | None = None
-
-    def join(self, token: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [AGENT, "join", "-", "--config", self.config],
-            input=f"{token}\n",
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    def start(self, *, program: tuple[str, ...] = (str(AGENT),)) -> None:
-        with self.output.open("ab") as log:
-            self.agent = subprocess.Popen(
-                [*program, "run", "--config", str(self.config)], stdout=log, stderr=log
-            )
-
-    def kill(self) -> None:
-        assert self.agent is not None
-        self.agent.kill()
-        self.agent.wait()
-
-    def stop(self) -> int:
-        assert self.agent is not None
-        self.agent.send_signal(signal.SIGTERM)
-        return self.agent.wait(timeout=20)
-
-
 @pytest.fixture
 def master() -> Iterator[StubMaster]:
     with StubMaster() as stub:
@@ -96,18 +41,12 @@ def master() -> Iterator[StubMaster]:
 
 
 @pytest.fixture
-def node(tmp_path: Path, master: StubMaster) -> Iterator[Node]:
-    node = Node(tmp_path, master)
+def node(tmp_path: Path, master: StubMaster) -> Iterator[AgentProcess]:
+    node = AgentProcess(tmp_path, master)
     joined = node.join(master.token())
     assert joined.returncode == 0, joined.stderr
     yield node
-    if node.agent is not None and node.agent.poll() is None:
-        node.stop()
-    for path in (node.state_dir / "attempts").glob("*/started.json"):
-        try:
-            os.kill(json.loads(path.read_text())["main_pid"], signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    node.clean_up()
 
 
 def hello_count(master: StubMaster, count: int) -> wire.Hello:
@@ -118,7 +57,7 @@ def hello_count(master: StubMaster, count: int) -> wire.Hello:
 
 
 def test_a_job_runs_with_its_environment_and_its_end_is_reported(
-    master: StubMaster, node: Node, tmp_path: Path
+    master: StubMaster, node: AgentProcess, tmp_path: Path
 ) -> None:
     node.start()
     hello = hello_count(master, 1)
@@ -136,7 +75,9 @@ def test_a_job_runs_with_its_environment_and_its_end_is_reported(
     assert "DLQ_SECTION__KEY" not in said
 
 
-def test_a_script_is_run_by_the_interpreter_it_names(master: StubMaster, node: Node) -> None:
+def test_a_script_is_run_by_the_interpreter_it_names(
+    master: StubMaster, node: AgentProcess
+) -> None:
     node.start()
     hello_count(master, 1)
     master.command(
@@ -146,7 +87,7 @@ def test_a_script_is_run_by_the_interpreter_it_names(master: StubMaster, node: N
 
 
 def test_jobs_outlive_a_killed_agent_and_their_ends_are_told_by_the_next(
-    master: StubMaster, node: Node, tmp_path: Path
+    master: StubMaster, node: AgentProcess, tmp_path: Path
 ) -> None:
     node.start()
     hello_count(master, 1)
@@ -165,7 +106,7 @@ def test_jobs_outlive_a_killed_agent_and_their_ends_are_told_by_the_next(
 
 
 def test_a_graceful_stop_of_the_agent_leaves_jobs_running(
-    master: StubMaster, node: Node, tmp_path: Path
+    master: StubMaster, node: AgentProcess, tmp_path: Path
 ) -> None:
     node.start()
     hello_count(master, 1)
@@ -182,7 +123,7 @@ def test_a_graceful_stop_of_the_agent_leaves_jobs_running(
 
 
 def test_a_training_script_is_paused_and_its_checkpoint_reported(
-    master: StubMaster, node: Node, tmp_path: Path
+    master: StubMaster, node: AgentProcess, tmp_path: Path
 ) -> None:
     node.start()
     hello_count(master, 1)
@@ -212,7 +153,7 @@ while True:
     assert report.checkpoint.evidence == "marker"
 
 
-def test_output_is_sent_when_asked_for(master: StubMaster, node: Node) -> None:
+def test_output_is_sent_when_asked_for(master: StubMaster, node: AgentProcess) -> None:
     node.start()
     hello_count(master, 1)
     master.command(launch_command(1, "/bin/echo", "hello", "world"))
@@ -226,7 +167,9 @@ def test_output_is_sent_when_asked_for(master: StubMaster, node: Node) -> None:
     assert b"".join(piece.data for piece in pieces) == b"hello world\n"
 
 
-def test_the_agent_comes_back_when_the_master_hangs_up(master: StubMaster, node: Node) -> None:
+def test_the_agent_comes_back_when_the_master_hangs_up(
+    master: StubMaster, node: AgentProcess
+) -> None:
     node.start()
     hello_count(master, 1)
     master.epoch = 2
@@ -234,7 +177,7 @@ def test_the_agent_comes_back_when_the_master_hangs_up(master: StubMaster, node:
     assert hello_count(master, 2).highest_epoch == 1
 
 
-def test_the_agent_never_forks(master: StubMaster, node: Node) -> None:
+def test_the_agent_never_forks(master: StubMaster, node: AgentProcess) -> None:
     node.start(program=(PYTHON, "-c", NO_FORK))
     hello_count(master, 1)
     master.command(launch_command(1, "/bin/echo", "hello"))
@@ -244,7 +187,7 @@ def test_the_agent_never_forks(master: StubMaster, node: Node) -> None:
 
 
 def test_a_second_agent_over_the_same_state_directory_is_refused(
-    master: StubMaster, node: Node
+    master: StubMaster, node: AgentProcess
 ) -> None:
     node.start()
     hello_count(master, 1)
@@ -259,13 +202,13 @@ def test_a_token_of_another_cluster_is_refused_before_anything_is_said(
     master: StubMaster, tmp_path: Path
 ) -> None:
     with StubMaster() as stranger:
-        refused = Node(tmp_path, master).join(stranger.token())
+        refused = AgentProcess(tmp_path, master).join(stranger.token())
     assert refused.returncode == 1
     assert "not of the cluster" in refused.stderr
 
 
 def test_an_agent_without_an_identity_is_told_to_join(master: StubMaster, tmp_path: Path) -> None:
-    node = Node(tmp_path, master)
+    node = AgentProcess(tmp_path, master)
     refused = subprocess.run(
         [AGENT, "run", "--config", node.config], capture_output=True, text=True, check=False
     )

@@ -1,0 +1,120 @@
+"""Joining and renewing over real TLS."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dlq_common.clock import FakeClock
+from dlq_common.errors import Unauthenticated, Unavailable
+from dlq_common.identity_files import load_identity
+from dlq_common.join_token import JoinToken
+from dlq_common.pki import Role, fingerprint, parse_identity
+from dlq_nodeagent.channel import Channels
+from dlq_nodeagent.identity import Joined, join, renew_if_due, stored_address
+from support.stub_master import StubMaster
+
+pytestmark = pytest.mark.integration
+DAY_S = 86_400.0
+
+
+@pytest.fixture
+def master() -> Iterator[StubMaster]:
+    with StubMaster() as stub:
+        yield stub
+
+
+def join_now(master: StubMaster, state_dir: Path, token: str | None = None) -> Joined:
+    """Join as node-a."""
+    return asyncio.run(
+        join(
+            f"127.0.0.1:{master.join_port}",
+            token or master.token(),
+            wished_node_id="node-a",
+            state_dir=state_dir,
+        )
+    )
+
+
+def channels(master: StubMaster, state_dir: Path) -> Channels:
+    """Channels with the stored identity."""
+    return Channels(f"127.0.0.1:{master.api_port}", state_dir)
+
+
+def test_a_node_that_joined_holds_a_certificate_of_its_own(
+    master: StubMaster, tmp_path: Path
+) -> None:
+    joined = join_now(master, tmp_path / "agent")
+    assert joined.api_address == f"127.0.0.1:{master.api_port}"
+    assert stored_address(tmp_path / "agent") == joined.api_address
+    identity = load_identity(tmp_path / "agent")
+    assert identity is not None
+    who = parse_identity(identity.certificate)
+    assert (who.name, who.role, who.cluster) == ("node-a", Role.NODE, "bench")
+    assert (tmp_path / "agent" / "identity.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_join_that_was_not_answered_is_repeated_with_the_same_key(
+    master: StubMaster, tmp_path: Path
+) -> None:
+    wrong = JoinToken("t2", "x" * 43, fingerprint(master.authority.certificate_pem())).text()
+    with pytest.raises(Unauthenticated):
+        join_now(master, tmp_path, wrong)
+    kept = (tmp_path / "join-request.json").read_text()
+    assert (tmp_path / "join-request.json").stat().st_mode & 0o777 == 0o600
+    join_now(master, tmp_path)
+    identity = load_identity(tmp_path)
+    assert identity is not None
+    assert identity.key.decode().replace("\n", "\\n") in kept
+    assert not (tmp_path / "join-request.json").exists()
+
+
+def test_a_master_that_is_not_there_is_said_to_be_away(tmp_path: Path) -> None:
+    with StubMaster() as gone:
+        token, port = gone.token(), gone.join_port
+    with pytest.raises(Unavailable):
+        asyncio.run(join(f"127.0.0.1:{port}", token, wished_node_id="node-a", state_dir=tmp_path))
+
+
+def test_a_certificate_is_renewed_at_two_thirds_of_its_life(
+    master: StubMaster, tmp_path: Path
+) -> None:
+    join_now(master, tmp_path)
+    before = load_identity(tmp_path)
+    now_s = master.clock.now_s()
+    early = FakeClock(now_s + 19 * DAY_S)
+    assert not asyncio.run(renew_if_due(channels(master, tmp_path), early))
+    due = FakeClock(now_s + 21 * DAY_S)
+    assert asyncio.run(renew_if_due(channels(master, tmp_path), due))
+    after = load_identity(tmp_path)
+    assert before is not None
+    assert after is not None
+    assert after.key != before.key
+    assert parse_identity(after.certificate).name == "node-a"
+    assert master.renewals == 1
+
+
+def test_a_renewal_for_somebody_else_is_refused_and_the_old_identity_stays(
+    master: StubMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    join_now(master, tmp_path)
+    before = load_identity(tmp_path)
+    sign_node = master.authority.sign_node
+    monkeypatch.setattr(
+        master.authority,
+        "sign_node",
+        lambda request, _name, now_s: sign_node(request, "node-b", now_s),
+    )
+    due = FakeClock(master.clock.now_s() + 21 * DAY_S)
+    with pytest.raises(Unauthenticated):
+        asyncio.run(renew_if_due(channels(master, tmp_path), due))
+    assert load_identity(tmp_path) == before
+
+
+def test_a_renewal_while_the_master_is_away_is_tried_again_later(tmp_path: Path) -> None:
+    with StubMaster() as gone:
+        join_now(gone, tmp_path)
+        due = FakeClock(gone.clock.now_s() + 21 * DAY_S)
+    with pytest.raises(Unavailable):
+        asyncio.run(renew_if_due(channels(gone, tmp_path), due))

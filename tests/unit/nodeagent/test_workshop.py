@@ -1,0 +1,184 @@
+"""Errands done in threads: answers come back on the loop, and no failure is lost."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from dlq_common.clock import FakeClock
+from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
+from dlq_nodeagent.devices.port import DeviceProcess, DeviceUsage
+from dlq_nodeagent.errands import Look, LookOrder, Preparation, PrepareOrder, Purpose
+from dlq_nodeagent.launching import Launching, LaunchRules
+from dlq_nodeagent.model.messages import Launch
+from dlq_nodeagent.runtimes.port import AttemptKey, JobFiles
+from dlq_nodeagent.workshop import Workshop
+from support.agent_bench import a_launch
+
+
+@dataclass
+class Asker:
+    """Takes the place of the core."""
+
+    preparations: list[Preparation] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def prepared(self, key: AttemptKey, preparation: Preparation) -> None:
+        self.preparations.append(preparation)
+
+    def looked(self, key: AttemptKey, purpose: Purpose, look: Look) -> None:
+        self.looks.append(look)
+
+    async def wait(self) -> None:
+        await asyncio.wait_for(self.arrived.wait(), 10)
+        self.arrived.clear()
+
+
+@dataclass
+class Bench:
+    """A workshop over virtual devices that a test can occupy."""
+
+    workshop: Workshop
+    devices: FakeDevices
+    asker: Asker
+
+    async def prepare(self, launch: Launch) -> Preparation:
+        self.workshop.prepare(PrepareOrder(launch=launch))
+        await self.asker.wait()
+        return self.asker.preparations[-1]
+
+    async def look(self, launch: Launch, purpose: Purpose, *, settled: bool = False) -> Look:
+        order = LookOrder(launch=launch, purpose=purpose, floor_mtime_ns=0, settled=settled)
+        self.workshop.look(order)
+        await self.asker.wait()
+        return self.asker.looks[-1]
+
+
+MakeBench = Callable[[], Bench]
+
+
+@pytest.fixture
+def make_bench(tmp_path: Path) -> MakeBench:
+    def make() -> Bench:
+        devices = FakeDevices(parse_virtual("2xH100-80GB"), "n1")
+        rules = LaunchRules(
+            runtime="process",
+            run_as="self",
+            allow_root=True,
+            roots=(),
+            scripts=tmp_path,
+            term_s=10.0,
+            pids_max=100,
+            log_head_bytes=4096,
+            log_ring_bytes=8192,
+            log_bytes_per_s=0,
+        )
+        clock = FakeClock()
+        launching = Launching(
+            rules=rules,
+            devices=devices.devices(),
+            job_files=lambda key: JobFiles("/n", "/j", "/b", "/d"),
+            now_s=clock.now_s,
+        )
+        asker = Asker()
+        workshop = Workshop(
+            clock=clock,
+            devices=devices,
+            launching=launching,
+            send_log=lambda order, handle: None,
+            wake=asker.arrived.set,
+        )
+        workshop.answers = asker
+        return Bench(workshop, devices, asker)
+
+    return make
+
+
+async def test_a_prepared_rank_has_its_plan(make_bench: MakeBench, tmp_path: Path) -> None:
+    launch = a_launch(checkpoint_directory=str(tmp_path / "c"))
+    preparation = await make_bench().prepare(launch)
+    assert preparation.plan is not None
+    assert preparation.plan.key == launch.key
+
+
+async def test_a_refused_rank_has_its_reason(make_bench: MakeBench) -> None:
+    preparation = await make_bench().prepare(a_launch(gpu_indexes=(9,)))
+    assert preparation.error == "this node has no GPU 9"
+
+
+async def test_a_checkpoint_is_found_with_its_age(make_bench: MakeBench, tmp_path: Path) -> None:
+    bench = make_bench()
+    marker = tmp_path / "c" / "step-000005" / "COMMITTED"
+    marker.parent.mkdir(parents=True)
+    marker.write_text('{"step": 5}')
+    now_s = FakeClock().now_s()
+    os.utime(marker, (now_s - 7, now_s - 7))
+    look = await bench.look(a_launch(checkpoint_directory=str(tmp_path / "c")), Purpose.WATCH)
+    assert look.checkpoint is not None
+    assert (look.checkpoint.step, look.checkpoint.age_s) == (5, 7.0)
+    assert look.released is None
+
+
+async def test_a_rank_that_has_ended_need_not_wait_for_its_marker_to_settle(
+    make_bench: MakeBench, tmp_path: Path
+) -> None:
+    bench = make_bench()
+    now_s = FakeClock().now_s()
+    (tmp_path / "a.ckpt").write_text("")
+    os.utime(tmp_path / "a.ckpt", (now_s - 1, now_s - 1))
+    launch = a_launch(checkpoint_directory=str(tmp_path), checkpoint_marker="*.ckpt", settle_s=60.0)
+    assert (await bench.look(launch, Purpose.WATCH)).checkpoint is None
+    assert (await bench.look(launch, Purpose.FINAL, settled=True)).checkpoint is not None
+
+
+async def test_free_gpus_are_said_to_be_free(make_bench: MakeBench) -> None:
+    look = await make_bench().look(a_launch(checkpoint_directory=""), Purpose.FINAL)
+    assert (look.released, look.held_by) == (True, "")
+
+
+async def test_a_gpu_with_a_process_is_named_with_it(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    uuid = bench.devices.devices()[0].uuid
+    bench.devices.usages[uuid] = DeviceUsage(9, (DeviceProcess(4242, 9),))
+    look = await bench.look(a_launch(checkpoint_directory=""), Purpose.FINAL)
+    assert look.released is False
+    assert uuid in look.held_by
+    assert "4242" in look.held_by
+
+
+async def test_memory_that_nobody_holds_keeps_a_gpu_too(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bench.devices.usages[bench.devices.devices()[0].uuid] = DeviceUsage(600 * 2**20, ())
+    assert (await bench.look(a_launch(checkpoint_directory=""), Purpose.FINAL)).released is False
+
+
+async def test_only_the_gpus_of_the_rank_are_asked_about(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bench.devices.usages[bench.devices.devices()[1].uuid] = DeviceUsage(2**40, ())
+    assert (await bench.look(a_launch(checkpoint_directory=""), Purpose.FINAL)).released
+
+
+async def test_a_gpu_that_does_not_answer_is_not_free(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bench.devices.broken[bench.devices.devices()[0].uuid] = "gpu_is_lost"
+    look = await bench.look(a_launch(checkpoint_directory=""), Purpose.FINAL)
+    assert look.released is False
+    assert "gpu_is_lost" in look.held_by
+
+
+async def test_an_errand_that_breaks_is_answered_all_the_same(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = make_bench()
+
+    def broken(uuid: str) -> DeviceUsage:
+        raise RuntimeError("the driver has gone mad")
+
+    monkeypatch.setattr(FakeDevices, "usage", lambda self, uuid: broken(uuid))
+    look = await bench.look(a_launch(checkpoint_directory=""), Purpose.FINAL)
+    assert look.released is False
+    assert "gone mad" in look.held_by
