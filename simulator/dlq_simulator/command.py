@@ -30,6 +30,9 @@ Exit codes: 0 done, 1 a file's content is not usable, 2 the command line is not.
 """
 
 
+_LONG = 5_000  # jobs; fewer are replayed within about a second
+
+
 class Refusal(click.ClickException):
     """A SimulateError as users see it: one line on stderr, `dlq: what; why; what to do`; exits 1."""
 
@@ -136,8 +139,8 @@ def _check_typed(policies: Sequence[str], jobs_out: Path | None) -> None:
 
 @contextmanager
 def _progress(policy: str, jobs: int) -> Iterator[Progress | None]:
-    """A bar on stderr when a person watches, nothing otherwise."""
-    if not sys.stderr.isatty():
+    """A bar on stderr when a person watches a long replay, nothing otherwise."""
+    if jobs < _LONG or not sys.stderr.isatty():
         yield None
         return
     steps = max(1, jobs // 200)

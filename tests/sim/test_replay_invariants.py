@@ -61,8 +61,17 @@ def run(trace: Trace, cluster: ClusterSpec, choice: tuple[str, ...]) -> Result:
     return replay(trace, cluster, chosen, watch=no_gpu_is_held_twice)
 
 
-def every_job_ends_whole(result: Result, trace: Trace, gpus: int) -> None:
-    possible = {job.job_id for job in trace.jobs if job.num_gpus <= gpus}
+def every_job_ends_whole(result: Result, trace: Trace, cluster: ClusterSpec) -> None:
+    """All that some GPU type can hold as a whole; the others are refused, not forgotten."""
+    by_type: dict[str, int] = {}
+    for group in cluster.groups:
+        by_type[group.gpu_type] = by_type.get(group.gpu_type, 0) + group.count * group.gpus
+    possible = {
+        job.job_id
+        for job in trace.jobs
+        if job.num_gpus <= (by_type.get(job.gpu_type, 0) if job.gpu_type else max(by_type.values()))
+    }
+    assert result.metrics.refused == len(trace.jobs) - len(possible)
     assert {outcome.job.job_id for outcome in result.outcomes} == possible
     for outcome in result.outcomes:
         job = outcome.job
@@ -77,29 +86,32 @@ def every_job_ends_whole(result: Result, trace: Trace, gpus: int) -> None:
 def test_sixty_jobs_on_eight_gpus_keep_every_invariant(choice: tuple[str, ...]) -> None:
     trace = read_trace(str(DATA / "tiresias_60_job.csv"))
     cluster = ClusterSpec(name="2x4", groups=(NodeGroup(count=2, gpus=4),))
-    every_job_ends_whole(run(trace, cluster, choice), trace, 8)
+    every_job_ends_whole(run(trace, cluster, choice), trace, cluster)
 
 
 def a_trace(whole: bool) -> st.SearchStrategy[Trace]:
     times = st.integers(0, 400) if whole else st.floats(0, 400, allow_subnormal=False)
-    jobs = st.lists(st.tuples(times, st.integers(1, 9), times), min_size=1, max_size=12)
+    types = st.sampled_from([None, None, "a", "b"])
+    jobs = st.lists(st.tuples(times, st.integers(1, 9), times, types), min_size=1, max_size=12)
     return jobs.map(
         lambda rows: Trace.of(
             "random",
             [
-                TraceJob(job_id=str(number), submit_time_s=s, num_gpus=g, duration_s=d)
-                for number, (s, g, d) in enumerate(rows)
+                TraceJob(job_id=str(number), submit_time_s=s, num_gpus=g, duration_s=d, gpu_type=t)
+                for number, (s, g, d, t) in enumerate(rows)
             ],
         )
     )
 
 
-A_CLUSTER = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4)), min_size=1, max_size=2).map(
+A_CLUSTER = st.lists(
+    st.tuples(st.integers(1, 3), st.integers(1, 4), st.sampled_from("ab")), min_size=1, max_size=2
+).map(
     lambda groups: ClusterSpec(
         name="random",
         groups=tuple(
-            NodeGroup(name=f"n{number}", count=count, gpus=gpus)
-            for number, (count, gpus) in enumerate(groups)
+            NodeGroup(name=f"n{number}", count=count, gpus=gpus, gpu_type=gpu_type)
+            for number, (count, gpus, gpu_type) in enumerate(groups)
         ),
     )
 )
@@ -110,7 +122,7 @@ A_CLUSTER = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4)), min_size=1
 def test_any_small_trace_ends_under_every_policy_and_placement(
     trace: Trace, cluster: ClusterSpec, choice: tuple[str, ...]
 ) -> None:
-    every_job_ends_whole(run(trace, cluster, choice), trace, cluster.gpus)
+    every_job_ends_whole(run(trace, cluster, choice), trace, cluster)
 
 
 @given(trace=a_trace(whole=True), cluster=A_CLUSTER, choice=st.sampled_from(CHOICES))
