@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import cattrs
+import structlog
 from cattrs.gen import make_dict_structure_fn
 
 from dlq_nodeagent.model.messages import Fence, Launch
@@ -19,6 +20,8 @@ from dlq_nodeagent.runtimes.launch import AttemptKey
 
 _VERSION = 1
 _DAMAGED = ".damaged"
+
+log = structlog.get_logger("nodeagent.journal")
 
 
 class JournalDamaged(Exception):
@@ -144,7 +147,12 @@ class MemoryJournal:
 
 
 class Sequences:
-    """Numbers that rise over all lives of the agent, reserved in blocks to spare the disk."""
+    """Numbers that rise over all lives of the agent, reserved in blocks to spare the disk.
+
+    A full disk does not stop them, nor the obedience to a new master: heartbeats must go on, or
+    jobs that could run would end with their hold. What could not be saved is saved with the next
+    change.
+    """
 
     _BLOCK = 1000
 
@@ -165,8 +173,11 @@ class Sequences:
         self._save(replace(self.node, highest_epoch=epoch))
 
     def _save(self, node: NodeRecord) -> None:
-        self._journal.save_node(node)
         self.node = node
+        try:
+            self._journal.save_node(node)
+        except OSError as error:
+            log.error("node_not_recorded", error=str(error))
 
 
 def _order(key: AttemptKey) -> tuple[int, int, int]:

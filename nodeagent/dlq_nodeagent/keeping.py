@@ -12,6 +12,7 @@ from dlq_nodeagent.model.rank import RankState
 from dlq_nodeagent.runtimes.port import Runtime, RuntimeFault
 from dlq_nodeagent.watched import Watched
 
+_RECORD_AGAIN_S = 5.0
 _OVER = frozenset({RankState.ENDED, RankState.KEPT})
 
 log = structlog.get_logger("nodeagent.keeping")
@@ -30,8 +31,26 @@ class Keeping:
     keep_s: float
     keep_count: int
 
-    def record(self, watched: Watched) -> None:
-        """Durable on return; raises OSError."""
+    def record(self, watched: Watched) -> bool:
+        """Whether it is durable now; if not, it is marked and recorded again by `catch_up`."""
+        try:
+            self._record(watched)
+        except OSError as error:
+            if not watched.unrecorded:
+                log.error("rank_not_recorded", key=str(watched.rank.launch.key), error=str(error))
+            watched.unrecorded = True
+        else:
+            watched.unrecorded = False
+        return not watched.unrecorded
+
+    def catch_up(self, watched: Iterable[Watched]) -> None:
+        """Record what a full disk refused before."""
+        now_s = self.clock.now_s()
+        for it in watched:
+            if it.unrecorded and now_s - it.recorded_s >= _RECORD_AGAIN_S:
+                self.record(it)
+
+    def _record(self, watched: Watched) -> None:
         rank = watched.rank
         watched.recorded_s = self.clock.now_s()
         launch = rank.launch

@@ -119,12 +119,11 @@ class Supervisor:
             self.tell(launch.key)
             return ""
         watched = Watched(accept(launch, now_s=self.clock.boottime_s()).rank)
-        try:
-            self._keeping.record(watched)
-        except OSError as error:
-            log.error("launch_not_recorded", key=str(launch.key), error=str(error))
-            return "journal_failed"
         self._watched[launch.key] = watched
+        if not self._keeping.record(watched):
+            # After a crash it would not be known: it must not start. The master hears it at once.
+            self._apply(watched, LaunchFailed("the agent cannot write its journal"))
+            return "journal_failed"
         log.info("launch_taken", key=str(launch.key), fence=str(launch.fence))
         self.tell(launch.key)
         self._prepare(watched)
@@ -225,6 +224,7 @@ class Supervisor:
         now_s = self.clock.boottime_s()
         for watched in list(self._watched.values()):
             self._drive(watched, now_s)
+        self._keeping.catch_up(self._watched.values())
         for watched in self._keeping.too_old(self._watched.values()):
             self._keeping.forget(watched)
             del self._watched[watched.rank.launch.key]

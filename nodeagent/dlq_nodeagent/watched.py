@@ -36,6 +36,7 @@ class Watched:
     held_by: str = ""
     """Why its GPUs cannot be given back yet."""
     recorded_s: float = 0.0
+    unrecorded: bool = False
 
     def reported(self) -> Rank:
         """The rank as the master is told of it."""

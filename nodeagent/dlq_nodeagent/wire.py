@@ -38,6 +38,9 @@ _PHASES = {
 }
 
 
+_LONGEST_ERROR = 1000
+
+
 class BadMessage(ValueError):
     """The master said something that makes no sense; the session is given up."""
 
@@ -102,7 +105,7 @@ def _report(report: RankReport) -> wire.RankReport:
         exit_code=report.exit_code,
         signal=report.signal,
         oom_killed=report.oom_killed,
-        error=report.error,
+        error=_text(report.error),
         ended_by=report.ended_by,
         done=report.done,
         peak_memory_bytes=report.peak_memory_bytes,
@@ -139,6 +142,11 @@ def _progress(progress: RankProgress) -> wire.RankProgress:
         age_duration=to_duration(progress.age_s),
         memory_bytes=progress.memory_bytes,
     )
+
+
+def _text(words: str) -> str:
+    """Words that may repeat a job's file names, in a form that any message can carry."""
+    return words[:_LONGEST_ERROR].encode("utf-8", "replace").decode("utf-8")
 
 
 def _fence(fence: Fence) -> lease_pb2.Fence:

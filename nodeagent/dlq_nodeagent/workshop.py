@@ -16,7 +16,8 @@ from dlq_nodeagent.launching import Launching, watch_of
 from dlq_nodeagent.model.messages import OpenLog
 from dlq_nodeagent.runtimes.port import AttemptKey, Handle, LaunchRefused
 
-_THREADS = 8
+# A rank on a dead file system holds at most three: one for each purpose of a look.
+_THREADS = 32
 _Answer = TypeVar("_Answer")
 
 log = structlog.get_logger("nodeagent.workshop")
@@ -35,9 +36,7 @@ class Answers(Protocol):
 
 
 class Workshop:
-    """Runs errands in threads. A job's dead file system can block one thread for each of its ranks,
-    never the heartbeat.
-    """
+    """Runs errands in threads. A job's dead file system blocks threads, never the heartbeat."""
 
     def __init__(
         self,

@@ -121,9 +121,18 @@ def _entries(directory: str) -> Iterator[tuple[str, os.stat_result]]:
             for number, entry in enumerate(entries):
                 if number >= _MOST_ENTRIES:
                     return
-                yield entry.name, entry.stat(follow_symlinks=False)
+                if _is_text(entry.name):
+                    yield entry.name, entry.stat(follow_symlinks=False)
     except OSError:
         return
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name can travel: file names are bytes, and those of a job may be any."""
+    try:
+        return name.isprintable() and bool(name.encode("utf-8"))
+    except UnicodeEncodeError:
+        return False
 
 
 def _facts(path: str) -> os.stat_result | None:

@@ -74,6 +74,15 @@ def test_an_exit_code_of_zero_is_told_and_no_code_is_not() -> None:
     assert killed.signal == 9
 
 
+def test_words_that_hold_any_bytes_can_be_sent() -> None:
+    hostile = "/data/\udcff\udcfe: " + "x" * 5000
+    message = encode(replace(REPORT, error=hostile), FACTS)
+    assert wire.SessionRequest.FromString(message.SerializeToString()).report.error.startswith(
+        "/data/??"
+    )
+    assert len(message.report.error) <= 1000
+
+
 @pytest.mark.parametrize("phase", Phase)
 def test_every_phase_has_a_word_on_the_wire(phase: Phase) -> None:
     assert encode(replace(REPORT, phase=phase), FACTS).report.phase != 0

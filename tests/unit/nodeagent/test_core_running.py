@@ -137,10 +137,34 @@ def test_a_launch_that_cannot_be_journaled_is_refused_and_never_starts() -> None
     bench.journal.fails = True
     launch = a_launch()
     assert bench.order(launch).refusal == "journal_failed"
+    assert bench.last(launch).phase is Phase.START_FAILED
+    assert "journal" in bench.last(launch).error
     bench.journal.fails = False
-    bench.run(2)
+    bench.run(10)
     assert bench.host.attempts == {}
-    assert bench.order(launch).refusal == ""
+
+
+def test_a_full_disk_stops_neither_jobs_nor_heartbeats_nor_ends() -> None:
+    bench = AgentBench()
+    bench.connect()
+    running, ending = a_launch(1), a_launch(2, does="run_for=5 exit_code=3")
+    bench.order(running)
+    bench.order(ending)
+    bench.run(1)
+    bench.journal.fails = True
+    bench.restart()
+    bench.connect(running, ending, epoch=EPOCH + 1)
+    bench.run(20)
+    assert bench.runs(running)
+    assert bench.last(ending).exit_code == 3
+    assert bench.order(a_stop(running, "cancel", 5.0), epoch=EPOCH + 1).refusal == ""
+    bench.run(5)
+    assert not bench.runs(running)
+    assert bench.order(a_launch(3), epoch=EPOCH).refusal == "stale_epoch"
+    bench.journal.fails = False
+    bench.run(10)
+    bench.restart()
+    assert bench.connect(epoch=EPOCH + 1).ranks == ()
 
 
 def test_an_end_is_told_until_the_master_confirms_it() -> None:

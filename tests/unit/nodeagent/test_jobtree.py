@@ -53,6 +53,14 @@ def test_a_missing_directory_holds_no_checkpoint(tmp_path: Path) -> None:
     assert newest(tmp_path / "nothing") is None
 
 
+def test_names_that_cannot_travel_are_passed_over(tmp_path: Path) -> None:
+    for name in (b"step-\xff\xfe", b"step-000\n009", b"step-\x1b[31m"):
+        directory = os.path.join(os.fsencode(tmp_path), name)
+        os.mkdir(directory)
+        Path(os.fsdecode(directory), "COMMITTED").write_text("{}")
+    assert newest(tmp_path) is None
+
+
 def test_links_and_strange_files_are_no_checkpoints(tmp_path: Path) -> None:
     real = a_checkpoint(tmp_path / "elsewhere", 1, at_s=NOW_S)
     root = tmp_path / "root"
