@@ -15,7 +15,7 @@ from dlq.v1 import job_service_pb2 as wire
 from dlq_client.connection import STREAM_DEADLINE_S, Connection
 from dlq_client.errors import from_rpc_error, is_deadline, is_lost
 from dlq_client.jobs import Jobs
-from dlq_common.errors import CursorExpired, DlqError, Unavailable
+from dlq_common.errors import CursorExpired, DlqError, NotFound, Unavailable
 
 # How long a watcher waits for a master or a node that is away before it ends with an error.
 OUTAGE_S = 300.0
@@ -74,12 +74,16 @@ def watch_jobs(
 ) -> Iterator[job_pb2.Job]:
     """Every value that some jobs take, the present ones first; ends as `watch_events` does.
 
-    A job that the master does not show to the caller is left out. When the journal has been cut
+    NotFound when the master does not show one of them to the caller. When the journal has been cut
     behind a long outage, the present values are read anew.
     """
     jobs = Jobs(connection)
     while True:
         listed = jobs.list(job_ids=job_ids)
+        shown = {job.job_id for job in listed.jobs}
+        for job_id in job_ids:
+            if job_id not in shown:
+                raise NotFound(f"there is no job {job_id}", kind="job", id=job_id)
         yield from listed.jobs
         try:
             for message in watch_events(

@@ -108,9 +108,7 @@ def _next_attempt(app: App, job_id: str, *, after: int) -> int:
         if not told and shown_state(job) in WAITING:
             told = True
             app.say(f"job {job_id} is {shown_state(job)}; its output follows when it runs")
-    # Only a list without the job ends the watch: it is not ours to see.
-    Jobs(app.connection()).get(job_id)
-    return 0
+    raise AssertionError("a watch without an end has ended")
 
 
 def _outputs(app: App, job_id: str, attempt: int, ranks: list[int]) -> Outputs:

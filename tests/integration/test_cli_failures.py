@@ -1,0 +1,204 @@
+"""What goes wrong, and how it is told: exit codes, one line and a hint, nothing done twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from dlq_client.connection import Connection
+from dlq_client.jobs import Jobs
+from dlq_client.queues import Queues
+from dlq_common.errors import NotFound, PermissionDenied, Unavailable, Unsatisfiable
+from dlq_common.pki import Authority
+from support.cli_run import Dlq
+from support.fake_master import FakeMaster
+from support.wire_jobs import a_job, a_node
+
+pytestmark = pytest.mark.integration
+
+ALL_FIELDS = ("--", "true")
+
+
+@pytest.fixture
+def master() -> Iterator[FakeMaster]:
+    running = FakeMaster()
+    running.jobs = {"17": a_job(17, "running"), "18": a_job(18), "19": a_job(19, name="twin")}
+    running.jobs["20"] = a_job(20, name="twin")
+    running.nodes = {"gpu01": a_node("gpu01")}
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def dlq(master: FakeMaster, tmp_path: Path) -> Dlq:
+    return Dlq(master.home(tmp_path / "home"))
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("frobnicate", 2, "there is no command 'frobnicate'"),
+        ("statsu", 2, "did you mean 'status'?"),
+        ("status --frob", 2, "No such option"),
+        ("status -o nam", 2, "did you mean 'name'?"),
+        ("status -t runing", 2, "did you mean 'running'?"),
+        ("status --since soon", 2, "is not a time"),
+        ("status -w --json", 2, "use -w --jsonl"),
+        ("submit", 2, "stdin: it is empty"),
+        ("submit --", 2, "there is no command after --"),
+        ("submit --array 0-9 -- true", 2, "No such option '--array'"),
+        ("submit --gpus eight -- true", 2, "--gpus: resources.gpus_total: 'eight'"),
+        ("submit /nonexistent/train.sh", 2, "/nonexistent/train.sh: no such file"),
+        ("submit python", 2, "to queue a command: dlq submit -- python ..."),
+        ("submit --wrap x train.sh", 2, "--wrap takes the place of"),
+        ("submit -t never -- true", 2, "--time: time_limit: 'never' is not a duration"),
+        ("wait 17 --any --all", 2, "contradict each other"),
+        ("wait 17 --timeout soon", 2, "--timeout: 'soon' is not a duration"),
+        ("wait 99", 3, "there is no job 99"),
+        ("status 99", 3, "there is no job 99"),
+        ("show 99", 3, "there is no job 99"),
+        ("show 98-99", 3, "there is no job 98-99"),
+        ("show nosuchname", 3, "there is no job 'nosuchname'"),
+        ("show twin", 2, "2 jobs are named 'twin'"),
+        ("cancel", 2, "which jobs?"),
+        ("cancel 17 -n twin", 2, "not both"),
+        ("cancel 98 17", 3, "job 98: there is no job 98"),
+        ("cancel 20-19", 2, "is empty"),
+        ("logs 18", 1, "has not started yet"),
+        ("logs 17 -n x", 2, "neither a number nor `all`"),
+        ("nodes gpu99", 3, "there is no node gpu99"),
+        ("nodes gpu[", 2, "is not a host list"),
+        ("completion tcsh", 2, "'tcsh' is not one of"),
+        ("admin node fence gpu01 --reason off", 2, "nobody can be asked here"),
+        ("admin node forget gpu01", 2, "nobody can be asked here"),
+        ("admin user del alice", 2, "nobody can be asked here"),
+        ("admin user set bob", 2, "bob is new: name --uid and --gid"),
+        ("admin token create --ttl soon", 2, "--ttl: 'soon' is not a duration"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line_on_stderr(
+    line: str, code: int, words: str, dlq: Dlq
+) -> None:
+    said = dlq(*line.split())
+    assert said.code == code
+    assert words in said.err
+    assert all(part.startswith(("dlq: ", "  ")) for part in said.err.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "code"),
+    [
+        (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST", 2),
+        (grpc.StatusCode.NOT_FOUND, "NOT_FOUND", 3),
+        (grpc.StatusCode.PERMISSION_DENIED, "PERMISSION_DENIED", 4),
+        (grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED", 4),
+        (grpc.StatusCode.FAILED_PRECONDITION, "UNSATISFIABLE", 5),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUOTA_EXCEEDED", 5),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "TRY_AGAIN", 75),
+        (grpc.StatusCode.ABORTED, "CONFLICT", 75),
+        (grpc.StatusCode.FAILED_PRECONDITION, "ILLEGAL_TRANSITION", 1),
+        (grpc.StatusCode.INTERNAL, "INTERNAL", 1),
+        (grpc.StatusCode.OUT_OF_RANGE, "A_WORD_OF_THE_FUTURE", 1),
+    ],
+)
+def test_what_the_master_refuses_decides_the_exit_code(
+    status: grpc.StatusCode, reason: str, code: int, master: FakeMaster, dlq: Dlq
+) -> None:
+    master.refuse("SubmitJob", status, reason, what="it cannot be", hint="do this instead")
+    said = dlq("submit", *ALL_FIELDS)
+    assert (said.code, said.out) == (code, "")
+    assert said.err == "dlq: it cannot be\n  do this instead\n"
+
+
+def test_what_the_master_says_cannot_move_the_cursor(master: FakeMaster, dlq: Dlq) -> None:
+    master.refuse("GetJob", grpc.StatusCode.NOT_FOUND, "NOT_FOUND", what="no\x1b[2J\nsuch job")
+    assert dlq("show", "17").err == "dlq: no?[2J?such job\n"
+
+
+def test_a_master_that_is_away_is_exit_69_and_a_submit_says_how_to_be_sure(
+    master: FakeMaster, dlq: Dlq
+) -> None:
+    master.stop()
+    assert dlq("status", patience_s=0.2).code == 69
+    said = dlq("submit", *ALL_FIELDS, patience_s=0.2)
+    assert said.code == 69
+    assert "it may have been queued; to be sure: dlq submit --request-id " in said.err
+
+
+def test_a_master_of_another_cluster_is_not_believed(master: FakeMaster, tmp_path: Path) -> None:
+    home = master.home(tmp_path / "home")
+    stranger = Authority.create("lab", 1_795_000_000.0)
+    (home / "ca.crt").write_bytes(stranger.certificate_pem())
+    said = Dlq(home)("status", patience_s=0.2)
+    assert said.code == 69
+    assert master.asked == []
+
+
+def test_nobody_logged_in_is_exit_4_with_the_way_in(tmp_path: Path) -> None:
+    said = Dlq(tmp_path / "empty")("status")
+    assert said.code == 4
+    assert "nobody is logged in here" in said.err
+    assert "dlq login" in said.err
+
+
+def test_a_lost_reply_is_asked_for_again_under_the_same_key_and_queues_one_job(
+    master: FakeMaster, dlq: Dlq
+) -> None:
+    master.jobs.clear()
+    master.lose_replies("SubmitJob", 3)
+    said = dlq("submit", "--parsable", *ALL_FIELDS)
+    assert (said.code, said.out) == (0, "17\n")
+    requests = master.requests("SubmitJob")
+    assert len(requests) == 4
+    assert len({request.request_id for request in requests}) == 1
+    assert list(master.jobs) == ["17"]
+
+
+def test_a_named_request_id_submits_at_most_once_over_two_commands(
+    master: FakeMaster, dlq: Dlq
+) -> None:
+    first = dlq("submit", "--request-id", "mine", *ALL_FIELDS)
+    assert dlq("submit", "--request-id", "mine", *ALL_FIELDS).out == first.out
+    assert len(master.submitted) == 1
+
+
+def test_a_refusal_is_not_asked_again(master: FakeMaster, dlq: Dlq) -> None:
+    master.refuse("SubmitJob", grpc.StatusCode.RESOURCE_EXHAUSTED, "TRY_AGAIN", what="slow down")
+    assert dlq("submit", *ALL_FIELDS).code == 75
+    assert len(master.requests("SubmitJob")) == 1
+
+
+def test_one_refusal_of_many_spares_no_other_job_and_decides_the_exit_code(
+    master: FakeMaster, dlq: Dlq
+) -> None:
+    said = dlq("cancel", "99", "18")
+    assert said.code == 3
+    assert said.out == "job 18: cancelled\n"
+    assert len(master.requests("CancelJob")) == 2
+
+
+def test_a_pipe_is_never_asked(master: FakeMaster, dlq: Dlq) -> None:
+    said = dlq("cancel", "17-18", stdin=b"n\n")
+    assert said.code == 0
+    assert len(master.requests("CancelJob")) == 2
+
+
+def test_the_sdk_raises_our_own_errors(master: FakeMaster) -> None:
+    with Connection(master.identity_of(), patience_s=0.0) as connection:
+        with pytest.raises(NotFound):
+            Jobs(connection).get("99")
+        master.refuse(
+            "GetJob", grpc.StatusCode.FAILED_PRECONDITION, "UNSATISFIABLE", reason_1="too wide"
+        )
+        with pytest.raises(Unsatisfiable) as caught:
+            Jobs(connection).get("17")
+        assert caught.value.reasons == ("too wide",)
+        master.refuse("GetCluster", grpc.StatusCode.PERMISSION_DENIED, "")
+        with pytest.raises(PermissionDenied):
+            Queues(connection).cluster()
+        master.stop()
+        with pytest.raises(Unavailable):
+            Queues(connection).cluster()
