@@ -247,7 +247,8 @@ class Cluster:
     def _time_crossing(self, job: Job) -> None:
         thresholds = self.ordering.thresholds
         number = job.live_attempt
-        if job.level >= len(thresholds) or (number is None and not job.waiting):
+        settled = job.end_time_s is not None or (number is None and not job.waiting)
+        if settled or job.level >= len(thresholds):
             self.crossings.clear(job.job_id)
             return
         left_gpu_s = thresholds[job.level] - job.attained_gpu_s

@@ -117,8 +117,8 @@ def _renewals(view: View, ending: list[AttemptKey], outranked: list[Outranked]) 
     for key in ending:
         if key not in leaving:
             lease = view.cluster.attempts[key].lease
-            # After a master's absence terms may have ended long ago: none is renewed into the past.
-            from_s = max(lease.term_end_s, view.now_s)
+            # After an absence terms may have ended long ago: none is renewed into what is due now.
+            from_s = max(lease.term_end_s, view.now_s + view.cluster.terms.save_lead_s)
             end_s = renewed_term_end_s(from_s, lease.kind, view.cluster.terms)
             renewals.append(Renew(key, end_s, _TERM_OVER))
     return renewals

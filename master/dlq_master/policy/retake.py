@@ -229,14 +229,16 @@ class _Force:
             self.reach[gpu_type].give(parts)
 
     def _sparing(self, gpu_type: str, gpus: int) -> Parts:
-        """Any GPUs: what is left first, then those of the victims, the lowest ranked first."""
+        """Any GPUs: what is left first, then those of the victim named last, without which it does
+        not fit, then those of the others, the lowest ranked first."""
         base = self._base(gpu_type)
         masks: dict[int, int] = {}
         first = min(gpus, base.total)
         if first:
             masks = dict(self.space.placement.find(base, Shape(first, None, None)) or ())
         gpus -= first
-        for held in self.named.values():
+        victims = list(self.named.values())
+        for held in victims[-1:] + victims[:-1]:
             for held_type, parts in held:
                 for ordinal, mask in parts if held_type == gpu_type else ():
                     taken = lowest(mask, min(gpus, mask.bit_count()))

@@ -1,0 +1,97 @@
+"""The state tables as pages: one diagram and one line per edge, printed from the tables alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from enum import StrEnum
+from inspect import cleandoc
+
+from dlq_master.model import attempt_steps, job_steps, node
+from dlq_master.model.lease import Terms
+
+Table = Mapping[tuple[StrEnum, type], StrEnum]
+GENERATED = "<!-- Generated from the code by tests/support/state_charts.py; do not edit. -->"
+
+
+def pages() -> dict[str, str]:
+    """File name -> text, for `docs/states`."""
+    return {
+        "job.md": page("Job", job_steps.TABLE),  # type: ignore[arg-type]  # keys are narrower
+        "attempt.md": page("Attempt", attempt_steps.TABLE),  # type: ignore[arg-type]
+        "node.md": page("Node", node.TABLE),  # type: ignore[arg-type]
+        "lease.md": lease_page(),
+    }
+
+
+def page(name: str, table: Table) -> str:
+    """The machine's diagram, and its events in words. Edges that stay in a state are only listed."""
+    states = list(type(next(iter(table))[0]))
+    sources = {state for state, _ in table}
+    lines = [GENERATED, "", f"# {name}", "", "```mermaid", "stateDiagram-v2"]
+    lines += [f"    {_drawn(edge)}" for edge in _edges(table)]
+    lines += [f"    {state.value} --> [*]" for state in states if state not in sources]
+    lines += ["```", "", "| event | when | from | to |", "|---|---|---|---|"]
+    events = dict.fromkeys(event for _, event in table)
+    for event in events:
+        target_of = {state: to for (state, other), to in table.items() if other is event}
+        moved = dict.fromkeys(to for state, to in target_of.items() if to is not state)
+        for to in moved:
+            froms = [state for state, target in target_of.items() if target is to is not state]
+            lines.append(_row(event, froms, to.value))
+        stays = [state for state, target in target_of.items() if target is state]
+        if stays:
+            lines.append(_row(event, stays, "the same"))
+    return "\n".join(lines) + "\n"
+
+
+def lease_page() -> str:
+    """A lease is a value: what holds it, and the instants that end it, with the default numbers."""
+    terms = Terms()
+    lines = [
+        GENERATED,
+        "",
+        "# Lease",
+        "",
+        "A lease is a value of an attempt, not a machine: an attempt holds its lease while it is live.",
+        "",
+        "```mermaid",
+        "stateDiagram-v2",
+        "    [*] --> granted: Start (a short first term, to a boundary of the grid)",
+        "    granted --> granted: Renew (decided save_lead_s before term_end)",
+        "    granted --> leaving: Lapse (only at term_end), Revoke, StopRequested",
+        "    granted --> silent: NodeSilent",
+        "    silent --> granted: Returned...",
+        "    silent --> ended: reclaim (last contact + hold_s + hold_margin_s)",
+        "    leaving --> ended: every rank is confirmed gone",
+        "    granted --> ended: every rank is confirmed gone",
+        "    ended --> [*]",
+        "```",
+        "",
+        "| constant | default |",
+        "|---|---|",
+    ]
+    lines += [f"| {field.name} | {getattr(terms, field.name):g} |" for field in fields(terms)]
+    return "\n".join(lines) + "\n"
+
+
+def _edges(table: Table) -> list[tuple[StrEnum, StrEnum, list[str]]]:
+    labels: dict[tuple[StrEnum, StrEnum], list[str]] = {}
+    for (state, event), target in table.items():
+        if state is not target:
+            labels.setdefault((state, target), []).append(event.__name__)
+    return [(state, target, names) for (state, target), names in labels.items()]
+
+
+def _row(event: type, froms: list[StrEnum], to: str) -> str:
+    names = ", ".join(state.value for state in froms)
+    return f"| {event.__name__} | {_summary(event)} | {names} | {to} |"
+
+
+def _drawn(edge: tuple[StrEnum, StrEnum, list[str]]) -> str:
+    state, target, names = edge
+    return f"{state.value} --> {target.value}: {', '.join(names)}"
+
+
+def _summary(event: type) -> str:
+    return cleandoc(event.__doc__ or "").splitlines()[0].replace("|", "/")

@@ -1,0 +1,243 @@
+"""A small cluster is told anything in any order; after every decision all of it must be sound."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from dlq_master.model import attempt_steps, drive, job_steps
+from dlq_master.model.attempt import ACTIVE, Attempt, AttemptState
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.job import HoldKind, JobState
+from dlq_master.model.machine import StopCause
+from dlq_master.model.node import FlagCleared, FlagSet, Heard, Missed, NodeFlag, NodeState, step
+from dlq_master.model.plan import Lapse, Start
+from dlq_master.model.validate import validate
+from dlq_master.model.view import View
+from dlq_master.model.why import ReasonCode
+from dlq_master.policy.explain import explain
+from dlq_master.policy.pipeline import plan
+from dlq_master.policy.transit.taking import Taking
+from support import reference_planner
+from support.builders import World, a_job, a_node, a_request
+
+EXPLAINED = 6  # of the latest jobs, after every decision
+WIDTHS = st.sampled_from([1, 1, 1, 2, 2, 3, 4, 6, 8, 12])
+
+
+class Story(RuleBasedStateMachine):
+    """What may happen to the core, whatever the policy."""
+
+    POLICY: ClassVar[str]
+    SETTINGS: ClassVar[dict[str, str]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.next_id = 1
+
+    @initialize(sizes=st.lists(st.sampled_from([2, 4, 4, 4]), min_size=1, max_size=5))
+    def a_cluster(self, sizes: list[int]) -> None:
+        nodes = [a_node(f"n{i}", gpus) for i, gpus in enumerate(sizes)]
+        self.world = World(self.POLICY, nodes, **self.SETTINGS)  # type: ignore[arg-type]  # settings
+
+    @rule(gpus=WIDTHS, nodes=st.sampled_from([None, None, None, 2]), queue=st.integers(0, 1))
+    def a_submission(self, gpus: int, nodes: int | None, queue: int) -> None:
+        if nodes is not None and gpus % nodes:
+            nodes = None
+        job = a_job(self.next_id, request=a_request(gpus, nodes), rank_base=queue)
+        self.world.submit(job)
+        self.next_id += 1
+        self.decided()
+
+    @rule(pick=st.integers(0, 99), how=st.integers(0, 4))
+    def an_end(self, pick: int, how: int) -> None:
+        attempt = self.one_of({AttemptState.RUNNING, AttemptState.PAUSING}, pick)
+        if attempt is None:
+            return
+        if attempt.state is AttemptState.PAUSING:
+            ends: tuple[attempt_steps.AttemptEvent, ...] = (
+                attempt_steps.Preempted(),
+                attempt_steps.PreemptedLost(),
+                attempt_steps.NodeLost(),
+                attempt_steps.Succeeded(),
+            )
+            if attempt.stop_cause is StopCause.CANCEL:
+                ends = (attempt_steps.Cancelled(),)
+        else:
+            ends = (attempt_steps.Succeeded(), attempt_steps.NodeLost())
+        drive.step_attempt(self.world.cluster, attempt.key, ends[how % len(ends)], self.world.now_s)
+        self.decided()
+
+    @rule(pick=st.integers(0, 99), kind=st.sampled_from(HoldKind))
+    def a_hold(self, pick: int, kind: HoldKind) -> None:
+        self.tell_job(pick, job_steps.Held(kind=kind))
+
+    @rule(pick=st.integers(0, 99))
+    def a_release(self, pick: int) -> None:
+        self.tell_job(pick, job_steps.Released())
+
+    @rule(pick=st.integers(0, 99))
+    def a_cancel(self, pick: int) -> None:
+        self.tell_job(pick, job_steps.Cancelled())
+
+    @rule(pick=st.integers(0, 99), silent=st.booleans())
+    def a_silence(self, pick: int, silent: bool) -> None:
+        wanted = ACTIVE if silent else {AttemptState.UNKNOWN}
+        attempt = self.one_of(set(wanted), pick)
+        if attempt is None:
+            return
+        event: attempt_steps.AttemptEvent = attempt_steps.NodeSilent()
+        if not silent:
+            stopping = attempt.stop_cause is not None
+            event = attempt_steps.ReturnedPausing() if stopping else attempt_steps.ReturnedRunning()
+        drive.step_attempt(self.world.cluster, attempt.key, event, self.world.now_s)
+        self.decided()
+
+    @rule(pick=st.integers(0, 99), flag=st.sampled_from(NodeFlag))
+    def a_flag(self, pick: int, flag: NodeFlag) -> None:
+        nodes = sorted(self.world.cluster.nodes)
+        node = self.world.cluster.nodes[nodes[pick % len(nodes)]]
+        event = FlagCleared(flag=flag) if flag in node.flags else FlagSet(flag=flag)
+        self.world.cluster.put_node(step(node, event, at_s=self.world.now_s).value)
+        self.decided()
+
+    @rule(pick=st.integers(0, 99))
+    def a_suspicion(self, pick: int) -> None:
+        nodes = sorted(self.world.cluster.nodes)
+        node = self.world.cluster.nodes[nodes[pick % len(nodes)]]
+        event = Missed() if node.state is NodeState.UP else Heard()
+        self.world.cluster.put_node(step(node, event, at_s=self.world.now_s).value)
+        self.decided()
+
+    @rule(seconds=st.sampled_from([0.25, 1.0, 40.0, 271.0, 400.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.world.now_s += seconds
+        self.decided()
+
+    @rule()
+    def the_policy_wakes_up(self) -> None:
+        wake_s = self.world.wake_at_s
+        if wake_s is not None and wake_s > self.world.now_s:
+            self.world.now_s = wake_s
+        self.decided()
+
+    # --- what must hold -------------------------------------------------------------------------
+
+    def decided(self) -> None:
+        """Settle the order, compare with the obvious planner, look at every job, then carry out."""
+        world = self.world
+        while (planned := world.plan()).again:
+            drive.apply(world.cluster, planned, world.now_s, epoch=1)
+            validate(world.cluster)
+        self.compare(planned.changes)
+        self.explained(planned.changes)
+        outranked = {c.key.job_id for c in planned.changes if isinstance(c, Lapse)}
+        self.used(planned.changes)
+        world.decide()
+        self.settled(outranked)
+
+    def compare(self, changes: tuple[object, ...]) -> None:
+        world = self.world
+        starts = {c.job_id: c.allocation for c in changes if isinstance(c, Start)}
+        lapses = {c.key.job_id for c in changes if isinstance(c, Lapse)}
+        promoted = any(job.promoted for job in world.cluster.jobs.values())
+        if world.policy.taking is Taking.FREE and world.policy.placement.counts_only:
+            if not self.pinned_work():
+                assert (set(starts), lapses) == reference_planner.expected_by_count(world.cluster)
+        elif world.policy.taking is Taking.NEVER and not promoted:
+            expected = reference_planner.expected_starts(world.cluster, world.policy)
+            found = {
+                job_id: {slot.node_id: list(slot.gpu_indices) for slot in allocation.slots}
+                for job_id, allocation in starts.items()
+            }
+            assert found == expected
+
+    def explained(self, changes: tuple[object, ...]) -> None:
+        world = self.world
+        view = View(world.cluster, world.now_s)
+        starts = {c.job_id for c in changes if isinstance(c, Start)}
+        for job_id, job in list(world.cluster.jobs.items())[-EXPLAINED:]:
+            reasons = explain(view, world.policy, job_id)
+            assert bool(reasons) == (job.live_attempt is None or job.ended), job
+            codes = {reason.code for reason in reasons}
+            assert (ReasonCode.STARTS_NEXT in codes) == (job_id in starts), (job, reasons)
+
+    def used(self, changes: tuple[object, ...]) -> None:
+        """When leaving is immediate, nobody leaves whose GPUs nobody of a higher rank then uses."""
+        world = self.world
+        if world.policy.taking is not Taking.FREE or world.policy.placement.counts_only:
+            return
+        starts = [c for c in changes if isinstance(c, Start)]
+        rank = world.cluster.rank
+        for lapse in (c for c in changes if isinstance(c, Lapse)):
+            held = world.cluster.attempts[lapse.key].lease.allocation
+            users = [s.job_id for s in starts if s.allocation.overlaps(held)]
+            assert lapse.for_job in users
+            loser = world.cluster.jobs[lapse.key.job_id]
+            for job_id in users:
+                winner = world.cluster.jobs[job_id]
+                assert (rank(winner), winner.sequence) < (rank(loser), loser.sequence)
+
+    def settled(self, outranked: set[JobId]) -> None:
+        """Nobody waits who could run in what is free (unless it is kept for somebody)."""
+        world = self.world
+        after = plan(View(world.cluster, world.now_s), world.policy)
+        more = [change for change in after.changes if not self.may_move(change, outranked)]
+        assert not more, f"planning twice changes more: {more}"
+
+    def may_move(self, change: object, outranked: set[JobId]) -> bool:
+        """Preemption is free: who had to leave its GPUs may find others in the next plan."""
+        free = self.world.policy.taking is Taking.FREE
+        by_count = self.world.policy.placement.counts_only
+        return free and not by_count and isinstance(change, Start) and change.job_id in outranked
+
+    def pinned_work(self) -> bool:
+        cluster = self.world.cluster
+        closed = cluster.capacity.closed
+        return bool(cluster.silent) or any(cluster.attempts_on(node_id) for node_id in closed)
+
+    def one_of(self, states: set[AttemptState], pick: int) -> Attempt | None:
+        attempts = self.world.cluster.attempts
+        keys: list[AttemptKey] = sorted(k for k, a in attempts.items() if a.state in states)
+        return attempts[keys[pick % len(keys)]] if keys else None
+
+    def tell_job(self, pick: int, event: job_steps.JobEvent) -> None:
+        jobs = self.world.cluster.jobs
+        ids: list[JobId] = sorted(
+            job_id for job_id, job in jobs.items() if (job.state, type(event)) in job_steps.TABLE
+        )
+        if ids:
+            job_id = ids[pick % len(ids)]
+            if jobs[job_id].state is JobState.PENDING:
+                return
+            drive.step_job(self.world.cluster, job_id, event, self.world.now_s)
+            self.decided()
+
+
+def story(policy: str, **words: str) -> type:
+    """The story under one policy, as a test case."""
+    machine = type(f"Story_{policy}", (Story,), {"POLICY": policy, "SETTINGS": words})
+    case: type = machine.TestCase  # type: ignore[attr-defined]  # made by hypothesis
+    # Twelve stories share the time of one property; the long profile looks for longer.
+    examples = max(30, settings().max_examples // 10)
+    case.settings = settings(max_examples=examples, stateful_step_count=30)  # type: ignore[attr-defined]
+    return case
+
+
+LAS = {"thresholds": "50,400", "starve_limit_s": "900", "promote_knob": "4"}
+
+TestFifoConsolidate = story("fifo", place="consolidate")
+TestFifoCount = story("fifo", place="count", preempt="free")
+TestBestEffortConsolidate = story("best-effort", place="consolidate")
+TestBestEffortSpread = story("best-effort", place="spread")
+TestBestEffortCount = story("best-effort", place="count")
+TestLasConsolidate = story("tiresias-las", place="consolidate", **LAS)
+TestLasFirstStart = story("tiresias-las", place="consolidate", order="first-start", **LAS)
+TestLasSpread = story("tiresias-las", place="spread", **LAS)
+TestLasCount = story("tiresias-las", place="count", **LAS)
+TestLasFreeCount = story("tiresias-las", place="count", preempt="free", **LAS)
+TestLasFreeConsolidate = story("tiresias-las", place="consolidate", preempt="free", **LAS)
+TestLasFreeSpread = story("tiresias-las", place="spread", preempt="free", **LAS)

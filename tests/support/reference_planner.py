@@ -1,0 +1,181 @@
+"""The obvious planner: slow, written from the rules alone, to compare the fast one with.
+
+It knows nothing of pools, buckets, heads or walks: it looks at every job and every node each time.
+"""
+
+from __future__ import annotations
+
+from dlq_master.model.attempt import ACTIVE, AttemptState
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import Job
+from dlq_master.model.resources import Shape, indices
+from dlq_master.policy.policy import Policy
+from dlq_master.policy.transit.taking import Taking
+
+Gpus = dict[str, list[int]]  # node -> indices, nodes in the order of their names
+
+
+def expected_starts(cluster: Cluster, policy: Policy) -> dict[JobId, Gpus]:
+    """Which jobs a plan that takes nothing away starts, and where. One GPU type, nothing promoted."""
+    free = free_gpus(cluster)
+    soon = soon_gpus(cluster)
+    starts: dict[JobId, Gpus] = {}
+    for job in in_rank_order(cluster, [job for job in cluster.jobs.values() if job.waiting]):
+        shape = job.request.shape
+        found = place(policy.placement.name, free, shape, cluster)
+        if found is not None:
+            starts[job.job_id] = found
+            _remove(free, found)
+            continue
+        if policy.blocking:
+            break
+        later = _place_soon(policy, free, soon, shape, cluster)
+        if later is not None:
+            _remove(free, later)
+            _remove(soon, later)
+    return starts
+
+
+def expected_by_count(cluster: Cluster) -> tuple[set[JobId], set[JobId]]:
+    """By GPU counts, with free preemption: who starts and who has to leave."""
+    left = sum(len(gpus) for gpus in _open_gpus(cluster).values())
+    members = [job for job in cluster.jobs.values() if job.waiting or _runs(cluster, job)]
+    starts, leaves = set(), set()
+    for job in in_rank_order(cluster, members):
+        fits = job.request.gpus <= left
+        left -= job.request.gpus if fits else 0
+        if fits and job.waiting:
+            starts.add(job.job_id)
+        elif not fits and not job.waiting:
+            leaves.add(job.job_id)
+    return starts, leaves
+
+
+def in_rank_order(cluster: Cluster, jobs: list[Job]) -> list[Job]:
+    """Whoever is served first comes first."""
+    return sorted(jobs, key=lambda job: (job.rank_base, job.level, job.sequence))
+
+
+def free_gpus(cluster: Cluster) -> Gpus:
+    """GPUs of open nodes that no live attempt holds."""
+    held = _held(cluster, set(AttemptState))
+    return {
+        name: [gpu for gpu in gpus if (name, gpu) not in held]
+        for name, gpus in _open_gpus(cluster).items()
+    }
+
+
+def soon_gpus(cluster: Cluster) -> Gpus:
+    """GPUs of open nodes whose holder has been told to leave."""
+    held = _held(cluster, {AttemptState.PAUSING})
+    return {
+        name: [gpu for gpu in gpus if (name, gpu) in held]
+        for name, gpus in _open_gpus(cluster).items()
+    }
+
+
+def place(placement: str, free: Gpus, shape: Shape, cluster: Cluster) -> Gpus | None:
+    """The GPUs that the named placement takes, or None."""
+    if shape.nodes is not None and placement != "count":
+        return _exact(free, shape.gpus // shape.nodes, shape.nodes)
+    if sum(map(len, free.values())) < shape.gpus:
+        return None
+    by_most = sorted(free, key=lambda name: (-len(free[name]), name))
+    by_least = sorted(free, key=lambda name: (len(free[name]), name))
+    if placement == "count":
+        return _fill(free, by_most, shape.gpus)
+    if placement == "spread":
+        return _fill(free, by_least, shape.gpus)
+    return _consolidated(free, shape.gpus, _fewest_nodes(cluster, shape.gpus))
+
+
+def _consolidated(free: Gpus, gpus: int, most_nodes: int) -> Gpus | None:
+    found: Gpus = {}
+    while gpus:
+        unused = {name: left for name, left in free.items() if name not in found and left}
+        enough = [name for name in unused if len(unused[name]) >= gpus]
+        if enough:
+            best = min(enough, key=lambda name: (len(unused[name]), name))
+        elif unused:
+            best = min(unused, key=lambda name: (-len(unused[name]), name))
+        else:
+            return None
+        found[best] = unused[best][:gpus]
+        gpus -= len(found[best])
+    return found if len(found) <= most_nodes else None
+
+
+def _exact(free: Gpus, gpus_per_node: int, nodes: int) -> Gpus | None:
+    enough = [name for name in free if len(free[name]) >= gpus_per_node]
+    chosen = sorted(enough, key=lambda name: (len(free[name]), name))[:nodes]
+    if len(chosen) < nodes:
+        return None
+    return {name: free[name][:gpus_per_node] for name in sorted(chosen)}
+
+
+def _fill(free: Gpus, names: list[str], gpus: int) -> Gpus | None:
+    found: Gpus = {}
+    for name in names:
+        taken = free[name][:gpus]
+        if taken:
+            found[name] = taken
+            gpus -= len(taken)
+    return found if not gpus else None
+
+
+def _place_soon(
+    policy: Policy, free: Gpus, soon: Gpus, shape: Shape, cluster: Cluster
+) -> Gpus | None:
+    union = {name: sorted(free[name] + soon[name]) for name in free}
+    if not any(soon.values()):
+        return None
+    if not policy.placement.any_gpus(shape):
+        return place(policy.placement.name, union, shape, cluster)
+    if sum(map(len, union.values())) < shape.gpus:
+        return None
+    first = min(shape.gpus, sum(map(len, soon.values())))
+    found: Gpus = {}
+    for pool, gpus in ((soon, first), (free, shape.gpus - first)):
+        part = place(policy.placement.name, pool, Shape(gpus, None, None), cluster) or {}
+        for name, taken in part.items():
+            found[name] = sorted(found.get(name, []) + taken)
+    return found
+
+
+def _fewest_nodes(cluster: Cluster, gpus: int) -> int:
+    sizes = sorted((len(node.gpus) for node in cluster.nodes.values()), reverse=True)
+    for count in range(1, len(sizes) + 1):
+        if sum(sizes[:count]) >= gpus:
+            return count
+    return 0
+
+
+def _open_gpus(cluster: Cluster) -> Gpus:
+    nodes = sorted(cluster.nodes.values(), key=lambda node: node.node_id)
+    return {node.node_id: [gpu.index for gpu in node.gpus] for node in nodes if node.open}
+
+
+def _held(cluster: Cluster, states: set[AttemptState]) -> set[tuple[str, int]]:
+    return {
+        (slot.node_id, gpu)
+        for attempt in cluster.attempts.values()
+        if attempt.state in states
+        for slot in attempt.lease.allocation.slots
+        for gpu in indices(slot.mask)
+    }
+
+
+def _runs(cluster: Cluster, job: Job) -> bool:
+    attempt = cluster.live_attempt(job)
+    return attempt is not None and attempt.state in ACTIVE
+
+
+def _remove(free: Gpus, taken: Gpus) -> None:
+    for name, gpus in taken.items():
+        free[name] = [gpu for gpu in free[name] if gpu not in gpus]
+
+
+def takes_work(policy: Policy) -> bool:
+    """Whether the policy ever takes work away."""
+    return policy.taking is not Taking.NEVER

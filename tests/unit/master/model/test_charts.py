@@ -1,0 +1,20 @@
+"""The pages of docs/states are what the tables say."""
+
+import pytest
+
+from dlq_master.model.chart import pages
+from support.state_charts import FOLDER
+
+
+@pytest.mark.parametrize("name", sorted(pages()))
+def test_the_page_is_fresh(name: str) -> None:
+    fresh = pages()[name]
+    assert (FOLDER / name).read_text(encoding="utf-8") == fresh, (
+        "run: python tests/support/state_charts.py"
+    )
+
+
+def test_every_ended_state_of_a_job_leaves_the_diagram() -> None:
+    text = pages()["job.md"]
+    for state in ("completed", "failed", "cancelled", "timed_out"):
+        assert f"{state} --> [*]" in text

@@ -1,0 +1,147 @@
+"""The three state tables, cell by cell."""
+
+from enum import StrEnum
+from typing import Any, get_args
+
+import pytest
+
+from dlq_master.model import attempt_steps, job_steps, node
+from dlq_master.model.attempt import LIVE, AttemptState
+from dlq_master.model.job import ENDED, Checkpoint, EndReason, HoldKind, JobState
+from dlq_master.model.machine import FreeDevices, IllegalTransition, StopCause
+from dlq_master.model.node import Gpu, NodeFlag, NodeState
+from support.builders import a_node, a_waiting_job, an_attempt
+
+CHECKPOINT = Checkpoint("/ckpt/1/1/step-5", 5, 10.0, 1)
+
+JOB_EVENTS: tuple[job_steps.JobEvent, ...] = (
+    job_steps.Admitted(),
+    job_steps.Rejected(reason="no_such_shape"),
+    job_steps.Held(kind=HoldKind.USER),
+    job_steps.Released(),
+    job_steps.Placed(attempt=1),
+    job_steps.Ran(),
+    job_steps.Demoted(level=1),
+    job_steps.Promoted(),
+    job_steps.Saved(checkpoint=CHECKPOINT, save_s=2.0),
+    job_steps.Requeued(reason=EndReason.PREEMPTED),
+    job_steps.Completed(),
+    job_steps.Failed(reason=EndReason.USER_ERROR),
+    job_steps.TimedOut(),
+    job_steps.Poisoned(reason=EndReason.NODE_LOST),
+    job_steps.Cancelled(),
+)
+
+ATTEMPT_EVENTS: tuple[attempt_steps.AttemptEvent, ...] = (
+    attempt_steps.Preparing(),
+    attempt_steps.Starting(),
+    attempt_steps.Running(),
+    attempt_steps.StopRequested(cause=StopCause.PREEMPT, grace_s=60.0),
+    attempt_steps.NodeSilent(),
+    attempt_steps.ReturnedAssigned(),
+    attempt_steps.ReturnedPreparing(),
+    attempt_steps.ReturnedStarting(),
+    attempt_steps.ReturnedRunning(),
+    attempt_steps.ReturnedPausing(),
+    attempt_steps.Renewed(term_end_s=600.0),
+    attempt_steps.Committed(checkpoint=CHECKPOINT),
+    attempt_steps.Succeeded(),
+    attempt_steps.Failed(reason=EndReason.USER_ERROR, exit_code=1),
+    attempt_steps.Preempted(),
+    attempt_steps.PreemptedLost(),
+    attempt_steps.Cancelled(),
+    attempt_steps.TimedOut(),
+    attempt_steps.NodeLost(),
+    attempt_steps.StartFailed(detail="no such image"),
+)
+
+NODE_EVENTS: tuple[node.NodeEvent, ...] = (
+    node.Heard(),
+    node.Missed(),
+    node.Vanished(),
+    node.Lost(),
+    node.Registered(gpus=(Gpu(index=0, gpu_type="A100"),), boot_id="b2"),
+    node.FlagSet(flag=NodeFlag.CORDONED, reason="fan"),
+    node.FlagCleared(flag=NodeFlag.CORDONED),
+)
+
+
+def cells(states: type[StrEnum], events: tuple[Any, ...]) -> list[Any]:
+    return [
+        pytest.param(state, event, id=f"{state.value}-{type(event).__name__}")
+        for state in states
+        for event in events
+    ]
+
+
+@pytest.mark.parametrize(("state", "event"), cells(JobState, JOB_EVENTS))
+def test_every_cell_of_the_job_table(state: JobState, event: job_steps.JobEvent) -> None:
+    job = a_waiting_job(1, state=state)
+    target = job_steps.TABLE.get((state, type(event)))
+    if target is None:
+        with pytest.raises(IllegalTransition, match=f"job 1: {type(event).__name__}"):
+            job_steps.step(job, event, at_s=5.0)
+        return
+    after = job_steps.step(job, event, at_s=5.0).value
+    assert after.state is target
+    assert after.version == job.version + 1
+    assert after.ended == (after.end_time_s is not None)
+    assert (after.state is JobState.HELD) == (after.hold is not None) or state is JobState.HELD
+
+
+@pytest.mark.parametrize(("state", "event"), cells(AttemptState, ATTEMPT_EVENTS))
+def test_every_cell_of_the_attempt_table(
+    state: AttemptState, event: attempt_steps.AttemptEvent
+) -> None:
+    attempt = an_attempt(state=state)
+    target = attempt_steps.TABLE.get((state, type(event)))
+    if target is None:
+        with pytest.raises(IllegalTransition, match=r"attempt 1\.1"):
+            attempt_steps.step(attempt, event, at_s=5.0)
+        return
+    after, effects = attempt_steps.step(attempt, event, at_s=5.0)
+    assert after.state is target
+    freed = [effect for effect in effects if isinstance(effect, FreeDevices)]
+    assert len(freed) == (target not in LIVE)
+    assert (after.ended_time_s is not None) == (target not in LIVE)
+
+
+@pytest.mark.parametrize(("state", "event"), cells(NodeState, NODE_EVENTS))
+def test_every_cell_of_the_node_table(state: NodeState, event: node.NodeEvent) -> None:
+    before = a_node(state=state)
+    target = node.TABLE.get((state, type(event)))
+    if target is None:
+        with pytest.raises(IllegalTransition, match="node n1"):
+            node.step(before, event, at_s=5.0)
+        return
+    assert node.step(before, event, at_s=5.0).value.state is target
+
+
+TABLES = [
+    pytest.param(job_steps.TABLE, ENDED, job_steps.JobEvent, JOB_EVENTS, id="job"),
+    pytest.param(
+        attempt_steps.TABLE,
+        frozenset(AttemptState) - LIVE,
+        attempt_steps.AttemptEvent,
+        ATTEMPT_EVENTS,
+        id="attempt",
+    ),
+    pytest.param(node.TABLE, frozenset(), node.NodeEvent, NODE_EVENTS, id="node"),
+]
+
+
+@pytest.mark.parametrize(("table", "ended", "union", "samples"), TABLES)
+def test_terminal_states_have_no_rows_and_every_event_has_one(
+    table: Any, ended: frozenset[StrEnum], union: Any, samples: tuple[Any, ...]
+) -> None:
+    assert not ended & {state for state, _ in table}
+    assert {event for _, event in table} == set(get_args(union))
+    assert {type(event) for event in samples} == set(get_args(union))
+
+
+@pytest.mark.parametrize(("table", "ended", "union", "samples"), TABLES)
+def test_every_state_is_reached_or_is_the_first(
+    table: Any, ended: frozenset[StrEnum], union: Any, samples: tuple[Any, ...]
+) -> None:
+    states: list[StrEnum] = list(type(next(iter(table))[0]))
+    assert set(states[1:]) <= set(table.values())
