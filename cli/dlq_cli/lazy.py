@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import os
+import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
+
+from dlq_cli.exit_codes import OK, Ended
 
 # Other rooms lend commands under this entry point group; they are loaded only when called.
 ENTRY_POINTS = "dlq.commands"
@@ -31,6 +35,15 @@ class LazyGroup(click.Group):
         super().__init__(*args, **kwargs)
         self._lazy = lazy
         self._lends = lends
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # `dlq status | head`: the reader has seen enough. Nothing may be flushed into it any
+            # more, not even by the interpreter's end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise Ended(OK) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*self._lazy, *sorted(set(self._lent()) - set(self._lazy))]

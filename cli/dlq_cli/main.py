@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -101,10 +100,6 @@ def run(arguments: list[str]) -> int:
         return _tell(error.what, error.hint, exit_codes.code_of_error(error))
     except (KeyboardInterrupt, click.Abort):
         return exit_codes.INTERRUPTED
-    except BrokenPipeError:
-        # `dlq status | head`: the reader has seen enough. Nothing may be flushed into it any more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return exit_codes.OK
     return result if isinstance(result, int) else exit_codes.OK
 
 
