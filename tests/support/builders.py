@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from dlq_master.model import attempt_steps, drive, job_steps
 from dlq_master.model.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
-from dlq_master.model.job import Job, JobState
+from dlq_master.model.job import HoldKind, Job, JobState
 from dlq_master.model.lease import Lease, LeaseKind, Terms
-from dlq_master.model.node import Gpu, Node
+from dlq_master.model.node import FlagSet, Gpu, Node, NodeFlag
 from dlq_master.model.plan import Plan
 from dlq_master.model.resources import Allocation, Request, Slot
 from dlq_master.model.validate import validate
 from dlq_master.model.view import View
-from dlq_master.policy.pipeline import plan
+from dlq_master.policy.pipeline import plan, wake_at_s
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.registry import build
 from dlq_master.policy.turn import decide
@@ -66,11 +65,6 @@ def an_attempt(
     return base._replace(**fields)  # type: ignore[arg-type]  # a builder takes any field
 
 
-class Finished(NamedTuple):
-    job_id: JobId
-    at_s: float
-
-
 class World:
     """A cluster under one policy at one instant; every act is checked from scratch.
 
@@ -104,10 +98,10 @@ class World:
     def decide(self) -> World:
         """Plan, check and apply; what is placed runs at once."""
         decided = decide(self.cluster, self.policy, self.now_s, epoch=1)
-        self.wake_at_s = decided.wake_at_s
         for happened in decided.happened:
             if isinstance(happened.event, job_steps.Placed) and happened.job_id is not None:
                 self._run(happened.job_id)
+        self.wake_at_s = wake_at_s(self.cluster, self.policy, self.now_s)
         validate(self.cluster)
         return self
 
@@ -121,6 +115,38 @@ class World:
     def leave(self, *job_ids: int) -> World:
         """Jobs that were told to leave have saved and left."""
         return self._end(job_ids, attempt_steps.Preempted())
+
+    def lose(self, *job_ids: int) -> World:
+        """Their nodes are lost."""
+        return self._end(job_ids, attempt_steps.NodeLost())
+
+    def pause(self, *job_ids: int) -> World:
+        """Users pause them: they are told to save and leave."""
+        for job_id in job_ids:
+            self.hold(job_id, HoldKind.PAUSED)
+        return self
+
+    def hold(self, job_id: int, kind: HoldKind, reason: str = "") -> World:
+        event = job_steps.Held(kind=kind, reason=reason)
+        drive.step_job(self.cluster, JobId(job_id), event, self.now_s)
+        return self
+
+    def silence(self, job_id: int) -> World:
+        """A node of its attempt is UNREACHABLE."""
+        key = self.attempt(job_id).key
+        drive.step_attempt(self.cluster, key, attempt_steps.NodeSilent(), self.now_s)
+        return self
+
+    def drain(self, name: str) -> World:
+        event = FlagSet(flag=NodeFlag.DRAINING)
+        drive.step_node(self.cluster, NodeId(name), event, self.now_s)
+        return self
+
+    def settle_moves(self) -> World:
+        """Admissions, demotions and promotions, but no starts."""
+        while (planned := self.plan()).again:
+            drive.apply(self.cluster, planned, self.now_s, epoch=1)
+        return self
 
     def job(self, job_id: int) -> Job:
         return self.cluster.jobs[JobId(job_id)]

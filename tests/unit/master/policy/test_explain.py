@@ -1,0 +1,120 @@
+"""`dlq why`: a typed reason for every job that does not run."""
+
+from dlq_master.model.job import HoldKind
+from dlq_master.model.view import View
+from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy.explain import explain, jobs_ahead, never_fits
+from support.builders import World, a_job, a_node, a_request
+
+
+def why(world: World, job_id: int, pause: ReasonCode | None = None) -> dict[ReasonCode, Reason]:
+    job = world.job(job_id)
+    reasons = explain(View(world.cluster, world.now_s, pause), world.policy, job.job_id)
+    return {reason.code: reason for reason in reasons}
+
+
+def test_a_running_job_has_no_reason() -> None:
+    world = World().submit(a_job(1, 8)).decide()
+    assert why(world, 1) == {}
+
+
+def test_too_few_gpus_names_need_have_and_who_ends_first() -> None:
+    world = World().submit(
+        a_job(1, 3, duration_estimate_s=900.0), a_job(2, 3, time_limit_s=60.0), a_job(3, 1)
+    )
+    world.decide().submit(a_job(4, 8)).decide()
+    reason = why(world, 4)[ReasonCode.RESOURCES]
+    assert (reason.resource, reason.need, reason.have) == ("gpus", 8, 1)
+    assert reason.blocking_jobs == (2, 1, 3)
+
+
+def test_fragmentation_is_told_apart_from_shortage() -> None:
+    world = World(nodes=2).submit(a_job(1, 5), a_job(2, 5)).decide()
+    world.submit(a_job(3, 4)).decide()
+    reason = why(world, 3)[ReasonCode.FRAGMENTATION]
+    assert (reason.need, reason.have) == (4, 6)
+    assert reason.detail == "the largest free block has 3 GPUs"
+
+
+def test_behind_the_head_of_the_line() -> None:
+    world = World("fifo").submit(a_job(1, 6), a_job(2, 4), a_job(3, 1)).decide()
+    assert why(world, 3)[ReasonCode.HEAD_OF_LINE].blocking_jobs == (2,)
+    assert ReasonCode.RESOURCES in why(world, 2)
+    assert ReasonCode.HEAD_OF_LINE not in why(world, 2)
+
+
+def test_holds_are_told_by_kind() -> None:
+    world = World().submit(a_job(1, 8), a_job(2)).decide()
+    world.hold(2, HoldKind.ADMIN, "maintenance")
+    assert why(world, 2)[ReasonCode.HELD_ADMIN].detail == "maintenance"
+
+
+def test_before_nodes_register_every_job_says_so() -> None:
+    world = World(nodes=0).submit(a_job(1)).decide()
+    assert set(why(world, 1)) == {ReasonCode.NO_NODES}
+
+
+def test_a_job_that_waits_for_a_release_names_who_leaves() -> None:
+    world = World().submit(a_job(1, 5), a_job(2, 7), a_job(3, 1)).decide()
+    world.pause(1)
+    assert why(world, 2)[ReasonCode.WAITING_FOR_RELEASE].blocking_jobs == (1,)
+
+
+def test_a_narrow_job_that_may_not_pass_names_who_stands_before_it() -> None:
+    world = World().submit(a_job(1, 5)).decide().submit(a_job(2, 8)).decide()
+    world.pause(1).submit(a_job(3, 1)).decide()
+    assert why(world, 3)[ReasonCode.BEHIND_HIGHER_RANK].blocking_jobs == (2,)
+
+
+def test_gpus_kept_for_a_promoted_job_are_named() -> None:
+    world = World("tiresias-las", starve_limit_s="60", thresholds="100000")
+    world.submit(a_job(1, 4)).at(0.0)
+    world.submit(a_job(2, 8)).at(30.0)
+    world.at(90.0)
+    world.submit(a_job(3, 1)).decide()
+    assert why(world, 3)[ReasonCode.RESERVED_FOR].blocking_jobs == (2,)
+
+
+def test_who_will_take_gpus_at_the_boundary_is_told_when() -> None:
+    world = World("tiresias-las", thresholds="800").submit(a_job(1, 8)).decide().at(101.0)
+    world.submit(a_job(2, 8)).decide()
+    assert why(world, 2)[ReasonCode.WAITING_FOR_BOUNDARY].have == 199.0
+
+
+def test_another_gpu_type_is_free() -> None:
+    nodes = [a_node("a", 4, "A100"), a_node("h", 4, "H100")]
+    world = World(nodes=nodes)
+    world.submit(a_job(1, request=a_request(4, gpu_type="H100"))).decide()
+    world.submit(a_job(2, request=a_request(2, gpu_type="H100"))).decide()
+    assert {ReasonCode.RESOURCES, ReasonCode.GPU_TYPE} <= set(why(world, 2))
+
+
+def test_closed_nodes_are_named() -> None:
+    world = World(nodes=2).drain("n1").submit(a_job(1, 16)).decide()
+    assert why(world, 1)[ReasonCode.NODES_CLOSED].detail == "n1"
+
+
+def test_a_frozen_master_says_so_first() -> None:
+    world = World().submit(a_job(1)).decide().finish(1).submit(a_job(2)).settle_moves()
+    assert next(iter(why(world, 2, ReasonCode.FREEZE))) is ReasonCode.FREEZE
+
+
+def test_what_no_node_set_could_hold_is_refused_with_the_reason() -> None:
+    world = World(nodes=2)
+    view = View(world.cluster, 0.0)
+    assert never_fits(view, world.policy, a_request(16)) == ()
+    (reason,) = never_fits(view, world.policy, a_request(17))
+    assert (reason.code, reason.need, reason.have) == (ReasonCode.NO_SUCH_SHAPE, 17, 16)
+    (reason,) = never_fits(view, world.policy, a_request(6, nodes=3))
+    assert reason.code is ReasonCode.NO_SUCH_SHAPE
+    (reason,) = never_fits(view, world.policy, a_request(1, gpu_type="B200"))
+    assert reason.code is ReasonCode.GPU_TYPE
+    world.submit(a_job(1, 17)).decide()
+    assert world.job(1).state.value == "failed"
+
+
+def test_jobs_ahead_counts_by_rank_and_position() -> None:
+    world = World().submit(a_job(1, 8)).decide()
+    world.submit(a_job(2, 8), a_job(3, 2), a_job(4, 8, rank_base=-1), a_job(5, 8)).decide()
+    ahead = {n: jobs_ahead(View(world.cluster, 0.0), world.job(n).job_id) for n in range(1, 6)}
+    assert ahead == {1: None, 4: 0, 2: 1, 3: 2, 5: 3}

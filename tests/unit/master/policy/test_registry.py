@@ -1,0 +1,60 @@
+"""Policies by name, and what they say about settings they do not have."""
+
+import pytest
+
+from dlq_master.model.order import Discipline
+from dlq_master.policy.registry import PRESETS, build
+from dlq_master.policy.settings import PolicyError
+from dlq_master.policy.transit.taking import Taking
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_every_preset_can_be_built_without_settings(name: str) -> None:
+    policy = build(name)
+    assert (policy.name, policy.placement.name, policy.grid) == (name, "consolidate", True)
+
+
+def test_settings_become_the_choices_of_the_stages() -> None:
+    policy = build(
+        "tiresias-las",
+        {
+            "order": "first-start",
+            "thresholds": "3250,7200",
+            "place": "count",
+            "preempt": "free",
+            "promote_knob": "8",
+            "starve_limit_s": "3600",
+        },
+    )
+    assert policy.ordering.discipline is Discipline.FIRST_START
+    assert policy.ordering.thresholds == (3250.0, 7200.0)
+    assert (policy.ordering.promote_knob, policy.ordering.starve_limit_s) == (8.0, 3600.0)
+    assert (policy.placement.name, policy.taking, policy.grid) == ("count", Taking.FREE, False)
+
+
+def test_fifo_and_best_effort_never_take_work_away() -> None:
+    assert build("fifo").taking is Taking.NEVER
+    assert build("best-effort", {"preempt": "free"}).taking is Taking.NEVER
+    assert build("fifo").blocking
+    assert not build("best-effort").blocking
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "says"),
+    [
+        ("tiresias", {}, "did you mean 'tiresias-las'"),
+        ("lottery", {}, "there are: fifo, best-effort, tiresias-las"),
+        ("fifo", {"order": "requeue"}, "no setting 'order'"),
+        ("tiresias-las", {"treshold": "5"}, "did you mean 'thresholds'"),
+        ("tiresias-las", {"order": "random"}, "expected one of requeue, first-start"),
+        ("tiresias-las", {"thresholds": "5,x"}, "'x' is not a number"),
+        ("tiresias-las", {"thresholds": "7,5"}, "must be positive and rise"),
+        ("tiresias-las", {"thresholds": "0"}, "expected a positive number"),
+        ("tiresias-las", {"thresholds": "nan"}, "expected a positive number"),
+        ("tiresias-las", {"promote_knob": "-1"}, "expected a positive number"),
+        ("best-effort", {"place": "anywhere"}, "expected one of consolidate, spread, count"),
+    ],
+)
+def test_a_slip_is_named(name: str, settings: dict[str, str], says: str) -> None:
+    with pytest.raises(PolicyError, match=says):
+        build(name, settings)
