@@ -146,6 +146,8 @@ def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: s
     if attempt is turn.state.cluster.attempts[key]:
         return
     turn.put_attempt(attempt)
+    if status.gone:
+        _drop_launches(turn, key, rank)
     if (event := gang.progress(attempt)) is not None:
         turn.step_attempt(key, event, actor=actor)
     attempt = turn.state.cluster.attempts[key]
@@ -154,16 +156,15 @@ def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: s
     elif gang.must_stop(attempt):
         turn.stop(key, StopCause.GANG_FAILURE, grace_s=0.0, actor="master")
     if gang.over(attempt):
-        _drop_launches(turn, key)
         attempt = turn.state.cluster.attempts[key]
         end = gang.verdict(attempt, turn.job(key.job_id), turn.now_s)
         turn.step_attempt(key, end.attempt, actor="master")
 
 
-def _drop_launches(turn: Turn, key: AttemptKey) -> None:
-    """Nobody shall start what is over; its stops stay, lest a rank that was lost still runs."""
-    for row in [row for row in turn.state.outbox.values() if row.key == key]:
-        if row.kind == "launch":
+def _drop_launches(turn: Turn, key: AttemptKey, rank: int) -> None:
+    """Nobody shall start what is gone; its stops stay, lest a rank that was lost still runs."""
+    for row in list(turn.state.outbox.values()):
+        if (row.kind, row.key, row.node_rank) == ("launch", key, rank):
             turn.delivered(row.sequence)
 
 
