@@ -97,6 +97,7 @@ class Master:
 
     def start(self) -> None:
         """Load the store and begin with the next epoch, as the daemon does."""
+        self.wires.sent.clear()
         loaded = self.store.load()
         policy = policy_of(self.config)
         terms = self.config.lease.terms()

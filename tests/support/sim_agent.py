@@ -79,6 +79,8 @@ class SimAgent:
     def hello(self) -> Opened:
         """Open a session: tell all, obey the welcome."""
         self.inbox.clear()
+        # What the turn itself sends on the new line follows the welcome.
+        self._read = len(self.master.wires.sent[self.node_id])
         opened: Opened = self.master.ask(
             OpenSession(
                 node_id=self.node_id,
@@ -92,7 +94,6 @@ class SimAgent:
         assert opened.epoch >= self.highest_epoch
         self.highest_epoch = opened.epoch
         self.session_id = opened.session_id
-        self._read = len(self.master.wires.sent[self.node_id])
         wanted = {launch.key for launch in opened.launches}
         for key, rank in self.ranks.items():
             if rank.phase is ReportedPhase.PREPARING and key not in wanted:
@@ -102,21 +103,16 @@ class SimAgent:
         for launch in opened.launches:
             self._launch(launch)
         self._acknowledged(opened.acknowledged)
-        # Commands of the turn itself follow the welcome on the new line.
-        self._read -= self._sent_with_welcome(opened.session_id)
         self.heartbeat()
         return opened
 
-    def _sent_with_welcome(self, session_id: int) -> int:
-        sent = self.master.wires.sent[self.node_id]
-        return sum(1 for number, _ in sent[-64:] if number == session_id)
-
-    def cut(self) -> None:
-        """The line breaks: what was on its way to us is lost."""
+    def cut(self, *, noticed: bool = True) -> None:
+        """The line breaks: what was on its way to us is lost; the master may not notice."""
         if self.session_id is not None:
             self.receive()
             self.inbox.clear()
-            self.master.turn(CloseSession(node_id=self.node_id, session_id=self.session_id))
+            if noticed:
+                self.master.turn(CloseSession(node_id=self.node_id, session_id=self.session_id))
             self.session_id = None
 
     def heartbeat(self) -> None:
@@ -142,6 +138,7 @@ class SimAgent:
     def receive(self) -> None:
         """Take what has arrived on this session into our hands."""
         sent = self.master.wires.sent[self.node_id]
+        self._read = min(self._read, len(sent))
         for session_id, command in sent[self._read :]:
             if session_id == self.session_id:
                 self.inbox.append(command)
@@ -180,7 +177,10 @@ class SimAgent:
         for rank in self.ranks.values():
             if not rank.ended:
                 both = set(rank.launch.gpu_indexes) & set(launch.gpu_indexes)
-                assert not both, f"{launch.key} gets GPUs {both} that {rank.launch.key} has"
+                assert not both, (
+                    f"{launch.key} gets GPUs {both} that {rank.launch.key} has on {self.node_id}\n"
+                    f"{rank}\n{self.master.story()}"
+                )
 
     def _stop(self, stop: Stop) -> str:
         rank = self.ranks.get(stop.key)
@@ -254,13 +254,14 @@ class SimAgent:
         if self._pending and self.session_id is not None:
             self.send([self._report(key) for key in self._pending])
 
-    def send(self, reports: list[ReportedRank]) -> None:
-        """Send reports as given; a refused session acknowledges nothing."""
+    def send(self, reports: list[ReportedRank], *, acknowledged: bool = True) -> None:
+        """Send reports as given; a refused session acknowledges nothing, and an acknowledgement
+        may get lost."""
         assert self.session_id is not None
         (answer,) = self.master.turn(
             RankReports(node_id=self.node_id, session_id=self.session_id, reports=tuple(reports))
         )
-        if isinstance(answer, int):
+        if isinstance(answer, int) and acknowledged:
             self._acknowledged(answer)
 
     def waiting_reports(self) -> list[ReportedRank]:

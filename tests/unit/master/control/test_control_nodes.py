@@ -40,9 +40,9 @@ def running(master: Master, *agents: SimAgent, gpus: int = 4) -> AttemptKey:
 
 
 def silence(master: Master, seconds: float, *speaking: SimAgent) -> None:
-    """Let time pass in steps of the heartbeat; only `speaking` are heard."""
+    """Let time pass in steps shorter than the TTL; only `speaking` are heard."""
     while seconds > 0.0:
-        step_s = min(5.0, seconds)
+        step_s = min(15.0, seconds)
         seconds -= step_s
         master.clock.advance(step_s)
         for agent in speaking:
