@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dlq_cli.exit_codes import FAILURE, Ended
 from dlq_common.errors import DlqError, InvalidRequest, Unauthenticated
 
 if TYPE_CHECKING:
@@ -92,7 +93,8 @@ class App:
                 f"{impact}; nobody can be asked here", hint="-y does it without asking"
             )
         if not click.confirm(f"{impact}. Go on?", err=True):
-            raise click.Abort
+            self.say("nothing was done")
+            raise Ended(FAILURE)
 
     def _identity(self) -> Identity:
         from dlq_client.identity import load_identity

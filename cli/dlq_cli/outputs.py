@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dlq_client.connection import Connection
-from dlq_client.watch import LogPiece, read_log
-from dlq_common.errors import DlqError, NotFound
+from dlq_client.watch import OUTAGE_S, LogPiece, read_log
+from dlq_common.errors import DlqError, InvalidRequest, NotFound
 
 # How much to ask for when some last lines are wanted, and when to stop asking for more.
 BYTES_A_LINE = 256
 MOST_TAIL_BYTES = 64 * 1024 * 1024
+# A look at what there is now does not wait for a node that is away as a follower does.
+LOOK_OUTAGE_S = 15.0
+# The master lets one person have 16 streams; a follower must not use up all of them.
+MOST_FOLLOWED = 12
 # How long to sit in a join before looking whether Ctrl-C came.
 JOIN_S = 0.2
 
@@ -76,6 +80,11 @@ def print_tails(outputs: Outputs, lines: int | None) -> None:
 
 def follow_ranks(outputs: Outputs, lines: int | None) -> None:
     """The last `lines` of each rank, then all that comes, until the attempt has ended."""
+    if len(outputs.ranks) > MOST_FOLLOWED:
+        raise InvalidRequest(
+            f"{len(outputs.ranks)} ranks are too many to follow at once: {MOST_FOLLOWED} at most",
+            hint="follow one with --rank R, or read all without -f",
+        )
     lock = threading.Lock()
     failures: list[DlqError] = []
     threads = [
@@ -148,6 +157,7 @@ def _pieces(outputs: Outputs, rank: int, offset: int, *, follow: bool) -> Iterat
         node_rank=rank,
         offset=offset,
         follow=follow,
+        outage_s=OUTAGE_S if follow else LOOK_OUTAGE_S,
         on_lost=lambda error: outputs.say(f"{error}; still trying"),
     ):
         if piece.missing_bytes:

@@ -13,37 +13,37 @@ from dlq_common.units import approximate_size, format_duration
 from dlq_common.wire import from_duration, from_timestamp
 
 
-def job_text(job: job_pb2.Job, look: Look) -> str:
-    """The job itself: one heading, then its facts."""
+def job_text(job: job_pb2.Job, look: Look, spec: job_pb2.JobSpec | None = None) -> str:
+    """The job: one heading, then its facts, and what was submitted if that is handed in."""
+    head = f"Job {job.job_id} {clean_line(job.name)}: {paint(shown_state(job), look)}"
+    return f"{head}\n" + facts((*_job_pairs(job, look), *(_spec_pairs(spec) if spec else ())))
+
+
+def _job_pairs(job: job_pb2.Job, look: Look) -> tuple[tuple[str, str], ...]:
     state = shown_state(job)
-    head = f"Job {job.job_id} {clean_line(job.name)}: {paint(state, look)}"
-    return f"{head}\n" + facts(
+    return (
+        ("user", job.user),
+        ("queue", f"{job.queue}, level {job.level}"),
+        ("asks for", request_text(job)),
+        ("nodes", where(job, look) if job.node_ids else ""),
+        ("gpu type", job.gpu_type + (" (virtual devices)" if job.virtual_devices else "")),
+        ("held by", _held(job)),
+        ("stopping for", job.stop_cause),
+        ("end", _end(job) if state in ENDED else ""),
+        ("submitted", _when(job, "submit_time", look)),
+        ("waiting since", _when(job, "queue_time", look) if state == "queued" else ""),
+        ("first start", _when(job, "start_time", look)),
+        ("ended", _when(job, "end_time", look)),
+        ("run time", _run_time(job)),
+        ("progress", progress(job, look)),
+        ("checkpoint", _checkpoint(job, look)),
+        ("at risk", _at_risk(job)),
+        ("service", f"{number(round(job.attained_gpu_seconds))} GPU-seconds"),
+        ("preemptions", str(job.preemption_count) if job.preemption_count else ""),
         (
-            ("user", job.user),
-            ("queue", f"{job.queue}, level {job.level}"),
-            ("asks for", request_text(job)),
-            ("nodes", where(job, look) if job.node_ids else ""),
-            ("gpu type", job.gpu_type + (" (virtual devices)" if job.virtual_devices else "")),
-            ("held by", _held(job)),
-            ("stopping for", job.stop_cause),
-            ("end", _end(job) if state in ENDED else ""),
-            ("submitted", _when(job, "submit_time", look)),
-            ("waiting since", _when(job, "queue_time", look) if state == "queued" else ""),
-            ("first start", _when(job, "start_time", look)),
-            ("ended", _when(job, "end_time", look)),
-            ("run time", _run_time(job)),
-            ("progress", progress(job, look)),
-            ("checkpoint", _checkpoint(job, look)),
-            ("at risk", _at_risk(job)),
-            ("service", f"{number(round(job.attained_gpu_seconds))} GPU-seconds"),
-            ("preemptions", str(job.preemption_count) if job.preemption_count else ""),
-            (
-                "lost",
-                f"{number(round(job.lost_gpu_seconds))} GPU-seconds"
-                if job.lost_gpu_seconds
-                else "",
-            ),
-        )
+            "lost",
+            f"{number(round(job.lost_gpu_seconds))} GPU-seconds" if job.lost_gpu_seconds else "",
+        ),
     )
 
 
@@ -69,34 +69,32 @@ def reason_text(reason: job_pb2.WaitReason) -> str:
     return f"{reason.detail} ({numbers})" if reason.detail else numbers
 
 
-def spec_text(spec: job_pb2.JobSpec) -> str:
+def _spec_pairs(spec: job_pb2.JobSpec) -> tuple[tuple[str, str], ...]:
     """What was submitted, as far as the job does not show it already."""
     command = shlex.join(spec.command)
     if spec.script:
         interpreter = spec.script.partition("\n")[0].removeprefix("#!").strip()
         command = " ".join(filter(None, (f"script for {interpreter}", command)))
     preempt, checkpoint = spec.preempt, spec.checkpoint
-    return facts(
+    return (
+        ("command", command),
+        ("directory", spec.working_directory),
+        ("environment", ", ".join(sorted(spec.environment))),
+        ("signal", preempt.signal),
         (
-            ("command", command),
-            ("directory", spec.working_directory),
-            ("environment", ", ".join(sorted(spec.environment))),
-            ("signal", preempt.signal),
-            (
-                "grace",
-                format_duration(from_duration(preempt.grace_duration))
-                if preempt.HasField("grace_duration")
-                else "auto",
-            ),
-            ("requeue exit", ", ".join(map(str, preempt.requeue_exit_codes))),
-            ("checkpoints", " ".join(filter(None, (checkpoint.directory, checkpoint.marker)))),
-            (
-                "restarts",
-                str(spec.retry.max_restart_count) if spec.retry.max_restart_count else "",
-            ),
-            ("runtime", spec.runtime),
-            ("labels", ", ".join(f"{name}={text}" for name, text in sorted(spec.labels.items()))),
-        )
+            "grace",
+            format_duration(from_duration(preempt.grace_duration))
+            if preempt.HasField("grace_duration")
+            else "auto",
+        ),
+        ("requeue exit", ", ".join(map(str, preempt.requeue_exit_codes))),
+        ("checkpoints", " ".join(filter(None, (checkpoint.directory, checkpoint.marker)))),
+        (
+            "restarts",
+            str(spec.retry.max_restart_count) if spec.retry.max_restart_count else "",
+        ),
+        ("runtime", spec.runtime),
+        ("labels", ", ".join(f"{name}={text}" for name, text in sorted(spec.labels.items()))),
     )
 
 

@@ -51,20 +51,22 @@ class Running:
         return self._said[0]
 
 
-def until_asked(master: FakeMaster, method: str) -> None:
+def until_asked(master: FakeMaster, method: str, times: int = 1) -> None:
     waiting = threading.Event()
     for _ in range(3000):
-        if master.requests(method):
+        if len(master.requests(method)) >= times:
             return
         waiting.wait(0.01)
     raise AssertionError(f"nobody asked {method}")
 
 
-def end_job(master: FakeMaster, sequence: int, exit_code: int = 0) -> None:
+def end_job(
+    master: FakeMaster, sequence: int, exit_code: int = 0, *, attempt_count: int = 1
+) -> None:
     state = "failed" if exit_code else "completed"
     master.tell(
         an_event(sequence, f"job_{state}", 17),
-        a_job(17, state, exit_code=exit_code, end_reason=state, attempt_count=1),
+        a_job(17, state, exit_code=exit_code, end_reason=state, attempt_count=attempt_count),
     )
 
 
@@ -132,7 +134,8 @@ def test_logs_follow_prints_the_tail_then_what_comes_until_the_job_ends(
     master.log_ended = False
     master.jobs["17"].attempt_count = 1
     running = Running(lambda: dlq("logs", "-f", "-n", "2", "17"))
-    until_asked(master, "ReadLogs")
+    # The first is the look at the tail, the second follows.
+    until_asked(master, "ReadLogs", 2)
     master.cut_streams(2)
     master.write_log(("17", 1, 0), b"more\n")
     master.write_log(("17", 1, 0), b"last, without a newline", ended=True)
@@ -148,8 +151,7 @@ def test_logs_follow_goes_on_with_the_next_attempt(master: FakeMaster, dlq: Dlq)
     until_asked(master, "WatchEvents")
     master.attempts["17"].append(an_attempt(17, 2))
     master.tell(an_event(2, "attempt_running", 17), a_job(17, "running", attempt_count=2))
-    end_job(master, 3)
-    master.jobs["17"].attempt_count = 2
+    end_job(master, 3, attempt_count=2)
     said = running.join()
     assert (said.code, said.out) == (0, "one\ntwo\n")
     assert "job 17 goes on as attempt 2" in said.err
@@ -240,3 +242,25 @@ def test_submit_wait_exits_as_the_job_does_and_follow_prints_its_output(
     assert dlq("submit", "--parsable", "-W", "--", "true").code == 3
     said = dlq("submit", "--parsable", "-f", "--", "true")
     assert (said.code, said.out) == (0, "18\n" + LINES.decode())
+
+
+def test_events_watch_tells_all_of_a_job_once_and_ends_with_it(
+    master: FakeMaster, dlq: Dlq
+) -> None:
+    master.cut_streams(1)
+    running = Running(lambda: dlq("events", "-w", "--jsonl", "17"))
+    until_asked(master, "WatchEvents")
+    master.jobs["17"] = a_job(17, "completed", exit_code=0)
+    # The watch shows a job that has ended with the first of these already.
+    master.events += [an_event(2, "attempt_succeeded", 17), an_event(3, "job_completed", 17)]
+    told = [json.loads(line)["event"]["sequence"] for line in running.join().out.splitlines()]
+    assert told == [1, 2, 3]
+
+
+def test_too_many_ranks_are_not_followed_at_once(master: FakeMaster, dlq: Dlq) -> None:
+    attempt = master.attempts["17"][0]
+    for rank in range(2, 14):
+        attempt.ranks.add(node_rank=rank, node_id=f"gpu{rank}", phase="started")
+    master.jobs["17"].attempt_count = 1
+    said = dlq("logs", "-f", "--rank", "all", "17")
+    assert (said.code, "12 at most" in said.err) == (2, True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from dlq.v1 import event_pb2
@@ -11,6 +13,7 @@ from dlq_cli.facts.cluster import event_facts
 from dlq_cli.facts.common import document
 from dlq_cli.render import Look, clean_line, when
 from dlq_cli.select import one_job
+from dlq_cli.words import has_ended
 from dlq_client.jobs import Jobs
 from dlq_client.watch import watch_events
 from dlq_common.errors import InvalidRequest
@@ -24,7 +27,7 @@ from dlq_common.wire import from_timestamp
 @click.argument("job", required=False)
 @pass_app
 def events(app: App, job: str | None, watch: bool, jsonl: bool, as_json: bool) -> None:
-    """The journal of JOB, or of all your jobs, oldest first."""
+    """The journal of JOB, or of all your jobs, oldest first. With -w it ends when JOB does."""
     if watch and as_json:
         raise InvalidRequest("--json is one object and -w has no end", hint="use --jsonl")
     jobs = Jobs(app.connection())
@@ -33,20 +36,33 @@ def events(app: App, job: str | None, watch: bool, jsonl: bool, as_json: bool) -
         click.echo(document({"events": [event_facts(event) for event in jobs.events(job_id)]}))
         return
     look = app.look()
-    last = 0
     with detaching(app, [job_id] if job_id else []):
-        for event in jobs.events(job_id):
-            click.echo(_line(event, look, jsonl))
-            last = event.sequence
-        if not watch:
-            return
-        for message in watch_events(
-            app.connection(),
-            job_ids=[job_id] if job_id else [],
-            cursor=last or -1,
-            on_lost=lambda error: app.say(f"{error}; still trying"),
-        ):
-            click.echo(_line(message.event, look, jsonl))
+        last = 0
+        for event in _events(app, jobs, job_id, watch=watch):
+            if event.sequence > last:
+                click.echo(_line(event, look, jsonl))
+                last = event.sequence
+
+
+def _events(app: App, jobs: Jobs, job_id: str, *, watch: bool) -> Iterator[event_pb2.Event]:
+    """What has happened, then what happens; some come twice, where the one meets the other."""
+    last = 0
+    for event in jobs.events(job_id):
+        last = event.sequence
+        yield event
+    if not watch or (job_id and has_ended(jobs.get(job_id).job)):
+        return
+    for message in watch_events(
+        app.connection(),
+        job_ids=[job_id] if job_id else [],
+        cursor=last or -1,
+        on_lost=lambda error: app.say(f"{error}; still trying"),
+    ):
+        yield message.event
+        if job_id and has_ended(message.job):
+            break
+    # A message carries the job as it is by now: events of its last turn may still be to come.
+    yield from jobs.events(job_id)
 
 
 def _line(event: event_pb2.Event, look: Look, jsonl: bool) -> str:

@@ -52,9 +52,10 @@ def _text(answer: job_service_pb2.ExplainJobResponse, look: Look) -> str:
     head += f"{count} reason{'s' if count != 1 else ''}"
     if answer.HasField("jobs_ahead_count"):
         head += f", {answer.jobs_ahead_count} jobs ahead"
-    lines = [head]
+    lines = [head + (f" ({clean_line(job.hold_reason)})" if job.hold_reason else "")]
     for reason in answer.reasons:
-        lines.append(f"  {reason.code}: {clean_line(reason_text(reason))}")
+        text = reason_text(reason)
+        lines.append(f"  {reason.code}" + (f": {clean_line(text)}" if text != reason.code else ""))
         if reason.blocking_job_ids:
             lines.append(f"    in the way: {', '.join(reason.blocking_job_ids)}")
     return "\n".join(lines) + "\n"

@@ -1,0 +1,114 @@
+"""The CLI at the doors of a real master: identity, roles and refusals as they are, a fake loop behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from dlq_client.identity import Identity, save_identity
+from dlq_common.pki import Authority, Role, parse_identity
+from support.cli_run import Dlq, Said
+from support.rpc_house import RpcHouse, rpc_house
+
+pytestmark = pytest.mark.integration
+
+
+@pytest_asyncio.fixture
+async def house(tmp_path: Path) -> AsyncIterator[RpcHouse]:
+    async with rpc_house(tmp_path) as running:
+        yield running
+
+
+class Person:
+    """Somebody with an identity directory, who types commands."""
+
+    def __init__(
+        self,
+        house: RpcHouse,
+        tmp_path: Path,
+        name: str,
+        role: Role,
+        authority: Authority | None = None,
+    ) -> None:
+        key, certificate = house.certificate(name, role, authority=authority)
+        dates = parse_identity(certificate)
+        home = tmp_path / f"home-{name}"
+        save_identity(
+            home,
+            Identity(
+                key=key, certificate=certificate, ca=house.authority.certificate_pem(),
+                address=f"127.0.0.1:{house.server.api_port}", cluster="lab", user=name,
+                role=role.value, issued_s=dates.not_before_s, expires_s=dates.not_after_s,
+            ),
+        )  # fmt: skip
+        self._dlq = Dlq(home)
+
+    async def types(self, *arguments: str, patience_s: float = 5.0) -> Said:
+        """One command, while the master's loop goes on in this thread."""
+        return await asyncio.to_thread(self._dlq, *arguments, patience_s=patience_s)
+
+
+async def test_a_user_submits_looks_holds_and_cancels(house: RpcHouse, tmp_path: Path) -> None:
+    alice = Person(house, tmp_path, "alice", Role.USER)
+    said = await alice.types("submit", "--parsable", "-J", "mine", "-D", "/data", "--", "true")
+    job_id = said.out.strip()
+    assert (said.code, job_id.isdigit()) == (0, True)
+    shown = json.loads((await alice.types("show", "mine", "--json")).out)["jobs"][0]
+    assert (shown["job_id"], shown["user"], shown["name"]) == (job_id, "alice", "mine")
+    assert shown["spec"]["working_directory"] == "/data"
+    assert (await alice.types("hold", job_id)).out == f"job {job_id}: held (user)\n"
+    assert (await alice.types("release", job_id)).code == 0
+    assert (await alice.types("why", job_id)).code == 0
+    assert (await alice.types("cancel", job_id)).code == 0
+    assert (await alice.types("wait", job_id)).code == 1
+
+
+async def test_another_users_job_is_not_there_and_operators_see_all(
+    house: RpcHouse, tmp_path: Path
+) -> None:
+    alice = Person(house, tmp_path, "alice", Role.USER)
+    bob = Person(house, tmp_path, "bob", Role.USER)
+    olga = Person(house, tmp_path, "olga", Role.OPERATOR)
+    job_id = (await alice.types("submit", "--parsable", "--", "true")).out.strip()
+    for command in ("show", "why", "cancel", "hold", "wait", "status"):
+        assert (await bob.types(command, job_id)).code == 3, command
+    assert (await bob.types("status", "-a")).code == 4
+    assert (await bob.types("hold", "--admin", job_id)).code in (3, 4)
+    assert (await olga.types("status", "-a", "-q")).out == f"{job_id}\n"
+    assert (await olga.types("status", "-q", job_id)).out == f"{job_id}\n"
+
+
+async def test_administration_is_not_for_users(house: RpcHouse, tmp_path: Path) -> None:
+    alice = Person(house, tmp_path, "alice", Role.USER)
+    for line in (
+        "admin token create", "admin token list", "admin user list", "admin user del bob -y",
+        "admin node drain gpu01 --reason x -y", "admin node fence gpu01 --reason x -y",
+        "admin node forget gpu01 -y",
+    ):  # fmt: skip
+        assert (await alice.types(*line.split())).code == 4, line
+    assert (await alice.types("nodes")).code == 0
+
+
+async def test_a_certificate_of_another_ca_opens_nothing(house: RpcHouse, tmp_path: Path) -> None:
+    stranger = Authority.create("lab", house.clock.now_s())
+    mallory = Person(house, tmp_path, "alice", Role.ADMIN, authority=stranger)
+    assert (await mallory.types("status", patience_s=0.2)).code == 69
+
+
+async def test_what_the_master_refuses_names_the_field(house: RpcHouse, tmp_path: Path) -> None:
+    alice = Person(house, tmp_path, "alice", Role.USER)
+    said = await alice.types("submit", "--max-restarts", "5000", "--", "true")
+    assert said.code == 2
+    assert "retry.max_restart_count" in said.err
+
+
+async def test_test_only_keeps_nothing(house: RpcHouse, tmp_path: Path) -> None:
+    alice = Person(house, tmp_path, "alice", Role.USER)
+    said = await alice.types("submit", "--test-only", "-G", "2", "--", "true")
+    assert said.code == 0
+    assert "gpus:        2 on any nodes  (--gpus)" in said.out
