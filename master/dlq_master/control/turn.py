@@ -22,6 +22,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.machine import StopCause
 from dlq_master.model.node import Node
+from dlq_master.model.plan import Lapse
 from dlq_master.store.batch import Batch, Intention, JoinToken, StoredRequest, User
 
 Name = TypeVar("Name", bound=str)
@@ -54,7 +55,7 @@ class Turn:
         self.now_s = now_s
         self.batch = Batch()
         self.plan_due = False
-        self.lapses = 0  # of this turn
+        self._lapses = 0  # of this turn
         self.hung_up: list[tuple[NodeId, int]] = []  # sessions to close after the commit
         self._answered: dict[tuple[str, str], StoredRequest] = {}
 
@@ -148,7 +149,7 @@ class Turn:
         assert one.job_id is not None
         assert one.attempt is not None
         attempt = self.state.cluster.attempts[AttemptKey(one.job_id, one.attempt)]
-        delay_s = lapses.delay_s(self, attempt, one.change)
+        delay_s = self._delay_s(one)
         for rank, status in enumerate(attempt.ranks):
             if not status.gone:
                 self.intend(
@@ -161,6 +162,18 @@ class Turn:
                     grace_s=attempt.grace_s or 0.0,
                     delay_s=delay_s,
                 )
+
+    def _delay_s(self, one: drive.Happened) -> float:
+        """A lapse waits for the last moment to save; any other stop is told at once."""
+        if not isinstance(one.change, Lapse) or one.job_id is None:
+            return 0.0
+        self._lapses += 1
+        return lapses.delay_s(
+            one.change.at_s - self.now_s,
+            self.state.cluster.jobs[one.job_id].saves,
+            earlier=self._lapses - 1,
+            concurrent=self.state.config.jobs.concurrent_saves,
+        )
 
     def intend(
         self,
