@@ -96,11 +96,12 @@ class StubMaster:
     def wait_for(self, found: Callable[[], T | None], what: str) -> T:
         """What `found` returns, as soon as it is not None."""
         with self.changed:
-            answer = found()
-            while answer is None:
-                if not self.changed.wait(PATIENCE_S):
+            until_s = self.clock.boottime_s() + PATIENCE_S
+            while (answer := found()) is None:
+                left_s = until_s - self.clock.boottime_s()
+                if left_s <= 0:
                     raise AssertionError(f"never came: {what}; reports: {self.reports}")
-                answer = found()
+                self.changed.wait(left_s)
             return answer
 
     def report(self, job_id: str, phase: int, *, after: int = 0) -> wire.RankReport:

@@ -1,0 +1,101 @@
+"""An agent of root that runs a job as its submitter: rights, directories, script and files."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dlq.v1 import agent_service_pb2 as wire
+from support.agent_process import AgentProcess
+from support.stub_master import StubMaster, launch_command
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(os.getuid() != 0, reason="only root starts jobs of others"),
+]
+
+NOBODY = 65534
+EXITED, START_FAILED = wire.RANK_PHASE_EXITED, wire.RANK_PHASE_START_FAILED
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that other users can pass, unlike pytest's own."""
+    with tempfile.TemporaryDirectory(prefix="dlq-submitter-") as name:
+        os.chmod(name, 0o755)
+        yield Path(name)
+
+
+@pytest.fixture
+def master(place: Path) -> Iterator[StubMaster]:
+    with StubMaster() as stub:
+        agent = AgentProcess(place, stub)
+        text = agent.config.read_text().replace('run_as = "self"', 'run_as = "submitter"')
+        agent.config.write_text(text.replace("allow_root = true", "allow_root = false"))
+        assert agent.join(stub.token()).returncode == 0
+        (agent.state_dir / "users.map").write_text(f"{NOBODY}:{NOBODY}:\n")
+        agent.start()
+        stub.wait_for(lambda: stub.hellos or None, "a hello")
+        yield stub
+        agent.clean_up()
+
+
+def log_of(master: StubMaster, job_id: str, fence: object) -> bytes:
+    """What the job wrote."""
+    master.command(wire.OpenLogCommand(relay_id=job_id, job_id=job_id, fence=fence))  # type: ignore[arg-type]
+    pieces = master.wait_for(
+        lambda: p if (p := master.logs.get(job_id, [])) and p[-1].end else None, "the log"
+    )
+    return b"".join(piece.data for piece in pieces)
+
+
+def test_a_job_has_its_users_rights_and_nothing_more(master: StubMaster, place: Path) -> None:
+    home = place / "home"
+    home.mkdir()
+    os.chown(home, NOBODY, NOBODY)
+    script = """#!/bin/sh
+id -u; id -g; id -G
+touch "$DLQ_BEAT_FILE" "$DLQ_DONE_FILE" "$DLQ_CHECKPOINT_DIR/mine" && echo wrote
+cat "$0" > /dev/null && echo read
+"""
+    checkpoints = home / "ckpt" / "1" / "1"
+    master.command(
+        launch_command(
+            1,
+            script=script,
+            uid=NOBODY,
+            gid=NOBODY,
+            user="nobody",
+            checkpoint_directory=str(checkpoints),
+        )
+    )
+    report = master.report("1", EXITED)
+    said = log_of(master, "1", report.fence).decode().split()
+    assert report.exit_code == 0, said
+    assert said == [str(NOBODY)] * 3 + ["wrote", "read"]
+    assert report.done
+    assert (checkpoints / "mine").stat().st_uid == NOBODY
+    assert checkpoints.stat().st_uid == NOBODY
+
+
+def test_a_directory_that_the_user_may_not_make_is_refused(master: StubMaster, place: Path) -> None:
+    closed = place / "closed"
+    closed.mkdir(mode=0o755)
+    command = launch_command(
+        2, "/bin/true", uid=NOBODY, gid=NOBODY, checkpoint_directory=str(closed / "2" / "1")
+    )
+    master.command(command)
+    assert "cannot be made" in master.report("2", START_FAILED).error
+    assert list(closed.iterdir()) == []
+
+
+def test_uid_0_is_refused(master: StubMaster) -> None:
+    master.command(launch_command(3, "/bin/true", uid=0, gid=0, user="root"))
+    assert "no user id of their own" in master.report("3", START_FAILED).error
+
+
+def test_a_user_whom_this_host_does_not_list_is_refused(master: StubMaster) -> None:
+    master.command(launch_command(4, "/bin/true", uid=4242, gid=4242, user="eve"))
+    assert "users map" in master.report("4", START_FAILED).error
