@@ -189,13 +189,16 @@ class Story(RuleBasedStateMachine):
         assert not more, f"planning twice changes more: {more}"
 
     def may_move(self, change: object, outranked: set[JobId]) -> bool:
-        """Preemption is free: who had to leave its GPUs may find others in the next plan."""
-        free = self.world.policy.taking is Taking.FREE
+        """Once somebody leaves, the next plan may find better GPUs for those that wait for them,
+        and others for who left; by counts alone there is nothing to find."""
         by_count = self.world.policy.placement.counts_only
-        return free and not by_count and isinstance(change, Start) and change.job_id in outranked
+        return bool(outranked) and not by_count and isinstance(change, Start)
 
     def pinned_work(self) -> bool:
+        """Some GPUs can neither be taken nor given just now: counting alone does not say which."""
         cluster = self.world.cluster
+        if self.world.leaving:
+            return True
         closed = cluster.capacity.closed
         return bool(cluster.silent) or any(cluster.attempts_on(node_id) for node_id in closed)
 

@@ -117,13 +117,19 @@ class Capacity:
 
     def parts(self, allocation: Allocation) -> dict[str, Parts]:
         """The allocation in pool terms, by GPU type. Nodes that are gone are left out."""
+        slots = allocation.slots
+        if len(slots) == 1:  # nearly all of them, and a boundary looks at every one
+            node_id, mask = slots[0]
+            masks = self._masks.get(node_id)
+            if masks is not None and len(masks) == 1:
+                (gpu_type,) = masks
+                return {gpu_type: (Part(self.ordinals[node_id], mask),)}
         split: dict[str, list[Part]] = {}
-        for node_id, mask in allocation.slots:
+        for node_id, mask in slots:
             for gpu_type, owned in self._masks.get(node_id, {}).items():
                 if owned & mask:
-                    split.setdefault(gpu_type, []).append(
-                        Part(self.ordinals[node_id], owned & mask)
-                    )
+                    part = Part(self.ordinals[node_id], owned & mask)
+                    split.setdefault(gpu_type, []).append(part)
         return {gpu_type: tuple(parts) for gpu_type, parts in split.items()}
 
     def soon_parts(self) -> dict[str, Parts]:

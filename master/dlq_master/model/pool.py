@@ -91,7 +91,9 @@ class Pool:
 
     def best_fit(self, gpus: int) -> int:
         """The node with the fewest GPUs left that still has `gpus`; -1: none."""
-        for bucket in self.buckets[gpus:]:
+        buckets = self.buckets
+        for size in range(gpus, len(buckets)):
+            bucket = buckets[size]
             if bucket:
                 return (bucket & -bucket).bit_length() - 1
         return -1

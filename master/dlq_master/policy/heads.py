@@ -19,7 +19,7 @@ class Heads:
     grows with placements x shapes, never with the number of waiting jobs.
     """
 
-    __slots__ = ("_heap",)
+    __slots__ = ("heap",)
 
     def __init__(self, fifos: Mapping[Shape, Fifo], closed: set[Shape], most_gpus: float) -> None:
         heap: list[Head] = []
@@ -30,33 +30,17 @@ class Heads:
                 heap.append((position, job_id, shape, jobs))
         if len(heap) > 1:
             heapify(heap)
-        self._heap = heap
-
-    def __bool__(self) -> bool:
-        return bool(self._heap)
-
-    @property
-    def position(self) -> int:
-        """Where the next job stands; there is one."""
-        return self._heap[0][0]
-
-    @property
-    def job_id(self) -> JobId:
-        return self._heap[0][1]
-
-    @property
-    def shape(self) -> Shape:
-        return self._heap[0][2]
+        self.heap = heap  # its first entry is the next job: (position, job, shape, those behind it)
 
     def advance(self) -> None:
         """Go on to the next job."""
-        _, _, shape, jobs = self._heap[0]
+        _, _, shape, jobs = self.heap[0]
         following = next(jobs, None)
         if following is None:
-            heappop(self._heap)
+            heappop(self.heap)
         else:
-            heapreplace(self._heap, (following[1], following[0], shape, jobs))
+            heapreplace(self.heap, (following[1], following[0], shape, jobs))
 
     def close(self) -> None:
         """Strike off all jobs of the next job's shape."""
-        heappop(self._heap)
+        heappop(self.heap)

@@ -40,29 +40,34 @@ def plan(view: View, policy: Policy) -> Plan:
     changes: list[Change] = []
     if outranked:
         changes += [_lapse(view, policy, victim) for victim in outranked]
+    ends_s: set[float] = set()
     if chosen:
-        changes += _starts(view, policy, chosen)
+        starting = _starts(view, policy, chosen)
+        changes += starting
+        ends_s.add(starting[0].term_end_s)
     if ending:
-        changes += _renewals(view, ending, outranked)
-    return Plan(tuple(changes), wake_at_s(view.cluster, policy, view.now_s, changes))
+        renewals = _renewals(view, ending, outranked)
+        changes += renewals
+        ends_s.update([renewal.term_end_s for renewal in renewals])
+    return Plan(tuple(changes), wake_at_s(view.cluster, policy, view.now_s, ends_s))
 
 
 def wake_at_s(
-    cluster: Cluster, policy: Policy, now_s: float, changes: Iterable[Change] = ()
+    cluster: Cluster, policy: Policy, now_s: float, new_ends_s: Iterable[float] = ()
 ) -> float | None:
-    """The first instant at which a plan would differ without any event, once these are applied."""
+    """The first instant at which a plan would differ without any event.
+
+    `new_ends_s`: terms that end so once the plan at hand is applied.
+    """
     wake_s = _NEVER_S
     for timers in (cluster.crossings, cluster.promotions):
         if timers.at:
             wake_s = min(wake_s, timers.next_s() or wake_s)
     if policy.grid:
         lead_s = cluster.terms.save_lead_s
-        for end_s in cluster.by_term:
+        for end_s in (*cluster.by_term, *new_ends_s):
             if now_s < end_s - lead_s < wake_s:
                 wake_s = end_s - lead_s
-        for change in changes:
-            if isinstance(change, Start | Renew):
-                wake_s = min(wake_s, change.term_end_s - lead_s)
     return None if wake_s == _NEVER_S else wake_s
 
 
@@ -113,12 +118,13 @@ def _starts(view: View, policy: Policy, chosen: list[Chosen]) -> list[Start]:
 
 def _renewals(view: View, ending: list[AttemptKey], outranked: list[Outranked]) -> list[Renew]:
     leaving = {key for key, _ in outranked}
+    terms = view.cluster.terms
+    # After an absence terms may have ended long ago: none is renewed into what is due now.
+    earliest_s = view.now_s + terms.save_lead_s
     renewals = []
     for key in ending:
         if key not in leaving:
             lease = view.cluster.attempts[key].lease
-            # After an absence terms may have ended long ago: none is renewed into what is due now.
-            from_s = max(lease.term_end_s, view.now_s + view.cluster.terms.save_lead_s)
-            end_s = renewed_term_end_s(from_s, lease.kind, view.cluster.terms)
+            end_s = renewed_term_end_s(max(lease.term_end_s, earliest_s), lease.kind, terms)
             renewals.append(Renew(key, end_s, _TERM_OVER))
     return renewals

@@ -48,7 +48,7 @@ class _Walk:
     def _walk_rank(self, rank: int) -> None:
         fifos = self.cluster.waiting.by_rank.get(rank, {})
         heads = Heads(fifos, self.closed, max(self.left.values(), default=0))
-        for block in blocks(self.cluster, rank, apart=bool(heads)):
+        for block in blocks(self.cluster, rank, apart=bool(heads.heap)):
             self._start_before(heads, block.position)
             self._keep(rank, block)
         self._start_before(heads, None)
@@ -77,12 +77,13 @@ class _Walk:
 
     def _start_before(self, heads: Heads, position: int | None) -> None:
         """Choose waiting jobs up to the position (None: all) that fit into what is left."""
-        while heads and (position is None or heads.position < position):
-            shape = heads.shape
+        heap = heads.heap
+        while heap and (position is None or heap[0][0] < position):
+            _, job_id, shape, _ = heap[0]
             for gpu_type in self.space.types_for(shape):
                 if shape.gpus <= self.left[gpu_type]:
                     self.left[gpu_type] -= shape.gpus
-                    self.starting.append((heads.job_id, gpu_type, shape))
+                    self.starting.append((job_id, gpu_type, shape))
                     heads.advance()
                     break
             else:

@@ -50,7 +50,7 @@ class _Walk:
     def _walk_rank(self, rank: int) -> None:
         fifos = self.cluster.waiting.by_rank.get(rank, {})
         heads = Heads(fifos, self.closed, self.space.most_left() + self.below)
-        for block in blocks(self.cluster, rank, apart=bool(heads)):
+        for block in blocks(self.cluster, rank, apart=bool(heads.heap)):
             self._serve_before(heads, block.position, rank)
             self._keep(rank, block)
         self._serve_before(heads, None, rank)
@@ -66,23 +66,24 @@ class _Walk:
                 self.below -= self.cluster.running.places[job_id].gpus
 
     def _serve_before(self, heads: Heads, position: int | None, rank: int) -> None:
-        while heads and (position is None or heads.position < position):
-            shape = heads.shape
+        heap = heads.heap
+        while heap and (position is None or heap[0][0] < position):
+            place, job_id, shape, _ = heap[0]
             if (found := self.space.find_free(shape)) is not None:
                 self._take(found)
-                self.outcome.chosen.append(Chosen(heads.job_id, found))
+                self.outcome.chosen.append(Chosen(job_id, found))
             elif (found := self.space.find_soon(shape)) is not None:
                 self._take(found)
-                self.outcome.claims.append(Claim(heads.job_id, found, reserved=False))
+                self.outcome.claims.append(Claim(job_id, found, reserved=False))
             elif (found := self._force_room(heads, rank)) is not None:
                 if self.free:
-                    self.outcome.chosen.append(Chosen(heads.job_id, found))
+                    self.outcome.chosen.append(Chosen(job_id, found))
                 else:
-                    self.outcome.claims.append(Claim(heads.job_id, found, reserved=False))
-            elif heads.position < 0:
+                    self.outcome.claims.append(Claim(job_id, found, reserved=False))
+            elif place < 0:
                 kept = reserve(self.space, shape)
                 if kept is not None:
-                    self.outcome.claims.append(Claim(heads.job_id, kept, reserved=True))
+                    self.outcome.claims.append(Claim(job_id, kept, reserved=True))
             else:
                 self.closed.add(shape)
                 heads.close()
@@ -95,12 +96,12 @@ class _Walk:
             self.force.take(found)
 
     def _force_room(self, heads: Heads, rank: int) -> Found | None:
-        shape, job_id = heads.shape, heads.job_id
+        position, job_id, shape, _ = heads.heap[0]
         if not self.below or shape.gpus > self.space.most_left() + self.below:
             return None
         if self.force is None:
             self.force = _Force(
-                self.cluster, self.space, self._takeable(rank, heads.position), free=self.free
+                self.cluster, self.space, self._takeable(rank, position), free=self.free
             )
         found = self.force.find(shape)
         if found is None:
@@ -141,13 +142,14 @@ class _Force:
         self.space = space
         self.free = free
         self.unnamed = takeable  # its end is the lowest ranked
-        self.passed: set[JobId] = set()
         self.named: dict[JobId, list[Found]] = {}
+        self.named_on: dict[tuple[str, int], dict[JobId, int]] = {}  # the same, by node
         self.doomed: set[JobId] = set()
         self.reach: Pools = {name: self._base(name).copy() for name in space.free}
         self.ceiling: Pools = {name: pool.copy() for name, pool in self.reach.items()}
-        for job_id in takeable:
-            for gpu_type, parts in self._held(job_id):
+        self.held = {job_id: self._held(job_id) for job_id in takeable}
+        for held in self.held.values():
+            for gpu_type, parts in held:
                 self.ceiling[gpu_type].give(parts)
 
     def find(self, shape: Shape) -> Found | None:
@@ -173,16 +175,12 @@ class _Force:
         gpu_type, parts = found
         taken = dict(parts)
         victims = []
-        for job_id, held in self.named.items():
-            if any(
-                taken.get(ordinal, 0) & mask
-                for held_type, held_parts in held
-                if held_type == gpu_type
-                for ordinal, mask in held_parts
-            ):
-                victims.append(job_id)
+        for ordinal, mask in parts:
+            for job_id, held in self.named_on.get((gpu_type, ordinal), {}).items():
+                if held & mask and job_id not in victims:
+                    victims.append(job_id)
         for job_id in victims:
-            for held_type, held_parts in self.named.pop(job_id):
+            for held_type, held_parts in self._unname(job_id):
                 spared = tuple(
                     Part(ordinal, mask & ~taken.get(ordinal, 0)) for ordinal, mask in held_parts
                 )
@@ -198,11 +196,12 @@ class _Force:
         """The walk has come to this running job; True if it stays."""
         if job_id in self.doomed:
             return False
-        self.passed.add(job_id)
-        named = self.named.pop(job_id, None)
-        for gpu_type, parts in self._held(job_id) if named is None else named:
+        held = self.held[job_id]
+        for gpu_type, parts in held:
             self.ceiling[gpu_type].take(parts)
-            if named is not None:
+        if job_id in self.named:
+            self._unname(job_id)
+            for gpu_type, parts in held:
                 self.reach[gpu_type].take(parts)
         return True
 
@@ -213,20 +212,22 @@ class _Force:
 
     def _held(self, job_id: JobId) -> list[Found]:
         attempt = self.cluster.live_attempt(self.cluster.jobs[job_id])
-        if attempt is None:
-            return []
-        opened = self.cluster.capacity.open
-        return [
-            Found(gpu_type, tuple(Part(o, mask) for o, mask in parts if opened[gpu_type].masks[o]))
-            for gpu_type, parts in self.space.held_by(attempt.lease.allocation)
-        ]
+        return [] if attempt is None else self.space.held_by(attempt.lease.allocation)
 
     def _name_next(self) -> None:
         job_id = self.unnamed.pop()
-        held = self._held(job_id)
-        self.named[job_id] = held
+        held = self.named[job_id] = self.held[job_id]
         for gpu_type, parts in held:
             self.reach[gpu_type].give(parts)
+            for ordinal, mask in parts:
+                self.named_on.setdefault((gpu_type, ordinal), {})[job_id] = mask
+
+    def _unname(self, job_id: JobId) -> list[Found]:
+        held = self.named.pop(job_id)
+        for gpu_type, parts in held:
+            for ordinal, _ in parts:
+                del self.named_on[gpu_type, ordinal][job_id]
+        return held
 
     def _sparing(self, gpu_type: str, gpus: int) -> Parts:
         """Any GPUs: what is left first, then those of the victim named last, without which it does

@@ -30,7 +30,7 @@ def walk(cluster: Cluster, placement: Placement, *, blocking: bool) -> Outcome:
         # A promoted job has to be looked at even if it fits nowhere: it reserves.
         all_count = blocking or cluster.ordering.promotes
         heads = Heads(fifos, closed, _NO_LIMIT if all_count else space.most_left())
-        if heads:
+        if heads.heap:
             blocked = _serve(space, heads, closed, outcome, blocking)
             if blocked is not None:
                 return outcome._replace(head_of_line=blocked)
@@ -41,28 +41,29 @@ def _serve(
     space: Space, heads: Heads, closed: set[Shape], outcome: Outcome, blocking: bool
 ) -> JobId | None:
     """The job that nobody may pass, once the walk has come to it."""
-    while heads:
-        shape = heads.shape
+    heap, chosen = heads.heap, outcome.chosen
+    while heap:
+        position, job_id, shape, _ = heap[0]
         found = space.find_free(shape)
         if found is not None:
-            outcome.chosen.append(Chosen(heads.job_id, found))
+            chosen.append(Chosen(job_id, found))
             if shape.gpus == space.free_total:  # the last of it: nobody else needs a look
                 space.free_total = 0
                 return None
             space.take(found)
             heads.advance()
         elif (claim := space.find_soon(shape)) is not None:
-            outcome.claims.append(Claim(heads.job_id, claim, reserved=False))
+            outcome.claims.append(Claim(job_id, claim, reserved=False))
             if blocking:
-                return heads.job_id
+                return job_id
             space.take(claim)
             heads.advance()
         elif blocking:
-            return heads.job_id
-        elif heads.position < 0:
+            return job_id
+        elif position < 0:
             kept = reserve(space, shape)
             if kept is not None:
-                outcome.claims.append(Claim(heads.job_id, kept, reserved=True))
+                outcome.claims.append(Claim(job_id, kept, reserved=True))
             heads.advance()
         else:
             closed.add(shape)

@@ -15,11 +15,10 @@ def find(pool: Pool, shape: Shape) -> Parts | None:
         return exact.find(pool, gpus // nodes, nodes)
     if pool.total < gpus:
         return None
-    fewest = pool.fewest_nodes(gpus)
-    if fewest == 1:
+    if gpus < len(pool.buckets):  # the largest node could hold it
         node = pool.best_fit(gpus)
         return None if node < 0 else (Part(node, lowest(pool.masks[node], gpus)),)
-    return _over_several(pool, gpus, fewest)
+    return _over_several(pool, gpus, pool.fewest_nodes(gpus))
 
 
 def _over_several(pool: Pool, gpus: int, fewest: int) -> Parts | None:

@@ -1,0 +1,217 @@
+"""The scheduling core: CPU per completion, full replans, memory per queued job.
+
+    python -m benchmarks.tick [--queued 1000,10000,100000]
+
+A completion is the end of a running job and all that the core does about it: the attempt's and the
+job's machines, every index, plan, check, and the start of the job that follows. It is shown whole
+and by part. All times are CPU time of this process. Goals: <= 20 us per completion, at most 1.5
+times as much at the longest queue as at the shortest; <= 15 ms for a full replan of 10,000 GPUs;
+<= 2 KiB per queued job.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import random
+import time
+import tracemalloc
+from collections import Counter
+from collections.abc import Sequence
+
+from benchmarks.conditions import percentile, print_conditions
+
+from dlq_master.model import attempt_steps, drive, job_steps
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.job import Job
+from dlq_master.model.lease import Terms
+from dlq_master.model.node import Gpu, Node
+from dlq_master.model.plan import Plan
+from dlq_master.model.resources import Request
+from dlq_master.model.view import View
+from dlq_master.policy.check import check_delta
+from dlq_master.policy.pipeline import plan
+from dlq_master.policy.policy import Policy
+from dlq_master.policy.registry import build
+
+NODES, GPUS_PER_NODE = 1250, 8
+# Shares of GPU counts, after Microsoft's Philly trace but with more wide jobs.
+WIDTHS = {1: 0.60, 2: 0.14, 4: 0.12, 8: 0.10, 16: 0.02, 32: 0.02}
+LEVELS = "1000,5000,20000,80000"  # five levels
+COMPLETIONS = 3000
+STEPS = ("end", "plan", "check", "start")
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("--queued", default="1000,10000,100000")
+    lengths = [int(word) for word in options.parse_args().queued.split(",")]
+    print_conditions()
+    print(f"{NODES} nodes x {GPUS_PER_NODE} GPUs, tiresias-las, 5 levels, consolidate; CPU time")
+    medians = [completions(queued) for queued in lengths]
+    print(
+        f"growth from {lengths[0]} to {lengths[-1]} queued: x{medians[-1] / medians[0]:.2f} "
+        "(goal <= 1.5)"
+    )
+    full_start(lengths[-1])
+    boundary(lengths[-1])
+    memory(lengths[-1])
+
+
+def completions(queued: int) -> float:
+    """Median CPU seconds of a completion, with `queued` jobs waiting all the time."""
+    cluster, policy = loaded(queued)
+    now_s = 12.0
+    ending = [key for key in sorted(cluster.attempts) if cluster.jobs[key.job_id].request.gpus == 1]
+    random.Random(1).shuffle(ending)
+    request = Request(gpus=1)
+    next_id = max(cluster.jobs) + 1
+    cost: dict[str, list[float]] = {step: [] for step in STEPS}
+    gc.collect()
+    gc.freeze()  # as the daemon does once it has loaded
+    for key in ending[:COMPLETIONS]:
+        if key in cluster.attempts:
+            _complete(cluster, policy, key, now_s, cost)
+            cluster.put_job(_queued(next_id, request, level=0))  # somebody takes its place
+            next_id += 1
+            now_s += 1e-4
+        cluster.take_touched()
+    whole = [sum(parts) for parts in zip(*cost.values(), strict=True)]
+    parts = "  ".join(f"{step} {1e6 * percentile(cost[step], 0.5):.1f}" for step in STEPS)
+    print(
+        f"completion, {queued:>7} queued: p50 {1e6 * percentile(whole, 0.5):5.1f} us  "
+        f"p99 {1e6 * percentile(whole, 0.99):6.1f} us  (p50 by part: {parts})",
+        flush=True,
+    )
+    gc.unfreeze()
+    return percentile(whole, 0.5)
+
+
+def _complete(
+    cluster: Cluster,
+    policy: Policy,
+    key: AttemptKey,
+    now_s: float,
+    cost: dict[str, list[float]],
+) -> None:
+    clock = time.thread_time
+    start = clock()
+    drive.step_attempt(cluster, key, attempt_steps.Succeeded(), now_s)
+    ended = clock()
+    view = View(cluster, now_s)
+    changes = plan(view, policy)
+    planned = clock()
+    check_delta(view, changes, policy)
+    checked = clock()
+    drive.apply(cluster, changes, now_s, epoch=1)
+    applied = clock()
+    if len(changes.changes) != 1:
+        raise RuntimeError(f"one job ends, one should start: {changes}")
+    marks = (start, ended, planned, checked, applied)
+    for step, since, until in zip(STEPS, marks, marks[1:], strict=False):
+        cost[step].append(until - since)
+
+
+def full_start(queued: int) -> None:
+    """Everything starts on an empty cluster."""
+    cluster, policy = filled(queued + 3000)
+    cluster.capacity.ready()
+    took_s, first = _timed_plan(cluster, policy, 10.0)
+    starts = len(first.changes)
+    print(
+        f"full replan, empty cluster, {queued} queued: {starts} starts in {1e3 * took_s:.1f} ms "
+        f"({1e6 * took_s / starts:.1f} us each)  (goal <= 15 ms)",
+        flush=True,
+    )
+
+
+def boundary(queued: int) -> None:
+    """Every term ends: who is renewed, who has to leave for whom."""
+    cluster, policy = loaded(queued)
+    now_s = 290.0
+    while (moves := plan(View(cluster, now_s), policy)).again:
+        drive.apply(cluster, moves, now_s, epoch=1)
+    took_s, last = _timed_plan(cluster, policy, now_s)
+    kinds = Counter(type(change).__name__ for change in last.changes)
+    told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    print(
+        f"full replan, every term over, {queued} queued: {told} in {1e3 * took_s:.1f} ms "
+        "(goal <= 15 ms)",
+        flush=True,
+    )
+
+
+def memory(queued: int) -> None:
+    """Python's own bytes for a waiting job with its place in the indexes."""
+    cluster, _ = filled(0)
+    requests = [Request(gpus=width) for width in WIDTHS]
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for number in range(1, queued + 1):
+        job = _queued(number, requests[number % len(requests)], level=number % 5)
+        cluster.put_job(job._replace(name=f"train-{number}", submit_time_s=float(number)))
+        if not number % 1000:
+            cluster.take_touched()
+    cluster.take_touched()
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    print(f"memory: {(after - before) / queued:.0f} bytes per queued job (goal <= 2048)")
+
+
+def loaded(queued: int) -> tuple[Cluster, Policy]:
+    """A full cluster whose jobs all run, and `queued` jobs that wait."""
+    cluster, policy = filled(queued + 3000)
+    drive.apply(cluster, plan(View(cluster, 10.0), policy), 10.0, epoch=1)
+    for key in list(cluster.attempts):
+        drive.step_attempt(cluster, key, attempt_steps.Running(), 11.0)
+    for job_id in sorted(cluster.jobs, reverse=True):
+        if cluster.waiting.count <= queued:
+            break
+        if cluster.jobs[job_id].waiting:
+            drive.step_job(cluster, job_id, job_steps.Cancelled(), 11.0)
+    # Whatever the length of the queue, a 1-GPU job waits in level 0 for the GPU that falls free.
+    first = max(cluster.jobs) + 1
+    for number in range(first, first + 10):
+        cluster.put_job(_queued(number, Request(gpus=1), level=0))
+    cluster.take_touched()
+    return cluster, policy
+
+
+def filled(queued: int) -> tuple[Cluster, Policy]:
+    """An idle cluster and a queue."""
+    policy = build("tiresias-las", {"thresholds": LEVELS})
+    cluster = Cluster(policy.ordering, Terms())
+    gpus = tuple(Gpu(index=index, gpu_type="H100-80GB") for index in range(GPUS_PER_NODE))
+    for number in range(NODES):
+        cluster.put_node(Node(NodeId(f"gpu{number:04d}"), gpus))
+    draw = random.Random(0)
+    requests: Sequence[Request] = [Request(gpus=width) for width in WIDTHS]
+    for number, request in enumerate(
+        draw.choices(requests, tuple(WIDTHS.values()), k=queued), start=1
+    ):
+        cluster.put_job(_queued(number, request, level=draw.randrange(5)))
+    return cluster, policy
+
+
+def _queued(number: int, request: Request, level: int) -> Job:
+    job = Job(JobId(number), "ada", "train", request, 0.0, level=level)
+    return job_steps.step(job, job_steps.Admitted(), at_s=0.0).value
+
+
+def _timed_plan(cluster: Cluster, policy: Policy, now_s: float) -> tuple[float, Plan]:
+    """The best of five, since a plan changes nothing."""
+    gc.collect()
+    gc.freeze()
+    best = float("inf")
+    found = Plan()
+    for _ in range(5):
+        start = time.thread_time()
+        found = plan(View(cluster, now_s), policy)
+        best = min(best, time.thread_time() - start)
+    gc.unfreeze()
+    return best, found
+
+
+if __name__ == "__main__":
+    main()
