@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dlq_cli.exit_codes import FAILURE, Ended
+from dlq_cli.quiet import quiet_grpc
 from dlq_common.errors import DlqError, InvalidRequest, Unauthenticated
 
 if TYPE_CHECKING:
@@ -50,9 +51,8 @@ class App:
     def connection(self) -> Connection:
         """The line to the master, with an identity that is logged in and renewed as needed."""
         if self._connection is None:
-            # grpc would write its own lines about lost connections between ours.
-            os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-            from dlq_client.connection import Connection
+            with quiet_grpc():
+                from dlq_client.connection import Connection
 
             self._connection = Connection(
                 self._identity(), clock=self.clock, patience_s=self._patience_s
@@ -121,8 +121,9 @@ class App:
         """Renew a certificate that has lived two thirds of its life; failing is no failure yet."""
         if not connection.identity.renewal_due(self.clock.now_s()):
             return
-        from dlq_client.identity import save_identity
-        from dlq_client.login import renew
+        with quiet_grpc():
+            from dlq_client.identity import save_identity
+            from dlq_client.login import renew
 
         try:
             save_identity(self.home, renew(connection))

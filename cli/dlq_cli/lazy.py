@@ -13,6 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from dlq_cli.exit_codes import OK, Ended
+from dlq_cli.quiet import quiet_grpc
 
 # Other rooms lend commands under this entry point group; they are loaded only when called.
 ENTRY_POINTS = "dlq.commands"
@@ -51,7 +52,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if known := self._lazy.get(cmd_name):
             module, _, attribute = known.target.partition(":")
-            command = getattr(importlib.import_module(module), attribute)
+            with quiet_grpc():
+                command = getattr(importlib.import_module(module), attribute)
         elif lent := self._lent().get(cmd_name):
             command = _load(lent)
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -202,3 +204,26 @@ def test_the_sdk_raises_our_own_errors(master: FakeMaster) -> None:
         master.stop()
         with pytest.raises(Unavailable):
             Queues(connection).cluster()
+
+
+@pytest.mark.parametrize("line", ["status", "submit -- true", "version"])
+def test_nothing_but_our_own_lines_is_on_stderr(
+    line: str, master: FakeMaster, tmp_path: Path
+) -> None:
+    home = master.home(tmp_path / "home")
+    stranger = Authority.create("lab", 1_795_000_000.0)
+    (home / "ca.crt").write_bytes(stranger.certificate_pem())
+    done = subprocess.run(
+        [sys.executable, "-m", "dlq_cli.main", "--patience", "0.2", *line.split()],
+        env={"DLQ_HOME": str(home), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 69
+    assert all(part.startswith(("dlq: ", "  ")) for part in done.stderr.splitlines()), done.stderr
+
+
+def test_what_quiets_grpc_does_not_reach_the_jobs(master: FakeMaster, dlq: Dlq) -> None:
+    assert dlq("submit", "--export", "ALL", "--", "true").code == 0
+    environment = master.requests("SubmitJob")[0].spec.environment
+    assert "PATH" in environment
+    assert "GRPC_VERBOSITY" not in environment

@@ -11,6 +11,7 @@ import click
 
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.quiet import quiet_grpc
 from dlq_client.identity import Identity, save_identity
 from dlq_common.errors import ConfigError
 from dlq_common.instants import format_instant
@@ -54,7 +55,8 @@ def login(app: App, socket: Path | None, as_json: bool) -> None:
 
 def login_socket(named: Path | None) -> Path:
     """The broker's socket: as named, by $DLQ_LOGIN_SOCKET, or where the service puts it."""
-    from dlq_client.login import DEFAULT_SOCKET, SOCKET_VARIABLE
+    with quiet_grpc():
+        from dlq_client.login import DEFAULT_SOCKET, SOCKET_VARIABLE
 
     return named or Path(os.environ.get(SOCKET_VARIABLE) or DEFAULT_SOCKET)
 

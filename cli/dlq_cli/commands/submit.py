@@ -12,6 +12,7 @@ import click
 
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option
+from dlq_cli.quiet import quiet_grpc
 from dlq_cli.spec.flags import FLAGS, layer_from
 from dlq_cli.spec.given import Given, Layer, Notes, wrong
 from dlq_cli.spec.merge import merge
@@ -102,7 +103,8 @@ def submit(
     spec = _spec(found, flags)
     for note in found.notes:
         app.say(note)
-    from dlq_cli.commands.submitted import Manner, submit_spec
+    with quiet_grpc():
+        from dlq_cli.commands.submitted import Manner, submit_spec
 
     manner = Manner(parsable=parsable, as_json=as_json, wait=wait_end, follow=follow)
     try:

@@ -9,6 +9,7 @@ import click
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.exit_codes import Ended, code_of_error
+from dlq_cli.quiet import quiet_grpc
 from dlq_common.errors import DlqError
 
 
@@ -28,7 +29,8 @@ def version(app: App, client_only: bool, as_json: bool) -> None:
     from dlq_cli.render import clean_line
 
     try:
-        from dlq_client.queues import Queues
+        with quiet_grpc():
+            from dlq_client.queues import Queues
 
         cluster = Queues(app.connection()).cluster()
     except DlqError as error:
