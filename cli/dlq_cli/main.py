@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -10,7 +11,7 @@ import click
 from dlq_cli import exit_codes
 from dlq_cli.app import App, Color
 from dlq_cli.lazy import Lazy, LazyGroup
-from dlq_common.errors import DlqError
+from dlq_common.errors import DlqError, Unsatisfiable
 
 COMMANDS = {
     "submit": Lazy("dlq_cli.commands.submit:submit", "Queue a job."),
@@ -95,9 +96,10 @@ def run(arguments: list[str]) -> int:
     except click.UsageError as error:
         return _usage(error)
     except click.ClickException as error:
-        return _tell(error.format_message(), "", exit_codes.FAILURE)
+        return _tell(error.format_message(), (), exit_codes.FAILURE)
     except DlqError as error:
-        return _tell(error.what, error.hint, exit_codes.code_of_error(error))
+        reasons = error.reasons if isinstance(error, Unsatisfiable) else ()
+        return _tell(error.what, [*reasons, error.hint], exit_codes.code_of_error(error))
     except (KeyboardInterrupt, click.Abort):
         return exit_codes.INTERRUPTED
     return result if isinstance(result, int) else exit_codes.OK
@@ -110,15 +112,16 @@ def main() -> None:
 
 def _usage(error: click.UsageError) -> int:
     command = error.ctx.command_path if error.ctx else "dlq"
-    return _tell(error.format_message(), f"{command} --help", exit_codes.USAGE)
+    return _tell(error.format_message(), [f"{command} --help"], exit_codes.USAGE)
 
 
-def _tell(what: str, hint: str, code: int) -> int:
+def _tell(what: str, more: Iterable[str], code: int) -> int:
+    """What is wrong in one line, and what helps below it."""
     from dlq_cli.render import clean_line
 
     click.echo(f"dlq: {clean_line(what)}", err=True)
-    if hint:
-        click.echo(f"  {clean_line(hint)}", err=True)
+    for line in filter(None, more):
+        click.echo(f"  {clean_line(line)}", err=True)
     return code
 
 

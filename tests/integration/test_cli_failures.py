@@ -115,6 +115,21 @@ def test_what_the_master_refuses_decides_the_exit_code(
     assert said.err == "dlq: it cannot be\n  do this instead\n"
 
 
+def test_all_reasons_why_a_job_could_never_run_are_told(master: FakeMaster, dlq: Dlq) -> None:
+    master.refuse(
+        "SubmitJob", grpc.StatusCode.FAILED_PRECONDITION, "UNSATISFIABLE",
+        what="it could never run", reason_1="64 GPUs, the cluster has 8", reason_2="no b200",
+        hint="dlq nodes",
+    )  # fmt: skip
+    said = dlq("submit", *ALL_FIELDS)
+    assert said.err.splitlines() == [
+        "dlq: it could never run",
+        "  64 GPUs, the cluster has 8",
+        "  no b200",
+        "  dlq nodes",
+    ]
+
+
 def test_what_the_master_says_cannot_move_the_cursor(master: FakeMaster, dlq: Dlq) -> None:
     master.refuse("GetJob", grpc.StatusCode.NOT_FOUND, "NOT_FOUND", what="no\x1b[2J\nsuch job")
     assert dlq("show", "17").err == "dlq: no?[2J?such job\n"

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dlq_cli.spec import readers
+from dlq_cli.spec import program, readers
 from dlq_cli.spec.given import FromShell, Given, Layer, unknown_key, wrong
 
 Reader = Callable[[object], object]
 
 READERS: Mapping[str, Reader] = {
     "name": readers.read_name,
-    "command": readers.read_command,
-    "run": readers.read_run,
+    "command": program.read_command,
+    "run": program.read_run,
     "queue": readers.read_queue,
     "nodes": readers.read_nodes,
     "time_limit": readers.read_time_limit,
@@ -24,9 +24,9 @@ READERS: Mapping[str, Reader] = {
     "hold": readers.read_bool,
     "disconnect_hold": readers.read_duration,
     "runtime": readers.read_runtime,
-    "export": readers.read_export,
-    "env": readers.read_env_table,
-    "labels": readers.read_label_table,
+    "export": program.read_export,
+    "env": program.read_env_table,
+    "labels": program.read_label_table,
     # GPUs of each node, as in `h100:8`; `gpus_total` counts those of the whole job.
     "resources.gpus": readers.read_gpus,
     "resources.gpus_total": readers.read_gpus,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dlq_cli.spec.fields import put
 from dlq_cli.spec.given import Given, Layer, wrong
-from dlq_cli.spec.readers import read_assignment, read_label
+from dlq_cli.spec.program import read_assignment, read_label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
