@@ -196,6 +196,9 @@ class Cluster:
 
     def _new_place(self, before: Job, job: Job) -> int | None:
         """Where the job goes under REQUEUE or FIRST_START; None: it stays."""
+        if job.end_time_s is not None:
+            self.unsettled.pop(job.job_id, None)
+            return None
         requeues = self.ordering.discipline is _REQUEUE
         stays = not requeues and STARTED_BASE <= job.sequence < STARTED_END
         if before.live_attempt != job.live_attempt:

@@ -99,7 +99,9 @@ def step_attempt(
     happened = [Happened(event, key.job_id, key.number)]
     if not after.live:
         happened += _end(cluster, before, event, now_s)
-    elif after.started_time_s is not None and before.started_time_s is None:
+        return happened
+    ran = before.started_time_s is None and after.started_time_s is not None
+    if ran and not cluster.jobs[key.job_id].ended:
         happened += step_job(cluster, key.job_id, job_steps.Ran(), now_s)
     return happened
 

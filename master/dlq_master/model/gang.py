@@ -111,11 +111,11 @@ def verdict(attempt: Attempt, job: Job, now_s: float) -> Verdict:
 
 def consequence(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, now_s: float) -> Verdict:
     """What an end that is already known does to the job of this live attempt."""
-    usage = on_job.Usage(
-        gpu_s=attempt.service_gpu_s(now_s),
-        executed_s=attempt.executed_s(now_s),
-        lost_gpu_s=_lost_gpu_s(attempt, end, now_s),
-    )
+    executed_s = attempt.executed_s(now_s)
+    width = attempt.lease.allocation.width
+    kept = isinstance(end, on_attempt.Succeeded | on_attempt.Preempted)
+    lost_s = 0.0 if kept else work_at_risk_s(attempt, now_s)
+    usage = on_job.Usage(executed_s * width, executed_s, lost_s * width)
     return Verdict(end, None if job.ended else _job_end(end, job, usage), usage)
 
 
@@ -176,13 +176,6 @@ def _own_failure(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
     if signal:
         return on_attempt.Failed(reason=EndReason.SIGNAL, signal=signal)
     return on_attempt.Failed(reason=EndReason.USER_ERROR, exit_code=code)
-
-
-def _lost_gpu_s(attempt: Attempt, end: on_attempt.AttemptEvent, now_s: float) -> float:
-    """Work since the last checkpoint that will have to be done again, GPU-seconds."""
-    if isinstance(end, (on_attempt.Succeeded, on_attempt.Preempted)):
-        return 0.0
-    return work_at_risk_s(attempt, now_s) * attempt.lease.allocation.width
 
 
 def _job_end(end: on_attempt.AttemptEvent, job: Job, usage: on_job.Usage) -> on_job.JobEvent:
