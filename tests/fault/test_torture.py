@@ -1,0 +1,250 @@
+"""kill -9 under load: nothing acknowledged is lost, nothing is started twice, nothing running dies.
+
+Real daemons and real jobs on loopback; clients speak through a line that loses every tenth reply.
+The jobs write a ledger of their own, and a program that knows nothing of the product compares it
+with what the clients were promised and with what the master says (tests/support/ledger_check.py).
+
+A short run is part of `make test`; `make torture N=30` makes N kills of the master and N of agents.
+"""
+
+import json
+import os
+import random
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlq.v1 import job_pb2
+from dlq_client.jobs import Jobs
+from dlq_common.ids import SeededIds
+from dlq_master.control import failpoints
+from support.cutting_proxy import CuttingProxy
+from support.harness import Daemons
+from support.waiting import wait_until
+
+N = int(os.environ.get("N", "30"))
+SEED = int(os.environ.get("SEED", "1"))
+LOST_REPLIES = 0.10
+DRAIN_S = 180.0
+
+
+class Client(threading.Thread):
+    """A user who submits, sometimes asks again, sometimes cancels, and writes down every answer."""
+
+    def __init__(self, daemons: Daemons, address: str, number: int, promises: "Promises") -> None:
+        super().__init__(name=f"client-{number}")
+        self._daemons = daemons
+        self._address = address
+        self._chance = random.Random(f"{SEED}/{number}")
+        self._ids = SeededIds(SEED * 1_000 + number)
+        self._promises = promises
+        self._enough = threading.Event()
+        self.failure: BaseException | None = None
+
+    def stop(self) -> None:
+        """Finish the request at hand, then leave."""
+        self._enough.set()
+
+    def run(self) -> None:
+        try:
+            with self._daemons.connect(self._address, patience_s=120.0) as line:
+                jobs = Jobs(line)
+                while not self._enough.wait(self._chance.uniform(0.1, 0.6)):
+                    self._one_job(jobs)
+        except BaseException as failure:  # noqa: BLE001 - raised again by the test
+            self.failure = failure
+
+    def _one_job(self, jobs: Jobs) -> None:
+        nodes = self._chance.choice((1, 1, 1, 1, 2))
+        # A rank of a gang that fails ends the others, which is not what is looked at here.
+        code = self._chance.choice((0, 0, 3, 77)) if nodes == 1 else 0
+        seconds = self._chance.choice((0.0, 0.1, 0.5, 1.0, 3.0, 6.0))
+        spec = self._daemons.ledger_job(seconds, code, nodes=nodes)
+        key = self._ids.request_id()
+        job_id = ""
+        for _ in range(self._chance.choice((1, 1, 1, 2))):
+            job_id = jobs.submit(spec, request_id=key).job.job_id
+            self._promises.write(
+                what="accepted", request_id=key, job_id=job_id, exit_code=code, ranks=nodes
+            )
+        if self._chance.random() < 0.08:
+            state = jobs.cancel(job_id).state
+            self._promises.write(
+                what="cancelled", job_id=job_id, state=job_pb2.JobState.Name(state)
+            )
+
+
+class Promises:
+    """The clients' own record."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        path.touch()
+
+    def write(self, **facts: object) -> None:
+        with self._lock, self._path.open("a") as file:
+            file.write(json.dumps(facts) + "\n")
+
+
+@contextmanager
+def load(daemons: Daemons, clients: int = 3) -> Iterator[CuttingProxy]:
+    """Clients at work until the end of the block; then everything that was accepted runs out, and
+    the run is judged."""
+    promises = Promises(daemons.root / "promises")
+    with CuttingProxy(daemons.api, share=LOST_REPLIES, seed=SEED).running() as proxy:
+        crowd = [Client(daemons, proxy.address, number, promises) for number in range(clients)]
+        for client in crowd:
+            client.start()
+        try:
+            yield proxy
+        finally:
+            for client in crowd:
+                client.stop()
+            for client in crowd:
+                client.join()
+        for client in crowd:
+            if client.failure is not None:
+                raise client.failure
+
+
+def drain(daemons: Daemons) -> dict[str, int]:
+    """Wait until every job has ended and let the checker judge."""
+    with daemons.connect() as line:
+        jobs = Jobs(line)
+        wait_until(
+            lambda: all(job.HasField("end_time") for job in jobs.list(user="*").jobs),
+            what="every job has ended",
+            timeout_s=DRAIN_S,
+        )
+        daemons.write_rows(jobs)
+    return daemons.judge()
+
+
+def kill_at_random(daemons: Daemons, master: int, agents: int, chance: random.Random) -> None:
+    """So many kills, each at a random moment; every third one hits a daemon that still starts."""
+    pause = threading.Event()
+    victims = ["master"] * master + [chance.choice(daemons.agents) for _ in range(agents)]
+    chance.shuffle(victims)
+    for victim in victims:
+        pause.wait(chance.uniform(0.0, 1.0))
+        daemons.kill(victim)
+        pause.wait(chance.uniform(0.0, 0.7))
+        daemons.start(victim)
+        if chance.random() < 0.67:
+            daemons.wait_for(victim)
+    for name in ("master", *daemons.agents):
+        daemons.wait_for(name)
+
+
+def report(daemons: Daemons, proxy: CuttingProxy, found: dict[str, int]) -> None:
+    """What was actually done, for the one who reads `make torture`."""
+    kills = daemons.kills
+    print(  # noqa: T201 - the figures of the run
+        f"\nkills of the master {kills['master']}, of agents {sum(kills.values()) - kills['master']};"
+        f" replies {proxy.replies}, lost {proxy.cuts}; {json.dumps(found)}; seed {SEED}"
+    )
+
+
+def test_a_few_kills_and_every_failpoint_lose_nothing(tmp_path: Path) -> None:
+    daemons = Daemons(tmp_path)
+    with daemons.up():
+        with load(daemons) as proxy:
+            kill_at_random(daemons, 3, 3, random.Random(SEED))
+            for name in failpoints.NAMES:
+                daemons.kill("master")
+                daemons.start("master", DLQ_DEBUG__FAILPOINT=f"{name}:4")
+                daemons.wait_for_death("master")
+                daemons.start("master")
+                daemons.wait_for("master")
+        found = drain(daemons)
+        report(daemons, proxy, found)
+    assert found["accepted"] > 0
+    assert found["more_than_one_attempt"] == 0
+    assert proxy.cuts > 0
+
+
+@pytest.mark.torture
+def test_many_kills_lose_nothing(tmp_path: Path) -> None:
+    daemons = Daemons(tmp_path)
+    with daemons.up():
+        with load(daemons) as proxy:
+            kill_at_random(daemons, N, N, random.Random(SEED))
+        found = drain(daemons)
+        report(daemons, proxy, found)
+    assert daemons.kills["master"] >= N
+    assert found["more_than_one_attempt"] == 0
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("name", failpoints.NAMES)
+def test_a_crash_at_each_of_many_passages_of_a_failpoint_loses_nothing(
+    tmp_path: Path, name: str
+) -> None:
+    daemons = Daemons(tmp_path)
+    with daemons.up():
+        with load(daemons) as proxy:
+            for passage in range(1, 1 + max(1, N // 4)):
+                daemons.kill("master")
+                daemons.start("master", DLQ_DEBUG__FAILPOINT=f"{name}:{passage}")
+                daemons.wait_for_death("master")
+                daemons.start("master")
+                daemons.wait_for("master")
+        found = drain(daemons)
+        report(daemons, proxy, found)
+    assert found["more_than_one_attempt"] == 0
+
+
+@pytest.mark.torture
+def test_a_job_whose_agent_stays_dead_ends_by_its_hold_and_only_then_runs_elsewhere(
+    tmp_path: Path,
+) -> None:
+    hold_s = 12.0
+    daemons = Daemons(tmp_path, agents=("n1", "n2"))
+    with daemons.up(), daemons.connect() as line:
+        jobs = Jobs(line)
+        job_id = jobs.submit(daemons.ledger_job(90.0, 0, hold_s=hold_s)).job.job_id
+        ledger = tmp_path / "ledger"
+        wait_until(lambda: _facts(ledger, "start"), what="it runs")
+        (node,) = jobs.get(job_id).job.node_ids
+        daemons.kill(node)
+        wait_until(
+            lambda: len(_facts(ledger, "start")) == 2, what="it runs elsewhere", timeout_s=60.0
+        )
+        jobs.cancel(job_id, kill=True)
+        wait_until(lambda: jobs.get(job_id).job.HasField("end_time"), what="it ends")
+
+    first, second = _facts(ledger, "start")
+    last_s = max(x["boottime_s"] for x in _facts(ledger, "alive") if x["attempt"] == "1")
+    assert (first["attempt"], second["attempt"]) == ("1", "2")
+    assert _facts(ledger, "overlap") == []
+    assert last_s < second["boottime_s"]
+    # It had been in contact after its start, and not after the kill; a heartbeat is 0.5 s.
+    assert hold_s - 1.0 < last_s - first["boottime_s"]
+
+
+def _facts(ledger: Path, what: str) -> list[dict[str, Any]]:
+    if not ledger.exists():
+        return []
+    lines = (json.loads(line) for line in ledger.read_text().splitlines())
+    return [line for line in lines if line["what"] == what]
+
+
+def test_a_stopped_master_finishes_and_a_started_one_goes_on(tmp_path: Path) -> None:
+    """SIGTERM, not SIGKILL: it leaves in order, with exit code 0, while jobs run on."""
+    daemons = Daemons(tmp_path, agents=("n1",))
+    with daemons.up():
+        with load(daemons, clients=1):
+            for _ in range(2):
+                process = daemons._running.pop("master")
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(timeout=30.0) == 0, daemons.log("master")[-2_000:]
+                daemons.start("master")
+                daemons.wait_for("master")
+        found = drain(daemons)
+    assert found["more_than_one_attempt"] == 0

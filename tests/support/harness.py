@@ -1,0 +1,265 @@
+"""Real daemons on loopback that may be killed at any moment: one master, some agents, a ledger."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from dlq.v1 import job_pb2
+from dlq_client.connection import Connection
+from dlq_client.identity import load_identity
+from dlq_client.jobs import Jobs
+from dlq_client.nodes import Nodes
+from support.waiting import wait_until
+
+BIN = Path(sys.executable).parent
+HERE = Path(__file__).parent
+START_S = 60.0
+# Everything as in production but quicker; the hold stays far above any outage of a run.
+MASTER_TOML = """
+[lease]
+heartbeat = "500ms"
+ttl = "4s"
+unreachable = "6s"
+hold = "120s"
+
+[nodes]
+reconnect_jitter = "300ms"
+start_grace = "5s"
+
+[scheduler]
+policy = "best-effort"
+
+[jobs]
+port_first = 30000
+port_last = 30999
+"""
+AGENT_TOML = """\
+[node]
+name = "{name}"
+state_dir = "{state_dir}"
+devices = "fake:8xH100-80GB"
+
+[jobs]
+allow_root = {allow_root}
+
+[reconnect]
+first_try = "100ms"
+jitter = "300ms"
+longest = "500ms"
+"""
+
+
+class Daemons:
+    """Starts, kills and watches them; `log(name)` is what one has written so far."""
+
+    def __init__(self, root: Path, agents: tuple[str, ...] = ("n1", "n2", "n3")) -> None:
+        self.root = root
+        self.agents = agents
+        self.kills = dict.fromkeys(("master", *agents), 0)
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._seen: dict[str, int] = {}
+        self.api, self.join = (f"127.0.0.1:{port}" for port in free_ports(2))
+
+    @contextmanager
+    def up(self) -> Iterator["Daemons"]:
+        """A new cluster with every node up; everything is gone afterwards."""
+        try:
+            self._make_master()
+            self.start("master")
+            self.wait_for("master")
+            self._login()
+            for name in self.agents:
+                self._make_agent(name)
+                self.start(name)
+            with self.connect() as line:
+                nodes = Nodes(line)
+                wait_until(
+                    lambda: sum(1 for node in nodes.list() if _is_up(node)) == len(self.agents),
+                    what="every node is up",
+                    timeout_s=START_S,
+                )
+            yield self
+        finally:
+            self._end_all()
+
+    # --- daemons ------------------------------------------------------------------------------
+
+    def start(self, name: str, **env: str) -> None:
+        """Start one; its output goes to `root/NAME.log`."""
+        program = "dlq-master" if name == "master" else "dlq-nodeagent"
+        path = self.root / f"{name}.log"
+        self._seen[name] = path.stat().st_size if path.exists() else 0
+        with path.open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                [BIN / program, "run", "--config", self.root / f"{name}.toml"],
+                env=self._environment() | env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def kill(self, name: str) -> None:
+        """kill -9, and wait until it is gone."""
+        self._running[name].kill()
+        self._running.pop(name).wait()
+        self.kills[name] += 1
+
+    def wait_for(self, name: str) -> None:
+        """Until a started daemon does its work: serves, or has been welcomed."""
+        word = b"master_serving" if name == "master" else b"welcomed"
+        wait_until(lambda: self._said(name, word), what=f"{name} says {word!r}", timeout_s=START_S)
+
+    def wait_for_death(self, name: str) -> None:
+        """Until it has killed itself (a failpoint)."""
+        process = self._running[name]
+        wait_until(lambda: process.poll() is not None, what=f"{name} dies", timeout_s=START_S)
+        assert self._running.pop(name).returncode == -signal.SIGKILL
+        self.kills[name] += 1
+
+    def log(self, name: str) -> str:
+        """All that a daemon has written, over all its lives."""
+        return (self.root / f"{name}.log").read_text(errors="replace")
+
+    def _said(self, name: str, word: bytes) -> bool:
+        assert self._running[name].poll() is None, self.log(name)[-3_000:]
+        with (self.root / f"{name}.log").open("rb") as log:
+            log.seek(self._seen[name])
+            return word in log.read()
+
+    # --- clients ------------------------------------------------------------------------------
+
+    def connect(self, address: str = "", *, patience_s: float = 60.0) -> Connection:
+        """A line to the master, or to whatever stands before it."""
+        identity = load_identity(self.root / "home")
+        assert identity is not None
+        identity = replace(identity, address=address or self.api)
+        return Connection(identity, patience_s=patience_s, deadline_s=5.0)
+
+    def ledger_job(
+        self, seconds: float, code: int, *, nodes: int = 1, hold_s: float | None = None
+    ) -> job_pb2.JobSpec:
+        """A job that writes its start and its end into the ledger."""
+        spec = job_pb2.JobSpec(
+            name="ledger",
+            command=[
+                sys.executable, "-I", "-S", str(HERE / "ledger_job.py"), str(self.root / "ledger"),
+                str(seconds), str(code),
+            ],
+            working_directory=str(self.root),
+        )  # fmt: skip
+        spec.resources.gpu_count = nodes
+        if nodes > 1:
+            spec.resources.node_count = nodes
+        if hold_s is not None:
+            spec.disconnect_hold_duration.FromNanoseconds(round(hold_s * 1e9))
+        return spec
+
+    def write_rows(self, jobs: Jobs) -> None:
+        """What the master says at the end, for the checker."""
+        with (self.root / "rows").open("w") as file:
+            for job in jobs.list(user="*").jobs:
+                attempts = jobs.get(job.job_id).attempts
+                row = {
+                    "job_id": job.job_id,
+                    "state": job_pb2.JobState.Name(job.state),
+                    "exit_code": job.exit_code if job.HasField("exit_code") else None,
+                    "attempts": len(attempts),
+                    "fence": _fence(attempts[-1]) if attempts else "",
+                }
+                file.write(json.dumps(row) + "\n")
+
+    def judge(self) -> dict[str, int]:
+        """Let the checker, a program of its own, look at the three files; its counts."""
+        (self.root / "ledger").touch()
+        done = subprocess.run(
+            [sys.executable, "-I", HERE / "ledger_check.py", self.root],
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr[:5_000]
+        found: dict[str, int] = json.loads(done.stdout)
+        return found
+
+    # --- making -------------------------------------------------------------------------------
+
+    def _make_master(self) -> None:
+        self._run(
+            "dlq-master", "init", "--cluster", "torture", "--state-dir", str(self.root / "master"),
+            "--config", str(self.root / "master.toml"), "--listen", self.api,
+            "--join-listen", self.join,
+        )  # fmt: skip
+        extra = MASTER_TOML
+        config = self.root / "master.toml"
+        made = config.read_text()
+        checkpoint_root = next(x for x in made.splitlines() if x.startswith("checkpoint_root"))
+        config.write_text(
+            made.replace(f"[jobs]\n{checkpoint_root}\n", "") + extra + checkpoint_root + "\n"
+        )
+
+    def _make_agent(self, name: str) -> None:
+        (self.root / f"{name}.toml").write_text(
+            AGENT_TOML.format(
+                name=name,
+                state_dir=self.root / name,
+                allow_root="true" if os.getuid() == 0 else "false",
+            )
+        )
+        token = self._run("dlq", "admin", "token", "create", "--node", name).strip()
+        self._run(
+            "dlq-nodeagent", "join", token, "--master", self.join,
+            "--config", str(self.root / f"{name}.toml"),
+        )  # fmt: skip
+
+    def _login(self) -> None:
+        self._run("dlq", "login")
+
+    def _run(self, program: str, *arguments: str) -> str:
+        done = subprocess.run(
+            [BIN / program, *arguments], env=self._environment(), capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{program} {arguments}: {done.stderr}"
+        return done.stdout
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "PATH": f"{BIN}:{os.environ.get('PATH', os.defpath)}",
+            "DLQ_HOME": str(self.root / "home"),
+            "DLQ_LOGIN_SOCKET": str(self.root / "master" / "login.sock"),
+        }
+
+    def _end_all(self) -> None:
+        for name in (*self.agents, "master"):
+            process = self._running.pop(name, None)
+            if process is None:
+                continue
+            process.terminate()
+            try:
+                process.wait(timeout=15.0)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on just now."""
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+def _is_up(node: object) -> bool:
+    return "NODE_STATE_UP" in str(node)
+
+
+def _fence(attempt: job_pb2.Attempt) -> str:
+    return f"{attempt.fence.epoch}.{attempt.fence.attempt}"
