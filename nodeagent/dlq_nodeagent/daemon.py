@@ -17,7 +17,9 @@ from dlq_common.errors import ConfigError
 from dlq_common.ids import Ids
 from dlq_common.pki import parse_identity
 from dlq_nodeagent import wire
-from dlq_nodeagent.cgroups.detect import detect
+from dlq_nodeagent.cgroups.detect import detect, node_group
+from dlq_nodeagent.cgroups.port import CgroupTree
+from dlq_nodeagent.cgroups.trees import NoTree
 from dlq_nodeagent.channel import Channels
 from dlq_nodeagent.config import AgentConfig, check_master_address, node_address
 from dlq_nodeagent.contact import Contact
@@ -54,6 +56,7 @@ class _Parts:
     workshop: Workshop
     relay: LogRelay
     channels: Channels
+    cgroups: CgroupTree
 
 
 async def run_agent(config: AgentConfig, *, clock: Clock, ids: Ids, version: str) -> int:
@@ -92,7 +95,8 @@ def _build(
     node_id = parse_identity(channels.identity().certificate).name
     devices = open_devices(config.node.devices, node_name=node_id)
     host = read_host_facts(agent_version=version)
-    runtime, contact = _runtime(config, node_id, clock)
+    cgroups = _cgroups(config, node_id)
+    runtime, contact = _runtime(config, cgroups, clock)
     facts = wire.node_facts(
         host,
         devices.devices(),
@@ -125,19 +129,25 @@ def _build(
     workshop.answers = core
     _say_hello_to_the_log(config, node_id, address, host, devices, runtime)
     core.start()
-    return _Parts(core, transport, workshop, relay, channels)
+    return _Parts(core, transport, workshop, relay, channels, cgroups)
 
 
-def _runtime(config: AgentConfig, node_id: str, clock: Clock) -> tuple[Runtime, Contact]:
+def _cgroups(config: AgentConfig, node_id: str) -> CgroupTree:
+    if config.jobs.runtime == "fake":
+        return NoTree("fake jobs have no processes")
+    cgroups = detect(node_group(node_id, config.node.state_dir))
+    if cgroups.mode == "none":
+        log.warning("no_cgroups", why=cgroups.why)
+    return cgroups
+
+
+def _runtime(config: AgentConfig, cgroups: CgroupTree, clock: Clock) -> tuple[Runtime, Contact]:
     state_dir = config.node.state_dir
     path = state_dir / "contact"
     contact = ContactFile(path)
     if config.jobs.runtime == "fake":
         host = FakeHost(clock)
         return FakeRuntime(host), _FakeHostContact(contact, host)
-    cgroups = detect(node_id)
-    if cgroups.mode == "none":
-        log.warning("no_cgroups", why=cgroups.why)
     runtime = ProcessRuntime(
         state_dir=state_dir, contact=path, cgroups=cgroups, shim=ensure_shim(), clock=clock
     )
@@ -163,6 +173,7 @@ async def _serve(parts: _Parts, clock: Clock, wake: asyncio.Event) -> int:
         parts.transport.close()
         await parts.relay.close()
         parts.workshop.close()
+        parts.cgroups.remove()
     for failure in failures:
         log.critical("agent_failed", error=repr(failure), exc_info=failure)
     log.info("agent_stopped", failed=bool(failures))

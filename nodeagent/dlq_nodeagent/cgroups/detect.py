@@ -3,12 +3,21 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from zlib import crc32
 
 from dlq_nodeagent.cgroups.port import CgroupTree
 from dlq_nodeagent.cgroups.trees import V1_KINDS, MakeDir, NoTree, V1Tree, V2Tree, make_dir
 
 _NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z", re.ASCII)
+_LONGEST_NAME = 48
 _NEEDED = frozenset({"memory", "pids"})  # without these a v1 host protects nobody
+
+
+def node_group(node_id: str, state_dir: Path) -> str:
+    """The name of a node's groups: agents that share a host share none, also when nodes of two
+    clusters have the same name. The same for every agent over one state directory.
+    """
+    return f"{node_id[:_LONGEST_NAME]}-{crc32(str(state_dir.resolve()).encode()):08x}"
 
 
 def detect(node_id: str, *, proc: Path = Path("/proc"), make_dir: MakeDir = make_dir) -> CgroupTree:
