@@ -166,7 +166,7 @@ class Story(RuleBasedStateMachine):
             assert (ReasonCode.STARTS_NEXT in codes) == (job_id in starts), (job, reasons)
 
     def used(self, changes: tuple[object, ...]) -> None:
-        """When leaving is immediate, nobody leaves whose GPUs nobody of a higher rank then uses."""
+        """When leaving is immediate, nobody leaves but for one of a higher rank who takes its GPUs."""
         world = self.world
         if world.policy.taking is not Taking.FREE or world.policy.placement.counts_only:
             return
@@ -174,12 +174,10 @@ class Story(RuleBasedStateMachine):
         rank = world.cluster.rank
         for lapse in (c for c in changes if isinstance(c, Lapse)):
             held = world.cluster.attempts[lapse.key].lease.allocation
-            users = [s.job_id for s in starts if s.allocation.overlaps(held)]
-            assert lapse.for_job in users
+            assert lapse.for_job in [s.job_id for s in starts if s.allocation.overlaps(held)]
+            winner = world.cluster.jobs[lapse.for_job]
             loser = world.cluster.jobs[lapse.key.job_id]
-            for job_id in users:
-                winner = world.cluster.jobs[job_id]
-                assert (rank(winner), winner.sequence) < (rank(loser), loser.sequence)
+            assert (rank(winner), winner.sequence) < (rank(loser), loser.sequence)
 
     def settled(self, outranked: set[JobId]) -> None:
         """Nobody waits who could run in what is free (unless it is kept for somebody)."""

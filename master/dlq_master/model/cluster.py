@@ -172,7 +172,8 @@ class Cluster:
         """The job stops running: it waits before those that waited all along."""
         job = self._jobs[job_id]
         self.unsettled.pop(job_id, None)
-        if self.ordering.discipline is _REQUEUE and job.sequence < STARTED_END:
+        started = STARTED_BASE <= job.sequence < STARTED_END
+        if self.ordering.discipline is _REQUEUE and started:
             self.put_job(_at(job, self.positions.head()))
 
     def settle(self) -> None:
@@ -200,21 +201,29 @@ class Cluster:
             self.unsettled.pop(job.job_id, None)
             return None
         requeues = self.ordering.discipline is _REQUEUE
-        stays = not requeues and STARTED_BASE <= job.sequence < STARTED_END
+        started = STARTED_BASE <= job.sequence < STARTED_END
+        stays = started and not requeues
         if before.live_attempt != job.live_attempt:
             if job.live_attempt is not None:
-                return None if stays else self.positions.started()
+                # A promoted job keeps the head also while it runs, lest the next one takes it down.
+                return None if stays or job.sequence < STARTED_BASE else self.positions.started()
             self.unsettled.pop(job.job_id, None)
-            return self.positions.head() if requeues and job.sequence < STARTED_END else None
+            return self.positions.head() if requeues and started else None
         if job.promoted and not before.promoted:
             return self.positions.promoted()
-        if requeues and job.level > before.level:
-            if job.live_attempt is not None:
-                self.unsettled[job.job_id] = None
-            return self.positions.tail()
+        if job.level > before.level:
+            return self._lower_place(job, requeues)
         if before.state is _HELD and job.waiting and not stays:
             return self.positions.tail()
         return None
+
+    def _lower_place(self, job: Job, requeues: bool) -> int | None:
+        """Where a job goes that was demoted."""
+        if not requeues:
+            return self.positions.started() if job.sequence < STARTED_BASE else None
+        if job.live_attempt is not None:
+            self.unsettled[job.job_id] = None
+        return self.positions.tail()
 
     def _index_waiting(self, before: Job | None, job: Job) -> None:
         waits = job.waiting

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.order import STARTED_END
+from dlq_master.model.order import STARTED_BASE, STARTED_END
 
 
 class Place(NamedTuple):
@@ -19,17 +19,17 @@ class Place(NamedTuple):
 class RunningIndex:
     """Live attempts that are neither stopping nor silent.
 
-    Under REQUEUE all that stand before STARTED_END go ahead of every waiting job of their rank,
-    so a plan can keep them as one sum without looking at each.
+    Under REQUEUE all that stand between STARTED_BASE and STARTED_END go ahead of every waiting job
+    of their rank but promoted ones, so a plan can keep them as one sum without looking at each.
     """
 
-    __slots__ = ("by_rank", "gpus_ahead", "gpus_by_rank", "places")
+    __slots__ = ("by_rank", "gpus_by_rank", "gpus_together", "places")
 
     def __init__(self) -> None:
         self.places: dict[JobId, Place] = {}
         self.by_rank: dict[int, dict[JobId, int]] = {}  # rank -> job -> sequence
         self.gpus_by_rank: dict[int, int] = {}
-        self.gpus_ahead: dict[int, int] = {}  # of those standing before STARTED_END
+        self.gpus_together: dict[int, int] = {}  # of those that stand there
 
     def put(self, job_id: JobId, place: Place) -> None:
         if job_id in self.places:
@@ -38,11 +38,11 @@ class RunningIndex:
         rank, sequence, gpus = place
         if rank not in self.by_rank:
             self.by_rank[rank] = {}
-            self.gpus_by_rank[rank] = self.gpus_ahead[rank] = 0
+            self.gpus_by_rank[rank] = self.gpus_together[rank] = 0
         self.by_rank[rank][job_id] = sequence
         self.gpus_by_rank[rank] += gpus
-        if sequence < STARTED_END:
-            self.gpus_ahead[rank] += gpus
+        if STARTED_BASE <= sequence < STARTED_END:
+            self.gpus_together[rank] += gpus
 
     def remove(self, job_id: JobId) -> None:
         """Forget the job; nothing happens if it is not here."""
@@ -53,11 +53,11 @@ class RunningIndex:
         members = self.by_rank[rank]
         del members[job_id]
         if not members:
-            del self.by_rank[rank], self.gpus_by_rank[rank], self.gpus_ahead[rank]
+            del self.by_rank[rank], self.gpus_by_rank[rank], self.gpus_together[rank]
             return
         self.gpus_by_rank[rank] -= gpus
-        if sequence < STARTED_END:
-            self.gpus_ahead[rank] -= gpus
+        if STARTED_BASE <= sequence < STARTED_END:
+            self.gpus_together[rank] -= gpus
 
     def in_order(self, rank: int) -> list[JobId]:
         """Jobs of the rank, the one that is kept first first."""

@@ -8,6 +8,7 @@ from dlq_master.model.attempt import ACTIVE, AttemptState
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import JobState
+from dlq_master.model.order import STARTED_BASE, STARTED_END
 from dlq_master.model.running import Place
 
 
@@ -118,6 +119,8 @@ def _running(cluster: Cluster) -> None:
         here = [place for place in places.values() if place.rank == rank]
         _equal(f"running in rank {rank}", len(members), len(here))
         _equal(f"GPUs of rank {rank}", running.gpus_by_rank[rank], sum(p.gpus for p in here))
+        together = [p.gpus for p in here if STARTED_BASE <= p.sequence < STARTED_END]
+        _equal(f"GPUs together in rank {rank}", running.gpus_together[rank], sum(together))
     _equal("terms", {end: set(keys) for end, keys in cluster.by_term.items()}, dict(terms))
     silent = {k for k, value in cluster.attempts.items() if value.state is AttemptState.UNKNOWN}
     _equal("silent attempts", set(cluster.silent), silent)

@@ -162,7 +162,9 @@ class _Force:
             reach = self.reach[gpu_type]
             while (parts := find(reach, shape)) is None:
                 self._name_next()
-            return Found(gpu_type, self._sparing(gpu_type, shape.gpus) if any_gpus else parts)
+            if any_gpus:
+                return Found(gpu_type, self._sparing(gpu_type, shape.gpus))
+            return Found(gpu_type, tuple(self._sparing_on(gpu_type, part) for part in parts))
         return None
 
     def take(self, found: Found) -> None:
@@ -247,3 +249,14 @@ class _Force:
                         masks[ordinal] = masks.get(ordinal, 0) | taken
                         gpus -= taken.bit_count()
         return tuple(Part(ordinal, mask) for ordinal, mask in sorted(masks.items()))
+
+    def _sparing_on(self, gpu_type: str, part: Part) -> Part:
+        """As many GPUs of the same node, chosen in the same order of victims."""
+        ordinal, wanted = part
+        left = self.reach[gpu_type].masks[ordinal]
+        victims = list(self.named_on.get((gpu_type, ordinal), {}).values())
+        gpus, taken = wanted.bit_count(), 0
+        for mask in (self._base(gpu_type).masks[ordinal], *victims[-1:], *victims[:-1]):
+            offered = mask & left & ~taken
+            taken |= lowest(offered, min(gpus - taken.bit_count(), offered.bit_count()))
+        return Part(ordinal, taken)

@@ -35,12 +35,16 @@ def blocks(cluster: Cluster, rank: int, *, apart: bool) -> list[Block]:
         return [
             Block(places[job].sequence, places[job].gpus, (job,)) for job in running.in_order(rank)
         ]
-    ahead = running.gpus_ahead[rank]
-    together = [Block(STARTED_BASE, ahead, None)] if ahead else []
-    if ahead == gpus:
-        return together
-    behind = [job for job in running.in_order(rank) if places[job].sequence >= STARTED_END]
-    return together + [Block(places[job].sequence, places[job].gpus, (job,)) for job in behind]
+    together = running.gpus_together[rank]
+    found = [Block(STARTED_BASE, together, None)] if together else []
+    if together != gpus:  # promoted ones before the others, demoted ones behind
+        found += [
+            Block(places[job].sequence, places[job].gpus, (job,))
+            for job in running.by_rank[rank]
+            if not STARTED_BASE <= places[job].sequence < STARTED_END
+        ]
+        found.sort(key=lambda block: block.position)
+    return found
 
 
 def members(cluster: Cluster, rank: int, block: Block) -> Sequence[JobId]:
@@ -50,4 +54,4 @@ def members(cluster: Cluster, rank: int, block: Block) -> Sequence[JobId]:
     places, everyone = cluster.running.places, cluster.running.in_order(rank)
     if block.gpus == cluster.running.gpus_by_rank[rank]:
         return everyone
-    return [job for job in everyone if places[job].sequence < STARTED_END]
+    return [job for job in everyone if STARTED_BASE <= places[job].sequence < STARTED_END]
