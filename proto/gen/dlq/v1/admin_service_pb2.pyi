@@ -149,8 +149,11 @@ class CreateJoinTokenResponse(_message.Message):
 
     TOKEN_FIELD_NUMBER: _builtins.int
     SECRET_FIELD_NUMBER: _builtins.int
+    JOIN_ADDRESS_FIELD_NUMBER: _builtins.int
     secret: _builtins.str
     """What `dlq-nodeagent join --token` takes: it carries the fingerprint of the cluster's CA."""
+    join_address: _builtins.str
+    """HOST:PORT of the join port, as other hosts dial it; what `dlq-nodeagent join --master` takes."""
     @_builtins.property
     def token(self) -> Global___JoinToken:
         """The record."""
@@ -160,10 +163,11 @@ class CreateJoinTokenResponse(_message.Message):
         *,
         token: Global___JoinToken | None = ...,
         secret: _builtins.str = ...,
+        join_address: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["token", b"token"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["secret", b"secret", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["join_address", b"join_address", "secret", b"secret", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

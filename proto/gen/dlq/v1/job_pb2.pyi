@@ -330,8 +330,8 @@ class JobSpec(_message.Message):
     name: _builtins.str
     """A name for people; letters, digits and ". _ - + @ :". Empty: derived from the command."""
     script: _builtins.str
-    """A script's text, run instead of command[0]; its first line names the interpreter, command holds
-    its arguments.
+    """A script's text; its first line names the interpreter. With it, command holds the script's
+    arguments alone.
     """
     queue: _builtins.str
     """The queue. Empty: the default queue."""
@@ -343,7 +343,7 @@ class JobSpec(_message.Message):
     """"process"; other runtimes come with their agents."""
     @_builtins.property
     def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The command as an argument list; never passed through a shell."""
+        """The program and its arguments, never passed through a shell."""
 
     @_builtins.property
     def resources(self) -> _resource_pb2.ResourceRequest:
@@ -657,6 +657,8 @@ class Job(_message.Message):
     STOP_CAUSE_FIELD_NUMBER: _builtins.int
     GPU_TYPE_FIELD_NUMBER: _builtins.int
     EXIT_SIGNAL_FIELD_NUMBER: _builtins.int
+    WAIT_CODE_FIELD_NUMBER: _builtins.int
+    HELD_BY_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Short decimal integer, never reused."""
     user: _builtins.str
@@ -697,6 +699,12 @@ class Job(_message.Message):
     """GPU type of the living attempt's nodes, labelled when virtual."""
     exit_signal: _builtins.int
     """Signal that ended the job's first failing rank, 0 for none."""
+    wait_code: _builtins.str
+    """Why it waits, in one word: the main one of ExplainJob's codes as of the last plan; empty while
+    it holds GPUs or has ended.
+    """
+    held_by: _builtins.str
+    """Who set the hold; empty: nobody did, or the master itself."""
     @_builtins.property
     def resources(self) -> _resource_pb2.ResourceRequest:
         """What it asks for."""
@@ -775,10 +783,12 @@ class Job(_message.Message):
         stop_cause: _builtins.str = ...,
         gpu_type: _builtins.str = ...,
         exit_signal: _builtins.int = ...,
+        wait_code: _builtins.str = ...,
+        held_by: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "attempt_state", b"attempt_state", "checkpoint", b"checkpoint", "end_time", b"end_time", "exit_code", b"exit_code", "progress", b"progress", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_time", b"start_time", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "checkpoint", b"checkpoint", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_type", b"gpu_type", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "node_ids", b"node_ids", "preemption_count", b"preemption_count", "progress", b"progress", "queue", b"queue", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "checkpoint", b"checkpoint", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_type", b"gpu_type", "held_by", b"held_by", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "node_ids", b"node_ids", "preemption_count", b"preemption_count", "progress", b"progress", "queue", b"queue", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__attempt_state: _TypeAlias = _typing.Literal["attempt_state"]  # noqa: Y015
     _WhichOneofArgType__attempt_state: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state"]  # noqa: Y015
