@@ -95,6 +95,15 @@ def test_only_the_lowest_ranked_leave_and_as_few_as_needed() -> None:
     assert world.running == [1, 2, 4]
 
 
+def test_a_gang_beside_the_gpus_that_are_taken_stays() -> None:
+    world = las(nodes=2, preempt="free", thresholds="60")
+    world.submit(a_job(1, 4, nodes=2), a_job(2, 6)).at(0.0)
+    world.at(10.0).at(15.0)  # 2 crosses, then 1: the lower ranked of the two has GPUs on each node
+    world.submit(*(a_job(n, 2) for n in (3, 4, 5))).decide()
+    world.submit(a_job(6, 6)).decide()
+    assert world.running == [1, 3, 4, 5, 6]
+
+
 def test_a_narrow_job_does_not_evict_more_than_one() -> None:
     world = las(nodes=2, preempt="free", place="spread")
     world.submit(a_job(1, 8), a_job(2, 4), a_job(3, 4)).at(0.0).at(200.0)
@@ -193,3 +202,17 @@ def test_the_plan_is_the_same_whatever_the_order_in_which_the_state_was_built() 
         return tuple(change for change in world.plan().changes if isinstance(change, Start))
 
     assert starts([0, 1, 2, 3, 4, 5, 6]) == starts([6, 3, 1, 0, 5, 2, 4]) != ()
+
+
+def test_two_promoted_gangs_do_not_take_each_other_down() -> None:
+    world = las(preempt="free", thresholds="80", starve_limit_s="100")
+    world.submit(a_job(1, 8), a_job(2, 4), a_job(3, 8)).at(0.0)
+    for now_s in (10.0, 30.0, 40.0):  # each in turn crosses the threshold
+        world.at(now_s)
+    assert world.running == [1]
+    world.at(130.0)
+    assert world.running == [2]  # it has starved since 30
+    world.at(140.0)
+    assert (world.running, world.job(3).promoted) == ([2], True)
+    world.at(150.0)  # 2 crosses again: now it is the turn of 3
+    assert world.running == [3]

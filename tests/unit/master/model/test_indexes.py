@@ -1,0 +1,172 @@
+"""The indexes one by one: FIFOs, timers, positions, pools, and what the store is told."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlq_master.model import attempt_steps, drive, job_steps
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.lease import Terms
+from dlq_master.model.order import WAITING_BASE, Discipline, Ordering, Positions
+from dlq_master.model.resources import Shape
+from dlq_master.model.timers import Timers
+from dlq_master.model.validate import validate
+from dlq_master.model.waiting import WaitingIndex
+from support.builders import World, a_job, a_node, a_waiting_job, an_attempt
+
+ONE = Shape(1, None, None)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=60))
+def test_a_fifo_is_always_in_the_order_of_positions(acts: list[tuple[bool, int]]) -> None:
+    index = WaitingIndex()
+    present: dict[int, int] = {}
+    for add, number in acts:
+        if add and number not in present:
+            present[number] = (number * 7) % 31
+            index.add(0, ONE, JobId(number), present[number])
+        elif not add and number in present:
+            del present[number]
+            index.remove(0, ONE, JobId(number))
+    fifo = index.by_rank[0][ONE] if present else {}
+    assert list(fifo.items()) == sorted(present.items(), key=lambda item: item[1])
+    assert (index.count, index.gpus) == (len(present), len(present))
+    assert index.ranks == ([0] if present else [])
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.one_of(st.none(), st.floats(0, 50)))), st.floats(0, 50)
+)
+def test_timers_tell_who_is_due_the_earliest_first(
+    acts: list[tuple[int, float | None]], now_s: float
+) -> None:
+    timers = Timers()
+    expected: dict[int, float] = {}
+    for number, at_s in acts:
+        if at_s is None:
+            timers.clear(JobId(number))
+            expected.pop(number, None)
+        else:
+            timers.set(JobId(number), at_s)
+            expected[number] = at_s
+    due = sorted((at_s, number) for number, at_s in expected.items() if at_s <= now_s)
+    assert timers.due(now_s) == [number for _, number in due]
+    assert timers.next_s() == min(expected.values(), default=None)
+    assert timers.due(now_s) == [number for _, number in due]  # looking changes nothing
+
+
+def test_timers_that_are_set_again_and_again_do_not_pile_up() -> None:
+    timers = Timers()
+    for turn in range(10_000):
+        timers.set(JobId(1), float(turn % 2))
+    assert len(timers._heap) < 200
+
+
+def test_positions_lie_where_their_names_say() -> None:
+    positions = Positions()
+    promoted, started = positions.promoted(), positions.started()
+    head, tail = positions.head(), positions.tail()
+    assert promoted < started < head < tail
+    assert promoted < positions.promoted() < started < positions.started() < positions.head() < head
+    assert positions.tail() > tail
+
+
+def test_positions_are_not_handed_out_twice_after_a_restart() -> None:
+    used = Positions()
+    stored = [used.promoted(), used.started(), used.head(), used.tail(), used.tail()]
+    fresh = Positions()
+    for place in stored:
+        fresh.seen(place)
+    anew = {fresh.promoted(), fresh.started(), fresh.head(), fresh.tail()}
+    assert not anew & set(stored)
+
+
+def test_a_restart_loads_the_same_cluster() -> None:
+    world = World("tiresias-las", 2, thresholds="80", starve_limit_s="500")
+    world.submit(a_job(1, 8), a_job(2, 4), a_job(3, 16)).at(0.0).at(20.0)
+    world.submit(a_job(4, 1)).decide().pause(2)
+    old = world.cluster
+    fresh = Cluster(old.ordering, old.terms)
+    for node in old.nodes.values():
+        fresh.put_node(node)
+    for job in reversed(list(old.jobs.values())):
+        assert fresh.put_job(job) == job
+    for attempt in old.attempts.values():
+        fresh.put_attempt(attempt)
+    validate(fresh)
+    assert dict(fresh.jobs) == dict(old.jobs)
+    assert fresh.running.places == old.running.places
+    assert fresh.crossings.at == old.crossings.at
+    assert fresh.promotions.at == old.promotions.at
+    assert fresh.capacity.soon == old.capacity.soon
+
+
+def test_exactly_what_changed_is_handed_to_the_store_once() -> None:
+    world = World().submit(a_job(1), a_job(2, 8)).decide()
+    world.cluster.take_touched()
+    world.finish(1)
+    touched = world.cluster.take_touched()
+    assert [job.job_id for job in touched.jobs] == [1]
+    assert [(a.key, a.live) for a in touched.attempts] == [(AttemptKey(JobId(1), 1), False)]
+    assert touched.nodes == ()
+    assert world.cluster.take_touched() == ((), (), ())
+
+
+def test_a_job_is_forgotten_only_after_its_last_attempt() -> None:
+    world = World().submit(a_job(1)).decide()
+    drive.step_job(world.cluster, JobId(1), job_steps.Cancelled(), 5.0)
+    with pytest.raises(ValueError, match="job 1 is still cancelled"):
+        world.cluster.forget(JobId(1))
+    key = world.attempt(1).key
+    drive.step_attempt(world.cluster, key, attempt_steps.Cancelled(), 6.0)
+    world.cluster.forget(JobId(1))
+    assert not world.cluster.jobs
+    validate(world.cluster)
+
+
+def test_a_node_is_not_removed_while_it_is_held() -> None:
+    world = World(nodes=2).submit(a_job(1, 8)).decide()
+    with pytest.raises(ValueError, match="node n1 is still held"):
+        world.cluster.remove_node(NodeId("n1"))
+    world.cluster.remove_node(NodeId("n2"))
+    validate(world.cluster)
+
+
+def test_a_node_that_comes_back_with_fewer_gpus_keeps_its_claims() -> None:
+    world = World(nodes=1).submit(a_job(1, 8)).decide()
+    world.cluster.put_node(a_node("n1", 4))
+    validate(world.cluster)
+    world.finish(1)
+    validate(world.cluster)
+    assert world.cluster.capacity.free_gpus == 4
+
+
+def test_attempts_on_a_node_come_in_the_order_of_their_keys() -> None:
+    cluster = Cluster(Ordering(), Terms())
+    cluster.put_node(a_node("n1"))
+    for number in (3, 1, 2):
+        cluster.put_job(a_waiting_job(number, live_attempt=1, attempts=1, queued_since_s=None))
+        cluster.put_attempt(an_attempt(number, slots=[("n1", 1 << number)]))
+    assert [key.job_id for key in cluster.attempts_on(NodeId("n1"))] == [1, 2, 3]
+    assert cluster.attempts_on(NodeId("n9")) == ()
+
+
+def test_the_number_of_a_job_tells_nothing_about_its_place() -> None:
+    cluster = Cluster(Ordering(), Terms())
+    later, sooner = cluster.put_job(a_job(1)), cluster.put_job(a_job(9))
+    assert WAITING_BASE < later.sequence < sooner.sequence
+
+
+@pytest.mark.parametrize("thresholds", [(0.0,), (5.0, 5.0), (9.0, 3.0), (-1.0,)])
+def test_thresholds_must_rise(thresholds: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match="must be positive and rise"):
+        Ordering(discipline=Discipline.REQUEUE, thresholds=thresholds)
+
+
+def test_the_levels_of_a_queue_come_before_the_next_queue() -> None:
+    ordering = Ordering(thresholds=(10.0, 20.0))
+    ranks = [ordering.rank(queue, level) for queue in range(2) for level in range(3)]
+    assert ranks == sorted(set(ranks))
