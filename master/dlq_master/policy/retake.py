@@ -83,6 +83,8 @@ class _Walk:
             elif place < 0:
                 kept = reserve(self.space, shape)
                 if kept is not None:
+                    if self.force is not None:
+                        self.force.take(kept)
                     self.outcome.claims.append(Claim(job_id, kept, reserved=True))
             else:
                 self.closed.add(shape)
