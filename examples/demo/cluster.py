@@ -1,5 +1,6 @@
 """A dlq cluster of one master and two agents on this machine, in a directory of its own."""
 
+import json
 import os
 import signal
 import socket
@@ -12,22 +13,18 @@ from types import TracebackType
 from typing import Self
 
 BIN = Path(sys.executable).parent
-NODES = ("node-a", "node-b")
-PATIENCE_S = 30.0
+MASTER = "master"
+PATIENCE_S = 60.0
+# Neither where jobs meet (jobs.port_first) nor where the kernel takes ports of its own.
+PORTS = range(10_000, 20_000)
 
-_MASTER = """\
-[cluster]
-name = "demo"
-state_dir = "{state_dir}"
-
-[listen]
-api = "127.0.0.1:{api_port}"
-join = "127.0.0.1:{join_port}"
-
-[lease]  # everything is quicker than in production, so that there is something to see
+# Appended to what `dlq-master init` wrote. Everything is quicker than in production, so that there
+# is something to see; a job with more GPU-seconds than the threshold is demoted.
+_MASTER = """
+[lease]
 heartbeat = "1s"
-ttl = "4s"
-unreachable = "6s"
+ttl = "6s"
+unreachable = "10s"
 be_term = "2s"
 slo_term = "8s"
 save_lead = "0s"
@@ -38,11 +35,7 @@ start_grace = "10s"
 
 [scheduler]
 policy = "tiresias-las"
-[scheduler.settings]
-thresholds = "{threshold}"  # GPU-seconds: six GPUs cross it after some seconds
-
-[jobs]
-checkpoint_root = "{checkpoint_root}"
+settings = {{ thresholds = "{threshold}" }}
 """
 
 _AGENT = """\
@@ -50,33 +43,41 @@ _AGENT = """\
 name = "{name}"
 state_dir = "{state_dir}"
 devices = "fake:8xH100-80GB"
+
+[jobs]
+allow_root = {allow_root}  # needed by an agent that runs as root itself; shown with the node
+
+[reconnect]
+jitter = "1s"
+longest = "1s"
 """
 
 
 class Cluster:
     """Starts the daemons, talks to them by the `dlq` command, and stops them all at the end."""
 
-    def __init__(self, root: Path, *, threshold: float) -> None:
+    def __init__(self, root: Path, *, threshold: float, nodes: tuple[str, ...]) -> None:
+        """Its files go below `root`, which exists; a stopped cluster leaves them there."""
         self.root = root
-        self.home = root / "home"
+        self.nodes = nodes
         self.client_environment = {
-            "PATH": f"{BIN}:{os.environ['PATH']}",
-            "DLQ_HOME": str(self.home),
-            "DLQ_LOGIN_SOCKET": str(root / "master" / "login.sock"),
+            "DLQ_HOME": str(root / "home"),
+            "DLQ_LOGIN_SOCKET": str(root / MASTER / "login.sock"),
         }
         self._threshold = threshold
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
 
+    @property
+    def home(self) -> Path:
+        """Where the client's certificate lies."""
+        return self.root / "home"
+
     def __enter__(self) -> Self:
-        self._configure_master()
-        self.run("dlq-master", "init", "--config", self._config("master"))
-        self.start("master")
-        wait_until(self._answers, "the master to answer")
-        for name in NODES:
-            self._configure_agent(name)
-            token = self.dlq("admin", "token", "create").strip()
-            self.run("dlq-nodeagent", "join", token, "--config", self._config(name))
-            self.start(name)
+        try:
+            self._start_all()
+        except BaseException:
+            self._stop_all()
+            raise
         return self
 
     def __exit__(
@@ -85,8 +86,7 @@ class Cluster:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for name in (*NODES, "master"):
-            self.stop(name)
+        self._stop_all()
 
     def dlq(self, *arguments: str) -> str:
         """The output of one `dlq` command."""
@@ -96,7 +96,7 @@ class Cluster:
         """The output of one command of ours; CalledProcessError, with its errors shown, if it fails."""
         name, *arguments = command
         done = subprocess.run(
-            [BIN / name, *arguments], env=self.client_environment, capture_output=True, text=True
+            [BIN / name, *arguments], env=self._environment(), capture_output=True, text=True
         )
         if done.returncode:
             sys.stderr.write(done.stderr)
@@ -105,20 +105,22 @@ class Cluster:
 
     def start(self, name: str) -> None:
         """Start the master or an agent; its output is appended to `root/NAME.log`."""
-        program = "dlq-master" if name == "master" else "dlq-nodeagent"
+        program = "dlq-master" if name == MASTER else "dlq-nodeagent"
         with (self.root / f"{name}.log").open("ab") as log:
             self._daemons[name] = subprocess.Popen(
                 [BIN / program, "run", "--config", self._config(name)],
-                env=self.client_environment,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for the demo, which then stops it in order
+                start_new_session=True,  # Ctrl-C is for us, who then stop it in order
             )
 
     def kill(self, name: str) -> None:
         """kill -9."""
-        self._daemons[name].kill()
-        self._daemons.pop(name).wait()
+        daemon = self._daemons.pop(name)
+        daemon.kill()
+        daemon.wait()
 
     def stop(self, name: str) -> None:
         """A graceful stop; nothing if it does not run."""
@@ -127,7 +129,7 @@ class Cluster:
             return
         daemon.send_signal(signal.SIGTERM)
         try:
-            daemon.wait(timeout=15)
+            daemon.wait(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             daemon.kill()
             daemon.wait()
@@ -138,43 +140,81 @@ class Cluster:
         self._daemons.clear()
         return pids
 
-    def _answers(self) -> bool:
-        done = subprocess.run(
-            [BIN / "dlq", "login"], env=self.client_environment, capture_output=True, check=False
+    def _start_all(self) -> None:
+        self._make_master()
+        self.start(MASTER)
+        wait_until(self._logged_in, "the master to answer")
+        for name in self.nodes:
+            self._make_agent(name)
+            self.start(name)
+        wait_until(self.all_up, "the nodes to be up")
+
+    def _stop_all(self) -> None:
+        for name in (*self.nodes, MASTER):
+            self.stop(name)
+
+    def _make_master(self) -> None:
+        api, join = (f"127.0.0.1:{port}" for port in _free_ports(2))
+        self.run(
+            "dlq-master", "init", "--cluster", "demo", "--state-dir", str(self.root / MASTER),
+            "--config", self._config(MASTER), "--checkpoint-root", str(self.root / "checkpoints"),
+            "--listen", api, "--join-listen", join,
+        )  # fmt: skip
+        self._join_address = join
+        with Path(self._config(MASTER)).open("a") as file:
+            file.write(_MASTER.format(threshold=self._threshold))
+
+    def _make_agent(self, name: str) -> None:
+        text = _AGENT.format(
+            name=name,
+            state_dir=self.root / name,
+            allow_root="true" if os.getuid() == 0 else "false",
         )
+        Path(self._config(name)).write_text(text)
+        token = self.dlq("admin", "token", "create", "--node", name).strip()
+        self.run(
+            "dlq-nodeagent", "join", token, "--master", self._join_address,
+            "--config", self._config(name),
+        )  # fmt: skip
+
+    def _logged_in(self) -> bool:
+        if MASTER in self._daemons and self._daemons[MASTER].poll() is not None:
+            raise TimeoutError(f"the master did not start, see {self.root / MASTER}.log")
+        done = subprocess.run([BIN / "dlq", "login"], env=self._environment(), capture_output=True)
         return done.returncode == 0
+
+    def all_up(self) -> bool:
+        nodes = json.loads(self.dlq("nodes", "--json"))["nodes"]
+        return {node["node_id"] for node in nodes if node["state"] == "up"} == set(self.nodes)
+
+    def _environment(self) -> dict[str, str]:
+        return {"PATH": f"{BIN}:{os.environ.get('PATH', os.defpath)}"} | self.client_environment
 
     def _config(self, name: str) -> str:
         return str(self.root / f"{name}.toml")
 
-    def _configure_master(self) -> None:
-        api_port, join_port = _free_ports(2)
-        Path(self._config("master")).write_text(
-            _MASTER.format(
-                state_dir=self.root / "master",
-                api_port=api_port,
-                join_port=join_port,
-                threshold=self._threshold,
-                checkpoint_root=self.root / "checkpoints",
-            )
-        )
-
-    def _configure_agent(self, name: str) -> None:
-        Path(self._config(name)).write_text(_AGENT.format(name=name, state_dir=self.root / name))
-
 
 def wait_until(holds: Callable[[], bool], what: str, *, patience_s: float = PATIENCE_S) -> None:
-    """Poll twice a second until `holds`; TimeoutError naming `what` after `patience_s`."""
+    """Poll four times a second until `holds`; TimeoutError naming `what` after `patience_s`."""
     deadline_s = time.monotonic() + patience_s
     while not holds():
         if time.monotonic() > deadline_s:
             raise TimeoutError(f"waited {patience_s:.0f} s in vain for {what}")
-        time.sleep(0.5)
+        time.sleep(0.25)
 
 
 def _free_ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
+    """Ports that nobody listens on; each process begins to look at a place of its own."""
+    first = os.getpid() * 7 % len(PORTS)
+    found = (port for port in (*PORTS[first:], *PORTS[:first]) if _is_free(port))
+    return [next(found) for _ in range(count)]
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

@@ -6,6 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+CGROUPS = Path("/sys/fs/cgroup")
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -44,6 +46,23 @@ def of_jobs(root: Path) -> dict[tuple[str, str, str], int]:
         if each.job is not None:
             pids.setdefault(each.job, each.pid)
     return pids
+
+
+def cgroups_of(pid: int) -> set[str]:
+    """The control groups that an agent made for a process, and their parents, which it made too."""
+    try:
+        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    except OSError:
+        return set()
+    groups = {Path(line.split(":", 2)[2]) for line in lines}
+    return {str(each) for group in groups if "dlq" in group.parts for each in (group, group.parent)}
+
+
+def existing(cgroups: set[str]) -> list[str]:
+    """Those of them that are still there, in whatever hierarchy."""
+    trees = [CGROUPS, *CGROUPS.glob("*/")]
+    places = (tree / group.lstrip("/") for tree in trees for group in sorted(cgroups))
+    return [str(place) for place in places if place.is_dir()]
 
 
 def kill_all(root: Path) -> None:

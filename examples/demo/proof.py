@@ -38,7 +38,8 @@ def nothing_restarted(
         if after.get(key) != pid and key[0] not in ended:
             raise ProofFailed(f"job {key[0]} had process {pid}, now {after.get(key)}")
     kept = sum(after.get(key) == pid for key, pid in before.items())
-    return f"{kept} of {len(before)} training processes still there, the others ended by themselves"
+    ended_meanwhile = "" if kept == len(before) else ", the others have come to their end"
+    return f"{kept} of {len(before)} training processes never noticed{ended_meanwhile}"
 
 
 def all_completed(jobs: Sequence[job_pb2.Job], expected: int) -> str:
@@ -56,9 +57,26 @@ def all_completed(jobs: Sequence[job_pb2.Job], expected: int) -> str:
     return f"all {expected} jobs completed, none started more often than it was preempted"
 
 
-def nothing_left(root: Path) -> str:
-    """No process of the demo lives."""
+def same_attempt(before: job_pb2.Job, after: job_pb2.Job) -> str:
+    """A job went on in the attempt it was in, and its agent tells the master of new steps."""
+    if after.attempt_count != before.attempt_count:
+        raise ProofFailed(
+            f"job {after.job_id} was in attempt {before.attempt_count}, now {after.attempt_count}"
+        )
+    if after.progress.step <= before.progress.step:
+        raise ProofFailed(f"job {after.job_id} is stuck at step {after.progress.step}")
+    return (
+        f"attempt {after.attempt_count} of job {after.job_id} went on"
+        f" from step {before.progress.step} to {after.progress.step}"
+    )
+
+
+def nothing_left(root: Path, cgroups: set[str]) -> str:
+    """No process of the demo lives, and none of the control groups that its jobs were in exists."""
     left = processes.belonging_to(root)
     if left:
         raise ProofFailed("still running: " + "; ".join(f"{p.pid} {p.command}" for p in left))
-    return "no process of it is left"
+    groups = processes.existing(cgroups)
+    if groups:
+        raise ProofFailed("still there: " + ", ".join(groups))
+    return f"no process and none of {len(cgroups)} control groups is left"

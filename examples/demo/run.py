@@ -5,131 +5,168 @@ KEEP=1 leaves the cluster up and says how to talk to it. Exits 0 only if every p
 """
 
 import os
-import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import processes
 import proof
-from cluster import Cluster
+import work
+from cluster import BIN, MASTER, Cluster
 from dlq_client.connection import connect
-from dlq_client.jobs import Jobs
+from dlq_common.errors import DlqError
 from proof import ProofFailed
 from screen import Screen
 from stage import Stage
-from work import BESIDE, DDP, LATE, LONG, RIVAL, Work, start_outside
+from work import Cast
 
-THRESHOLD_GPU_S = 24.0
-ALL: Sequence[Work] = (DDP, LONG, *BESIDE, RIVAL, *LATE)
-
-
-def fill_the_cluster(stage: Stage) -> None:
-    """A data-parallel job over both nodes, a long job beside it, two more on the other node."""
-    for work in (DDP, LONG, *BESIDE):
-        stage.submit(work)
-    stage.until(lambda: all(map(stage.running, (DDP, LONG, *BESIDE))), "the first jobs to run")
+NODES = ("node-a", "node-b")
+# Six GPUs reach it in two seconds.
+THRESHOLD_GPU_S = 12.0
 
 
-def preempt_the_long_job(stage: Stage) -> None:
-    """The long job has had its share: a new one takes its GPUs, once it has saved."""
-    stage.until(lambda: stage.job(LONG).level > 0, f"{LONG.name} to be demoted")
-    stage.screen.say(f"{LONG.name} has used more than {THRESHOLD_GPU_S:.0f} GPU-seconds: demoted")
-    stage.submit(RIVAL)
-    stage.until(lambda: stage.job(LONG).preemption_count > 0, f"{LONG.name} to be preempted")
-    stage.until(lambda: stage.running(RIVAL), f"{RIVAL.name} to run")
-    stage.screen.say(f"{LONG.name} saved and left, {RIVAL.name} runs in its place")
+def use_up_a_share(stage: Stage, cast: Cast) -> None:
+    """A data-parallel job on both nodes, and a long job that fills the rest of one."""
+    stage.screen.act("Two jobs start: one on both nodes, one that fills a node")
+    stage.submit(cast.ddp)
+    stage.submit(cast.long)
+    stage.until(lambda: stage.running(cast.ddp, cast.long), "the first jobs to run")
+    stage.until(lambda: stage.job(cast.long).level > 0, f"{cast.long.name} to be demoted")
+    stage.screen.say(f"{cast.long.name} has had {THRESHOLD_GPU_S:.0f} GPU-seconds: demoted")
+
+
+def preempt_the_long_job(stage: Stage, cast: Cast) -> None:
+    """New jobs fill the other node; the last one gets the GPUs of the long job, once it has saved."""
+    stage.screen.act(f"New jobs come; the last one finds no room, and {cast.long.name} has to go")
+    for each in (*cast.beside, cast.rival):
+        stage.submit(each)
+    stage.until(lambda: stage.job(cast.long).preemption_count > 0, "the long job to be preempted")
+    stage.until(lambda: stage.running(cast.rival, *cast.beside), f"{cast.rival.name} to run")
+    stage.screen.say(f"{cast.long.name} saved and left, {cast.rival.name} runs in its place")
+    stage.screen.quote(stage.command("why", cast.long))
+
+
+def resume_elsewhere(stage: Stage, cast: Cast) -> None:
+    """The user pauses the jobs of the other node: there the long job goes on, from its checkpoint."""
+    stage.screen.act("The jobs of the other node are paused: the long one goes on there")
+    stage.command("pause", *cast.beside)
+    stage.until(lambda: stage.paused(*cast.beside), "the jobs to be paused")
+    stage.until(lambda: stage.running(cast.long), f"{cast.long.name} to be resumed")
+    stage.screen.say(f"{cast.long.name} goes on on {stage.job(cast.long).node_ids[0]}")
 
 
 def kill_the_master(stage: Stage) -> str:
-    """kill -9 of the master: the jobs go on, and it knows them all when it is back."""
-    before = stage.processes()
-    stage.screen.say(f"kill -9 of the master, {len(before)} training processes run")
-    stage.cluster.kill("master")
-    stage.cluster.start("master")
-    stage.until(lambda: len(stage.jobs) >= 5, "the master to be back")
+    """The jobs go on, and the next master knows them all."""
+    before, epoch = stage.processes(), stage.epoch()
+    stage.screen.act(f"kill -9 of the master, while {len(before)} training processes run")
+    stage.cluster.kill(MASTER)
+    stage.cluster.start(MASTER)
+    stage.until(lambda: stage.epoch() > epoch, "the master to be back")
+    stage.until(lambda: stage.cluster.all_up(), "the agents to be back")
+    stage.screen.say(f"epoch {stage.epoch()}: it is back and has heard of both nodes")
     return proof.nothing_restarted(before, stage.processes(), stage.ended_ids())
 
 
-def resume_elsewhere(stage: Stage) -> None:
-    """GPUs become free on the other node: the long job goes on there, from its checkpoint."""
-    stage.until(lambda: stage.running(LONG), f"{LONG.name} to be resumed")
-    stage.screen.say(f"{LONG.name} goes on on {stage.job(LONG).node_ids[0]}")
-    for work in LATE:
-        stage.submit(work)
-
-
-def kill_an_agent(stage: Stage) -> str:
-    """kill -9 of the agent that has the long job: its jobs go on, a new agent takes them up."""
-    node = stage.job(LONG).node_ids[0]
+def kill_an_agent(stage: Stage, cast: Cast) -> list[str]:
+    """Its jobs go on, and the next agent takes them up."""
+    node = stage.job(cast.long).node_ids[0]
     before = stage.processes()
-    stage.screen.say(f"kill -9 of the agent of {node}")
+    stage.screen.act(f"kill -9 of the agent of {node}, where {cast.long.name} runs")
     stage.cluster.kill(node)
+    stage.until(lambda: True, "a look at the jobs")
+    job = stage.job(cast.long)
     stage.cluster.start(node)
-    stage.until(lambda: stage.job(LONG).attempt_count == 2, "the agent to be back")
-    return proof.nothing_restarted(before, stage.processes(), stage.ended_ids())
+    stage.until(
+        lambda: stage.job(cast.long).progress.step > job.progress.step,
+        f"a new agent to tell of {cast.long.name}",
+    )
+    stage.screen.say(f"{node} tells of step {stage.job(cast.long).progress.step}")
+    return [
+        proof.nothing_restarted(before, stage.processes(), stage.ended_ids()),
+        proof.same_attempt(job, stage.job(cast.long)),
+    ]
+
+
+def resume_the_paused(stage: Stage, cast: Cast) -> None:
+    """Where the rival has ended there is room for them."""
+    stage.until(lambda: stage.ended(cast.rival), f"{cast.rival.name} to end")
+    stage.screen.act("There is room again: the paused jobs go on")
+    stage.command("resume", *cast.beside)
+    stage.until(lambda: stage.ended(*cast.all), "all jobs to end")
 
 
 def perform(stage: Stage) -> list[str]:
     """All acts; the proofs, as sentences."""
-    fill_the_cluster(stage)
-    preempt_the_long_job(stage)
-    proofs = ["master killed: " + kill_the_master(stage)]
-    resume_elsewhere(stage)
+    pace = work.pace()
+    cast = Cast.fitted(pace)
+    stage.screen.say(f"jobs are sized for this machine (pace {pace:.2f})")
+    use_up_a_share(stage, cast)
+    preempt_the_long_job(stage, cast)
+    resume_elsewhere(stage, cast)
     undisturbed = stage.cluster.root / "undisturbed"
-    reference = start_outside(LONG, undisturbed)
-    stage.screen.say(f"the same {LONG.name} once more outside the cluster, undisturbed")
+    reference = work.start_outside(cast.long, undisturbed)
+    stage.screen.say(f"the same {cast.long.name} starts once more, undisturbed, outside of dlq")
     try:
-        proofs.append("agent killed: " + kill_an_agent(stage))
-        stage.until(lambda: all(map(stage.ended, ALL)), "all jobs to end")
+        proofs = ["master killed: " + kill_the_master(stage)]
+        proofs += ["agent killed: " + sentence for sentence in kill_an_agent(stage, cast)]
+        resume_the_paused(stage, cast)
         if reference.wait(timeout=120):
             raise ProofFailed(f"the undisturbed run failed, see {undisturbed / 'output.txt'}")
     finally:
         reference.kill()
-    proofs.append(proof.all_completed(stage.jobs, len(ALL)))
-    proofs.append(f"{LONG.name}: " + proof.moved(stage.nodes_of(LONG)))
-    proofs.append(f"{LONG.name}: " + proof.same_training(stage.out(LONG), undisturbed))
+        reference.wait()
+    name, trail = cast.long.name, stage.trail(stage.job(cast.long).job_id)
+    proofs.append(proof.all_completed(stage.jobs, len(cast.all)))
+    proofs.append(f"{name}: " + proof.moved(trail))
+    proofs.append(f"{name}: " + proof.same_training(stage.out(cast.long), undisturbed))
+    return proofs
+
+
+def show(root: Path, *, keep: bool) -> list[str]:
+    """The whole demo in a directory of its own; what was proved, or an exception."""
+    with ExitStack() as opened:
+        screen = opened.enter_context(Screen())
+        screen.act("A master and two agents start, each with eight virtual GPUs")
+        cluster = opened.enter_context(Cluster(root, threshold=THRESHOLD_GPU_S, nodes=NODES))
+        connection = opened.enter_context(connect(home=cluster.home, patience_s=1.0))
+        stage = Stage(cluster, connection, screen)
+        proofs = perform(stage)
+        screen.close()
+        screen.closing_table(stage.jobs, stage.trail, stage.losses())
+        if keep:
+            screen.proved(proofs)
+            keep_up(cluster)
+            return proofs
+        opened.close()
+    proofs.append(proof.nothing_left(root, stage.cgroups))
+    screen.proved(proofs)
+    print(f"all of it in {screen.elapsed_s:.0f} s")
     return proofs
 
 
 def keep_up(cluster: Cluster) -> None:
     """Leave the daemons running, and say how to talk to them and how to end them."""
-    pids = [str(pid) for pid in cluster.leave_running()]
-    variables = " ".join(f"{k}={shlex.quote(v)}" for k, v in cluster.client_environment.items())
-    print(f"\nThe cluster is still up. Talk to it:\n  export {variables}\n  dlq nodes")
-    print(
-        f"Its logs are {cluster.root}/*.log. End it:\n  kill {' '.join(pids)}; rm -r {cluster.root}"
-    )
+    pids = " ".join(str(pid) for pid in cluster.leave_running())
+    variables = " ".join(f"{name}={value}" for name, value in cluster.client_environment.items())
+    print(f"\nThe cluster is still up. Talk to it:\n  export {variables}\n  {BIN}/dlq status -a")
+    print(f"Its logs: {cluster.root}/*.log\nEnd it:\n  kill {pids}; sleep 2; rm -r {cluster.root}")
 
 
 def main() -> int:
     root = Path(tempfile.mkdtemp(prefix="dlq-demo-"))
     keep = os.environ.get("KEEP") == "1"
     try:
-        with Cluster(root, threshold=THRESHOLD_GPU_S) as cluster, ExitStack() as opened:
-            screen = opened.enter_context(Screen())
-            screen.say(f"a master and two agents run in {root}; their GPUs are virtual")
-            client = Jobs(opened.enter_context(connect(home=cluster.home, patience_s=1.0)))
-            stage = Stage(cluster, client, screen)
-            proofs = perform(stage)
-            screen.close_with(stage.jobs, stage.losses())
-            if keep:
-                keep_up(cluster)
-        if not keep:
-            proofs.append(proof.nothing_left(root))
-    except (ProofFailed, TimeoutError, subprocess.CalledProcessError) as failure:
+        show(root, keep=keep)
+    except (ProofFailed, TimeoutError, DlqError, subprocess.SubprocessError) as failure:
         processes.kill_all(root)
-        print(f"demo failed: {failure}; the logs are in {root}", file=sys.stderr)
+        print(f"demo failed: {failure}\nthe logs are in {root}", file=sys.stderr)
         return 1
     except BaseException:
         processes.kill_all(root)
         raise
-    for sentence in proofs:
-        print(f"proved: {sentence}")
     if not keep:
         shutil.rmtree(root)
     return 0

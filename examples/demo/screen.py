@@ -2,15 +2,30 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
+from rich.padding import Padding
+from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 
 from dlq.v1 import job_pb2
+
+# Where there is no terminal:
+PROGRESS_EVERY_S = 10.0
+PLAIN_WIDTH = 120
+STYLES = {
+    "QUEUED": "yellow",
+    "HELD": "yellow",
+    "PAUSING": "magenta",
+    "RUNNING": "green",
+    "COMPLETED": "cyan",
+    "FAILED": "red",
+}
 
 
 class Screen:
@@ -18,11 +33,15 @@ class Screen:
 
     def __init__(self) -> None:
         self._started_s = time.monotonic()
-        self._console = Console(highlight=False, soft_wrap=True)
+        width = None if sys.stdout.isatty() else PLAIN_WIDTH
+        self._console = Console(highlight=False, soft_wrap=True, width=width)
         self._live = (
-            Live(console=self._console, auto_refresh=False) if sys.stdout.isatty() else None
+            Live(console=self._console, auto_refresh=False, transient=True)
+            if sys.stdout.isatty()
+            else None
         )
         self._shown: dict[str, str] = {}
+        self._told_s = 0.0
 
     def __enter__(self) -> Self:
         if self._live:
@@ -35,56 +54,104 @@ class Screen:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._live:
-            self._live.stop()
+        self.close()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the start."""
+        return time.monotonic() - self._started_s
+
+    def act(self, title: str) -> None:
+        """A new part of the story begins."""
+        self._line(Text(title, style="bold"))
 
     def say(self, text: str) -> None:
-        """One line of the story, with the time since the start."""
-        self._console.print(f"{time.monotonic() - self._started_s:6.1f} s  {text}")
+        """One line of the story."""
+        self._line(Text(f"  {text}"))
+
+    def quote(self, output: str) -> None:
+        """What a command printed."""
+        for line in output.splitlines():
+            self._line(Text(f"    | {line}", style="dim"))
 
     def show(self, jobs: Sequence[job_pb2.Job]) -> None:
         """The present state of the jobs."""
         if self._live:
-            self._live.update(_table(jobs), refresh=True)
-            return
-        for job in jobs:
-            line = f"job {job.job_id} {job.name}: {_state(job)} {_where(job)}".rstrip()
-            if self._shown.get(job.job_id) != line:
-                self._shown[job.job_id] = line
-                self.say(f"  {line}{_progress(job)}")
+            self._live.update(Padding(_live_table(jobs), (1, 0, 0, 0)), refresh=True)
+        else:
+            self._tell(jobs)
 
-    def close_with(self, jobs: Sequence[job_pb2.Job], losses: dict[str, float]) -> None:
-        """The closing table."""
+    def close(self) -> None:
+        """No live table any more."""
         if self._live:
-            self._live.update(Table.grid(), refresh=True)
-        table = Table("job", "name", "GPUs", "wait", "run", "preempted", "final loss")
+            self._live.stop()
+            self._live = None
+
+    def closing_table(
+        self,
+        jobs: Sequence[job_pb2.Job],
+        trail: Callable[[str], Iterable[str]],
+        losses: dict[str, float],
+    ) -> None:
+        """How all of them fared."""
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+        for heading in ("JOB", "NAME"):
+            table.add_column(heading, no_wrap=True)
+        for heading in ("GPUS", "WAITED", "RAN", "ATTEMPTS", "PREEMPTED", "LOST", "LOSS"):
+            table.add_column(heading, no_wrap=True, justify="right")
+        table.add_column("NODES", no_wrap=True)
         for job in jobs:
-            whole_s = job.end_time.ToNanoseconds() - job.submit_time.ToNanoseconds()
-            run_s = job.run_duration.ToNanoseconds()
+            whole_s = (job.end_time.ToNanoseconds() - job.submit_time.ToNanoseconds()) / 1e9
+            run_s = job.run_duration.ToNanoseconds() / 1e9
             table.add_row(
                 job.job_id,
                 job.name,
-                str(_gpus(job)),
-                f"{(whole_s - run_s) / 1e9:.1f} s",
-                f"{run_s / 1e9:.1f} s",
+                str(job.resources.gpu_count),
+                f"{max(0.0, whole_s - run_s):.1f} s",
+                f"{run_s:.1f} s",
+                str(job.attempt_count),
                 str(job.preemption_count),
+                f"{job.lost_gpu_seconds:.1f}",
                 f"{losses[job.job_id]:.4f}",
+                ", then ".join(trail(job.job_id)),
             )
-        self._console.print(table)
+        self._console.print(Padding(table, (1, 0, 1, 0)))
+
+    def proved(self, sentences: Iterable[str]) -> None:
+        """What the demo has shown."""
+        for sentence in sentences:
+            self._console.print(Text.assemble(("proved ", "bold green"), sentence))
+
+    def _line(self, text: Text) -> None:
+        self._console.print(Text.assemble((f"{self.elapsed_s:6.1f} s  ", "dim"), text))
+
+    def _tell(self, jobs: Sequence[job_pb2.Job]) -> None:
+        """Changes at once, how far the jobs are now and then."""
+        for job in jobs:
+            line = f"{job.job_id} {job.name}: {_state(job)} {_where(job)}".rstrip()
+            if self._shown.get(job.job_id) != line:
+                self._shown[job.job_id] = line
+                self.say(f"  job {line}")
+        if self.elapsed_s - self._told_s >= PROGRESS_EVERY_S:
+            self._told_s = self.elapsed_s
+            self.say("  " + ", ".join(f"{job.name} {_percent(job)}" for job in jobs))
 
 
-def _table(jobs: Sequence[job_pb2.Job]) -> Table:
-    table = Table("job", "name", "GPUs", "state", "nodes", "level", "progress", "loss")
+def _live_table(jobs: Sequence[job_pb2.Job]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in ("JOB", "NAME", "GPUS", "STATE", "WHERE", "LEVEL", "PROGRESS", "STEP", "LOSS"):
+        table.add_column(heading, no_wrap=True, header_style="dim")
     for job in jobs:
         loss = f"{job.progress.loss:.4f}" if job.progress.HasField("loss") else ""
         table.add_row(
             job.job_id,
             job.name,
-            str(_gpus(job)),
-            _state(job),
+            str(job.resources.gpu_count),
+            Text(_state(job), style=STYLES.get(_state(job), "")),
             _where(job),
             str(job.level),
-            _progress(job).strip(),
+            _bar(job),
+            f"{job.progress.step}/{job.progress.total_step_count}" if _beats(job) else "",
             loss,
         )
     return table
@@ -98,15 +165,22 @@ def _state(job: job_pb2.Job) -> str:
 
 
 def _where(job: job_pb2.Job) -> str:
-    virtual = " (virtual GPUs)" if job.node_ids and job.virtual_devices else ""
-    return ("on " + ",".join(job.node_ids) + virtual) if job.node_ids else ""
+    return "on " + ",".join(job.node_ids) if job.node_ids else ""
 
 
-def _progress(job: job_pb2.Job) -> str:
-    if not job.progress.HasField("step"):
-        return ""
-    return f"  step {job.progress.step}/{job.progress.total_step_count}"
+def _beats(job: job_pb2.Job) -> bool:
+    return job.progress.HasField("step") and job.progress.HasField("total_step_count")
 
 
-def _gpus(job: job_pb2.Job) -> int:
-    return int(job.resources.gpu_count)
+def _part_done(job: job_pb2.Job) -> float:
+    if job.state == job_pb2.JOB_STATE_COMPLETED:
+        return 1.0
+    return job.progress.step / job.progress.total_step_count if _beats(job) else 0.0
+
+
+def _percent(job: job_pb2.Job) -> str:
+    return f"{100 * _part_done(job):.0f} %"
+
+
+def _bar(job: job_pb2.Job) -> RenderableType:
+    return ProgressBar(total=1.0, completed=_part_done(job), width=20)

@@ -1,13 +1,19 @@
-"""What the demo trains: seven real jobs, and the same long one once more without any cluster."""
+"""What the demo trains: six real jobs, and the same long one once more without any cluster."""
 
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+import tempfile
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 JOBS = Path(__file__).resolve().parent.parent / "jobs"
 GPUS_PER_NODE = 8
+
+PROBE_STEPS = 100
+PROBE_S = 0.65  # of the probe on the machine that the step counts below were chosen on
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,13 +22,17 @@ class Work:
 
     name: str
     script: str
-    arguments: tuple[str, ...]
+    steps: int
     gpus: int  # on each node
     nodes: int = 1
+    options: tuple[str, ...] = ()
 
     def command(self, out: Path) -> list[str]:
         """The training script as anybody would start it."""
-        return [sys.executable, str(JOBS / self.script), "--out", str(out), *self.arguments]
+        return [
+            sys.executable, str(JOBS / self.script), "--out", str(out),
+            "--steps", str(self.steps), *self.options,
+        ]  # fmt: skip
 
     def submission(self, out: Path) -> list[str]:
         """The arguments of `dlq` that submit it."""
@@ -31,56 +41,59 @@ class Work:
             "--gpus-per-node", str(self.gpus), "-D", str(out), "--", *self.command(out),
         ]  # fmt: skip
 
+    def fitted(self, pace: float) -> Self:
+        """The same for a machine that is `pace` times as fast."""
+        return replace(self, steps=max(300, 10 * round(self.steps * pace / 10)))
 
-# Its six GPUs fill a node beside the data-parallel job, and carry it over the threshold first.
-LONG = Work("long-mlp", "mlp.py", ("--steps", "3600"), gpus=6)
-DDP = Work("ddp-mlp", "ddp_mlp.py", ("--steps", "2200", "--hidden", "512"), gpus=2, nodes=2)
+    def __str__(self) -> str:
+        shape = f"{self.nodes} nodes x {self.gpus}" if self.nodes > 1 else str(self.gpus)
+        return f"{self.name} on {shape} GPUs ({self.script}, {self.steps} steps)"
+
+
+# On both nodes, and with it one that fills a node: its six GPUs soon have had their share.
+DDP = Work("ddp-mlp", "ddp_mlp.py", 1600, gpus=2, nodes=2, options=("--hidden", "512"))
+LONG = Work("long-mlp", "mlp.py", 2600, gpus=6)
+# These fill the other node ...
 BESIDE = (
-    Work(
-        "kmeans",
-        "kmeans.py",
-        (
-            "--steps",
-            "1200",
-        ),
-        gpus=3,
-    ),
-    Work(
-        "ensemble",
-        "ensemble.py",
-        (
-            "--steps",
-            "1000",
-        ),
-        gpus=3,
-    ),
+    Work("kmeans", "kmeans.py", 800, gpus=2),
+    Work("ensemble", "ensemble.py", 900, gpus=2),
+    Work("softmax", "softmax.py", 340, gpus=2),
 )
-RIVAL = Work(
-    "convnet",
-    "convnet.py",
-    (
-        "--steps",
-        "1600",
-    ),
-    gpus=6,
-)
-LATE = (
-    Work(
-        "softmax",
-        "softmax.py",
-        (
-            "--steps",
-            "450",
-        ),
-        gpus=2,
-    ),
-    Work("small-mlp", "mlp.py", ("--steps", "900", "--seed", "7", "--hidden", "512"), gpus=2),
-)
+# ... so that for this one somebody has to leave.
+RIVAL = Work("convnet", "convnet.py", 1300, gpus=6)
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """All jobs of a demo, sized for this machine."""
+
+    ddp: Work
+    long: Work
+    beside: tuple[Work, ...]
+    rival: Work
+
+    @classmethod
+    def fitted(cls, pace: float) -> Self:
+        """The jobs above, with as many steps as this machine makes in the same time."""
+        beside = tuple(work.fitted(pace) for work in BESIDE)
+        return cls(DDP.fitted(pace), LONG.fitted(pace), beside, RIVAL.fitted(pace))
+
+    @property
+    def all(self) -> tuple[Work, ...]:
+        return self.ddp, self.long, *self.beside, self.rival
+
+
+def pace() -> float:
+    """How fast a job trains here and now, where 1 is two quiet cores of a usual server."""
+    with tempfile.TemporaryDirectory() as directory:
+        began_s = time.monotonic()
+        start_outside(replace(LONG, steps=PROBE_STEPS), Path(directory)).wait()
+        return min(4.0, max(0.25, PROBE_S / (time.monotonic() - began_s)))
 
 
 def start_outside(work: Work, out: Path) -> subprocess.Popen[bytes]:
     """The same training as a plain process: nothing of dlq in its environment."""
-    out.mkdir(parents=True)
+    out.mkdir(parents=True, exist_ok=True)
     plain = {name: value for name, value in os.environ.items() if not name.startswith("DLQ_")}
     with (out / "output.txt").open("wb") as output:
         return subprocess.Popen(work.command(out), cwd=out, stdout=output, stderr=output, env=plain)
