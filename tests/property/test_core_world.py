@@ -123,6 +123,8 @@ class Story(RuleBasedStateMachine):
         if wake_s is not None and wake_s > self.world.now_s:
             self.world.now_s = wake_s
         self.decided()
+        after_s = self.world.wake_at_s
+        assert after_s is None or after_s > self.world.now_s, "it would wake again at once"
 
     # --- what must hold -------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
 from dlq_master.model.resources import Shape, indices
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.transit.taking import Taking
 
 Gpus = dict[str, list[int]]  # node -> indices, nodes in the order of their names
 
@@ -174,8 +173,3 @@ def _runs(cluster: Cluster, job: Job) -> bool:
 def _remove(free: Gpus, taken: Gpus) -> None:
     for name, gpus in taken.items():
         free[name] = [gpu for gpu in free[name] if gpu not in gpus]
-
-
-def takes_work(policy: Policy) -> bool:
-    """Whether the policy ever takes work away."""
-    return policy.taking is not Taking.NEVER

@@ -26,7 +26,6 @@ class Capacity:
         "closed",
         "free",
         "free_gpus",
-        "generation",
         "node_ids",
         "nodes",
         "open",
@@ -46,7 +45,6 @@ class Capacity:
         self.open: Pools = {}  # GPUs of open nodes, claimed or not
         self.total: Pools = {}  # GPUs of all registered nodes
         self.free_gpus = 0  # of all types
-        self.generation = 0  # changes whenever a node does
         self._masks: dict[NodeId, Mapping[str, int]] = {}
         self._rebuild_needed = False
 
@@ -61,9 +59,7 @@ class Capacity:
             self._masks[node.node_id] = node.masks()
             self.claims.setdefault(node.node_id, {})
             self._rebuild_needed = True
-            self.generation += 1
         elif before.open != node.open:
-            self.generation += 1
             self._refresh(node.node_id)
 
     def remove_node(self, node_id: NodeId) -> None:
@@ -73,7 +69,6 @@ class Capacity:
         del self.nodes[node_id], self.claims[node_id], self._masks[node_id]
         self.closed.discard(node_id)
         self._rebuild_needed = True
-        self.generation += 1
 
     def claim(self, key: AttemptKey, allocation: Allocation, *, soon: bool) -> None:
         """The attempt holds these GPUs (`soon`: it has been told to leave)."""

@@ -214,6 +214,5 @@ def _after_failure(end: on_attempt.Failed, job: Job, usage: on_job.Usage) -> on_
         EndReason.PREEMPTED_LOST: True,
         EndReason.REQUEUE_EXIT: job.requeues < job.rules.max_requeues,
     }.get(end.reason, job.restarts < job.rules.max_restarts)
-    if again:
-        return on_job.Requeued(reason=end.reason, usage=usage, exit_code=end.exit_code)
-    return on_job.Failed(reason=end.reason, usage=usage, exit_code=end.exit_code)
+    kind: type[on_job.Requeued | on_job.Failed] = on_job.Requeued if again else on_job.Failed
+    return kind(reason=end.reason, usage=usage, exit_code=end.exit_code, signal=end.signal)

@@ -86,6 +86,7 @@ class Job(NamedTuple):
     state: JobState = JobState.PENDING
     hold: HoldKind | None = None
     hold_reason: str = ""
+    held_by: str = ""  # the user who set the hold; "" = the master itself
     version: int = 1  # rises with every step: compare-and-set for edits
     queued_since_s: float | None = None  # waiting since; None while it is not waiting
     level: int = 0  # 0 .. K-1, 0 is served first
@@ -101,6 +102,7 @@ class Job(NamedTuple):
     end_time_s: float | None = None
     end_reason: EndReason | None = None  # of the last ended attempt, or of the job
     exit_code: int | None = None
+    signal: int | None = None  # that ended the first failing rank of the last ended attempt
     preemptions: int = 0
     requeues: int = 0
     infra_failures: int = 0

@@ -36,6 +36,7 @@ class Held:
 
     kind: HoldKind
     reason: str = ""
+    by: str = ""  # a user's name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +94,7 @@ class Requeued:
     reason: EndReason
     usage: Usage = NO_USAGE
     exit_code: int | None = None
+    signal: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,7 @@ class Failed:
     reason: EndReason
     usage: Usage = NO_USAGE
     exit_code: int | None = None
+    signal: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +211,7 @@ def step(job: Job, event: JobEvent, *, at_s: float) -> Step[Job]:  # noqa: C901 
             changes = _requeued(job, event, at_s)
         case Failed():
             changes = _ended(job, event.reason, event.usage, at_s, event.exit_code)
+            changes["signal"] = event.signal
         case TimedOut():
             changes = _ended(job, EndReason.TIME_LIMIT, event.usage, at_s)
         case Cancelled():
@@ -221,14 +225,14 @@ def step(job: Job, event: JobEvent, *, at_s: float) -> Step[Job]:  # noqa: C901 
             changes = {"queued_since_s": at_s}
         case Held():
             changes = _stopped_waiting(job, at_s)
-            changes |= {"hold": event.kind, "hold_reason": event.reason}
+            changes |= {"hold": event.kind, "hold_reason": event.reason, "held_by": event.by}
             effects = _stop(job, StopCause.PAUSE) if event.kind is HoldKind.PAUSED else ()
         case Released():
             waits = at_s if job.live_attempt is None else None
-            changes = {"hold": None, "hold_reason": "", "queued_since_s": waits}
+            changes = {"hold": None, "hold_reason": "", "held_by": "", "queued_since_s": waits}
         case Poisoned():
             changes = _vacated(job, event.usage)
-            changes |= {"hold": HoldKind.POISON, "hold_reason": event.reason.value}
+            changes |= {"hold": HoldKind.POISON, "hold_reason": event.reason.value, "held_by": ""}
             changes |= {"end_reason": event.reason, "infra_failures": job.infra_failures + 1}
         case Demoted():
             changes = {"level": event.level}
@@ -268,6 +272,7 @@ def _requeued(job: Job, event: Requeued, at_s: float) -> Changes:
         "queued_since_s": at_s if job.state is JobState.QUEUED else None,
         "end_reason": reason,
         "exit_code": event.exit_code,
+        "signal": event.signal,
         "preemptions": job.preemptions + (reason in _PREEMPTED),
         "infra_failures": job.infra_failures + (reason in _INFRA),
         "requeues": job.requeues + (reason is EndReason.REQUEUE_EXIT),
@@ -283,6 +288,7 @@ def _ended(
     changes["end_time_s"] = at_s
     changes["end_reason"] = reason
     changes["exit_code"] = exit_code
+    changes["signal"] = None
     changes["queued_since_s"] = None
     return changes
 

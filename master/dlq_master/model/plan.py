@@ -94,4 +94,3 @@ class Plan(NamedTuple):
     changes: tuple[Change, ...] = ()
     wake_at_s: float | None = None
     again: bool = False
-    notes: tuple[str, ...] = ()

@@ -79,11 +79,6 @@ class Pool:
         for ordinal, mask in parts:
             self.set(ordinal, self.masks[ordinal] | mask)
 
-    def holds(self, parts: Parts) -> bool:
-        """All these GPUs are here."""
-        masks = self.masks
-        return all(masks[ordinal] & mask == mask for ordinal, mask in parts)
-
     def fewest_nodes(self, gpus: int) -> int:
         """The least number of nodes that could ever give this many GPUs; 0: not even all."""
         position = bisect_left(self.fullest, gpus)

@@ -8,6 +8,7 @@ from dlq_master.model.attempt import ACTIVE, Attempt
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job, JobState
+from dlq_master.model.lease import decision_time_s
 from dlq_master.model.node import Node
 from dlq_master.model.plan import (
     Admit,
@@ -122,7 +123,7 @@ class _Book:
         term_end_s = attempt.lease.term_end_s
         if lapse.at_s < term_end_s:
             raise IllegalPlan(lapse, "work is taken away only when its term ends")
-        if term_end_s > self.view.now_s + self.cluster.terms.save_lead_s:
+        if decision_time_s(term_end_s, self.cluster.terms) > self.view.now_s:
             raise IllegalPlan(lapse, "the boundary is too far ahead to decide")
 
     def leaves(self, change: Lapse | Revoke, key: AttemptKey) -> Attempt:

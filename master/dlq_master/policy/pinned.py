@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.lease import decision_time_s
 
 
 class Pinned(NamedTuple):
@@ -16,15 +17,15 @@ class Pinned(NamedTuple):
     gpus_by_rank: dict[int, int]  # of those in the running index
 
 
-def pinned(cluster: Cluster, horizon_s: float | None) -> Pinned:
-    """`horizon_s`: terms that end later are left alone; None: every term may be cut."""
+def pinned(cluster: Cluster, now_s: float | None) -> Pinned:
+    """`now_s`: terms that are not yet to be decided are left alone; None: every term may be cut."""
     capacity = cluster.capacity
     keys: set[AttemptKey] = set(cluster.silent)
     for node_id in capacity.closed:
         keys.update(capacity.claims.get(node_id, ()))
-    if horizon_s is not None:
+    if now_s is not None:
         for term_end_s, ending in cluster.by_term.items():
-            if term_end_s > horizon_s:
+            if decision_time_s(term_end_s, cluster.terms) > now_s:
                 keys.update(ending)
     by_type: dict[str, int] = {}
     by_rank: dict[int, int] = {}

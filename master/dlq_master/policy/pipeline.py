@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.lease import first_term_end_s, renewed_term_end_s
+from dlq_master.model.lease import decision_time_s, first_term_end_s, renewed_term_end_s
 from dlq_master.model.plan import Change, Lapse, Plan, Renew, Start
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
@@ -64,10 +64,9 @@ def wake_at_s(
         if timers.at:
             wake_s = min(wake_s, timers.next_s() or wake_s)
     if policy.grid:
-        lead_s = cluster.terms.save_lead_s
         for end_s in (*cluster.by_term, *new_ends_s):
-            if now_s < end_s - lead_s < wake_s:
-                wake_s = end_s - lead_s
+            if now_s < (decided_s := decision_time_s(end_s, cluster.terms)) < wake_s:
+                wake_s = decided_s
     return None if wake_s == _NEVER_S else wake_s
 
 
@@ -92,7 +91,7 @@ def decide(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
     if taking is Taking.NEVER or (taking is Taking.BOUNDARY and not ending):
         return starts.walk(cluster, placement, blocking=policy.blocking)
     free = taking is Taking.FREE
-    fixed = pinned(cluster, None if free else view.now_s + cluster.terms.save_lead_s)
+    fixed = pinned(cluster, None if free else view.now_s)
     walk = recount.walk if placement.counts_only else retake.walk
     return walk(cluster, placement, fixed, free=free)
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from dlq_master.model.grace import grace_s
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.job import Job
+from dlq_master.model.lease import decision_time_s
 from dlq_master.model.view import View
 
 
@@ -18,10 +19,10 @@ class Taking(StrEnum):
 
 def due(view: View) -> list[AttemptKey]:
     """Attempts whose term ends so soon that renew or lapse has to be decided now, in key order."""
-    horizon_s = view.now_s + view.cluster.terms.save_lead_s
+    terms = view.cluster.terms
     found: list[AttemptKey] = []
     for term_end_s, ending in view.cluster.by_term.items():
-        if term_end_s <= horizon_s:
+        if decision_time_s(term_end_s, terms) <= view.now_s:
             found += ending
     return sorted(found)
 
