@@ -34,6 +34,7 @@ class SimRank:
     launch: Launch
     phase: ReportedPhase = ReportedPhase.PREPARING
     exit_code: int | None = None
+    signal: int = 0
     ended_by: str = ""
     error: str = ""
     checkpoint: ReportedCheckpoint | None = None
@@ -234,7 +235,20 @@ class SimAgent:
             rank.phase = ReportedPhase.EXITED
             rank.exit_code = code
             rank.ended_by = ended_by
+            rank.error = ""
             self._tell(key)
+
+    def crash(self, key: AttemptKey, signal: int) -> None:
+        """A signal that nobody here sent has ended the process."""
+        rank = self.ranks[key]
+        rank.phase, rank.signal, rank.ended_by = ReportedPhase.EXITED, signal, "exited"
+        self._tell(key)
+
+    def cling(self, key: AttemptKey, why: str) -> None:
+        """The process is gone, but its GPUs cannot be given back yet."""
+        rank = self.ranks[key]
+        rank.phase, rank.error = ReportedPhase.STOPPING, why
+        self._tell(key)
 
     def guard(self) -> None:
         """The shims: whoever is silent for too long ends."""
@@ -301,6 +315,7 @@ class SimAgent:
             node_rank=rank.launch.node_rank,
             phase=rank.phase,
             exit_code=rank.exit_code,
+            signal=rank.signal,
             error=rank.error,
             ended_by=rank.ended_by,
             checkpoint=rank.checkpoint,

@@ -107,14 +107,7 @@ def wait_for(
         there = sum(_is_there(job, running) for job in jobs.values())
         if there and (any_one or there == len(job_ids)):
             break
-    return {job_id: _final(app, jobs[job_id]) for job_id in job_ids if job_id in jobs}
-
-
-def _final(app: App, job: job_pb2.Job) -> job_pb2.Job:
-    """The job with the signal that ended it, which only a look at the job itself tells."""
-    if not has_ended(job) or shown_state(job) == "completed" or job.exit_code or job.exit_signal:
-        return job
-    return Jobs(app.connection()).get(job.job_id).job
+    return {job_id: jobs[job_id] for job_id in job_ids if job_id in jobs}
 
 
 def exit_code(jobs: Iterable[job_pb2.Job]) -> int:

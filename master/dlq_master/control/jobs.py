@@ -68,7 +68,8 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer:
     turn.remember(ask, job.job_id)
     turn.note("job_submitted", job_id=job.job_id, actor=ask.caller.actor, name=ask.name)
     if ask.hold:
-        turn.step_job(job.job_id, on_job.Held(kind=HoldKind.USER), actor=ask.caller.actor)
+        held = on_job.Held(kind=HoldKind.USER, by=ask.caller.name)
+        turn.step_job(job.job_id, held, actor=ask.caller.actor)
     return _submitted(turn, job.job_id)
 
 
@@ -95,7 +96,7 @@ def hold(turn: Turn, ask: HoldJob) -> Answer:
         if job.hold is None or (ask.kind is HoldKind.ADMIN and job.hold is HoldKind.USER):
             turn.step_job(
                 job.job_id,
-                on_job.Held(kind=ask.kind, reason=ask.reason),
+                on_job.Held(kind=ask.kind, reason=ask.reason, by=ask.caller.name),
                 actor=ask.caller.actor,
                 cause=ask.reason,
             )
@@ -116,7 +117,8 @@ def pause(turn: Turn, ask: PauseJob) -> Answer:
             raise IllegalTransition(f"job {job.job_id} is on hold already", state=job.state.value)
         turn.remember(ask, job.job_id)
         if job.hold is not HoldKind.PAUSED:
-            turn.step_job(job.job_id, on_job.Held(kind=HoldKind.PAUSED), actor=ask.caller.actor)
+            held = on_job.Held(kind=HoldKind.PAUSED, by=ask.caller.name)
+            turn.step_job(job.job_id, held, actor=ask.caller.actor)
     return lambda: turn.job(ask.job_id)
 
 

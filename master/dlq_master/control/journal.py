@@ -43,7 +43,7 @@ def where(allocation: Allocation) -> str:
 def _facts(event: object) -> dict[str, Fact]:
     facts: dict[str, Fact] = {}
     for field in fields(event):  # type: ignore[arg-type] # every event of a machine is a dataclass
-        if field.name in ("cause", "detail", "actor"):
+        if field.name in ("cause", "detail", "actor", "by"):
             continue  # the line says those in its own columns
         facts.update(_told(field.name, getattr(event, field.name)))
     return facts

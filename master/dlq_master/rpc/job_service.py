@@ -94,10 +94,8 @@ class JobService(JobServiceServicer):
         read = self._control.published
         job = visible_job(read, caller_of(context), request.job_id)
         attempts = read.attempts(job.job_id)
-        message = self._message(job)
-        message.exit_signal = _exit_signal(attempts)
         return wire.GetJobResponse(
-            job=message,
+            job=self._message(job),
             spec=JobSpec.FromString(read.spec(job.job_id)),
             attempts=[attempt_message(each, _contact_s(each, read)) for each in attempts],
         )
@@ -295,8 +293,3 @@ def _contact_s(attempt: Attempt, read: Readable) -> float | None:
     contacts = [read.contact_s(node_id) for node_id in attempt.lease.allocation.node_ids]
     known = [contact_s for contact_s in contacts if contact_s is not None]
     return min(known) if known and len(known) == len(contacts) else None
-
-
-def _exit_signal(attempts: Iterable[Attempt]) -> int:
-    last = max(attempts, key=lambda attempt: attempt.key.number, default=None)
-    return last.signal or 0 if last is not None and not last.live else 0

@@ -116,6 +116,20 @@ def test_an_exit_that_was_never_told_as_running_counts_as_run(
     assert "attempt_running" in master.words(job_id)
 
 
+def test_a_job_that_a_signal_ended_says_which(master: Master, agent: SimAgent) -> None:
+    job_id = master.submit().job_id
+    key = AttemptKey(job_id, 1)
+    agent.obey()
+    agent.start(key)
+    agent.report()
+    agent.crash(key, signal=11)
+    agent.report()
+    master.restart()
+
+    job = master.job(job_id)
+    assert (job.state, job.end_reason, job.signal) == (JobState.FAILED, EndReason.SIGNAL, 11)
+
+
 def test_a_job_that_fails_is_failed_with_its_code(master: Master, agent: SimAgent) -> None:
     job_id = master.submit().job_id
     agent.obey()

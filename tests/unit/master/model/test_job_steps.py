@@ -107,6 +107,24 @@ def test_every_reason_to_run_again_has_its_own_counter(reason: EndReason, counte
     assert job.queued_since_s == 100.0
 
 
+def test_the_signal_that_ended_a_job_is_of_its_last_attempt() -> None:
+    job = a_waiting_job(live_attempt=1, attempts=1, queued_since_s=None)
+    killed = after(job, job_steps.Requeued(reason=EndReason.SIGNAL, signal=9))
+    assert (killed.signal, killed.exit_code) == (9, None)
+    again = after(killed, job_steps.Placed(attempt=2))
+    assert after(again, job_steps.Failed(reason=EndReason.SIGNAL, signal=11)).signal == 11
+    assert after(again, job_steps.Failed(reason=EndReason.USER_ERROR, exit_code=3)).signal is None
+    assert after(again, job_steps.Completed()).signal is None
+
+
+def test_who_holds_a_job_is_kept_until_it_is_released() -> None:
+    held = after(a_waiting_job(), job_steps.Held(kind=HoldKind.ADMIN, reason="disk", by="root"))
+    assert (held.held_by, held.hold_reason) == ("root", "disk")
+    assert after(held, job_steps.Released()).held_by == ""
+    lost = job_steps.Poisoned(reason=EndReason.NODE_LOST)
+    assert after(held, lost).held_by == ""
+
+
 def test_the_last_twenty_saves_are_kept() -> None:
     job = a_waiting_job()
     for second in range(25):

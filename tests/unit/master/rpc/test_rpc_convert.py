@@ -69,6 +69,15 @@ def test_a_waiting_job_has_no_attempt_state(control: FakeControl) -> None:
     assert not message.HasField("work_at_risk_duration")
 
 
+def test_the_signal_and_the_holder_of_a_job_are_told_in_lists_too(control: FakeControl) -> None:
+    job = control.published.all_jobs[JobId(1)]
+    control.published.all_jobs[JobId(1)] = job._replace(
+        state=JobState.HELD, hold=HoldKind.ADMIN, held_by="root", signal=9
+    )
+    message = _message(control)
+    assert (message.exit_signal, message.held_by) == (9, "root")
+
+
 def test_a_running_job_shows_where_and_what_is_at_risk(control: FakeControl) -> None:
     control.place(JobId(1), "gpu01")
     assert isinstance(control.clock, FakeClock)
