@@ -234,31 +234,51 @@ class _Force:
         return held
 
     def _sparing(self, gpu_type: str, gpus: int) -> Parts:
-        """Any GPUs: what is left first, then those of the victim named last, without which it does
-        not fit, then those of the others, the lowest ranked first."""
+        """Any GPUs: what is left first, then those of victims that have to leave for it."""
         base = self._base(gpu_type)
         masks: dict[int, int] = {}
         first = min(gpus, base.total)
         if first:
             masks = dict(self.space.placement.find(base, Shape(first, None, None)) or ())
         gpus -= first
-        victims = list(self.named.values())
-        for held in victims[-1:] + victims[:-1]:
-            for held_type, parts in held:
-                for ordinal, mask in parts if held_type == gpu_type else ():
-                    taken = lowest(mask, min(gpus, mask.bit_count()))
-                    if taken:
-                        masks[ordinal] = masks.get(ordinal, 0) | taken
-                        gpus -= taken.bit_count()
+        offers = [
+            [part for held_type, parts in held if held_type == gpu_type for part in parts]
+            for held in self.named.values()
+        ]
+        widths = [sum(mask.bit_count() for _, mask in offer) for offer in offers]
+        for place in must_leave(widths, gpus):
+            for ordinal, mask in offers[place]:
+                taken = lowest(mask, min(gpus, mask.bit_count()))
+                if taken:
+                    masks[ordinal] = masks.get(ordinal, 0) | taken
+                    gpus -= taken.bit_count()
         return tuple(Part(ordinal, mask) for ordinal, mask in sorted(masks.items()))
 
     def _sparing_on(self, gpu_type: str, part: Part) -> Part:
-        """As many GPUs of the same node, chosen in the same order of victims."""
+        """As many GPUs of the same node, chosen in the same way."""
         ordinal, wanted = part
-        left = self.reach[gpu_type].masks[ordinal]
-        victims = list(self.named_on.get((gpu_type, ordinal), {}).values())
-        gpus, taken = wanted.bit_count(), 0
-        for mask in (self._base(gpu_type).masks[ordinal], *victims[-1:], *victims[:-1]):
-            offered = mask & left & ~taken
-            taken |= lowest(offered, min(gpus - taken.bit_count(), offered.bit_count()))
+        gpus = wanted.bit_count()
+        base = self._base(gpu_type).masks[ordinal]
+        taken = lowest(base, min(gpus, base.bit_count()))
+        gpus -= taken.bit_count()
+        offers = list(self.named_on.get((gpu_type, ordinal), {}).values())
+        for place in must_leave([offer.bit_count() for offer in offers], gpus):
+            offered = lowest(offers[place], min(gpus, offers[place].bit_count()))
+            taken |= offered
+            gpus -= offered.bit_count()
         return Part(ordinal, taken)
+
+
+def must_leave(widths: list[int], gpus: int) -> list[int]:
+    """Which of these victims (the lowest ranked first) leave so that `gpus` fall free.
+
+    Whoever can stay, stays, the highest ranked before the others.
+    """
+    spare = sum(widths) - gpus
+    leaving = []
+    for place in reversed(range(len(widths))):
+        if widths[place] <= spare:
+            spare -= widths[place]
+        else:
+            leaving.append(place)
+    return leaving[::-1]

@@ -6,6 +6,7 @@ from dlq_master.model.attempt import AttemptState
 from dlq_master.model.machine import StopCause
 from dlq_master.model.plan import Lapse, Start
 from dlq_master.model.why import ReasonCode
+from dlq_master.policy.retake import must_leave
 from support.builders import World, a_job, a_node
 
 
@@ -216,3 +217,29 @@ def test_two_promoted_gangs_do_not_take_each_other_down() -> None:
     assert (world.running, world.job(3).promoted) == ([2], True)
     world.at(150.0)  # 2 crosses again: now it is the turn of 3
     assert world.running == [3]
+
+
+@pytest.mark.parametrize(
+    ("widths", "gpus", "leaving"),
+    [
+        ([1, 3, 3], 5, [1, 2]),  # the narrow one, though lowest ranked, need not go
+        ([1, 4], 2, [1]),
+        ([2, 2, 2], 2, [0]),  # whoever ranks higher stays
+        ([2, 2, 2], 3, [0, 1]),
+        ([4], 4, [0]),
+        ([], 0, []),
+    ],
+)
+def test_whoever_can_stay_stays(widths: list[int], gpus: int, leaving: list[int]) -> None:
+    assert must_leave(widths, gpus) == leaving
+
+
+def test_gpus_kept_for_a_promoted_gang_are_not_forced_from_it() -> None:
+    nodes = [a_node("n1", 4), a_node("n2", 4)]
+    world = World("tiresias-las", nodes, thresholds="80", starve_limit_s="60")
+    world.submit(a_job(1, 1), a_job(2, 2)).at(0.0)
+    world.silence(1).submit(a_job(3, 8)).at(200.0)
+    world.at(262.0)
+    assert world.job(3).promoted
+    world.submit(a_job(4, 4)).at(270.0)
+    assert 4 not in world.running
