@@ -10,7 +10,7 @@ import pytest
 
 from dlq_common.errors import Unavailable
 from dlq_master.model.ids import JobId
-from dlq_master.store.backup import backup
+from dlq_master.store.backup import BackupFailed, backup
 from dlq_master.store.batch import Batch
 from dlq_master.store.open import create_database
 from dlq_master.store.reader import Reader
@@ -175,7 +175,7 @@ def test_a_backup_of_nothing_leaves_the_older_one(path: Path, tmp_path: Path) ->
     kept = target.read_bytes()
     path.unlink()
 
-    with pytest.raises(sqlite3.OperationalError):
+    with pytest.raises(BackupFailed):
         backup(path, target)
     assert target.read_bytes() == kept
     assert target.stat().st_mode & 0o077 == 0
