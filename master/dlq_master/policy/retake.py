@@ -49,7 +49,10 @@ class _Walk:
 
     def _walk_rank(self, rank: int) -> None:
         fifos = self.cluster.waiting.by_rank.get(rank, {})
-        heads = Heads(fifos, self.closed, self.space.most_left() + self.below)
+        # A promoted job has to be looked at even if it fits nowhere: it reserves.
+        all_count = self.cluster.ordering.promotes
+        widest = float("inf") if all_count else self.space.most_left() + self.below
+        heads = Heads(fifos, self.closed, widest)
         for block in blocks(self.cluster, rank, apart=bool(heads.heap)):
             self._serve_before(heads, block.position, rank)
             self._keep(rank, block)
