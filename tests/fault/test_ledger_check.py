@@ -95,9 +95,25 @@ def _stranger(promises: Any, ledger: Any, rows: Any) -> None:
     ledger.append(ledger[0] | {"job": "99"})
 
 
+def _unasked(promises: Any, ledger: Any, rows: Any) -> None:
+    rows.append(rows[2] | {"job_id": "4"})
+
+
 @pytest.mark.parametrize(
     "plant",
-    [_lost, _twice, _killed, _never, _overlap, _code, _fence, _doubled, _revived, _stranger],
+    [
+        _unasked,
+        _lost,
+        _twice,
+        _killed,
+        _never,
+        _overlap,
+        _code,
+        _fence,
+        _doubled,
+        _revived,
+        _stranger,
+    ],
 )
 def test_a_planted_wrong_is_found(plant: Callable[..., None]) -> None:
     story = a_good_story()

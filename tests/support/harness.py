@@ -27,7 +27,7 @@ MASTER_TOML = """
 heartbeat = "500ms"
 ttl = "4s"
 unreachable = "6s"
-hold = "120s"
+hold = "{hold_s}s"
 
 [nodes]
 reconnect_jitter = "300ms"
@@ -59,8 +59,11 @@ longest = "500ms"
 class Daemons:
     """Starts, kills and watches them; `log(name)` is what one has written so far."""
 
-    def __init__(self, root: Path, agents: tuple[str, ...] = ("n1", "n2", "n3")) -> None:
+    def __init__(
+        self, root: Path, agents: tuple[str, ...] = ("n1", "n2", "n3"), *, hold_s: int = 120
+    ) -> None:
         self.root = root
+        self._hold_s = hold_s
         self.agents = agents
         self.kills = dict.fromkeys(("master", *agents), 0)
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -143,9 +146,7 @@ class Daemons:
         identity = replace(identity, address=address or self.api)
         return Connection(identity, patience_s=patience_s, deadline_s=5.0)
 
-    def ledger_job(
-        self, seconds: float, code: int, *, nodes: int = 1, hold_s: float | None = None
-    ) -> job_pb2.JobSpec:
+    def ledger_job(self, seconds: float, code: int, *, nodes: int = 1) -> job_pb2.JobSpec:
         """A job that writes its start and its end into the ledger."""
         spec = job_pb2.JobSpec(
             name="ledger",
@@ -158,8 +159,6 @@ class Daemons:
         spec.resources.gpu_count = nodes
         if nodes > 1:
             spec.resources.node_count = nodes
-        if hold_s is not None:
-            spec.disconnect_hold_duration.FromNanoseconds(round(hold_s * 1e9))
         return spec
 
     def write_rows(self, jobs: Jobs) -> None:
@@ -196,7 +195,7 @@ class Daemons:
             "--config", str(self.root / "master.toml"), "--listen", self.api,
             "--join-listen", self.join,
         )  # fmt: skip
-        extra = MASTER_TOML
+        extra = MASTER_TOML.format(hold_s=self._hold_s)
         config = self.root / "master.toml"
         made = config.read_text()
         checkpoint_root = next(x for x in made.splitlines() if x.startswith("checkpoint_root"))

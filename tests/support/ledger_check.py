@@ -46,6 +46,10 @@ def judge(promises: list[Line], ledger: list[Line], rows: list[Line]) -> list[st
     wrongs += [
         f"job {job_id} was accepted and is lost" for job_id in accepted if job_id not in jobs
     ]
+    wrongs += [
+        f"job {job_id} exists and was promised to nobody"
+        for job_id in jobs.keys() - accepted.keys()
+    ]
     for job_id in accepted.keys() & jobs.keys():
         ranks = {rank: lines for (job, rank), lines in story.items() if job == job_id}
         if job_id in cancelled:

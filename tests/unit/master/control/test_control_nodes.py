@@ -219,6 +219,7 @@ def test_another_boot_id_loses_what_ran_at_once(
     agent.reboot()
     agent.hello()
 
+    assert "the host has booted" in [event.cause for event in master.events()]
     assert master.ended(key.job_id, 1).state == "node_lost"
     assert master.job(key.job_id).live_attempt == 2
 
@@ -382,6 +383,7 @@ def test_a_late_report_never_takes_a_phase_back(master: Master, agent: SimAgent)
     preparing = replace(agent._report(key), phase=ReportedPhase.PREPARING)
     agent.send([preparing])
     assert master.attempt(key.job_id).state == "running"
+    assert master.attempt(key.job_id).ranks[0].phase == "running"
     agent.exit(key)
     agent.report()
     agent.send([replace(preparing, phase=ReportedPhase.STARTED, sequence=99)])
