@@ -25,8 +25,8 @@ _MASTER = """
 heartbeat = "1s"
 ttl = "6s"
 unreachable = "10s"
-be_term = "2s"
-slo_term = "8s"
+be_term = "1s"
+slo_term = "4s"
 save_lead = "0s"
 
 [nodes]

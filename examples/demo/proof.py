@@ -79,4 +79,5 @@ def nothing_left(root: Path, cgroups: set[str]) -> str:
     groups = processes.existing(cgroups)
     if groups:
         raise ProofFailed("still there: " + ", ".join(groups))
-    return f"no process and none of {len(cgroups)} control groups is left"
+    none_of_groups = f" and none of {len(cgroups)} control groups" if cgroups else ""
+    return f"no process{none_of_groups} is left"

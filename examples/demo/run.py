@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from dlq_common.errors import DlqError
 from proof import ProofFailed
 from screen import Screen
 from stage import Stage
-from work import Cast
+from work import Cast, Work
 
 NODES = ("node-a", "node-b")
 # Six GPUs reach it in two seconds.
@@ -49,13 +50,16 @@ def preempt_the_long_job(stage: Stage, cast: Cast) -> None:
     stage.screen.quote(stage.command("why", cast.long))
 
 
-def resume_elsewhere(stage: Stage, cast: Cast) -> None:
+def resume_elsewhere(stage: Stage, cast: Cast) -> list[Work]:
     """The user pauses the jobs of the other node: there the long job goes on, from its checkpoint."""
     stage.screen.act("The jobs of the other node are paused: the long one goes on there")
-    stage.command("pause", *cast.beside)
-    stage.until(lambda: stage.paused(*cast.beside), "the jobs to be paused")
+    paused = [each for each in cast.beside if not stage.ended(each)]
+    if paused:
+        stage.command("pause", *paused)
+    stage.until(lambda: stage.paused(*paused), "the jobs to be paused")
     stage.until(lambda: stage.running(cast.long), f"{cast.long.name} to be resumed")
     stage.screen.say(f"{cast.long.name} goes on on {stage.job(cast.long).node_ids[0]}")
+    return paused
 
 
 def kill_the_master(stage: Stage) -> str:
@@ -90,11 +94,12 @@ def kill_an_agent(stage: Stage, cast: Cast) -> list[str]:
     ]
 
 
-def resume_the_paused(stage: Stage, cast: Cast) -> None:
+def resume_the_paused(stage: Stage, cast: Cast, paused: Sequence[Work]) -> None:
     """Where the rival has ended there is room for them."""
     stage.until(lambda: stage.ended(cast.rival), f"{cast.rival.name} to end")
-    stage.screen.act("There is room again: the paused jobs go on")
-    stage.command("resume", *cast.beside)
+    if paused:
+        stage.screen.act("There is room again: the paused jobs go on")
+        stage.command("resume", *paused)
     stage.until(lambda: stage.ended(*cast.all), "all jobs to end")
 
 
@@ -105,14 +110,14 @@ def perform(stage: Stage) -> list[str]:
     stage.screen.say(f"jobs are sized for this machine (pace {pace:.2f})")
     use_up_a_share(stage, cast)
     preempt_the_long_job(stage, cast)
-    resume_elsewhere(stage, cast)
+    paused = resume_elsewhere(stage, cast)
     undisturbed = stage.cluster.root / "undisturbed"
     reference = work.start_outside(cast.long, undisturbed)
     stage.screen.say(f"the same {cast.long.name} starts once more, undisturbed, outside of dlq")
     try:
         proofs = ["master killed: " + kill_the_master(stage)]
         proofs += ["agent killed: " + sentence for sentence in kill_an_agent(stage, cast)]
-        resume_the_paused(stage, cast)
+        resume_the_paused(stage, cast, paused)
         if reference.wait(timeout=120):
             raise ProofFailed(f"the undisturbed run failed, see {undisturbed / 'output.txt'}")
     finally:
@@ -130,6 +135,8 @@ def show(root: Path, *, keep: bool) -> list[str]:
     with ExitStack() as opened:
         screen = opened.enter_context(Screen())
         screen.act("A master and two agents start, each with eight virtual GPUs")
+        if os.getuid() == 0:
+            screen.say("you are root, so the jobs run as root: for a demo on one machine only")
         cluster = opened.enter_context(Cluster(root, threshold=THRESHOLD_GPU_S, nodes=NODES))
         connection = opened.enter_context(connect(home=cluster.home, patience_s=1.0))
         stage = Stage(cluster, connection, screen)

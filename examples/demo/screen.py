@@ -15,6 +15,7 @@ from rich.text import Text
 
 from dlq.v1 import job_pb2
 
+WIDE = 100  # columns; a narrower closing table does without the nodes
 # Where there is no terminal:
 PROGRESS_EVERY_S = 10.0
 PLAIN_WIDTH = 120
@@ -94,16 +95,17 @@ class Screen:
         losses: dict[str, float],
     ) -> None:
         """How all of them fared."""
-        table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+        table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
         for heading in ("JOB", "NAME"):
             table.add_column(heading, no_wrap=True)
         for heading in ("GPUS", "WAITED", "RAN", "ATTEMPTS", "PREEMPTED", "LOST", "LOSS"):
             table.add_column(heading, no_wrap=True, justify="right")
-        table.add_column("NODES", no_wrap=True)
+        if self._console.width >= WIDE:
+            table.add_column("NODES", no_wrap=True)
         for job in jobs:
             whole_s = (job.end_time.ToNanoseconds() - job.submit_time.ToNanoseconds()) / 1e9
             run_s = job.run_duration.ToNanoseconds() / 1e9
-            table.add_row(
+            cells = [
                 job.job_id,
                 job.name,
                 str(job.resources.gpu_count),
@@ -114,7 +116,8 @@ class Screen:
                 f"{job.lost_gpu_seconds:.1f}",
                 f"{losses[job.job_id]:.4f}",
                 ", then ".join(trail(job.job_id)),
-            )
+            ]
+            table.add_row(*cells[: len(table.columns)])
         self._console.print(Padding(table, (1, 0, 1, 0)))
 
     def proved(self, sentences: Iterable[str]) -> None:
@@ -138,8 +141,8 @@ class Screen:
 
 
 def _live_table(jobs: Sequence[job_pb2.Job]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for heading in ("JOB", "NAME", "GPUS", "STATE", "WHERE", "LEVEL", "PROGRESS", "STEP", "LOSS"):
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for heading in ("JOB", "NAME", "GPUS", "STATE", "WHERE", "PROGRESS", "STEP", "LOSS"):
         table.add_column(heading, no_wrap=True, header_style="dim")
     for job in jobs:
         loss = f"{job.progress.loss:.4f}" if job.progress.HasField("loss") else ""
@@ -148,8 +151,7 @@ def _live_table(jobs: Sequence[job_pb2.Job]) -> Table:
             job.name,
             str(job.resources.gpu_count),
             Text(_state(job), style=STYLES.get(_state(job), "")),
-            _where(job),
-            str(job.level),
+            ",".join(job.node_ids),
             _bar(job),
             f"{job.progress.step}/{job.progress.total_step_count}" if _beats(job) else "",
             loss,
@@ -183,4 +185,4 @@ def _percent(job: job_pb2.Job) -> str:
 
 
 def _bar(job: job_pb2.Job) -> RenderableType:
-    return ProgressBar(total=1.0, completed=_part_done(job), width=20)
+    return ProgressBar(total=1.0, completed=_part_done(job), width=14)

@@ -51,16 +51,16 @@ class Work:
 
 
 # On both nodes, and with it one that fills a node: its six GPUs soon have had their share.
-DDP = Work("ddp-mlp", "ddp_mlp.py", 1600, gpus=2, nodes=2, options=("--hidden", "512"))
-LONG = Work("long-mlp", "mlp.py", 2600, gpus=6)
+DDP = Work("ddp-mlp", "ddp_mlp.py", 1300, gpus=2, nodes=2, options=("--hidden", "512"))
+LONG = Work("long-mlp", "mlp.py", 2000, gpus=6)
 # These fill the other node ...
 BESIDE = (
-    Work("kmeans", "kmeans.py", 800, gpus=2),
-    Work("ensemble", "ensemble.py", 900, gpus=2),
+    Work("kmeans", "kmeans.py", 1000, gpus=2),
+    Work("ensemble", "ensemble.py", 1000, gpus=2),
     Work("softmax", "softmax.py", 340, gpus=2),
 )
 # ... so that for this one somebody has to leave.
-RIVAL = Work("convnet", "convnet.py", 1300, gpus=6)
+RIVAL = Work("convnet", "convnet.py", 1100, gpus=6)
 
 
 @dataclass(frozen=True, slots=True)

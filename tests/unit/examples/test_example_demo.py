@@ -88,6 +88,41 @@ def test_processes_are_found_by_the_directory_and_known_by_their_rank(tmp_path: 
         job.stdout.readline()  # it has become what it is to be
         assert processes.of_jobs(tmp_path) == {("17", "2", "0"): job.pid}
         with pytest.raises(ProofFailed, match=f"still running: {job.pid}"):
-            proof.nothing_left(tmp_path)
+            proof.nothing_left(tmp_path, set())
         job.stdin.close()
-    assert proof.nothing_left(tmp_path)
+    assert proof.nothing_left(tmp_path, set())
+
+
+def test_a_control_group_that_is_still_there_is_something_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "CGROUPS", tmp_path)
+    (tmp_path / "memory" / "dlq" / "node-a").mkdir(parents=True)
+    with pytest.raises(ProofFailed, match=r"still there: .*memory/dlq/node-a"):
+        proof.nothing_left(tmp_path / "demo", {"/dlq/node-a", "/dlq/node-a/1.1.0"})
+    assert "2 control groups" in proof.nothing_left(
+        tmp_path / "demo", {"/dlq/node-b", "/dlq/node-b/1.1.0"}
+    )
+
+
+def job_at(step: int, attempt: int) -> job_pb2.Job:
+    progress = job_pb2.Progress(step=step)
+    return job_pb2.Job(job_id="2", attempt_count=attempt, progress=progress)
+
+
+def test_an_attempt_whose_steps_go_on_under_a_new_agent_is_the_same() -> None:
+    assert proof.same_attempt(job_at(100, 2), job_at(101, 2)) == (
+        "attempt 2 of job 2 went on from step 100 to 101"
+    )
+
+
+@pytest.mark.parametrize("after", [job_at(100, 2), job_at(200, 3)])
+def test_an_attempt_that_stands_still_or_was_replaced_did_not_go_on(after: job_pb2.Job) -> None:
+    with pytest.raises(ProofFailed):
+        proof.same_attempt(job_at(100, 2), after)
+
+
+def test_jobs_have_as_many_steps_as_the_machine_is_fast() -> None:
+    half = work.Cast.fitted(0.5)
+    assert half.long.steps == work.LONG.steps / 2
+    assert [each.name for each in half.all] == [each.name for each in work.Cast.fitted(2.0).all]
