@@ -15,6 +15,7 @@ import argparse
 import gc
 import random
 import time
+import timeit
 import tracemalloc
 from collections import Counter
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ from dlq_master.model.lease import Terms
 from dlq_master.model.node import Gpu, Node
 from dlq_master.model.plan import Plan
 from dlq_master.model.resources import Request
+from dlq_master.model.running import Place
 from dlq_master.model.view import View
 from dlq_master.policy.check import check_delta
 from dlq_master.policy.pipeline import plan
@@ -48,6 +50,8 @@ def main() -> None:
     options.add_argument("--queued", default="1000,10000,100000")
     lengths = [int(word) for word in options.parse_args().queued.split(",")]
     print_conditions()
+    yardstick_s = min(timeit.repeat(lambda: Place(1, 2, 3), number=100_000, repeat=5)) / 100_000
+    print(f"conditions: one NamedTuple of three fields takes {1e6 * yardstick_s:.2f} us here")
     print(f"{NODES} nodes x {GPUS_PER_NODE} GPUs, tiresias-las, 5 levels, consolidate; CPU time")
     medians = [completions(queued) for queued in lengths]
     print(
