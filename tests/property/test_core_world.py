@@ -190,9 +190,10 @@ class Story(RuleBasedStateMachine):
 
     def may_move(self, change: object, outranked: set[JobId]) -> bool:
         """Once somebody leaves, the next plan may find better GPUs for those that wait for them,
-        and others for who left; by counts alone there is nothing to find."""
+        and others for who left, be it from a job of a lower rank that has just started; by counts
+        alone there is nothing to find."""
         by_count = self.world.policy.placement.counts_only
-        return bool(outranked) and not by_count and isinstance(change, Start)
+        return bool(outranked) and not by_count and isinstance(change, Start | Lapse)
 
     def pinned_work(self) -> bool:
         """Some GPUs can neither be taken nor given just now: counting alone does not say which."""
