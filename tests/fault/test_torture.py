@@ -10,7 +10,6 @@ A short run is part of `make test`; `make torture N=30` makes N kills of the mas
 import json
 import os
 import random
-import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -157,12 +156,16 @@ def test_a_few_kills_and_every_failpoint_lose_nothing(tmp_path: Path) -> None:
     with daemons.up():
         with load(daemons) as proxy:
             kill_at_random(daemons, 3, 3, random.Random(SEED))
+            # Each of these masters dies of its own; the next one finds what it has left.
+            daemons.kill("master")
             for name in failpoints.NAMES:
-                daemons.kill("master")
                 daemons.start("master", DLQ_DEBUG__FAILPOINT=f"{name}:4")
                 daemons.wait_for_death("master")
-                daemons.start("master")
-                daemons.wait_for("master")
+            daemons.start("master")
+            daemons.wait_for("master")
+            daemons.stop("master")
+            daemons.start("master")
+            daemons.wait_for("master")
         found = drain(daemons)
         report(daemons, proxy, found)
     assert found["accepted"] > 0
@@ -236,18 +239,3 @@ def _facts(ledger: Path, what: str) -> list[dict[str, Any]]:
         return []
     lines = (json.loads(line) for line in ledger.read_text().splitlines())
     return [line for line in lines if line["what"] == what]
-
-
-def test_a_stopped_master_finishes_and_a_started_one_goes_on(tmp_path: Path) -> None:
-    """SIGTERM, not SIGKILL: it leaves in order, with exit code 0, while jobs run on."""
-    daemons = Daemons(tmp_path, agents=("n1",))
-    with daemons.up():
-        with load(daemons, clients=1):
-            for _ in range(2):
-                process = daemons._running.pop("master")
-                process.send_signal(signal.SIGTERM)
-                assert process.wait(timeout=30.0) == 0, daemons.log("master")[-2_000:]
-                daemons.start("master")
-                daemons.wait_for("master")
-        found = drain(daemons)
-    assert found["more_than_one_attempt"] == 0
