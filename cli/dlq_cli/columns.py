@@ -15,6 +15,8 @@ from dlq_common.suggest import did_you_mean
 from dlq_common.units import approximate_size, format_duration
 from dlq_common.wire import from_duration, from_timestamp
 
+WAITING = frozenset({"pending", "queued"})
+
 Text = Callable[[job_pb2.Job, Look], str]
 SortKey = Callable[[job_pb2.Job], str | float]
 
@@ -44,7 +46,7 @@ def reason(job: job_pb2.Job, _look: Look | None = None) -> str:
         return f"{kind}: {job.hold_reason}" if job.hold_reason else kind
     if state in ENDED:
         return ", ".join(filter(None, (job.end_reason or state, exit_text(job))))
-    return job.stop_cause or "waiting" if state in {"pending", "queued"} else state
+    return job.stop_cause or job.wait_code or "waiting" if state in WAITING else state
 
 
 def exit_text(job: job_pb2.Job) -> str:

@@ -62,11 +62,8 @@ def request_text(job: job_pb2.Job) -> str:
 
 
 def reason_text(reason: job_pb2.WaitReason) -> str:
-    """A reason as one sentence with its numbers."""
-    if not (reason.HasField("need") and reason.HasField("have")):
-        return reason.detail or reason.code
-    numbers = f"needs {number(reason.need)} {reason.resource}, has {number(reason.have)}"
-    return f"{reason.detail} ({numbers})" if reason.detail else numbers
+    """A reason as the master's sentence, on one line."""
+    return clean_line(reason.detail or reason.code)
 
 
 def _spec_pairs(spec: job_pb2.JobSpec) -> tuple[tuple[str, str], ...]:
@@ -145,7 +142,10 @@ def _rank(rank: job_pb2.Rank) -> str:
 
 def _held(job: job_pb2.Job) -> str:
     kind = HOLD_KINDS.get(job.hold_kind)
-    return f"{kind}: {job.hold_reason}" if kind and job.hold_reason else kind or ""
+    if not kind:
+        return ""
+    name = f" ({job.held_by})" if job.held_by else ""
+    return f"{kind}{name}: {job.hold_reason}" if job.hold_reason else f"{kind}{name}"
 
 
 def _end(job: job_pb2.Job) -> str:

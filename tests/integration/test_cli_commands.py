@@ -35,12 +35,12 @@ def a_cluster() -> FakeMaster:
             work_at_risk_duration=to_duration(60), time_limit_duration=to_duration(86400),
             virtual_devices=True, attained_gpu_seconds=29784.0,
         ),
-        "18": a_job(18, name="wide"),
+        "18": a_job(18, name="wide", wait_code="resources"),
         "19": a_job(
             19, "failed", end_reason="user_error", exit_code=3, attempt_count=2,
             start_time=to_timestamp(EPOCH_S + 30), end_time=to_timestamp(EPOCH_S + 90),
         ),
-        "20": a_job(20, "held", hold_reason="later"),
+        "20": a_job(20, "held", hold_reason="later", held_by="alice", wait_code="held_user"),
         "21": a_job(21, "completed", exit_code=0, end_reason="completed"),
         "22": a_job(22, "pausing", stop_cause="preempt"),
         "23": a_job(23, name="evil\x1b[2J\n$(reboot)"),
@@ -64,10 +64,17 @@ def a_cluster() -> FakeMaster:
     master.reasons["18"] = [
         job_pb2.WaitReason(
             code="resources", resource="gpus", need=8, have=4, blocking_job_ids=["17"],
-            detail="not enough GPUs are free",
+            detail="needs 8 GPUs, 4 are free; the largest free block is 4 on lab1;"
+            " job 17 holds GPUs it could use",
         ),
-        job_pb2.WaitReason(code="behind_higher_rank", detail="jobs of level 0 come first"),
+        job_pb2.WaitReason(
+            code="behind_higher_rank", blocking_job_ids=["12", "14", "15"],
+            detail="3 jobs rank before it: 12, 14, 15",
+        ),
     ]  # fmt: skip
+    master.reasons["20"] = [
+        job_pb2.WaitReason(code="held_user", detail="held by you: later (dlq release 20)")
+    ]
     master.events = [
         an_event(1, "job_submitted", 17, actor="user:alice"),
         an_event(2, "attempt_running", 17, attempt=1, node_id="gpu01", data={"gpus": "8"}),
@@ -122,6 +129,7 @@ READS = [
     "status",
     "status 17",
     "status 18",
+    "status 20",
     "status 17 18",
     "status --no-header -o id,name,state,code,gpus,nodes,nodelist,time_limit,time_left,submit,exit",
     "status -o %.6i|%12j|%t|%M|%l|%D|%R",

@@ -183,7 +183,15 @@ async def test_an_explanation_has_reasons_and_a_place_in_the_line(alice: Any) ->
     answer = await alice.ExplainJob(wire.ExplainJobRequest(job_id="1"), timeout=DEADLINE_S)
     assert answer.reasons[0].code == "resources"
     assert (answer.reasons[0].need, answer.reasons[0].have) == (8, 2)
+    assert answer.reasons[0].detail == "needs 1 GPU, 2 are free; job 1 holds GPUs it could use"
     assert answer.jobs_ahead_count == 4
+
+
+async def test_a_job_that_has_ended_waits_for_nothing(alice: Any) -> None:
+    await alice.SubmitJob(a_submission(), timeout=DEADLINE_S)
+    await alice.CancelJob(wire.CancelJobRequest(request_id="c", job_id="1"), timeout=DEADLINE_S)
+    answer = await alice.ExplainJob(wire.ExplainJobRequest(job_id="1"), timeout=DEADLINE_S)
+    assert list(answer.reasons) == []
 
 
 async def submit_many(alice: Any, count: int) -> None:

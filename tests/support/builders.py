@@ -126,8 +126,8 @@ class World:
             self.hold(job_id, HoldKind.PAUSED)
         return self
 
-    def hold(self, job_id: int, kind: HoldKind, reason: str = "") -> World:
-        event = job_steps.Held(kind=kind, reason=reason)
+    def hold(self, job_id: int, kind: HoldKind, reason: str = "", by: str = "") -> World:
+        event = job_steps.Held(kind=kind, reason=reason, by=by)
         drive.step_job(self.cluster, JobId(job_id), event, self.now_s)
         return self
 

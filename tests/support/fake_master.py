@@ -195,11 +195,12 @@ class FakeMaster(
         return wire.CancelJobResponse(job=job)
 
     def HoldJob(self, request: wire.HoldJobRequest, context: Any) -> wire.HoldJobResponse:
-        self._note("HoldJob", request, context)
+        user = self._note("HoldJob", request, context)
         job = self._job(request.job_id, context)
         job.state = job_pb2.JOB_STATE_HELD
         job.hold_kind = job_pb2.HOLD_KIND_ADMIN if request.admin else job_pb2.HOLD_KIND_USER
-        job.hold_reason = request.reason
+        job.hold_reason, job.held_by = request.reason, user
+        job.wait_code = "held_admin" if request.admin else "held_user"
         return wire.HoldJobResponse(job=job)
 
     def ReleaseJob(self, request: wire.ReleaseJobRequest, context: Any) -> wire.ReleaseJobResponse:
@@ -221,7 +222,9 @@ class FakeMaster(
         job = self._job(request.job_id, context)
         reasons = self.reasons.get(job.job_id, [])
         return wire.ExplainJobResponse(
-            job=job, reasons=reasons, jobs_ahead_count=2 if reasons else None
+            job=job,
+            reasons=reasons,
+            jobs_ahead_count=2 if shown_state(job) == "queued" else None,
         )
 
     def ListEvents(self, request: wire.ListEventsRequest, context: Any) -> wire.ListEventsResponse:
@@ -434,6 +437,7 @@ class FakeMaster(
     def _queued(self, job_id: str, context: Any) -> job_pb2.Job:
         job = self._job(job_id, context)
         job.state, job.hold_kind = job_pb2.JOB_STATE_QUEUED, job_pb2.HOLD_KIND_UNSPECIFIED
+        job.hold_reason = job.held_by = job.wait_code = ""
         return job
 
     def _node(self, node_id: str, context: Any) -> node_pb2.Node:

@@ -174,7 +174,6 @@ def _user(everybody: bool, user: str | None) -> str:
 
 def _detail(app: App, jobs: Jobs, job: job_pb2.Job) -> None:
     """One job and, when it does not run, why."""
-    from dlq_cli.render import clean_line
     from dlq_cli.story import job_text, reason_text
 
     look = app.look()
@@ -182,7 +181,7 @@ def _detail(app: App, jobs: Jobs, job: job_pb2.Job) -> None:
     if has_ended(job) or job.HasField("attempt_state"):
         return
     for reason in jobs.explain(job.job_id).reasons:
-        click.echo(f"waits for {reason.code}: {clean_line(reason_text(reason))}")
+        click.echo(f"{reason.code}: {reason_text(reason)}")
 
 
 def _nothing(query: Query) -> str:

@@ -69,7 +69,8 @@ def _tell_reasons(app: App, jobs: Jobs, job_id: str, reasons: Sequence[job_pb2.W
     if reasons and job_id and sys.stderr.isatty():
         explained = jobs.explain(job_id)
         if explained.HasField("jobs_ahead_count"):
-            app.say(f"{explained.jobs_ahead_count} jobs are ahead of it")
+            ahead = explained.jobs_ahead_count
+            app.say("1 job is ahead of it" if ahead == 1 else f"{ahead} jobs are ahead of it")
 
 
 def _stay(app: App, job_id: str, manner: Manner) -> None:

@@ -51,14 +51,10 @@ def _text(answer: job_service_pb2.ExplainJobResponse, look: Look) -> str:
     head = f"{name} is {shown_state(job)}, queue {clean_line(job.queue)} level {job.level}: "
     head += f"{count} reason{'s' if count != 1 else ''}"
     if answer.HasField("jobs_ahead_count"):
-        head += f", {answer.jobs_ahead_count} jobs ahead"
-    lines = [head + (f" ({clean_line(job.hold_reason)})" if job.hold_reason else "")]
-    for reason in answer.reasons:
-        text = reason_text(reason)
-        lines.append(f"  {reason.code}" + (f": {clean_line(text)}" if text != reason.code else ""))
-        if reason.blocking_job_ids:
-            lines.append(f"    in the way: {', '.join(reason.blocking_job_ids)}")
-    return "\n".join(lines) + "\n"
+        ahead = answer.jobs_ahead_count
+        head += f", {ahead} job{'s' if ahead != 1 else ''} ahead"
+    lines = [f"  {reason.code}: {reason_text(reason)}" for reason in answer.reasons]
+    return "\n".join([head, *lines]) + "\n"
 
 
 def _no_reason(job: job_pb2.Job, look: Look) -> str:

@@ -22,6 +22,8 @@ def job_facts(job: job_pb2.Job) -> Facts:
         "attempt_state": ATTEMPT_STATES.get(job.attempt_state) if has("attempt_state") else None,
         "hold_kind": HOLD_KINDS.get(job.hold_kind),
         "hold_reason": job.hold_reason or None,
+        "held_by": job.held_by or None,
+        "wait_code": job.wait_code or None,
         "stop_cause": job.stop_cause or None,
         "resources": request_facts(job.resources),
         "nodes": list(job.node_ids),
@@ -176,7 +178,7 @@ def reason_facts(reasons: Iterable[job_pb2.WaitReason]) -> list[Facts]:
             "need": reason.need if reason.HasField("need") else None,
             "have": reason.have if reason.HasField("have") else None,
             "blocking_job_ids": list(reason.blocking_job_ids),
-            "detail": reason.detail,
+            "detail": reason.detail or None,
         }
         for reason in reasons
     ]

@@ -30,6 +30,7 @@ from dlq_master.model import job_steps as on_job
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import HoldKind, Job, JobState
 from dlq_master.model.machine import StopCause
+from dlq_master.model.sentence import sentence
 
 
 def submit(turn: Turn, ask: SubmitJob) -> Answer:
@@ -39,13 +40,6 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer:
         return _submitted(turn, JobId(int(known)))
     queue = _queue(turn, ask.queue)
     _check_room(turn, ask)
-    never = scheduling.never(turn, ask.request)
-    if never is not None:
-        raise Unsatisfiable(
-            "no set of the cluster's nodes could ever hold this job",
-            reasons=(never.detail or never.code.value,),
-            hint="see what there is: dlq nodes",
-        )
     state = turn.state
     job = Job(
         job_id=JobId(0 if ask.validate_only else state.next_job),
@@ -59,6 +53,13 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer:
         duration_estimate_s=ask.run_estimate_s,
         rules=ask.rules,
     )
+    never = scheduling.never(turn, job.request)
+    if never is not None:
+        raise Unsatisfiable(
+            "no set of the cluster's nodes could ever hold this job",
+            reasons=(sentence(never, job),),
+            hint="see what there is: dlq nodes",
+        )
     if ask.validate_only:
         return lambda: Submitted(job, ())
     state.next_job += 1

@@ -7,6 +7,7 @@ from dlq_master.control import queues
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.state import State
 from dlq_master.control.turn import Turn
+from dlq_master.model import sentence
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.node import NodeState, frozen
 from dlq_master.model.plan import Start
@@ -139,8 +140,4 @@ def _earliest(*instants_s: float | None) -> float | None:
 
 def in_words(pause: ReasonCode | None) -> str:
     """What a pause means, for people; empty for none."""
-    if pause is ReasonCode.MASTER_STARTING:
-        return "the master has just started and waits for its nodes"
-    if pause is ReasonCode.FREEZE:
-        return "too many nodes have vanished at once, or the master lags: nothing is queued again"
-    return ""
+    return "" if pause is None else sentence.PLAIN[pause]

@@ -39,8 +39,15 @@ class ReasonCode(StrEnum):
     ADMISSIBLE = "admissible"
 
 
+BLOCKERS_NAMED = 10
+
+
 class Reason(NamedTuple):
-    """One obstacle or one cause; numbers are GPUs unless `resource` says otherwise."""
+    """One obstacle or one cause; numbers are GPUs unless `resource` says otherwise.
+
+    `blocking_jobs` names at most BLOCKERS_NAMED; `detail` is what only the decider can tell.
+    `model/sentence.py` makes a sentence of it.
+    """
 
     code: ReasonCode
     resource: str = ""

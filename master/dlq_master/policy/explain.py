@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from dlq_master.model.capacity import Pools
+from dlq_master.model.capacity import Capacity, Pools
 from dlq_master.model.cluster import Cluster
-from dlq_master.model.ids import JobId
+from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import HoldKind, Job, JobState
 from dlq_master.model.lease import next_boundary_s
 from dlq_master.model.pool import Pool
 from dlq_master.model.resources import Request, Shape
 from dlq_master.model.view import View
-from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
 from dlq_master.policy import pipeline, recount, retake
 from dlq_master.policy.admit.any_that_fits import never
 from dlq_master.policy.outcome import Claim, Outcome
@@ -21,7 +21,7 @@ from dlq_master.policy.policy import Policy
 from dlq_master.policy.size.as_asked import shape_of
 from dlq_master.policy.transit.taking import Taking, due
 
-BLOCKERS_NAMED = 10
+NODES_NAMED = 10
 _HOLDS = {
     HoldKind.USER: ReasonCode.HELD_USER,
     HoldKind.ADMIN: ReasonCode.HELD_ADMIN,
@@ -44,7 +44,7 @@ def explain(view: View, policy: Policy, job_id: JobId) -> tuple[Reason, ...]:
         code = ReasonCode.HELD_USER if job.hold is None else _HOLDS[job.hold]
         return (Reason(code, detail=job.hold_reason),)
     if not view.cluster.nodes:
-        return (Reason(ReasonCode.NO_NODES, detail="no node has registered yet"),)
+        return (Reason(ReasonCode.NO_NODES),)
     hopeless = never(view.cluster, policy.placement, shape_of(job))
     if hopeless is not None:
         return (hopeless,)
@@ -103,21 +103,48 @@ def _shortage(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
         return []
     reasons: list[Reason] = []
     if not _fits(capacity.open, shape, policy):
-        names = ", ".join(sorted(capacity.closed))
-        reasons.append(Reason(ReasonCode.NODES_CLOSED, "nodes", detail=names))
+        reasons.append(Reason(ReasonCode.NODES_CLOSED, "nodes", detail=_named(capacity.closed)))
     pool = _best(capacity.free, shape)
     have = 0 if pool is None else pool.total
     holders = _holders(cluster, shape)
     if pool is not None and have >= shape.gpus:
-        detail = f"the largest free block has {pool.largest_free()} GPUs"
-        reasons.append(Reason(ReasonCode.FRAGMENTATION, "gpus", shape.gpus, have, holders, detail))
+        reasons.append(_fragmented(capacity, pool, shape)._replace(blocking_jobs=holders))
     else:
-        reasons.append(Reason(ReasonCode.RESOURCES, "gpus", shape.gpus, have, holders))
+        block = f"the largest free block is {_block(capacity, pool)}" if pool and have else ""
+        reasons.append(Reason(ReasonCode.RESOURCES, "gpus", shape.gpus, have, holders, block))
     if shape.gpu_type is not None and _fits(capacity.free, shape._replace(gpu_type=None), policy):
-        reasons.append(
-            Reason(ReasonCode.GPU_TYPE, "gpu_type", shape.gpus, have, detail=shape.gpu_type)
-        )
+        detail = f"GPUs of another type are free, but it asks for {shape.gpu_type}"
+        reasons.append(Reason(ReasonCode.GPU_TYPE, "gpu_type", shape.gpus, have, detail=detail))
     return reasons
+
+
+def _fragmented(capacity: Capacity, pool: Pool, shape: Shape) -> Reason:
+    """GPUs enough, but on too many nodes; `need` and `have` are what the nodes in question lack."""
+    if shape.nodes is not None:
+        each = shape.gpus // shape.nodes
+        fit = sum(1 for _ in pool.nodes_with(each))
+        detail = f"in {shape.nodes} equal parts; {each} or more are free on {fit} of the nodes"
+        return Reason(ReasonCode.FRAGMENTATION, "nodes", shape.nodes, fit, (), detail)
+    fewest = pool.fewest_nodes(shape.gpus)
+    most = sum(sorted((mask.bit_count() for mask in pool.masks), reverse=True)[:fewest])
+    if fewest == 1:
+        detail = f"on one node; the largest free block is {_block(capacity, pool)}"
+    else:
+        detail = f"on {fewest} nodes; the emptiest {fewest} have {most} free"
+    detail += f", {pool.total} are free in all"
+    return Reason(ReasonCode.FRAGMENTATION, "gpus", shape.gpus, most, (), detail)
+
+
+def _block(capacity: Capacity, pool: Pool) -> str:
+    """`3 on gpu01`: the node with the most GPUs left."""
+    largest = pool.largest_free()
+    return f"{largest} on {capacity.node_ids[next(pool.nodes_with(largest))]}"
+
+
+def _named(node_ids: Collection[NodeId]) -> str:
+    names = ", ".join(sorted(node_ids)[:NODES_NAMED])
+    more = len(node_ids) - NODES_NAMED
+    return f"{names} and {more} more" if more > 0 else names
 
 
 def _order(view: View, policy: Policy, job: Job, outcome: Outcome, *, short: bool) -> list[Reason]:
@@ -125,7 +152,7 @@ def _order(view: View, policy: Policy, job: Job, outcome: Outcome, *, short: boo
     reasons = []
     mine = [claim for claim in outcome.claims if claim.job_id == job.job_id]
     if any(not claim.reserved for claim in mine):
-        leaving = _leaving(view.cluster)
+        leaving = _leaving(view.cluster)[:BLOCKERS_NAMED]
         need = job.request.gpus
         reasons.append(Reason(ReasonCode.WAITING_FOR_RELEASE, "gpus", need, blocking_jobs=leaving))
     head = outcome.head_of_line
@@ -133,7 +160,7 @@ def _order(view: View, policy: Policy, job: Job, outcome: Outcome, *, short: boo
         reasons.append(Reason(ReasonCode.HEAD_OF_LINE, blocking_jobs=(head,)))
     if short or mine or reasons:
         return reasons
-    reserved = _jobs(claim for claim in outcome.claims if claim.reserved)
+    reserved = _jobs(claim for claim in outcome.claims if claim.reserved)[:BLOCKERS_NAMED]
     if reserved:
         reasons.append(Reason(ReasonCode.RESERVED_FOR, "gpus", job.request.gpus, None, reserved))
     before = tuple(c.job_id for c in outcome.chosen) + _jobs(outcome.claims)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from dlq.v1 import admin_service_pb2 as admin
 from dlq.v1 import agent_service_pb2 as agent
@@ -17,6 +17,7 @@ from dlq_master.model.job import Checkpoint, HoldKind, Job, JobState
 from dlq_master.model.lease import Lease, LeaseKind, hold_until_s
 from dlq_master.model.node import Gpu, Node, NodeState
 from dlq_master.model.resources import Allocation, Request
+from dlq_master.model.sentence import sentence
 from dlq_master.model.why import Reason
 
 JOB_STATES = {state: job_pb2.JobState.Value(f"JOB_STATE_{state.name}") for state in JobState}
@@ -217,15 +218,23 @@ def gpu_message(gpu: Gpu) -> resource_pb2.Gpu:
     )
 
 
-def reason_message(reason: Reason) -> job_pb2.WaitReason:
-    """Why a job does not run."""
+def reason_messages(
+    reasons: Iterable[Reason], job: Job, reader: str
+) -> Iterator[job_pb2.WaitReason]:
+    """Why a job does not run, in the words for this reader; nothing once it has ended."""
+    if not job.ended:
+        yield from (reason_message(reason, job, reader) for reason in reasons)
+
+
+def reason_message(reason: Reason, job: Job, reader: str) -> job_pb2.WaitReason:
+    """One reason."""
     return job_pb2.WaitReason(
         code=reason.code.value,
         resource=reason.resource,
         need=reason.need,
         have=reason.have,
         blocking_job_ids=[str(job_id) for job_id in reason.blocking_jobs],
-        detail=reason.detail,
+        detail=sentence(reason, job, reader),
     )
 
 

@@ -37,7 +37,7 @@ from dlq_master.rpc.convert import (
     attempt_message,
     event_message,
     job_message,
-    reason_message,
+    reason_messages,
 )
 from dlq_master.rpc.intake import job_id_of, submit_stimulus, words_of
 from dlq_master.rpc.logs import Logs
@@ -83,11 +83,12 @@ class JobService(JobServiceServicer):
     async def SubmitJob(
         self, request: wire.SubmitJobRequest, context: Context
     ) -> wire.SubmitJobResponse:
-        submitted = await self._control.ask(submit_stimulus(request, caller_of(context)))
+        caller = caller_of(context)
+        submitted = await self._control.ask(submit_stimulus(request, caller))
         assert isinstance(submitted, Submitted)
         return wire.SubmitJobResponse(
             job=self._message(submitted.job),
-            reasons=[reason_message(reason) for reason in submitted.reasons],
+            reasons=reason_messages(submitted.reasons, submitted.job, caller.name),
         )
 
     async def GetJob(self, request: wire.GetJobRequest, context: Context) -> wire.GetJobResponse:
@@ -162,12 +163,13 @@ class JobService(JobServiceServicer):
     async def ExplainJob(
         self, request: wire.ExplainJobRequest, context: Context
     ) -> wire.ExplainJobResponse:
-        job = visible_job(self._control.published, caller_of(context), request.job_id)
+        caller = caller_of(context)
+        job = visible_job(self._control.published, caller, request.job_id)
         explained = await self._control.ask(ExplainJob(job_id=job.job_id))
         assert isinstance(explained, Explained)
         return wire.ExplainJobResponse(
             job=self._message(explained.job),
-            reasons=[reason_message(reason) for reason in explained.reasons],
+            reasons=reason_messages(explained.reasons, explained.job, caller.name),
             jobs_ahead_count=explained.jobs_ahead,
         )
 

@@ -1,0 +1,166 @@
+"""Reasons in words: the one place where a code and its numbers become a sentence for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dlq_master.model.job import Job
+from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
+
+# Codes that say everything by themselves.
+PLAIN: Mapping[ReasonCode, str] = {
+    ReasonCode.NOT_ADMITTED: "it is accepted, and the next plan looks at it",
+    ReasonCode.NO_NODES: "no node has registered yet",
+    ReasonCode.STARTS_NEXT: "nothing is in its way: the next plan starts it",
+    ReasonCode.FREEZE: (
+        "too many nodes have vanished at once, or the master lags: nothing starts or is queued again"
+    ),
+    ReasonCode.MASTER_STARTING: "the master has just started and waits for its nodes",
+    ReasonCode.FITS: "it fits",
+    ReasonCode.TERM_OVER: "its term is over, and nobody who ranks before it needs the GPUs",
+    ReasonCode.THRESHOLD_CROSSED: "its service has crossed the threshold of its level",
+    ReasonCode.STARVED: "it has waited too long for what it has run",
+    ReasonCode.ADMISSIBLE: "the registered nodes could hold it",
+}
+
+
+def sentence(reason: Reason, job: Job, reader: str = "") -> str:
+    """Why the job does not run (or was changed), as `reader` shall read it: "you" is the reader."""
+    plain = PLAIN.get(reason.code)
+    return _WRITERS[reason.code](reason, job, reader) if plain is None else plain
+
+
+def _held_user(reason: Reason, job: Job, reader: str) -> str:
+    return _held("held", reason, job, reader) + f" (dlq release {job.job_id})"
+
+
+def _held_admin(reason: Reason, job: Job, reader: str) -> str:
+    return _held("held", reason, job, reader) + " (only operators release it)"
+
+
+def _paused(reason: Reason, job: Job, reader: str) -> str:
+    return _held("paused", reason, job, reader) + f" (dlq resume {job.job_id})"
+
+
+def _held(how: str, reason: Reason, job: Job, reader: str) -> str:
+    who = f" by {'you' if job.held_by == reader else job.held_by}" if job.held_by else ""
+    return f"{how}{who}" + (f": {reason.detail}" if reason.detail else "")
+
+
+def _poison(reason: Reason, job: Job, _reader: str) -> str:
+    lost = f"{job.infra_failures} attempts were" if job.infra_failures != 1 else "1 attempt was"
+    cause = f" ({reason.detail})" if reason.detail else ""
+    return (
+        f"held by the master: {lost} lost to the cluster{cause} (dlq release {job.job_id}"
+        " when that is mended)"
+    )
+
+
+def _no_such_shape(reason: Reason, _job: Job, _reader: str) -> str:
+    known = "" if reason.have is None else f"; of one type there are {_number(reason.have)} in all"
+    return f"{reason.detail}{known}"
+
+
+def _resources(reason: Reason, job: Job, _reader: str) -> str:
+    have = _number(reason.have or 0)
+    free = {"0": "none is free", "1": "1 is free"}.get(have, f"{have} are free")
+    block = f"; {reason.detail}" if reason.detail else ""
+    return f"needs {_gpus(job)}, {free}{block}{_holders(reason)}"
+
+
+def _fragmentation(reason: Reason, job: Job, _reader: str) -> str:
+    return f"needs {_gpus(job)} {reason.detail}{_holders(reason)}"
+
+
+def _waiting_for_release(reason: Reason, job: Job, _reader: str) -> str:
+    by = f" by {_jobs(reason)}" if reason.blocking_jobs else ""
+    return f"its {_gpus(job)} are being saved or released{by}"
+
+
+def _waiting_for_boundary(reason: Reason, job: Job, _reader: str) -> str:
+    wait_s = reason.have or 0.0
+    when = f"{wait_s:.0f} s" if wait_s < 120 else f"{wait_s / 60:.0f} min"
+    return f"it takes {_gpus(job)} over at the next boundary, in {when}"
+
+
+def _behind(reason: Reason, _job: Job, _reader: str) -> str:
+    count = len(reason.blocking_jobs)
+    if not count:
+        return "jobs that rank before it come first"
+    if count == 1:
+        return f"{_jobs(reason)} ranks before it"
+    least = "at least " if count >= BLOCKERS_NAMED else ""
+    return f"{least}{count} jobs rank before it: {_ids(reason)}"
+
+
+def _head_of_line(reason: Reason, _job: Job, _reader: str) -> str:
+    return f"{_jobs(reason)} is first in line, and nobody passes it"
+
+
+def _reserved(reason: Reason, _job: Job, _reader: str) -> str:
+    return f"free GPUs are kept for {_jobs(reason)}, promoted for having waited too long"
+
+
+def _outranked(reason: Reason, _job: Job, _reader: str) -> str:
+    return f"{_jobs(reason)} ranks before it and needs its GPUs"
+
+
+def _nodes_closed(reason: Reason, _job: Job, _reader: str) -> str:
+    return f"it fits only when these nodes take new work again: {reason.detail}"
+
+
+def _ended(reason: Reason, job: Job, _reader: str) -> str:
+    return f"it has ended: {reason.detail or job.state.value}"
+
+
+def _detail(reason: Reason, job: Job, _reader: str) -> str:
+    return reason.detail or f"no GPU of type {job.request.gpu_type} is free"
+
+
+_WRITERS: Mapping[ReasonCode, Callable[[Reason, Job, str], str]] = {
+    ReasonCode.HELD_USER: _held_user,
+    ReasonCode.HELD_ADMIN: _held_admin,
+    ReasonCode.PAUSED: _paused,
+    ReasonCode.POISON: _poison,
+    ReasonCode.NO_SUCH_SHAPE: _no_such_shape,
+    ReasonCode.GPU_TYPE: _detail,
+    ReasonCode.NODES_CLOSED: _nodes_closed,
+    ReasonCode.RESOURCES: _resources,
+    ReasonCode.FRAGMENTATION: _fragmentation,
+    ReasonCode.WAITING_FOR_RELEASE: _waiting_for_release,
+    ReasonCode.WAITING_FOR_BOUNDARY: _waiting_for_boundary,
+    ReasonCode.BEHIND_HIGHER_RANK: _behind,
+    ReasonCode.HEAD_OF_LINE: _head_of_line,
+    ReasonCode.RESERVED_FOR: _reserved,
+    ReasonCode.OUTRANKED: _outranked,
+    ReasonCode.ENDED: _ended,
+}
+
+
+def _gpus(job: Job) -> str:
+    kind = job.request.gpu_type
+    return _count(job.request.gpus, "GPU") + (f" of type {kind}" if kind else "")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _holders(reason: Reason) -> str:
+    if not reason.blocking_jobs:
+        return ""
+    hold = "holds" if len(reason.blocking_jobs) == 1 else "hold"
+    return f"; {_jobs(reason)} {hold} GPUs it could use"
+
+
+def _jobs(reason: Reason) -> str:
+    return f"job{'' if len(reason.blocking_jobs) == 1 else 's'} {_ids(reason)}"
+
+
+def _ids(reason: Reason) -> str:
+    named = ", ".join(map(str, reason.blocking_jobs))
+    return f"{named}, ..." if len(reason.blocking_jobs) >= BLOCKERS_NAMED else named
+
+
+def _number(number: float) -> str:
+    return f"{number:g}"
