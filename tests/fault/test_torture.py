@@ -186,6 +186,39 @@ def test_many_kills_lose_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.torture
+def test_lines_that_break_all_the_time_disturb_no_job(tmp_path: Path) -> None:
+    """Agents too speak through a line that is cut; the daemons are killed now and then."""
+    daemons = Daemons(tmp_path)
+    with CuttingProxy(daemons.api, share=0.03, seed=SEED).running() as agents_line:
+        daemons.dialled = agents_line.address
+        with daemons.up():
+            with load(daemons) as proxy:
+                kill_at_random(daemons, N // 5, N // 5, random.Random(SEED))
+                threading.Event().wait(float(N))
+            found = drain(daemons)
+            report(daemons, proxy, found)
+        print(f"agents' lines cut: {agents_line.cuts}")  # noqa: T201 - a figure of the run
+    assert found["more_than_one_attempt"] == 0
+    assert agents_line.cuts > 0
+
+
+@pytest.mark.torture
+def test_a_daemon_that_freezes_for_a_while_disturbs_no_job(tmp_path: Path) -> None:
+    """SIGSTOP for longer than a node may be silent, of the master and of every agent."""
+    daemons = Daemons(tmp_path)
+    with daemons.up():
+        with load(daemons) as proxy:
+            for name in ("master", *daemons.agents, "master"):
+                daemons.freeze(name)
+                threading.Event().wait(9.0)
+                daemons.thaw(name)
+                threading.Event().wait(2.0)
+        found = drain(daemons)
+        report(daemons, proxy, found)
+    assert found["more_than_one_attempt"] == 0
+
+
+@pytest.mark.torture
 @pytest.mark.parametrize("name", failpoints.NAMES)
 def test_a_crash_at_each_of_many_passages_of_a_failpoint_loses_nothing(
     tmp_path: Path, name: str

@@ -46,6 +46,9 @@ name = "{name}"
 state_dir = "{state_dir}"
 devices = "fake:8xH100-80GB"
 
+[master]
+address = "{address}"
+
 [jobs]
 allow_root = {allow_root}
 
@@ -62,6 +65,7 @@ class Daemons:
     def __init__(
         self, root: Path, agents: tuple[str, ...] = ("n1", "n2", "n3"), *, hold_s: int = 120
     ) -> None:
+        """`dialled` may be changed before `up`: where agents dial, the master itself by default."""
         self.root = root
         self._hold_s = hold_s
         self.agents = agents
@@ -69,6 +73,7 @@ class Daemons:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._seen: dict[str, int] = {}
         self.api, self.join = (f"127.0.0.1:{port}" for port in free_ports(2))
+        self.dialled = self.api
 
     @contextmanager
     def up(self) -> Iterator["Daemons"]:
@@ -120,6 +125,14 @@ class Daemons:
         process = self._running.pop(name)
         process.terminate()
         assert process.wait(timeout=30.0) == 0, self.log(name)[-3_000:]
+
+    def freeze(self, name: str) -> None:
+        """SIGSTOP: it is there, and does nothing."""
+        self._running[name].send_signal(signal.SIGSTOP)
+
+    def thaw(self, name: str) -> None:
+        """SIGCONT."""
+        self._running[name].send_signal(signal.SIGCONT)
 
     def wait_for(self, name: str) -> None:
         """Until a started daemon does its work: serves, or has been welcomed."""
@@ -214,6 +227,7 @@ class Daemons:
             AGENT_TOML.format(
                 name=name,
                 state_dir=self.root / name,
+                address=self.dialled,
                 allow_root="true" if os.getuid() == 0 else "false",
             )
         )

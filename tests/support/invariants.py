@@ -1,10 +1,12 @@
 """What must hold after every turn of the master (the numbers are those of the reliability facts)."""
 
+import re
 from collections import Counter
 
 from dlq_master.control.state import State
+from dlq_master.model import job_steps
 from dlq_master.model.attempt import LIVE
-from dlq_master.model.ids import AttemptKey
+from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import ENDED, JobState
 from dlq_master.model.validate import validate
 from dlq_master.store.memory import MemoryStore
@@ -17,6 +19,31 @@ def check_turn(state: State, store: MemoryStore) -> None:
     _jobs(state)
     _attempts(state, store)
     _outbox(state)
+
+
+def check_journal(state: State, store: MemoryStore) -> None:
+    """The story that the journal tells ends where the rows are."""
+    assert told_states(store) == {job.job_id: job.state for job in state.cluster.jobs.values()}
+
+
+def told_states(store: MemoryStore) -> dict[JobId, JobState]:
+    """The job machine, driven by the words of the journal alone."""
+    kinds = {_word(event): event for _, event in job_steps.TABLE}
+    states: dict[JobId, JobState] = {}
+    for event in store.events(0, 1_000_000):
+        if event.job_id is None:
+            continue
+        if event.kind == "job_submitted":
+            states[event.job_id] = JobState.PENDING
+        elif event.kind in kinds:
+            states[event.job_id] = job_steps.TABLE[states[event.job_id], kinds[event.kind]]
+        elif event.kind == "attempt_assigned":
+            assert states[event.job_id] is JobState.QUEUED
+    return states
+
+
+def _word(event: type) -> str:
+    return "job_" + re.sub(r"(?<!^)(?=[A-Z])", "_", event.__name__).lower()
 
 
 def _stored(state: State, store: MemoryStore) -> None:

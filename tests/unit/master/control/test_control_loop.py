@@ -10,15 +10,14 @@ from dlq_common.clock import FakeClock
 from dlq_common.errors import ConfigError, NotFound, Unavailable
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.inbox import Letter
-from dlq_master.control.journal import _snake
 from dlq_master.control.loop import Loop
 from dlq_master.control.stimuli import CancelJob, Tick
 from dlq_master.control.ticks import PERIODS_S, Watchdog
-from dlq_master.model import job_steps
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import JobState
 from dlq_master.store.batch import Batch
 from dlq_master.store.memory import MemoryStore
+from support.invariants import told_states
 from support.master_harness import ALICE, Master
 from support.sim_agent import SimAgent
 
@@ -198,28 +197,8 @@ def test_the_states_that_the_journal_tells_are_those_of_the_rows(
     master.restart()
     agent.hello()
 
-    told = told_states(master)
+    told = told_states(master.store)
     assert told == {job.job_id: job.state for job in master.state.cluster.jobs.values()}
     assert {JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.HELD} <= set(
         told.values()
     )
-
-
-def told_states(master: Master) -> dict[JobId, JobState]:
-    """The job machine, driven by the words of the journal alone."""
-    kinds = {_word(event): event for _, event in job_steps.TABLE}
-    states: dict[JobId, JobState] = {}
-    for event in master.events():
-        if event.kind == "job_submitted":
-            assert event.job_id is not None
-            states[event.job_id] = JobState.PENDING
-        elif event.kind in kinds and event.job_id is not None:
-            states[event.job_id] = job_steps.TABLE[states[event.job_id], kinds[event.kind]]
-        elif event.kind == "attempt_assigned":
-            assert event.job_id is not None
-            assert states[event.job_id] is JobState.QUEUED
-    return states
-
-
-def _word(event: type) -> str:
-    return f"job_{_snake(event.__name__)}"

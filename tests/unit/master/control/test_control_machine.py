@@ -25,6 +25,7 @@ from dlq_master.control.stimuli import (
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import JobState, RunRules
 from dlq_master.model.node import NodeState
+from support.invariants import check_journal
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
 
@@ -51,6 +52,7 @@ class Weather(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self._calm_down()
+        check_journal(self.master.state, self.master.store)
         self.master.close()
 
     # --- people -------------------------------------------------------------------------------

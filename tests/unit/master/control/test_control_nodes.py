@@ -328,11 +328,12 @@ def test_a_heartbeat_or_an_answer_of_an_older_session_counts_for_nothing(
     agent.cut()
     job_id = master.submit().job_id
     row = next(iter(master.state.outbox))
+    silence(master, 10.0)
     master.turn(
         Heartbeat(node_id=agent.node_id, session_id=old),
         CommandDone(node_id=agent.node_id, session_id=old, sequence=row),
     )
-    silence(master, 20.0)
+    silence(master, 10.0)
 
     assert master.node("gpu01").state == "suspect"
     assert row in master.state.outbox
