@@ -95,7 +95,7 @@ bench: setup  ## measure, and print the conditions beside the figures
 
 .PHONY: torture
 torture: setup  ## kill the daemons N times under load: make torture N=30
-	N=$(N) $(PY) -m pytest -q $(PATIENT) -m torture tests/fault
+	N=$(N) $(PY) -m pytest -q -s $(PATIENT) -m torture tests/fault
 
 .PHONY: package
 package: setup | $(UV_TOOL)  ## build the wheel, install it with each extra into empty venvs, run it
