@@ -140,6 +140,8 @@ class Master:
         self._tasks.run_until_complete(self.loop.turn(letters))
         outcomes = [answer.exception() or answer.result() for answer in answers]
         check_turn(self.state, self.store)
+        wake_s = self.loop._wake_at_s
+        assert wake_s is None or wake_s > self.clock.now_s(), "the loop would spin"
         return outcomes
 
     def ask(self, stimulus: Stimulus) -> Any:

@@ -7,7 +7,7 @@ import pytest
 
 from dlq_common.config import Seconds
 from dlq_common.errors import Conflict, IllegalTransition, StaleFence
-from dlq_master.control.config import NodesConfig
+from dlq_master.control.config import LeaseConfig, NodesConfig
 from dlq_master.control.stimuli import (
     CommandDone,
     FenceNode,
@@ -451,12 +451,13 @@ def test_a_shim_that_ended_its_rank_in_silence_sends_the_job_back_to_the_queue(
 def test_when_many_nodes_vanish_at_once_nothing_is_given_away(
     masters: Callable[..., Master],
 ) -> None:
-    master = masters()
+    hold_s = 600.0
+    master = masters(replace(config_of(), lease=LeaseConfig(hold=Seconds(hold_s))))
     agents = [SimAgent(master, NodeId(f"gpu{number:02}")) for number in range(1, 9)]
     for one in agents:
         one.hello()
     keys = [running(master, one) for one in agents]
-    silence(master, HOLD_S + 3_000.0, *agents[3:])
+    silence(master, 2.0 * hold_s, *agents[3:])
     assert master.loop.published.freeze_reason()
     for key in keys:
         assert master.attempt(key.job_id).key == key
