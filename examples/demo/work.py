@@ -51,7 +51,7 @@ class Work:
 
 
 # On both nodes, and with it one that fills a node: its six GPUs soon have had their share.
-DDP = Work("ddp-mlp", "ddp_mlp.py", 1300, gpus=2, nodes=2, options=("--hidden", "512"))
+DDP = Work("ddp-mlp", "ddp_mlp.py", 2000, gpus=2, nodes=2, options=("--hidden", "512"))
 LONG = Work("long-mlp", "mlp.py", 2000, gpus=6)
 # These fill the other node ...
 BESIDE = (
