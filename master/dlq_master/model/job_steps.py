@@ -230,6 +230,8 @@ def step(job: Job, event: JobEvent, *, at_s: float) -> Step[Job]:  # noqa: C901 
         case Released():
             waits = at_s if job.live_attempt is None else None
             changes = {"hold": None, "hold_reason": "", "held_by": "", "queued_since_s": waits}
+            if job.hold is HoldKind.POISON:  # somebody has looked: it is given its chances again
+                changes["infra_failures"] = 0
         case Poisoned():
             changes = _vacated(job, event.usage)
             changes |= {"hold": HoldKind.POISON, "hold_reason": event.reason.value, "held_by": ""}
