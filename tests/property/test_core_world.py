@@ -19,6 +19,7 @@ from dlq_master.model.validate import validate
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.explain import explain
+from dlq_master.policy.glance import Glance
 from dlq_master.policy.pipeline import plan
 from dlq_master.policy.transit.taking import Taking
 from support import reference_planner
@@ -161,11 +162,14 @@ class Story(RuleBasedStateMachine):
         world = self.world
         view = View(world.cluster, world.now_s)
         starts = {c.job_id for c in changes if isinstance(c, Start)}
+        glance = Glance(view, world.policy)
         for job_id, job in list(world.cluster.jobs.items())[-EXPLAINED:]:
             reasons = explain(view, world.policy, job_id)
             assert bool(reasons) == (job.live_attempt is None or job.ended), job
             codes = {reason.code for reason in reasons}
             assert (ReasonCode.STARTS_NEXT in codes) == (job_id in starts), (job, reasons)
+            main = None if job.ended or not reasons else reasons[0].code
+            assert glance.code(job) is main, (job, reasons)
 
     def used(self, changes: tuple[object, ...]) -> None:
         """When leaving is immediate, nobody leaves but for one of a higher rank who takes its GPUs."""

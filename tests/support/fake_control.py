@@ -57,6 +57,9 @@ class FakeRead:
     def jobs(self) -> Sequence[Job]:
         return list(self.all_jobs.values())
 
+    def wait_code(self, job: Job, now_s: float) -> ReasonCode | None:
+        return ReasonCode.RESOURCES if job.waiting else None
+
     def spec(self, job_id: JobId) -> bytes:
         return self.specs.get(job_id, b"")
 

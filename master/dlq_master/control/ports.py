@@ -11,6 +11,7 @@ from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
+from dlq_master.model.why import ReasonCode
 
 
 class Readable(Protocol):
@@ -22,6 +23,7 @@ class Readable(Protocol):
 
     def job(self, job_id: JobId) -> Job | None: ...
     def jobs(self) -> Iterable[Job]: ...  # in the order of their ids
+    def wait_code(self, job: Job, now_s: float) -> ReasonCode | None: ...
     def spec(self, job_id: JobId) -> bytes: ...
     def attempt(self, key: AttemptKey) -> Attempt | None: ...  # living ones
     def attempts(self, job_id: JobId) -> Sequence[Attempt]: ...  # all, oldest first

@@ -12,6 +12,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
 from dlq_master.model.resources import indices
+from dlq_master.model.why import ReasonCode
 from dlq_master.store.batch import Batch, JoinToken, User
 
 
@@ -99,6 +100,10 @@ class Published:
     def jobs(self) -> Iterator[Job]:
         """All jobs in the order of their ids."""
         return iter(self._jobs.values())
+
+    def wait_code(self, job: Job, now_s: float) -> ReasonCode | None:
+        """The main reason why it does not run, since the last plan; None: it does, or has ended."""
+        return scheduling.main_reason(self._state, job, now_s)
 
     def spec(self, job_id: JobId) -> bytes:
         """What was submitted (serialized dlq.v1.JobSpec); empty for an unknown job."""

@@ -9,6 +9,7 @@ from dlq_master.control.state import State
 from dlq_master.control.turn import Turn
 from dlq_master.model import sentence
 from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.job import Job
 from dlq_master.model.node import NodeState, frozen
 from dlq_master.model.plan import Start
 from dlq_master.model.resources import Request
@@ -16,6 +17,7 @@ from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.admit import any_that_fits
 from dlq_master.policy.explain import explain, jobs_ahead
+from dlq_master.policy.glance import Glance
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.registry import build
 from dlq_master.policy.turn import decide
@@ -28,6 +30,7 @@ def plan(turn: Turn) -> float | None:
     state = turn.state
     pause = pause_of(state, turn.now_s)
     state.pause = pause
+    state.glance = None
     decided = decide(state.cluster, state.policy, turn.now_s, state.epoch, pause_starts=pause)
     turn.follow(list(decided.happened), actor="scheduler")
     for one in decided.happened:
@@ -91,6 +94,13 @@ def reasons(turn: Turn, job_id: JobId) -> tuple[Reason, ...]:
 def explained(turn: Turn, job_id: JobId) -> tuple[tuple[Reason, ...], int | None]:
     """The same, and how many are ahead of it (None: it does not wait): that costs O(jobs ahead)."""
     return reasons(turn, job_id), jobs_ahead(look(turn), job_id)
+
+
+def main_reason(state: State, job: Job, now_s: float) -> ReasonCode | None:
+    """Why the job waits since the last plan; for lists: cheap after the first job of a plan."""
+    if state.glance is None:
+        state.glance = Glance(View(state.cluster, now_s, state.pause), state.policy)
+    return state.glance.code(job)
 
 
 def rank_base(config: MasterConfig, queue: str) -> int:

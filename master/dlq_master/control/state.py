@@ -9,6 +9,7 @@ from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.lease import Terms
 from dlq_master.model.why import ReasonCode
+from dlq_master.policy.glance import Glance
 from dlq_master.policy.policy import Policy
 from dlq_master.store.batch import Intention, JoinToken, Loaded, User
 
@@ -48,6 +49,7 @@ class State:
     unended: dict[str, int] = field(default_factory=dict)  # jobs of a user that have not ended
     disk_full: bool = False
     pause: ReasonCode | None = None  # why the last plan could place nothing new
+    glance: Glance | None = None  # why jobs wait since the last plan, once somebody has asked
     # Ranks that run, or may start, for nobody: their GPUs are not free. Told anew by every hello.
     strays: dict[NodeId, set[tuple[AttemptKey, int]]] = field(default_factory=dict)
     returned: set[NodeId] = field(default_factory=set)  # nodes that said hello to this master

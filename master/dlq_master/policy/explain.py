@@ -15,7 +15,7 @@ from dlq_master.model.view import View
 from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
 from dlq_master.policy import pipeline, recount, retake
 from dlq_master.policy.admit.any_that_fits import never
-from dlq_master.policy.outcome import Claim, Outcome
+from dlq_master.policy.outcome import Outcome
 from dlq_master.policy.pinned import pinned
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.size.as_asked import shape_of
@@ -41,8 +41,7 @@ def explain(view: View, policy: Policy, job_id: JobId) -> tuple[Reason, ...]:
     if job.live_attempt is not None:
         return ()
     if job.state is JobState.HELD:
-        code = ReasonCode.HELD_USER if job.hold is None else _HOLDS[job.hold]
-        return (Reason(code, detail=job.hold_reason),)
+        return (Reason(hold_code(job), detail=job.hold_reason),)
     if not view.cluster.nodes:
         return (Reason(ReasonCode.NO_NODES),)
     hopeless = never(view.cluster, policy.placement, shape_of(job))
@@ -52,6 +51,11 @@ def explain(view: View, policy: Policy, job_id: JobId) -> tuple[Reason, ...]:
         return (Reason(ReasonCode.NOT_ADMITTED),)
     paused = () if view.pause_starts is None else (Reason(view.pause_starts),)
     return paused + _waiting(view, policy, job)
+
+
+def hold_code(job: Job) -> ReasonCode:
+    """Who keeps a held job from starting."""
+    return ReasonCode.HELD_USER if job.hold is None else _HOLDS[job.hold]
 
 
 def jobs_ahead(view: View, job_id: JobId) -> int | None:
@@ -84,21 +88,26 @@ def _waiting(view: View, policy: Policy, job: Job) -> tuple[Reason, ...]:
     outcome = pipeline.decide(view, policy, due(view) if policy.grid else [])
     if any(chosen.job_id == job.job_id for chosen in outcome.chosen):
         return (Reason(ReasonCode.STARTS_NEXT),)
-    reasons = _shortage(view.cluster, policy, job)
+    reasons = _shortage(view.cluster, policy, shape_of(job), holders=True)
     reasons += _order(view, policy, job, outcome, short=bool(reasons))
     if policy.taking is Taking.BOUNDARY and _takes_at_boundary(view, policy, job):
         at_s = next_boundary_s(view.now_s, view.cluster.terms.be_term_s)
         reasons.append(
             Reason(ReasonCode.WAITING_FOR_BOUNDARY, "seconds", have=round(at_s - view.now_s, 3))
         )
-    return tuple(reasons) or (Reason(ReasonCode.RESOURCES, "gpus", job.request.gpus),)
+    return tuple(reasons)
 
 
-def _shortage(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
-    """What is missing, were the job alone in the queue."""
+def shortage_code(cluster: Cluster, policy: Policy, shape: Shape) -> ReasonCode | None:
+    """What is missing first for jobs of this shape, were they alone in the queue."""
+    short = _shortage(cluster, policy, shape, holders=False)
+    return short[0].code if short else None
+
+
+def _shortage(cluster: Cluster, policy: Policy, shape: Shape, *, holders: bool) -> list[Reason]:
+    """What is missing, were a job of this shape alone in the queue; who has it costs O(attempts)."""
     capacity = cluster.capacity
     capacity.ready()
-    shape = shape_of(job)
     if _fits(capacity.free, shape, policy):
         return []
     reasons: list[Reason] = []
@@ -106,12 +115,12 @@ def _shortage(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
         reasons.append(Reason(ReasonCode.NODES_CLOSED, "nodes", detail=_named(capacity.closed)))
     pool = _best(capacity.free, shape)
     have = 0 if pool is None else pool.total
-    holders = _holders(cluster, shape)
+    who = _holders(cluster, shape) if holders else ()
     if pool is not None and have >= shape.gpus:
-        reasons.append(_fragmented(capacity, pool, shape)._replace(blocking_jobs=holders))
+        reasons.append(_fragmented(capacity, pool, shape)._replace(blocking_jobs=who))
     else:
         block = f"the largest free block is {_block(capacity, pool)}" if pool and have else ""
-        reasons.append(Reason(ReasonCode.RESOURCES, "gpus", shape.gpus, have, holders, block))
+        reasons.append(Reason(ReasonCode.RESOURCES, "gpus", shape.gpus, have, who, block))
     if shape.gpu_type is not None and _fits(capacity.free, shape._replace(gpu_type=None), policy):
         detail = f"GPUs of another type are free, but it asks for {shape.gpu_type}"
         reasons.append(Reason(ReasonCode.GPU_TYPE, "gpu_type", shape.gpus, have, detail=detail))
@@ -158,16 +167,29 @@ def _order(view: View, policy: Policy, job: Job, outcome: Outcome, *, short: boo
     head = outcome.head_of_line
     if head is not None and head != job.job_id:
         reasons.append(Reason(ReasonCode.HEAD_OF_LINE, blocking_jobs=(head,)))
-    if short or mine or reasons:
+    if short or reasons:
         return reasons
-    reserved = _jobs(claim for claim in outcome.claims if claim.reserved)[:BLOCKERS_NAMED]
+    others = [claim for claim in outcome.claims if claim.job_id != job.job_id]
+    reserved = [claim.job_id for claim in others if claim.reserved]
     if reserved:
-        reasons.append(Reason(ReasonCode.RESERVED_FOR, "gpus", job.request.gpus, None, reserved))
-    before = tuple(c.job_id for c in outcome.chosen) + _jobs(outcome.claims)
+        named = tuple(reserved[:BLOCKERS_NAMED])
+        reasons.append(Reason(ReasonCode.RESERVED_FOR, "gpus", job.request.gpus, None, named))
+    served = [c.job_id for c in outcome.chosen] + [claim.job_id for claim in others]
+    before = _before(view.cluster, job, served)
     if before or not reserved:
         named = before[:BLOCKERS_NAMED]
         reasons.append(Reason(ReasonCode.BEHIND_HIGHER_RANK, "gpus", job.request.gpus, None, named))
     return reasons
+
+
+def _before(cluster: Cluster, job: Job, job_ids: Iterable[JobId]) -> tuple[JobId, ...]:
+    """Those of the waiting jobs that rank before this one, the nearest to being served first."""
+    own = (cluster.rank(job), job.sequence)
+    places = sorted(
+        ((cluster.rank(other), other.sequence), other.job_id)
+        for other in map(cluster.jobs.__getitem__, job_ids)
+    )
+    return tuple(job_id for place, job_id in places if place < own)
 
 
 def _takes_at_boundary(view: View, policy: Policy, job: Job) -> bool:
@@ -222,7 +244,3 @@ def _leaving(cluster: Cluster) -> tuple[JobId, ...]:
         if mask & soon[node_id]
     }
     return tuple(sorted(jobs))
-
-
-def _jobs(claims: Iterable[Claim]) -> tuple[JobId, ...]:
-    return tuple(claim.job_id for claim in claims)

@@ -77,6 +77,9 @@ def job_message(job: Job, read: Readable, now_s: float) -> job_pb2.Job:
         executed_s += attempt.executed_s(now_s)
         _add_living(message, job, attempt, read, now_s)
     message.run_duration.CopyFrom(to_duration(executed_s))
+    code = read.wait_code(job, now_s)
+    if code is not None:
+        message.wait_code = code.value
     return message
 
 

@@ -4,12 +4,15 @@ from dlq_master.model.job import HoldKind
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.explain import explain, jobs_ahead, never_fits
+from dlq_master.policy.glance import Glance
 from support.builders import World, a_job, a_node, a_request
 
 
 def why(world: World, job_id: int, pause: ReasonCode | None = None) -> dict[ReasonCode, Reason]:
-    job = world.job(job_id)
-    reasons = explain(View(world.cluster, world.now_s, pause), world.policy, job.job_id)
+    """The reasons by code; a list, which shows only the main one, must show the first of them."""
+    job, view = world.job(job_id), View(world.cluster, world.now_s, pause)
+    reasons = explain(view, world.policy, job.job_id)
+    assert Glance(view, world.policy).code(job) is (reasons[0].code if reasons else None)
     return {reason.code: reason for reason in reasons}
 
 

@@ -1,0 +1,91 @@
+"""The main reason of any number of waiting jobs, for lists: one walk for all of them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import Job, JobState
+from dlq_master.model.resources import Shape
+from dlq_master.model.view import View
+from dlq_master.model.why import ReasonCode
+from dlq_master.policy import pipeline
+from dlq_master.policy.admit.any_that_fits import never
+from dlq_master.policy.explain import hold_code, shortage_code
+from dlq_master.policy.outcome import Outcome
+from dlq_master.policy.policy import Policy
+from dlq_master.policy.size.as_asked import shape_of
+from dlq_master.policy.transit.taking import due
+
+
+class Glance:
+    """What `explain` would say first of each job, at O(1) a job after the first of its shape.
+
+    It holds for the view it was made for: whoever keeps one drops it with the next plan.
+    """
+
+    def __init__(self, view: View, policy: Policy) -> None:
+        self._view = view
+        self._policy = policy
+        self._never: dict[Shape, ReasonCode | None] = {}
+        self._short: dict[Shape, ReasonCode | None] = {}
+
+    def code(self, job: Job) -> ReasonCode | None:
+        """The main reason why the job does not run; None while it holds GPUs or has ended."""
+        if job.ended or job.live_attempt is not None:
+            return None
+        if job.state is JobState.HELD:
+            return hold_code(job)
+        if not self._view.cluster.nodes:
+            return ReasonCode.NO_NODES
+        shape = shape_of(job)
+        hopeless = self._hopeless(shape)
+        if hopeless is not None:
+            return hopeless
+        if job.state is JobState.PENDING:
+            return ReasonCode.NOT_ADMITTED
+        if self._view.pause_starts is not None:
+            return self._view.pause_starts
+        if job.job_id in self._starting:
+            return ReasonCode.STARTS_NEXT
+        return self._shortage(shape) or self._behind(job.job_id)
+
+    def _hopeless(self, shape: Shape) -> ReasonCode | None:
+        if shape not in self._never:
+            reason = never(self._view.cluster, self._policy.placement, shape)
+            self._never[shape] = None if reason is None else reason.code
+        return self._never[shape]
+
+    def _shortage(self, shape: Shape) -> ReasonCode | None:
+        if shape not in self._short:
+            self._short[shape] = shortage_code(self._view.cluster, self._policy, shape)
+        return self._short[shape]
+
+    def _behind(self, job_id: JobId) -> ReasonCode:
+        """Its GPUs are free: somebody stands before it."""
+        if self._claimed.get(job_id) is False:
+            return ReasonCode.WAITING_FOR_RELEASE
+        head = self._outcome.head_of_line
+        if head is not None and head != job_id:
+            return ReasonCode.HEAD_OF_LINE
+        if self._reserved - {job_id}:
+            return ReasonCode.RESERVED_FOR
+        return ReasonCode.BEHIND_HIGHER_RANK
+
+    @cached_property
+    def _outcome(self) -> Outcome:
+        ending = due(self._view) if self._policy.grid else []
+        return pipeline.decide(self._view, self._policy, ending)
+
+    @cached_property
+    def _starting(self) -> frozenset[JobId]:
+        return frozenset(chosen.job_id for chosen in self._outcome.chosen)
+
+    @cached_property
+    def _claimed(self) -> dict[JobId, bool]:
+        """Jobs for which GPUs are kept, and whether as a promoted job's reservation."""
+        return {claim.job_id: claim.reserved for claim in self._outcome.claims}
+
+    @cached_property
+    def _reserved(self) -> frozenset[JobId]:
+        return frozenset(job_id for job_id, reserved in self._claimed.items() if reserved)
