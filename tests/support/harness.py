@@ -63,11 +63,18 @@ class Daemons:
     """Starts, kills and watches them; `log(name)` is what one has written so far."""
 
     def __init__(
-        self, root: Path, agents: tuple[str, ...] = ("n1", "n2", "n3"), *, hold_s: int = 120
+        self,
+        root: Path,
+        agents: tuple[str, ...] = ("n1", "n2", "n3"),
+        *,
+        hold_s: int = 120,
+        settings: str = "",
     ) -> None:
-        """`dialled` may be changed before `up`: where agents dial, the master itself by default."""
+        """`settings` is appended to master.toml. `dialled` may be changed before `up`: it is where
+        agents dial, the master itself by default."""
         self.root = root
         self._hold_s = hold_s
+        self._settings = settings
         self.agents = agents
         self.kills = dict.fromkeys(("master", *agents), 0)
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -146,6 +153,12 @@ class Daemons:
         assert self._running.pop(name).returncode == -signal.SIGKILL
         self.kills[name] += 1
 
+    def wait_for_failure(self, name: str) -> None:
+        """Until it has given up by itself, with an exit code that says so."""
+        process = self._running[name]
+        wait_until(lambda: process.poll() is not None, what=f"{name} ends", timeout_s=START_S)
+        assert self._running.pop(name).returncode > 0
+
     def log(self, name: str) -> str:
         """All that a daemon has written, over all its lives."""
         return (self.root / f"{name}.log").read_text(errors="replace")
@@ -218,9 +231,8 @@ class Daemons:
         config = self.root / "master.toml"
         made = config.read_text()
         checkpoint_root = next(x for x in made.splitlines() if x.startswith("checkpoint_root"))
-        config.write_text(
-            made.replace(f"[jobs]\n{checkpoint_root}\n", "") + extra + checkpoint_root + "\n"
-        )
+        made = made.replace(f"[jobs]\n{checkpoint_root}\n", "")
+        config.write_text(f"{made}{extra}{checkpoint_root}\n{self._settings}")
 
     def _make_agent(self, name: str) -> None:
         (self.root / f"{name}.toml").write_text(

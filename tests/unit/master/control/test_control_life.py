@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dlq_master.control.stimuli import Launch, PauseJob, ResumeJob, Stop
+from dlq_master.control.stimuli import Launch, PauseJob, ReleaseJob, ResumeJob, Stop
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import EndReason, Job, JobState, RunRules
 from support.master_harness import Master
@@ -165,6 +165,11 @@ def test_a_start_that_fails_three_times_is_poison_and_holds_the_job(
     job = master.job(job_id)
     assert (job.state, job.hold_reason) == (JobState.HELD, "start_failed")
     assert master.ended(job_id, 3).stop_detail == "no such directory"
+    master.edit(ReleaseJob, job_id)
+    agent.obey()
+    agent.fail_start(AttemptKey(job_id, 4))
+    agent.report()
+    assert master.job(job_id).live_attempt == 5, "released, it is given its chances again"
 
 
 def test_a_job_is_stopped_at_its_time_limit_over_all_attempts(

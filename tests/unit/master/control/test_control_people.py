@@ -57,6 +57,21 @@ def test_the_same_request_twice_in_one_turn_is_one_job(master: Master) -> None:
     assert len(master.state.cluster.jobs) == 1
 
 
+@pytest.mark.parametrize(
+    ("asked_s", "saves", "expected_s"),
+    [(None, (), 200.0), (None, (1.0,), 30.0), (None, (900.0,), 400.0), (500.0, (), 500.0)],
+)
+def test_the_graces_of_the_configuration_hold_for_every_job_that_asks_for_none(
+    masters: Masters, asked_s: float | None, saves: tuple[float, ...], expected_s: float
+) -> None:
+    limits = JobsConfig(
+        first_grace=Seconds(200.0), grace_floor=Seconds(30.0), grace_cap=Seconds(400.0)
+    )
+    master = masters(replace(config_of(), jobs=limits))
+    job = master.submit(grace_s=asked_s)
+    assert grace_s(saves, job.rules) == expected_s
+
+
 def test_a_request_id_of_another_user_is_another_request(master: Master) -> None:
     mine = master.submit(request_id="r1")
     theirs = master.submit(request_id="r1", caller=BOB)
