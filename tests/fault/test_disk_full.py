@@ -3,6 +3,7 @@ when nothing can be written any more it leaves, having told nobody a lie."""
 
 import os
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +15,8 @@ from dlq_common.errors import TryAgain, Unavailable
 from support.harness import Daemons
 from support.waiting import wait_until
 
-SIZE = 12 << 20
-FLOOR = 4 << 20
+SIZE = 40 << 20
+FLOOR = 16 << 20
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_a_nearly_full_disk_refuses_submissions_takes_ends_and_recovers(small_di
         jobs = Jobs(line)
         short = jobs.submit(daemons.ledger_job(4.0, 3)).job.job_id
         long = jobs.submit(daemons.ledger_job(50.0, 0)).job.job_id
-        ballast = _fill(small_disk / "master", FLOOR - (1 << 20))
+        ballast = _fill(small_disk / "master", FLOOR - (2 << 20))
         wait_until(lambda: _refused(daemons, jobs), what="a submission is refused")
         wait_until(lambda: jobs.get(short).job.HasField("end_time"), what="an end is taken")
         assert jobs.get(short).job.exit_code == 3
@@ -61,6 +62,8 @@ def test_a_nearly_full_disk_refuses_submissions_takes_ends_and_recovers(small_di
 
 
 def _refused(daemons: Daemons, jobs: Jobs) -> bool:
+    # Slowly: a commit writes a dozen pages, and the disk is looked at once a second.
+    threading.Event().wait(0.2)
     try:
         jobs.submit(daemons.ledger_job(0.0, 0))
     except TryAgain:
