@@ -1,4 +1,4 @@
-"""`dlq status --json` of many jobs: the whole command, as a user waits for it.
+"""`dlq status --json` of many waiting jobs: the whole command, as a user waits for it.
 
     python -m benchmarks.status [--jobs N]
 
@@ -31,7 +31,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         print_conditions(Path(directory))
         with Living(Path(directory), SETTINGS) as living:
-            living.run("dlq", "login")
+            # A node that takes no work: every job waits, and the list says why for each.
+            living.start_agent("n1", "fake:8xH100-80GB")
+            living.run("dlq", "admin", "node", "drain", "n1", "--reason", "benchmark", "-y")
             identity = load_identity(living.home)
             assert identity is not None
             asyncio.run(submit_many(identity, jobs, 64))
@@ -40,12 +42,13 @@ def main() -> None:
                 start_s = time.perf_counter()
                 text = living.run("dlq", "status", "--json")
                 took.append(time.perf_counter() - start_s)
-            found = len(json.loads(text)["jobs"])
+            listed = json.loads(text)["jobs"]
+            codes = {job["wait_code"] for job in listed}
             start_s = time.perf_counter()
             living.run("dlq", "--help")
             helped_s = time.perf_counter() - start_s
     print(
-        f"status --json of {found} jobs: median {percentile(took, 0.5):.2f} s "
+        f"status --json of {len(listed)} waiting jobs ({', '.join(codes)}): median {percentile(took, 0.5):.2f} s "
         f"(min {min(took):.2f}, max {max(took):.2f}, {RUNS} runs); dlq --help {helped_s:.2f} s"
     )
 
