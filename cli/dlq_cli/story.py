@@ -38,6 +38,7 @@ def _job_pairs(job: job_pb2.Job, look: Look) -> tuple[tuple[str, str], ...]:
         ("progress", progress(job, look)),
         ("checkpoint", _checkpoint(job, look)),
         ("at risk", _at_risk(job)),
+        ("next grace", _grace(job)),
         ("service", f"{number(round(job.attained_gpu_seconds))} GPU-seconds"),
         ("preemptions", str(job.preemption_count) if job.preemption_count else ""),
         (
@@ -45,6 +46,15 @@ def _job_pairs(job: job_pb2.Job, look: Look) -> tuple[tuple[str, str], ...]:
             f"{number(round(job.lost_gpu_seconds))} GPU-seconds" if job.lost_gpu_seconds else "",
         ),
     )
+
+
+def _grace(job: job_pb2.Job) -> str:
+    """What it learned from saves; what was asked for stands with the rest of the request."""
+    count = job.observed_save_count
+    if not count:
+        return ""
+    saves = "1 save" if count == 1 else f"{count} saves"
+    return f"{format_duration(from_duration(job.grace_duration))}, learned from {saves}"
 
 
 def request_text(job: job_pb2.Job) -> str:

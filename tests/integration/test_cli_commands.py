@@ -32,6 +32,7 @@ def a_cluster() -> FakeMaster:
             progress=job_pb2.Progress(
                 step=950, total_step_count=2000, loss=0.25, beat_time=to_timestamp(EPOCH_S + 3060)
             ),
+            grace_duration=to_duration(75), observed_save_count=3,
             work_at_risk_duration=to_duration(60), time_limit_duration=to_duration(86400),
             virtual_devices=True, attained_gpu_seconds=29784.0,
         ),

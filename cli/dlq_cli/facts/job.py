@@ -48,6 +48,8 @@ def job_facts(job: job_pb2.Job) -> Facts:
             seconds(job.work_at_risk_duration) if has("work_at_risk_duration") else None
         ),
         "progress": progress_facts(job.progress) if has("progress") else None,
+        "grace_s": seconds(job.grace_duration) if has("grace_duration") else None,
+        "observed_save_count": job.observed_save_count,
         "version": job.version,
     }
 

@@ -7,6 +7,7 @@ from typing import Protocol
 from dlq_master.control.state import State
 from dlq_master.control.stimuli import Command, Launch, Stop
 from dlq_master.model.attempt import Attempt
+from dlq_master.model.grace import grace_s
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.store.batch import Intention
 
@@ -44,7 +45,7 @@ def launch_command(
         groups=() if owner is None else owner.groups,
         resume_from=attempt.resume_from.path if attempt.resume_from else "",
         hold_s=attempt.lease.hold_s,
-        grace_s=attempt.grace_s or state.config.jobs.first_grace,
+        grace_s=attempt.grace_s or grace_s(job.saves, job.rules),
         restart_count=attempt.key.number - 1,
         time_left_s=None if job.time_limit_s is None else max(1.0, job.time_limit_s - ran_s),
     )

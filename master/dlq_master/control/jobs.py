@@ -12,6 +12,7 @@ from dlq_common.errors import (
 )
 from dlq_common.suggest import did_you_mean
 from dlq_master.control import scheduling
+from dlq_master.control.config import JobsConfig
 from dlq_master.control.stimuli import (
     Caller,
     CancelJob,
@@ -28,7 +29,7 @@ from dlq_master.control.stimuli import (
 from dlq_master.control.turn import Answer, Turn
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import HoldKind, Job, JobState
+from dlq_master.model.job import HoldKind, Job, JobState, RunRules
 from dlq_master.model.machine import StopCause
 from dlq_master.model.sentence import sentence
 
@@ -51,7 +52,7 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer:
         rank_base=scheduling.rank_base(state.config, queue),
         time_limit_s=ask.time_limit_s,
         duration_estimate_s=ask.run_estimate_s,
-        rules=ask.rules,
+        rules=_with_graces(ask, state.config.jobs),
     )
     never = scheduling.never(turn, job.request)
     if never is not None:
@@ -157,6 +158,16 @@ def stop_overdue(turn: Turn) -> None:
 
 def _submitted(turn: Turn, job_id: JobId) -> Answer:
     return lambda: Submitted(turn.job(job_id), scheduling.reasons(turn, job_id))
+
+
+def _with_graces(ask: SubmitJob, jobs: JobsConfig) -> RunRules:
+    """A user's grace stands until saves have been seen, and no learned one is cut below it."""
+    asked_s = ask.grace_s
+    return ask.rules._replace(
+        first_grace_s=float(jobs.first_grace) if asked_s is None else asked_s,
+        grace_floor_s=float(jobs.grace_floor),
+        grace_cap_s=max(float(jobs.grace_cap), asked_s or 0.0),
+    )
 
 
 def _queue(turn: Turn, name: str) -> str:

@@ -45,7 +45,8 @@ class SubmitJob:
     queue: str  # "" = the default queue
     request: Request
     spec: bytes  # serialized dlq.v1.JobSpec, opaque here
-    rules: RunRules
+    rules: RunRules  # the graces in it are overruled by the cluster's
+    grace_s: float | None = None  # until saves have been observed; None = the cluster's
     hold: bool = False
     time_limit_s: float | None = None
     run_estimate_s: float | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.job import RunRules
 
-GRACE_FLOOR_S = 60.0
 SAVE_FACTOR = 1.5
 SAVE_MARGIN_S = 15.0
 
@@ -14,15 +13,14 @@ def grace_s(
     saves: tuple[float, ...],
     rules: RunRules,
     *,
-    floor_s: float = GRACE_FLOOR_S,
     cap_s: float = float("inf"),
 ) -> float:
-    """clamp(1.5 x p95 of the observed saves + 15, floor, cap); the spec's value before any save."""
+    """clamp(1.5 x p95 of the observed saves + 15, floor, cap); the first grace before any save."""
     cap_s = min(cap_s, rules.grace_cap_s)
     if not saves:
         return min(rules.first_grace_s, cap_s)
     learned_s = SAVE_FACTOR * percentile_95(saves) + SAVE_MARGIN_S
-    return min(max(learned_s, floor_s), cap_s)
+    return min(max(learned_s, rules.grace_floor_s), cap_s)
 
 
 def work_at_risk_s(attempt: Attempt, now_s: float) -> float:

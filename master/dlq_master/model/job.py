@@ -52,7 +52,7 @@ class ExitZeroInGrace(StrEnum):
 
 
 class RunRules(NamedTuple):
-    """What a job's spec says about stopping and running again."""
+    """What a job's spec, and the cluster for all jobs, say about stopping and running again."""
 
     requeue_exit_codes: frozenset[int] = frozenset({99})
     exit0_in_grace: ExitZeroInGrace = ExitZeroInGrace.REQUEUE
@@ -60,6 +60,7 @@ class RunRules(NamedTuple):
     max_restarts: int = 0  # after the program's own failures
     max_infra_failures: int = 3  # then the job is held as poison
     first_grace_s: float = 300.0  # until saves have been observed
+    grace_floor_s: float = 60.0
     grace_cap_s: float = 600.0
     hold_s: float | None = None  # on_disconnect: None = the cluster's L
 

@@ -12,6 +12,7 @@ from dlq_master.control.ports import Readable
 from dlq_master.control.stimuli import Command, JoinToken, Launch, Stop, User
 from dlq_master.model.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.event import Fact, JournalEvent
+from dlq_master.model.grace import grace_s
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.job import Checkpoint, HoldKind, Job, JobState
 from dlq_master.model.lease import Lease, LeaseKind, hold_until_s
@@ -70,6 +71,9 @@ def job_message(job: Job, read: Readable, now_s: float) -> job_pb2.Job:
         message.time_limit_duration.CopyFrom(to_duration(job.time_limit_s))
     if job.checkpoint is not None:
         message.checkpoint.CopyFrom(checkpoint_message(job.checkpoint))
+    if not job.ended:
+        message.grace_duration.CopyFrom(to_duration(grace_s(job.saves, job.rules)))
+        message.observed_save_count = len(job.saves)
     key = job.live_key
     attempt = read.attempt(key) if key is not None else None
     executed_s = job.total_executed_s

@@ -83,6 +83,11 @@ def submit_stimulus(request: jobs.SubmitJobRequest, caller: Caller) -> SubmitJob
         request=request_of(spec),
         spec=spec.SerializeToString(deterministic=True),
         rules=rules_of(spec),
+        grace_s=(
+            from_duration(spec.preempt.grace_duration)
+            if spec.preempt.HasField("grace_duration")
+            else None
+        ),
         hold=spec.hold,
         time_limit_s=(
             from_duration(spec.time_limit_duration)
@@ -126,9 +131,6 @@ def rules_of(spec: JobSpec) -> RunRules:
         ),
         max_restarts=spec.retry.max_restart_count,
     )
-    if preempt.HasField("grace_duration"):
-        grace_s = from_duration(preempt.grace_duration)
-        rules = rules._replace(first_grace_s=grace_s, grace_cap_s=max(rules.grace_cap_s, grace_s))
     if spec.HasField("disconnect_hold_duration"):
         rules = rules._replace(hold_s=from_duration(spec.disconnect_hold_duration))
     return rules

@@ -518,7 +518,9 @@ class RankReport(_message.Message):
 
     @_builtins.property
     def save_duration(self) -> _duration_pb2.Duration:
-        """Time from the notice to the commit that answered it; unset: none did."""
+        """Time from the notice to the commit that answered it; before any notice, what the job says that a
+        step and a save take it. Unset: neither is known.
+        """
 
     @_builtins.property
     def age_duration(self) -> _duration_pb2.Duration:

@@ -659,6 +659,8 @@ class Job(_message.Message):
     EXIT_SIGNAL_FIELD_NUMBER: _builtins.int
     WAIT_CODE_FIELD_NUMBER: _builtins.int
     HELD_BY_FIELD_NUMBER: _builtins.int
+    GRACE_DURATION_FIELD_NUMBER: _builtins.int
+    OBSERVED_SAVE_COUNT_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Short decimal integer, never reused."""
     user: _builtins.str
@@ -705,6 +707,8 @@ class Job(_message.Message):
     """
     held_by: _builtins.str
     """Who set the hold; empty: nobody did, or the master itself."""
+    observed_save_count: _builtins.int
+    """Newest saves from which that grace was learned; 0: none was observed yet."""
     @_builtins.property
     def resources(self) -> _resource_pb2.ResourceRequest:
         """What it asks for."""
@@ -749,6 +753,10 @@ class Job(_message.Message):
     def time_limit_duration(self) -> _duration_pb2.Duration:
         """Time limit; unset: none."""
 
+    @_builtins.property
+    def grace_duration(self) -> _duration_pb2.Duration:
+        """The grace that its next notice gives. Unset: it has ended."""
+
     def __init__(
         self,
         *,
@@ -785,10 +793,12 @@ class Job(_message.Message):
         exit_signal: _builtins.int = ...,
         wait_code: _builtins.str = ...,
         held_by: _builtins.str = ...,
+        grace_duration: _duration_pb2.Duration | None = ...,
+        observed_save_count: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "attempt_state", b"attempt_state", "checkpoint", b"checkpoint", "end_time", b"end_time", "exit_code", b"exit_code", "progress", b"progress", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_time", b"start_time", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "attempt_state", b"attempt_state", "checkpoint", b"checkpoint", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "progress", b"progress", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_time", b"start_time", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "checkpoint", b"checkpoint", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_type", b"gpu_type", "held_by", b"held_by", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "node_ids", b"node_ids", "preemption_count", b"preemption_count", "progress", b"progress", "queue", b"queue", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "checkpoint", b"checkpoint", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "node_ids", b"node_ids", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "progress", b"progress", "queue", b"queue", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__attempt_state: _TypeAlias = _typing.Literal["attempt_state"]  # noqa: Y015
     _WhichOneofArgType__attempt_state: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state"]  # noqa: Y015

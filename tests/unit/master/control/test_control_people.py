@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dlq_common.config import Seconds
 from dlq_common.errors import (
     AlreadyExists,
     Conflict,
@@ -30,6 +31,7 @@ from dlq_master.control.stimuli import (
     SetUser,
     SubmitJob,
 )
+from dlq_master.model.grace import grace_s
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import HoldKind, JobState
 from support.master_harness import ALICE, ROOT, Master, config_of
@@ -62,7 +64,10 @@ def test_the_same_request_twice_in_one_turn_is_one_job(master: Master) -> None:
     [(None, (), 200.0), (None, (1.0,), 30.0), (None, (900.0,), 400.0), (500.0, (), 500.0)],
 )
 def test_the_graces_of_the_configuration_hold_for_every_job_that_asks_for_none(
-    masters: Masters, asked_s: float | None, saves: tuple[float, ...], expected_s: float
+    masters: Callable[..., Master],
+    asked_s: float | None,
+    saves: tuple[float, ...],
+    expected_s: float,
 ) -> None:
     limits = JobsConfig(
         first_grace=Seconds(200.0), grace_floor=Seconds(30.0), grace_cap=Seconds(400.0)

@@ -61,6 +61,21 @@ def _message(control: FakeControl) -> job_pb2.Job:
     return convert.job_message(read.all_jobs[JobId(1)], read, control.clock.now_s())
 
 
+def test_a_job_shows_the_grace_it_has_learned_until_it_ends(control: FakeControl) -> None:
+    jobs = control.published.all_jobs
+    assert (_message(control).grace_duration.seconds, _message(control).observed_save_count) == (
+        300,
+        0,
+    )
+    jobs[JobId(1)] = jobs[JobId(1)]._replace(saves=(50.0, 50.0))
+    assert (_message(control).grace_duration.seconds, _message(control).observed_save_count) == (
+        90,
+        2,
+    )
+    jobs[JobId(1)] = jobs[JobId(1)]._replace(state=JobState.COMPLETED, end_time_s=1.0)
+    assert not _message(control).HasField("grace_duration")
+
+
 def test_a_waiting_job_has_no_attempt_state(control: FakeControl) -> None:
     message = _message(control)
     assert not message.HasField("attempt_state")

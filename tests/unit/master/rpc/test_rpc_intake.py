@@ -53,7 +53,7 @@ def test_a_submission_becomes_what_the_scheduler_needs() -> None:
     assert stimulus.request.cpus_per_node == 2
     assert stimulus.rules.requeue_exit_codes == {75, 99}
     assert stimulus.rules.exit0_in_grace is ExitZeroInGrace.COMPLETED
-    assert (stimulus.rules.first_grace_s, stimulus.rules.grace_cap_s) == (900.0, 900.0)
+    assert stimulus.grace_s == 900.0
     assert stimulus.time_limit_s == 60.0
 
 
