@@ -323,7 +323,7 @@ class Supervisor:
         seen, known = look.checkpoint, watched.rank.checkpoint
         if seen is None or (known is not None and seen.mtime_ns <= known.mtime_ns):
             return
-        watched.rank = replace(watched.rank, checkpoint=found(seen, now_s))
+        watched.rank = replace(watched.rank, checkpoint=found(seen, now_s, watched.beat))
         if watched.rank.state in ALIVE:
             self.tell(watched.rank.launch.key)
 

@@ -98,14 +98,15 @@ def orphan(handle: Handle) -> RankRecord:
     return RankRecord(launch=launch, state=RankState.LAUNCHING)
 
 
-def found(seen: SeenCheckpoint, now_s: float) -> FoundCheckpoint:
-    """A checkpoint as seen just now, on the agent's time axis."""
+def found(seen: SeenCheckpoint, now_s: float, beat: Beat | None = None) -> FoundCheckpoint:
+    """A checkpoint as seen just now, on the agent's time axis, and what its job says of it."""
     return FoundCheckpoint(
         path=seen.path,
         step=seen.step,
         mtime_ns=seen.mtime_ns,
         committed_s=now_s - seen.age_s,
         evidence=seen.evidence,
+        save_s=None if beat is None else beat.stop_s,
     )
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from dlq_nodeagent.jobtree.files import json_object, whole_number
 
+_LONGEST_S = 86_400.0  # who claims more is not believed
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
@@ -13,6 +15,17 @@ class Beat:
     step: int | None
     total: int | None
     loss: float | None
+    step_s: float | None = None
+    """The longest of its latest steps."""
+    last_save_s: float | None = None
+    """How long its newest checkpoint took to write."""
+
+    @property
+    def stop_s(self) -> float | None:
+        """How long it would take to answer a notice: a step to its end, and a save."""
+        if self.last_save_s is None:
+            return None
+        return self.last_save_s + (self.step_s or 0.0)
 
 
 def parse_beat(content: bytes | None) -> Beat | None:
@@ -26,7 +39,14 @@ def parse_beat(content: bytes | None) -> Beat | None:
         step=whole_number(said.get("step")),
         total=whole_number(said.get("total")),
         loss=_finite(said.get("loss")),
+        step_s=_duration_s(said.get("step_s")),
+        last_save_s=_duration_s(said.get("last_save_s")),
     )
+
+
+def _duration_s(value: object) -> float | None:
+    number = _finite(value)
+    return number if number is not None and 0.0 <= number <= _LONGEST_S else None
 
 
 def _finite(value: object) -> float | None:

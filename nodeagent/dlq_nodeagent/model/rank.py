@@ -161,6 +161,8 @@ class FoundCheckpoint:
     mtime_ns: int
     committed_s: float
     evidence: str
+    save_s: float | None = None
+    """How long the job says that a stop would have taken it; None when it said nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,9 +85,11 @@ def _checkpoint(rank: Rank, now_s: float) -> CheckpointFact | None:
 
 
 def _save_s(rank: Rank) -> float | None:
-    if not answered_notice(rank):
+    """What was measured from a notice to its answer, else what the job says it would take."""
+    if rank.checkpoint is None:
         return None
+    if not answered_notice(rank):
+        return rank.checkpoint.save_s
     assert rank.stopping is not None
     assert rank.stopping.noticed_s is not None
-    assert rank.checkpoint is not None
     return max(0.0, rank.checkpoint.committed_s - rank.stopping.noticed_s)

@@ -51,6 +51,14 @@ def test_a_checkpoint_from_before_the_notice_does_not_answer_it() -> None:
     assert report.save_s is None
 
 
+def test_without_a_notice_the_job_itself_says_what_a_stop_would_take() -> None:
+    bench = AgentBench()
+    launch = running(bench, 'run_for=1000 beat={"step":5,"step_s":0.5,"last_save_s":4.0}')
+    bench.commit(50)
+    bench.run(10)
+    assert bench.last(launch).save_s == 4.5
+
+
 def test_a_checkpoint_seen_only_after_the_end_still_answers_the_notice() -> None:
     bench = AgentBench()
     launch = running(bench, f"{BEATING} saves_for=5")

@@ -131,6 +131,11 @@ def test_a_marker_glob_never_leaves_its_directory(tmp_path: Path, marker: str) -
         (None, None),
         (b"", None),
         (b'{"step": 5, "total": 9, "loss": 0.25}', Beat(step=5, total=9, loss=0.25)),
+        (
+            b'{"step_s": 0.5, "last_save_s": 3}',
+            Beat(step=None, total=None, loss=None, step_s=0.5, last_save_s=3.0),
+        ),
+        (b'{"step_s": -1, "last_save_s": 1e9}', Beat(step=None, total=None, loss=None)),
         (b'{"step": true, "loss": "x"}', Beat(step=None, total=None, loss=None)),
         (b'{"loss": 1e999}', Beat(step=None, total=None, loss=None)),
         (b'{"loss": 1' + b"0" * 400 + b"}", Beat(step=None, total=None, loss=None)),
