@@ -111,14 +111,15 @@ class Capacity:
         return self._masks[node_id]
 
     def parts(self, allocation: Allocation) -> dict[str, Parts]:
-        """The allocation in pool terms, by GPU type. Nodes that are gone are left out."""
+        """The allocation in pool terms, by GPU type. Nodes and GPUs that are gone are left out."""
         slots = allocation.slots
         if len(slots) == 1:  # nearly all of them, and a boundary looks at every one
             node_id, mask = slots[0]
             masks = self._masks.get(node_id)
             if masks is not None and len(masks) == 1:
-                (gpu_type,) = masks
-                return {gpu_type: (Part(self.ordinals[node_id], mask),)}
+                ((gpu_type, owned),) = masks.items()
+                held = owned & mask
+                return {gpu_type: (Part(self.ordinals[node_id], held),)} if held else {}
         split: dict[str, list[Part]] = {}
         for node_id, mask in slots:
             for gpu_type, owned in self._masks.get(node_id, {}).items():

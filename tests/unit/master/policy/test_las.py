@@ -2,8 +2,11 @@
 
 import pytest
 
+from dlq_master.model import drive
 from dlq_master.model.attempt import AttemptState
+from dlq_master.model.ids import NodeId
 from dlq_master.model.machine import StopCause
+from dlq_master.model.node import Registered
 from dlq_master.model.plan import Lapse, Start
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.retake import must_leave
@@ -181,6 +184,16 @@ def test_work_on_a_draining_node_makes_room_for_nobody() -> None:
     world.submit(a_job(1, 8)).decide().at(101.0)
     world.drain("n1").submit(a_job(2, 8)).at(270.0)
     assert (world.running, world.leaving) == ([1], [])
+
+
+@pytest.mark.parametrize("place", ["consolidate", "spread"])
+def test_work_on_a_node_that_lost_gpus_gives_only_those_that_are_left(place: str) -> None:
+    world = las(place=place).submit(a_job(1, 8)).decide().at(101.0)
+    whole = world.cluster.nodes[NodeId("n1")]
+    found = Registered(gpus=whole.gpus[:4], boot_id=whole.boot_id)
+    drive.step_node(world.cluster, whole.node_id, found, world.now_s)
+    world.submit(a_job(2, 4)).at(270.0)
+    assert world.leaving == [1]
 
 
 def test_a_start_close_to_a_boundary_gets_the_term_after_it() -> None:
