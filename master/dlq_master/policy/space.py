@@ -55,6 +55,8 @@ class Space:
     def most_left(self) -> int:
         """No shape wider than this fits, now or soon."""
         if not self.union:
+            if len(self.free) == 1:
+                return self.free_total
             return max((pool.total for pool in self.free.values()), default=0)
         return max(self.union.get(name, pool).total for name, pool in self.free.items())
 

@@ -11,16 +11,22 @@ from dlq_master.policy.place.placement import Placement
 
 
 def admissions(view: View, placement: Placement) -> list[Admit | Reject]:
-    """A verdict for every PENDING job, in order; before a node has registered they all wait."""
+    """A verdict for every PENDING job that has one, in order.
+
+    A job is refused at the instant it comes, or not at all: one that came before its nodes had
+    registered has been promised a place, and waits for those that may still come.
+    """
     cluster = view.cluster
-    if not cluster.pending or not cluster.nodes:
+    cluster.capacity.ready()
+    if not cluster.pending or not cluster.capacity.total:
         return []
     verdicts: list[Admit | Reject] = []
     for job_id in sorted(cluster.pending):
-        reason = never(cluster, placement, cluster.jobs[job_id].request.shape)
+        job = cluster.jobs[job_id]
+        reason = never(cluster, placement, job.request.shape)
         if reason is None:
             verdicts.append(Admit(job_id, Reason(ReasonCode.ADMISSIBLE)))
-        else:
+        elif job.submit_time_s >= view.now_s:
             verdicts.append(Reject(job_id, reason))
     return verdicts
 
