@@ -11,7 +11,6 @@ from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
-from dlq_master.model.resources import indices
 from dlq_master.model.why import ReasonCode
 from dlq_master.store.batch import Batch, JoinToken, User
 
@@ -147,7 +146,8 @@ class Published:
         held = 0
         for mask in self._on_node.get(node_id, {}).values():
             held |= mask
-        return len(node.gpus) - len(list(indices(held)))
+        # A GPU that is gone may still be held: it is not free, and takes none away.
+        return sum(not held >> gpu.index & 1 for gpu in node.gpus)
 
     # --- queues -------------------------------------------------------------------------------
 
