@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 
+from dlq_master.control.ports import Readable
 from dlq_master.control.state import State
 from dlq_master.model import job_steps
 from dlq_master.model.attempt import LIVE
@@ -19,6 +20,24 @@ def check_turn(state: State, store: MemoryStore) -> None:
     _jobs(state)
     _attempts(state, store)
     _outbox(state)
+
+
+def check_published(state: State, read: Readable) -> None:
+    """After a turn readers see all of it, and nothing else."""
+    cluster = state.cluster
+    assert {job.job_id: job for job in read.jobs()} == dict(cluster.jobs)
+    assert [job.job_id for job in read.jobs()] == sorted(cluster.jobs)
+    assert {node.node_id: node for node in read.nodes()} == dict(cluster.nodes)
+    assert {user.name: user for user in read.users()} == state.users
+    assert {token.token_id: token for token in read.tokens()} == state.tokens
+    assert all(read.attempt(key) == attempt for key, attempt in cluster.attempts.items())
+    for node_id in cluster.nodes:
+        assert tuple(read.attempts_on(node_id)) == cluster.attempts_on(node_id)
+        held = cluster.capacity.claimed(node_id)
+        free = [gpu for gpu in cluster.nodes[node_id].gpus if not held >> gpu.index & 1]
+        assert read.free_gpu_count(node_id) == len(free)
+    assert read.last_sequence == state.next_event - 1
+    assert read.epoch == state.epoch
 
 
 def check_journal(state: State, store: MemoryStore) -> None:

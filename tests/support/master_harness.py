@@ -42,7 +42,7 @@ from dlq_master.model.node import Node
 from dlq_master.model.resources import Request
 from dlq_master.store.batch import Batch, User
 from dlq_master.store.memory import MemoryStore
-from support.invariants import check_turn
+from support.invariants import check_published, check_turn
 
 ALICE = Caller("alice", "user")
 ROOT = Caller("root", "admin")
@@ -140,6 +140,7 @@ class Master:
         self._tasks.run_until_complete(self.loop.turn(letters))
         outcomes = [answer.exception() or answer.result() for answer in answers]
         check_turn(self.state, self.store)
+        check_published(self.state, self.loop.published)
         wake_s = self.loop._wake_at_s
         assert wake_s is None or wake_s > self.clock.now_s(), "the loop would spin"
         return outcomes
