@@ -26,6 +26,7 @@ def test_a_gang_of_two_nodes_makes_way_and_goes_on_from_its_checkpoint(
         sys.executable, str(JOBS / "ddp_mlp.py"), "--out", str(out), *OPTIONS,
     )  # fmt: skip
     user.wait(job, lambda now: now.HasField("checkpoint") and now.level > 0, "it saves, and sinks")
+    user.wait(job, lambda now: now.observed_save_count > 0, "its beats say how long a save takes")
 
     rival = user.submit(*ALL_GPUS, "--", sys.executable, "-c", "print('all mine')")
     assert user.wait_for_end(rival).state == job_pb2.JOB_STATE_COMPLETED

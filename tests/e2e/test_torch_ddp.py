@@ -64,6 +64,7 @@ def test_preempted_by_a_job_and_paused_by_its_user_it_ends_with_the_same_weights
     user.wait(job, lambda now: now.checkpoint.attempt == 2, "it goes on, and saves again")
     user.dlq("pause", job)
     user.wait(job, is_paused, "it is paused")
+    assert "learned from 2 saves" in user.dlq("show", job)
     user.dlq("resume", job)
     assert user.wait_for_end(job).state == job_pb2.JOB_STATE_COMPLETED, user.tale(job)
 
