@@ -1,6 +1,7 @@
 """The composition root of `dlq-master`: the one place where real things are built."""
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -182,6 +183,9 @@ async def serve(config: MasterConfig, policy: Policy) -> None:
         epoch=int(loaded.meta.get("epoch", "0")) + 1,
     )
     restore(state, loaded)
+    del loaded
+    gc.collect()
+    gc.freeze()  # what was loaded stays: the collector need not look at it at every turn
     await writer.commit(_first_batch(state))
     sessions = Sessions(str(config.jobs.checkpoint_root))
     loop = Loop(
