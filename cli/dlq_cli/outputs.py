@@ -86,7 +86,7 @@ def follow_ranks(outputs: Outputs, lines: int | None) -> None:
             hint="follow one with --rank R, or read all without -f",
         )
     lock = threading.Lock()
-    failures: list[DlqError] = []
+    failures: list[DlqError | OSError] = []
     threads = [
         threading.Thread(
             target=_follow_one, args=(outputs, rank, lines, lock, failures), daemon=True
@@ -96,7 +96,8 @@ def follow_ranks(outputs: Outputs, lines: int | None) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        while thread.is_alive():
+        # Where nobody reads (`dlq logs -f 17 | head`) no rank has anything left to do.
+        while thread.is_alive() and not any(isinstance(each, OSError) for each in failures):
             thread.join(JOIN_S)
     if failures:
         raise failures[0]
@@ -107,7 +108,7 @@ def _follow_one(
     rank: int,
     lines: int | None,
     lock: threading.Lock,
-    failures: list[DlqError],
+    failures: list[DlqError | OSError],
 ) -> None:
     printer = Printer(rank, outputs.labelled(), lock)
     try:
@@ -122,7 +123,7 @@ def _follow_one(
     except NotFound:
         # An attempt that never started a process on this node has no output.
         return
-    except DlqError as error:
+    except (DlqError, OSError) as error:
         failures.append(error)
 
 

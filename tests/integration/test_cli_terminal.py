@@ -106,6 +106,22 @@ def test_a_reader_that_has_seen_enough_is_no_error(master: FakeMaster, home: Pat
     assert done.stderr == ""
 
 
+def test_a_reader_that_has_seen_enough_ends_a_followed_output(
+    master: FakeMaster, home: Path
+) -> None:
+    master.logs[("17", 1, 0)] = b"one\ntwo\n"
+    master.log_ended = False
+    line = f"{sys.executable} -m dlq_cli.main logs -f 17 | head -n 1; echo ${{PIPESTATUS[0]}}"
+    running = subprocess.Popen(
+        ["bash", "-c", line], env={"DLQ_HOME": str(home), "PATH": "/usr/bin:/bin"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert running.stdout is not None
+    assert running.stdout.readline() == "one\n"
+    master.write_log(("17", 1, 0), b"three\n" * 20_000)
+    assert running.communicate(timeout=30) == ("0\n", "")
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_completion_script_is_one_that_its_shell_takes(shell: str, tmp_path: Path) -> None:
     script = completion_script(shell)
