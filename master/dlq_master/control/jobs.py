@@ -11,8 +11,9 @@ from dlq_common.errors import (
     Unsatisfiable,
 )
 from dlq_common.suggest import did_you_mean
-from dlq_master.control import scheduling
+from dlq_master.control import gpu_types, scheduling
 from dlq_master.control.config import JobsConfig
+from dlq_master.control.state import note_unknown_type
 from dlq_master.control.stimuli import (
     Caller,
     CancelJob,
@@ -32,6 +33,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.job import HoldKind, Job, JobState, RunRules
 from dlq_master.model.machine import StopCause
 from dlq_master.model.sentence import sentence
+from dlq_master.model.why import Reason, ReasonCode
 
 
 def submit(turn: Turn, ask: SubmitJob) -> Answer:
@@ -46,7 +48,7 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer:
         job_id=JobId(0 if ask.validate_only else state.next_job),
         user=ask.caller.name,
         name=ask.name,
-        request=ask.request,
+        request=gpu_types.resolved(turn.state.cluster, ask.request),
         submit_time_s=turn.now_s,
         queue=queue,
         rank_base=scheduling.rank_base(state.config, queue),
@@ -58,12 +60,13 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer:
     if never is not None:
         raise Unsatisfiable(
             "no set of the cluster's nodes could ever hold this job",
-            reasons=(sentence(never, job),),
+            reasons=(sentence(never, job) + _nearest_type(turn, never, job),),
             hint="see what there is: dlq nodes",
         )
     if ask.validate_only:
         return lambda: Submitted(job, ())
     state.next_job += 1
+    note_unknown_type(state, job)
     state.cluster.put_job(job)
     turn.plan_due = True
     turn.batch.specs.append((job.job_id, ask.spec))
@@ -168,6 +171,12 @@ def _with_graces(ask: SubmitJob, jobs: JobsConfig) -> RunRules:
         grace_floor_s=float(jobs.grace_floor),
         grace_cap_s=max(float(jobs.grace_cap), asked_s or 0.0),
     )
+
+
+def _nearest_type(turn: Turn, never: Reason, job: Job) -> str:
+    if never.code is not ReasonCode.GPU_TYPE:
+        return ""
+    return did_you_mean(job.request.gpu_type or "", gpu_types.known(turn.state.cluster))
 
 
 def _queue(turn: Turn, name: str) -> str:

@@ -7,7 +7,7 @@ the hold and a margin DOWN, with its attempts lost.
 """
 
 from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, NotFound, StaleFence
-from dlq_master.control import reports
+from dlq_master.control import gpu_types, reports
 from dlq_master.control.dispatch import launch_command, stop_command
 from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import (
@@ -213,6 +213,7 @@ def _register(turn: Turn, ask: OpenSession) -> None:
         _lose_attempts(turn, ask.node_id, actor=actor, cause="back after it was given up")
     if before is None or _differs(before, ask.facts) or before.state is not NodeState.UP:
         turn.step_node(ask.node_id, ask.facts, actor=actor)
+        gpu_types.resolve_waiting(turn)
 
 
 def _differs(node: Node, facts: on_node.Registered) -> bool:

@@ -7,6 +7,7 @@ from dlq_master.control.config import MasterConfig
 from dlq_master.control.queues import in_order
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.job import Job
 from dlq_master.model.lease import Terms
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.glance import Glance
@@ -47,12 +48,22 @@ class State:
     ports: dict[int, AttemptKey] = field(default_factory=dict)  # who was given which, last
     loop_lag_s: float = 0.0
     unended: dict[str, int] = field(default_factory=dict)  # jobs of a user that have not ended
+    unknown_types: set[JobId] = field(default_factory=set)  # jobs whose GPU type no node has yet
     disk_full: bool = False
     pause: ReasonCode | None = None  # why the last plan could place nothing new
     glance: Glance | None = None  # why jobs wait since the last plan, once somebody has asked
     # Ranks that run, or may start, for nobody: their GPUs are not free. Told anew by every hello.
     strays: dict[NodeId, set[tuple[AttemptKey, int]]] = field(default_factory=dict)
     returned: set[NodeId] = field(default_factory=set)  # nodes that said hello to this master
+
+
+def note_unknown_type(state: State, job: Job) -> None:
+    """Keep in mind a job whose GPU type no registered node has: one that comes may be meant."""
+    gpu_type = job.request.gpu_type
+    if gpu_type is not None and not job.ended:
+        state.cluster.capacity.ready()
+        if gpu_type not in state.cluster.capacity.total:
+            state.unknown_types.add(job.job_id)
 
 
 def restore(state: State, loaded: Loaded) -> None:
@@ -65,6 +76,7 @@ def restore(state: State, loaded: Loaded) -> None:
         # The queues may have been put into another order since.
         place = places.get(job.queue, job.rank_base)
         state.cluster.put_job(job if place == job.rank_base else job._replace(rank_base=place))
+        note_unknown_type(state, job)
     for attempt in loaded.attempts:
         state.cluster.put_attempt(attempt)
         if attempt.master_port is not None:

@@ -228,7 +228,8 @@ class Cluster:
     def _index_waiting(self, before: Job | None, job: Job) -> None:
         waits = job.waiting
         if before is not None and before.waiting:
-            if waits and before.sequence == job.sequence and before.level == job.level:
+            same_place = before.sequence == job.sequence and before.level == job.level
+            if waits and same_place and before.request is job.request:
                 return
             self.waiting.remove(self.rank(before), before.request.shape, job.job_id)
         if waits:

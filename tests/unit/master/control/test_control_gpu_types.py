@@ -1,0 +1,105 @@
+"""GPU types by the word that people use: `h100` for the only H100 there is."""
+
+from dataclasses import replace
+
+import pytest
+
+from dlq_common.errors import InvalidRequest, Unsatisfiable
+from dlq_master.control.stimuli import OpenSession, ReleaseJob
+from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.job import Job
+from dlq_master.model.node import Gpu, Registered
+from dlq_master.model.resources import Request
+from dlq_master.model.why import ReasonCode
+from support.master_harness import Master
+
+
+def join(master: Master, name: str, *gpu_types: str) -> None:
+    """A node with one GPU of each type says hello, some time after what was before."""
+    master.clock.advance(1.0)
+    gpus = tuple(Gpu(index=index, gpu_type=kind) for index, kind in enumerate(gpu_types))
+    facts = Registered(gpus=gpus, boot_id=f"boot-{name}", hostname=name)
+    master.ask(OpenSession(node_id=NodeId(name), facts=facts, highest_epoch=0, reports=()))
+
+
+def submit(master: Master, word: str, *, hold: bool = False) -> Job:
+    request = Request(gpus=1, gpu_type=word)
+    ask = replace(master.submission(1, hold=hold), request=request)
+    return master.ask(ask).job  # type: ignore[no-any-return] # answered with Submitted
+
+
+def type_of(master: Master, job_id: JobId) -> str | None:
+    return master.job(job_id).request.gpu_type
+
+
+@pytest.mark.parametrize("word", ["h100", "h100-80gb"])
+def test_a_word_means_the_one_type_that_it_begins(master: Master, word: str) -> None:
+    join(master, "n1", "h100-80gb", "a100-40gb")
+    job = submit(master, word)
+    assert job.request.gpu_type == "h100-80gb"
+    assert job.live_attempt == 1
+
+
+def test_the_very_type_wins_over_those_that_begin_so(master: Master) -> None:
+    join(master, "n1", "mi300", "mi300-192gb")
+    assert submit(master, "mi300").request.gpu_type == "mi300"
+
+
+def test_a_word_ends_at_a_dash(master: Master) -> None:
+    join(master, "n1", "a100-40gb")
+    with pytest.raises(Unsatisfiable):
+        submit(master, "a10")
+
+
+def test_a_word_that_can_mean_several_is_refused_with_all_of_them(master: Master) -> None:
+    join(master, "n1", "h100-80gb", "h100-94gb")
+    with pytest.raises(InvalidRequest) as caught:
+        submit(master, "h100")
+    assert str(caught.value).startswith("h100 can mean h100-80gb or h100-94gb: name one")
+    assert caught.value.field == "spec.resources.gpu_type"
+
+
+def test_a_type_that_nobody_has_is_refused_with_what_there_is(master: Master) -> None:
+    join(master, "n1", "h100-80gb")
+    with pytest.raises(Unsatisfiable) as caught:
+        submit(master, "h10-80gb")
+    assert caught.value.reasons == (
+        "no node has h10-80gb GPUs (there are: h100-80gb); did you mean 'h100-80gb'?",
+    )
+
+
+@pytest.mark.parametrize("hold", [False, True])
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_word_from_before_the_nodes_means_the_first_type_that_fits_it(
+    master: Master, hold: bool, restart: bool
+) -> None:
+    job_id = submit(master, "h100", hold=hold).job_id
+    assert type_of(master, job_id) == "h100"
+    if restart:
+        master.restart()
+    join(master, "n1", "a100-40gb")
+    assert type_of(master, job_id) == "h100"
+    join(master, "n2", "h100-80gb")
+    assert type_of(master, job_id) == "h100-80gb"
+    assert "gpu_type_resolved" in master.words(job_id)
+    assert (master.job(job_id).live_attempt is None) is hold
+    join(master, "n3", "h100-94gb")
+    assert type_of(master, job_id) == "h100-80gb"
+    master.restart()
+    assert type_of(master, job_id) == "h100-80gb"
+
+
+def test_a_released_job_whose_type_comes_later_starts_then(master: Master) -> None:
+    job_id = submit(master, "h100", hold=True).job_id
+    join(master, "n1", "a100-40gb")
+    master.edit(ReleaseJob, job_id)
+    assert [reason.code for reason in master.why(job_id).reasons] == [ReasonCode.GPU_TYPE]
+    join(master, "n2", "h100-80gb")
+    assert master.attempt(job_id).lease.allocation.node_ids == ("n2",)
+
+
+def test_nobody_chooses_for_a_word_that_comes_to_mean_several(master: Master) -> None:
+    job_id = submit(master, "h100").job_id
+    join(master, "n1", "h100-80gb", "h100-94gb")
+    assert type_of(master, job_id) == "h100"
+    assert [reason.code for reason in master.why(job_id).reasons] == [ReasonCode.GPU_TYPE]
