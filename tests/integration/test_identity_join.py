@@ -144,6 +144,7 @@ async def test_the_secret_of_a_repeated_request_is_not_told_twice(house: RpcHous
     first = await stub.CreateJoinToken(request, timeout=DEADLINE_S)
     again = await stub.CreateJoinToken(request, timeout=DEADLINE_S)
     assert first.secret
+    assert first.join_address == f"127.0.0.1:{house.server.join_port}"
     assert (again.token, again.secret) == (first.token, "")
 
 

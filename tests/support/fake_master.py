@@ -316,7 +316,9 @@ class FakeMaster(
             create_time=to_timestamp(EPOCH_S), expire_time=to_timestamp(EPOCH_S + 3600),
         )  # fmt: skip
         self.tokens[token.token_id] = token
-        return admin.CreateJoinTokenResponse(token=token, secret="dlq1.3f9a.secret.abc")
+        return admin.CreateJoinTokenResponse(
+            token=token, secret="dlq1.3f9a.secret.abc", join_address="head.lab:7321"
+        )
 
     def ListJoinTokens(
         self, request: admin.ListJoinTokensRequest, context: Any

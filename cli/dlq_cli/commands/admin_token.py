@@ -31,14 +31,16 @@ def create(app: App, node_id: str, ttl: str | None, as_json: bool) -> None:
     """Make a token with which one node can join; its secret is shown once, here."""
     made = Admin(app.connection()).create_token(node_id=node_id, lifetime_s=_lifetime_s(ttl))
     if as_json:
-        click.echo(document({"tokens": [{**token_facts(made.token), "secret": made.secret}]}))
+        secret = {"secret": made.secret, "join_address": made.join_address or None}
+        click.echo(document({"tokens": [{**token_facts(made.token), **secret}]}))
         return
     click.echo(made.secret)
     until = when(from_timestamp(made.token.expire_time), app.look())
     app.say(
         f"token {made.token.token_id}, made {until}" if app.look().tty else f"good until {until}"
     )
-    app.say("on the new node: dlq-nodeagent join --token TOKEN")
+    address = made.join_address or "HOST:PORT"
+    app.say(f"on the new node: dlq-nodeagent join --master {address} --token TOKEN")
 
 
 @token.command(name="list", epilog=examples("dlq admin token list"))

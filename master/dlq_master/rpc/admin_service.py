@@ -48,11 +48,14 @@ PEOPLES_FLAGS = {flag.value: flag for flag in (NodeFlag.DRAINING, NodeFlag.CORDO
 class AdminService(AdminServiceServicer):
     """dlq.v1.AdminService. The door has looked at the role; here only at what is asked."""
 
-    def __init__(self, control: Control, clock: Clock, ids: Ids, ca_fingerprint: str) -> None:
+    def __init__(
+        self, control: Control, clock: Clock, ids: Ids, ca_fingerprint: str, join_address: str
+    ) -> None:
         self._control = control
         self._clock = clock
         self._ids = ids
         self._ca_fingerprint = ca_fingerprint
+        self._join_address = join_address
 
     async def CreateJoinToken(
         self, request: wire.CreateJoinTokenRequest, context: Context
@@ -79,7 +82,9 @@ class AdminService(AdminServiceServicer):
         assert isinstance(stored, StoredToken)
         # A repeat finds the first token, whose secret nobody here knows any more.
         told = made.text() if stored.token_id == made.token_id else ""
-        return wire.CreateJoinTokenResponse(token=token_message(stored), secret=told)
+        return wire.CreateJoinTokenResponse(
+            token=token_message(stored), secret=told, join_address=self._join_address
+        )
 
     async def ListJoinTokens(
         self, request: wire.ListJoinTokensRequest, context: Context

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -59,6 +60,7 @@ KEEPALIVE: tuple[tuple[str, Any], ...] = (
     # Two masters must never share a port.
     ("grpc.so_reuseport", 0),
 )
+EVERYWHERE = ("0.0.0.0", "[::]", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +104,10 @@ class MasterServer:
         add_NodeServiceServicer_to_server(NodeService(control), api)
         add_QueueServiceServicer_to_server(QueueService(control, clock, settings.version), api)
         add_AdminServiceServicer_to_server(
-            AdminService(control, clock, ids, fingerprint(authority.certificate_pem())), api
+            AdminService(
+                control, clock, ids, fingerprint(authority.certificate_pem()), self.advertised_join
+            ),
+            api,
         )
         add_IdentityServiceServicer_to_server(IdentityService(authority, clock), api)
         add_AgentServiceServicer_to_server(AgentService(control, door, sessions, relay), api)
@@ -114,8 +119,13 @@ class MasterServer:
     @property
     def advertised(self) -> str:
         """HOST:PORT at which others dial the API."""
-        host = self._settings.api_address.rpartition(":")[0]
-        return self._settings.advertise or f"{host}:{self.api_port}"
+        return self._settings.advertise or dialled(self._settings.api_address, self.api_port)
+
+    @property
+    def advertised_join(self) -> str:
+        """HOST:PORT at which new nodes dial the join port: the API's host, where that is told."""
+        told = self._settings.advertise or self._settings.join_address
+        return dialled(told, self.join_port)
 
     async def start(self) -> None:
         """Serve."""
@@ -170,6 +180,12 @@ def _join_server(errors: Errors, audit: Audit) -> aio.Server:
         ],
         maximum_concurrent_rpcs=MOST_JOINS_AT_ONCE,
     )
+
+
+def dialled(address: str, port: int) -> str:
+    """HOST:PORT for others; a server that listens everywhere is reached by its host's name."""
+    host = address.rpartition(":")[0]
+    return f"{socket.gethostname() if host in EVERYWHERE else host}:{port}"
 
 
 def bind(server: aio.Server, address: str, certificate: MasterCertificate, *, mutual: bool) -> int:
