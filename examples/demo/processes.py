@@ -2,11 +2,13 @@
 
 import os
 import signal
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
+PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +68,18 @@ def existing(cgroups: set[str]) -> list[str]:
 
 
 def kill_all(root: Path) -> None:
-    """The last resort of a demo that failed."""
-    for each in belonging_to(root):
-        with suppress(ProcessLookupError):
-            os.kill(each.pid, signal.SIGKILL)
+    """The last resort of a demo that failed: no process lives, and no control group of theirs."""
+    cgroups: set[str] = set()
+    deadline_s = time.monotonic() + PATIENCE_S
+    while (found := belonging_to(root)) and time.monotonic() < deadline_s:
+        for each in found:
+            cgroups |= cgroups_of(each.pid)
+            with suppress(ProcessLookupError):
+                os.kill(each.pid, signal.SIGKILL)
+        time.sleep(0.05)
+    for path in sorted(existing(cgroups), reverse=True):  # children before their parents
+        with suppress(OSError):
+            os.rmdir(path)
 
 
 def _look(pid: int) -> Found | None:

@@ -171,6 +171,11 @@ def main() -> int:
         processes.kill_all(root)
         print(f"demo failed: {failure}\nthe logs are in {root}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        processes.kill_all(root)
+        shutil.rmtree(root)
+        print("\ninterrupted; nothing of it is left", file=sys.stderr)
+        return 130
     except BaseException:
         processes.kill_all(root)
         raise
