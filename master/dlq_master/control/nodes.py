@@ -47,10 +47,11 @@ def open_session(turn: Turn, ask: OpenSession) -> Opened:
     state.returned.add(ask.node_id)
     turn.plan_due = True  # its GPUs may have been waited for
     state.strays[ask.node_id] = set()
+    state.clinging[ask.node_id] = {}
     # Its word on ends first: one that was recorded before a boot is an end, not a loss.
     acknowledged = reports.take(turn, ask.node_id, ask.reports)
     _register(turn, ask)
-    reports.close_for_strays(turn, ask.node_id)
+    reports.close_while_unclean(turn, ask.node_id)
     reports.take_absent(turn, ask.node_id, {(r.key, r.node_rank) for r in ask.reports})
     _return_attempts(turn, ask.node_id)
     return Opened(
@@ -93,7 +94,7 @@ def rank_reports(turn: Turn, ask: RankReports) -> int:
     _must_be_current(turn, ask.node_id, ask.session_id)
     turn.state.contacts[ask.node_id] = turn.now_s
     acknowledged = reports.take(turn, ask.node_id, ask.reports)
-    reports.close_for_strays(turn, ask.node_id)
+    reports.close_while_unclean(turn, ask.node_id)
     return acknowledged
 
 

@@ -26,6 +26,8 @@ _PHASES = {
     ReportedPhase.START_FAILED: RankPhase.EXITED,
     ReportedPhase.ABSENT: RankPhase.EXITED,
 }
+# An agent that cannot give the GPUs of an ended rank back goes on saying STOPPING, and why.
+_CLINGS = ("gpu_not_released", "unkillable", "look_timeout")
 
 
 def take(turn: Turn, node_id: NodeId, reports: Iterable[ReportedRank]) -> int:
@@ -33,6 +35,7 @@ def take(turn: Turn, node_id: NodeId, reports: Iterable[ReportedRank]) -> int:
     highest = 0
     for report in reports:
         highest = max(highest, report.sequence)
+        _note_clinging(turn, node_id, report)
         attempt = _counted(turn, node_id, report)
         if attempt is None:
             _turn_away(turn, node_id, report)
@@ -52,17 +55,15 @@ def take_absent(turn: Turn, node_id: NodeId, told: set[tuple[AttemptKey, int]]) 
                 break
 
 
-def close_for_strays(turn: Turn, node_id: NodeId) -> None:
-    """A node on which something runs for nobody is `cleaning`: its GPUs look free and are not."""
-    strays = turn.state.strays.get(node_id)
+def close_while_unclean(turn: Turn, node_id: NodeId) -> None:
+    """A node is `cleaning` while something runs there for nobody (its GPUs look free and are not),
+    and while the GPUs of a rank that has ended cannot be given back (who knows what else cannot)."""
+    why = _unclean(turn, node_id)
     flagged = on_node.NodeFlag.CLEANING in turn.state.cluster.nodes[node_id].flags
-    if strays and not flagged:
-        named = ", ".join(str(key) for key, _ in sorted(strays))
-        told: on_node.NodeEvent = on_node.FlagSet(
-            flag=on_node.NodeFlag.CLEANING, reason=f"{named} must end first"
-        )
-        turn.step_node(node_id, told, cause=f"{named} runs for nobody")
-    elif flagged and not strays:
+    if why and not flagged:
+        told = on_node.FlagSet(flag=on_node.NodeFlag.CLEANING, reason=why)
+        turn.step_node(node_id, told, cause=why)
+    elif flagged and not why:
         turn.step_node(node_id, on_node.FlagCleared(flag=on_node.NodeFlag.CLEANING))
 
 
@@ -85,6 +86,23 @@ def lose(turn: Turn, key: AttemptKey, *, actor: str, cause: str, node_id: NodeId
 def settle_return(turn: Turn, key: AttemptKey) -> None:
     """All nodes of an UNKNOWN attempt answer again: it goes back to what its ranks say it is."""
     turn.step_attempt(key, gang.returned(turn.state.cluster.attempts[key]), actor="master")
+
+
+def _unclean(turn: Turn, node_id: NodeId) -> str:
+    """What keeps a node from taking work, in words; empty: nothing."""
+    strays = turn.state.strays.get(node_id)
+    if strays:
+        return ", ".join(str(key) for key, _ in sorted(strays)) + " runs for nobody and must end"
+    clinging = turn.state.clinging.get(node_id, {})
+    return "; ".join(f"{key}: {why}" for (key, _), why in sorted(clinging.items()))
+
+
+def _note_clinging(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
+    here = turn.state.clinging.setdefault(node_id, {})
+    if report.phase is ReportedPhase.STOPPING and report.error.startswith(_CLINGS):
+        here[report.key, report.node_rank] = report.error
+    else:
+        here.pop((report.key, report.node_rank), None)
 
 
 def _counted(turn: Turn, node_id: NodeId, report: ReportedRank) -> Attempt | None:

@@ -184,6 +184,36 @@ def test_a_fence_ends_the_session_so_that_the_agent_must_say_hello(
     assert master.job(key.job_id).live_attempt == 2
 
 
+@pytest.mark.parametrize(
+    "why", ["gpu_not_released: GPU-0: 900 MB used", "unkillable", "look_timeout"]
+)
+def test_a_node_whose_gpus_cannot_be_given_back_takes_no_work_until_they_are(
+    master: Master, agent: SimAgent, why: str
+) -> None:
+    key = running(master, agent, gpus=2)
+    agent.cling(key, why)
+    agent.report()
+
+    assert master.node("gpu01").flags == {NodeFlag.CLEANING}
+    assert master.node("gpu01").flag_reason == f"{key}: {why}"
+    waiting = master.submit(1).job_id
+    assert master.job(waiting).live_attempt is None
+    master.restart()
+    agent.hello()
+    assert master.node("gpu01").flags == {NodeFlag.CLEANING}, "the agent tells it anew"
+    agent.exit(key)
+    agent.report()
+    assert master.node("gpu01").flags == frozenset()
+    assert (master.job(key.job_id).state, master.job(waiting).live_attempt) == ("completed", 1)
+
+
+def test_a_rank_that_is_only_stopping_closes_nothing(master: Master, agent: SimAgent) -> None:
+    key = running(master, agent)
+    agent.cling(key, "")
+    agent.report()
+    assert master.node("gpu01").flags == frozenset()
+
+
 def test_an_orphan_of_another_database_is_left_alone_and_keeps_its_node_closed(
     master: Master, agent: SimAgent
 ) -> None:
