@@ -71,15 +71,17 @@ def kill_all(root: Path) -> None:
     """The last resort of a demo that failed: no process lives, and no control group of theirs."""
     cgroups: set[str] = set()
     deadline_s = time.monotonic() + PATIENCE_S
-    while (found := belonging_to(root)) and time.monotonic() < deadline_s:
+    while (found := belonging_to(root)) or existing(cgroups):
+        cgroups.update(*(cgroups_of(each.pid) for each in found))  # ranks fall with each other
         for each in found:
-            cgroups |= cgroups_of(each.pid)
             with suppress(ProcessLookupError):
                 os.kill(each.pid, signal.SIGKILL)
-        time.sleep(0.05)
-    for path in sorted(existing(cgroups), reverse=True):  # children before their parents
-        with suppress(OSError):
-            os.rmdir(path)
+        for path in sorted(existing(cgroups), reverse=True):  # children before their parents
+            with suppress(OSError):  # busy as long as the kernel has not done with its processes
+                os.rmdir(path)
+        if time.monotonic() > deadline_s:
+            return
+        time.sleep(0.1)
 
 
 def _look(pid: int) -> Found | None:
