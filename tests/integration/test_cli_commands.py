@@ -215,6 +215,19 @@ def test_json_of_a_change(line: str, dlq: Dlq, snapshot: SnapshotAssertion) -> N
     assert json.dumps(json.loads(said.out), indent=1) == snapshot
 
 
+@pytest.mark.parametrize("line", ["nodes", "nodes -R", "nodes lab1", "queues"])
+def test_a_master_that_starts_nothing_says_why_beside_the_list(
+    line: str, master: FakeMaster, dlq: Dlq
+) -> None:
+    why = "the master has just started and waits for its nodes"
+    plain = dlq(*line.split())
+    master.freeze_reason = why
+    said = dlq(*line.split())
+    assert (said.code, said.out) == (0, plain.out)
+    assert said.err == f"{plain.err}dlq: nothing starts now: {why}\n"
+    assert dlq(*line.split(), "--json").err == ""
+
+
 def test_every_change_carries_its_own_request_id(master: FakeMaster, dlq: Dlq) -> None:
     for line in CHANGES:
         assert dlq(*line.split()).code == 0

@@ -10,11 +10,13 @@ import click
 from dlq.v1 import node_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.commands.queues import say_freeze
 from dlq_cli.facts.cluster import node_facts
 from dlq_cli.facts.common import document
 from dlq_cli.render import Cell, Look, clean_line, facts, paint, table, when
 from dlq_cli.words import NODE_STATES
 from dlq_client.nodes import Nodes
+from dlq_client.queues import Queues
 from dlq_common.errors import InvalidRequest, NotFound
 from dlq_common.hostlist import compress_hostlist, expand_hostlist
 from dlq_common.units import approximate_size
@@ -36,13 +38,15 @@ def nodes(
     app: App, node: tuple[str, ...], each: bool, reasons: bool, no_header: bool, as_json: bool
 ) -> None:
     """The nodes, equal ones on one line; of a single NODE everything."""
-    found = chosen_nodes(Nodes(app.connection()), node)
+    connection = app.connection()
+    found = chosen_nodes(Nodes(connection), node)
     if reasons:
         found = [one for one in found if state_of(one) != "up" or one.flags]
     look = app.look()
     if as_json:
         click.echo(document({"nodes": [node_facts(one) for one in found]}))
-    elif len(node) == 1 and len(found) == 1 and not each:
+        return
+    if len(node) == 1 and len(found) == 1 and not each:
         click.echo(node_text(found[0], look), nl=False, color=look.color)
     elif reasons:
         click.echo(_reasons(found, look, headings=not no_header), nl=False, color=look.color)
@@ -50,6 +54,7 @@ def nodes(
         click.echo(
             _list(found, look, each=each, headings=not no_header), nl=False, color=look.color
         )
+    say_freeze(app, Queues(connection).cluster())
 
 
 def chosen_nodes(api: Nodes, words: Sequence[str]) -> list[node_pb2.Node]:

@@ -42,8 +42,13 @@ def queues(app: App, no_header: bool, as_json: bool) -> None:
     look = app.look()
     click.echo(table(cells, map(_row, found), look, headings=not no_header), nl=False)
     app.say(_cluster_line(cluster))
+    say_freeze(app, cluster)
+
+
+def say_freeze(app: App, cluster: queue_service_pb2.GetClusterResponse) -> None:
+    """That the master starts nothing just now, and why; nothing while it does."""
     if cluster.freeze_reason:
-        app.say(f"nothing starts now: {cluster.freeze_reason}")
+        app.say(f"nothing starts now: {clean_line(cluster.freeze_reason)}")
 
 
 def _row(queue: queue_pb2.Queue) -> list[str]:
