@@ -1,5 +1,6 @@
 """The example configurations are ones the daemons accept."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,13 @@ def test_the_agents_example_is_accepted_and_differs_from_the_defaults() -> None:
     config = load_config(AgentConfig, CONFIG / "nodeagent.toml", {})
     assert config.rules() is not None
     assert config != AgentConfig()
+
+
+def test_every_line_of_the_users_map_is_one_that_the_shim_reads() -> None:
+    lines = (CONFIG / "users.map").read_text().splitlines()
+    users = [line for line in lines if not line.startswith("#")]
+    assert len(users) >= 2
+    assert [line for line in users if not re.fullmatch(r"\d+:\d+:(\d+(,\d+)*)?", line)] == []
 
 
 @pytest.mark.parametrize(

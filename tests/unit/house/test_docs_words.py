@@ -1,0 +1,26 @@
+"""Words that programs print are explained where people look them up."""
+
+import re
+from pathlib import Path
+
+from dlq_master.model.why import ReasonCode
+from dlq_master.policy.registry import PRESETS
+from dlq_simulator.columns import OPTIONAL, REQUIRED
+from dlq_simulator.settings import COSTS
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def explained(page: str) -> set[str]:
+    """The words in code style of a page."""
+    return set(re.findall(r"`([a-z0-9_-]+)`", (ROOT / page).read_text()))
+
+
+def test_every_reason_code_is_in_the_glossary() -> None:
+    assert {code.value for code in ReasonCode} <= explained("docs/glossary.md")
+
+
+def test_every_policy_setting_and_column_of_the_simulator_is_on_its_page() -> None:
+    settings = {key for preset in PRESETS.values() for key in preset.settings}
+    words = explained("docs/simulate.md")
+    assert {*PRESETS, *settings, *COSTS, *REQUIRED, *OPTIONAL} <= words
