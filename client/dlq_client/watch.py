@@ -15,7 +15,7 @@ from dlq.v1 import job_service_pb2 as wire
 from dlq_client.connection import STREAM_DEADLINE_S, Connection
 from dlq_client.errors import from_rpc_error, is_deadline, is_lost
 from dlq_client.jobs import Jobs
-from dlq_common.errors import CursorExpired, DlqError, NotFound, Unavailable
+from dlq_common.errors import CursorExpired, DlqError, NotFound, TryAgain, Unavailable
 
 # How long a watcher waits for a master or a node that is away before it ends with an error.
 OUTAGE_S = 300.0
@@ -171,9 +171,12 @@ class _Line:
             raise Unavailable(f"the master at {self._address} keeps closing the stream")
 
     def lost(self, error: grpc.RpcError) -> None:
-        """Wait before the next try, or raise what happened."""
+        """Wait before the next try, or raise what happened.
+
+        Too many streams at once (TryAgain) are an outage like others: one of them will end.
+        """
         failure = from_rpc_error(error, self._address)
-        if not is_lost(error):
+        if not is_lost(error) and not isinstance(failure, TryAgain):
             raise failure from None
         if is_deadline(error):
             # Its planned end; a line that is really dead ends by keepalive long before.

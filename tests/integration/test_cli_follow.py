@@ -10,9 +10,10 @@ from pathlib import Path
 import grpc
 import pytest
 
+from dlq_cli.exit_codes import code_of_error
 from dlq_client.connection import Connection
 from dlq_client.watch import read_log, watch_events
-from dlq_common.errors import DlqError, Unavailable
+from dlq_common.errors import DlqError, TryAgain, Unavailable
 from support.cli_run import Dlq, Said
 from support.fake_master import FakeMaster
 from support.wire_jobs import a_job, an_attempt, an_event
@@ -125,6 +126,32 @@ def test_a_refused_stream_is_not_tried_again(master: FakeMaster) -> None:
     with Connection(master.identity_of()) as connection, pytest.raises(DlqError):
         next(iter(watch_events(connection)))
     assert len(master.requests("WatchEvents")) == 1
+
+
+def test_a_stream_too_many_is_tried_again_until_another_has_ended(
+    master: FakeMaster, dlq: Dlq
+) -> None:
+    master.refuse("WatchEvents", grpc.StatusCode.RESOURCE_EXHAUSTED, "TRY_AGAIN", what="16 streams")
+    running = Running(lambda: dlq("wait", "17"))
+    until_asked(master, "WatchEvents", 3)
+    master.refuse_no_more("WatchEvents")
+    until_asked(master, "WatchEvents", 4)
+    end_job(master, 2)
+    said = running.join()
+    assert said.code == 0
+    assert said.err.count("16 streams; still trying") == 1
+
+
+def test_streams_that_stay_too_many_are_a_reason_to_try_again_later(master: FakeMaster) -> None:
+    for method in ("WatchEvents", "ReadLogs"):
+        master.refuse(method, grpc.StatusCode.RESOURCE_EXHAUSTED, "TRY_AGAIN")
+    with Connection(master.identity_of()) as connection:
+        with pytest.raises(TryAgain):
+            next(iter(watch_events(connection, outage_s=0.3)))
+        with pytest.raises(TryAgain) as caught:
+            list(read_log(connection, "17", outage_s=0.3))
+    assert code_of_error(caught.value) == 75
+    assert len(master.requests("WatchEvents")) > 1
 
 
 def test_logs_follow_prints_the_tail_then_what_comes_until_the_job_ends(

@@ -9,7 +9,9 @@ from typing import Any
 
 import grpc
 import pytest
+from google.rpc import error_details_pb2
 from grpc import aio
+from grpc_status import rpc_status
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
@@ -111,7 +113,12 @@ async def test_one_user_cannot_hold_streams_without_end(house: RpcHouse) -> None
     open_calls = [watch(house) for _ in range(STREAMS_OF_A_PERSON)]
     for call in open_calls:
         await heard(call, 1)
-    assert await refusal(watch(house)) is grpc.StatusCode.RESOURCE_EXHAUSTED
+    with pytest.raises(aio.AioRpcError) as caught:
+        await heard(watch(house), 1)
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    info = error_details_pb2.ErrorInfo()
+    assert rpc_status.from_call(caught.value).details[0].Unpack(info)
+    assert info.reason == "TRY_AGAIN", "one of them will end: it is not for ever"
     assert len(await heard(watch(house, "bob"), 1)) == 1, "others are not touched"
     for call in open_calls:
         call.cancel()

@@ -82,6 +82,10 @@ class FakeMaster(
         """Answer a method with this error from now on; `what` among the facts is the message."""
         self._refusals[method] = (code, reason, facts)
 
+    def refuse_no_more(self, method: str) -> None:
+        """Answer a method again."""
+        del self._refusals[method]
+
     def cut_streams(self, count: int) -> None:
         """Break the next `count` streams after their first message."""
         self._stream_cuts = count

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from dlq_common.errors import InvalidRequest, QuotaExceeded
+from dlq_common.errors import InvalidRequest, TryAgain
 from dlq_common.pki import Role
 from dlq_master.rpc.call import Call
 
@@ -23,7 +23,7 @@ class Limits:
 
     @asynccontextmanager
     async def around(self, call: Call) -> AsyncIterator[None]:
-        """A step inside the door: refuses with InvalidRequest or QuotaExceeded."""
+        """A step inside the door: refuses with InvalidRequest, or with TryAgain while others are open."""
         if not call.streaming:
             check_deadline(call)
             yield
@@ -32,8 +32,11 @@ class Limits:
         key = (call.identity.role, call.identity.name)
         most = STREAMS_OF_A_NODE if key[0] is Role.NODE else STREAMS_OF_A_PERSON
         if self._streams[key] >= most:
-            raise QuotaExceeded(
-                f"{call.identity.name} has {most} streams open already", limit="streams", used=most
+            raise TryAgain(
+                f"{call.identity.name} has {most} streams open already",
+                hint="each `wait`, `status -w`, `logs -f` and `events -w` has one",
+                limit="streams",
+                used=most,
             )
         self._streams[key] += 1
         try:
