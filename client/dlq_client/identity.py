@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlq_common.errors import ConfigError
+from dlq_common.private_files import read_private
 
 HOME_VARIABLE = "DLQ_HOME"
 CLUSTER_FILE = "cluster.json"
@@ -57,7 +58,8 @@ def default_home(environ: Mapping[str, str]) -> Path:
 def load_identity(home: Path) -> Identity | None:
     """The stored identity, expired or not; None when nobody has logged in here.
 
-    ConfigError when the directory cannot be read or its `cluster.json` is damaged.
+    ConfigError when the directory cannot be read, when others than the owner may use its key, or
+    when its `cluster.json` is damaged.
     """
     if (home / NEXT_KEY_FILE).exists():
         return _completed(home)
@@ -110,7 +112,7 @@ def _read(home: Path) -> Identity | None:
     try:
         facts = json.loads((home / CLUSTER_FILE).read_bytes())
         return Identity(
-            key=(home / KEY_FILE).read_bytes(),
+            key=read_private(home / KEY_FILE),
             certificate=(home / CERTIFICATE_FILE).read_bytes(),
             ca=(home / CA_FILE).read_bytes(),
             address=_text(facts, "address"),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlq_common.pki import belongs_together
+from dlq_common.private_files import read_private
 
 KEY_FILE = "identity.key"
 CERTIFICATE_FILE = "identity.crt"
@@ -41,14 +42,15 @@ def save_identity(directory: Path, identity: StoredIdentity) -> None:
 def load_identity(directory: Path) -> StoredIdentity | None:
     """The stored identity, None when there is none or its key does not fit its certificate.
 
-    Completes a `save_identity` that was cut short after the certificate was written.
+    Completes a `save_identity` that was cut short after the certificate was written. ConfigError
+    when others than the owner may read or write the key.
     """
     certificate = _read(directory / CERTIFICATE_FILE)
     ca = _read(directory / CA_FILE)
     if certificate is None or ca is None:
         return None
     for name in (KEY_FILE, NEXT_KEY_FILE):
-        key = _read(directory / name)
+        key = _read(directory / name, private=True)
         if key is not None and _fits(key, certificate):
             if name == NEXT_KEY_FILE:
                 (directory / name).rename(directory / KEY_FILE)
@@ -93,9 +95,9 @@ def _sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _read(path: Path) -> bytes | None:
+def _read(path: Path, *, private: bool = False) -> bytes | None:
     try:
-        return path.read_bytes()
+        return read_private(path) if private else path.read_bytes()
     except FileNotFoundError:
         return None
 

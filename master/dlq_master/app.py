@@ -18,6 +18,7 @@ from dlq_common.identity_files import write_private, write_public
 from dlq_common.ids import RandomIds
 from dlq_common.logs import LEVELS, configure_logging, get_logger
 from dlq_common.pki import Authority
+from dlq_common.private_files import read_private
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.loop import Loop
@@ -253,7 +254,7 @@ async def serve(config: MasterConfig, policy: Policy) -> None:
 
 def _authority(state_dir: Path) -> Authority:
     try:
-        key, certificate = (state_dir / "ca.key").read_bytes(), (state_dir / "ca.crt").read_bytes()
+        key, certificate = read_private(state_dir / "ca.key"), (state_dir / "ca.crt").read_bytes()
         return Authority.load(key, certificate)
     except OSError as error:
         raise ConfigError(

@@ -60,6 +60,16 @@ def test_a_damaged_directory_says_how_to_mend_it(tmp_path: Path, content: bytes)
     assert "dlq login" in caught.value.hint
 
 
+def test_a_key_that_others_may_read_is_not_used(tmp_path: Path) -> None:
+    save_identity(tmp_path, an_identity())
+    (tmp_path / KEY_FILE).chmod(0o644)
+    with pytest.raises(ConfigError, match="other users may use this key") as caught:
+        load_identity(tmp_path)
+    assert f"chmod 600 {tmp_path / KEY_FILE}" in caught.value.hint
+    (tmp_path / KEY_FILE).chmod(0o400)
+    assert load_identity(tmp_path) is not None
+
+
 def test_renewal_is_due_at_two_thirds_of_the_life() -> None:
     identity = an_identity()
     assert not identity.renewal_due(NOW_S + 20 * DAY_S - 1)

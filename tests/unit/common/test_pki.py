@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 from dlq_common import pki
-from dlq_common.errors import InvalidRequest, Unauthenticated
-from dlq_common.identity_files import StoredIdentity, load_identity, save_identity
+from dlq_common.errors import ConfigError, InvalidRequest, Unauthenticated
+from dlq_common.identity_files import StoredIdentity, load_identity, save_identity, write_private
 from dlq_common.join_token import JoinToken, parse_join_token
 from dlq_common.pki import Authority, Role, new_key_and_csr, parse_identity
 
@@ -177,7 +177,7 @@ def test_a_renewal_cut_short_leaves_the_old_or_the_new_identity(
     save_identity(tmp_path, old)
     written = {"identity.key.next": new.key, "identity.crt": new.certificate}
     for name in on_disk:
-        (tmp_path / name).write_bytes(written[name])
+        write_private(tmp_path / name, written[name])
     found = load_identity(tmp_path)
     assert found == (new if found_is_new else old)
     assert load_identity(tmp_path) == found
@@ -189,6 +189,19 @@ def test_a_key_that_fits_no_certificate_is_no_identity(
     save_identity(tmp_path, _identity(authority, "alice"))
     (tmp_path / "identity.key").write_bytes(_identity(authority, "alice").key)
     assert load_identity(tmp_path) is None
+
+
+@pytest.mark.parametrize("name", ["identity.key", "identity.key.next"])
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o601])
+def test_a_key_that_others_may_use_is_refused_with_the_remedy(
+    authority: Authority, tmp_path: Path, name: str, mode: int
+) -> None:
+    save_identity(tmp_path, _identity(authority, "alice"))
+    key = (tmp_path / "identity.key").rename(tmp_path / name)
+    key.chmod(mode)
+    with pytest.raises(ConfigError, match=f"other users may use this key.*{mode:04o}") as caught:
+        load_identity(tmp_path)
+    assert f"chmod 600 {key}" in caught.value.hint
 
 
 def test_nothing_stored_is_no_identity(tmp_path: Path) -> None:
