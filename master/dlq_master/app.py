@@ -23,7 +23,7 @@ from dlq_master.control.config import MasterConfig
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.loop import Loop
 from dlq_master.control.scheduling import policy_of
-from dlq_master.control.state import State, restore
+from dlq_master.control.state import State, first_meta, restore
 from dlq_master.control.ticks import PERIODS_S, start_metronome
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.event import JournalEvent
@@ -274,7 +274,7 @@ def _first_batch(state: State) -> Batch:
         data={"epoch": state.epoch},
     )
     state.next_event += 1
-    return Batch(meta={"epoch": str(state.epoch)}, events=[started])
+    return Batch(meta=first_meta(state), events=[started])
 
 
 def _checked(config: MasterConfig) -> Policy:

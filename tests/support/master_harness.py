@@ -18,7 +18,7 @@ from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.inbox import Letter
 from dlq_master.control.loop import Loop
 from dlq_master.control.scheduling import policy_of
-from dlq_master.control.state import State, restore
+from dlq_master.control.state import State, first_meta, restore
 from dlq_master.control.stimuli import (
     Caller,
     CancelJob,
@@ -110,7 +110,7 @@ class Master:
             epoch=int(loaded.meta["epoch"]) + 1,
         )
         restore(self.state, loaded)
-        self.store.write(Batch(meta={"epoch": str(self.state.epoch)}))
+        self.store.write(Batch(meta=first_meta(self.state)))
         self.loop = Loop(
             state=self.state,
             clock=self.clock,

@@ -116,6 +116,9 @@ def command_done(turn: Turn, ask: CommandDone) -> None:
             cause=ask.refusal,
             command=row.kind,
         )
+        if row.kind == "launch" and ask.refusal == "fence_mismatch":
+            # It knows another attempt by this name, from after the backup that we restored.
+            reports.fail_start(turn, row, ask.refusal)
 
 
 def watch_silence(turn: Turn) -> None:

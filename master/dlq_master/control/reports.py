@@ -17,6 +17,7 @@ from dlq_master.model.attempt import Attempt, RankPhase, RankStatus
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.job import Checkpoint
 from dlq_master.model.machine import StopCause
+from dlq_master.store.batch import Intention
 
 _PHASES = {
     ReportedPhase.PREPARING: RankPhase.PREPARING,
@@ -81,6 +82,17 @@ def lose(turn: Turn, key: AttemptKey, *, actor: str, cause: str, node_id: NodeId
     for rank, status in enumerate(turn.state.cluster.attempts[key].ranks):
         if status.node_id == node_id and not status.gone:
             _gather(turn, key, rank, lost, actor)
+
+
+def fail_start(turn: Turn, launch: Intention, why: str) -> None:
+    """A node will never take this launch: the rank could not be started."""
+    attempt = turn.state.cluster.attempts.get(launch.key)
+    if attempt is None or attempt.epoch != launch.epoch or attempt.ranks[launch.node_rank].gone:
+        return
+    failed = RankStatus(
+        launch.node_id, phase=RankPhase.EXITED, exited_time_s=turn.now_s, start_error=why
+    )
+    _gather(turn, launch.key, launch.node_rank, failed, f"node:{launch.node_id}")
 
 
 def settle_return(turn: Turn, key: AttemptKey) -> None:

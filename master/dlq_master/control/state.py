@@ -12,7 +12,13 @@ from dlq_master.model.lease import Terms
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.glance import Glance
 from dlq_master.policy.policy import Policy
+from dlq_master.store.backup import COPY
 from dlq_master.store.batch import Intention, JoinToken, Loaded, User
+
+# More than a cluster can have named between a backup and the loss of its database.
+_LOST_EPOCHS = 1_000
+_LOST_JOBS = 1_000_000
+_LOST_EVENTS = 100_000_000
 
 
 class Beat(NamedTuple):
@@ -90,4 +96,22 @@ def restore(state: State, loaded: Loaded) -> None:
     state.next_job = max(last_job + 1, int(loaded.meta.get("next_job", "1")))
     state.next_event = loaded.last_event + 1
     state.next_command = max(state.outbox, default=0) + 1
+    if loaded.meta.get(COPY, "no") == "yes":
+        _leap(state)
     state.cluster.take_touched()  # all of it is on disk
+
+
+def first_meta(state: State) -> dict[str, str]:
+    """What must be on disk before this master says anything: it never says it a second time."""
+    return {"epoch": str(state.epoch), "next_job": str(state.next_job), COPY: "no"}
+
+
+def _leap(state: State) -> None:
+    """We start on a copy of the past: what was named after it was made keeps its name.
+
+    Agents still run, and remember, jobs that the copy does not know; a second job of that number,
+    or a second fence (epoch, attempt), would be taken for the first.
+    """
+    state.epoch += _LOST_EPOCHS
+    state.next_job += _LOST_JOBS
+    state.next_event += _LOST_EVENTS

@@ -3,9 +3,12 @@
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Final
 
 from dlq_common.errors import DlqError
 from dlq_master.store.open import connect, settle_file
+
+COPY: Final = "copy"  # key of meta: whoever starts on this file starts on a copy of the past
 
 
 class BackupFailed(DlqError):
@@ -31,6 +34,8 @@ def _copy(source: Path, target: Path) -> None:
     unfinished.touch(mode=0o600)
     with closing(connect(source)) as living, closing(sqlite3.connect(unfinished)) as copy:
         living.conn.backup(copy)
+        with copy:
+            copy.execute("INSERT OR REPLACE INTO meta VALUES (?, 'yes')", [COPY])
         # A file of its own: without this it would need a -wal beside it.
         copy.execute("PRAGMA journal_mode = DELETE")
     settle_file(unfinished, target)

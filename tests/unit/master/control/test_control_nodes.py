@@ -20,6 +20,8 @@ from dlq_master.control.stimuli import (
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import EndReason, JobState, RunRules
 from dlq_master.model.node import NodeFlag
+from dlq_master.store.backup import COPY
+from dlq_master.store.batch import Batch
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
 
@@ -235,6 +237,46 @@ def test_an_orphan_of_another_database_is_left_alone_and_keeps_its_node_closed(
     agent.report()
     assert lost.job(job_id).live_attempt == 1
     lost.close()
+
+
+def test_a_master_on_a_copy_of_the_past_gives_no_number_twice(
+    master: Master, agent: SimAgent
+) -> None:
+    key = running(master, agent)
+    copy = masters_without(master)
+    copy.store.write(Batch(meta={COPY: "yes"}))
+    copy.start()
+    job = copy.submit()  # before any node could tell of its orphans
+    assert job.job_id > key.job_id + 1_000
+    assert copy.state.epoch > master.state.epoch + 100, "nor a fence"
+    agent.master = copy
+    agent.hello()
+    agent.obey()
+    assert agent.living() == [key]
+    copy.restart()
+    assert copy.submit().job_id == job.job_id + 1, "once is enough"
+    copy.close()
+
+
+def test_a_node_that_knows_another_attempt_by_that_name_costs_one_attempt(
+    master: Master, agent: SimAgent
+) -> None:
+    key = running(master, agent)
+    agent.exit(key)
+    agent.report()
+    copy = masters_without(master)
+    copy.restart()
+    agent.master = copy
+    agent.hello()
+    assert copy.submit().job_id == key.job_id
+    agent.obey()
+
+    assert copy.ended(key.job_id, 1).state == "start_failed"
+    again = AttemptKey(key.job_id, 2)
+    agent.obey()
+    agent.start(again)
+    assert agent.living() == [again]
+    copy.close()
 
 
 def masters_without(master: Master) -> Master:

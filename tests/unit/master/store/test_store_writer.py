@@ -10,7 +10,7 @@ import pytest
 
 from dlq_common.errors import Unavailable
 from dlq_master.model.ids import JobId
-from dlq_master.store.backup import BackupFailed, backup
+from dlq_master.store.backup import COPY, BackupFailed, backup
 from dlq_master.store.batch import Batch
 from dlq_master.store.open import create_database
 from dlq_master.store.reader import Reader
@@ -166,6 +166,7 @@ async def test_a_backup_can_take_the_place_of_the_database(path: Path, tmp_path:
     assert sorted(os.listdir(tmp_path)) == ["dlq.db", "dlq.db.lock"]
     reader = Reader(path)
     assert [job.job_id for job in reader.load().jobs] == [1, 2, 4]
+    assert reader.load().meta[COPY] == "yes", "so that who starts on it knows"
     reader.close()
 
 
