@@ -91,14 +91,15 @@ def cancel(turn: Turn, ask: CancelJob) -> Answer:
 
 
 def hold(turn: Turn, ask: HoldJob) -> Answer:
-    """Keep a job from starting; an operator's hold takes the place of a user's, never the reverse."""
+    """Keep a job from starting. An operator's hold takes the place of any other, a user's that of a
+    pause; no hold is ever weakened."""
     job = _editable(turn, ask)
     if ask.kind is HoldKind.ADMIN and not ask.caller.sees_all:
         raise PermissionDenied("only operators hold as operators", user=ask.caller.name)
     if turn.replay(ask) is None:
         _must_live(job, "held")
         turn.remember(ask, job.job_id)
-        if job.hold is None or (ask.kind is HoldKind.ADMIN and job.hold is HoldKind.USER):
+        if _WEIGHT[ask.kind] > _WEIGHT[job.hold]:
             turn.step_job(
                 job.job_id,
                 on_job.Held(kind=ask.kind, reason=ask.reason, by=ask.caller.name),
@@ -108,20 +109,41 @@ def hold(turn: Turn, ask: HoldJob) -> Answer:
     return lambda: turn.job(ask.job_id)
 
 
+# A hold takes the place of a lighter one.
+_WEIGHT = {
+    None: 0,
+    HoldKind.PAUSED: 1,
+    HoldKind.USER: 2,
+    HoldKind.POISON: 3,
+    HoldKind.ADMIN: 4,
+}
+
+
 def release(turn: Turn, ask: ReleaseJob) -> Answer:
-    """Take a hold back; a job that is not held stays as it is."""
+    """Take a hold back; a job that is not held stays as it is. A pause is for `resume` to end."""
+    job = _editable(turn, ask)
+    if job.hold is HoldKind.PAUSED and turn.replay(ask) is None:
+        raise IllegalTransition(
+            f"job {job.job_id} is paused, not held",
+            hint=f"queue it again: dlq resume {job.job_id}",
+            state=job.state.value,
+        )
     return _let_go(turn, ask)
 
 
 def pause(turn: Turn, ask: PauseJob) -> Answer:
-    """Checkpoint, free the GPUs, stay on hold until `resume`."""
+    """Checkpoint, free the GPUs, stay on hold until `resume`. A job that runs although it is held is
+    taken off its GPUs too, and keeps its hold."""
     job = _editable(turn, ask)
     if turn.replay(ask) is None:
         _must_live(job, "paused")
-        if job.hold in (HoldKind.ADMIN, HoldKind.POISON) and job.live_key is None:
+        held_otherwise = job.hold not in (None, HoldKind.PAUSED)
+        if held_otherwise and job.live_key is None:
             raise IllegalTransition(f"job {job.job_id} is on hold already", state=job.state.value)
         turn.remember(ask, job.job_id)
-        if job.hold is not HoldKind.PAUSED:
+        if held_otherwise and job.live_key is not None:
+            turn.stop(job.live_key, StopCause.PAUSE, actor=ask.caller.actor)
+        elif job.hold is None:
             held = on_job.Held(kind=HoldKind.PAUSED, by=ask.caller.name)
             turn.step_job(job.job_id, held, actor=ask.caller.actor)
     return lambda: turn.job(ask.job_id)

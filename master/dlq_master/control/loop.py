@@ -40,6 +40,8 @@ from dlq_master.store.backup import BackupFailed, backup
 from dlq_master.store.batch import Batch
 
 _log = get_logger("master.loop")
+# A turn that comes later than this was kept from coming: the others were not silent meanwhile.
+LAG_NOTED_S = 1.0
 
 
 class Store(Protocol):
@@ -79,6 +81,7 @@ class Loop:
         self._stopping = False
         self._backing_up: asyncio.Task[None] | None = None
         self._wake_at_s: float | None = None
+        self._turned_s = clock.now_s()
         self.published = Published(state, records)
 
     # --- the doors ----------------------------------------------------------------------------
@@ -109,7 +112,9 @@ class Loop:
     async def run(self) -> None:
         """Turn until `stop`. Raises what the commit raised; then nothing may be tried again."""
         while not (self._stopping and not len(self._inbox)):
-            letters = await self._inbox.drain(self._patience_s())
+            patience_s = self._patience_s()
+            letters = await self._inbox.drain(patience_s)
+            self._own_lag(patience_s)
             letters += [Letter(Tick(name), None) for name in self._late_ticks()]
             try:
                 await self.turn(letters)
@@ -122,7 +127,7 @@ class Loop:
 
     async def turn(self, letters: list[Letter]) -> None:
         """One turn, as the module's contract says."""
-        now_s = self._clock.now_s()
+        now_s = self._turned_s = self._clock.now_s()
         turn = Turn(self._state, self._records, now_s)
         replies = [self._handle(turn, letter) for letter in letters]
         if turn.plan_due or self._plan_time(now_s):
@@ -136,7 +141,6 @@ class Loop:
         self._send(batch, letters, now_s)
         for node_id, session_id in turn.hung_up:
             self._transport.close(node_id, session_id)
-        self._state.loop_lag_s = self._clock.now_s() - now_s
         self._housekeep(letters)
 
     def _handle(self, turn: Turn, letter: Letter) -> Callable[[], Any]:
@@ -201,6 +205,19 @@ class Loop:
 
     def _plan_time(self, now_s: float) -> bool:
         return self._wake_at_s is not None and now_s >= self._wake_at_s
+
+    def _own_lag(self, patience_s: float) -> None:
+        """How much later than it had to this turn comes: we slept, were stopped, or the disk was slow.
+
+        While we did not listen nobody was silent: every contact is moved by as much.
+        """
+        lag_s = max(0.0, self._clock.now_s() - self._turned_s - patience_s)
+        self._state.loop_lag_s = lag_s
+        if lag_s >= LAG_NOTED_S:
+            contacts = self._state.contacts
+            for node_id, contact_s in contacts.items():
+                contacts[node_id] = contact_s + lag_s
+            _log.warning("master_lagged", lag_s=round(lag_s, 3))
 
     def _patience_s(self) -> float:
         """How long nothing needs to happen, by the monotonic clock."""

@@ -30,6 +30,7 @@ from dlq_master.model import node as on_node
 from dlq_master.model.attempt import AttemptState
 from dlq_master.model.ids import NodeId
 from dlq_master.model.lease import reclaim_time_s
+from dlq_master.model.machine import StopCause
 from dlq_master.model.node import Node, NodeState
 
 _EPOCH_LEAP = 1_000_000  # one epoch a start: an agent that claims more has not obeyed them
@@ -146,6 +147,12 @@ def fence(turn: Turn, ask: FenceNode) -> Fenced:
         raise NotFound(f"there is no node {ask.node_id}", kind="node", id=ask.node_id)
     if turn.replay(ask) is not None or node.state is NodeState.DOWN:
         return Fenced(node, ())
+    if node.state is NodeState.UP:
+        raise IllegalTransition(
+            f"node {ask.node_id} answers: it is not off",
+            hint=f"empty it: dlq admin node drain {ask.node_id}; or stop its agent and wait",
+            state=node.state.value,
+        )
     turn.remember(ask, ask.node_id)
     lost = tuple(key.job_id for key in turn.state.cluster.attempts_on(ask.node_id))
     _lose_node(turn, ask.node_id, actor=ask.caller.actor, cause=f"fenced: {ask.reason}")
@@ -164,11 +171,20 @@ def set_flags(turn: Turn, ask: SetNodeFlags) -> Node:
     for flag in sorted(ask.set_flags - node.flags):
         event: on_node.NodeEvent = on_node.FlagSet(flag=flag, reason=ask.reason)
         node = turn.step_node(ask.node_id, event, actor=actor, cause=f"{flag.value}: {ask.reason}")
+        if flag is on_node.NodeFlag.DRAINING:
+            _move_away(turn, ask.node_id, actor)
     for flag in sorted(ask.clear_flags & node.flags):
         node = turn.step_node(
             ask.node_id, on_node.FlagCleared(flag=flag), actor=actor, cause=flag.value
         )
     return node
+
+
+def _move_away(turn: Turn, node_id: NodeId, actor: str) -> None:
+    """Everything that runs on a draining node saves and goes on elsewhere."""
+    for key in turn.state.cluster.attempts_on(node_id):
+        if turn.state.cluster.attempts[key].stop_cause is None:
+            turn.stop(key, StopCause.DRAIN, actor=actor)
 
 
 def forget(turn: Turn, ask: ForgetNode) -> None:

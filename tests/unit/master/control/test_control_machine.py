@@ -5,13 +5,14 @@ compared with what may: one attempt of a job at a time, one owner of a GPU. In t
 everything that can end has ended, every node is up and nothing is left to say.
 """
 
+from contextlib import suppress
 from typing import Any
 
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dlq_common.errors import DlqError
+from dlq_common.errors import DlqError, IllegalTransition
 from dlq_master.control.stimuli import (
     CancelJob,
     FenceNode,
@@ -23,7 +24,7 @@ from dlq_master.control.stimuli import (
     Tick,
 )
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import JobState, RunRules
+from dlq_master.model.job import HoldKind, JobState, RunRules
 from dlq_master.model.node import NodeState
 from support.invariants import check_journal
 from support.master_harness import ROOT, Master, config_of
@@ -185,7 +186,8 @@ class Weather(RuleBasedStateMachine):
         agent.reboot()
         if fenced:
             fence = FenceNode(caller=ROOT, request_id="", node_id=agent.node_id, reason="off")
-            self.master.ask(fence)
+            with suppress(IllegalTransition):  # it is still thought to be up
+                self.master.ask(fence)
 
     # --- the truth ----------------------------------------------------------------------------
 
@@ -219,11 +221,15 @@ class Weather(RuleBasedStateMachine):
     def _job(self, pick: int) -> JobId:
         return [*self.accepted][pick % len(self.accepted)]
 
-    def _calm_down(self) -> None:
-        """Everybody talks, everything that runs ends well: then nothing is left over."""
+    def _let_all_go(self) -> None:
         for job in list(self.master.loop.published.jobs()):
             if job.hold is not None:
-                self.master.edit(ReleaseJob, job.job_id)
+                paused = job.hold is HoldKind.PAUSED
+                self.master.edit(ResumeJob if paused else ReleaseJob, job.job_id)
+
+    def _calm_down(self) -> None:
+        """Everybody talks, everything that runs ends well: then nothing is left over."""
+        self._let_all_go()
         for _ in range(6 + 4 * len(self.accepted)):
             for agent in self.agents:
                 agent.hello()
@@ -237,9 +243,7 @@ class Weather(RuleBasedStateMachine):
                 agent.report()
             self.master.clock.advance(1.0)
             self.master.tick()
-            for job in list(self.master.loop.published.jobs()):
-                if job.hold is not None:
-                    self.master.edit(ReleaseJob, job.job_id)
+            self._let_all_go()
             if all(job.ended for job in self.master.loop.published.jobs()):
                 break
         left = [job for job in self.master.loop.published.jobs() if not job.ended]

@@ -152,6 +152,7 @@ def test_a_rank_that_still_runs_although_it_was_given_up_is_stopped(
     """The machine was not off after all, or the whole host had been frozen."""
     key = running(master, agent)
     agent.cut()
+    silence(master, 21.0, other)
     master.ask(FenceNode(caller=ROOT, request_id="f", node_id=agent.node_id, reason="off"))
     assert master.job(key.job_id).live_attempt == 2
     agent.hello()
@@ -171,6 +172,7 @@ def test_a_fence_ends_the_session_so_that_the_agent_must_say_hello(
 ) -> None:
     key = running(master, agent)
     session = agent.session_id
+    silence(master, 21.0)
     master.ask(FenceNode(caller=ROOT, request_id="f", node_id=agent.node_id, reason="off"))
 
     assert master.wires.closed == [(agent.node_id, session)]
@@ -541,18 +543,10 @@ def test_when_many_nodes_vanish_at_once_nothing_is_given_away(
     assert lost == keys[1:3], "two that stay away are an accident, not our own fault"
 
 
-def test_a_slow_commit_freezes_requeues_until_the_next_quick_turn(
-    master: Master, agent: SimAgent, other: SimAgent
-) -> None:
-    running(master, agent)
-    master.state.loop_lag_s = 6.0
-    job_id = master.submit(1).job_id
-    assert master.job(job_id).live_attempt is None
-    assert master.loop.published.freeze_reason()
-    master.tick(1.0)
-    master.tick(1.0)
-
-    assert master.job(job_id).live_attempt == 1
+def test_a_node_that_answers_is_not_fenced(master: Master, agent: SimAgent) -> None:
+    with pytest.raises(IllegalTransition):
+        master.ask(FenceNode(caller=ROOT, request_id="f", node_id=agent.node_id, reason="off"))
+    assert master.node("gpu01").state == "up"
 
 
 def test_after_a_restart_every_silence_counts_anew(
@@ -605,8 +599,8 @@ def test_an_agent_that_has_obeyed_a_higher_epoch_raises_ours(
     assert master.state.epoch == 43
 
 
-def test_a_drained_node_gets_nothing_new_and_keeps_what_it_has(
-    master: Master, agent: SimAgent
+def test_a_draining_node_gets_nothing_new_and_what_it_has_saves_and_goes_elsewhere(
+    master: Master, agent: SimAgent, other: SimAgent
 ) -> None:
     key = running(master, agent, gpus=2)
     flags = SetNodeFlags(
@@ -618,14 +612,18 @@ def test_a_drained_node_gets_nothing_new_and_keeps_what_it_has(
         reason="disk",
     )
     master.ask(flags)
-    job_id = master.submit().job_id
-    assert master.job(job_id).live_attempt is None
-    assert master.attempt(key.job_id).state == "running"
+    assert master.attempt(key.job_id).stop_cause == "drain"
+    agent.obey()
+    agent.exit(key, 99)
+    agent.report()
+
+    assert master.state.cluster.attempts_on(agent.node_id) == ()
+    assert master.state.cluster.attempts_on(other.node_id) == (AttemptKey(key.job_id, 2),)
     master.restart()
     agent.hello()
     assert master.node("gpu01").flags == {NodeFlag.DRAINING}
     master.ask(replace(flags, request_id="u", set_flags=frozenset(), clear_flags=flags.set_flags))
-    assert master.job(job_id).live_attempt == 1
+    assert master.node("gpu01").flags == frozenset()
 
 
 def test_only_a_node_that_is_down_and_empty_can_be_forgotten(
@@ -634,6 +632,7 @@ def test_only_a_node_that_is_down_and_empty_can_be_forgotten(
     forget = ForgetNode(caller=ROOT, request_id="", node_id=agent.node_id)
     with pytest.raises(IllegalTransition):
         master.ask(forget)
+    silence(master, 21.0, other)
     master.ask(FenceNode(caller=ROOT, request_id="f", node_id=agent.node_id, reason="sold"))
     master.ask(forget)
     master.ask(forget)
@@ -649,6 +648,7 @@ def test_a_node_forgotten_and_registered_in_one_turn_is_known(
 ) -> None:
     from dlq_master.control.stimuli import OpenSession
 
+    silence(master, 21.0)
     master.ask(FenceNode(caller=ROOT, request_id="f", node_id=agent.node_id, reason="sold"))
     master.turn(
         ForgetNode(caller=ROOT, request_id="", node_id=agent.node_id),
