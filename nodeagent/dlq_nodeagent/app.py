@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import click
 
+from dlq_common.addresses import split_address
 from dlq_common.clock import SteadyClock
 from dlq_common.config import dump_config, load_config
 from dlq_common.errors import ConfigError, DlqError, InvalidRequest
@@ -19,7 +20,7 @@ from dlq_common.logs import configure_logging
 from dlq_nodeagent.config import AgentConfig, check_config
 from dlq_nodeagent.daemon import prepare_state_dir, run_agent
 from dlq_nodeagent.devices.port import DevicesUnavailable
-from dlq_nodeagent.identity import join, split_address
+from dlq_nodeagent.identity import join
 from dlq_nodeagent.journal import JournalDamaged
 from dlq_nodeagent.shim.binary import ShimMissing
 

@@ -3,15 +3,17 @@
 import ipaddress
 import os
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from dlq_common.addresses import split_address
 from dlq_common.config import Bytes, Seconds
 from dlq_common.errors import ConfigError
 from dlq_nodeagent.core import CoreSettings
 from dlq_nodeagent.devices.choose import check_devices_word
-from dlq_nodeagent.identity import split_address
 from dlq_nodeagent.launching import LaunchRules
 from dlq_nodeagent.reconnect import ReconnectSettings
 from dlq_nodeagent.runtimes.launch import RunAs
@@ -135,13 +137,13 @@ class AgentConfig:
 
 def check_config(config: AgentConfig) -> None:
     """Refuse what can be seen to be wrong without touching anything. Raises ConfigError."""
-    try:
-        check_devices_word(config.node.devices)
-        for address in (config.master.address, config.master.join):
-            if address:
-                split_address(address)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+    _keyed("node.devices", lambda: check_devices_word(config.node.devices))
+    for key, address in (
+        ("master.address", config.master.address),
+        ("master.join", config.master.join),
+    ):
+        if address:
+            _keyed(key, partial(split_address, address))
     relative = [path for path in config.jobs.roots if not path.startswith("/")]
     if relative:
         raise ConfigError(f"jobs.roots: {relative[0]} is not absolute", key="jobs.roots")
@@ -155,6 +157,13 @@ def check_config(config: AgentConfig) -> None:
             hint="use jobs.run_as = submitter, or --allow-root-jobs on a development machine",
             key="jobs.run_as",
         )
+
+
+def _keyed(key: str, check: Callable[[], object]) -> None:
+    try:
+        check()
+    except ValueError as error:
+        raise ConfigError(f"{key}: {error}", key=key) from None
 
 
 def check_master_address(config: AgentConfig, address: str) -> None:

@@ -10,6 +10,7 @@ import structlog
 
 from dlq.v1 import identity_service_pb2 as wire
 from dlq.v1.identity_service_pb2_grpc import IdentityServiceStub, JoinServiceStub
+from dlq_common.addresses import split_address
 from dlq_common.clock import Clock
 from dlq_common.errors import DlqError, Unauthenticated, Unavailable
 from dlq_common.identity_files import StoredIdentity, save_identity, write_private, write_public
@@ -122,15 +123,6 @@ async def keep_renewed(channels: Channels, clock: Clock) -> None:
         except DlqError as error:
             log.error("certificate_not_renewed", error=str(error))
         await asyncio.sleep(_RENEW_LOOK_S)
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """HOST:PORT or [IPv6]:PORT; ValueError otherwise."""
-    host, colon, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise ValueError(f"{address!r} is not HOST:PORT")
-    return host, int(port)
 
 
 def _check(identity: StoredIdentity, node_id: str, pinned_ca: bytes) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from dlq_common.addresses import split_address
 from dlq_common.config import load_config
 from dlq_common.errors import ConfigError
 from dlq_nodeagent.app import main
@@ -20,7 +21,6 @@ from dlq_nodeagent.config import (
     is_loopback,
     node_address,
 )
-from dlq_nodeagent.identity import split_address
 
 
 def a_config(monkeypatch: pytest.MonkeyPatch, *, uid: int, **jobs: object) -> AgentConfig:
@@ -79,6 +79,19 @@ def test_an_agent_of_a_user_cannot_start_the_jobs_of_others(
 )
 def test_what_can_be_seen_to_be_wrong_is_refused(config: AgentConfig) -> None:
     with pytest.raises(ConfigError):
+        check_config(config)
+
+
+@pytest.mark.parametrize(
+    ("config", "key"),
+    [
+        (AgentConfig(master=MasterConfig(address="head")), "master.address"),
+        (AgentConfig(master=MasterConfig(join="head:99999")), "master.join"),
+        (AgentConfig(node=NodeConfig(devices="fake:8")), "node.devices"),
+    ],
+)
+def test_a_wrong_value_is_named_by_its_key(config: AgentConfig, key: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{key}: "):
         check_config(config)
 
 
