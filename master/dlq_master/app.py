@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import click
 
+from dlq_common.addresses import split_address
 from dlq_common.clock import SteadyClock
 from dlq_common.config import dump_config, load_config
 from dlq_common.errors import ConfigError, DlqError
@@ -37,7 +38,7 @@ from dlq_master.store.open import create_database, open_database
 from dlq_master.store.reader import Reader
 from dlq_master.store.rows import write_batch
 from dlq_master.store.write import write
-from dlq_master.store.writer import Writer
+from dlq_master.store.writer import CommitFailed, Writer
 
 DEFAULT_CONFIG = Path("/etc/dlq/master.toml")
 # gRPC, SQLite, the log: what a master has open besides its agents' connections.
@@ -103,6 +104,7 @@ def init(
         if (state_dir / "ca.key").exists() or config_path.exists():
             raise ConfigError(f"there is a cluster in {state_dir} already, or {config_path} exists")
         state_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
+        _make_checkpoint_root(checkpoint_root)
         authority = Authority.create(cluster, clock.now_s())
         create_database(state_dir / "dlq.db")
         (state_dir / "dlq.db").chmod(0o600)
@@ -121,6 +123,7 @@ def init(
     except (DlqError, OSError, ValueError) as error:
         _fail(error)
     click.echo(f"cluster {cluster} made in {state_dir}; first admin: {admin.name}")
+    click.echo(f"checkpoints of jobs: {checkpoint_root} (every node must have it)")
     click.echo(f"start it: dlq-master run --config {config_path}")
     click.echo(f"then log in: dlq login --socket {state_dir / 'login.sock'}")
 
@@ -154,12 +157,16 @@ def run(config_path: Path, check_config: bool, log_level: str | None) -> None:
     configure_logging(SteadyClock(), level=log_level or config.log.level)
     try:
         asyncio.run(serve(config, policy))
+    except CommitFailed as error:
+        # Nothing that was not on disk has been told; the next start begins from there.
+        get_logger("master").error("commit_failed", error=error.what)
+        sys.exit(1)
     except (DlqError, OSError) as error:
         _fail(error)
 
 
 async def serve(config: MasterConfig, policy: Policy) -> None:
-    """Build the master, serve until a signal, leave in order. Raises what a commit raised."""
+    """Build the master, serve until a signal, leave in order. Raises CommitFailed when one did."""
     log = get_logger("master")
     state_dir = config.cluster.state_dir
     _check_files()
@@ -288,10 +295,24 @@ def _checked(config: MasterConfig) -> Policy:
         raise ConfigError("queues: two queues have the same name")
     if config.jobs.default_queue not in names:
         raise ConfigError(f"jobs.default_queue: there is no queue {config.jobs.default_queue!r}")
+    _check_addresses(config)
     if config.jobs.port_first > config.jobs.port_last:
         raise ConfigError("jobs.port_first is above jobs.port_last")
     Failpoints(config.debug.failpoint)
     return policy_of(config)
+
+
+def _check_addresses(config: MasterConfig) -> None:
+    listen = config.listen
+    for key, address in (
+        ("listen.api", listen.api),
+        ("listen.join", listen.join),
+        ("listen.advertise", listen.advertise or listen.api),
+    ):
+        try:
+            split_address(address)
+        except ValueError as error:
+            raise ConfigError(f"{key}: {error}", key=key) from None
 
 
 def _check_files() -> None:
@@ -304,6 +325,17 @@ def _check_files() -> None:
         raise ConfigError(
             f"only {hard} files may be open; agents need two each", hint="raise LimitNOFILE"
         )
+
+
+def _make_checkpoint_root(path: Path) -> None:
+    """Root's is for everybody, as /tmp is: submitters make their own directories in it.
+
+    One that is there already stays as it is.
+    """
+    if path.exists():
+        return
+    path.mkdir(parents=True)
+    path.chmod(0o1777 if os.geteuid() == 0 else 0o700)
 
 
 def _invoker(now_s: float) -> User:

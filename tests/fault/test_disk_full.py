@@ -1,6 +1,7 @@
 """The master's disk is full: submissions are refused first, ends are taken as long as it goes, and
 when nothing can be written any more it leaves, having told nobody a lie."""
 
+import json
 import os
 import subprocess
 import threading
@@ -81,6 +82,7 @@ def test_a_full_disk_ends_the_master_and_what_was_acknowledged_is_there_with_roo
         ballast = _fill(small_disk / "master", 256 << 10)
         accepted = _submit_until_unavailable(daemons, jobs)
         daemons.wait_for_failure("master")
+        _check_its_last_words(daemons.log("master"))
         ballast.unlink()
         daemons.start("master")
         daemons.wait_for("master")
@@ -90,6 +92,13 @@ def test_a_full_disk_ends_the_master_and_what_was_acknowledged_is_there_with_roo
     assert accepted
     assert set(accepted) <= known
     assert len(known) <= len(accepted) + 1, "one may have been written and not acknowledged"
+
+
+def _check_its_last_words(log: str) -> None:
+    """One line for people and machines, and no story of our code."""
+    assert "Traceback" not in log, log[-3_000:]
+    told = [json.loads(line) for line in log.splitlines() if "commit_failed" in line]
+    assert [(each["level"], "SQLITE_" in each["error"]) for each in told] == [("error", True)]
 
 
 def _submit_until_unavailable(daemons: Daemons, jobs: Jobs) -> list[str]:

@@ -8,6 +8,7 @@ success means nothing. The loop ends the process; the next one starts from what 
 import asyncio
 import os
 import queue
+import sqlite3
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -15,11 +16,17 @@ from typing import NamedTuple
 
 from sqlite_utils import Database
 
-from dlq_common.errors import Unavailable
+from dlq_common.errors import DlqError, Unavailable
 from dlq_master.store.batch import Batch
 from dlq_master.store.open import claim, open_database
 from dlq_master.store.rows import write_batch
 from dlq_master.store.write import write
+
+
+class CommitFailed(DlqError):
+    """A batch is not on disk, and nothing may be written by this process any more. Facts: error."""
+
+    reason = "COMMIT_FAILED"
 
 
 class _Work(NamedTuple):
@@ -46,7 +53,7 @@ class Writer:
         self._thread.start()
 
     async def commit(self, batch: Batch) -> None:
-        """Return when the batch is on disk. Raises sqlite3.Error when it is not and never will be;
+        """Return when the batch is on disk. Raises CommitFailed when it is not and never will be;
         Unavailable after such a failure, or after `close`."""
         if self._closed:
             raise Unavailable("the store is closed")
@@ -82,6 +89,12 @@ def _failure(db: Database, batch: Batch) -> BaseException | None:
     try:
         with write(db):
             write_batch(db, batch)
+    except (sqlite3.Error, OSError) as error:
+        # The name of SQLite's error (SQLITE_FULL, SQLITE_IOERR_FSYNC) says more than its sentence.
+        name = getattr(error, "sqlite_errorname", type(error).__name__)
+        failure = CommitFailed(f"a commit failed: {error} ({name})", error=name)
+        failure.__cause__ = error
+        return failure
     except BaseException as error:  # noqa: BLE001 - handed to the awaiting loop, which dies of it
         return error
     return None

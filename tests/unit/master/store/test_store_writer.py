@@ -14,7 +14,7 @@ from dlq_master.store.backup import COPY, BackupFailed, backup
 from dlq_master.store.batch import Batch
 from dlq_master.store.open import create_database
 from dlq_master.store.reader import Reader
-from dlq_master.store.writer import Writer
+from dlq_master.store.writer import CommitFailed, Writer
 from support.stored_values import a_job, an_event, first_batch
 
 
@@ -91,7 +91,9 @@ async def test_a_failure_is_told_once_as_it_was_and_then_nothing_is_written_any_
     )
 
     assert outcomes[0] is None
-    assert isinstance(outcomes[1], sqlite3.IntegrityError)
+    assert isinstance(outcomes[1], CommitFailed)
+    assert outcomes[1].metadata["error"].startswith("SQLITE_CONSTRAINT")
+    assert isinstance(outcomes[1].__cause__, sqlite3.IntegrityError)
     assert [type(outcome) for outcome in outcomes[2:]] == [Unavailable, Unavailable]
     assert [job.job_id for job in reader.load().jobs] == [1, 2, 4]
     writer.close()

@@ -1,0 +1,79 @@
+"""The command `dlq-master`: what init leaves behind, and what is refused before anything is served."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dlq_common.errors import ConfigError
+from dlq_master.app import _authority, main
+
+
+def init(tmp_path: Path, *more: str) -> Result:
+    return CliRunner().invoke(
+        main, ["init", "--cluster", "lab", "--state-dir", str(tmp_path / "master"), *more]
+    )
+
+
+def checked(tmp_path: Path, section: str) -> Result:
+    path = tmp_path / "master.toml"
+    path.write_text(section)
+    return CliRunner().invoke(main, ["run", "--check-config", "--config", str(path)])
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize(("uid", "mode"), [(0, 0o1777), (1000, 0o700)])
+def test_init_makes_the_checkpoint_root_for_all_submitters_or_for_its_only_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uid: int, mode: int
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    root = tmp_path / "shared" / "checkpoints"
+    ran = init(tmp_path, "--checkpoint-root", str(root))
+    assert (ran.exit_code, mode_of(root)) == (0, mode), ran.output
+    assert str(root) in ran.stdout
+
+
+def test_init_leaves_a_checkpoint_root_that_is_there_as_it_is(tmp_path: Path) -> None:
+    root = tmp_path / "shared"
+    root.mkdir(mode=0o750)
+    assert init(tmp_path, "--checkpoint-root", str(root)).exit_code == 0
+    assert mode_of(root) == 0o750
+
+
+def test_init_that_cannot_make_the_checkpoint_root_has_made_no_cluster(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert init(tmp_path, "--checkpoint-root", str(tmp_path / "file/below")).exit_code == 1
+    assert init(tmp_path).exit_code == 0, "it can be run again"
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o660])
+def test_a_ca_key_that_others_may_use_is_refused_with_the_remedy(tmp_path: Path, mode: int) -> None:
+    assert init(tmp_path).exit_code == 0
+    key = tmp_path / "master/ca.key"
+    assert mode_of(key) == 0o600
+    key.chmod(mode)
+    with pytest.raises(ConfigError, match="other users may use this key") as caught:
+        _authority(tmp_path / "master")
+    assert f"chmod 600 {key}" in caught.value.hint
+
+
+@pytest.mark.parametrize("key", ["api", "join", "advertise"])
+@pytest.mark.parametrize("address", ["head", "head:99999", ":7320", "head:x"])
+def test_an_address_that_is_none_is_named_by_its_key(
+    tmp_path: Path, key: str, address: str
+) -> None:
+    ran = checked(tmp_path, f'[listen]\n{key} = "{address}"\n')
+    assert ran.exit_code == 1
+    assert ran.stderr.startswith(f"dlq-master: listen.{key}: {address!r} is not HOST:PORT")
+
+
+def test_addresses_of_all_kinds_are_accepted(tmp_path: Path) -> None:
+    ran = checked(tmp_path, '[listen]\napi = "[::]:7320"\njoin = "0.0.0.0:0"\n')
+    assert ran.exit_code == 0, ran.stderr
