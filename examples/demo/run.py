@@ -130,8 +130,8 @@ def perform(stage: Stage) -> list[str]:
     return proofs
 
 
-def show(root: Path, *, keep: bool) -> list[str]:
-    """The whole demo in a directory of its own; what was proved, or an exception."""
+def show(root: Path, *, keep: bool) -> None:
+    """The whole demo in a directory of its own; an exception if anything is not as promised."""
     with ExitStack() as opened:
         screen = opened.enter_context(Screen())
         screen.act("A master and two agents start, each with eight virtual GPUs")
@@ -146,12 +146,11 @@ def show(root: Path, *, keep: bool) -> list[str]:
         if keep:
             screen.proved(proofs)
             keep_up(cluster)
-            return proofs
+            return
         opened.close()
     proofs.append(proof.nothing_left(root, stage.cgroups))
     screen.proved(proofs)
     print(f"all of it in {screen.elapsed_s:.0f} s")
-    return proofs
 
 
 def keep_up(cluster: Cluster) -> None:
