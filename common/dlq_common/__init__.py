@@ -1,5 +1,6 @@
 """What every room shares; a closed list, each module with one idea.
 
+    addresses       HOST:PORT
     clock           the steady time axis, and its fake
     config          TOML and environment into frozen values (daemons only)
     errors          the tree of expected failures
@@ -11,6 +12,7 @@
     logs            one JSON object a line (daemons only)
     names           which names and paths from outside pass
     pki             keys, requests and certificates
+    private_files   keys that nobody else may read
     suggest         did you mean
     units           durations and sizes as people write them
     wire            Timestamp and Duration
