@@ -29,7 +29,7 @@ from dlq_nodeagent.model.messages import (
     Stop,
     Welcome,
 )
-from dlq_nodeagent.model.report import report_of
+from dlq_nodeagent.model.report import error_of, report_of
 from dlq_nodeagent.pending import PendingReports
 from dlq_nodeagent.runtimes.port import AttemptKey, Runtime
 from dlq_nodeagent.supervisor import Supervisor, SupervisorSettings
@@ -184,8 +184,13 @@ class AgentCore:
             case Stop():
                 return self._stop(order)
             case OpenLog():
-                self._errands.send_log(order, self.supervisor.handle(order.key))
+                self._open_log(order)
                 return ""
+
+    def _open_log(self, order: OpenLog) -> None:
+        rank = self.supervisor.rank(order.key)
+        never_ran = "" if rank is None else error_of(rank)
+        self._errands.send_log(order, self.supervisor.handle(order.key), never_ran)
 
     def _stop(self, stop: Stop) -> str:
         refusal = self.supervisor.stop(stop)

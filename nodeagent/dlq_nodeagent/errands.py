@@ -34,6 +34,8 @@ class Preparation:
     plan: LaunchPlan | None = None
     floor_mtime_ns: int = 0
     error: str = ""
+    exit_code: int | None = None
+    """Set when it cannot be by the user's own mistake (model/mistakes.py)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +84,10 @@ class Errands(Protocol):
         """Answered by `core.looked(key, purpose, Look)`."""
         ...
 
-    def send_log(self, order: OpenLog, handle: Handle | None) -> None:
-        """Send output to the master by its own stream; None: say that the rank is unknown."""
+    def send_log(self, order: OpenLog, handle: Handle | None, never_ran: str) -> None:
+        """Send output to the master by its own stream. Without a handle there is none: `never_ran`
+        says why, in its place; when that is empty, say that the rank is unknown.
+        """
         ...
 
     def tidy(self, key: AttemptKey) -> None:
@@ -97,7 +101,7 @@ class FakeErrands:
     def __init__(self) -> None:
         self.prepares: list[PrepareOrder] = []
         self.looks: list[LookOrder] = []
-        self.logs: list[tuple[OpenLog, Handle | None]] = []
+        self.logs: list[tuple[OpenLog, Handle | None, str]] = []
         self.tidied: list[AttemptKey] = []
 
     def prepare(self, order: PrepareOrder) -> None:
@@ -108,9 +112,9 @@ class FakeErrands:
         """See the port."""
         self.looks.append(order)
 
-    def send_log(self, order: OpenLog, handle: Handle | None) -> None:
+    def send_log(self, order: OpenLog, handle: Handle | None, never_ran: str) -> None:
         """See the port."""
-        self.logs.append((order, handle))
+        self.logs.append((order, handle, never_ran))
 
     def tidy(self, key: AttemptKey) -> None:
         """See the port."""

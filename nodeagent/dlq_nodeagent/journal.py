@@ -47,6 +47,7 @@ class RankRecord:
     checkpoint: FoundCheckpoint | None = None
     done: bool = False
     error: str = ""
+    exit_code: int | None = None
     recorded_s: float = 0.0
 
 

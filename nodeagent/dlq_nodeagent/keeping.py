@@ -66,6 +66,7 @@ class Keeping:
                 checkpoint=rank.checkpoint,
                 done=rank.done,
                 error=rank.error,
+                exit_code=rank.exit_code,
                 recorded_s=watched.recorded_s,
             )
         )

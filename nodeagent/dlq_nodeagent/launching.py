@@ -13,13 +13,14 @@ from dlq_nodeagent.env import Account, job_environment
 from dlq_nodeagent.errands import Preparation
 from dlq_nodeagent.jobtree.checkpoints import CheckpointWatch, newest_mtime_ns
 from dlq_nodeagent.jobtree.paths import (
-    PathRefused,
+    check_directory,
     check_real_place,
     checked_path,
     make_directory,
 )
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.model.messages import Launch
+from dlq_nodeagent.model.mistakes import UserMistake
 from dlq_nodeagent.orders import SIGNALS
 from dlq_nodeagent.runtimes.launch import RunAs
 from dlq_nodeagent.runtimes.port import AttemptKey, JobFiles, LaunchPlan, LaunchRefused
@@ -60,7 +61,9 @@ class Launching:
             rights = self.rights_of(launch)
             cwd, watch = self._directories(launch, rights)
             plan = self._plan(launch, rights, cwd)
-        except (PathRefused, LaunchRefused, PermissionError, ValueError) as refused:
+        except UserMistake as mistake:
+            return Preparation(error=str(mistake), exit_code=mistake.exit_code)
+        except (LaunchRefused, PermissionError) as refused:
             return Preparation(error=str(refused))
         except OSError as error:
             return Preparation(error=f"{error.filename or 'this node'}: {error.strerror}")
@@ -110,8 +113,7 @@ class Launching:
         with rights.taken():
             if launch.working_directory:
                 check_real_place(cwd, "the working directory", roots)
-            if not os.path.isdir(cwd):
-                raise PathRefused(f"the working directory {cwd} does not exist on this node")
+            check_directory(cwd, "the working directory")
         return cwd, watch_of(launch, 0)
 
     def _plan(self, launch: Launch, rights: UserRights, cwd: str) -> LaunchPlan:
@@ -149,16 +151,14 @@ class Launching:
         )
 
     def _argv(self, launch: Launch, rights: UserRights) -> tuple[str, ...]:
-        check_env(dict(launch.environment))
-        for word in launch.command:
-            check_argument(word, "the command")
+        _check_words(launch)
         if not launch.script:
             return launch.command
         path = self.rules.scripts / str(launch.key)
         _write_script(path, launch.script, rights)
         # The interpreter is named by us and not by the kernel: a state directory may be mounted
         # noexec, and a file just written may still be busy.
-        return (*interpreter_of(launch.script), str(path), *launch.command)
+        return (*_interpreter(launch.script), str(path), *launch.command)
 
 
 def watch_of(launch: Launch, floor_mtime_ns: int) -> CheckpointWatch:
@@ -182,9 +182,27 @@ def interpreter_of(script: str) -> tuple[str, ...]:
     return (program, *(part.strip() for part in rest))
 
 
+def _interpreter(script: str) -> tuple[str, ...]:
+    try:
+        return interpreter_of(script)
+    except ValueError as error:
+        raise UserMistake(f"the first line of the script: {error}") from None
+
+
+def _check_words(launch: Launch) -> None:
+    if not launch.script and not launch.command:
+        raise UserMistake("the command is empty")
+    try:
+        check_env(dict(launch.environment))
+        for word in launch.command:
+            check_argument(word, "the command")
+    except ValueError as error:
+        raise UserMistake(str(error)) from None
+
+
 def _signal(launch: Launch) -> int:
     if launch.preempt_signal not in SIGNALS:
-        raise LaunchRefused(f"no such signal for a notice: {launch.preempt_signal!r}")
+        raise UserMistake(f"no such signal for a notice: {launch.preempt_signal!r}")
     return SIGNALS[launch.preempt_signal]
 
 

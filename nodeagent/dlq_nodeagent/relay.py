@@ -11,7 +11,7 @@ from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
 from dlq_common.errors import DlqError
 from dlq_nodeagent.channel import Channels
 from dlq_nodeagent.model.messages import OpenLog
-from dlq_nodeagent.runtimes.port import Handle, LogChunk, Runtime, RuntimeFault
+from dlq_nodeagent.runtimes.port import Handle, Runtime, RuntimeFault
 
 _PIECE_BYTES = 64 * 1024
 _FOLLOW_S = 0.25
@@ -30,12 +30,16 @@ class LogRelay:
         self._runtime = runtime
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def send(self, order: OpenLog, handle: Handle | None) -> None:
-        """Start one transfer; returns at once."""
-        error = "" if handle is not None else "unknown_rank"
+    def send(self, order: OpenLog, handle: Handle | None, never_ran: str) -> None:
+        """Start one transfer; returns at once. See the port in errands.py."""
         if len(self._tasks) >= _MOST_AT_ONCE:
-            handle, error = None, "too_many_readers"
-        pieces = log_pieces(order, handle, self._runtime, error=error, wait=_follow_pause)
+            pieces = _refusal(order, "too_many_readers")
+        elif handle is not None:
+            pieces = log_pieces(order, handle, self._runtime, wait=_follow_pause)
+        elif never_ran:
+            pieces = words_pieces(order, never_ran)
+        else:
+            pieces = _refusal(order, "unknown_rank")
         task = asyncio.get_running_loop().create_task(self._push(order, pieces), name="relay")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -58,21 +62,17 @@ class LogRelay:
 
 async def log_pieces(
     order: OpenLog,
-    handle: Handle | None,
+    handle: Handle,
     runtime: Runtime,
     *,
-    error: str,
     wait: Callable[[], "asyncio.Future[None] | asyncio.Task[None]"],
 ) -> AsyncIterator[wire.PushLogRequest]:
-    """The output from the wanted offset on, then one last message; an `error` alone without a handle.
+    """The output from the wanted offset on, then one last message.
 
     A negative offset counts from the end. With `follow`, until the rank has ended and all is said.
     """
-    if handle is None:
-        yield wire.PushLogRequest(relay_id=order.relay_id, end=True, error=error)
-        return
     try:
-        offset = _first_offset(order.offset, runtime.read_log(handle, 0, 0))
+        offset = _first_offset(order.offset, runtime.read_log(handle, 0, 0).end)
         while True:
             over = not order.follow or runtime.poll(handle) is not None
             chunk = runtime.read_log(handle, offset, _PIECE_BYTES)
@@ -91,8 +91,20 @@ async def log_pieces(
     yield wire.PushLogRequest(relay_id=order.relay_id, offset=offset, end=True)
 
 
-def _first_offset(wanted: int, state: LogChunk) -> int:
-    return wanted if wanted >= 0 else max(0, state.end + wanted)
+async def words_pieces(order: OpenLog, never_ran: str) -> AsyncIterator[wire.PushLogRequest]:
+    """In place of the output of a rank that has none: why it never ran, as the shim would say it."""
+    said = f"dlq: cannot run the job: {never_ran}\n".encode("utf-8", "replace")
+    offset = min(_first_offset(order.offset, len(said)), len(said))
+    yield wire.PushLogRequest(relay_id=order.relay_id, offset=offset, data=said[offset:])
+    yield wire.PushLogRequest(relay_id=order.relay_id, offset=len(said), end=True)
+
+
+async def _refusal(order: OpenLog, error: str) -> AsyncIterator[wire.PushLogRequest]:
+    yield wire.PushLogRequest(relay_id=order.relay_id, end=True, error=error)
+
+
+def _first_offset(wanted: int, end: int) -> int:
+    return wanted if wanted >= 0 else max(0, end + wanted)
 
 
 def _follow_pause() -> asyncio.Task[None]:

@@ -166,7 +166,7 @@ class Supervisor:
             return
         watched.preparing = False
         if preparation.plan is None:
-            self._apply(watched, LaunchFailed(preparation.error))
+            self._apply(watched, LaunchFailed(preparation.error, preparation.exit_code))
             return
         watched.plan = preparation.plan
         self._apply(watched, Prepared(preparation.floor_mtime_ns))

@@ -79,6 +79,7 @@ def recovered(record: RankRecord, handle: Handle | None, *, now_s: float) -> Wat
         checkpoint=record.checkpoint,
         done=record.done,
         error=record.error,
+        exit_code=record.exit_code,
         beaten=True,  # it has had its first seconds
     )
     if rank.state is RankState.ENDED and record.state is not RankState.ENDED:

@@ -44,7 +44,7 @@ class Workshop:
         clock: Clock,
         devices: Devices,
         launching: Launching,
-        send_log: Callable[[OpenLog, Handle | None], None],
+        send_log: Callable[[OpenLog, Handle | None, str], None],
         wake: Callable[[], None],
     ) -> None:
         self._clock = clock
@@ -72,9 +72,9 @@ class Workshop:
             lambda error: Look(released=False, held_by=f"{type(error).__name__}: {error}"),
         )
 
-    def send_log(self, order: OpenLog, handle: Handle | None) -> None:
+    def send_log(self, order: OpenLog, handle: Handle | None, never_ran: str) -> None:
         """See the port."""
-        self._send_log(order, handle)
+        self._send_log(order, handle, never_ran)
 
     def tidy(self, key: AttemptKey) -> None:
         """See the port."""

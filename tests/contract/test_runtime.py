@@ -215,7 +215,8 @@ def test_what_cannot_be_started_still_ends_with_a_record(box: Box) -> None:
     record = box.wait_exit(handle)
     assert record.why is ExitWhy.START_ERROR
     assert record.start_error is not None
-    assert record.start_error.text == "No such file or directory"
+    assert record.start_error.stage == "exec"
+    assert record.start_error.text.startswith("No such file or directory")
     assert (record.code, record.signal) == (None, None)
     assert box.runtime.started(handle) is None
 

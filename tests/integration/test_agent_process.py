@@ -167,6 +167,23 @@ def test_output_is_sent_when_asked_for(master: StubMaster, node: AgentProcess) -
     assert b"".join(piece.data for piece in pieces) == b"hello world\n"
 
 
+def test_a_command_that_does_not_exist_exits_127_and_the_log_says_so(
+    master: StubMaster, node: AgentProcess
+) -> None:
+    node.start()
+    hello_count(master, 1)
+    master.command(launch_command(1, "nonexistent-cmd"))
+    report = master.report("1", EXITED)
+    assert report.exit_code == 127
+    assert report.error == "exec: No such file or directory: 'nonexistent-cmd'"
+    master.command(wire.OpenLogCommand(relay_id="r1", job_id="1", fence=report.fence))
+    pieces = master.wait_for(
+        lambda: p if (p := master.logs.get("r1", [])) and p[-1].end else None, "the log"
+    )
+    said = b"".join(piece.data for piece in pieces).decode()
+    assert said == f"dlq: cannot run the job: {report.error}\n"
+
+
 def test_the_agent_comes_back_when_the_master_hangs_up(
     master: StubMaster, node: AgentProcess
 ) -> None:

@@ -87,7 +87,12 @@ def test_a_directory_that_the_user_may_not_make_is_refused(master: StubMaster, p
         2, "/bin/true", uid=NOBODY, gid=NOBODY, checkpoint_directory=str(closed / "2" / "1")
     )
     master.command(command)
-    assert "cannot be made" in master.report("2", START_FAILED).error
+    report = master.report("2", EXITED)
+    assert "cannot be made" in report.error
+    assert report.exit_code == 126
+    assert log_of(master, "2", report.fence).decode() == (
+        f"dlq: cannot run the job: {report.error}\n"
+    )
     assert list(closed.iterdir()) == []
 
 

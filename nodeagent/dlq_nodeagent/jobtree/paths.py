@@ -1,12 +1,14 @@
 """Which directories of a job this node accepts, and how they are made: as the user."""
 
 import os
+import stat
 from collections.abc import Sequence
 
 from dlq_common.names import check_absolute_path
+from dlq_nodeagent.model.mistakes import UserMistake, exit_code_of
 
 
-class PathRefused(ValueError):
+class PathRefused(UserMistake):
     """The path cannot be used on this node; the text is for the user."""
 
 
@@ -31,11 +33,31 @@ def check_real_place(path: str, what: str, roots: Sequence[str]) -> None:
 
 
 def make_directory(path: str, what: str) -> None:
-    """Make a directory and its parents where they are missing. Call it with the user's rights."""
+    """Make a directory and its parents where they are missing. Call it with the user's rights.
+
+    PathRefused when the user may not; OSError when the host cannot (a full disk, a lost server).
+    """
     try:
         os.makedirs(path, mode=0o755, exist_ok=True)
     except OSError as error:
-        raise PathRefused(f"{what} {path} cannot be made: {error.strerror}") from None
+        raise _refusal(error, f"{what} {path} cannot be made: {error.strerror}") from None
+
+
+def check_directory(path: str, what: str) -> None:
+    """Refuse what is no directory; errors as `make_directory`. Call it with the user's rights."""
+    try:
+        kind = os.stat(path).st_mode
+    except FileNotFoundError as error:
+        raise _refusal(error, f"{what} {path} does not exist on this node") from None
+    except OSError as error:
+        raise _refusal(error, f"{what} {path} cannot be used: {error.strerror}") from None
+    if not stat.S_ISDIR(kind):
+        raise PathRefused(f"{what} {path} is not a directory")
+
+
+def _refusal(error: OSError, text: str) -> Exception:
+    exit_code = exit_code_of(error.errno or 0)
+    return error if exit_code is None else PathRefused(text, exit_code)
 
 
 def _refuse_outside(place: str, path: str, what: str, roots: Sequence[str]) -> None:

@@ -35,9 +35,12 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFailed:
-    """It can never start here; `error` is for the user."""
+    """It can never start here; `error` is for the user. An exit code (mistakes.py) says that it is
+    the user's own mistake, so that it counts as the job's end and not as this host's failure.
+    """
 
     error: str
+    exit_code: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +184,8 @@ class Rank:
     done: bool = False
     record: ExitRecord | None = None
     error: str = ""
+    exit_code: int | None = None
+    """Of a launch that failed by the user's own mistake."""
     ended_s: float | None = None
 
 
@@ -215,8 +220,8 @@ def step(rank: Rank, event: RankEvent, *, now_s: float) -> Step:
             ready = replace(moved, prepared=True, floor_mtime_ns=floor_mtime_ns)
             # Preparing again after a crash is harmless; only a floor cannot be found again.
             return Step(ready, (Effect.RECORD,) if floor_mtime_ns else ())
-        case LaunchFailed(error):
-            return _ended(replace(moved, error=error), now_s)
+        case LaunchFailed(error, exit_code):
+            return _ended(replace(moved, error=error, exit_code=exit_code), now_s)
         case HandedOver():
             return Step(moved)
         case MainStarted(at_s):

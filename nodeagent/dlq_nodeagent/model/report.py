@@ -1,6 +1,7 @@
 """What the master is told about a rank: facts only; what they mean for the attempt it decides."""
 
 from dlq_nodeagent.model.messages import CheckpointFact, Phase, RankReport
+from dlq_nodeagent.model.mistakes import start_exit_code
 from dlq_nodeagent.model.rank import Rank, RankState, answered_notice
 from dlq_nodeagent.runtimes.port import ExitRecord, ExitWhy
 
@@ -20,6 +21,8 @@ def phase_of(rank: Rank) -> Phase:
     """The phase on the wire. A rank whose GPUs are not proven free has not exited yet."""
     if rank.state in _PHASES:
         return _PHASES[rank.state]
+    if _mistake_code(rank) is not None:
+        return Phase.EXITED
     failed = bool(rank.error) or (rank.record is not None and rank.record.start_error is not None)
     return Phase.START_FAILED if failed else Phase.EXITED
 
@@ -35,10 +38,10 @@ def report_of(rank: Rank, *, sequence: int, now_s: float) -> RankReport:
         key=rank.launch.key,
         fence=rank.launch.fence,
         phase=phase,
-        exit_code=None if record is None else record.code,
+        exit_code=_exit_code(rank) if ended else None,
         signal=0 if record is None else (record.signal or 0),
         oom_killed=record is not None and record.oom_kills > 0,
-        error=_error(rank),
+        error=error_of(rank),
         ended_by=_ended_by(record) if ended else "",
         checkpoint=_checkpoint(rank, now_s),
         done=rank.done,
@@ -57,11 +60,26 @@ def run_s(record: ExitRecord) -> float | None:
     return max(0, record.ended_boottime_ns - record.started_boottime_ns) / 1e9
 
 
-def _error(rank: Rank) -> str:
+def error_of(rank: Rank) -> str:
+    """Why it never started, or what keeps it from being over; empty for what ran and ended."""
     if rank.error or rank.record is None or rank.record.start_error is None:
         return rank.error
     failed = rank.record.start_error
     return f"{failed.stage}: {failed.text}"
+
+
+def _exit_code(rank: Rank) -> int | None:
+    mistake_code = _mistake_code(rank)
+    if mistake_code is not None:
+        return mistake_code
+    return None if rank.record is None else rank.record.code
+
+
+def _mistake_code(rank: Rank) -> int | None:
+    """What a shell would have exited with, where the user's own mistake kept it from starting."""
+    if rank.record is None or rank.record.start_error is None:
+        return rank.exit_code
+    return start_exit_code(rank.record.start_error.stage, rank.record.start_error.errno)
 
 
 def _ended_by(record: ExitRecord | None) -> str:

@@ -103,7 +103,8 @@ def _start_error(said: dict[str, Any] | None) -> StartError | None:
 
 
 def _object(data: bytes) -> dict[str, Any]:
-    said = json.loads(data)
+    # Names of files are in it, as bytes that need not be text.
+    said = json.loads(data.decode("utf-8", "replace"))
     if not isinstance(said, dict):
         raise ValueError("not a JSON object")
     return said

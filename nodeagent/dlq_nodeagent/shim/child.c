@@ -87,6 +87,16 @@ static int become(const struct plan *plan)
     return drop_capabilities();
 }
 
+/* "No such file" about a file that is there means the interpreter that its first line (or its ELF
+ * header) names. Leaves errno as it is. */
+static const char *exec_stage(const char *program)
+{
+    int error = errno;
+    bool there = error == ENOENT && strchr(program, '/') != NULL && access(program, F_OK) == 0;
+    errno = error;
+    return there ? "interpreter" : "exec";
+}
+
 static void run(const struct plan *plan, pid_t shim, int status_fd, int log_fd)
 {
     setsid();
@@ -111,7 +121,20 @@ static void run(const struct plan *plan, pid_t shim, int status_fd, int log_fd)
     reset_signals();
     environ = plan->env; /* execvp searches the PATH of `environ`: the plan's, nobody else's */
     execvp(plan->argv[0], plan->argv);
-    fail(status_fd, "exec");
+    fail(status_fd, exec_stage(plan->argv[0]));
+}
+
+void child_words(const struct plan *plan, const struct start_error *error, char *words, size_t size)
+{
+    const char *name = NULL;
+    if (strcmp(error->stage, "chdir") == 0)
+        name = plan->cwd;
+    else if (strcmp(error->stage, "exec") == 0 || strcmp(error->stage, "interpreter") == 0)
+        name = plan->argv[0];
+    if (name == NULL)
+        snprintf(words, size, "%s", strerror(error->error));
+    else
+        snprintf(words, size, "%s: '%.200s'", strerror(error->error), name);
 }
 
 int child_start(const struct plan *plan, struct child *child)

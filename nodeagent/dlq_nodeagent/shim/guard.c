@@ -34,6 +34,7 @@ struct guard {
     int64_t window_end, window_left;
     int64_t ending_since, next_kill, kill_every; /* 0: the job may live */
     struct ending ending;
+    char words[320]; /* the text of ending.start_error */
 };
 
 /* Before its exec the child still ignores what the shim ignores: a signal would be lost, so it is
@@ -208,6 +209,16 @@ static void obey(void *who, const struct command *command)
     }
 }
 
+/* Whoever reads the job's output sees it too: one line, in the same words as the record. */
+static void log_start_error(struct guard *guard)
+{
+    char line[sizeof guard->words + 64];
+    int length = snprintf(line, sizeof line, "dlq: cannot run the job: %s: %s\n",
+                          guard->ending.start_error.stage, guard->words);
+    if (length > 0 && (size_t)length < sizeof line)
+        logring_append(&guard->ring, line, (size_t)length);
+}
+
 static void read_status(struct guard *guard)
 {
     struct start_error error;
@@ -216,9 +227,12 @@ static void read_status(struct guard *guard)
         return;
     close(guard->child.status_fd);
     guard->child.status_fd = -1;
-    if (got == (ssize_t)sizeof error)
+    if (got == (ssize_t)sizeof error) {
         guard->ending.start_error = error;
-    else
+        child_words(guard->plan, &error, guard->words, sizeof guard->words);
+        guard->ending.start_error_text = guard->words;
+        log_start_error(guard);
+    } else
         record_started(guard->dir_fd, guard->plan, guard->child.pid, guard->boot_id,
                        guard->ending.started_boottime_ns, guard->ending.started_wall_ns);
     deliver_early_signals(guard);

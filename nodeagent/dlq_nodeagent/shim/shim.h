@@ -72,6 +72,8 @@ struct child {
 
 /* Forks the main process, which joins its cgroups, drops its privileges and execs. */
 int child_start(const struct plan *plan, struct child *child);
+/* The system's words on a start that failed, and the name of what they are about. */
+void child_words(const struct plan *plan, const struct start_error *error, char *words, size_t size);
 
 /* ---- cgroup.c ---- */
 

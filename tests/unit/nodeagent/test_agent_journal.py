@@ -32,6 +32,8 @@ RECORD = RankRecord(
     state=RankState.STOPPING,
     floor_mtime_ns=1_763_635_200_123_456_789,
     stopping=Stopping(cause="preempt", grace_s=60.0, due_s=1.5, noticed_s=2.5, delivered=True),
+    error="the command is empty",
+    exit_code=126,
     recorded_s=1.8e9,
 )
 

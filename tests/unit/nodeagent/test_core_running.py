@@ -112,15 +112,31 @@ def test_a_rank_that_cannot_be_prepared_has_failed_to_start_and_says_why() -> No
     assert report.error == "the working directory /x does not exist"
 
 
-def test_a_rank_that_cannot_be_executed_has_failed_to_start_and_says_why() -> None:
+def test_a_command_that_does_not_exist_is_its_users_own_end_and_says_why() -> None:
     bench = AgentBench()
     bench.connect()
     launch = a_launch(does="start_error=no_such_file")
     bench.order(launch)
     bench.run(2)
-    assert bench.last(launch).phase is Phase.START_FAILED
-    assert "no_such_file" in bench.last(launch).error
+    report = bench.last(launch)
+    assert (report.phase, report.exit_code, report.signal) == (Phase.EXITED, 127, 0)
+    assert report.error == "exec: no_such_file"
     assert Phase.STARTED not in bench.phases(launch)
+    assert Phase.START_FAILED not in bench.phases(launch)
+
+
+def test_a_users_mistake_found_while_preparing_is_an_end_that_a_later_agent_tells_too() -> None:
+    bench = AgentBench()
+    bench.prepare = lambda _launch: Preparation(error="/x does not exist", exit_code=127)
+    bench.connect()
+    launch = a_launch()
+    bench.order(launch)
+    bench.restart()
+    bench.connect()
+    bench.order(launch)
+    report = bench.last(launch)
+    assert (report.phase, report.exit_code) == (Phase.EXITED, 127)
+    assert (report.error, report.ended_by) == ("/x does not exist", "never_started")
 
 
 def test_a_plan_the_runtime_refuses_has_failed_to_start() -> None:
@@ -227,8 +243,8 @@ def test_the_log_of_an_ended_rank_can_still_be_read() -> None:
     bench.restart()
     bench.connect()
     bench.order(OpenLog(relay_id="r1", key=launch.key, offset=0, follow=False))
-    (order, handle), *_ = bench.errands.logs
-    assert order.relay_id == "r1"
+    (order, handle, never_ran), *_ = bench.errands.logs
+    assert (order.relay_id, never_ran) == ("r1", "")
     assert handle is not None
     assert bench.runtime.read_log(handle, 0, 100).data == b"hello"
 
@@ -237,7 +253,17 @@ def test_a_log_of_an_unknown_rank_is_answered_without_a_handle() -> None:
     bench = AgentBench()
     bench.connect()
     bench.order(OpenLog(relay_id="r1", key=a_launch().key, offset=0, follow=False))
-    assert bench.errands.logs[0][1] is None
+    assert bench.errands.logs[0][1:] == (None, "")
+
+
+def test_the_log_of_a_rank_that_was_refused_says_why_it_never_ran() -> None:
+    bench = AgentBench()
+    bench.prepare = lambda _launch: Preparation(error="/x does not exist", exit_code=127)
+    bench.connect()
+    launch = a_launch()
+    bench.order(launch)
+    bench.order(OpenLog(relay_id="r1", key=launch.key, offset=0, follow=False))
+    assert bench.errands.logs[0][1:] == (None, "/x does not exist")
 
 
 def test_ended_ranks_are_forgotten_when_there_are_too_many_or_they_are_too_old() -> None:

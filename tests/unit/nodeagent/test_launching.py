@@ -1,5 +1,6 @@
 """From a launch to a plan: what is made ready, and what is refused with words for the user."""
 
+import errno
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -68,6 +69,13 @@ def error_of(launching: Launching, launch: Launch) -> str:
     return preparation.error
 
 
+def code_of(launching: Launching, launch: Launch) -> int | None:
+    """What a refused launch exits with; None: the host is at fault."""
+    preparation = launching.prepare(launch)
+    assert preparation.error
+    return preparation.exit_code
+
+
 def test_a_plan_says_all_that_the_runtime_needs(launching: Launching, launch: Launch) -> None:
     asked = replace(
         launch,
@@ -93,13 +101,36 @@ def test_the_checkpoint_directory_is_made(launching: Launching, launch: Launch) 
     assert Path(launch.checkpoint_directory).is_dir()
 
 
-def test_a_gpu_that_is_not_here_is_refused(launching: Launching, launch: Launch) -> None:
-    assert "no GPU 5" in error_of(launching, replace(launch, gpu_indexes=(0, 5)))
+def test_a_gpu_that_is_not_here_is_the_hosts_fault(launching: Launching, launch: Launch) -> None:
+    asked = replace(launch, gpu_indexes=(0, 5))
+    assert "no GPU 5" in error_of(launching, asked)
+    assert code_of(launching, asked) is None
+
+
+def test_a_full_disk_is_the_hosts_fault(
+    launching: Launching, launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def makedirs(path: str, mode: int, exist_ok: bool) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    monkeypatch.setattr(os, "makedirs", makedirs)
+    assert "No space left" in error_of(launching, launch)
+    assert code_of(launching, launch) is None
+
+
+def test_a_file_is_no_working_directory(
+    launching: Launching, launch: Launch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    for path in ("file", "file/below"):
+        blocked = replace(launch, working_directory=str(tmp_path / path))
+        assert code_of(launching, blocked) == 126
 
 
 def test_a_missing_working_directory_is_refused(launching: Launching, launch: Launch) -> None:
     missing = replace(launch, working_directory=f"{launch.working_directory}/nothing")
     assert "does not exist" in error_of(launching, missing)
+    assert code_of(launching, missing) == 127
 
 
 @pytest.mark.parametrize("field", ["working_directory", "checkpoint_directory"])
@@ -108,7 +139,7 @@ def test_directories_outside_the_roots_are_refused(
     launching: Launching, launch: Launch, tmp_path: Path, field: str, path: str
 ) -> None:
     hostile = replace(launch, **{field: path.format(root=tmp_path)})  # type: ignore[arg-type]
-    assert error_of(launching, hostile)
+    assert code_of(launching, hostile) == 126
 
 
 def test_a_link_out_of_the_roots_is_refused(
@@ -125,6 +156,15 @@ def test_a_checkpoint_directory_that_cannot_be_made_is_refused(
     (tmp_path / "file").write_text("")
     blocked = replace(launch, checkpoint_directory=str(tmp_path / "file" / "x"))
     assert "cannot be made" in error_of(launching, blocked)
+    assert code_of(launching, blocked) == 126
+
+
+def test_a_first_line_that_cannot_be_read_is_the_users_own(
+    launching: Launching, launch: Launch
+) -> None:
+    broken = replace(launch, script="#!/usr/bin/env -S python3 'x\n")
+    assert "first line" in error_of(launching, broken)
+    assert code_of(launching, broken) == 126
 
 
 def test_a_script_is_readable_by_its_user_only_and_dropped_with_the_rank(
@@ -174,13 +214,18 @@ def test_the_interpreter_is_read_as_the_kernel_does(script: str, argv: tuple[str
         {"command": ()},
         {"preempt_signal": "KILL"},
         {"preempt_signal": "9"},
-        {"runtime": "podman"},
     ],
 )
 def test_hostile_launches_are_refused_and_nothing_is_started(
     launching: Launching, launch: Launch, changes: dict[str, object]
 ) -> None:
-    assert error_of(launching, replace(launch, **changes))  # type: ignore[arg-type]
+    assert code_of(launching, replace(launch, **changes)) == 126  # type: ignore[arg-type]
+
+
+def test_a_runtime_that_this_node_does_not_have_is_the_hosts_fault(
+    launching: Launching, launch: Launch
+) -> None:
+    assert code_of(launching, replace(launch, runtime="podman")) is None
 
 
 def test_a_marker_job_starts_above_what_its_directory_holds_already(
@@ -200,6 +245,7 @@ def test_a_submitter_is_never_root(
     others = replace(launching, rules=replace(launching.rules, run_as="submitter"))
     asked = replace(launch, user="eve", uid=uid, gid=gid)
     assert "no user id of their own" in error_of(others, asked)
+    assert code_of(others, asked) is None
 
 
 @ROOT_ONLY

@@ -84,11 +84,14 @@ def test_privileges_cannot_be_gained(box: ProcessBox) -> None:
 @pytest.mark.parametrize(
     ("argv", "cwd", "stage", "text"),
     [
-        (("/no/such/file",), "/", "exec", "No such file or directory"),
-        (("no-such-command",), "/", "exec", "No such file or directory"),
-        (("/etc/passwd",), "/", "exec", "Permission denied"),
-        (("/bin/true",), "/no/such/dir", "chdir", "No such file or directory"),
-        (("/bin/true",), "/etc/passwd", "chdir", "Not a directory"),
+        (("/no/such/file",), "/", "exec", "No such file or directory: '/no/such/file'"),
+        (("no-such-command",), "/", "exec", "No such file or directory: 'no-such-command'"),
+        (("/etc/passwd",), "/", "exec", "Permission denied: '/etc/passwd'"),
+        (("/bin/true",), "/no/such/dir", "chdir", "No such file or directory: '/no/such/dir'"),
+        (("/bin/true",), "/etc/passwd", "chdir", "Not a directory: '/etc/passwd'"),
+        (("é" * 99 + "x", "y"), "/", "exec", f"No such file or directory: '{'é' * 99}x'"),
+        (("\udcff",), "/", "exec", "No such file or directory: '\ufffd'"),
+        (('a"b\\',), "/", "exec", "No such file or directory: 'a\"b\\'"),
     ],
 )
 def test_a_failed_start_names_the_step_and_the_systems_words(
@@ -98,6 +101,24 @@ def test_a_failed_start_names_the_step_and_the_systems_words(
     assert record.why is ExitWhy.START_ERROR
     assert record.start_error is not None
     assert (record.start_error.stage, record.start_error.text) == (stage, text)
+
+
+def test_a_failed_start_is_the_one_line_of_the_log(box: ProcessBox) -> None:
+    handle = box.run("no-such-command")
+    box.wait_exit(handle)
+    line = b"dlq: cannot run the job: exec: No such file or directory: 'no-such-command'\n"
+    assert box.log(handle) == line
+
+
+def test_a_script_whose_interpreter_is_missing_is_told_from_a_missing_script(
+    box: ProcessBox, tmp_path: Path
+) -> None:
+    script = tmp_path / "train"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    record = box.wait_exit(box.run(str(script)))
+    assert record.start_error is not None
+    assert record.start_error.stage == "interpreter"
 
 
 def test_sixteen_workers_that_ignore_sigterm_die_with_the_job(box: ProcessBox) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq_nodeagent.model.messages import OpenLog
-from dlq_nodeagent.relay import log_pieces
+from dlq_nodeagent.relay import log_pieces, words_pieces
 from dlq_nodeagent.runtimes.port import Handle
 from support.agent_bench import AgentBench, a_launch
 
@@ -23,7 +23,7 @@ def a_logging_job(bench: AgentBench, does: str) -> Handle:
 
 
 async def sent(
-    bench: AgentBench, handle: Handle | None, *, offset: int = 0, follow: bool = False
+    bench: AgentBench, handle: Handle, *, offset: int = 0, follow: bool = False
 ) -> list[wire.PushLogRequest]:
     """All pieces; while a reader follows, time passes on the bench."""
     order = OpenLog(relay_id="r1", key=a_launch().key, offset=offset, follow=follow)
@@ -34,8 +34,7 @@ async def sent(
         done.set_result(None)
         return done
 
-    error = "" if handle else "unknown_rank"
-    pieces = log_pieces(order, handle, bench.runtime, error=error, wait=wait)
+    pieces = log_pieces(order, handle, bench.runtime, wait=wait)
     return [piece async for piece in pieces]
 
 
@@ -76,12 +75,23 @@ async def test_a_reader_who_does_not_follow_is_not_kept() -> None:
     assert bench.clock.boottime_s() == before_s
 
 
-async def test_an_unknown_rank_is_said_to_be_unknown() -> None:
-    (piece,) = await sent(AgentBench(), None)
-    assert (piece.end, piece.error) == (True, "unknown_rank")
+@pytest.mark.parametrize(
+    ("offset", "data"),
+    [
+        (0, b"dlq: cannot run the job: /x is no directory\n"),
+        (5, b"cannot run the job: /x is no directory\n"),
+        (-4, b"ory\n"),
+        (999, b""),
+    ],
+)
+async def test_a_rank_that_never_ran_has_one_line_that_says_why(offset: int, data: bytes) -> None:
+    order = OpenLog(relay_id="r1", key=a_launch().key, offset=offset, follow=True)
+    said, end = [piece async for piece in words_pieces(order, "/x is no directory")]
+    assert (said.data, said.end, end.data, end.end) == (data, False, b"", True)
+    assert said.offset + len(said.data) == end.offset
 
 
-async def test_a_rank_that_was_forgotten_meanwhile_is_unknown_too() -> None:
+async def test_a_rank_that_was_forgotten_meanwhile_is_unknown() -> None:
     bench = AgentBench()
     handle = a_logging_job(bench, "run_for=1 log=hello")
     bench.runtime.forget(handle)

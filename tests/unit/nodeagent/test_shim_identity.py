@@ -115,7 +115,8 @@ def test_the_working_directory_is_entered_with_the_users_rights(box: ProcessBox)
     closed.mkdir(mode=0o700)
     record = box.wait_exit(box.sh("true", cwd=str(closed), **USER))
     assert record.start_error is not None
-    assert (record.start_error.stage, record.start_error.text) == ("chdir", "Permission denied")
+    assert record.start_error.stage == "chdir"
+    assert record.start_error.text == f"Permission denied: '{closed}'"
 
 
 @needs_root

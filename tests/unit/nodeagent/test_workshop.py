@@ -89,7 +89,7 @@ def make_bench(tmp_path: Path) -> MakeBench:
             clock=clock,
             devices=devices,
             launching=launching,
-            send_log=lambda order, handle: None,
+            send_log=lambda order, handle, never_ran: None,
             wake=asker.arrived.set,
         )
         workshop.answers = asker
@@ -108,6 +108,7 @@ async def test_a_prepared_rank_has_its_plan(make_bench: MakeBench, tmp_path: Pat
 async def test_a_refused_rank_has_its_reason(make_bench: MakeBench) -> None:
     preparation = await make_bench().prepare(a_launch(gpu_indexes=(9,)))
     assert preparation.error == "this node has no GPU 9"
+    assert preparation.exit_code is None
 
 
 async def test_a_checkpoint_is_found_with_its_age(make_bench: MakeBench, tmp_path: Path) -> None:
