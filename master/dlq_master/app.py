@@ -298,6 +298,8 @@ def _checked(config: MasterConfig) -> Policy:
     _check_addresses(config)
     if config.jobs.port_first > config.jobs.port_last:
         raise ConfigError("jobs.port_first is above jobs.port_last")
+    if config.jobs.concurrent_saves < 1:
+        raise ConfigError("jobs.concurrent_saves must be at least 1")
     Failpoints(config.debug.failpoint)
     return policy_of(config)
 

@@ -77,3 +77,9 @@ def test_an_address_that_is_none_is_named_by_its_key(
 def test_addresses_of_all_kinds_are_accepted(tmp_path: Path) -> None:
     ran = checked(tmp_path, '[listen]\napi = "[::]:7320"\njoin = "0.0.0.0:0"\n')
     assert ran.exit_code == 0, ran.stderr
+
+
+def test_saves_that_may_never_begin_are_refused_before_the_first_lapse(tmp_path: Path) -> None:
+    ran = checked(tmp_path, "[jobs]\nconcurrent_saves = 0\n")
+    assert ran.exit_code == 1
+    assert "jobs.concurrent_saves" in ran.stderr
