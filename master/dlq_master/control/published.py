@@ -166,10 +166,6 @@ class Published:
         """One user."""
         return self._users.get(name)
 
-    def user_of(self, uid: int) -> User | None:
-        """The user with this numeric id."""
-        return next((user for user in self._users.values() if user.uid == uid), None)
-
     def users(self) -> Sequence[User]:
         """All users by name."""
         return [self._users[name] for name in sorted(self._users)]
