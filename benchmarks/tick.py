@@ -85,7 +85,8 @@ def completions(queued: int) -> float:
     parts = "  ".join(f"{step} {1e6 * percentile(cost[step], 0.5):.1f}" for step in STEPS)
     print(
         f"completion, {queued:>7} queued: p50 {1e6 * percentile(whole, 0.5):5.1f} us  "
-        f"p99 {1e6 * percentile(whole, 0.99):6.1f} us  (p50 by part: {parts})",
+        f"p99 {1e6 * percentile(whole, 0.99):6.1f} us  (p50 by part: {parts})  "
+        "(goal: p50 <= 20 us)",
         flush=True,
     )
     gc.unfreeze()
