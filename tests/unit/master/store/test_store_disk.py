@@ -92,7 +92,7 @@ def test_a_full_disk_loses_nothing_and_serves_again_with_room(small_disk: Path) 
     acknowledged, failures = _commit_until_failure(path)
 
     assert acknowledged > 0
-    assert failures == ["OperationalError", "Unavailable", "Unavailable"]
+    assert failures == ["CommitFailed", "Unavailable", "Unavailable"]
     ballast.unlink()
     assert _stored(path) == list(range(1, acknowledged + 1))
 
@@ -118,7 +118,7 @@ def test_a_failed_sync_is_an_error_and_the_end_of_writing(
         path, LD_PRELOAD=failing_disk, DISK_FILE="-wal", DISK_AFTER=str(after)
     )
 
-    assert failures == ["OperationalError", "Unavailable", "Unavailable"]
+    assert failures == ["CommitFailed", "Unavailable", "Unavailable"]
     # The one that failed may be on disk nevertheless; it was never acknowledged.
     assert _stored(path)[:acknowledged] == list(range(1, acknowledged + 1))
     assert len(_stored(path)) <= acknowledged + 1
