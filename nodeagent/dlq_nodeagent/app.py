@@ -17,7 +17,7 @@ from dlq_common.config import dump_config, load_config
 from dlq_common.errors import ConfigError, DlqError, InvalidRequest
 from dlq_common.ids import RandomIds
 from dlq_common.logs import configure_logging
-from dlq_nodeagent.config import AgentConfig, check_config
+from dlq_nodeagent.config import AgentConfig, check_config, check_host
 from dlq_nodeagent.daemon import prepare_state_dir, run_agent
 from dlq_nodeagent.devices.port import DevicesUnavailable
 from dlq_nodeagent.identity import join
@@ -56,6 +56,8 @@ def run(
         check_config(config)
         if check_only:
             click.echo(dump_config(config), nl=False)
+        check_host(config)
+        if check_only:
             return
         clock = SteadyClock()
         configure_logging(clock, level=config.log_level)

@@ -19,6 +19,7 @@ from dlq_nodeagent.reconnect import ReconnectSettings
 from dlq_nodeagent.runtimes.launch import RunAs
 from dlq_nodeagent.supervisor import SupervisorSettings
 from dlq_nodeagent.uplink import UplinkSettings
+from dlq_nodeagent.users_map import check_users_map
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,13 @@ def _keyed(key: str, check: Callable[[], object]) -> None:
         check()
     except ValueError as error:
         raise ConfigError(f"{key}: {error}", key=key) from None
+
+
+def check_host(config: AgentConfig) -> None:
+    """Refuse a host that is not ready for this configuration. Raises ConfigError."""
+    # Fake jobs have no processes, and so no users.
+    if config.run_as == "submitter" and config.jobs.runtime != "fake":
+        check_users_map(config.node.state_dir)
 
 
 def check_master_address(config: AgentConfig, address: str) -> None:

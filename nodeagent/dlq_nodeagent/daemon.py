@@ -41,8 +41,6 @@ from dlq_nodeagent.workshop import Workshop
 
 # The shim and jobs of other users pass through it by full path; nobody can list it.
 _STATE_MODE = 0o711
-# Where the shim looks too (shim/README.md).
-_USERS_MAP = Path("/etc/dlq/users.map")
 
 log = structlog.get_logger("nodeagent.daemon")
 
@@ -249,10 +247,6 @@ def _say_hello_to_the_log(
         log.warning("virtual_devices", devices=config.node.devices)
     if config.root_jobs:
         log.warning("jobs_run_as_root")
-    maps = (config.node.state_dir / "users.map", _USERS_MAP)
-    if config.run_as == "submitter" and not any(path.exists() for path in maps):
-        # The shim will refuse every job; it does not take the master's word for who somebody is.
-        log.error("no_users_map", remedy=f"list users as uid:gid:group,group in {_USERS_MAP}")
 
 
 class _FakeHostContact:

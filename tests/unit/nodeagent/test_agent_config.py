@@ -129,7 +129,7 @@ def test_check_config_prints_what_would_hold_and_starts_nothing(tmp_path: Path) 
     ran = CliRunner().invoke(
         main,
         ["run", "--check-config", "--devices", "none", "--state-dir", str(state_dir)],
-        env={"DLQ_JOBS__TERM": "3s"},
+        env={"DLQ_JOBS__TERM": "3s", "DLQ_JOBS__RUNTIME": "fake"},
     )
     assert ran.exit_code == 0, ran.output
     assert 'term = "3s"' in ran.output
