@@ -76,6 +76,7 @@ def kill_the_master(stage: Stage) -> str:
 
 def kill_an_agent(stage: Stage, cast: Cast) -> list[str]:
     """Its jobs go on, and the next agent takes them up."""
+    stage.until(lambda: stage.job(cast.long).progress.step > 0, "the master to hear of its steps")
     node = stage.job(cast.long).node_ids[0]
     before = stage.processes()
     stage.screen.act(f"kill -9 of the agent of {node}, where {cast.long.name} runs")
