@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from dlq_cli.terminal import TerminalFilter
 from dlq_client.connection import Connection
 from dlq_client.watch import OUTAGE_S, LogPiece, read_log
 from dlq_common.errors import DlqError, InvalidRequest, NotFound
@@ -32,6 +33,8 @@ class Outputs:
     attempt: int
     ranks: Sequence[int]
     say: Callable[[str], None]
+    # For a terminal: colours, and no other control sequences.
+    filtered: bool = False
 
     def labelled(self) -> bool:
         """Whether lines need their rank before them."""
@@ -48,32 +51,42 @@ class Tail(NamedTuple):
 class Printer:
     """Writes whole lines of one rank, with the rank before them when there are several."""
 
-    def __init__(self, rank: int, labelled: bool, lock: threading.Lock) -> None:
-        self._label = f"{rank}: ".encode() if labelled else b""
+    def __init__(self, outputs: Outputs, rank: int, lock: threading.Lock) -> None:
+        self._label = f"{rank}: ".encode() if outputs.labelled() else b""
+        self._filter = TerminalFilter() if outputs.filtered else None
         self._lock = lock
         self._rest = b""
 
     def write(self, data: bytes) -> None:
         """Print at once, but never half a line between the lines of another rank."""
+        self._print(self._filter.feed(data) if self._filter else data)
+
+    def finish(self) -> None:
+        """Print a last line that has no newline."""
+        left = self._filter.finish() if self._filter else b""
+        if self._rest:
+            self._print(left + b"\n")
+        else:
+            self._put(left)
+
+    def _print(self, data: bytes) -> None:
         if self._label:
             *lines, self._rest = (self._rest + data).split(b"\n")
             data = b"".join(self._label + line + b"\n" for line in lines)
+        self._put(data)
+
+    def _put(self, data: bytes) -> None:
         if data:
             with self._lock:
                 sys.stdout.buffer.write(data)
                 sys.stdout.buffer.flush()
-
-    def finish(self) -> None:
-        """Print a last line that has no newline."""
-        if self._rest:
-            self.write(b"\n")
 
 
 def print_tails(outputs: Outputs, lines: int | None) -> None:
     """The last `lines` of each rank (None: all), one rank after the other."""
     lock = threading.Lock()
     for rank in outputs.ranks:
-        printer = Printer(rank, outputs.labelled(), lock)
+        printer = Printer(outputs, rank, lock)
         printer.write(_tail(outputs, rank, lines).data)
         printer.finish()
 
@@ -110,7 +123,7 @@ def _follow_one(
     lock: threading.Lock,
     failures: list[DlqError | OSError],
 ) -> None:
-    printer = Printer(rank, outputs.labelled(), lock)
+    printer = Printer(outputs, rank, lock)
     try:
         start = 0
         if lines is not None:

@@ -84,6 +84,32 @@ def test_the_live_list_is_redrawn_and_ctrl_c_leaves_it(master: FakeMaster, home:
     assert master.requests("CancelJob") == []
 
 
+HOSTILE = b"\x1b]0;title\x07\x1b[2J\x1b[32mgreen\x1b[0m done\n"
+
+
+@pytest.mark.parametrize("follow", [(), ("-f",)])
+def test_output_on_a_terminal_is_text_and_colours(
+    master: FakeMaster, home: Path, follow: tuple[str, ...]
+) -> None:
+    master.jobs["17"] = a_job(17, "completed", exit_code=0, attempt_count=1)
+    master.logs[("17", 1, 0)] = HOSTILE
+    with dlq(home, "logs", *follow, "17") as terminal:
+        assert terminal.end() == 0
+        assert terminal.shown.strip() == "\x1b[32mgreen\x1b[0m done"
+    with dlq(home, "logs", *follow, "--raw", "17") as terminal:
+        assert terminal.end() == 0
+        assert terminal.shown.strip() == HOSTILE.decode().strip()
+
+
+def test_output_in_a_pipe_is_what_the_job_wrote(master: FakeMaster, home: Path) -> None:
+    master.logs[("17", 1, 0)] = HOSTILE
+    done = subprocess.run(
+        [sys.executable, "-m", "dlq_cli.main", "--home", str(home), "logs", "17"],
+        capture_output=True,
+    )
+    assert done.stdout == HOSTILE
+
+
 def test_ctrl_c_leaves_the_output_and_not_the_job(master: FakeMaster, home: Path) -> None:
     master.logs[("17", 1, 0)] = b"hello\n"
     master.log_ended = False

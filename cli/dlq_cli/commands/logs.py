@@ -42,13 +42,18 @@ WAITING = frozenset({"pending", "queued", "held"})
     "--rank", metavar="R", default="0", show_default=True, help="The node rank, or `all`."
 )
 @click.option("--attempt", type=click.IntRange(min=1), metavar="K", help="[default: the last]")
+@click.option("--raw", is_flag=True, help="All control sequences, on a terminal too.")
 @click.argument("job")
 @pass_app
-def logs(app: App, job: str, follow: bool, lines: str, rank: str, attempt: int | None) -> None:
+def logs(
+    app: App, job: str, follow: bool, lines: str, rank: str, attempt: int | None, raw: bool
+) -> None:
     """The output of JOB, stdout and stderr as one.
 
     With -f every line is printed once, whatever restarts in between, and a new attempt's output
     follows the last one's. Ctrl-C leaves; it does not end the job.
+
+    A terminal gets text and colours; what else a job may order it to do is left out, unless --raw.
     """
     wanted = None if lines == "all" else _count(lines, "-n")
     node_rank = None if rank == "all" else _count(rank, "--rank")
@@ -56,7 +61,9 @@ def logs(app: App, job: str, follow: bool, lines: str, rank: str, attempt: int |
     number = attempt or named.attempt
     if follow:
         with detaching(app, [named.job_id]):
-            follow_job(app, named.job_id, lines=wanted, node_rank=node_rank, only_attempt=number)
+            follow_job(
+                app, named.job_id, lines=wanted, node_rank=node_rank, only_attempt=number, raw=raw
+            )
         return
     answer = Jobs(app.connection()).get(named.job_id)
     if not answer.attempts:
@@ -65,7 +72,8 @@ def logs(app: App, job: str, follow: bool, lines: str, rank: str, attempt: int |
             hint=f"dlq why {named.job_id}",
         )
     chosen = number or answer.attempts[-1].attempt
-    print_tails(_outputs(app, named.job_id, chosen, _ranks(answer, chosen, node_rank)), wanted)
+    ranks = _ranks(answer, chosen, node_rank)
+    print_tails(_outputs(app, named.job_id, chosen, ranks, raw=raw), wanted)
 
 
 def follow_job(
@@ -75,6 +83,7 @@ def follow_job(
     lines: int | None,
     node_rank: int | None = 0,
     only_attempt: int = 0,
+    raw: bool = False,
 ) -> None:
     """Print a job's output as it comes, attempt after attempt, until the job (or attempt) ends."""
     seen, attempt = 0, only_attempt
@@ -85,8 +94,9 @@ def follow_job(
         if seen:
             app.say(f"job {job_id} goes on as attempt {attempt}")
         answer = Jobs(app.connection()).get(job_id)
+        ranks = _ranks(answer, attempt, node_rank)
         follow_ranks(
-            _outputs(app, job_id, attempt, _ranks(answer, attempt, node_rank)),
+            _outputs(app, job_id, attempt, ranks, raw=raw),
             None if seen else lines,
         )
         if only_attempt:
@@ -111,8 +121,9 @@ def _next_attempt(app: App, job_id: str, *, after: int) -> int:
     raise AssertionError("a watch without an end has ended")
 
 
-def _outputs(app: App, job_id: str, attempt: int, ranks: list[int]) -> Outputs:
-    return Outputs(app.connection(), job_id, attempt, ranks, say=app.say)
+def _outputs(app: App, job_id: str, attempt: int, ranks: list[int], *, raw: bool) -> Outputs:
+    filtered = app.look().tty and not raw
+    return Outputs(app.connection(), job_id, attempt, ranks, say=app.say, filtered=filtered)
 
 
 def _ranks(
