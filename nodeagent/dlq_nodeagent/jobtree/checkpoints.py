@@ -6,6 +6,7 @@ import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from dlq_nodeagent.errands import SeenCheckpoint
 from dlq_nodeagent.jobtree.files import json_object, read_small, whole_number
@@ -15,6 +16,7 @@ INCOMPLETE = ".incomplete"
 # A directory of a job can hold anything; what lies beyond is not looked at.
 _MOST_ENTRIES = 10_000
 _MOST_DEPTH = 8
+_ANY_DEPTH = "**"
 _MOST_MARKER_BYTES = 4 * 1024 * 1024
 _NUMBER = re.compile(r"(\d{1,18})(?=\D*\Z)")
 
@@ -23,9 +25,12 @@ _NUMBER = re.compile(r"(\d{1,18})(?=\D*\Z)")
 class CheckpointWatch:
     """Where to look. Without a marker glob: directories that hold a COMMITTED file.
 
-    A glob is relative to the directory, each part matches one level (`*`, `?`, `[...]`); links are
-    not followed. A match counts once it has not been written for `settle_s`, and only if it is
-    newer than the floor, because an unmodified script's directory outlives attempts.
+    A glob is relative to the directory; a part matches one level (`*`, `?`, `[...]`), and `**` any
+    number of directories, also none. Links are not followed, no path is deeper than eight levels,
+    and one look sees 10,000 entries at most. A match with a name of its own (`step-*.pt`) is the
+    checkpoint; one whose name is given (`*/done.json`) lies in it. It counts once it has not been
+    written for `settle_s`, and only if it is newer than the floor, because an unmodified script's
+    directory outlives attempts.
     """
 
     directory: str
@@ -82,8 +87,7 @@ def _newest_settled(watch: CheckpointWatch, wall_s: float) -> SeenCheckpoint | N
     if found is None:
         return None
     mtime_ns, path = found
-    # The marker lies in the checkpoint, or is the checkpoint.
-    whole = os.path.dirname(path) if "/" in watch.marker.strip("/") else path
+    whole = os.path.dirname(path) if _lies_in_checkpoint(watch.marker) else path
     return SeenCheckpoint(
         path=whole,
         step=_named_step(whole),
@@ -93,22 +97,64 @@ def _newest_settled(watch: CheckpointWatch, wall_s: float) -> SeenCheckpoint | N
     )
 
 
+def _lies_in_checkpoint(marker: str) -> bool:
+    parts = _parts(marker)
+    return len(parts) > 1 and not any(sign in parts[-1] for sign in "*?[")
+
+
+def _parts(marker: str) -> list[str]:
+    parts: list[str] = []
+    for part in marker.split("/"):
+        # Twice any depth is any depth.
+        if part and not (part == _ANY_DEPTH and parts[-1:] == [_ANY_DEPTH]):
+            parts.append(part)
+    return [*parts, "*"] if parts[-1:] == [_ANY_DEPTH] else parts
+
+
 def _matches(watch: CheckpointWatch) -> Iterator[tuple[int, str]]:
-    parts = [part for part in watch.marker.split("/") if part]
+    parts = _parts(watch.marker)
     if ".." in parts or len(parts) > _MOST_DEPTH:
         return
+    listing = _Listing()
     level = [watch.directory]
     for part in parts:
-        level = [
-            os.path.join(directory, name)
-            for directory in level
-            for name, _ in _entries(directory)
-            if fnmatch.fnmatchcase(name, part)
-        ][:_MOST_ENTRIES]
+        if part == _ANY_DEPTH:
+            level = listing.with_all_below(level)
+        else:
+            level = [path for path, _ in listing.of(level, part)]
     for path in level:
         facts = _facts(path)
         if facts is not None and not stat.S_ISLNK(facts.st_mode):
             yield facts.st_mtime_ns, path
+
+
+class _Listing:
+    """The directories of one look, each listed once; none any more once it has seen enough."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_ENTRIES
+        self._listed: dict[str, list[tuple[str, os.stat_result]]] = {}
+
+    def of(self, directories: list[str], pattern: str) -> Iterator[tuple[str, os.stat_result]]:
+        """The entries of these directories whose names match."""
+        for directory in directories:
+            for name, facts in self._entries(directory):
+                if fnmatch.fnmatchcase(name, pattern):
+                    yield os.path.join(directory, name), facts
+
+    def with_all_below(self, directories: list[str]) -> list[str]:
+        """These directories and those below them."""
+        found, level = list(directories), directories
+        for _ in range(_MOST_DEPTH):
+            level = [path for path, it in self.of(level, "*") if stat.S_ISDIR(it.st_mode)]
+            found += level
+        return found
+
+    def _entries(self, directory: str) -> list[tuple[str, os.stat_result]]:
+        if directory not in self._listed:
+            self._listed[directory] = list(islice(_entries(directory), self._left))
+            self._left -= len(self._listed[directory])
+        return self._listed[directory]
 
 
 def _entries(directory: str) -> Iterator[tuple[str, os.stat_result]]:

@@ -103,6 +103,51 @@ def test_a_marker_that_is_a_file_names_itself(tmp_path: Path) -> None:
     assert newest(tmp_path, marker="hpc_ckpt_*.ckpt") == ("hpc_ckpt_3.ckpt", 3, 30.0)
 
 
+def test_two_stars_match_any_depth_also_none(tmp_path: Path) -> None:
+    deep = "lightning_logs/version_0/checkpoints/epoch=1-step=20.ckpt"
+    a_file(tmp_path / deep, at_s=NOW_S - 30)
+    name = os.path.basename(deep)
+    assert newest(tmp_path, marker="**/*.ckpt") == (name, 20, 30.0)
+    a_file(tmp_path / "flat-30.ckpt", at_s=NOW_S - 20)
+    assert newest(tmp_path, marker="**/*.ckpt") == ("flat-30.ckpt", 30, 20.0)
+    assert newest(tmp_path, marker="lightning_logs/**/*.ckpt") == (name, 20, 30.0)
+    assert newest(tmp_path, marker="**/**/version_0/**/*.ckpt") == (name, 20, 30.0)
+
+
+def test_a_given_name_at_any_depth_lies_in_its_checkpoint(tmp_path: Path) -> None:
+    a_file(tmp_path / "run" / "checkpoint-7" / "trainer_state.json", at_s=NOW_S - 30)
+    assert newest(tmp_path, marker="**/trainer_state.json") == ("checkpoint-7", 7, 30.0)
+
+
+def test_two_stars_at_the_end_match_whatever_lies_below(tmp_path: Path) -> None:
+    a_file(tmp_path / "a" / "b" / "ckpt-9", at_s=NOW_S - 30)
+    for directory in ("a/b", "a"):
+        os.utime(tmp_path / directory, (NOW_S - 99, NOW_S - 99))
+    assert newest(tmp_path, marker="**") == ("ckpt-9", 9, 30.0)
+
+
+def test_two_stars_follow_no_link_and_end_at_eight_levels(tmp_path: Path) -> None:
+    a_file(tmp_path / "elsewhere" / "x.ckpt", at_s=NOW_S - 30)
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "link").symlink_to(tmp_path / "elsewhere")
+    (root / "loop").symlink_to(root)
+    assert newest(root, marker="**/*.ckpt") is None
+    a_file(root.joinpath(*"12345678", "deep-8.ckpt"), at_s=NOW_S - 30)
+    a_file(root.joinpath(*"123456789", "deep-9.ckpt"), at_s=NOW_S - 20)
+    assert newest(root, marker="**/*.ckpt") == ("deep-8.ckpt", 8, 30.0)
+
+
+def test_a_look_at_any_depth_ends_when_it_has_seen_enough(tmp_path: Path) -> None:
+    crowd = tmp_path / "crowd"
+    crowd.mkdir()
+    for number in range(10_000):
+        (crowd / f"{number}.txt").touch()
+    a_file(crowd / "below" / "unseen.ckpt", at_s=NOW_S - 10)
+    a_file(tmp_path / "near.ckpt", at_s=NOW_S - 30)
+    assert newest(tmp_path, marker="**/*.ckpt") == ("near.ckpt", None, 30.0)
+
+
 def test_a_marker_that_was_just_written_has_not_settled(tmp_path: Path) -> None:
     a_file(tmp_path / "a.ckpt", at_s=NOW_S - 5)
     assert newest(tmp_path, marker="*.ckpt", settle_s=10.0) is None
