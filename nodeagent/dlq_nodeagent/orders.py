@@ -1,7 +1,7 @@
 """Stops in the runtime's words: notice, signal, timed end, kill; given until they are taken."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from signal import Signals
 
 import structlog
@@ -9,6 +9,7 @@ import structlog
 from dlq_common.clock import Clock
 from dlq_nodeagent.model.rank import Effect, Stopping
 from dlq_nodeagent.runtimes.port import Handle, NotDelivered, Notice, Runtime, RuntimeFault
+from dlq_nodeagent.watched import Watched
 
 SIGNALS = {"": Signals.SIGTERM} | {
     name: Signals[f"SIG{name}"] for name in ("TERM", "INT", "USR1", "USR2")
@@ -21,19 +22,33 @@ log = structlog.get_logger("nodeagent.orders")
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """Talks to the runtime about one stop at a time; holds no state."""
+    """Talks to the runtime about one stop at a time; holds no state of its own."""
 
     clock: Clock
     runtime: Runtime
     epoch: Callable[[], int]
     term_s: float
 
-    def give(self, effect: Effect, handle: Handle, stopping: Stopping, signal_name: str) -> bool:
-        """Whether the runtime took it; False: give it again later. Faults count as taken, and are
-        logged: what cannot be told to end has ended, or ends by its hold.
+    def deliver(self, effect: Effect, watched: Watched) -> bool:
+        """Give it, or note that it must be given again; whether this stop is the runtime's only now."""
+        stopping = watched.rank.stopping
+        assert stopping is not None
+        if watched.handle is None:
+            return False
+        signal = SIGNALS.get(watched.rank.launch.preempt_signal, Signals.SIGTERM)
+        if not self._taken(effect, watched.handle, stopping, signal):
+            watched.undelivered = effect
+            return False
+        watched.undelivered = None
+        watched.rank = replace(watched.rank, stopping=replace(stopping, delivered=True))
+        return not stopping.delivered
+
+    def _taken(self, effect: Effect, handle: Handle, stopping: Stopping, signal: Signals) -> bool:
+        """False: give it again later. Faults count as taken, and are logged: what cannot be told to
+        end has ended, or ends by its hold.
         """
         try:
-            self._give(effect, handle, stopping, SIGNALS.get(signal_name, Signals.SIGTERM))
+            self._give(effect, handle, stopping, signal)
         except NotDelivered:
             return False
         except RuntimeFault as fault:

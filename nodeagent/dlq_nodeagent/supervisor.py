@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from dlq_common.clock import Clock
-from dlq_nodeagent.errands import Errands, Look, LookOrder, Preparation, PrepareOrder, Purpose
+from dlq_nodeagent.errands import Errands, Look, Preparation, PrepareOrder, Purpose
 from dlq_nodeagent.journal import Journal, RankRecord
 from dlq_nodeagent.keeping import Keeping
+from dlq_nodeagent.looking import Looking
 from dlq_nodeagent.model.messages import Launch, RankProgress, Stop
 from dlq_nodeagent.model.rank import (
     ALIVE,
@@ -33,6 +34,7 @@ from dlq_nodeagent.model.rank import (
     step,
 )
 from dlq_nodeagent.orders import Orders
+from dlq_nodeagent.releasing import Releasing
 from dlq_nodeagent.runtimes.port import (
     AttemptExists,
     AttemptKey,
@@ -42,7 +44,7 @@ from dlq_nodeagent.runtimes.port import (
     Runtime,
     RuntimeFault,
 )
-from dlq_nodeagent.watched import Watched, found, orphan, recovered
+from dlq_nodeagent.watched import Watched, orphan, recovered
 
 log = structlog.get_logger("nodeagent.supervisor")
 
@@ -83,8 +85,19 @@ class Supervisor:
     boot_id: str
     _watched: dict[AttemptKey, Watched] = field(default_factory=dict)
     _keeping: Keeping = field(init=False)
+    _looking: Looking = field(init=False)
+    _releasing: Releasing = field(init=False)
+    _orders: Orders = field(init=False)
 
     def __post_init__(self) -> None:
+        self._orders = Orders(self.clock, self.runtime, self.epoch, self.settings.term_s)
+        self._looking = Looking(clock=self.clock, errands=self.errands)
+        self._releasing = Releasing(
+            clock=self.clock,
+            runtime=self.runtime,
+            boot_id=self.boot_id,
+            timeout_s=self.settings.release_timeout_s,
+        )
         self._keeping = Keeping(
             clock=self.clock,
             runtime=self.runtime,
@@ -181,7 +194,8 @@ class Supervisor:
             watched.looking = None
         if watched.rank.state in (RankState.ENDED, RankState.KEPT):
             return
-        self._take_look(watched, look)
+        if self._looking.take(watched, look) and watched.rank.state in ALIVE:
+            self.tell(key)
         if purpose is Purpose.BASELINE and watched.rank.state is RankState.STOP_WAITING:
             self._notice(watched)
         elif purpose is Purpose.FINAL and watched.rank.state is RankState.RELEASING:
@@ -252,7 +266,7 @@ class Supervisor:
             case RankState.PREPARING:
                 self._drive_preparing(watched)
             case RankState.LAUNCHING | RankState.RUNNING:
-                self._look_if_due(watched, Purpose.WATCH, self.settings.watch_s)
+                self._looking.if_due(watched, Purpose.WATCH, self.settings.watch_s)
             case RankState.STOP_WAITING:
                 self._drive_waiting(watched, now_s)
             case RankState.STOPPING:
@@ -271,7 +285,9 @@ class Supervisor:
         log.info("rank_recovered", key=str(key), state=watched.rank.state.value)
         ended = None if handle is None or watched.rank.state in ALIVE else self.runtime.poll(handle)
         if ended is not None:
-            watched.rank = replace(watched.rank, record=ended, ended_s=self._ended_s(ended))
+            watched.rank = replace(
+                watched.rank, record=ended, ended_s=self._releasing.ended_s(ended)
+            )
 
     def _drive_preparing(self, watched: Watched) -> None:
         if not watched.confirmed or watched.preparing:
@@ -298,46 +314,17 @@ class Supervisor:
             return
         self._apply(watched, HandedOver())
 
-    # ---- looking
-
-    def _look_if_due(self, watched: Watched, purpose: Purpose, period_s: float) -> None:
-        if watched.looking is None and self.clock.boottime_s() >= watched.look_at_s:
-            self._look(watched, purpose, period_s)
-
-    def _look(self, watched: Watched, purpose: Purpose, period_s: float) -> None:
-        watched.looking = purpose
-        watched.look_sent_s = self.clock.boottime_s()
-        watched.look_at_s = watched.look_sent_s + period_s
-        record = watched.rank.record
-        self.errands.look(
-            LookOrder(
-                launch=watched.rank.launch,
-                purpose=purpose,
-                floor_mtime_ns=watched.rank.floor_mtime_ns,
-                settled=record is not None and record.code is not None,
-            )
-        )
-
-    def _take_look(self, watched: Watched, look: Look) -> None:
-        now_s = self.clock.boottime_s()
-        seen, known = look.checkpoint, watched.rank.checkpoint
-        if seen is None or (known is not None and seen.mtime_ns <= known.mtime_ns):
-            return
-        watched.rank = replace(watched.rank, checkpoint=found(seen, now_s, watched.beat))
-        if watched.rank.state in ALIVE:
-            self.tell(watched.rank.launch.key)
-
     # ---- stopping
 
     def _drive_waiting(self, watched: Watched, now_s: float) -> None:
         stopping = watched.rank.stopping
         assert stopping is not None
         if now_s < notice_due_s(watched.rank, startup_grace_s=self.settings.startup_grace_s):
-            self._look_if_due(watched, Purpose.WATCH, self.settings.watch_s)
+            self._looking.if_due(watched, Purpose.WATCH, self.settings.watch_s)
         elif stopping.grace_s == 0:
             self._notice(watched)
         elif watched.looking is not Purpose.BASELINE:
-            self._look(watched, Purpose.BASELINE, self.settings.watch_stopping_s)
+            self._looking.now(watched, Purpose.BASELINE, self.settings.watch_stopping_s)
         elif now_s - watched.look_sent_s >= self.settings.baseline_timeout_s:
             # A hung file system must not keep the job from being told.
             self._notice(watched)
@@ -347,7 +334,7 @@ class Supervisor:
         self._apply(watched, NoticeDue(0 if known is None else known.mtime_ns))
 
     def _drive_stopping(self, watched: Watched, now_s: float) -> None:
-        self._look_if_due(watched, Purpose.WATCH, self.settings.watch_stopping_s)
+        self._looking.if_due(watched, Purpose.WATCH, self.settings.watch_stopping_s)
         if watched.undelivered is not None:
             self._give(watched, watched.undelivered)
         if answered_notice(watched.rank) and watched.answered_s is None:
@@ -356,18 +343,7 @@ class Supervisor:
             self._take(watched, leave_now(watched.rank, now_s=now_s, term_s=self.settings.term_s))
 
     def _give(self, watched: Watched, effect: Effect) -> None:
-        stopping = watched.rank.stopping
-        assert stopping is not None
-        if watched.handle is None:
-            return
-        orders = Orders(self.clock, self.runtime, self.epoch, self.settings.term_s)
-        signal_name = watched.rank.launch.preempt_signal
-        if not orders.give(effect, watched.handle, stopping, signal_name):
-            watched.undelivered = effect
-            return
-        watched.undelivered = None
-        if not stopping.delivered:
-            watched.rank = replace(watched.rank, stopping=replace(stopping, delivered=True))
+        if self._orders.deliver(effect, watched):
             self._keeping.record(watched)
 
     # ---- ending
@@ -377,38 +353,21 @@ class Supervisor:
         self._apply(watched, Exited(record))
         handle = watched.handle
         done = handle is not None and self.runtime.done(handle)
-        watched.rank = replace(watched.rank, ended_s=self._ended_s(record), done=done)
-        self._look(watched, Purpose.FINAL, self.settings.watch_s)
-
-    def _ended_s(self, record: ExitRecord) -> float:
-        """Boottime of an end; one from before the host's boot is placed by the wall clock."""
-        if record.boot_id in ("", self.boot_id):
-            return record.ended_boottime_ns / 1e9
-        ago_s = max(0.0, self.clock.now_s() - record.ended_wall_ns / 1e9)
-        return self.clock.boottime_s() - ago_s
+        watched.rank = replace(watched.rank, ended_s=self._releasing.ended_s(record), done=done)
+        self._looking.now(watched, Purpose.FINAL, self.settings.watch_s)
 
     def _drive_releasing(self, watched: Watched, now_s: float) -> None:
         if watched.looking is None:
-            self._look_if_due(watched, Purpose.FINAL, self.settings.watch_s)
+            self._looking.if_due(watched, Purpose.FINAL, self.settings.watch_s)
         elif now_s - watched.look_sent_s >= self.settings.look_timeout_s:
             self._hold(watched, "look_timeout")
 
     def _release(self, watched: Watched, look: Look) -> None:
-        ended_s = watched.rank.ended_s or 0.0
-        if self._unkillable(watched):
-            self._hold(watched, "unkillable")
-        elif look.released is not False:
+        obstacle = self._releasing.obstacle(watched, look)
+        if obstacle is None:
             self._apply(watched, Released())
-        elif self.clock.boottime_s() - ended_s >= self.settings.release_timeout_s:
-            self._hold(watched, f"gpu_not_released: {look.held_by}")
-
-    def _unkillable(self, watched: Watched) -> bool:
-        record = watched.rank.record
-        if record is None or record.remaining_pids == 0 or watched.handle is None:
-            return False
-        if record.boot_id != self.boot_id:
-            return False
-        return self.runtime.usage(watched.handle).pids != 0
+        elif obstacle:
+            self._hold(watched, obstacle)
 
     def _hold(self, watched: Watched, why: str) -> None:
         """Its GPUs cannot be given back yet; the master is told once, and it stays STOPPING."""

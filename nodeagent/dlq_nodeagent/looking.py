@@ -1,0 +1,44 @@
+"""Sends somebody to look at a rank's files and GPUs: when it is due, and one look at a time."""
+
+from dataclasses import dataclass, replace
+
+from dlq_common.clock import Clock
+from dlq_nodeagent.errands import Errands, Look, LookOrder, Purpose
+from dlq_nodeagent.watched import Watched, found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looking:
+    """Holds no state: what is under way, and since when, is noted on the watched rank."""
+
+    clock: Clock
+    errands: Errands
+
+    def if_due(self, watched: Watched, purpose: Purpose, period_s: float) -> None:
+        """Look, unless somebody is looking or it is too early; again after `period_s`."""
+        if watched.looking is None and self.clock.boottime_s() >= watched.look_at_s:
+            self.now(watched, purpose, period_s)
+
+    def now(self, watched: Watched, purpose: Purpose, period_s: float) -> None:
+        """Look, whatever else is under way."""
+        watched.looking = purpose
+        watched.look_sent_s = self.clock.boottime_s()
+        watched.look_at_s = watched.look_sent_s + period_s
+        record = watched.rank.record
+        self.errands.look(
+            LookOrder(
+                launch=watched.rank.launch,
+                purpose=purpose,
+                floor_mtime_ns=watched.rank.floor_mtime_ns,
+                settled=record is not None and record.code is not None,
+            )
+        )
+
+    def take(self, watched: Watched, look: Look) -> bool:
+        """Keep what was seen; whether it is a checkpoint newer than the known one."""
+        seen, known = look.checkpoint, watched.rank.checkpoint
+        if seen is None or (known is not None and seen.mtime_ns <= known.mtime_ns):
+            return False
+        checkpoint = found(seen, self.clock.boottime_s(), watched.beat)
+        watched.rank = replace(watched.rank, checkpoint=checkpoint)
+        return True
