@@ -195,6 +195,7 @@ async def serve(config: MasterConfig, policy: Policy) -> None:
     gc.collect()
     gc.freeze()  # what was loaded stays: the collector need not look at it at every turn
     await writer.commit(_first_batch(state))
+    periods_s = {**PERIODS_S, "backup": float(config.store.backup_every)}
     sessions = Sessions(str(config.jobs.checkpoint_root))
     loop = Loop(
         state=state,
@@ -204,6 +205,7 @@ async def serve(config: MasterConfig, policy: Policy) -> None:
         transport=sessions,
         failpoints=Failpoints(config.debug.failpoint),
         state_dir=state_dir,
+        periods_s=periods_s,
     )
     server = MasterServer(
         ServerSettings(
@@ -233,9 +235,7 @@ async def serve(config: MasterConfig, policy: Policy) -> None:
     turning = asyncio.create_task(loop.run())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, loop.stop)
-    metronome = start_metronome(
-        loop.tell, {**PERIODS_S, "backup": float(config.store.backup_every)}
-    )
+    metronome = start_metronome(loop.tell, periods_s)
     try:
         await server.start()
         await broker.start()

@@ -151,6 +151,8 @@ class Replay:
         """What the master would do now, and what the world makes of it; False if nothing."""
         began_s = time.perf_counter()
         decided = decide(self.cluster, self.policy, now_s, EPOCH)
+        if decided.fault is not None:
+            raise decided.fault
         self.plan_times_s.append(time.perf_counter() - began_s)
         for event, job_id, _, _, change in decided.happened:
             if job_id is None or change is None:

@@ -98,6 +98,8 @@ class World:
     def decide(self) -> World:
         """Plan, check and apply; what is placed runs at once."""
         decided = decide(self.cluster, self.policy, self.now_s, epoch=1)
+        if decided.fault is not None:
+            raise decided.fault
         for happened in decided.happened:
             if isinstance(happened.event, job_steps.Placed) and happened.job_id is not None:
                 self._run(happened.job_id)

@@ -18,7 +18,7 @@ starts from what is on disk.
 
 import asyncio
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,7 +33,7 @@ from dlq_master.control.ports import Transport
 from dlq_master.control.published import History, Published
 from dlq_master.control.state import State
 from dlq_master.control.stimuli import OpenSession, Stimulus, Tick
-from dlq_master.control.ticks import Watchdog
+from dlq_master.control.ticks import PERIODS_S, Watchdog
 from dlq_master.control.turn import Archive, Turn
 from dlq_master.control.watch import Subscription, Watchers
 from dlq_master.store.backup import BackupFailed, backup
@@ -67,6 +67,7 @@ class Loop:
         transport: Transport,
         failpoints: Failpoints,
         state_dir: Path,
+        periods_s: Mapping[str, float] = PERIODS_S,
     ) -> None:
         self._state = state
         self._clock = clock
@@ -77,7 +78,7 @@ class Loop:
         self._state_dir = state_dir
         self._inbox = Inbox()
         self._watchers = Watchers(records)
-        self._watchdog = Watchdog(clock.boottime_s())
+        self._watchdog = Watchdog(clock.boottime_s(), periods_s)
         self._stopping = False
         self._backing_up: asyncio.Task[None] | None = None
         self._wake_at_s: float | None = None

@@ -125,6 +125,7 @@ def command_done(turn: Turn, ask: CommandDone) -> None:
 def watch_silence(turn: Turn) -> None:
     """Once a second: what silence has made of each node."""
     state = turn.state
+    _notice_freeze(turn)
     for node in list(state.cluster.nodes.values()):
         if node.state is NodeState.DOWN:
             continue
@@ -308,10 +309,19 @@ def _return_attempts(turn: Turn, node_id: NodeId) -> None:
             reports.settle_return(turn, key)
 
 
+def _notice_freeze(turn: Turn) -> None:
+    """So many silent at once is likelier our fault than theirs: nothing is taken for lost meanwhile."""
+    state = turn.state
+    frozen = on_node.frozen(state.cluster.nodes.values(), turn.now_s, state.terms, state.loop_lag_s)
+    if frozen != state.frozen:
+        state.frozen = frozen
+        turn.note("requeues_frozen" if frozen else "requeues_thawed")
+
+
 def _reclaim(turn: Turn, node_id: NodeId, contact_s: float) -> None:
     """After the hold and its margin nothing of ours can run there: what it held is lost."""
     state = turn.state
-    if on_node.frozen(state.cluster.nodes.values(), turn.now_s, state.terms, state.loop_lag_s):
+    if state.frozen:
         return
     for key in turn.state.cluster.attempts_on(node_id):
         hold_s = state.cluster.attempts[key].lease.hold_s

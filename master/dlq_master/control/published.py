@@ -157,8 +157,9 @@ class Published:
         return queues.count(self._state.config, thresholds, self._jobs.values())
 
     def freeze_reason(self) -> str:
-        """Why nothing new is placed just now, in words; empty: nothing stands in the way."""
-        return scheduling.in_words(self._state.pause)
+        """What is suspended just now and why, in words; empty: nothing stands in the way."""
+        frozen = ReasonCode.FREEZE if self._state.frozen else None
+        return scheduling.in_words(self._state.pause or frozen)
 
     # --- people -------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from dlq_common.errors import ConfigError
+from dlq_common.logs import get_logger
 from dlq_master.control import queues
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.state import State
@@ -10,7 +11,7 @@ from dlq_master.control.turn import Turn
 from dlq_master.model import sentence
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import Job
-from dlq_master.model.node import NodeState, frozen
+from dlq_master.model.node import NodeState
 from dlq_master.model.plan import Start
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
@@ -22,6 +23,9 @@ from dlq_master.policy.policy import Policy
 from dlq_master.policy.registry import build
 from dlq_master.policy.turn import decide
 
+_log = get_logger("master.scheduling")
+AFTER_A_FAULT_S = 10.0  # then it is planned again, lest a passing state hold everything up
+LONGEST_CAUSE = 500
 RETURNED_SHARE = 0.95  # of the known nodes: then a started master places work again
 
 
@@ -37,6 +41,8 @@ def plan(turn: Turn) -> float | None:
         if isinstance(one.change, Start):
             _launch(turn, one.change.job_id)
     turn.plan_due = False
+    if decided.fault is not None:
+        return _plan_failed(turn, decided.fault)
     return _earliest(decided.wake_at_s, _pause_ends_s(state, turn.now_s))
 
 
@@ -66,15 +72,13 @@ def notice_pause(turn: Turn) -> None:
 
 
 def pause_of(state: State, now_s: float) -> ReasonCode | None:
-    """Why nothing may start or lapse: nodes are still coming back, or too many have vanished."""
+    """Why nothing may start or lapse: known nodes are still coming back."""
     nodes = state.cluster.nodes.values()
     if now_s < state.started_s + state.config.nodes.start_grace:
         known = [node for node in nodes if node.state is not NodeState.DOWN]
         back = sum(node.node_id in state.returned for node in known)
         if back < RETURNED_SHARE * len(known):
             return ReasonCode.MASTER_STARTING
-    if frozen(nodes, now_s, state.terms, state.loop_lag_s):
-        return ReasonCode.FREEZE
     return None
 
 
@@ -109,6 +113,16 @@ def rank_base(config: MasterConfig, queue: str) -> int:
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _plan_failed(turn: Turn, fault: Exception) -> float:
+    """A bug in a policy starts and lapses nothing, and stops nothing either.
+
+    Ending the process would not help: the next one would plan the same from the same state.
+    """
+    _log.error("plan_failed", exc_info=fault)
+    turn.note("plan_failed", cause=f"{type(fault).__name__}: {fault}"[:LONGEST_CAUSE])
+    return turn.now_s + AFTER_A_FAULT_S
 
 
 def _launch(turn: Turn, job_id: JobId) -> None:

@@ -56,6 +56,7 @@ class State:
     unended: dict[str, int] = field(default_factory=dict)  # jobs of a user that have not ended
     unknown_types: set[JobId] = field(default_factory=set)  # jobs whose GPU type no node has yet
     disk_full: bool = False
+    frozen: bool = False  # nothing silent is taken for lost just now
     pause: ReasonCode | None = None  # why the last plan could place nothing new
     glance: Glance | None = None  # why jobs wait since the last plan, once somebody has asked
     # Ranks that run, or may start, for nobody: their GPUs are not free. Told anew by every hello.

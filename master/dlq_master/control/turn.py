@@ -16,7 +16,7 @@ from dlq_master.control.state import State
 from dlq_master.control.stimuli import Caller, SubmitJob
 from dlq_master.model import attempt_steps, drive, job_steps
 from dlq_master.model import node as node_machine
-from dlq_master.model.attempt import Attempt
+from dlq_master.model.attempt import Attempt, AttemptState
 from dlq_master.model.event import Fact, JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
@@ -55,7 +55,8 @@ class Turn:
         self.now_s = now_s
         self.batch = Batch()
         self.plan_due = False
-        self._lapses = 0  # of this turn
+        self._told = 0  # of the lapses, and of those that were saving before
+        self._waves = 1
         self.hung_up: list[tuple[NodeId, int]] = []  # sessions to close after the commit
         self._answered: dict[tuple[str, str], StoredRequest] = {}
 
@@ -129,6 +130,7 @@ class Turn:
     def follow(self, happened: list[drive.Happened], *, actor: str, cause: str = "") -> None:
         """Note what happened, and tell the nodes of stops."""
         self.plan_due = True
+        self._count_lapses(happened)
         for one in happened:
             if isinstance(one.event, attempt_steps.Renewed):
                 continue  # no edge of the machine; the row has the new term
@@ -167,13 +169,28 @@ class Turn:
         """A lapse waits for the last moment to save; any other stop is told at once."""
         if not isinstance(one.change, Lapse) or one.job_id is None:
             return 0.0
-        self._lapses += 1
+        concurrent = self.state.config.jobs.concurrent_saves
+        wave = self._told // max(1, concurrent)
+        self._told += 1
         return lapses.delay_s(
             one.change.at_s - self.now_s,
             self.state.cluster.jobs[one.job_id].saves,
-            earlier=self._lapses - 1,
-            concurrent=self.state.config.jobs.concurrent_saves,
+            wave=wave,
+            waves=self._waves,
         )
+
+    def _count_lapses(self, happened: list[drive.Happened]) -> None:
+        """How many are to save, beside those that are at it already."""
+        lapsing = sum(
+            isinstance(one.change, Lapse) and isinstance(one.event, attempt_steps.StopRequested)
+            for one in happened
+        )
+        if not lapsing:
+            return
+        living = self.state.cluster.attempts.values()
+        self._told = sum(attempt.state is AttemptState.PAUSING for attempt in living) - lapsing
+        concurrent = self.state.config.jobs.concurrent_saves
+        self._waves = lapses.waves_of(lapsing, self._told, concurrent)
 
     def intend(
         self,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from dlq_master.model.attempt import ACTIVE, LIVE, Attempt, AttemptState
 from dlq_master.model.capacity import Capacity
+from dlq_master.model.grace import SAVE_FACTOR, percentile_95
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job, JobState
 from dlq_master.model.lease import Terms
@@ -41,6 +42,10 @@ class Touched(NamedTuple):
     nodes: tuple[Node, ...]
 
 
+# A lead is at most this part of the best-effort term.
+LONGEST_LEAD = 0.9
+
+
 class Cluster:
     """One driver owns it and changes it only through `put_*`; each costs O(1) or O(log n).
 
@@ -57,6 +62,7 @@ class Cluster:
         self.crossings = Timers()  # a job's service reaches its level's threshold
         self.promotions = Timers()  # a waiting job has starved
         self.pending: dict[JobId, None] = {}
+        self.slow_saves: dict[JobId, float] = {}  # running jobs that need more than the usual lead
         self.silent: dict[AttemptKey, None] = {}  # UNKNOWN attempts
         self.by_term: dict[float, dict[AttemptKey, None]] = {}  # active attempts by term end
         self.unsettled: dict[JobId, None] = {}  # demoted while running, not yet re-placed
@@ -110,6 +116,8 @@ class Cluster:
         self._index_waiting(before, job)
         if job_id in self.running.places:
             self._place(job)
+        if job.saves:
+            self._time_save(job)
         if self.ordering.thresholds:
             self._time_crossing(job)
         if self.ordering.promotes:
@@ -167,6 +175,15 @@ class Cluster:
             raise ValueError(f"job {job_id} is still {job.state.value}")
         self._touched_jobs.pop(job_id, None)
         del self._jobs[job_id]
+
+    @property
+    def lead_s(self) -> float:
+        """How long before a boundary it is decided: enough for the slowest save of what runs, but
+        never so long that the next term would be decided before this one has begun."""
+        usual_s = self.terms.save_lead_s
+        if not self.slow_saves:
+            return usual_s
+        return min(max(self.slow_saves.values()), LONGEST_LEAD * self.terms.be_term_s)
 
     def leave(self, job_id: JobId) -> None:
         """The job stops running: it waits before those that waited all along."""
@@ -256,6 +273,13 @@ class Cluster:
         del keys[attempt.key]
         if not keys:
             del self.by_term[end_s]
+
+    def _time_save(self, job: Job) -> None:
+        save_s = SAVE_FACTOR * percentile_95(job.saves)
+        if job.live_attempt is not None and save_s > self.terms.save_lead_s:
+            self.slow_saves[job.job_id] = save_s
+        else:
+            self.slow_saves.pop(job.job_id, None)
 
     def _time_crossing(self, job: Job) -> None:
         thresholds = self.ordering.thresholds

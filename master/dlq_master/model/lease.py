@@ -62,13 +62,13 @@ def next_boundary_s(now_s: float, term_s: float) -> float:
     return boundary if boundary > now_s else boundary + term_s
 
 
-def first_term_end_s(now_s: float, kind: LeaseKind, terms: Terms) -> float:
+def first_term_end_s(now_s: float, kind: LeaseKind, terms: Terms, lead_s: float) -> float:
     """End of the short first term of work that starts now.
 
     A start inside the lead before a boundary gets the boundary after it: that decision has
     already been made without it, and a run shorter than its own save is worth nothing.
     """
-    return next_boundary_s(now_s + terms.save_lead_s, terms.term_s(kind))
+    return next_boundary_s(now_s + lead_s, terms.term_s(kind))
 
 
 def renewed_term_end_s(term_end_s: float, kind: LeaseKind, terms: Terms) -> float:
@@ -76,9 +76,12 @@ def renewed_term_end_s(term_end_s: float, kind: LeaseKind, terms: Terms) -> floa
     return next_boundary_s(term_end_s, terms.term_s(kind))
 
 
-def decision_time_s(term_end_s: float, terms: Terms) -> float:
-    """When renew or lapse is decided for a term: early enough to save before it ends."""
-    return term_end_s - terms.save_lead_s
+def decision_time_s(term_end_s: float, lead_s: float) -> float:
+    """When renew or lapse is decided for a term: early enough to save before it ends.
+
+    The lead is the cluster's: `save_lead_s`, or the longest learned save of what runs.
+    """
+    return term_end_s - lead_s
 
 
 def hold_until_s(contact_s: float, hold_s: float) -> float:

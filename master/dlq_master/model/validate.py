@@ -6,6 +6,7 @@ from collections import defaultdict
 
 from dlq_master.model.attempt import ACTIVE, AttemptState
 from dlq_master.model.cluster import Cluster
+from dlq_master.model.grace import SAVE_FACTOR, percentile_95
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import JobState
 from dlq_master.model.order import STARTED_BASE, STARTED_END
@@ -21,6 +22,18 @@ def validate(cluster: Cluster) -> None:
     _waiting(cluster)
     _running(cluster)
     _timers(cluster)
+    _slow_saves(cluster)
+
+
+def _slow_saves(cluster: Cluster) -> None:
+    slow = {
+        job_id: save_s
+        for job_id, job in cluster.jobs.items()
+        if job.saves
+        and job.live_attempt is not None
+        and (save_s := SAVE_FACTOR * percentile_95(job.saves)) > cluster.terms.save_lead_s
+    }
+    _equal("jobs with slow saves", cluster.slow_saves, slow)
 
 
 def _no_gpu_twice(cluster: Cluster) -> None:

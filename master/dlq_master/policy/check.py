@@ -123,7 +123,7 @@ class _Book:
         term_end_s = attempt.lease.term_end_s
         if lapse.at_s < term_end_s:
             raise IllegalPlan(lapse, "work is taken away only when its term ends")
-        if decision_time_s(term_end_s, self.cluster.terms) > self.view.now_s:
+        if decision_time_s(term_end_s, self.cluster.lead_s) > self.view.now_s:
             raise IllegalPlan(lapse, "the boundary is too far ahead to decide")
 
     def leaves(self, change: Lapse | Revoke, key: AttemptKey) -> Attempt:

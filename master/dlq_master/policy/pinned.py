@@ -24,8 +24,9 @@ def pinned(cluster: Cluster, now_s: float | None) -> Pinned:
     for node_id in capacity.closed:
         keys.update(capacity.claims.get(node_id, ()))
     if now_s is not None:
+        lead_s = cluster.lead_s
         for term_end_s, ending in cluster.by_term.items():
-            if decision_time_s(term_end_s, cluster.terms) > now_s:
+            if decision_time_s(term_end_s, lead_s) > now_s:
                 keys.update(ending)
     by_type: dict[str, int] = {}
     by_rank: dict[int, int] = {}

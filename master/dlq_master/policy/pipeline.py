@@ -64,8 +64,9 @@ def wake_at_s(
         if timers.at:
             wake_s = min(wake_s, timers.next_s() or wake_s)
     if policy.grid:
+        lead_s = cluster.lead_s
         for end_s in (*cluster.by_term, *new_ends_s):
-            if now_s < (decided_s := decision_time_s(end_s, cluster.terms)) < wake_s:
+            if now_s < (decided_s := decision_time_s(end_s, lead_s)) < wake_s:
                 wake_s = decided_s
     return None if wake_s == _NEVER_S else wake_s
 
@@ -108,8 +109,11 @@ def _lapse(view: View, policy: Policy, outranked: Outranked) -> Lapse:
 
 def _starts(view: View, policy: Policy, chosen: list[Chosen]) -> list[Start]:
     kind = kind_of_lease()
-    end_s = first_term_end_s(view.now_s, kind, view.cluster.terms) if policy.grid else _NEVER_S
-    capacity = view.cluster.capacity
+    cluster = view.cluster
+    end_s = _NEVER_S
+    if policy.grid:
+        end_s = first_term_end_s(view.now_s, kind, cluster.terms, cluster.lead_s)
+    capacity = cluster.capacity
     return [
         Start(job_id, allocation(capacity, found), kind, end_s, _FITS) for job_id, found in chosen
     ]
@@ -119,7 +123,7 @@ def _renewals(view: View, ending: list[AttemptKey], outranked: list[Outranked]) 
     leaving = {key for key, _ in outranked}
     terms = view.cluster.terms
     # After an absence terms may have ended long ago: none is renewed into what is due now.
-    earliest_s = view.now_s + terms.save_lead_s
+    earliest_s = view.now_s + view.cluster.lead_s
     renewals = []
     for key in ending:
         if key not in leaving:

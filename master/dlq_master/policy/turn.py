@@ -15,10 +15,15 @@ from dlq_master.policy.policy import Policy
 
 
 class Decided(NamedTuple):
-    """What happened, in order, and when to decide again if nothing happens before."""
+    """What happened, in order, and when to decide again if nothing happens before.
+
+    `fault`: a plan failed or was not legal, and nothing of it was applied. The state is sound; what
+    runs goes on, and whoever drives decides whether to go on too.
+    """
 
     happened: tuple[Happened, ...]
     wake_at_s: float | None
+    fault: Exception | None = None
 
 
 def decide(
@@ -29,15 +34,15 @@ def decide(
     *,
     pause_starts: ReasonCode | None = None,
 ) -> Decided:
-    """Plan for the cluster as it is now and apply the plan. Master and simulator both call this.
-
-    Raises IllegalPlan before anything of the offending plan is applied.
-    """
+    """Plan for the cluster as it is now and apply the plan. Master and simulator both call this."""
     happened: list[Happened] = []
     while True:
         view = View(cluster, now_s, pause_starts)
-        step = plan(view, policy)
-        check_delta(view, step, policy)
+        try:
+            step = plan(view, policy)
+            check_delta(view, step, policy)
+        except Exception as fault:  # noqa: BLE001 - any bug of a policy; its caller says what next
+            return Decided(tuple(happened), None, fault)
         happened += drive.apply(cluster, step, now_s, epoch)
         if not step.again:
             return Decided(tuple(happened), step.wake_at_s)

@@ -19,10 +19,10 @@ class Taking(StrEnum):
 
 def due(view: View) -> list[AttemptKey]:
     """Attempts whose term ends so soon that renew or lapse has to be decided now, in key order."""
-    terms = view.cluster.terms
+    lead_s = view.cluster.lead_s
     found: list[AttemptKey] = []
     for term_end_s, ending in view.cluster.by_term.items():
-        if decision_time_s(term_end_s, terms) <= view.now_s:
+        if decision_time_s(term_end_s, lead_s) <= view.now_s:
             found += ending
     return sorted(found)
 

@@ -215,5 +215,5 @@ def test_while_the_master_did_not_listen_nobody_was_silent(master: Master, agent
     assert master.node(str(agent.node_id)).state == "up"
     assert master.loop.published.freeze_reason(), "requeues wait for a turn that comes in time"
     master.loop._own_lag(2.0)
-    master.submit()
+    master.tick()
     assert not master.loop.published.freeze_reason()

@@ -50,7 +50,7 @@ def test_a_long_job_gives_way_at_a_boundary_and_goes_on_elsewhere_from_its_check
     las: Master, nodes: list[SimAgent]
 ) -> None:
     long, other = (las.submit(4).job_id for _ in range(2))
-    boundary_s = first_term_end_s(las.clock.now_s(), LeaseKind.BE, Terms())
+    boundary_s = first_term_end_s(las.clock.now_s(), LeaseKind.BE, Terms(), Terms().save_lead_s)
     go_on(las, nodes, 150.0)
     assert [las.job(job_id).level for job_id in (long, other)] == [1, 1]
     short = las.submit(4).job_id

@@ -34,8 +34,8 @@ def test_an_slo_boundary_is_always_a_be_boundary_too(now_s: float) -> None:
 @given(INSTANTS, st.sampled_from([LeaseKind.BE, LeaseKind.SLO]))
 def test_work_that_starts_is_not_judged_before_it_could_save(now_s: float, kind: LeaseKind) -> None:
     terms = Terms()
-    end_s = first_term_end_s(now_s, kind, terms)
-    assert decision_time_s(end_s, terms) > now_s - 1e-6
+    end_s = first_term_end_s(now_s, kind, terms, terms.save_lead_s)
+    assert decision_time_s(end_s, terms.save_lead_s) > now_s - 1e-6
     assert end_s - now_s <= terms.term_s(kind) + terms.save_lead_s
 
 
