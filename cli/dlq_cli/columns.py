@@ -152,7 +152,10 @@ COLUMNS: Mapping[str, Column] = {
     "reason": Column(Cell("REASON"), reason),
     "exit": Column(
         Cell("EXIT"),
-        lambda j, _: f"{j.exit_code}:{j.exit_signal}" if j.HasField("exit_code") else "",
+        # As in sacct: the code, and the signal that ended it instead.
+        lambda j, _: (
+            f"{j.exit_code}:{j.exit_signal}" if j.HasField("exit_code") or j.exit_signal else ""
+        ),
     ),
     "where": Column(Cell("NODES(REASON)"), where),
 }

@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import click
@@ -41,9 +42,8 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # `dlq status | head`: the reader has seen enough. Nothing may be flushed into it any
-            # more, not even by the interpreter's end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # `dlq status | head`: the reader has seen enough.
+            let_go_of_stdout()
             raise Ended(OK) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -102,6 +102,12 @@ class LazyGroup(click.Group):
         if not self._lends:
             return {}
         return {point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
+
+
+def let_go_of_stdout() -> None:
+    """Nothing may be flushed into it any more, not even by the interpreter's end."""
+    with suppress(OSError, ValueError):  # in a test it may be no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _load(point: importlib.metadata.EntryPoint) -> object:

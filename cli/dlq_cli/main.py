@@ -10,7 +10,7 @@ import click
 
 from dlq_cli import exit_codes
 from dlq_cli.app import App, Color
-from dlq_cli.lazy import Lazy, LazyGroup
+from dlq_cli.lazy import Lazy, LazyGroup, let_go_of_stdout
 from dlq_common.errors import DlqError, Unsatisfiable
 
 COMMANDS = {
@@ -102,6 +102,11 @@ def run(arguments: list[str]) -> int:
         return _tell(error.what, [*reasons, error.hint], exit_codes.code_of_error(error))
     except (KeyboardInterrupt, click.Abort):
         return exit_codes.INTERRUPTED
+    except OSError as error:
+        # What a command opens by name it has checked itself: this is its output (a full disk).
+        let_go_of_stdout()
+        words = error.strerror or str(error)
+        return _tell(f"{error.filename or 'the output'}: {words.lower()}", (), exit_codes.FAILURE)
     return result if isinstance(result, int) else exit_codes.OK
 
 

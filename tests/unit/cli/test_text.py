@@ -170,3 +170,16 @@ def test_a_job_gives_its_own_exit_code(
     completed: bool, exit_code: int | None, signal: int, code: int
 ) -> None:
     assert code_of_job(completed=completed, exit_code=exit_code, exit_signal=signal) == code
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"exit_signal": 9}, "0:9"),
+        ({"exit_code": 3}, "3:0"),
+        ({"exit_code": 0}, "0:0"),
+        ({}, ""),
+    ],
+)
+def test_the_exit_column_is_sacct_s(fields: dict[str, int], text: str) -> None:
+    assert COLUMNS["exit"].text(a_job(1, "failed", **fields), PIPE) == text
