@@ -68,10 +68,53 @@ LATER_KEYS = frozenset(
 )  # fmt: skip
 
 
+_GPUS = "`gpus` under resources (of each node) or `gpus_total` (of the whole job)"
+
+# Words of Slurm, SkyPilot, dstack and of our own flags, and what to write here instead.
+SYNONYMS: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("gpus", "gpu", "ngpus", "num_gpus", "gpus_total", "accelerators", "gres", "tres"), _GPUS
+    ),
+    **dict.fromkeys(
+        ("gpus_per_node", "resources.gpus_per_node", "resources.num_gpus"), "`gpus` under resources"
+    ),
+    **dict.fromkeys(("gpu_type", "resources.gpu_name"), "`gpu_type` under resources"),
+    **dict.fromkeys(
+        ("cpus", "cpu", "cpus_per_task", "resources.cpu", "resources.cpus_per_task"),
+        "`cpus` under resources",
+    ),
+    **dict.fromkeys(
+        ("memory", "mem", "resources.mem", "resources.memory_limit"), "`memory` under resources"
+    ),
+    **dict.fromkeys(("resources.nodes", "resources.num_nodes", "nnodes", "node_count"), "`nodes`"),
+    **dict.fromkeys(("partition", "resources.queue"), "`queue`"),
+    **dict.fromkeys(("job_name", "title"), "`name`"),
+    **dict.fromkeys(("wrap", "steps", "shell"), "`run`"),
+    **dict.fromkeys(("cmd", "entrypoint", "args", "program"), "`command`"),
+    **dict.fromkeys(
+        ("walltime", "timeout", "max_duration", "timelimit", "limit", "resources.time"),
+        "`time_limit`",
+    ),
+    **dict.fromkeys(("chdir", "cwd", "dir", "directory", "working_directory"), "`workdir`"),
+    **dict.fromkeys(("environment", "env_vars", "variables"), "`env`"),
+    **dict.fromkeys(("tags", "comment"), "`labels`"),
+    **dict.fromkeys(("signal", "resources.signal"), "`signal` under preempt"),
+    **dict.fromkeys(("grace", "grace_time"), "`grace` under preempt"),
+    **dict.fromkeys(("checkpoint_dir", "checkpoint.directory"), "`dir` under checkpoint"),
+    **dict.fromkeys(
+        ("max_restarts", "max_retries", "retries", "requeue", "retry.max_retries"),
+        "`max_restarts` under retry",
+    ),
+    "requeue_exit": "`exit_codes` under retry",
+}
+
+
 def put(layer: Layer, key: str, raw: object, origin: str) -> None:
     """Read one value into `layer`; InvalidRequest naming `origin` when it cannot be one."""
     key = ALIASES.get(key, key)
     reader = READERS.get(key)
+    if reader is None and (meant := SYNONYMS.get(key.lower().replace("-", "_"))):
+        raise wrong(origin, f"unknown key {key!r}: write {meant}")
     if reader is None:
         raise unknown_key(origin, key, (*READERS, *SECTIONS), LATER_KEYS)
     try:

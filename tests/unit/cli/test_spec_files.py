@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlq_cli.spec.fields import ALIASES, LATER_KEYS, READERS, SYNONYMS
 from dlq_cli.spec.given import FromShell
 from dlq_cli.spec.toml_yaml import LARGEST_SPEC_BYTES, read_spec_file
 from dlq_common.errors import DlqError, InvalidRequest
@@ -176,3 +177,27 @@ YAML_VALUES = st.recursive(
 def test_hostile_yaml_is_refused_and_never_a_crash(pairs: list[tuple[str, str]]) -> None:
     text = "".join(f"{key}: {value}\n" for key, value in pairs)
     assert outcome(text.encode(), "job.yaml").startswith(("accepted", "job.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("gpus = 8", "`gpus` under resources (of each node) or `gpus_total` (of the whole job)"),
+        ("partition = 'gpu'", "write `queue`"),
+        ("job-name = 'x'", "write `name`"),
+        ("walltime = '1h'", "write `time_limit`"),
+        ("mem = '1GiB'", "write `memory` under resources"),
+        ("retries = 3", "write `max_restarts` under retry"),
+        ("[resources]\nnum_gpus = 8", "write `gpus` under resources"),
+        ("[resources]\nnodes = 2", "write `nodes`"),
+    ],
+)
+def test_the_words_of_other_schedulers_are_answered_with_ours(line: str, words: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        read_spec_file(f"command = 'true'\n{line}\n".encode(), "job.toml")
+    assert f"job.toml:{2 + line.count(chr(10))}: unknown key" in caught.value.what
+    assert words in caught.value.what
+
+
+def test_a_word_is_either_known_or_answered() -> None:
+    assert not set(SYNONYMS) & {*READERS, *ALIASES, *LATER_KEYS}
