@@ -117,6 +117,7 @@ def a_cluster() -> FakeMaster:
 @pytest.fixture
 def master() -> Iterator[FakeMaster]:
     running = a_cluster()
+    running.role = "operator"
     yield running
     running.stop()
 
@@ -179,6 +180,8 @@ CHANGES = [
     "admin token create --node gpu07 --ttl 15m",
     "admin node drain gpu01 --reason fan -y",
     "admin node undrain gpu03",
+    "admin node cordon gpu01 --reason look",
+    "admin node uncordon gpu01",
     "admin node fence gpu04 --reason off -y",
     "admin user set alice --role operator",
 ]
@@ -273,7 +276,7 @@ def test_version_tells_both_ends(dlq: Dlq) -> None:
     assert said.splitlines() == [
         f"dlq {here}",
         "master 0.1.0, epoch 2, cluster lab",
-        "you are alice (user)",
+        "you are alice (operator)",
     ]
     content = json.loads(dlq("version", "--json").out)
     assert (content["client_version"], content["cluster"]["epoch"]) == (here, 2)

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.integration
 @pytest.fixture
 def master() -> Iterator[FakeMaster]:
     running = FakeMaster()
+    running.role = "operator"
     running.jobs = {"17": a_job(17, "running", attempt_count=1), "18": a_job(18)}
     running.attempts["17"] = [an_attempt(17, 1)]
     running.events = [an_event(1, "attempt_running", 17, attempt=1)]

@@ -64,6 +64,7 @@ class FakeMaster(
         self.users: dict[str, admin.User] = {}
         self.tokens: dict[str, admin.JoinToken] = {}
         self.freeze_reason = ""
+        self.role = "user"  # what the master takes callers for
         self.submitted: dict[str, str] = {}  # request id -> job id
         self._losses: dict[str, int] = {}
         self._refusals: dict[str, tuple[grpc.StatusCode, str, dict[str, str]]] = {}
@@ -304,7 +305,7 @@ class FakeMaster(
     ) -> queues.GetClusterResponse:
         user = self._note("GetCluster", request, context)
         return queues.GetClusterResponse(
-            cluster_name="lab", master_version="0.1.0", epoch=2, caller=user, role="user",
+            cluster_name="lab", master_version="0.1.0", epoch=2, caller=user, role=self.role,
             policy="tiresias-las", gpu_count=16, free_gpu_count=4,
             master_time=to_timestamp(EPOCH_S), freeze_reason=self.freeze_reason,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`dlq admin node`: drain, fence and forget nodes."""
+"""`dlq admin node`: drain, cordon, fence and forget nodes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
 from dlq_cli.facts.cluster import node_facts
 from dlq_cli.facts.common import document
 from dlq_client.admin import Admin
+from dlq_client.jobs import SEE_ALL
 from dlq_client.nodes import Nodes
-from dlq_common.errors import InvalidRequest
+from dlq_client.queues import Queues
+from dlq_common.errors import InvalidRequest, PermissionDenied
 
-DRAINING = "draining"
+DRAINING, CORDONED = "draining", "cordoned"
 
 
 @click.group()
 def node() -> None:
-    """Drain, fence and forget nodes. NODE may be a list: gpu[01-08]."""
+    """Drain, cordon, fence and forget nodes. NODE may be a list: gpu[01-08]."""
 
 
 node.add_command(nodes, "list")
@@ -49,15 +51,11 @@ def show(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
 @pass_app
 def drain(app: App, node_id: tuple[str, ...], reason: str, yes: bool, as_json: bool) -> None:
     """Let no new work start on NODE..., and move away what runs there."""
+    _must_operate(app)
     found = chosen_nodes(Nodes(app.connection()), node_id)
     if _attempts(found):
         app.confirm(f"draining {_names(found)} moves {_attempts(found)} away", yes=yes)
-    admin = Admin(app.connection())
-    _change(
-        found,
-        lambda name: admin.set_node_flags(name, set_flags=[DRAINING], reason=reason),
-        as_json=as_json,
-    )
+    _set(app, found, DRAINING, reason, as_json=as_json)
 
 
 @node.command(epilog=examples("dlq admin node undrain gpu07"))
@@ -66,9 +64,26 @@ def drain(app: App, node_id: tuple[str, ...], reason: str, yes: bool, as_json: b
 @pass_app
 def undrain(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
     """Let work start on NODE... again."""
-    found = chosen_nodes(Nodes(app.connection()), node_id)
-    admin = Admin(app.connection())
-    _change(found, lambda name: admin.set_node_flags(name, clear_flags=[DRAINING]), as_json=as_json)
+    _clear(app, node_id, DRAINING, as_json=as_json)
+
+
+@node.command(epilog=examples("dlq admin node cordon gpu07 --reason 'look at it first'"))
+@click.option("--reason", required=True, metavar="TEXT", help="Words for people.")
+@json_option
+@click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
+@pass_app
+def cordon(app: App, node_id: tuple[str, ...], reason: str, as_json: bool) -> None:
+    """Let no new work start on NODE...; what runs there goes on."""
+    _set(app, chosen_nodes(Nodes(app.connection()), node_id), CORDONED, reason, as_json=as_json)
+
+
+@node.command(epilog=examples("dlq admin node uncordon gpu07"))
+@json_option
+@click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
+@pass_app
+def uncordon(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
+    """Let work start on NODE... again."""
+    _clear(app, node_id, CORDONED, as_json=as_json)
 
 
 @node.command(epilog=examples("dlq admin node fence gpu07 --reason 'power is off' -y"))
@@ -83,6 +98,7 @@ def fence(app: App, node_id: str, reason: str, yes: bool, as_json: bool) -> None
     Its attempts are lost now and their jobs are queued again. If the machine still runs, jobs run
     twice.
     """
+    _must_operate(app)
     found = chosen_nodes(Nodes(app.connection()), [node_id])
     if len(found) != 1:
         raise InvalidRequest("fence one node at a time: each must be known to be off")
@@ -111,6 +127,34 @@ def forget(app: App, node_id: tuple[str, ...], yes: bool) -> None:
     for name in names:
         admin.forget_node(name)
         click.echo(f"node {name}: forgotten")
+
+
+def _must_operate(app: App) -> None:
+    """PermissionDenied before anything of other people's is shown; the master knows the role."""
+    cluster = Queues(app.connection()).cluster()
+    if cluster.role not in SEE_ALL:
+        raise PermissionDenied(
+            f"this is for operators, and {cluster.caller} is {cluster.role}",
+            user=cluster.caller,
+            needs="operator",
+        )
+
+
+def _set(
+    app: App, found: Sequence[node_pb2.Node], flag: str, reason: str, *, as_json: bool
+) -> None:
+    admin = Admin(app.connection())
+    _change(
+        found,
+        lambda name: admin.set_node_flags(name, set_flags=[flag], reason=reason),
+        as_json=as_json,
+    )
+
+
+def _clear(app: App, node_id: tuple[str, ...], flag: str, *, as_json: bool) -> None:
+    found = chosen_nodes(Nodes(app.connection()), node_id)
+    admin = Admin(app.connection())
+    _change(found, lambda name: admin.set_node_flags(name, clear_flags=[flag]), as_json=as_json)
 
 
 def _change(
