@@ -107,6 +107,18 @@ async def test_what_the_master_refuses_names_the_field(house: RpcHouse, tmp_path
     assert "retry.max_restart_count" in said.err
 
 
+async def test_test_only_says_where_the_environment_comes_from(
+    house: RpcHouse, tmp_path: Path
+) -> None:
+    alice = Person(house, tmp_path, "alice", Role.USER)
+    spec = tmp_path / "job.toml"
+    spec.write_text('command = "true"\n[env]\nB = "2"\n')
+    said = await alice.types("submit", "--test-only", "--env", "A=1", str(spec))
+    assert f"environment: A, B  (--env, {spec}:2)" in said.out
+    said = await alice.types("submit", "--test-only", "--", "true")
+    assert "environment: nothing of your shell  (default)" in said.out
+
+
 async def test_test_only_keeps_nothing(house: RpcHouse, tmp_path: Path) -> None:
     alice = Person(house, tmp_path, "alice", Role.USER)
     said = await alice.types("submit", "--test-only", "-G", "2", "--", "true")

@@ -17,7 +17,7 @@ from dlq_common.errors import NotFound, PermissionDenied, Unavailable, Unsatisfi
 from dlq_common.pki import Authority
 from support.cli_run import Dlq
 from support.fake_master import FakeMaster
-from support.wire_jobs import a_job, a_node
+from support.wire_jobs import a_job, a_node, an_attempt, an_event
 
 pytestmark = pytest.mark.integration
 
@@ -27,6 +27,7 @@ ALL_FIELDS = ("--", "true")
 @pytest.fixture
 def master() -> Iterator[FakeMaster]:
     running = FakeMaster()
+    running.role = "operator"
     running.jobs = {"17": a_job(17, "running"), "18": a_job(18), "19": a_job(19, name="twin")}
     running.jobs["20"] = a_job(20, name="twin")
     running.nodes = {"gpu01": a_node("gpu01")}
@@ -51,6 +52,9 @@ def dlq(master: FakeMaster, tmp_path: Path) -> Dlq:
         ("status -w --json", 2, "use -w --jsonl"),
         ("submit", 2, "stdin: it is empty"),
         ("submit --", 2, "there is no command after --"),
+        ("submit -t -5 -- true", 2, "--time: time_limit: '-5' is not"),
+        ("submit -G -1 -- true", 2, "--gpus: resources.gpus_total: '-1' is not a number of GPUs"),
+        ("submit --cpus -3 -- true", 2, "--cpus: resources.cpus: '-3' is not a number of cores"),
         ("submit --array 0-9 -- true", 2, "No such option '--array'"),
         ("submit --gpus eight -- true", 2, "--gpus: resources.gpus_total: 'eight'"),
         ("submit /nonexistent/train.sh", 2, "/nonexistent/train.sh: no such file"),
@@ -88,6 +92,40 @@ def test_a_mistake_is_told_in_one_line_on_stderr(
     assert said.code == code
     assert words in said.err
     assert all(part.startswith(("dlq: ", "  ")) for part in said.err.splitlines())
+
+
+@pytest.mark.parametrize("command", [[""], ["  ", "x"]])
+def test_a_command_without_a_word_is_said_to_be_empty(command: list[str], dlq: Dlq) -> None:
+    said = dlq("submit", "--", *command)
+    assert (said.code, said.out) == (2, "")
+    assert "the command after -- is empty" in said.err
+
+
+@pytest.mark.parametrize("line", ["status", "status --json", "logs 17", "events 17", "--help"])
+def test_output_that_cannot_be_written_is_one_line_and_no_story(
+    line: str, master: FakeMaster, tmp_path: Path
+) -> None:
+    master.attempts["17"] = [an_attempt(17, 1)]
+    master.logs[("17", 1, 0)] = b"x" * 100
+    master.events = [an_event(1, "attempt_running", 17, attempt=1)]
+    home = master.home(tmp_path / "home")
+    program = [sys.executable, "-m", "dlq_cli.main", "--home", str(home), *line.split()]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "dlq: the output: no space left on device\n")
+
+
+@pytest.mark.parametrize("verb", ["drain gpu01 --reason x", "fence gpu01 --reason x"])
+def test_who_may_not_do_it_is_not_shown_whom_it_would_hit(
+    verb: str, master: FakeMaster, dlq: Dlq
+) -> None:
+    master.role = "user"
+    master.nodes["gpu01"] = a_node("gpu01", attempts=["17.1"])
+    said = dlq("admin", "node", *verb.split())
+    assert said.code == 4
+    assert "17.1" not in said.err
+    assert "this is for operators, and alice is user" in said.err
+    assert master.requests("SetNodeFlags") + master.requests("FenceNode") == []
 
 
 @pytest.mark.parametrize(

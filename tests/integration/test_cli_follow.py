@@ -10,6 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from dlq.v1 import job_pb2
 from dlq_cli.exit_codes import code_of_error
 from dlq_client.connection import Connection
 from dlq_client.watch import read_log, watch_events
@@ -269,6 +270,51 @@ def test_submit_wait_exits_as_the_job_does_and_follow_prints_its_output(
     assert dlq("submit", "--parsable", "-W", "--", "true").code == 3
     said = dlq("submit", "--parsable", "-f", "--", "true")
     assert (said.code, said.out) == (0, "18\n" + LINES.decode())
+
+
+def test_waiting_for_a_job_on_hold_says_so_once_and_goes_on(master: FakeMaster, dlq: Dlq) -> None:
+    master.jobs["17"] = a_job(17, "held", hold_kind=job_pb2.HOLD_KIND_USER)
+    master.reasons["17"] = [job_pb2.WaitReason(code="held_user", detail="held by bob: disk")]
+    running = Running(lambda: dlq("wait", "17"))
+    until_asked(master, "WatchEvents")
+    master.tell(an_event(2, "beat", 17), master.jobs["17"])
+    end_job(master, 3)
+    said = running.join()
+    assert said.code == 0
+    assert said.err == "dlq: job 17 is on hold: held by bob: disk\n"
+
+
+@pytest.mark.parametrize("line", ["wait 17", "submit -W -- true", "submit -f -- true"])
+def test_a_job_that_the_master_holds_as_poison_is_not_waited_for(
+    line: str, master: FakeMaster, dlq: Dlq
+) -> None:
+    master.jobs["17"] = a_job(17, "held", hold_kind=job_pb2.HOLD_KIND_POISON, attempt_count=1)
+    master.reasons["17"] = [job_pb2.WaitReason(code="poison", detail="held by the master: 3 lost")]
+    attempt = an_attempt(17, 1)
+    attempt.ranks[0].error = "no such user"
+    master.attempts["17"] = [attempt]
+    master.logs[("17", 1, 0)] = b""
+    said = dlq(*line.split())
+    assert said.code == 1
+    told = [each for each in said.err.splitlines() if "on hold" in each]
+    assert told == [
+        "dlq: job 17 is on hold: held by the master: 3 lost; last cause: no such user (gpu01)"
+    ]
+
+
+def test_submit_tells_the_place_of_a_job_that_waits_also_out_of_a_terminal(
+    master: FakeMaster, dlq: Dlq
+) -> None:
+    master.jobs = {}
+    master.reasons["17"] = [job_pb2.WaitReason(code="no_gpus", detail="no GPU is free")]
+    said = dlq("submit", "--", "true")
+    assert (said.code, said.out) == (0, "Submitted batch job 17\n")
+    assert said.err == "dlq: job 17 waits: no GPU is free\ndlq: 2 jobs are ahead of it\n"
+    master.submitted = {}
+    assert "ahead" not in dlq("submit", "--parsable", "--", "true").err
+    master.submitted = {}
+    master.refuse("ExplainJob", grpc.StatusCode.UNAVAILABLE, "UNAVAILABLE")
+    assert dlq("submit", "--", "true", patience_s=0.1).code == 0, "it is queued all the same"
 
 
 def test_events_watch_tells_all_of_a_job_once_and_ends_with_it(

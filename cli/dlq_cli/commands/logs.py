@@ -7,6 +7,7 @@ import click
 from dlq.v1 import job_service_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.options import detaching, examples, pass_app
+from dlq_cli.held import HoldTeller, is_poison
 from dlq_cli.outputs import Outputs, follow_ranks, print_tails
 from dlq_cli.select import one_job
 from dlq_cli.words import has_ended, shown_state
@@ -18,7 +19,7 @@ DEFAULT_LINES = 200
 # Until it is past these, an attempt has no output that could be asked for.
 UNSTARTED = frozenset({"assigned", "preparing", "starting"})
 # In these a job may stay for long: people are told what they wait for.
-WAITING = frozenset({"pending", "queued", "held"})
+WAITING = frozenset({"pending", "queued"})
 
 
 @click.command(
@@ -84,11 +85,13 @@ def follow_job(
     node_rank: int | None = 0,
     only_attempt: int = 0,
     raw: bool = False,
+    holds: HoldTeller | None = None,
 ) -> None:
     """Print a job's output as it comes, attempt after attempt, until the job (or attempt) ends."""
+    holds = holds or HoldTeller(app)
     seen, attempt = 0, only_attempt
     while True:
-        attempt = only_attempt or _next_attempt(app, job_id, after=seen)
+        attempt = only_attempt or _next_attempt(app, job_id, holds, after=seen)
         if not attempt:
             return
         if seen:
@@ -104,8 +107,8 @@ def follow_job(
         seen = attempt
 
 
-def _next_attempt(app: App, job_id: str, *, after: int) -> int:
-    """The last attempt beyond `after` once it has started; 0 when the job ended without one."""
+def _next_attempt(app: App, job_id: str, holds: HoldTeller, *, after: int) -> int:
+    """The last attempt beyond `after` once it has started; 0 when none will come by itself."""
     told = False
     for job in watch_jobs(
         app.connection(), [job_id], on_lost=lambda error: app.say(f"{error}; still trying")
@@ -113,7 +116,8 @@ def _next_attempt(app: App, job_id: str, *, after: int) -> int:
         ended = has_ended(job)
         if job.attempt_count > after and (ended or shown_state(job) not in UNSTARTED):
             return job.attempt_count
-        if ended:
+        holds.look(job)
+        if ended or is_poison(job):
             return 0
         if not told and shown_state(job) in WAITING:
             told = True

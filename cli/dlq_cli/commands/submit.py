@@ -41,7 +41,8 @@ class SubmitCommand(click.Command):
             click.Option(
                 [flag.parameter, *flag.names],
                 metavar=flag.metavar or None,
-                is_flag=not flag.metavar,
+                # Not False: click would then take `-5` in `-t -5` for another option.
+                is_flag=True if not flag.metavar else None,
                 multiple=flag.repeat,
                 help=flag.help,
             )
@@ -148,8 +149,10 @@ def _source(words: tuple[str, ...], command: tuple[str, ...] | None, wrap: str |
             raise InvalidRequest("--wrap takes the place of a script or a command")
         return Source({"run": Given(f"#!/bin/sh\n{wrap}\n", "wrap")}, (), Notes())
     if command is not None and not words:
-        if not command or not command[0]:
+        if not command:
             raise InvalidRequest("there is no command after --")
+        if not command[0].strip():
+            raise InvalidRequest(f"the command after -- is empty: {command[0]!r}")
         return Source({"command": Given(command, "the command line")}, (), Notes())
     arguments = (*words[1:], *(("--", *command) if command is not None else ()))
     if not words:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,12 +13,13 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import detaching
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts, reason_facts, spec_facts
+from dlq_cli.held import HoldTeller
 from dlq_cli.render import facts
 from dlq_cli.spec.message import to_message
 from dlq_cli.spec.validate import Spec
 from dlq_cli.story import reason_text
 from dlq_client.jobs import Jobs
-from dlq_common.errors import Unavailable
+from dlq_common.errors import DlqError, Unavailable
 from dlq_common.units import approximate_size, format_duration
 
 
@@ -53,34 +53,43 @@ def submit_spec(app: App, spec: Spec, manner: Manner, *, request_id: str, test_o
         click.echo("The master would accept this job:\n" + understood(spec), nl=False)
     else:
         click.echo(job_id if manner.parsable else f"Submitted batch job {job_id}")
-    if not manner.as_json and not (manner.parsable and not answer.reasons):
-        _tell_reasons(app, jobs, job_id, answer.reasons)
+    if not manner.as_json:
+        _tell_reasons(app, job_id, answer.reasons)
+        if answer.reasons and job_id and not manner.parsable:
+            _tell_place(app, jobs, job_id)
     if not test_only and (manner.wait or manner.follow):
         _stay(app, job_id, manner)
 
 
-def _tell_reasons(app: App, jobs: Jobs, job_id: str, reasons: Sequence[job_pb2.WaitReason]) -> None:
-    """Why it does not run yet, on stderr; people who look on are told its place as well."""
+def _tell_reasons(app: App, job_id: str, reasons: Sequence[job_pb2.WaitReason]) -> None:
+    """Why it does not run yet, on stderr."""
     for reason in reasons[:3]:
         text = reason_text(reason)
         app.say(f"job {job_id} waits: {text}" if job_id else text)
     if len(reasons) > 3:
         app.say(f"and {len(reasons) - 3} more reasons: dlq why {job_id}")
-    if reasons and job_id and sys.stderr.isatty():
+
+
+def _tell_place(app: App, jobs: Jobs, job_id: str) -> None:
+    """How many are before it, on stderr. The job is queued: not to know that is no failure."""
+    try:
         explained = jobs.explain(job_id)
-        if explained.HasField("jobs_ahead_count"):
-            ahead = explained.jobs_ahead_count
-            app.say("1 job is ahead of it" if ahead == 1 else f"{ahead} jobs are ahead of it")
+    except DlqError:
+        return
+    if explained.HasField("jobs_ahead_count"):
+        ahead = explained.jobs_ahead_count
+        app.say("1 job is ahead of it" if ahead == 1 else f"{ahead} jobs are ahead of it")
 
 
 def _stay(app: App, job_id: str, manner: Manner) -> None:
     from dlq_cli.commands.logs import follow_job
     from dlq_cli.commands.wait import exit_code, wait_for
 
+    holds = HoldTeller(app)
     with detaching(app, [job_id]):
         if manner.follow:
-            follow_job(app, job_id, lines=None)
-        ended = wait_for(app, [job_id])
+            follow_job(app, job_id, lines=None, holds=holds)
+        ended = wait_for(app, [job_id], holds=holds)
     code = exit_code(ended.values())
     if code != exit_codes.OK:
         raise exit_codes.Ended(code)
@@ -112,7 +121,11 @@ def understood(spec: Spec) -> str:
             origin("time_limit"),
         ),
         ("directory", spec.working_directory, origin("workdir")),
-        ("environment", ", ".join(sorted(spec.environment)) or "nothing of your shell", None),
+        (
+            "environment",
+            ", ".join(sorted(spec.environment)) or "nothing of your shell",
+            ", ".join(dict.fromkeys(filter(None, map(origin, _variables(spec))))),
+        ),
         ("signal", spec.signal or "TERM", origin("preempt.signal")),
         (
             "grace",
@@ -130,6 +143,11 @@ def understood(spec: Spec) -> str:
     return facts(
         (name, f"{value}  ({where or 'default'})" if value else "") for name, value, where in rows
     )
+
+
+def _variables(spec: Spec) -> list[str]:
+    """The keys of the environment, as origins know them."""
+    return [f"env.{name}" for name in sorted(spec.environment)]
 
 
 def _command(spec: Spec) -> str:

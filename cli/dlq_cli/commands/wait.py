@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import click
 
@@ -13,6 +13,7 @@ from dlq_cli.columns import where
 from dlq_cli.commands.options import detaching, examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
+from dlq_cli.held import HoldTeller, is_poison
 from dlq_cli.select import several_jobs
 from dlq_cli.words import has_ended, shown_state
 from dlq_client.jobs import Jobs
@@ -57,7 +58,8 @@ def wait(
     """Wait for JOB...
 
     Exits with the job's own code, with 128+n when signal n ended it, with the highest of several,
-    and with 1 when a job was cancelled or failed without a code.
+    and with 1 when a job was cancelled or failed without a code. A job on hold is waited for, unless
+    the master holds it because its starts fail: that exits with 1.
     """
     if any_ and all_:
         raise InvalidRequest("--any and --all contradict each other")
@@ -75,7 +77,7 @@ def wait(
     if len(there) < (1 if any_ else len(job_ids)):
         app.say(f"waited {timeout}; not there yet: {', '.join(k for k in found if k not in there)}")
         raise exit_codes.Ended(exit_codes.TIMED_OUT)
-    if code := exit_code(value for value in there.values() if has_ended(value)):
+    if code := exit_code(value for value in there.values() if _is_over(value)):
         raise exit_codes.Ended(code)
 
 
@@ -86,13 +88,14 @@ def wait_for(
     any_one: bool = False,
     running: bool = False,
     timeout_s: float | None = None,
-    on_change: Callable[[job_pb2.Job], None] | None = None,
+    holds: HoldTeller | None = None,
 ) -> Mapping[str, job_pb2.Job]:
-    """The jobs once one or all of them have ended (or run), or as they are at the timeout.
+    """The jobs once one or all of them are over (or run), or as they are at the timeout.
 
-    NotFound when the master does not know one of them.
+    Holds are told of; one that will not end by itself counts as an end. NotFound when the master does not know one of them.
     """
     connection = app.connection()
+    holds = holds or HoldTeller(app)
     until_s = None if timeout_s is None else connection.clock.boottime_s() + timeout_s
     jobs: dict[str, job_pb2.Job] = {}
     for job in watch_jobs(
@@ -102,8 +105,7 @@ def wait_for(
         on_lost=lambda error: app.say(f"{error}; still trying"),
     ):
         jobs[job.job_id] = job
-        if on_change:
-            on_change(job)
+        holds.look(job)
         there = sum(_is_there(job, running) for job in jobs.values())
         if there and (any_one or there == len(job_ids)):
             break
@@ -111,10 +113,12 @@ def wait_for(
 
 
 def exit_code(jobs: Iterable[job_pb2.Job]) -> int:
-    """The highest exit code of some ended jobs."""
+    """The highest exit code of some jobs that are over."""
     return max(
         (
-            exit_codes.code_of_job(
+            exit_codes.FAILURE
+            if is_poison(job)
+            else exit_codes.code_of_job(
                 completed=shown_state(job) == "completed",
                 exit_code=job.exit_code if job.HasField("exit_code") else None,
                 exit_signal=job.exit_signal,
@@ -126,7 +130,11 @@ def exit_code(jobs: Iterable[job_pb2.Job]) -> int:
 
 
 def _is_there(job: job_pb2.Job, running: bool) -> bool:
-    return has_ended(job) or (running and shown_state(job) in RUNNING)
+    return _is_over(job) or (running and shown_state(job) in RUNNING)
+
+
+def _is_over(job: job_pb2.Job) -> bool:
+    return has_ended(job) or is_poison(job)
 
 
 def _seconds(text: str) -> int:
