@@ -1,6 +1,6 @@
 """The agent as one object without threads, sockets or processes: all it touches is handed in.
 
-The shell (app.py) calls `start`, then `tick` as often as `pause_s` says, and hands over what
+The shell (daemon.py) calls `start`, then `tick` as often as `pause_s` says, and hands over what
 arrives; a deterministic simulation does the same with a fake clock, runtime and transport.
 """
 

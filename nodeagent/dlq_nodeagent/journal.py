@@ -72,7 +72,7 @@ class Journal(Protocol):
 
 
 class FileJournal:
-    """The real one. Only one agent may use a directory at a time (app.py holds its lock)."""
+    """The real one. Only one agent may use a directory at a time (daemon.py holds its lock)."""
 
     def __init__(self, directory: Path) -> None:
         self._node = directory / "node.json"

@@ -192,6 +192,9 @@ def test_the_agent_comes_back_when_the_master_hangs_up(
     master.epoch = 2
     master.hang_up()
     assert hello_count(master, 2).highest_epoch == 1
+    assert node.stop() == 0
+    for line in node.output.read_text().splitlines():
+        assert isinstance(json.loads(line), dict)
 
 
 def test_the_agent_never_forks(master: StubMaster, node: AgentProcess) -> None:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from dlq_common.addresses import split_address
 from dlq_common.config import load_config
 from dlq_common.errors import ConfigError
-from dlq_nodeagent.app import main
+from dlq_nodeagent.command import main
 from dlq_nodeagent.config import (
     AgentConfig,
     JobsConfig,

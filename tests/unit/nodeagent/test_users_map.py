@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from dlq_common.errors import ConfigError
-from dlq_nodeagent.app import main
+from dlq_nodeagent.command import main
 from dlq_nodeagent.users_map import HOST_MAP, check_users_map
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root has files of root")

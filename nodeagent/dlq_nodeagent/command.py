@@ -1,0 +1,153 @@
+"""The command `dlq-nodeagent`: run, join, version."""
+
+import asyncio
+import importlib.metadata
+import logging
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from dlq_common.addresses import split_address
+from dlq_common.clock import SteadyClock
+from dlq_common.config import dump_config, load_config
+from dlq_common.errors import ConfigError, DlqError, InvalidRequest
+from dlq_common.ids import RandomIds
+from dlq_common.logs import configure_logging
+from dlq_nodeagent.config import AgentConfig, check_config, check_host
+from dlq_nodeagent.daemon import prepare_state_dir, run_agent
+from dlq_nodeagent.devices.port import DevicesUnavailable
+from dlq_nodeagent.identity import join
+from dlq_nodeagent.journal import JournalDamaged
+from dlq_nodeagent.quiet import log_what_python_prints
+from dlq_nodeagent.shim.binary import ShimMissing
+
+_CONFIG = click.option(
+    "--config", "config_path", type=click.Path(path_type=Path), help="A TOML file."
+)
+_STATE_DIR = click.option(
+    "--state-dir", type=click.Path(path_type=Path), help="Where the agent keeps its files."
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """The dlq agent: runs on every GPU host."""
+
+
+@main.command()
+@_CONFIG
+@_STATE_DIR
+@click.option("--devices", help="nvml, none, or virtual ones by name: fake:8xH100-80GB.")
+@click.option("--allow-root-jobs", is_flag=True, help="Development only: jobs run as root.")
+@click.option("--check-config", "check_only", is_flag=True, help="Print what would hold, and end.")
+def run(
+    config_path: Path | None,
+    state_dir: Path | None,
+    devices: str | None,
+    allow_root_jobs: bool,
+    check_only: bool,
+) -> None:
+    """Serve the master until SIGTERM. Jobs outlive the agent."""
+    try:
+        config = _config(config_path, state_dir, devices, allow_root_jobs)
+        check_config(config)
+        if check_only:
+            click.echo(dump_config(config), nl=False)
+        check_host(config)
+        if check_only:
+            return
+        clock = SteadyClock()
+        configure_logging(clock, level=config.log_level)
+        log_what_python_prints()
+        agent = run_agent(config, clock=clock, ids=RandomIds(clock), version=_version())
+        _leave(asyncio.run(agent))
+    except (DlqError, DevicesUnavailable, ShimMissing, JournalDamaged) as error:
+        _fail(error)
+
+
+@main.command("join")
+@click.argument("token_argument", metavar="[TOKEN]", required=False)
+@click.option("--token", "token_option", help="The same, as an option.")
+@click.option("--master", help="HOST:PORT of the master's join port.")
+@click.option("--name", help="The node's name; the host's name if not given.")
+@_CONFIG
+@_STATE_DIR
+def join_command(
+    token_argument: str | None,
+    token_option: str | None,
+    master: str | None,
+    name: str | None,
+    config_path: Path | None,
+    state_dir: Path | None,
+) -> None:
+    """Make this machine a node of the cluster, once; `-` reads the token from stdin."""
+    try:
+        config = _config(config_path, state_dir, None, False)
+        token = token_argument or token_option or ""
+        token = sys.stdin.readline().strip() if token == "-" else token
+        address = master or config.master.join
+        if not token or not address:
+            raise ConfigError(
+                "a token and the master's join address are needed",
+                hint="dlq-nodeagent join TOKEN --master HOST:PORT (or master.join in the config)",
+            )
+        _check_address(address)
+        prepare_state_dir(config.node.state_dir)
+        joined = asyncio.run(
+            join(
+                address,
+                token,
+                wished_node_id=name or config.wished_name,
+                state_dir=config.node.state_dir,
+            )
+        )
+    except DlqError as error:
+        _fail(error)
+    click.echo(f"joined as {joined.node_id}; the master's API is at {joined.api_address}")
+
+
+@main.command()
+def version() -> None:
+    """The version of dlq."""
+    click.echo(_version())
+
+
+def _config(
+    path: Path | None, state_dir: Path | None, devices: str | None, allow_root_jobs: bool
+) -> AgentConfig:
+    config = load_config(AgentConfig, path)
+    node = config.node
+    if state_dir is not None:
+        node = replace(node, state_dir=state_dir)
+    if devices is not None:
+        node = replace(node, devices=devices)
+    jobs = replace(config.jobs, allow_root=True) if allow_root_jobs else config.jobs
+    return replace(config, node=node, jobs=jobs)
+
+
+def _check_address(address: str) -> None:
+    try:
+        split_address(address)
+    except ValueError as error:
+        raise InvalidRequest(str(error), field="master") from None
+
+
+def _leave(code: int) -> NoReturn:
+    """End now: the interpreter's own way out would wait for threads that hang in a dead file system."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _version() -> str:
+    return importlib.metadata.version("dlq")
+
+
+def _fail(error: Exception) -> NoReturn:
+    click.echo(f"dlq-nodeagent: {error}", err=True)
+    sys.exit(1)

@@ -1,0 +1,30 @@
+"""Sends to the log what Python itself would print: one line of the agent's output is one event."""
+
+import logging
+import sys
+import threading
+from types import TracebackType
+
+import structlog
+
+log = structlog.get_logger("nodeagent.quiet")
+
+
+def log_what_python_prints() -> None:
+    """Exceptions that nobody caught, of any thread, and warnings become lines of the log."""
+    sys.excepthook = _uncaught
+    threading.excepthook = _uncaught_in_thread
+    sys.unraisablehook = _unraisable
+    logging.captureWarnings(True)
+
+
+def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    log.critical("agent_failed", error=repr(error), exc_info=(kind, error, trace))
+
+
+def _uncaught_in_thread(args: threading.ExceptHookArgs) -> None:
+    log.error("thread_failed", error=repr(args.exc_value), exc_info=args.exc_value)
+
+
+def _unraisable(args: "sys.UnraisableHookArgs") -> None:
+    log.error("exception_ignored", error=repr(args.exc_value), where=args.err_msg)
