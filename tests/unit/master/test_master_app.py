@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dlq_common.errors import ConfigError
-from dlq_master.app import _authority, main
+from dlq_master.app import main
+from dlq_master.serving import read_authority
 
 
 def init(tmp_path: Path, *more: str) -> Result:
@@ -60,7 +61,7 @@ def test_a_ca_key_that_others_may_use_is_refused_with_the_remedy(tmp_path: Path,
     assert mode_of(key) == 0o600
     key.chmod(mode)
     with pytest.raises(ConfigError, match="other users may use this key") as caught:
-        _authority(tmp_path / "master")
+        read_authority(tmp_path / "master", "lab")
     assert f"chmod 600 {key}" in caught.value.hint
 
 

@@ -1,0 +1,82 @@
+"""Making a new cluster: its CA, an empty database, a first admin and master.toml."""
+
+import os
+import pwd
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlq_common.errors import ConfigError
+from dlq_common.identity_files import write_private, write_public
+from dlq_common.pki import Authority
+from dlq_master.store.batch import Batch, User
+from dlq_master.store.open import create_database, open_database
+from dlq_master.store.rows import write_batch
+from dlq_master.store.write import write
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charter:
+    """What is decided when a cluster is made. Paths are absolute."""
+
+    cluster: str
+    state_dir: Path
+    config_path: Path
+    checkpoint_root: Path
+    listen: str
+    join_listen: str
+
+
+def found(charter: Charter, now_s: float) -> User:
+    """Make the cluster; return its first admin, whoever runs this.
+
+    Raises ConfigError when there is one already, OSError, or ValueError for a bad name. A founding
+    that was cut short has no ca.key: it can be begun again in an empty directory.
+    """
+    state_dir, config_path = charter.state_dir, charter.config_path
+    if (state_dir / "ca.key").exists() or config_path.exists():
+        raise ConfigError(f"there is a cluster in {state_dir} already, or {config_path} exists")
+    state_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
+    _make_checkpoint_root(charter.checkpoint_root)
+    authority = Authority.create(charter.cluster, now_s)
+    admin = _invoker(now_s)
+    _first_database(state_dir / "dlq.db", charter.cluster, admin)
+    write_public(state_dir / "ca.crt", authority.certificate_pem())
+    write_public(config_path, _first_config(charter).encode())
+    # Last: with the key in place the cluster is complete.
+    write_private(state_dir / "ca.key", authority.key_pem())
+    return admin
+
+
+def _first_database(path: Path, cluster: str, admin: User) -> None:
+    create_database(path)
+    path.chmod(0o600)
+    db = open_database(path)
+    with write(db):
+        write_batch(db, Batch(users=[admin], meta={"cluster": cluster, "epoch": "0"}))
+    db.close()
+
+
+def _make_checkpoint_root(path: Path) -> None:
+    """Root's is for everybody, as /tmp is: submitters make their own directories in it.
+
+    One that is there already stays as it is.
+    """
+    if path.exists():
+        return
+    path.mkdir(parents=True)
+    path.chmod(0o1777 if os.geteuid() == 0 else 0o700)
+
+
+def _invoker(now_s: float) -> User:
+    account = pwd.getpwuid(os.getuid())
+    groups = tuple(sorted(set(os.getgrouplist(account.pw_name, account.pw_gid))))
+    return User(account.pw_name, "admin", account.pw_uid, account.pw_gid, groups, now_s)
+
+
+def _first_config(charter: Charter) -> str:
+    return (
+        "# Every key and its default: dlq-master run --check-config\n"
+        f'[cluster]\nname = "{charter.cluster}"\nstate_dir = "{charter.state_dir}"\n\n'
+        f'[listen]\napi = "{charter.listen}"\njoin = "{charter.join_listen}"\n\n'
+        f'[jobs]\ncheckpoint_root = "{charter.checkpoint_root}"\n'
+    )

@@ -1,0 +1,177 @@
+"""The composition root: the one place where the real parts of a running master are built."""
+
+import asyncio
+import gc
+import signal
+from importlib.metadata import version
+from pathlib import Path
+
+from dlq_common.clock import Clock, SteadyClock
+from dlq_common.errors import ConfigError
+from dlq_common.ids import RandomIds
+from dlq_common.logs import configure_logging, get_logger
+from dlq_common.pki import Authority
+from dlq_common.private_files import read_private
+from dlq_master.control.config import MasterConfig
+from dlq_master.control.failpoints import Failpoints
+from dlq_master.control.loop import Loop
+from dlq_master.control.state import State, first_meta, restore
+from dlq_master.control.ticks import PERIODS_S, start_metronome
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.event import JournalEvent
+from dlq_master.policy.policy import Policy
+from dlq_master.rpc.audit import Audit
+from dlq_master.rpc.login_broker import BrokerSettings, LoginBroker
+from dlq_master.rpc.server import MasterServer, ServerSettings
+from dlq_master.rpc.sessions import Sessions
+from dlq_master.store.batch import Batch, Loaded
+from dlq_master.store.reader import Reader
+from dlq_master.store.writer import Writer
+
+STOP_GRACE_S = 5.0
+
+
+async def serve(config: MasterConfig, policy: Policy) -> None:
+    """Build the master, serve until a signal, leave in order. Raises CommitFailed when one did."""
+    state_dir = config.cluster.state_dir
+    authority = read_authority(state_dir, config.cluster.name)
+    writer = Writer(state_dir / "dlq.db")
+    reader = Reader(state_dir / "dlq.db")
+    loaded = reader.load()
+    clock = SteadyClock(floor_s=loaded.last_time_s)
+    configure_logging(clock, level=config.log.level)
+    audit = Audit(state_dir / "audit.jsonl", clock)
+    state = _restored(config, policy, loaded, clock.now_s())
+    del loaded
+    gc.collect()
+    gc.freeze()  # what was loaded stays: the collector need not look at it at every turn
+    await writer.commit(_first_batch(state))
+    periods_s = {**PERIODS_S, "backup": float(config.store.backup_every)}
+    sessions = Sessions(str(config.jobs.checkpoint_root))
+    loop = Loop(
+        state=state,
+        clock=clock,
+        store=writer,
+        records=reader,
+        transport=sessions,
+        failpoints=Failpoints(config.debug.failpoint),
+        state_dir=state_dir,
+        periods_s=periods_s,
+    )
+    server = _server(config, loop, sessions, authority, audit, clock)
+    broker = _broker(config, server.advertised, loop, authority, audit, clock)
+    turning = asyncio.create_task(loop.run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, loop.stop)
+    metronome = start_metronome(loop.tell, periods_s)
+    try:
+        await server.start()
+        await broker.start()
+        _say_serving(state, server)
+        await turning
+    finally:
+        metronome.shutdown(wait=False)
+        await broker.stop()
+        await server.stop(STOP_GRACE_S)
+        writer.close()
+        reader.close()
+        await asyncio.to_thread(audit.close)
+        get_logger("master").info("master_stopped", epoch=state.epoch)
+
+
+def read_authority(state_dir: Path, cluster: str) -> Authority:
+    """The cluster's CA. ConfigError when it is missing, readable by others, or another cluster's."""
+    try:
+        key, certificate = read_private(state_dir / "ca.key"), (state_dir / "ca.crt").read_bytes()
+        authority = Authority.load(key, certificate)
+    except OSError as error:
+        raise ConfigError(
+            f"{error.filename}: {error.strerror}", hint="make the cluster first: dlq-master init"
+        ) from None
+    except ValueError as error:
+        raise ConfigError(f"the CA in {state_dir}: {error}") from None
+    if authority.cluster != cluster:
+        raise ConfigError(
+            f"cluster.name is {cluster!r}, the CA in {state_dir} is of {authority.cluster!r}"
+        )
+    return authority
+
+
+def _restored(config: MasterConfig, policy: Policy, loaded: Loaded, now_s: float) -> State:
+    terms = config.lease.terms()
+    state = State(
+        config=config,
+        terms=terms,
+        policy=policy,
+        cluster=Cluster(policy.ordering, terms),
+        started_s=now_s,
+        epoch=int(loaded.meta.get("epoch", "0")) + 1,
+    )
+    restore(state, loaded)
+    return state
+
+
+def _first_batch(state: State) -> Batch:
+    """The new epoch is on disk before anything is said in its name."""
+    started = JournalEvent(
+        kind="master_started",
+        time_s=state.started_s,
+        seq=state.next_event,
+        actor="master",
+        data={"epoch": state.epoch},
+    )
+    state.next_event += 1
+    return Batch(meta=first_meta(state), events=[started])
+
+
+def _server(
+    config: MasterConfig,
+    loop: Loop,
+    sessions: Sessions,
+    authority: Authority,
+    audit: Audit,
+    clock: Clock,
+) -> MasterServer:
+    settings = ServerSettings(
+        api_address=config.listen.api,
+        join_address=config.listen.join,
+        advertise=config.listen.advertise,
+        version=version("dlq"),
+    )
+    return MasterServer(
+        settings,
+        control=loop,
+        sessions=sessions,
+        authority=authority,
+        audit=audit,
+        clock=clock,
+        ids=RandomIds(clock),
+    )
+
+
+def _broker(
+    config: MasterConfig,
+    api_address: str,
+    loop: Loop,
+    authority: Authority,
+    audit: Audit,
+    clock: Clock,
+) -> LoginBroker:
+    settings = BrokerSettings(
+        socket_path=Path(config.listen.login_socket or config.cluster.state_dir / "login.sock"),
+        api_address=api_address,
+        auto_users=config.identity.auto_users,
+    )
+    return LoginBroker(settings, loop, authority, clock, audit)
+
+
+def _say_serving(state: State, server: MasterServer) -> None:
+    get_logger("master").info(
+        "master_serving",
+        api=server.advertised,
+        join_port=server.join_port,
+        epoch=state.epoch,
+        jobs=len(state.cluster.jobs),
+        nodes=len(state.cluster.nodes),
+        policy=state.config.scheduler.policy,
+    )
