@@ -41,9 +41,11 @@ class _RankPhaseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RankPhase.V
     RANK_PHASE_STOPPING: _RankPhase.ValueType  # 3
     """It was told to stop and has not ended yet."""
     RANK_PHASE_EXITED: _RankPhase.ValueType  # 4
-    """It ended, nothing of it is left and its GPUs are free."""
+    """It ended, nothing of it is left and its GPUs are free. Also what its user's own mistake kept from
+    starting: exit code 127 when something was not found, else 126, and words in `error`.
+    """
     RANK_PHASE_START_FAILED: _RankPhase.ValueType  # 5
-    """It could not be started; nothing of it is left."""
+    """It could not be started by the fault of its host; nothing of it is left."""
     RANK_PHASE_ABSENT: _RankPhase.ValueType  # 6
     """The agent does not know it and nothing of it runs."""
 
@@ -59,9 +61,11 @@ RANK_PHASE_STARTED: RankPhase.ValueType  # 2
 RANK_PHASE_STOPPING: RankPhase.ValueType  # 3
 """It was told to stop and has not ended yet."""
 RANK_PHASE_EXITED: RankPhase.ValueType  # 4
-"""It ended, nothing of it is left and its GPUs are free."""
+"""It ended, nothing of it is left and its GPUs are free. Also what its user's own mistake kept from
+starting: exit code 127 when something was not found, else 126, and words in `error`.
+"""
 RANK_PHASE_START_FAILED: RankPhase.ValueType  # 5
-"""It could not be started; nothing of it is left."""
+"""It could not be started by the fault of its host; nothing of it is left."""
 RANK_PHASE_ABSENT: RankPhase.ValueType  # 6
 """The agent does not know it and nothing of it runs."""
 Global___RankPhase: _TypeAlias = RankPhase  # noqa: Y015
