@@ -172,7 +172,7 @@ def _pieces(outputs: Outputs, rank: int, offset: int, *, follow: bool) -> Iterat
         offset=offset,
         follow=follow,
         outage_s=OUTAGE_S if follow else LOOK_OUTAGE_S,
-        on_lost=lambda error: outputs.say(f"{error}; still trying"),
+        on_lost=lambda error: outputs.say(f"{error.what}; still trying"),
     ):
         if piece.missing_bytes:
             outputs.say(f"{piece.missing_bytes} bytes of rank {rank} were not kept")

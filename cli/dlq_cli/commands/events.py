@@ -56,7 +56,7 @@ def _events(app: App, jobs: Jobs, job_id: str, *, watch: bool) -> Iterator[event
         app.connection(),
         job_ids=[job_id] if job_id else [],
         cursor=last or -1,
-        on_lost=lambda error: app.say(f"{error}; still trying"),
+        on_lost=lambda error: app.say(f"{error.what}; still trying"),
     ):
         yield message.event
         if job_id and has_ended(message.job):

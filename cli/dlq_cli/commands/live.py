@@ -80,7 +80,7 @@ def _lines(app: App, jobs: Jobs, query: Query, layout: Layout, *, jsonl: bool) -
                 app.connection(),
                 job_ids=query.job_ids,
                 cursor=listed.cursor,
-                on_lost=lambda error: app.say(f"{error}; still trying"),
+                on_lost=lambda error: app.say(f"{error.what}; still trying"),
             ):
                 if not message.HasField("job") or not query.admits(message.job):
                     continue

@@ -111,7 +111,7 @@ def _next_attempt(app: App, job_id: str, holds: HoldTeller, *, after: int) -> in
     """The last attempt beyond `after` once it has started; 0 when none will come by itself."""
     told = False
     for job in watch_jobs(
-        app.connection(), [job_id], on_lost=lambda error: app.say(f"{error}; still trying")
+        app.connection(), [job_id], on_lost=lambda error: app.say(f"{error.what}; still trying")
     ):
         ended = has_ended(job)
         if job.attempt_count > after and (ended or shown_state(job) not in UNSTARTED):

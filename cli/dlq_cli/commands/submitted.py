@@ -18,6 +18,7 @@ from dlq_cli.render import facts
 from dlq_cli.spec.message import to_message
 from dlq_cli.spec.validate import Spec
 from dlq_cli.story import reason_text
+from dlq_cli.words import shown_state
 from dlq_client.jobs import Jobs
 from dlq_common.errors import DlqError, Unavailable
 from dlq_common.units import approximate_size, format_duration
@@ -53,11 +54,13 @@ def submit_spec(app: App, spec: Spec, manner: Manner, *, request_id: str, test_o
         click.echo("The master would accept this job:\n" + understood(spec), nl=False)
     else:
         click.echo(job_id if manner.parsable else f"Submitted batch job {job_id}")
-    if not manner.as_json:
+    stays = not test_only and (manner.wait or manner.follow)
+    # Who stays is told of holds by those who wait.
+    if not manner.as_json and not (stays and shown_state(answer.job) == "held"):
         _tell_reasons(app, job_id, answer.reasons)
         if answer.reasons and job_id and not manner.parsable:
             _tell_place(app, jobs, job_id)
-    if not test_only and (manner.wait or manner.follow):
+    if stays:
         _stay(app, job_id, manner)
 
 

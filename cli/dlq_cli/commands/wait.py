@@ -102,7 +102,7 @@ def wait_for(
         connection,
         job_ids,
         until_s=until_s,
-        on_lost=lambda error: app.say(f"{error}; still trying"),
+        on_lost=lambda error: app.say(f"{error.what}; still trying"),
     ):
         jobs[job.job_id] = job
         holds.look(job)
