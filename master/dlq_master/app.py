@@ -1,6 +1,7 @@
 """`dlq-master`: the command, what it asks of a configuration, and how it fails."""
 
 import asyncio
+import os
 import resource
 import sys
 from importlib.metadata import version
@@ -19,7 +20,6 @@ from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.scheduling import policy_of
 from dlq_master.founding import Charter, found
 from dlq_master.policy.policy import Policy
-from dlq_master.serving import serve
 from dlq_master.store.writer import CommitFailed
 
 DEFAULT_CONFIG = Path("/etc/dlq/master.toml")
@@ -122,6 +122,10 @@ def run(config_path: Path, check_config: bool, log_level: str | None) -> None:
     if check_config:
         click.echo(dump_config(config), nl=False)
         return
+    # The C core of gRPC reads it when it is imported, and writes lines of its own form otherwise.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from dlq_master.serving import serve
+
     configure_logging(SteadyClock(), level=log_level or config.log.level)
     try:
         _check_files()

@@ -208,6 +208,7 @@ def _status(before: RankStatus, report: ReportedRank, now_s: float) -> RankStatu
         exit_code=report.exit_code,
         signal=report.signal or None,
         oom_killed=report.oom_killed,
+        words=report.error if phase is RankPhase.EXITED else "",
         start_error=(report.error or "it could not be started") if failed_start else "",
         exited_time_s=now_s - report.age_s if phase is RankPhase.EXITED else None,
         done_file=report.done,

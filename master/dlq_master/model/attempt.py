@@ -63,6 +63,7 @@ class RankStatus(NamedTuple):
     signal: int | None = None
     oom_killed: bool = False
     start_error: str = ""  # not empty: it never ran
+    words: str = ""  # what its node says of its end, if the code alone does not tell
     exited_time_s: float | None = None
     done_file: bool = False  # the program left DLQ_DONE_FILE
     saved: bool = False  # a checkpoint was committed after this rank's notice

@@ -172,7 +172,7 @@ def rank_message(rank: int, status: RankStatus) -> job_pb2.Rank:
         phase=RANK_WORDS[status.phase.value],
         exit_code=status.exit_code,
         signal=status.signal or 0,
-        error=status.start_error,
+        error=status.start_error or status.words,
     )
 
 

@@ -4,7 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
-from dlq_master.control.stimuli import Launch, PauseJob, ReleaseJob, ResumeJob, Stop
+from dlq_master.control.stimuli import (
+    Launch,
+    PauseJob,
+    RankReports,
+    ReleaseJob,
+    ReportedPhase,
+    ReportedRank,
+    ResumeJob,
+    Stop,
+)
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import EndReason, Job, JobState, RunRules
 from support.master_harness import Master
@@ -309,3 +318,25 @@ def test_jobs_that_wait_start_when_gpus_are_free_in_their_order(
     assert master.job(third).live_attempt is None
     finish(agent, AttemptKey(second, 1))
     assert master.job(third).live_attempt == 1
+
+
+def test_what_a_node_says_of_an_end_is_kept_with_the_rank(master: Master, agent: SimAgent) -> None:
+    """A command that does not exist is the user's mistake: the code is 127, the words say which."""
+    key = AttemptKey(master.submit(1).job_id, 1)
+    agent.obey()
+    words = "exec: No such file or directory: 'nonexistent-cmd'"
+    report = ReportedRank(
+        sequence=1,
+        key=key,
+        epoch=master.attempt(key.job_id).epoch,
+        node_rank=0,
+        phase=ReportedPhase.EXITED,
+        exit_code=127,
+        error=words,
+    )
+    assert agent.session_id is not None
+    master.ask(RankReports(node_id=agent.node_id, session_id=agent.session_id, reports=(report,)))
+
+    job = master.job(key.job_id)
+    assert (job.state, job.end_reason, job.exit_code) == ("failed", "user_error", 127)
+    assert master.ended(key.job_id, 1).ranks[0].words == words
