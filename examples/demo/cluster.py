@@ -47,6 +47,7 @@ devices = "fake:8xH100-80GB"
 [jobs]
 allow_root = {allow_root}  # needed by an agent that runs as root itself; shown with the node
 startup_grace = "3s"  # for jobs without a beat
+leave = "60s"  # a torchrun on a busy machine takes its time
 
 [reconnect]
 jitter = "1s"

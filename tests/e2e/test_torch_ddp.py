@@ -18,14 +18,15 @@ pytestmark = [pytest.mark.e2e, pytest.mark.torch]
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "examples" / "torch" / "train_ddp.py"
 TORCHRUN = ROOT / ".venv-torch" / "bin" / "torchrun"
-STEPS = 1000
+# Slow enough that a command of `dlq` reaches it in the middle, on a busy machine too.
+TRAINING = ("--steps", "600", "--hidden", "1024", "--batch", "128", "--save-every", "50")
 ALL_GPUS = ("-N", "2", "--gpus-per-node", "8")
 
 
 def command(checkpoints: Path) -> list[str]:
     return [
         str(TORCHRUN), "--nproc-per-node", "2", str(SCRIPT),
-        "--checkpoint-dir", str(checkpoints), "--steps", str(STEPS),
+        "--checkpoint-dir", str(checkpoints), *TRAINING,
     ]  # fmt: skip
 
 
