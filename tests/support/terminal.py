@@ -15,6 +15,11 @@ from typing import Self
 DEADLINE_S = 30.0
 
 
+def _plain(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment without what whoever runs the tests thinks of colours."""
+    return {key: value for key, value in environ.items() if key != "NO_COLOR"}
+
+
 class Terminal:
     """Starts a program whose stdin, stdout and stderr are one pseudo terminal."""
 
@@ -22,7 +27,7 @@ class Terminal:
         self._master, slave = pty.openpty()
         self._process = subprocess.Popen(
             command, stdin=slave, stdout=slave, stderr=slave,
-            env={**os.environ, "TERM": "xterm", "COLUMNS": "100", **environ},
+            env={**_plain(os.environ), "TERM": "xterm", "COLUMNS": "100", **environ},
             start_new_session=True, close_fds=True,
         )  # fmt: skip
         os.close(slave)
