@@ -11,8 +11,8 @@ from support.users_view import UsersView
 
 pytestmark = pytest.mark.e2e
 
-STEPS = 1500
-OPTIONS = ["--steps", str(STEPS), "--hidden", "512", "--save-every", "100"]
+# Slow enough that the rival comes in the middle, on a busy machine too.
+OPTIONS = ["--steps", "2000", "--hidden", "1024", "--save-every", "100"]
 ALL_GPUS = ("-N", "2", "--gpus-per-node", "8")
 
 
@@ -26,7 +26,6 @@ def test_a_gang_of_two_nodes_makes_way_and_goes_on_from_its_checkpoint(
         sys.executable, str(JOBS / "ddp_mlp.py"), "--out", str(out), *OPTIONS,
     )  # fmt: skip
     user.wait(job, lambda now: now.HasField("checkpoint") and now.level > 0, "it saves, and sinks")
-    user.wait(job, lambda now: now.observed_save_count > 0, "its beats say how long a save takes")
 
     rival = user.submit(*ALL_GPUS, "--", sys.executable, "-c", "print('all mine')")
     assert user.wait_for_end(rival).state == job_pb2.JOB_STATE_COMPLETED

@@ -34,7 +34,10 @@ class UsersView:
                 job = self._jobs.get(job_id).job
             except Unavailable:
                 return None
-            return job if holds(job) else None
+            if holds(job):
+                return job
+            assert not job.HasField("end_time"), f"job {job_id} ended before this: {what}"
+            return None
 
         try:
             job = wait_until(look, what=what, timeout_s=LONGEST_S)
