@@ -90,7 +90,7 @@ e2e: setup $(TORCH_STAMP)  ## real processes on loopback, with torchrun; ONLY=na
 	$(PY) -m pytest -q $(PATIENT) tests/e2e $(if $(ONLY),-k '$(ONLY)')
 
 .PHONY: bench
-bench: setup  ## measure, and print the conditions beside the figures
+bench: setup  ## measure; figures beside their goals and conditions, and one table at the end
 	$(PY) -m benchmarks.run
 
 .PHONY: torture

@@ -1,21 +1,47 @@
-"""What a figure was measured under, printed beside it: the machine, its load and its disk."""
+"""What a figure was measured under, told beside it: the machine, its load, its disk and the versions."""
 
 from __future__ import annotations
 
 import os
 import platform
+import sqlite3
 import tempfile
 import time
+from importlib import metadata
 from pathlib import Path
+from typing import Any
+
+# What the figures depend on besides Python; those that are not installed are left out.
+PACKAGES = ("dlq", "grpcio", "protobuf", "sqlite-utils", "numpy")
+
+
+def conditions() -> dict[str, Any]:
+    """Cores, load, kernel and versions, as plain values; asking costs next to nothing."""
+    return {
+        "machine": platform.machine(),
+        "core_count": os.cpu_count(),
+        "usable_core_count": len(os.sched_getaffinity(0)),
+        "load_1min": round(os.getloadavg()[0], 2),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        "packages": _versions(),
+    }
+
+
+def conditions_line(found: dict[str, Any]) -> str:
+    """The conditions for people, on one line."""
+    packages = ", ".join(f"{name} {version}" for name, version in found["packages"].items())
+    return (
+        f"conditions: {found['machine']}, {found['usable_core_count']} of {found['core_count']} "
+        f"cores, load {found['load_1min']:.2f}, kernel {found['kernel']}, "
+        f"Python {found['python']}, SQLite {found['sqlite']}, {packages}"
+    )
 
 
 def print_conditions(directory: Path | None = None) -> None:
     """One line about the machine, one about how often its disk syncs right now."""
-    load = os.getloadavg()[0]
-    print(
-        f"conditions: {platform.machine()}, {os.cpu_count()} cores, load {load:.2f}, "
-        f"kernel {platform.release()}, Python {platform.python_version()}"
-    )
+    print(conditions_line(conditions()))
     rate = fsyncs_per_s(directory)
     print(f"conditions: {rate:.0f} appends of 512 B with fdatasync a second, one after another")
 
@@ -39,3 +65,13 @@ def percentile(values: list[float], share: float) -> float:
     below = int(position)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (position - below) * (ordered[above] - ordered[below])
+
+
+def _versions() -> dict[str, str]:
+    versions = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions

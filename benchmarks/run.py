@@ -1,33 +1,63 @@
 """All benchmarks, one after another, each with its conditions: `make bench`.
 
-python -m benchmarks.run [NAME...]
+    python -m benchmarks.run [NAME...] [--json]
+
+Ends with one table of every figure that has a goal. The exit code says whether each of them ran; a
+goal that is missed is a figure to look at, not a failure.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, TextIO
+
+from benchmarks.conditions import conditions, conditions_line
+from benchmarks.report import SCHEMA, summary
 
 ROOT = Path(__file__).parent.parent
-# One command per claim; each prints ratio, bound or percentile with its conditions.
+# One command per claim; each tells ratio, bound or percentile with its conditions.
 NAMES = ("tick", "submits", "starts", "status", "restart", "simulate")
 
 
 def main() -> None:
-    """Run those that are named, or all; the exit code says whether each of them ran."""
-    wanted = sys.argv[1:] or NAMES
-    failed = []
-    for name in wanted:
-        if name not in NAMES:
-            sys.exit(f"no benchmark {name!r}; there are: {', '.join(NAMES)}")
-        print(f"\n=== {name}", flush=True)
-        if subprocess.run(
-            [sys.executable, "-m", f"benchmarks.{name}"], cwd=ROOT, check=False
-        ).returncode:
+    """Run those that are named, or all."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("name", nargs="*", metavar="NAME", help=", ".join(NAMES))
+    parser.add_argument("--json", action="store_true", help="all reports as one object on stdout")
+    options = parser.parse_args()
+    if unknown := [name for name in options.name if name not in NAMES]:
+        sys.exit(f"no benchmark {unknown[0]!r}; there are: {', '.join(NAMES)}")
+    out = sys.stderr if options.json else sys.stdout
+    before = conditions()
+    reports, failed = [], []
+    for name in options.name or NAMES:
+        print(f"\n=== {name}", file=out, flush=True)
+        report = run(name, out)
+        if report is None:
             failed.append(name)
+        else:
+            reports.append(report)
+    print(f"\n{conditions_line(before)}\n{summary(reports)}", file=out, flush=True)
+    if options.json:
+        print(json.dumps({"schema": SCHEMA, "reports": reports, "failed": failed}))
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
+
+
+def run(name: str, out: TextIO) -> dict[str, Any] | None:
+    """The report of one benchmark, its text going to `out` as it comes; None when it failed."""
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", "--json"],
+        cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=out,
+    )  # fmt: skip
+    if done.returncode:
+        return None
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
 
 
 if __name__ == "__main__":

@@ -1,18 +1,18 @@
 """Jobs per second of `dlq simulate`, one line a policy, beside the conditions of the run.
 
-    python benchmarks/simulate.py                      a generated Philly-like load
-    python benchmarks/simulate.py --trace FILE.csv.gz  --cluster 120x8
+    python -m benchmarks.simulate                       a generated Philly-like load
+    python -m benchmarks.simulate --trace FILE.csv.gz --cluster 120x8 [--json]
 
-Published peers on a Philly load (CPU time): 440 (Tiresias simulator, FIFO), 455 (Lucid), 713
-(Muri, SRTF) jobs/s.
+CPU time of one process. Goals: fifo 5,000 jobs a second, tiresias-las 2,000. Published peers on a
+Philly load: 440 (Tiresias simulator, FIFO), 455 (Lucid), 713 (Muri, SRTF).
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import random
+
+from benchmarks.report import Report
 
 from dlq_simulator.clusters import read_cluster
 from dlq_simulator.engine import replay
@@ -27,6 +27,7 @@ WIDTHS = {1: 0.80, 2: 0.07, 4: 0.06, 8: 0.05, 16: 0.015, 32: 0.005}
 MEDIAN_S, SIGMA, LONGEST_S = 600.0, 1.9, 86_400
 LOAD = 1.3
 POLICIES = ("fifo", "best-effort", "tiresias-las")
+GOALS = {"fifo": 5000.0, "tiresias-las": 2000.0}
 
 
 def philly_like(jobs: int, gpus: int, seed: int) -> Trace:
@@ -52,17 +53,22 @@ def philly_like(jobs: int, gpus: int, seed: int) -> Trace:
     return Trace.of(f"philly-like, {jobs} jobs, seed {seed}", rows)
 
 
-def show(result: Result, jobs: int) -> None:
+def show(report: Report, result: Result, jobs: int) -> None:
+    """The rate of one policy, and what its plans took."""
     timing = result.timing
-    print(
-        f"{result.policy:<14} {jobs / timing.cpu_s:>9.0f} jobs/s   cpu {timing.cpu_s:7.2f} s   "
-        f"plan p50 {timing.plan_ms_p50:.3f} ms  p99 {timing.plan_ms_p99:.3f} ms   "
-        f"avg JCT {result.metrics.avg_jct_s:.1f} s  preemptions {result.metrics.preemptions}",
-        flush=True,
-    )
+    report.figure(
+        result.policy, jobs / timing.cpu_s, "jobs/s",
+        at_least=GOALS.get(result.policy),
+        note=f"cpu {timing.cpu_s:.2f} s, avg JCT {result.metrics.avg_jct_s:.1f} s, "
+        f"{result.metrics.preemptions} preemptions",
+    )  # fmt: skip
+    for share, took_ms in (("p50", timing.plan_ms_p50), ("p99", timing.plan_ms_p99)):
+        if took_ms is not None:
+            report.figure(f"{result.policy}, one plan, {share}", took_ms, "ms")
 
 
 def main() -> None:
+    """Replay under each policy."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     options.add_argument("--trace", help="a trace file instead of the generated load")
     options.add_argument("--cluster", default="120x8")
@@ -70,20 +76,20 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     options.add_argument("--policy", action="append", metavar="NAME")
-    chosen = options.parse_args()
+    report = Report.begin("simulate", options)
+    chosen = report.options
     cluster = read_cluster(chosen.cluster)
     trace = (
         read_trace(chosen.trace)
         if chosen.trace
         else philly_like(chosen.jobs, cluster.gpus, chosen.seed)
     )
-    print(
-        f"# Python {platform.python_version()}, {os.cpu_count()} cores ({platform.machine()}), "
-        f"load average {os.getloadavg()[0]:.1f}; one process, CPU time"
+    report.say(
+        f"{trace.path} on {cluster.name} ({cluster.gpus} GPUs), settings {chosen.set or '-'}"
     )
-    print(f"# {trace.path} on {cluster.name} ({cluster.gpus} GPUs), settings {chosen.set or '-'}")
     for settings in read_settings(chosen.policy or POLICIES, chosen.set):
-        show(replay(trace, cluster, settings), len(trace.jobs))
+        show(report, replay(trace, cluster, settings), len(trace.jobs))
+    report.end()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """From the submit to the running job on an idle cluster, beyond what starting a process costs.
 
-    python -m benchmarks.starts [--count N]
+    python -m benchmarks.starts [--count N] [--json]
 
 Measured by the client over one connection: from sending SubmitJob to the event that says the
 attempt runs. The launch floor is one posix_spawn of /bin/true, waited for. Goal: p50 at most 50 ms
@@ -16,8 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.conditions import percentile, print_conditions
+from benchmarks.conditions import percentile
 from benchmarks.living import Living
+from benchmarks.report import Report
 from grpc import aio, ssl_channel_credentials
 
 from dlq.v1 import job_pb2, job_service_pb2, resource_pb2
@@ -67,23 +68,26 @@ async def starts(identity: Identity, count: int) -> list[float]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and tell."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=100)
-    count = parser.parse_args().count
+    report = Report.begin("starts", parser)
     with tempfile.TemporaryDirectory() as directory:
-        print_conditions(Path(directory))
+        report.disk(Path(directory))
         floor_s = launch_floor_s()
+        report.figure("launch floor: posix_spawn of /bin/true, p50", 1e3 * floor_s, "ms")
         with Living(Path(directory)) as living:
             living.start_agent("n1", "fake:8xH100-80GB")
             identity = load_identity(living.home)
             assert identity is not None
-            took = asyncio.run(starts(identity, count))
-        print(
-            f"submit to running, idle: p50 {1e3 * percentile(took, 0.5):.1f} ms  "
-            f"p99 {1e3 * percentile(took, 0.99):.1f} ms  over a launch floor of "
-            f"{1e3 * floor_s:.1f} ms  ({len(took)} jobs)"
-        )
+            took = asyncio.run(starts(identity, report.options.count))
+    beyond_ms = 1e3 * (percentile(took, 0.5) - floor_s)
+    report.figure(
+        "submit to running, idle, beyond the floor, p50", beyond_ms, "ms",
+        at_most=50, note=f"{len(took)} jobs",
+    )  # fmt: skip
+    report.figure("submit to running, idle, p99", 1e3 * percentile(took, 0.99), "ms")
+    report.end()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """`dlq status --json` of many waiting jobs: the whole command, as a user waits for it.
 
-    python -m benchmarks.status [--jobs N]
+    python -m benchmarks.status [--jobs N] [--json]
 
 Goal: 5,000 jobs in less than a second.
 """
@@ -14,8 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.conditions import percentile, print_conditions
+from benchmarks.conditions import percentile
 from benchmarks.living import Living
+from benchmarks.report import Report
 from benchmarks.submits import SETTINGS, submit_many
 
 from dlq_client.identity import load_identity
@@ -27,30 +28,32 @@ def main() -> None:
     """Submit, then list."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=5000)
-    jobs = parser.parse_args().jobs
-    with tempfile.TemporaryDirectory() as directory:
-        print_conditions(Path(directory))
-        with Living(Path(directory), SETTINGS) as living:
-            # A node that takes no work: every job waits, and the list says why for each.
-            living.start_agent("n1", "fake:8xH100-80GB")
-            living.run("dlq", "admin", "node", "drain", "n1", "--reason", "benchmark", "-y")
-            identity = load_identity(living.home)
-            assert identity is not None
-            asyncio.run(submit_many(identity, jobs, 64))
-            took, text = [], ""
-            for _ in range(RUNS):
-                start_s = time.perf_counter()
-                text = living.run("dlq", "status", "--json")
-                took.append(time.perf_counter() - start_s)
-            listed = json.loads(text)["jobs"]
-            codes = {job["wait_code"] for job in listed}
+    report = Report.begin("status", parser)
+    jobs = report.options.jobs
+    with tempfile.TemporaryDirectory() as place, Living(Path(place), SETTINGS) as living:
+        # A node that takes no work: every job waits, and the list says why for each.
+        living.start_agent("n1", "fake:8xH100-80GB")
+        living.run("dlq", "admin", "node", "drain", "n1", "--reason", "benchmark", "-y")
+        identity = load_identity(living.home)
+        assert identity is not None
+        asyncio.run(submit_many(identity, jobs, 64))
+        took, text = [], ""
+        for _ in range(RUNS):
             start_s = time.perf_counter()
-            living.run("dlq", "--help")
-            helped_s = time.perf_counter() - start_s
-    print(
-        f"status --json of {len(listed)} waiting jobs ({', '.join(codes)}): median {percentile(took, 0.5):.2f} s "
-        f"(min {min(took):.2f}, max {max(took):.2f}, {RUNS} runs); dlq --help {helped_s:.2f} s"
-    )
+            text = living.run("dlq", "status", "--json")
+            took.append(time.perf_counter() - start_s)
+        listed = json.loads(text)["jobs"]
+        codes = {job["wait_code"] for job in listed}
+        start_s = time.perf_counter()
+        living.run("dlq", "--help")
+        helped_s = time.perf_counter() - start_s
+    report.figure(
+        f"status --json of {len(listed)} waiting jobs, median", percentile(took, 0.5), "s",
+        at_most=1,
+        note=f"{RUNS} runs, {min(took):.2f} to {max(took):.2f} s; {', '.join(sorted(codes))}",
+    )  # fmt: skip
+    report.figure("dlq --help", helped_s, "s")
+    report.end()
 
 
 if __name__ == "__main__":
