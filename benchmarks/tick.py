@@ -1,6 +1,6 @@
 """The scheduling core: CPU per completion, full replans, memory per queued job.
 
-    python -m benchmarks.tick [--queued 1000,10000,100000]
+    python -m benchmarks.tick [--queued 1000,10000,100000] [--json]
 
 A completion is the end of a running job and all that the core does about it: the attempt's and the
 job's machines, every index, plan, check, and the start of the job that follows. It is shown whole
@@ -20,7 +20,8 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Sequence
 
-from benchmarks.conditions import percentile, print_conditions
+from benchmarks.conditions import percentile
+from benchmarks.report import Report
 
 from dlq_master.model import attempt_steps, drive, job_steps
 from dlq_master.model.cluster import Cluster
@@ -48,22 +49,25 @@ STEPS = ("end", "plan", "check", "start")
 def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--queued", default="1000,10000,100000")
-    lengths = [int(word) for word in options.parse_args().queued.split(",")]
-    print_conditions()
+    report = Report.begin("tick", options)
+    lengths = [int(word) for word in report.options.queued.split(",")]
     yardstick_s = min(timeit.repeat(lambda: Place(1, 2, 3), number=100_000, repeat=5)) / 100_000
-    print(f"conditions: one NamedTuple of three fields takes {1e6 * yardstick_s:.2f} us here")
-    print(f"{NODES} nodes x {GPUS_PER_NODE} GPUs, tiresias-las, 5 levels, consolidate; CPU time")
-    medians = [completions(queued) for queued in lengths]
-    print(
-        f"growth from {lengths[0]} to {lengths[-1]} queued: x{medians[-1] / medians[0]:.2f} "
-        "(goal <= 1.5)"
+    report.figure("yardstick: one NamedTuple of three fields", 1e6 * yardstick_s, "us")
+    report.say(
+        f"{NODES} nodes x {GPUS_PER_NODE} GPUs, tiresias-las, 5 levels, consolidate; CPU time"
     )
-    full_start(lengths[-1])
-    boundary(lengths[-1])
-    memory(lengths[-1])
+    medians = [completions(report, queued) for queued in lengths]
+    report.figure(
+        f"growth of a completion from {lengths[0]} to {lengths[-1]} queued",
+        medians[-1] / medians[0], "x", at_most=1.5,
+    )  # fmt: skip
+    full_start(report, lengths[-1])
+    boundary(report, lengths[-1])
+    memory(report, lengths[-1])
+    report.end()
 
 
-def completions(queued: int) -> float:
+def completions(report: Report, queued: int) -> float:
     """Median CPU seconds of a completion, with `queued` jobs waiting all the time."""
     cluster, policy = loaded(queued)
     now_s = 12.0
@@ -83,12 +87,10 @@ def completions(queued: int) -> float:
         cluster.take_touched()
     whole = [sum(parts) for parts in zip(*cost.values(), strict=True)]
     parts = "  ".join(f"{step} {1e6 * percentile(cost[step], 0.5):.1f}" for step in STEPS)
-    print(
-        f"completion, {queued:>7} queued: p50 {1e6 * percentile(whole, 0.5):5.1f} us  "
-        f"p99 {1e6 * percentile(whole, 0.99):6.1f} us  (p50 by part: {parts})  "
-        "(goal: p50 <= 20 us)",
-        flush=True,
-    )
+    report.figure(
+        f"completion, {queued} queued, p50", 1e6 * percentile(whole, 0.5), "us",
+        at_most=20, note=f"p99 {1e6 * percentile(whole, 0.99):.1f} us; p50 by part: {parts}",
+    )  # fmt: skip
     gc.unfreeze()
     return percentile(whole, 0.5)
 
@@ -118,20 +120,19 @@ def _complete(
         cost[step].append(until - since)
 
 
-def full_start(queued: int) -> None:
+def full_start(report: Report, queued: int) -> None:
     """Everything starts on an empty cluster."""
     cluster, policy = filled(queued + 3000)
     cluster.capacity.ready()
     took_s, first = _timed_plan(cluster, policy, 10.0)
     starts = len(first.changes)
-    print(
-        f"full replan, empty cluster, {queued} queued: {starts} starts in {1e3 * took_s:.1f} ms "
-        f"({1e6 * took_s / starts:.1f} us each)  (goal <= 15 ms)",
-        flush=True,
-    )
+    report.figure(
+        f"full replan, empty cluster, {queued} queued", 1e3 * took_s, "ms",
+        at_most=15, note=f"{starts} starts, {1e6 * took_s / starts:.1f} us each",
+    )  # fmt: skip
 
 
-def boundary(queued: int) -> None:
+def boundary(report: Report, queued: int) -> None:
     """Every term ends: who is renewed, who has to leave for whom."""
     cluster, policy = loaded(queued)
     now_s = 290.0
@@ -140,14 +141,12 @@ def boundary(queued: int) -> None:
     took_s, last = _timed_plan(cluster, policy, now_s)
     kinds = Counter(type(change).__name__ for change in last.changes)
     told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    print(
-        f"full replan, every term over, {queued} queued: {told} in {1e3 * took_s:.1f} ms "
-        "(goal <= 15 ms)",
-        flush=True,
+    report.figure(
+        f"full replan, every term over, {queued} queued", 1e3 * took_s, "ms", at_most=15, note=told
     )
 
 
-def memory(queued: int) -> None:
+def memory(report: Report, queued: int) -> None:
     """Python's own bytes for a waiting job with its place in the indexes."""
     cluster, _ = filled(0)
     requests = [Request(gpus=width) for width in WIDTHS]
@@ -161,7 +160,7 @@ def memory(queued: int) -> None:
     cluster.take_touched()
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    print(f"memory: {(after - before) / queued:.0f} bytes per queued job (goal <= 2048)")
+    report.figure("memory per queued job", (after - before) / queued, "B", at_most=2048)
 
 
 def loaded(queued: int) -> tuple[Cluster, Policy]:
