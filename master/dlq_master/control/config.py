@@ -38,6 +38,12 @@ class LeaseConfig:
     be_term: Seconds = Seconds(300.0)
     slo_term: Seconds = Seconds(1200.0)
     save_lead: Seconds = Seconds(30.0)
+    # Requeues freeze when more than this part of the nodes, and at least so many, fall silent within
+    # the window: that is the network rather than the nodes. Or when our own loop lags this long.
+    freeze_fraction: float = 0.20
+    freeze_nodes: int = 3
+    freeze_window: Seconds = Seconds(60.0)
+    loop_lag_limit: Seconds = Seconds(5.0)
 
     def terms(self) -> Terms:
         """The same, as the core wants it. Raises ValueError when the numbers contradict each other."""
@@ -50,6 +56,10 @@ class LeaseConfig:
             be_term_s=self.be_term,
             slo_term_s=self.slo_term,
             save_lead_s=self.save_lead,
+            freeze_fraction=self.freeze_fraction,
+            freeze_nodes=self.freeze_nodes,
+            freeze_window_s=self.freeze_window,
+            loop_lag_limit_s=self.loop_lag_limit,
         )
 
 

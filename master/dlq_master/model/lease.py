@@ -50,6 +50,13 @@ class Terms:
             raise ValueError("save_lead_s must be at least 0 and shorter than be_term_s")
         if not self.heartbeat_s < self.ttl_s < self.unreachable_s < self.hold_s:
             raise ValueError("heartbeat_s < ttl_s < unreachable_s < hold_s must hold")
+        if not 0 <= self.freeze_fraction <= 1 or self.freeze_nodes < 1 or self.freeze_window_s <= 0:
+            raise ValueError(
+                "freeze_fraction must be from 0 to 1, freeze_nodes at least 1, "
+                "freeze_window_s more than 0"
+            )
+        if self.loop_lag_limit_s <= 0:
+            raise ValueError("loop_lag_limit_s must be more than 0")
 
     def term_s(self, kind: LeaseKind) -> float:
         return self.slo_term_s if kind is LeaseKind.SLO else self.be_term_s

@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from dlq_common.config import load_config
 from dlq_common.errors import ConfigError
 from dlq_master.app import main
+from dlq_master.control.config import MasterConfig
+from dlq_master.model.lease import Terms
 from dlq_master.serving import read_authority
 
 
@@ -84,3 +87,32 @@ def test_saves_that_may_never_begin_are_refused_before_the_first_lapse(tmp_path:
     ran = checked(tmp_path, "[jobs]\nconcurrent_saves = 0\n")
     assert ran.exit_code == 1
     assert "jobs.concurrent_saves" in ran.stderr
+
+
+def test_when_requeues_freeze_is_configuration_and_reaches_the_core(tmp_path: Path) -> None:
+    path = tmp_path / "master.toml"
+    path.write_text(
+        '[lease]\nfreeze_fraction = 0.5\nfreeze_nodes = 10\nfreeze_window = "2m"\n'
+        'loop_lag_limit = "9s"\n'
+    )
+    terms = load_config(MasterConfig, path, {}).lease.terms()
+    assert (terms.freeze_fraction, terms.freeze_nodes) == (0.5, 10)
+    assert (terms.freeze_window_s, terms.loop_lag_limit_s) == (120.0, 9.0)
+    assert MasterConfig().lease.terms() == Terms(), "the defaults are the core's own"
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("freeze_fraction = 1.5", "freeze_fraction"),
+        ("freeze_nodes = 0", "freeze_nodes"),
+        ('freeze_window = "0s"', "freeze_window"),
+        ('loop_lag_limit = "0s"', "loop_lag_limit"),
+    ],
+)
+def test_a_freeze_that_makes_no_sense_is_refused_by_its_key(
+    tmp_path: Path, line: str, word: str
+) -> None:
+    ran = checked(tmp_path, f"[lease]\n{line}\n")
+    assert ran.exit_code == 1
+    assert word in ran.stderr
