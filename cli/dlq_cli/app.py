@@ -106,11 +106,11 @@ class App:
 
     def _login_by_socket(self, *, expired: bool) -> Identity:
         """Log in without being asked, where the master's host offers it."""
-        from dlq_cli.commands.login import log_in, login_socket
+        from dlq_cli.sign_in import log_in, login_socket
 
         socket = login_socket(None)
         if socket.exists():
-            return log_in(self, socket)
+            return log_in(self.home, socket)
         state = "your certificate has expired" if expired else "nobody is logged in here"
         raise Unauthenticated(
             f"{state}: {self.home} holds no valid identity",

@@ -8,9 +8,9 @@ from dlq.v1 import job_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.commands.options import detaching
-from dlq_cli.commands.status import Layout, Query
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
+from dlq_cli.listing import Layout, Query
 from dlq_cli.render import Look
 from dlq_cli.words import has_ended, shown_state
 from dlq_client.jobs import Jobs

@@ -2,87 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import click
 
 from dlq.v1 import job_pb2
 from dlq_cli.app import App
-from dlq_cli.columns import COLUMNS, DEFAULT, LetterFormat, parse_format, sort_jobs
+from dlq_cli.columns import COLUMNS, DEFAULT, parse_format
+from dlq_cli.commands.live import watch_status
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
-from dlq_cli.render import Look, table
+from dlq_cli.listing import Layout, Query
 from dlq_cli.select import several_jobs
 from dlq_cli.since import ended_within_s
 from dlq_cli.states import parse_states
-from dlq_cli.words import ENDED, has_ended, shown_state
-from dlq_client.jobs import JobList, Jobs
-from dlq_common.errors import InvalidRequest, NotFound
+from dlq_cli.words import ENDED, has_ended
+from dlq_client.jobs import Jobs
+from dlq_common.errors import InvalidRequest
 
 # Ended jobs stay in the list this long.
 RECENT_S = 3600
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
-    """Which jobs."""
-
-    job_ids: Sequence[str]
-    user: str
-    states: Sequence[str]
-    ended_within_s: int | None
-
-    def ask(self, jobs: Jobs) -> JobList:
-        """The jobs now; NotFound when named ones are not there."""
-        found = jobs.list(
-            user=self.user,
-            states=self.states,
-            ended_within_s=self.ended_within_s,
-            job_ids=self.job_ids,
-        )
-        there = {job.job_id for job in found.jobs}
-        for job_id in self.job_ids:
-            if job_id not in there and not self.states:
-                raise NotFound(f"there is no job {job_id}", kind="job", id=job_id)
-        return found
-
-    def admits(self, job: job_pb2.Job) -> bool:
-        """Whether a job that just changed still belongs in the list; one that ended stays."""
-        return not self.states or shown_state(job) in self.states
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """How to print them."""
-
-    columns: Sequence[str] | LetterFormat
-    headings: bool
-    ids_only: bool
-    sort: str
-
-    def text(self, jobs: Sequence[job_pb2.Job], look: Look) -> str:
-        """The list as text, sorted."""
-        ordered = self.ordered(jobs, look)
-        if self.ids_only:
-            return "".join(f"{job.job_id}\n" for job in ordered)
-        if isinstance(self.columns, LetterFormat):
-            head = [self.columns.heading()] if self.headings else []
-            return "".join(
-                f"{line}\n" for line in head + [self.columns.row(j, look) for j in ordered]
-            )
-        columns = [COLUMNS[name] for name in self.columns]
-        return table(
-            [column.cell for column in columns],
-            ([column.text(job, look) for column in columns] for job in ordered),
-            look,
-            headings=self.headings,
-        )
-
-    def ordered(self, jobs: Sequence[job_pb2.Job], look: Look) -> Sequence[job_pb2.Job]:
-        """The jobs by --sort, else as they came: by id."""
-        return sort_jobs(jobs, self.sort, look) if self.sort else jobs
 
 
 @click.command(
@@ -150,8 +88,6 @@ def status(
         sort=sort,
     )
     if watch:
-        from dlq_cli.commands.live import watch_status
-
         watch_status(app, jobs, query, layout, jsonl=jsonl)
         return
     found = query.ask(jobs).jobs
