@@ -384,6 +384,56 @@ class SetNodeFlagsResponse(_message.Message):
 Global___SetNodeFlagsResponse: _TypeAlias = SetNodeFlagsResponse  # noqa: Y015
 
 @_typing.final
+class AcceptGpusRequest(_message.Message):
+    """Request of AcceptGpus."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Idempotency key."""
+    node_id: _builtins.str
+    """The node."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        node_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_id", b"node_id", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcceptGpusRequest: _TypeAlias = AcceptGpusRequest  # noqa: Y015
+
+@_typing.final
+class AcceptGpusResponse(_message.Message):
+    """Answer of AcceptGpus."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def node(self) -> _node_pb2.Node:
+        """The node after the change."""
+
+    def __init__(
+        self,
+        *,
+        node: _node_pb2.Node | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcceptGpusResponse: _TypeAlias = AcceptGpusResponse  # noqa: Y015
+
+@_typing.final
 class ForgetNodeRequest(_message.Message):
     """Request of ForgetNode."""
 

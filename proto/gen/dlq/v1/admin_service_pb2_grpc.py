@@ -60,6 +60,11 @@ class AdminServiceStub:
                 request_serializer=dlq_dot_v1_dot_admin__service__pb2.SetNodeFlagsRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_admin__service__pb2.SetNodeFlagsResponse.FromString,
                 _registered_method=True)
+        self.AcceptGpus = channel.unary_unary(
+                '/dlq.v1.AdminService/AcceptGpus',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.AcceptGpusRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.AcceptGpusResponse.FromString,
+                _registered_method=True)
         self.ForgetNode = channel.unary_unary(
                 '/dlq.v1.AdminService/ForgetNode',
                 request_serializer=dlq_dot_v1_dot_admin__service__pb2.ForgetNodeRequest.SerializeToString,
@@ -123,6 +128,14 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AcceptGpus(self, request, context):
+        """Takes the GPUs into use that a node has shown beyond those it was accepted with (operator).
+        Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ForgetNode(self, request, context):
         """Forgets a node that is DOWN and holds nothing, and refuses its certificate from now on (admin).
         Idempotent.
@@ -179,6 +192,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.SetNodeFlags,
                     request_deserializer=dlq_dot_v1_dot_admin__service__pb2.SetNodeFlagsRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_admin__service__pb2.SetNodeFlagsResponse.SerializeToString,
+            ),
+            'AcceptGpus': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcceptGpus,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.AcceptGpusRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.AcceptGpusResponse.SerializeToString,
             ),
             'ForgetNode': grpc.unary_unary_rpc_method_handler(
                     servicer.ForgetNode,
@@ -337,6 +355,33 @@ class AdminService:
             '/dlq.v1.AdminService/SetNodeFlags',
             dlq_dot_v1_dot_admin__service__pb2.SetNodeFlagsRequest.SerializeToString,
             dlq_dot_v1_dot_admin__service__pb2.SetNodeFlagsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcceptGpus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AdminService/AcceptGpus',
+            dlq_dot_v1_dot_admin__service__pb2.AcceptGpusRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.AcceptGpusResponse.FromString,
             options,
             channel_credentials,
             insecure,

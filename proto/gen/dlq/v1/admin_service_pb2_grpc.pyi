@@ -47,6 +47,10 @@ class AdminServiceStub:
     """
     SetNodeFlags: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.SetNodeFlagsRequest, _admin_service_pb2.SetNodeFlagsResponse]
     """Sets and clears flags of a node (operator): "draining" and "cordoned". Idempotent."""
+    AcceptGpus: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.AcceptGpusRequest, _admin_service_pb2.AcceptGpusResponse]
+    """Takes the GPUs into use that a node has shown beyond those it was accepted with (operator).
+    Idempotent.
+    """
     ForgetNode: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ForgetNodeRequest, _admin_service_pb2.ForgetNodeResponse]
     """Forgets a node that is DOWN and holds nothing, and refuses its certificate from now on (admin).
     Idempotent.
@@ -77,6 +81,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
     SetNodeFlags: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.SetNodeFlagsRequest, _admin_service_pb2.SetNodeFlagsResponse]  # type: ignore[assignment]
     """Sets and clears flags of a node (operator): "draining" and "cordoned". Idempotent."""
+    AcceptGpus: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.AcceptGpusRequest, _admin_service_pb2.AcceptGpusResponse]  # type: ignore[assignment]
+    """Takes the GPUs into use that a node has shown beyond those it was accepted with (operator).
+    Idempotent.
+    """
     ForgetNode: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ForgetNodeRequest, _admin_service_pb2.ForgetNodeResponse]  # type: ignore[assignment]
     """Forgets a node that is DOWN and holds nothing, and refuses its certificate from now on (admin).
     Idempotent.
@@ -134,6 +142,16 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.SetNodeFlagsResponse, _abc.Awaitable[_admin_service_pb2.SetNodeFlagsResponse]]:
         """Sets and clears flags of a node (operator): "draining" and "cordoned". Idempotent."""
+
+    @_abc_1.abstractmethod
+    def AcceptGpus(
+        self,
+        request: _admin_service_pb2.AcceptGpusRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.AcceptGpusResponse, _abc.Awaitable[_admin_service_pb2.AcceptGpusResponse]]:
+        """Takes the GPUs into use that a node has shown beyond those it was accepted with (operator).
+        Idempotent.
+        """
 
     @_abc_1.abstractmethod
     def ForgetNode(

@@ -260,6 +260,7 @@ class Welcome(_message.Message):
     RECONNECT_JITTER_DURATION_FIELD_NUMBER: _builtins.int
     WANTED_FIELD_NUMBER: _builtins.int
     STOPS_FIELD_NUMBER: _builtins.int
+    HOLD_EXTENSION_DURATION_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """The master's epoch. Lower than the agent's highest: the agent leaves."""
     @_builtins.property
@@ -284,6 +285,10 @@ class Welcome(_message.Message):
     def stops(self) -> _containers.RepeatedCompositeFieldContainer[Global___StopCommand]:
         """Ranks that must not run any more."""
 
+    @_builtins.property
+    def hold_extension_duration(self) -> _duration_pb2.Duration:
+        """As in HeartbeatReply."""
+
     def __init__(
         self,
         *,
@@ -293,10 +298,11 @@ class Welcome(_message.Message):
         reconnect_jitter_duration: _duration_pb2.Duration | None = ...,
         wanted: _abc.Iterable[Global___LaunchCommand] | None = ...,
         stops: _abc.Iterable[Global___StopCommand] | None = ...,
+        hold_extension_duration: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat_duration", b"heartbeat_duration", "reconnect_jitter_duration", b"reconnect_jitter_duration", "ttl_duration", b"ttl_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat_duration", b"heartbeat_duration", "hold_extension_duration", b"hold_extension_duration", "reconnect_jitter_duration", b"reconnect_jitter_duration", "ttl_duration", b"ttl_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "heartbeat_duration", b"heartbeat_duration", "reconnect_jitter_duration", b"reconnect_jitter_duration", "stops", b"stops", "ttl_duration", b"ttl_duration", "wanted", b"wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "heartbeat_duration", b"heartbeat_duration", "hold_extension_duration", b"hold_extension_duration", "reconnect_jitter_duration", b"reconnect_jitter_duration", "stops", b"stops", "ttl_duration", b"ttl_duration", "wanted", b"wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -310,21 +316,27 @@ class Heartbeat(_message.Message):
 
     SEQUENCE_FIELD_NUMBER: _builtins.int
     PROGRESS_FIELD_NUMBER: _builtins.int
+    HOLD_EXTENSION_DURATION_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Rises in a session."""
     @_builtins.property
     def progress(self) -> _containers.RepeatedCompositeFieldContainer[Global___RankProgress]:
         """What the running jobs last said."""
 
+    @_builtins.property
+    def hold_extension_duration(self) -> _duration_pb2.Duration:
+        """The longest extension of its hold that any rank of this node may have; unset: not known yet."""
+
     def __init__(
         self,
         *,
         sequence: _builtins.int = ...,
         progress: _abc.Iterable[Global___RankProgress] | None = ...,
+        hold_extension_duration: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["hold_extension_duration", b"hold_extension_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["progress", b"progress", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hold_extension_duration", b"hold_extension_duration", "progress", b"progress", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -337,16 +349,24 @@ class HeartbeatReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SEQUENCE_FIELD_NUMBER: _builtins.int
+    HOLD_EXTENSION_DURATION_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Sequence of the heartbeat."""
+    @_builtins.property
+    def hold_extension_duration(self) -> _duration_pb2.Duration:
+        """By how much the hold of every rank of this node is longer just now (maintenance); unset: by
+        nothing. The whole truth, not a change: the agent sees to it that all its ranks have it.
+        """
+
     def __init__(
         self,
         *,
         sequence: _builtins.int = ...,
+        hold_extension_duration: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["hold_extension_duration", b"hold_extension_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hold_extension_duration", b"hold_extension_duration", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -482,6 +502,7 @@ class RankReport(_message.Message):
     CPU_DURATION_FIELD_NUMBER: _builtins.int
     SAVE_DURATION_FIELD_NUMBER: _builtins.int
     AGE_DURATION_FIELD_NUMBER: _builtins.int
+    GPU_INDEXES_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Rises over all sessions of the agent's life; acknowledged by ReportAck."""
     job_id: _builtins.str
@@ -530,6 +551,10 @@ class RankReport(_message.Message):
     def age_duration(self) -> _duration_pb2.Duration:
         """Age of this fact: how long ago it happened, by the agent's clock."""
 
+    @_builtins.property
+    def gpu_indexes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """GPUs that the rank was given; empty: none, or the agent does not know."""
+
     def __init__(
         self,
         *,
@@ -550,10 +575,11 @@ class RankReport(_message.Message):
         cpu_duration: _duration_pb2.Duration | None = ...,
         save_duration: _duration_pb2.Duration | None = ...,
         age_duration: _duration_pb2.Duration | None = ...,
+        gpu_indexes: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "age_duration", b"age_duration", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "exit_code", b"exit_code", "fence", b"fence", "run_duration", b"run_duration", "save_duration", b"save_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "age_duration", b"age_duration", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "done", b"done", "ended_by", b"ended_by", "error", b"error", "exit_code", b"exit_code", "fence", b"fence", "job_id", b"job_id", "node_rank", b"node_rank", "oom_killed", b"oom_killed", "peak_memory_bytes", b"peak_memory_bytes", "phase", b"phase", "run_duration", b"run_duration", "save_duration", b"save_duration", "sequence", b"sequence", "signal", b"signal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "age_duration", b"age_duration", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "done", b"done", "ended_by", b"ended_by", "error", b"error", "exit_code", b"exit_code", "fence", b"fence", "gpu_indexes", b"gpu_indexes", "job_id", b"job_id", "node_rank", b"node_rank", "oom_killed", b"oom_killed", "peak_memory_bytes", b"peak_memory_bytes", "phase", b"phase", "run_duration", b"run_duration", "save_duration", b"save_duration", "sequence", b"sequence", "signal", b"signal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -909,3 +935,71 @@ class PushLogResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PushLogResponse: _TypeAlias = PushLogResponse  # noqa: Y015
+
+@_typing.final
+class AnnounceMaintenanceRequest(_message.Message):
+    """Request of AnnounceMaintenance."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    MAINTENANCE_DURATION_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Idempotency key."""
+    @_builtins.property
+    def maintenance_duration(self) -> _duration_pb2.Duration:
+        """How long the agent may be away; 0 ends what was announced before."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        maintenance_duration: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["maintenance_duration", b"maintenance_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["maintenance_duration", b"maintenance_duration", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AnnounceMaintenanceRequest: _TypeAlias = AnnounceMaintenanceRequest  # noqa: Y015
+
+@_typing.final
+class AnnounceMaintenanceResponse(_message.Message):
+    """Answer of AnnounceMaintenance."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEFT_DURATION_FIELD_NUMBER: _builtins.int
+    IN_FORCE_FIELD_NUMBER: _builtins.int
+    RANK_COUNT_FIELD_NUMBER: _builtins.int
+    HOLD_DURATION_FIELD_NUMBER: _builtins.int
+    in_force: _builtins.bool
+    """True when every rank of the node has been told."""
+    rank_count: _builtins.int
+    """Ranks of living attempts on the node."""
+    @_builtins.property
+    def left_duration(self) -> _duration_pb2.Duration:
+        """Until when, from now; 0: there is no maintenance (any more)."""
+
+    @_builtins.property
+    def hold_duration(self) -> _duration_pb2.Duration:
+        """Shortest time that a rank of the node survives without its agent from its last contact on;
+        unset: no rank is there.
+        """
+
+    def __init__(
+        self,
+        *,
+        left_duration: _duration_pb2.Duration | None = ...,
+        in_force: _builtins.bool = ...,
+        rank_count: _builtins.int = ...,
+        hold_duration: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["hold_duration", b"hold_duration", "left_duration", b"left_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hold_duration", b"hold_duration", "in_force", b"in_force", "left_duration", b"left_duration", "rank_count", b"rank_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AnnounceMaintenanceResponse: _TypeAlias = AnnounceMaintenanceResponse  # noqa: Y015

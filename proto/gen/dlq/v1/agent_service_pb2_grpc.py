@@ -46,6 +46,11 @@ class AgentServiceStub:
                 request_serializer=dlq_dot_v1_dot_agent__service__pb2.PushLogRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_agent__service__pb2.PushLogResponse.FromString,
                 _registered_method=True)
+        self.AnnounceMaintenance = channel.unary_unary(
+                '/dlq.v1.AgentService/AnnounceMaintenance',
+                request_serializer=dlq_dot_v1_dot_agent__service__pb2.AnnounceMaintenanceRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_agent__service__pb2.AnnounceMaintenanceResponse.FromString,
+                _registered_method=True)
 
 
 class AgentServiceServicer:
@@ -68,6 +73,17 @@ class AgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AnnounceMaintenance(self, request, context):
+        """Asks, for the caller's own node, that its ranks may go on for longer without their agent, before
+        the agent goes down; a duration of 0 ends it early. Answered when it is on disk. `in_force` says
+        whether the ranks have been told, which takes a heartbeat: ask again until they have been. A repeat
+        with the same request_id changes nothing and says how things stand now. INVALID_ARGUMENT: longer than the
+        cluster allows. FAILED_PRECONDITION: the node's agent is not connected, so nobody can be told.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -80,6 +96,11 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.PushLog,
                     request_deserializer=dlq_dot_v1_dot_agent__service__pb2.PushLogRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_agent__service__pb2.PushLogResponse.SerializeToString,
+            ),
+            'AnnounceMaintenance': grpc.unary_unary_rpc_method_handler(
+                    servicer.AnnounceMaintenance,
+                    request_deserializer=dlq_dot_v1_dot_agent__service__pb2.AnnounceMaintenanceRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_agent__service__pb2.AnnounceMaintenanceResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -138,6 +159,33 @@ class AgentService:
             '/dlq.v1.AgentService/PushLog',
             dlq_dot_v1_dot_agent__service__pb2.PushLogRequest.SerializeToString,
             dlq_dot_v1_dot_agent__service__pb2.PushLogResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AnnounceMaintenance(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AgentService/AnnounceMaintenance',
+            dlq_dot_v1_dot_agent__service__pb2.AnnounceMaintenanceRequest.SerializeToString,
+            dlq_dot_v1_dot_agent__service__pb2.AnnounceMaintenanceResponse.FromString,
             options,
             channel_credentials,
             insecure,

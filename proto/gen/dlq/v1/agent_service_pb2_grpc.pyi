@@ -44,6 +44,13 @@ class AgentServiceStub:
     """
     PushLog: _grpc.StreamUnaryMultiCallable[_agent_service_pb2.PushLogRequest, _agent_service_pb2.PushLogResponse]
     """Carries the output that an OpenLog asked for."""
+    AnnounceMaintenance: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.AnnounceMaintenanceRequest, _agent_service_pb2.AnnounceMaintenanceResponse]
+    """Asks, for the caller's own node, that its ranks may go on for longer without their agent, before
+    the agent goes down; a duration of 0 ends it early. Answered when it is on disk. `in_force` says
+    whether the ranks have been told, which takes a heartbeat: ask again until they have been. A repeat
+    with the same request_id changes nothing and says how things stand now. INVALID_ARGUMENT: longer than the
+    cluster allows. FAILED_PRECONDITION: the node's agent is not connected, so nobody can be told.
+    """
 
 @_typing.type_check_only
 class AgentServiceAsyncStub(AgentServiceStub):
@@ -58,6 +65,13 @@ class AgentServiceAsyncStub(AgentServiceStub):
     """
     PushLog: _aio.StreamUnaryMultiCallable[_agent_service_pb2.PushLogRequest, _agent_service_pb2.PushLogResponse]  # type: ignore[assignment]
     """Carries the output that an OpenLog asked for."""
+    AnnounceMaintenance: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.AnnounceMaintenanceRequest, _agent_service_pb2.AnnounceMaintenanceResponse]  # type: ignore[assignment]
+    """Asks, for the caller's own node, that its ranks may go on for longer without their agent, before
+    the agent goes down; a duration of 0 ends it early. Answered when it is on disk. `in_force` says
+    whether the ranks have been told, which takes a heartbeat: ask again until they have been. A repeat
+    with the same request_id changes nothing and says how things stand now. INVALID_ARGUMENT: longer than the
+    cluster allows. FAILED_PRECONDITION: the node's agent is not connected, so nobody can be told.
+    """
 
 class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
     """Served on the API port to certificates of the role node. An agent speaks for its own node and for
@@ -81,5 +95,18 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_agent_service_pb2.PushLogResponse, _abc.Awaitable[_agent_service_pb2.PushLogResponse]]:
         """Carries the output that an OpenLog asked for."""
+
+    @_abc_1.abstractmethod
+    def AnnounceMaintenance(
+        self,
+        request: _agent_service_pb2.AnnounceMaintenanceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_agent_service_pb2.AnnounceMaintenanceResponse, _abc.Awaitable[_agent_service_pb2.AnnounceMaintenanceResponse]]:
+        """Asks, for the caller's own node, that its ranks may go on for longer without their agent, before
+        the agent goes down; a duration of 0 ends it early. Answered when it is on disk. `in_force` says
+        whether the ranks have been told, which takes a heartbeat: ask again until they have been. A repeat
+        with the same request_id changes nothing and says how things stand now. INVALID_ARGUMENT: longer than the
+        cluster allows. FAILED_PRECONDITION: the node's agent is not connected, so nobody can be told.
+        """
 
 def add_AgentServiceServicer_to_server(servicer: AgentServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

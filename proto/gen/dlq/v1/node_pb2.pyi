@@ -75,6 +75,9 @@ class Node(_message.Message):
     ATTEMPTS_FIELD_NUMBER: _builtins.int
     ROOT_JOBS_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    WITHHELD_GPU_INDEXES_FIELD_NUMBER: _builtins.int
+    WITHHELD_REASON_FIELD_NUMBER: _builtins.int
+    MAINTENANCE_END_TIME_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """Name of the node, from its certificate."""
     hostname: _builtins.str
@@ -99,9 +102,11 @@ class Node(_message.Message):
     """True when the agent runs jobs as root (a development flag)."""
     version: _builtins.int
     """Rises at every change; for expected_version."""
+    withheld_reason: _builtins.str
+    """Why, in words; empty: none is withheld."""
     @_builtins.property
     def flags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """"draining", "cordoned", "cleaning", "quarantined", "loaned"."""
+        """"draining", "cordoned", "cleaning", "quarantined", "loaned", "maintenance"."""
 
     @_builtins.property
     def gpus(self) -> _containers.RepeatedCompositeFieldContainer[_resource_pb2.Gpu]:
@@ -114,6 +119,14 @@ class Node(_message.Message):
     @_builtins.property
     def attempts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Attempts on it, such as "17.2"."""
+
+    @_builtins.property
+    def withheld_gpu_indexes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """GPUs that take no work although the node does."""
+
+    @_builtins.property
+    def maintenance_end_time(self) -> _timestamp_pb2.Timestamp:
+        """Until when its agent has announced to be away; unset: it has not."""
 
     def __init__(
         self,
@@ -134,10 +147,13 @@ class Node(_message.Message):
         attempts: _abc.Iterable[_builtins.str] | None = ...,
         root_jobs: _builtins.bool = ...,
         version: _builtins.int = ...,
+        withheld_gpu_indexes: _abc.Iterable[_builtins.int] | None = ...,
+        withheld_reason: _builtins.str = ...,
+        maintenance_end_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["contact_time", b"contact_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["contact_time", b"contact_time", "maintenance_end_time", b"maintenance_end_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "attempts", b"attempts", "boot_id", b"boot_id", "contact_time", b"contact_time", "cpu_count", b"cpu_count", "flag_reason", b"flag_reason", "flags", b"flags", "free_gpu_count", b"free_gpu_count", "gpus", b"gpus", "hostname", b"hostname", "memory_bytes", b"memory_bytes", "node_id", b"node_id", "root_jobs", b"root_jobs", "state", b"state", "version", b"version", "virtual_devices", b"virtual_devices"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "attempts", b"attempts", "boot_id", b"boot_id", "contact_time", b"contact_time", "cpu_count", b"cpu_count", "flag_reason", b"flag_reason", "flags", b"flags", "free_gpu_count", b"free_gpu_count", "gpus", b"gpus", "hostname", b"hostname", "maintenance_end_time", b"maintenance_end_time", "memory_bytes", b"memory_bytes", "node_id", b"node_id", "root_jobs", b"root_jobs", "state", b"state", "version", b"version", "virtual_devices", b"virtual_devices", "withheld_gpu_indexes", b"withheld_gpu_indexes", "withheld_reason", b"withheld_reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
