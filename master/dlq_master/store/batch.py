@@ -1,7 +1,10 @@
 """What one turn of the loop writes: everything it changed, in one transaction."""
 
+import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.event import JournalEvent
@@ -85,12 +88,46 @@ class Batch:
         return any(getattr(self, name) for name in self.__slots__)
 
 
+class Window(NamedTuple):
+    """Which ended jobs memory holds: at most `most`, those that ended last, none older than `kept_s`."""
+
+    kept_s: float = math.inf
+    most: int = sys.maxsize
+
+
+ALL_ENDED: Final = Window()
+
+
+class PastJobs(NamedTuple):
+    """Which ended jobs are asked for; a field at its default asks for nothing."""
+
+    user: str | None = None
+    queue: str = ""
+    name: str = ""
+    states: frozenset[str] = frozenset()  # words of stored states
+    ended_from_s: float | None = None  # and later
+    ended_before_s: float | None = None
+
+    def admits(self, job: Job) -> bool:
+        """Whether this ended job is one of them."""
+        end_s = job.end_time_s
+        return (
+            end_s is not None
+            and self.user in (None, job.user)
+            and self.queue in ("", job.queue)
+            and self.name in ("", job.name)
+            and (not self.states or job.state.value in self.states)
+            and (self.ended_from_s is None or end_s >= self.ended_from_s)
+            and (self.ended_before_s is None or end_s < self.ended_before_s)
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """Everything a starting master reads."""
 
     meta: Mapping[str, str]
-    jobs: tuple[Job, ...]
+    jobs: tuple[Job, ...]  # all that live or hold something, and the ended ones of the window
     attempts: tuple[Attempt, ...]  # living ones
     nodes: tuple[Node, ...]
     users: tuple[User, ...]
@@ -98,3 +135,5 @@ class Loaded:
     intentions: tuple[Intention, ...]
     last_event: int
     last_time_s: float  # newest time in the journal; the clock never starts below it
+    last_job: int = 0  # highest number ever given
+    complete_from_s: float = -math.inf  # all jobs that ended after this are loaded

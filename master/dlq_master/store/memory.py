@@ -5,7 +5,8 @@ to bodies: what it hands out has been encoded and decoded, so nothing survives h
 that would not survive a restart.
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -14,7 +15,17 @@ from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
-from dlq_master.store.batch import Batch, Intention, JoinToken, Loaded, StoredRequest, User
+from dlq_master.store.batch import (
+    ALL_ENDED,
+    Batch,
+    Intention,
+    JoinToken,
+    Loaded,
+    PastJobs,
+    StoredRequest,
+    User,
+    Window,
+)
 from dlq_master.store.codec import decode, encode
 
 T = TypeVar("T")
@@ -86,25 +97,53 @@ class MemoryStore:
     def close(self) -> None:
         """Nothing to give back."""
 
-    def load(self) -> Loaded:
+    def load(self, window: Window = ALL_ENDED) -> Loaded:
         """Everything a starting master needs."""
         rows = self._rows
         last = max(rows.events, default=0)
+        last_time_s = rows.events[last].time_s if last else 0.0
+        attempts = tuple(
+            attempt for attempt in _decoded(rows.attempts, Attempt) if attempt.ended_time_s is None
+        )
+        jobs = _decoded(rows.jobs, Job)
+        from_s = last_time_s - window.kept_s
+        newest = sorted(
+            (job for job in jobs if job.end_time_s is not None and job.end_time_s >= from_s),
+            key=lambda job: (job.end_time_s or 0.0, job.job_id),
+            reverse=True,
+        )[: window.most]
+        complete_from_s = from_s
+        if len(newest) == window.most:
+            complete_from_s = (newest[-1].end_time_s or 0.0) if newest else math.inf
+        kept = {job.job_id for job in newest} | {attempt.key.job_id for attempt in attempts}
         return Loaded(
             meta=dict(rows.meta),
-            jobs=_decoded(rows.jobs, Job),
-            attempts=tuple(
-                attempt
-                for attempt in _decoded(rows.attempts, Attempt)
-                if attempt.ended_time_s is None
-            ),
+            jobs=tuple(job for job in jobs if job.end_time_s is None or job.job_id in kept),
+            attempts=attempts,
             nodes=_decoded(rows.nodes, Node),
             users=_decoded(rows.users, User),
             tokens=_decoded(rows.tokens, JoinToken),
             intentions=tuple(rows.outbox[sequence] for sequence in sorted(rows.outbox)),
             last_event=last,
-            last_time_s=rows.events[last].time_s if last else 0.0,
+            last_time_s=last_time_s,
+            last_job=max(rows.jobs, default=0),
+            complete_from_s=complete_from_s,
         )
+
+    def job(self, job_id: JobId) -> Job | None:
+        """One job, whether it has ended or not; None for an unknown one."""
+        body = self._rows.jobs.get(job_id)
+        return None if body is None else decode(body, Job)
+
+    def owner(self, job_id: JobId) -> str | None:
+        """Whose job it is; None for an unknown one."""
+        job = self.job(job_id)
+        return None if job is None else job.user
+
+    async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
+        """Ended jobs with an id above `after`, in the order of their ids; at most `limit`."""
+        found = (job for job in _decoded(self._rows.jobs, Job) if job.job_id > after)
+        return [job for job in found if wanted.admits(job)][:limit]
 
     def spec(self, job_id: JobId) -> bytes | None:
         """What was submitted; None for an unknown job."""

@@ -60,3 +60,17 @@ _FIRST = (
         sequence INTEGER PRIMARY KEY, node_id TEXT NOT NULL, kind TEXT NOT NULL, job_id INTEGER NOT NULL,
         attempt INTEGER NOT NULL, body TEXT NOT NULL) STRICT""",
 )
+
+
+@migrations(name="0002_ended_jobs")
+def ended_jobs(db: Database) -> None:
+    """Living jobs are found without looking at those that have ended, and these by end and owner."""
+    for statement in _ENDED_JOBS:
+        db.execute(statement)
+
+
+_ENDED_JOBS = (
+    "CREATE INDEX jobs_living ON jobs (job_id) WHERE end_time_s IS NULL",
+    "CREATE INDEX jobs_by_end ON jobs (end_time_s) WHERE end_time_s IS NOT NULL",
+    "CREATE INDEX jobs_ended_of_user ON jobs (user, job_id) WHERE end_time_s IS NOT NULL",
+)

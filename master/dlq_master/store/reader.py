@@ -1,9 +1,12 @@
 """Reads that are not in memory: specs, ended attempts, the journal, answered requests.
 
-One read-only connection, used in the loop's thread. In WAL mode it sees the last commit.
+One read-only connection, used in the loop's thread, for what takes microseconds; lists are read by
+`past.py` in a thread of their own. In WAL mode both see the last commit.
 """
 
 import json
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,11 +17,24 @@ from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
-from dlq_master.store.batch import Intention, JoinToken, Loaded, StoredRequest, User
+from dlq_master.store.batch import (
+    ALL_ENDED,
+    Intention,
+    JoinToken,
+    Loaded,
+    PastJobs,
+    StoredRequest,
+    User,
+    Window,
+)
 from dlq_master.store.codec import decode
 from dlq_master.store.open import connect
+from dlq_master.store.past import Past
 
 T = TypeVar("T")
+# Cancelled, but their last attempt still saves or is silent.
+_LEAVING = """SELECT job_id, body FROM jobs WHERE end_time_s IS NOT NULL
+    AND job_id IN (SELECT job_id FROM attempts WHERE ended_time_s IS NULL)"""
 _EVENT = "SELECT sequence, time_s, kind, job_id, attempt, node_id, cause, actor, data FROM journal"
 
 
@@ -27,19 +43,28 @@ class Reader:
 
     def __init__(self, path: Path) -> None:
         self._db: Database = connect(path)
+        self._past = Past(path)
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Give the connections back."""
+        self._past.close()
         self._db.close()
 
-    def load(self) -> Loaded:
-        """Everything a starting master needs, in a fraction of a second for 100,000 jobs."""
+    def load(self, window: Window = ALL_ENDED) -> Loaded:
+        """Everything a starting master needs, in a fraction of a second for 100,000 living jobs.
+
+        Ages of ended jobs count from the newest event: no clock is known yet.
+        """
         db = self._db
         newest = db.execute("SELECT sequence, time_s FROM journal ORDER BY sequence DESC LIMIT 1")
         last_event, last_time_s = newest.fetchone() or (0, 0.0)
+        recent, complete_from_s = self._recent(window, last_time_s)
+        living = dict(db.execute("SELECT job_id, body FROM jobs WHERE end_time_s IS NULL"))
+        (last_job,) = db.execute("SELECT coalesce(max(job_id), 0) FROM jobs").fetchone()
+        bodies = living | dict(db.execute(_LEAVING)) | recent
         return Loaded(
             meta=dict(db.execute("SELECT key, value FROM meta").fetchall()),
-            jobs=self._all("SELECT body FROM jobs ORDER BY job_id", Job),
+            jobs=tuple(decode(bodies[job_id], Job) for job_id in sorted(bodies)),
             attempts=self._all(
                 "SELECT body FROM attempts WHERE ended_time_s IS NULL ORDER BY job_id", Attempt
             ),
@@ -49,7 +74,21 @@ class Reader:
             intentions=self._intentions(),
             last_event=last_event,
             last_time_s=last_time_s,
+            last_job=last_job,
+            complete_from_s=complete_from_s,
         )
+
+    def _recent(self, window: Window, now_s: float) -> tuple[dict[int, str], float]:
+        """Bodies of the ended jobs of the window, and the end after which none is missing."""
+        from_s = now_s - window.kept_s
+        rows = self._db.execute(
+            "SELECT job_id, body, end_time_s FROM jobs WHERE end_time_s >= ?"
+            " ORDER BY end_time_s DESC, job_id DESC LIMIT ?",
+            [from_s, window.most],
+        ).fetchall()
+        missing = len(rows) == window.most
+        complete_from_s = (rows[-1][2] if rows else math.inf) if missing else from_s
+        return {job_id: body for job_id, body, _ in rows}, complete_from_s
 
     def _all(self, sql: str, kind: type[T]) -> tuple[T, ...]:
         return tuple(decode(body, kind) for (body,) in self._db.execute(sql))
@@ -62,6 +101,20 @@ class Reader:
             Intention(seq, NodeId(node), kind, AttemptKey(JobId(job), number), **json.loads(body))
             for seq, node, kind, job, number, body in rows
         )
+
+    def job(self, job_id: JobId) -> Job | None:
+        """One job, whether it has ended or not; None for an unknown one."""
+        row = self._db.execute("SELECT body FROM jobs WHERE job_id = ?", [job_id]).fetchone()
+        return None if row is None else decode(row[0], Job)
+
+    def owner(self, job_id: JobId) -> str | None:
+        """Whose job it is; None for an unknown one."""
+        row = self._db.execute("SELECT user FROM jobs WHERE job_id = ?", [job_id]).fetchone()
+        return None if row is None else row[0]
+
+    async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
+        """Ended jobs with an id above `after`, in the order of their ids; at most `limit`."""
+        return await self._past.jobs(wanted, after, limit)
 
     def spec(self, job_id: JobId) -> bytes | None:
         """What was submitted, as it was handed in; None for an unknown job."""

@@ -8,7 +8,8 @@ from typing import Protocol
 import pytest
 
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.store.batch import Batch, Loaded, StoredRequest, User
+from dlq_master.model.job import Job, JobState
+from dlq_master.store.batch import Batch, Loaded, PastJobs, StoredRequest, User, Window
 from dlq_master.store.memory import MemoryStore
 from dlq_master.store.open import create_database
 from dlq_master.store.reader import Reader
@@ -41,8 +42,8 @@ class Halves:
         for batch in batches:
             await self.writer.commit(batch)
 
-    def load(self) -> Loaded:
-        return self.records.load()
+    def load(self, *window: Window) -> Loaded:
+        return self.records.load(*window)
 
 
 @pytest.fixture(params=["sqlite", "memory"])
@@ -78,6 +79,7 @@ async def test_everything_of_a_batch_is_loaded_again(store: Halves) -> None:
         intentions=tuple(batch.intentions),
         last_event=3,
         last_time_s=103.0,
+        last_job=2,
     )
 
 
@@ -188,3 +190,95 @@ def test_an_empty_batch_says_so() -> None:
     assert not Batch()
     assert Batch(meta={"epoch": "1"})
     assert Batch(forget_requests_before_s=1.0)
+
+
+# --- jobs that have ended ---------------------------------------------------------------------------
+
+
+def ended(number: int, end_s: float, **changes: object) -> Job:
+    return a_job(number, **{"state": JobState.COMPLETED, "end_time_s": end_s, **changes})
+
+
+def ids(jobs: object) -> list[int]:
+    return [job.job_id for job in jobs]  # type: ignore[attr-defined] # any list of jobs
+
+
+async def with_a_past(store: Halves) -> None:
+    """Ten jobs ended, one a second, the highest first; 11 lives, 12 is cancelled and still saves."""
+    jobs = [ended(number, 100.0 - number, name=f"n{number % 2}") for number in range(1, 11)]
+    jobs[3] = jobs[3]._replace(user="bob", queue="urgent", state=JobState.FAILED)
+    await store.commit(
+        Batch(
+            jobs=[*jobs, a_job(11), ended(12, 3.0, live_attempt=1, attempts=1)],
+            attempts=[an_attempt(12), an_attempt(1, ended_time_s=99.0)],
+            events=[an_event(1)],  # at 101 s
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("window", "expected", "complete_from_s"),
+    [
+        (Window(), [*range(1, 13)], -float("inf")),
+        (Window(kept_s=5.0), [1, 2, 3, 4, 11, 12], 96.0),
+        (Window(kept_s=5.0, most=2), [1, 2, 11, 12], 98.0),
+        (Window(most=0), [11, 12], float("inf")),
+    ],
+    ids=["all", "young", "few", "none"],
+)
+async def test_a_start_loads_what_lives_and_the_newest_of_what_has_ended(
+    store: Halves, window: Window, expected: list[int], complete_from_s: float
+) -> None:
+    await with_a_past(store)
+
+    loaded = store.load(window)
+    assert ids(loaded.jobs) == expected
+    assert loaded.complete_from_s == complete_from_s
+    assert loaded.last_job == 12
+
+
+async def test_a_job_is_found_by_its_id_whether_it_lives_or_not(store: Halves) -> None:
+    await with_a_past(store)
+
+    assert store.records.job(JobId(4)) == store.load().jobs[3]
+    assert store.records.owner(JobId(4)) == "bob"
+    assert store.records.job(JobId(11)) == a_job(11)
+    assert store.records.job(JobId(13)) is None
+    assert store.records.owner(JobId(13)) is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (PastJobs(), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12]),
+        (PastJobs(user="alice", name="n0"), [2, 6, 8, 10]),
+        (PastJobs(user="bob"), [4]),
+        (PastJobs(user="carol"), []),
+        (PastJobs(queue="urgent"), [4]),
+        (PastJobs(states=frozenset({"failed", "timed_out"})), [4]),
+        (PastJobs(ended_from_s=97.0), [1, 2, 3]),
+        (PastJobs(ended_from_s=93.0, ended_before_s=95.0), [6, 7]),
+        (PastJobs(user="alice", ended_from_s=94.0, ended_before_s=97.0), [5, 6]),
+        (PastJobs(ended_before_s=92.0), [9, 10, 12]),
+        (PastJobs(ended_from_s=1e9), []),
+    ],
+)
+async def test_ended_jobs_are_listed_by_what_is_asked_for(
+    store: Halves, wanted: PastJobs, expected: list[int]
+) -> None:
+    await with_a_past(store)
+
+    found = await store.records.past_jobs(wanted, 0, 100)
+    assert ids(found) == expected
+    assert all(map(wanted.admits, found))
+    assert not any(map(wanted.admits, [job for job in store.load().jobs if job not in found]))
+
+
+async def test_ended_jobs_are_listed_in_pages(store: Halves) -> None:
+    await with_a_past(store)
+
+    pages, after = [], 0
+    while page := await store.records.past_jobs(PastJobs(user="alice"), after, 3):
+        pages.append(ids(page))
+        after = page[-1].job_id
+    assert pages == [[1, 2, 3], [5, 6, 7], [8, 9, 10], [12]]
