@@ -261,8 +261,11 @@ class Welcome(_message.Message):
     WANTED_FIELD_NUMBER: _builtins.int
     STOPS_FIELD_NUMBER: _builtins.int
     HOLD_EXTENSION_DURATION_FIELD_NUMBER: _builtins.int
+    HOLD_REVISION_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """The master's epoch. Lower than the agent's highest: the agent leaves."""
+    hold_revision: _builtins.int
+    """As in HeartbeatReply."""
     @_builtins.property
     def heartbeat_duration(self) -> _duration_pb2.Duration:
         """Time between heartbeats."""
@@ -299,10 +302,11 @@ class Welcome(_message.Message):
         wanted: _abc.Iterable[Global___LaunchCommand] | None = ...,
         stops: _abc.Iterable[Global___StopCommand] | None = ...,
         hold_extension_duration: _duration_pb2.Duration | None = ...,
+        hold_revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat_duration", b"heartbeat_duration", "hold_extension_duration", b"hold_extension_duration", "reconnect_jitter_duration", b"reconnect_jitter_duration", "ttl_duration", b"ttl_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "heartbeat_duration", b"heartbeat_duration", "hold_extension_duration", b"hold_extension_duration", "reconnect_jitter_duration", b"reconnect_jitter_duration", "stops", b"stops", "ttl_duration", b"ttl_duration", "wanted", b"wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "heartbeat_duration", b"heartbeat_duration", "hold_extension_duration", b"hold_extension_duration", "hold_revision", b"hold_revision", "reconnect_jitter_duration", b"reconnect_jitter_duration", "stops", b"stops", "ttl_duration", b"ttl_duration", "wanted", b"wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -316,27 +320,25 @@ class Heartbeat(_message.Message):
 
     SEQUENCE_FIELD_NUMBER: _builtins.int
     PROGRESS_FIELD_NUMBER: _builtins.int
-    HOLD_EXTENSION_DURATION_FIELD_NUMBER: _builtins.int
+    HOLD_REVISION_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Rises in a session."""
+    hold_revision: _builtins.int
+    """The hold_revision that every rank of this node has been told of; 0: none in this session."""
     @_builtins.property
     def progress(self) -> _containers.RepeatedCompositeFieldContainer[Global___RankProgress]:
         """What the running jobs last said."""
-
-    @_builtins.property
-    def hold_extension_duration(self) -> _duration_pb2.Duration:
-        """The longest extension of its hold that any rank of this node may have; unset: not known yet."""
 
     def __init__(
         self,
         *,
         sequence: _builtins.int = ...,
         progress: _abc.Iterable[Global___RankProgress] | None = ...,
-        hold_extension_duration: _duration_pb2.Duration | None = ...,
+        hold_revision: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["hold_extension_duration", b"hold_extension_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hold_extension_duration", b"hold_extension_duration", "progress", b"progress", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hold_revision", b"hold_revision", "progress", b"progress", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -350,8 +352,13 @@ class HeartbeatReply(_message.Message):
 
     SEQUENCE_FIELD_NUMBER: _builtins.int
     HOLD_EXTENSION_DURATION_FIELD_NUMBER: _builtins.int
+    HOLD_REVISION_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Sequence of the heartbeat."""
+    hold_revision: _builtins.int
+    """Which word on that this is. The agent says it back in its heartbeats when all ranks have been
+    told; until then the master believes that the longest hold it ever allowed may be in force.
+    """
     @_builtins.property
     def hold_extension_duration(self) -> _duration_pb2.Duration:
         """By how much the hold of every rank of this node is longer just now (maintenance); unset: by
@@ -363,10 +370,11 @@ class HeartbeatReply(_message.Message):
         *,
         sequence: _builtins.int = ...,
         hold_extension_duration: _duration_pb2.Duration | None = ...,
+        hold_revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["hold_extension_duration", b"hold_extension_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hold_extension_duration", b"hold_extension_duration", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hold_extension_duration", b"hold_extension_duration", "hold_revision", b"hold_revision", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
