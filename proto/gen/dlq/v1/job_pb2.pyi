@@ -83,6 +83,8 @@ class _HoldKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_HoldKind.Val
     """`dlq pause`: checkpointed and off its GPUs."""
     HOLD_KIND_POISON: _HoldKind.ValueType  # 4
     """Its attempts kept breaking nodes."""
+    HOLD_KIND_DEPENDENCY: _HoldKind.ValueType  # 5
+    """The master: the jobs it depends on can never have gone as it wants."""
 
 class HoldKind(_HoldKind, metaclass=_HoldKindEnumTypeWrapper):
     """Who keeps a job from starting."""
@@ -97,6 +99,8 @@ HOLD_KIND_PAUSED: HoldKind.ValueType  # 3
 """`dlq pause`: checkpointed and off its GPUs."""
 HOLD_KIND_POISON: HoldKind.ValueType  # 4
 """Its attempts kept breaking nodes."""
+HOLD_KIND_DEPENDENCY: HoldKind.ValueType  # 5
+"""The master: the jobs it depends on can never have gone as it wants."""
 Global___HoldKind: _TypeAlias = HoldKind  # noqa: Y015
 
 class _AttemptState:
@@ -170,6 +174,42 @@ ATTEMPT_STATE_NODE_LOST: AttemptState.ValueType  # 13
 ATTEMPT_STATE_START_FAILED: AttemptState.ValueType  # 14
 """A rank could not be started."""
 Global___AttemptState: _TypeAlias = AttemptState  # noqa: Y015
+
+class _DependencyRelation:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DependencyRelationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DependencyRelation.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DEPENDENCY_RELATION_UNSPECIFIED: _DependencyRelation.ValueType  # 0
+    """Never sent."""
+    DEPENDENCY_RELATION_AFTER: _DependencyRelation.ValueType  # 1
+    """It has started, or ended."""
+    DEPENDENCY_RELATION_AFTEROK: _DependencyRelation.ValueType  # 2
+    """It has completed."""
+    DEPENDENCY_RELATION_AFTERNOTOK: _DependencyRelation.ValueType  # 3
+    """It has ended otherwise: failed, timed out, cancelled."""
+    DEPENDENCY_RELATION_AFTERANY: _DependencyRelation.ValueType  # 4
+    """It has ended."""
+    DEPENDENCY_RELATION_SINGLETON: _DependencyRelation.ValueType  # 5
+    """All earlier jobs of the same user and name have ended; takes no job."""
+
+class DependencyRelation(_DependencyRelation, metaclass=_DependencyRelationEnumTypeWrapper):
+    """What must have become of another job."""
+
+DEPENDENCY_RELATION_UNSPECIFIED: DependencyRelation.ValueType  # 0
+"""Never sent."""
+DEPENDENCY_RELATION_AFTER: DependencyRelation.ValueType  # 1
+"""It has started, or ended."""
+DEPENDENCY_RELATION_AFTEROK: DependencyRelation.ValueType  # 2
+"""It has completed."""
+DEPENDENCY_RELATION_AFTERNOTOK: DependencyRelation.ValueType  # 3
+"""It has ended otherwise: failed, timed out, cancelled."""
+DEPENDENCY_RELATION_AFTERANY: DependencyRelation.ValueType  # 4
+"""It has ended."""
+DEPENDENCY_RELATION_SINGLETON: DependencyRelation.ValueType  # 5
+"""All earlier jobs of the same user and name have ended; takes no job."""
+Global___DependencyRelation: _TypeAlias = DependencyRelation  # noqa: Y015
 
 @_typing.final
 class PreemptSpec(_message.Message):
@@ -268,6 +308,163 @@ class RetrySpec(_message.Message):
 Global___RetrySpec: _TypeAlias = RetrySpec  # noqa: Y015
 
 @_typing.final
+class ArrayRange(_message.Message):
+    """Indexes of an array: first, first + step, ... up to last."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    first: _builtins.int
+    """The lowest, from 0 to 4,000,000."""
+    last: _builtins.int
+    """The highest, not below first."""
+    step: _builtins.int
+    """At least 1; 0 means 1."""
+    def __init__(
+        self,
+        *,
+        first: _builtins.int = ...,
+        last: _builtins.int = ...,
+        step: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first", b"first", "last", b"last", "step", b"step"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArrayRange: _TypeAlias = ArrayRange  # noqa: Y015
+
+@_typing.final
+class ArraySpec(_message.Message):
+    """An array: one job for each index, all or none of them accepted. The array's own number is an id that
+    no job has; its tasks have the numbers after it, in the order of their indexes. Wherever a job_id is
+    asked for, "12_4" names the task with index 4 of array 12; calls that say so also take "12" (all
+    tasks) and "12_[0-3,7]" (some).
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RANGES_FIELD_NUMBER: _builtins.int
+    CONCURRENT_COUNT_FIELD_NUMBER: _builtins.int
+    concurrent_count: _builtins.int
+    """At most this many tasks wait for GPUs or run at a time, the lowest indexes first; 0: all."""
+    @_builtins.property
+    def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___ArrayRange]:
+        """Which indexes; no index twice."""
+
+    def __init__(
+        self,
+        *,
+        ranges: _abc.Iterable[Global___ArrayRange] | None = ...,
+        concurrent_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrent_count", b"concurrent_count", "ranges", b"ranges"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArraySpec: _TypeAlias = ArraySpec  # noqa: Y015
+
+@_typing.final
+class ArrayTask(_message.Message):
+    """A job's place in its array."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ARRAY_ID_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
+    TASK_COUNT_FIELD_NUMBER: _builtins.int
+    CONCURRENT_COUNT_FIELD_NUMBER: _builtins.int
+    array_id: _builtins.str
+    """The array's number."""
+    index: _builtins.int
+    """The task's index: DLQ_ARRAY_TASK_ID."""
+    task_count: _builtins.int
+    """Tasks of the array."""
+    concurrent_count: _builtins.int
+    """At most this many at a time; 0: all."""
+    def __init__(
+        self,
+        *,
+        array_id: _builtins.str = ...,
+        index: _builtins.int = ...,
+        task_count: _builtins.int = ...,
+        concurrent_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["array_id", b"array_id", "concurrent_count", b"concurrent_count", "index", b"index", "task_count", b"task_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArrayTask: _TypeAlias = ArrayTask  # noqa: Y015
+
+@_typing.final
+class DependencyTerm(_message.Message):
+    """One part of a dependency."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RELATION_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    relation: Global___DependencyRelation.ValueType
+    """What must have become of it."""
+    job_id: _builtins.str
+    """A job, a task ("12_4") or an array ("12": all its tasks; afternotok: at least one of them). It must
+    be the caller's, or visible to an operator, and older than the job that depends on it: so no circle
+    can arise. Empty for a singleton.
+    """
+    def __init__(
+        self,
+        *,
+        relation: Global___DependencyRelation.ValueType = ...,
+        job_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "relation", b"relation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DependencyTerm: _TypeAlias = DependencyTerm  # noqa: Y015
+
+@_typing.final
+class DependencySpec(_message.Message):
+    """Jobs that must come first."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TERMS_FIELD_NUMBER: _builtins.int
+    ANY_FIELD_NUMBER: _builtins.int
+    CANCEL_IF_NEVER_FIELD_NUMBER: _builtins.int
+    any: _builtins.bool
+    """One of them is enough; else all are needed."""
+    cancel_if_never: _builtins.bool
+    """When it can never come true any more, cancel the job instead of holding it."""
+    @_builtins.property
+    def terms(self) -> _containers.RepeatedCompositeFieldContainer[Global___DependencyTerm]:
+        """At most 100; none: no dependency."""
+
+    def __init__(
+        self,
+        *,
+        terms: _abc.Iterable[Global___DependencyTerm] | None = ...,
+        any: _builtins.bool = ...,
+        cancel_if_never: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["any", b"any", "cancel_if_never", b"cancel_if_never", "terms", b"terms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DependencySpec: _TypeAlias = DependencySpec  # noqa: Y015
+
+@_typing.final
 class JobSpec(_message.Message):
     """What a user submits. Unset fields take the queue's and then the cluster's defaults."""
 
@@ -329,6 +526,9 @@ class JobSpec(_message.Message):
     RUN_ESTIMATE_DURATION_FIELD_NUMBER: _builtins.int
     RUNTIME_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    ARRAY_FIELD_NUMBER: _builtins.int
+    DEPENDENCY_FIELD_NUMBER: _builtins.int
+    BEGIN_TIME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; letters, digits and ". _ - + @ :". Empty: derived from the command."""
     script: _builtins.str
@@ -383,6 +583,18 @@ class JobSpec(_message.Message):
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Free words for people and filters."""
 
+    @_builtins.property
+    def array(self) -> Global___ArraySpec:
+        """Make it an array of jobs. Unset: one job."""
+
+    @_builtins.property
+    def dependency(self) -> Global___DependencySpec:
+        """Jobs that must come first. Unset: none."""
+
+    @_builtins.property
+    def begin_time(self) -> _timestamp_pb2.Timestamp:
+        """Not before this instant. Unset: at once."""
+
     def __init__(
         self,
         *,
@@ -402,10 +614,13 @@ class JobSpec(_message.Message):
         run_estimate_duration: _duration_pb2.Duration | None = ...,
         runtime: _builtins.str = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        array: Global___ArraySpec | None = ...,
+        dependency: Global___DependencySpec | None = ...,
+        begin_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "disconnect_hold_duration", b"disconnect_hold_duration", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "run_estimate_duration", b"run_estimate_duration", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "run_estimate_duration", b"run_estimate_duration", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "command", b"command", "disconnect_hold_duration", b"disconnect_hold_duration", "environment", b"environment", "hold", b"hold", "labels", b"labels", "name", b"name", "preempt", b"preempt", "queue", b"queue", "resources", b"resources", "retry", b"retry", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "time_limit_duration", b"time_limit_duration", "working_directory", b"working_directory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "environment", b"environment", "hold", b"hold", "labels", b"labels", "name", b"name", "preempt", b"preempt", "queue", b"queue", "resources", b"resources", "retry", b"retry", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "time_limit_duration", b"time_limit_duration", "working_directory", b"working_directory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -663,6 +878,9 @@ class Job(_message.Message):
     HELD_BY_FIELD_NUMBER: _builtins.int
     GRACE_DURATION_FIELD_NUMBER: _builtins.int
     OBSERVED_SAVE_COUNT_FIELD_NUMBER: _builtins.int
+    ARRAY_TASK_FIELD_NUMBER: _builtins.int
+    BEGIN_TIME_FIELD_NUMBER: _builtins.int
+    DEPENDENCY_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Short decimal integer, never reused."""
     user: _builtins.str
@@ -711,6 +929,8 @@ class Job(_message.Message):
     """Who set the hold; empty: nobody did, or the master itself."""
     observed_save_count: _builtins.int
     """Newest saves from which that grace was learned; 0: none was observed yet."""
+    dependency: _builtins.str
+    """The jobs it still waits for, such as "afterok:12,afterany:14"; empty: none."""
     @_builtins.property
     def resources(self) -> _resource_pb2.ResourceRequest:
         """What it asks for."""
@@ -759,6 +979,14 @@ class Job(_message.Message):
     def grace_duration(self) -> _duration_pb2.Duration:
         """The grace that its next notice gives. Unset: it has ended."""
 
+    @_builtins.property
+    def array_task(self) -> Global___ArrayTask:
+        """Its place in an array; unset: it is none of an array's tasks."""
+
+    @_builtins.property
+    def begin_time(self) -> _timestamp_pb2.Timestamp:
+        """Not before this instant; unset: there is none, or it has begun."""
+
     def __init__(
         self,
         *,
@@ -797,10 +1025,13 @@ class Job(_message.Message):
         held_by: _builtins.str = ...,
         grace_duration: _duration_pb2.Duration | None = ...,
         observed_save_count: _builtins.int = ...,
+        array_task: Global___ArrayTask | None = ...,
+        begin_time: _timestamp_pb2.Timestamp | None = ...,
+        dependency: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "attempt_state", b"attempt_state", "checkpoint", b"checkpoint", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "progress", b"progress", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_time", b"start_time", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "progress", b"progress", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_time", b"start_time", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "checkpoint", b"checkpoint", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "node_ids", b"node_ids", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "progress", b"progress", "queue", b"queue", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "node_ids", b"node_ids", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "progress", b"progress", "queue", b"queue", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__attempt_state: _TypeAlias = _typing.Literal["attempt_state"]  # noqa: Y015
     _WhichOneofArgType__attempt_state: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state"]  # noqa: Y015

@@ -28,6 +28,36 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
+class Refusal(_message.Message):
+    """A task of an array to which a change was not made."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """The task's job."""
+    reason: _builtins.str
+    """The stable word that ErrorInfo would carry."""
+    detail: _builtins.str
+    """The reason for people."""
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        detail: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["detail", b"detail", "job_id", b"job_id", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Refusal: _TypeAlias = Refusal  # noqa: Y015
+
+@_typing.final
 class SubmitJobRequest(_message.Message):
     """Request of SubmitJob."""
 
@@ -69,7 +99,7 @@ class SubmitJobResponse(_message.Message):
     REASONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def job(self) -> _job_pb2.Job:
-        """The job as stored."""
+        """The job as stored; of an array the first task, whose array_task names the array."""
 
     @_builtins.property
     def reasons(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.WaitReason]:
@@ -179,7 +209,7 @@ class ListJobsRequest(_message.Message):
 
     @_builtins.property
     def job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Only these ids."""
+        """Only these ids; "12" of an array means all its tasks, "12_4" and "12_[0-3]" some."""
 
     def __init__(
         self,
@@ -248,7 +278,7 @@ class CancelJobRequest(_message.Message):
     request_id: _builtins.str
     """Idempotency key."""
     job_id: _builtins.str
-    """The job."""
+    """The job; "12" of an array means all tasks that have not ended, "12_[0-3]" some."""
     kill: _builtins.bool
     """Kill at once instead of giving the grace."""
     expected_version: _builtins.int
@@ -276,18 +306,30 @@ class CancelJobResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    REFUSALS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def job(self) -> _job_pb2.Job:
-        """The job after the change."""
+        """The job after the change; of several the first."""
+
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.Job]:
+        """When job_id named an array or some of its tasks: all of them after the change."""
+
+    @_builtins.property
+    def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
+        """Those of them that refused; when all do, the call fails instead."""
 
     def __init__(
         self,
         *,
         job: _job_pb2.Job | None = ...,
+        jobs: _abc.Iterable[_job_pb2.Job] | None = ...,
+        refusals: _abc.Iterable[Global___Refusal] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "jobs", b"jobs", "refusals", b"refusals"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -307,7 +349,7 @@ class HoldJobRequest(_message.Message):
     request_id: _builtins.str
     """Idempotency key."""
     job_id: _builtins.str
-    """The job."""
+    """The job; "12" of an array means all tasks that have not ended, "12_[0-3]" some."""
     admin: _builtins.bool
     """As an operator: a hold its owner cannot release."""
     reason: _builtins.str
@@ -338,18 +380,30 @@ class HoldJobResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    REFUSALS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def job(self) -> _job_pb2.Job:
-        """The job after the change."""
+        """The job after the change; of several the first."""
+
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.Job]:
+        """When job_id named an array or some of its tasks: all of them after the change."""
+
+    @_builtins.property
+    def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
+        """Those of them that refused; when all do, the call fails instead."""
 
     def __init__(
         self,
         *,
         job: _job_pb2.Job | None = ...,
+        jobs: _abc.Iterable[_job_pb2.Job] | None = ...,
+        refusals: _abc.Iterable[Global___Refusal] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "jobs", b"jobs", "refusals", b"refusals"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -367,7 +421,7 @@ class ReleaseJobRequest(_message.Message):
     request_id: _builtins.str
     """Idempotency key."""
     job_id: _builtins.str
-    """The job."""
+    """The job; "12" of an array means all tasks that have not ended, "12_[0-3]" some."""
     expected_version: _builtins.int
     """Refuse with ABORTED when the job has changed since this version; 0: do not care."""
     def __init__(
@@ -392,18 +446,30 @@ class ReleaseJobResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    REFUSALS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def job(self) -> _job_pb2.Job:
-        """The job after the change."""
+        """The job after the change; of several the first."""
+
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.Job]:
+        """When job_id named an array or some of its tasks: all of them after the change."""
+
+    @_builtins.property
+    def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
+        """Those of them that refused; when all do, the call fails instead."""
 
     def __init__(
         self,
         *,
         job: _job_pb2.Job | None = ...,
+        jobs: _abc.Iterable[_job_pb2.Job] | None = ...,
+        refusals: _abc.Iterable[Global___Refusal] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "jobs", b"jobs", "refusals", b"refusals"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -421,7 +487,7 @@ class PauseJobRequest(_message.Message):
     request_id: _builtins.str
     """Idempotency key."""
     job_id: _builtins.str
-    """The job."""
+    """The job; "12" of an array means all tasks that have not ended, "12_[0-3]" some."""
     expected_version: _builtins.int
     """Refuse with ABORTED when the job has changed since this version; 0: do not care."""
     def __init__(
@@ -446,18 +512,30 @@ class PauseJobResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    REFUSALS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def job(self) -> _job_pb2.Job:
-        """The job after the change."""
+        """The job after the change; of several the first."""
+
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.Job]:
+        """When job_id named an array or some of its tasks: all of them after the change."""
+
+    @_builtins.property
+    def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
+        """Those of them that refused; when all do, the call fails instead."""
 
     def __init__(
         self,
         *,
         job: _job_pb2.Job | None = ...,
+        jobs: _abc.Iterable[_job_pb2.Job] | None = ...,
+        refusals: _abc.Iterable[Global___Refusal] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "jobs", b"jobs", "refusals", b"refusals"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -475,7 +553,7 @@ class ResumeJobRequest(_message.Message):
     request_id: _builtins.str
     """Idempotency key."""
     job_id: _builtins.str
-    """The job."""
+    """The job; "12" of an array means all tasks that have not ended, "12_[0-3]" some."""
     expected_version: _builtins.int
     """Refuse with ABORTED when the job has changed since this version; 0: do not care."""
     def __init__(
@@ -500,18 +578,30 @@ class ResumeJobResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    REFUSALS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def job(self) -> _job_pb2.Job:
-        """The job after the change."""
+        """The job after the change; of several the first."""
+
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.Job]:
+        """When job_id named an array or some of its tasks: all of them after the change."""
+
+    @_builtins.property
+    def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
+        """Those of them that refused; when all do, the call fails instead."""
 
     def __init__(
         self,
         *,
         job: _job_pb2.Job | None = ...,
+        jobs: _abc.Iterable[_job_pb2.Job] | None = ...,
+        refusals: _abc.Iterable[Global___Refusal] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "jobs", b"jobs", "refusals", b"refusals"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

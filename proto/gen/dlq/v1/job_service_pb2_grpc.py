@@ -102,7 +102,8 @@ class JobServiceServicer:
     """
 
     def SubmitJob(self, request, context):
-        """Accepts a job. The answer is sent after the job is on disk. Idempotent by request_id.
+        """Accepts a job, or an array of jobs, all or none. The answer is sent after all is on disk. Idempotent
+        by request_id.
         INVALID_ARGUMENT names the field; FAILED_PRECONDITION (reason UNSATISFIABLE) when no registered
         set of nodes could ever hold it; RESOURCE_EXHAUSTED when a limit is met.
         """

@@ -41,7 +41,8 @@ class JobServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> JobServiceAsyncStub: ...
     SubmitJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.SubmitJobRequest, _job_service_pb2.SubmitJobResponse]
-    """Accepts a job. The answer is sent after the job is on disk. Idempotent by request_id.
+    """Accepts a job, or an array of jobs, all or none. The answer is sent after all is on disk. Idempotent
+    by request_id.
     INVALID_ARGUMENT names the field; FAILED_PRECONDITION (reason UNSATISFIABLE) when no registered
     set of nodes could ever hold it; RESOURCE_EXHAUSTED when a limit is met.
     """
@@ -81,7 +82,8 @@ class JobServiceAsyncStub(JobServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     SubmitJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.SubmitJobRequest, _job_service_pb2.SubmitJobResponse]  # type: ignore[assignment]
-    """Accepts a job. The answer is sent after the job is on disk. Idempotent by request_id.
+    """Accepts a job, or an array of jobs, all or none. The answer is sent after all is on disk. Idempotent
+    by request_id.
     INVALID_ARGUMENT names the field; FAILED_PRECONDITION (reason UNSATISFIABLE) when no registered
     set of nodes could ever hold it; RESOURCE_EXHAUSTED when a limit is met.
     """
@@ -124,7 +126,8 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_service_pb2.SubmitJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_service_pb2.SubmitJobResponse, _abc.Awaitable[_job_service_pb2.SubmitJobResponse]]:
-        """Accepts a job. The answer is sent after the job is on disk. Idempotent by request_id.
+        """Accepts a job, or an array of jobs, all or none. The answer is sent after all is on disk. Idempotent
+        by request_id.
         INVALID_ARGUMENT names the field; FAILED_PRECONDITION (reason UNSATISFIABLE) when no registered
         set of nodes could ever hold it; RESOURCE_EXHAUSTED when a limit is met.
         """
