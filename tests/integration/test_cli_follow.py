@@ -213,6 +213,43 @@ def test_logs_of_a_job_that_ends_without_an_attempt_are_empty(master: FakeMaster
     assert "job 18 is queued; its output follows when it runs" in said.err
 
 
+@pytest.mark.parametrize("flags", [(), ("--kill",)])
+def test_cancel_without_wait_returns_while_processes_still_run(
+    flags: tuple[str, ...], master: FakeMaster, dlq: Dlq
+) -> None:
+    said = dlq("cancel", *flags, "17")
+    assert (said.code, said.out) == (0, "job 17: is ending (running)\n")
+    assert master.requests("WatchEvents") == []
+
+
+@pytest.mark.parametrize("flags", [(), ("--kill",)])
+def test_cancel_with_wait_returns_when_nothing_runs_any_more(
+    flags: tuple[str, ...], master: FakeMaster, dlq: Dlq
+) -> None:
+    running = Running(lambda: dlq("cancel", *flags, "--wait", "17", "18"))
+    until_asked(master, "WatchEvents")
+    master.tell(an_event(2, "attempt_cancelled", 17), a_job(17, "cancelled"))
+    said = running.join()
+    assert (said.code, said.err) == (0, "")
+    assert said.out == "job 17: cancelled\njob 18: cancelled\n"
+    assert [ask.kill for ask in master.requests("CancelJob")] == [bool(flags)] * 2
+
+
+def test_cancel_that_waits_in_vain_says_that_the_order_stands(master: FakeMaster, dlq: Dlq) -> None:
+    said = dlq("cancel", "--wait", "--timeout", "1s", "17", "--json")
+    assert said.code == 124
+    assert "the order stands, and something still runs: 17" in said.err
+    assert json.loads(said.out)["jobs"][0]["attempt_state"] == "running"
+
+
+def test_a_refused_cancel_among_several_keeps_its_exit_code_with_wait(
+    master: FakeMaster, dlq: Dlq
+) -> None:
+    said = dlq("cancel", "--wait", "99", "18")
+    assert (said.code, said.out) == (3, "job 18: cancelled\n")
+    assert dlq("cancel", "--timeout", "1s", "18").code == 2
+
+
 @pytest.mark.parametrize("exit_code", [0, 3])
 def test_wait_exits_as_the_job_does(exit_code: int, master: FakeMaster, dlq: Dlq) -> None:
     running = Running(lambda: dlq("wait", "17"))

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 import click
 
 from dlq.v1 import job_pb2
+from dlq_cli import exit_codes
 from dlq_cli.app import App
-from dlq_cli.commands.each import for_each
+from dlq_cli.commands.each import change_each, for_each
 from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
+from dlq_cli.commands.wait import duration_s, wait_for
+from dlq_cli.facts.common import document
+from dlq_cli.facts.job import job_facts
 from dlq_cli.select import several_jobs
 from dlq_cli.states import parse_states
 from dlq_cli.words import has_ended, shown_state
@@ -22,13 +27,25 @@ from dlq_common.errors import InvalidRequest
         "dlq cancel 17",
         "dlq cancel 17-20 train",
         "dlq cancel -u me -t queued",
-        "dlq cancel --kill 17",
+        "dlq cancel --kill --wait 17",
     )
 )
 @click.option("-u", "--user", metavar="USER", help="Jobs of this user; `me` for your own.")
 @click.option("-n", "--name", metavar="NAME", help="Jobs of this name.")
 @click.option("-t", "--state", metavar="STATE", help="Jobs in these states, with commas.")
-@click.option("--kill", is_flag=True, help="Kill at once instead of giving time to save.")
+@click.option(
+    "--kill",
+    is_flag=True,
+    help="Give no time to save: every process is killed as soon as its node hears of it. What was "
+    "not saved is lost.",
+)
+@click.option(
+    "--wait",
+    "until_gone",
+    is_flag=True,
+    help="Stay until the processes are gone and their GPUs are free.",
+)
+@click.option("--timeout", metavar="TIME", help="With --wait: at most this long; exit code 124.")
 @yes_option
 @json_option
 @click.argument("job", nargs=-1)
@@ -40,6 +57,8 @@ def cancel(
     name: str | None,
     state: str | None,
     kill: bool,
+    until_gone: bool,
+    timeout: str | None,
     yes: bool,
     as_json: bool,
 ) -> None:
@@ -47,7 +66,14 @@ def cancel(
 
     Queued jobs end at once, running ones are given their grace to save. On a terminal it asks when
     more than one job would end.
+
+    It returns as soon as the master has the order on disk: the order survives restarts of the
+    master and of the agent, and reaches a silent node when that is back. Processes may still run
+    then, also with --kill; --wait stays until they are gone.
     """
+    if timeout and not until_gone:
+        raise InvalidRequest("--timeout goes with --wait")
+    timeout_s = duration_s("--timeout", timeout)
     jobs = Jobs(app.connection())
     if job:
         if user or name or state:
@@ -60,7 +86,39 @@ def cancel(
         return
     if len(job_ids) > 1 and not yes and sys.stdin.isatty() and sys.stderr.isatty():
         app.confirm(f"{len(job_ids)} jobs would end: {_some(job_ids)}", yes=False)
-    for_each(app, job_ids, lambda job_id: jobs.cancel(job_id, kill=kill), _outcome, as_json=as_json)
+
+    def change(job_id: str) -> job_pb2.Job:
+        return jobs.cancel(job_id, kill=kill)
+
+    if until_gone:
+        changed, code = change_each(app, job_ids, change, _outcome, quiet=True)
+        code = _wait_gone(app, changed, timeout_s, as_json=as_json) or code
+        if code:
+            raise exit_codes.Ended(code)
+    else:
+        for_each(app, job_ids, change, _outcome, as_json=as_json)
+
+
+def _wait_gone(
+    app: App, jobs: Sequence[job_pb2.Job], timeout_s: int | None, *, as_json: bool
+) -> int:
+    """Tell each job's end when nothing of it runs any more; the exit code."""
+    job_ids = [job.job_id for job in jobs]
+    try:
+        found = wait_for(app, job_ids, timeout_s=timeout_s) if job_ids else {}
+    except KeyboardInterrupt:
+        app.say("not waiting any longer; the order stands")
+        return exit_codes.INTERRUPTED
+    if as_json:
+        click.echo(document({"jobs": [job_facts(job) for job in found.values()]}))
+    else:
+        for job in found.values():
+            click.echo(f"job {job.job_id}: {_outcome(job)}")
+    left = [job.job_id for job in found.values() if not has_ended(job)]
+    if left:
+        app.say(f"waited {timeout_s} s; the order stands, and something still runs: {_some(left)}")
+        return exit_codes.TIMED_OUT
+    return exit_codes.OK
 
 
 def _matching(

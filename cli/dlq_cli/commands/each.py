@@ -22,9 +22,26 @@ def for_each(
     *,
     as_json: bool,
 ) -> None:
-    """Change the jobs one by one and tell the outcome of each.
+    """Change the jobs one by one and tell the outcome of each, as `change_each` does."""
+    changed, code = change_each(app, job_ids, change, outcome, quiet=as_json)
+    if as_json:
+        click.echo(document({"jobs": [job_facts(job) for job in changed]}))
+    if code:
+        raise exit_codes.Ended(code)
 
-    A refusal of one does not spare the others; a master that is away does.
+
+def change_each(
+    app: App,
+    job_ids: Sequence[str],
+    change: Callable[[str], job_pb2.Job],
+    outcome: Callable[[job_pb2.Job], str],
+    *,
+    quiet: bool,
+) -> tuple[list[job_pb2.Job], int]:
+    """The jobs after their changes, and the exit code of the first refusal.
+
+    A refusal of one does not spare the others; a master that is away does. A single job's refusal
+    is raised.
     """
     changed: list[job_pb2.Job] = []
     code = exit_codes.OK
@@ -40,9 +57,6 @@ def for_each(
             code = code or exit_codes.code_of_error(error)
             continue
         changed.append(job)
-        if not as_json:
+        if not quiet:
             click.echo(f"job {job.job_id}: {outcome(job)}")
-    if as_json:
-        click.echo(document({"jobs": [job_facts(job) for job in changed]}))
-    if code:
-        raise exit_codes.Ended(code)
+    return changed, code

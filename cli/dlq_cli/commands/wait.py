@@ -63,7 +63,7 @@ def wait(
     """
     if any_ and all_:
         raise InvalidRequest("--any and --all contradict each other")
-    timeout_s = _seconds(timeout) if timeout else None
+    timeout_s = duration_s("--timeout", timeout)
     job_ids = several_jobs(Jobs(app.connection()), job)
     with detaching(app, job_ids):
         found = wait_for(app, job_ids, any_one=any_, running=for_ == "running", timeout_s=timeout_s)
@@ -137,8 +137,11 @@ def _is_over(job: job_pb2.Job) -> bool:
     return has_ended(job) or is_poison(job)
 
 
-def _seconds(text: str) -> int:
+def duration_s(flag: str, text: str | None) -> int | None:
+    """The seconds of a flag's duration, None when it was not given; InvalidRequest names the flag."""
+    if text is None:
+        return None
     try:
         return parse_duration(text)
     except ValueError as error:
-        raise InvalidRequest(f"--timeout: {error}") from None
+        raise InvalidRequest(f"{flag}: {error}") from None
