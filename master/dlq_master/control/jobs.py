@@ -112,6 +112,7 @@ def hold(turn: Turn, ask: HoldJob) -> Answer:
 # A hold takes the place of a lighter one.
 _WEIGHT = {
     None: 0,
+    HoldKind.DEPENDENCY: 1,
     HoldKind.PAUSED: 1,
     HoldKind.USER: 2,
     HoldKind.POISON: 3,

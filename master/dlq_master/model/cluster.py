@@ -108,8 +108,8 @@ class Cluster:
         job = self._positioned(before, job)
         self._jobs[job_id] = job
         self._touched_jobs[job_id] = job
-        if before is None or before.state is not job.state:
-            if job.state is _PENDING:
+        if before is None or before.state is not job.state or before.blocked is not job.blocked:
+            if job.state is _PENDING and job.blocked is None:
                 self.pending[job_id] = None
             else:
                 self.pending.pop(job_id, None)

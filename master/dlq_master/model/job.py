@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+from dlq_master.model.eligible import Array, Block, Dependency
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.resources import Request
 
@@ -24,6 +25,7 @@ class HoldKind(StrEnum):
     ADMIN = "admin"
     PAUSED = "paused"
     POISON = "poison"
+    DEPENDENCY = "dependency"  # what it waits for can never come true any more
 
 
 class EndReason(StrEnum):
@@ -116,6 +118,11 @@ class Job(NamedTuple):
     total_gpu_s: float = 0.0  # service over all ended attempts; never reset
     total_executed_s: float = 0.0  # likewise; what the time limit counts
     rules: RunRules = RunRules()
+    blocked: Block | None = None  # it may not wait yet; never while an attempt lives
+    begin_time_s: float | None = None  # not before
+    depends: Dependency | None = None  # not before these
+    array: Array | None = None  # shared by the tasks of an array
+    array_index: int = 0
 
     @property
     def ended(self) -> bool:
@@ -124,7 +131,12 @@ class Job(NamedTuple):
     @property
     def waiting(self) -> bool:
         """Queued and free to start."""
-        return self.live_attempt is None and self.state is _QUEUED
+        return self.live_attempt is None and self.state is _QUEUED and self.blocked is None
+
+    @property
+    def spec_id(self) -> JobId:
+        """Under whose id its spec is kept: the tasks of an array share that of the first one."""
+        return self.job_id if self.array is None else JobId(self.array.array_id + 1)
 
     @property
     def live_key(self) -> AttemptKey | None:

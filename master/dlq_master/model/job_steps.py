@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
+from dlq_master.model.eligible import Block, Dependency
 from dlq_master.model.job import Checkpoint, EndReason, HoldKind, Job, JobState
 from dlq_master.model.machine import (
     Changes,
@@ -134,6 +135,21 @@ class Cancelled:
     """The user or an admin ended it; a live attempt is stopped and finishes by itself."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deferred:
+    """It may not wait yet: its begin, its dependency, or the limit of its array."""
+
+    block: Block
+    depends: Dependency | None = None  # with what is known of it by now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eligible:
+    """Nothing keeps it from waiting any more; its waiting counts from here."""
+
+    depends: Dependency | None = None  # likewise
+
+
 JobEvent = (
     Admitted
     | Rejected
@@ -150,6 +166,8 @@ JobEvent = (
     | TimedOut
     | Poisoned
     | Cancelled
+    | Deferred
+    | Eligible
 )
 
 _P, _Q, _H = JobState.PENDING, JobState.QUEUED, JobState.HELD
@@ -170,6 +188,13 @@ TABLE: Mapping[tuple[JobState, type[JobEvent]], JobState] = {
     (_P, Cancelled): JobState.CANCELLED,
     (_Q, Cancelled): JobState.CANCELLED,
     (_H, Cancelled): JobState.CANCELLED,
+    # time, other jobs, the limit of its array
+    (_P, Deferred): _P,
+    (_Q, Deferred): _Q,  # a task that gave its place away while it was held
+    (_H, Deferred): _H,
+    (_P, Eligible): _P,
+    (_Q, Eligible): _Q,
+    (_H, Eligible): _H,  # it waits for its release alone
     # its live attempt; a hold keeps a job from requeueing, not from ending
     (_Q, Ran): _Q,
     (_H, Ran): _H,
@@ -217,6 +242,7 @@ def step(job: Job, event: JobEvent, *, at_s: float) -> Step[Job]:  # noqa: C901 
         case Cancelled():
             changes = _stopped_waiting(job, at_s)
             changes |= {"hold": None, "end_time_s": at_s, "end_reason": EndReason.CANCELLED}
+            changes["blocked"] = None
             effects = _stop(job, StopCause.CANCEL)
         case Rejected():
             changes = {"end_time_s": at_s, "end_reason": EndReason.REJECTED}
@@ -228,7 +254,7 @@ def step(job: Job, event: JobEvent, *, at_s: float) -> Step[Job]:  # noqa: C901 
             changes |= {"hold": event.kind, "hold_reason": event.reason, "held_by": event.by}
             effects = _stop(job, StopCause.PAUSE) if event.kind is HoldKind.PAUSED else ()
         case Released():
-            waits = at_s if job.live_attempt is None else None
+            waits = at_s if job.live_attempt is None and job.blocked is None else None
             changes = {"hold": None, "hold_reason": "", "held_by": "", "queued_since_s": waits}
             if job.hold is HoldKind.POISON:  # somebody has looked: it is given its chances again
                 changes["infra_failures"] = 0
@@ -241,6 +267,11 @@ def step(job: Job, event: JobEvent, *, at_s: float) -> Step[Job]:  # noqa: C901 
         case Promoted():
             changes = {"level": 0, "promoted": True}
             changes |= {"attained_gpu_s": 0.0, "executed_s": 0.0, "waited_s": 0.0}
+        case Deferred():
+            changes = _deferred(job, event, at_s)
+        case Eligible():
+            waits = at_s if job.state is JobState.QUEUED else None
+            changes = {"blocked": None, "depends": event.depends, "queued_since_s": waits}
         case Saved():
             saves = job.saves if event.save_s is None else (*job.saves, event.save_s)
             changes = {"checkpoint": event.checkpoint, "saves": saves[-SAVES_KEPT:]}
@@ -256,8 +287,14 @@ def vacated(job: Job, usage: Usage) -> Job:
     return evolve(job, _vacated(job, usage) | {"version": job.version + 1})
 
 
+def _deferred(job: Job, event: Deferred, at_s: float) -> Changes:
+    if job.live_attempt is not None:
+        raise IllegalTransition("job", str(job.job_id), job.state, event)
+    return _stopped_waiting(job, at_s) | {"blocked": event.block, "depends": event.depends}
+
+
 def _placed(job: Job, event: Placed, at_s: float) -> Changes:
-    if job.live_attempt is not None or event.attempt != job.attempts + 1:
+    if job.live_attempt is not None or job.blocked or event.attempt != job.attempts + 1:
         raise IllegalTransition("job", str(job.job_id), job.state, event)
     return {
         "live_attempt": event.attempt,

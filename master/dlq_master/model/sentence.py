@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 
 from dlq_master.model.job import Job
 from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
@@ -55,6 +56,26 @@ def _poison(reason: Reason, job: Job, _reader: str) -> str:
         f"held by the master: {lost} lost to the cluster{cause} (dlq release {job.job_id}"
         " when that is mended)"
     )
+
+
+def _dependency(reason: Reason, job: Job, _reader: str) -> str:
+    if job.hold is None:
+        return f"it waits for other jobs: {reason.detail}"
+    return (
+        f"its dependency can never come true: {reason.detail} (dlq update {job.job_id}"
+        " dependency=none lets it start)"
+    )
+
+
+def _begin_time(reason: Reason, job: Job, _reader: str) -> str:
+    at = datetime.fromtimestamp(job.begin_time_s or 0.0, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    left_s = reason.have or 0.0
+    left = f"{left_s:.0f} s" if left_s < 120 else f"{timedelta(seconds=round(left_s))}"
+    return f"it is not to begin before {at}, in {left}"
+
+
+def _array_limit(reason: Reason, _job: Job, _reader: str) -> str:
+    return f"array {reason.detail} runs at most {_number(reason.have or 0)} tasks at a time"
 
 
 def _no_such_shape(reason: Reason, _job: Job, _reader: str) -> str:
@@ -123,6 +144,9 @@ _WRITERS: Mapping[ReasonCode, Callable[[Reason, Job, str], str]] = {
     ReasonCode.HELD_ADMIN: _held_admin,
     ReasonCode.PAUSED: _paused,
     ReasonCode.POISON: _poison,
+    ReasonCode.DEPENDENCY: _dependency,
+    ReasonCode.BEGIN_TIME: _begin_time,
+    ReasonCode.ARRAY_LIMIT: _array_limit,
     ReasonCode.NO_SUCH_SHAPE: _no_such_shape,
     ReasonCode.GPU_TYPE: _detail,
     ReasonCode.NODES_CLOSED: _nodes_closed,

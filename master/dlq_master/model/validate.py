@@ -59,8 +59,14 @@ def _attempts_and_jobs_agree(cluster: Cluster) -> None:
             _equal(f"job {job_id} has its attempt", job.live_key in cluster.attempts, True)
             _equal(f"number of job {job_id}'s attempt", job.live_attempt, job.attempts)
         if job.state is JobState.QUEUED:
-            _equal(f"job {job_id} waits", job.queued_since_s is None, job.live_attempt is not None)
-    pending = {job_id for job_id, job in cluster.jobs.items() if job.state is JobState.PENDING}
+            _equal(f"job {job_id} waits", job.queued_since_s is not None, job.waiting)
+        if job.blocked is not None:
+            _equal(f"live attempt of job {job_id}, which may not start", job.live_attempt, None)
+    pending = {
+        job_id
+        for job_id, job in cluster.jobs.items()
+        if job.state is JobState.PENDING and job.blocked is None
+    }
     _equal("pending jobs", set(cluster.pending), pending)
 
 

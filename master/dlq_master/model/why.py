@@ -14,6 +14,9 @@ class ReasonCode(StrEnum):
     HELD_ADMIN = "held_admin"
     PAUSED = "paused"
     POISON = "poison"
+    DEPENDENCY = "dependency"  # other jobs come first, or can never have gone as it wants
+    BEGIN_TIME = "begin_time"  # its user does not want it earlier
+    ARRAY_LIMIT = "array_limit"  # as many tasks of its array as may are in the queue
     NOT_ADMITTED = "not_admitted"  # the admit stage looks at it in the next plan
     NO_NODES = "no_nodes"  # nothing has registered yet
     NO_SUCH_SHAPE = "no_such_shape"  # no registered node set could ever hold it

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 
 from dlq_master.model.capacity import Capacity, Pools
 from dlq_master.model.cluster import Cluster
+from dlq_master.model.eligible import blocks
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import HoldKind, Job, JobState
 from dlq_master.model.lease import next_boundary_s
@@ -27,6 +28,7 @@ _HOLDS = {
     HoldKind.ADMIN: ReasonCode.HELD_ADMIN,
     HoldKind.PAUSED: ReasonCode.PAUSED,
     HoldKind.POISON: ReasonCode.POISON,
+    HoldKind.DEPENDENCY: ReasonCode.DEPENDENCY,
 }
 
 
@@ -42,6 +44,8 @@ def explain(view: View, policy: Policy, job_id: JobId) -> tuple[Reason, ...]:
         return ()
     if job.state is JobState.HELD:
         return (Reason(hold_code(job), detail=job.hold_reason),)
+    if job.blocked is not None:
+        return tuple(blocks(job, view.now_s))
     if not view.cluster.nodes:
         return (Reason(ReasonCode.NO_NODES),)
     hopeless = never(view.cluster, policy.placement, shape_of(job))

@@ -36,6 +36,8 @@ class Glance:
             return None
         if job.state is JobState.HELD:
             return hold_code(job)
+        if job.blocked is not None:
+            return ReasonCode(job.blocked.value)
         if not self._view.cluster.nodes:
             return ReasonCode.NO_NODES
         shape = shape_of(job)

@@ -7,6 +7,7 @@ import pytest
 
 from dlq_master.model import attempt_steps, job_steps, node
 from dlq_master.model.attempt import LIVE, AttemptState
+from dlq_master.model.eligible import Block
 from dlq_master.model.job import ENDED, Checkpoint, EndReason, HoldKind, JobState
 from dlq_master.model.machine import FreeDevices, IllegalTransition, StopCause
 from dlq_master.model.node import Gpu, NodeFlag, NodeState
@@ -30,6 +31,8 @@ JOB_EVENTS: tuple[job_steps.JobEvent, ...] = (
     job_steps.TimedOut(),
     job_steps.Poisoned(reason=EndReason.NODE_LOST),
     job_steps.Cancelled(),
+    job_steps.Deferred(block=Block.BEGIN_TIME),
+    job_steps.Eligible(),
 )
 
 ATTEMPT_EVENTS: tuple[attempt_steps.AttemptEvent, ...] = (

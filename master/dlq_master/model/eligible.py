@@ -1,0 +1,107 @@
+"""What keeps a job from waiting at all: its begin, other jobs, the limit of its array. Pure values.
+
+A job that may not wait yet has `blocked` set and is in no index of the cluster, so that no plan looks
+at it. Who unblocks it is its driver: the master's `control/gates.py`; the simulator has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from dlq_master.model.ids import JobId
+from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
+
+
+class Block(StrEnum):
+    """The main thing that a job waits for before it may wait for GPUs; codes of `why`."""
+
+    DEPENDENCY = "dependency"
+    BEGIN_TIME = "begin_time"
+    ARRAY_LIMIT = "array_limit"
+
+
+class Array(NamedTuple):
+    """What the tasks of an array have in common; their ids follow that of the array, in order."""
+
+    array_id: JobId  # no job has it
+    tasks: int
+    concurrent: int  # so many may wait or run at a time; 0 = all
+    first: int
+    last: int
+    step: int
+
+
+class Relation(StrEnum):
+    """What must have become of the other job."""
+
+    AFTER = "after"  # it has started, or ended
+    AFTEROK = "afterok"  # it has completed
+    AFTERNOTOK = "afternotok"  # it has ended otherwise
+    AFTERANY = "afterany"  # it has ended
+    SINGLETON = "singleton"  # earlier jobs of the same user and name have ended
+
+
+class Term(NamedTuple):
+    """One part of a dependency. Once it is met, or can never be, that is kept."""
+
+    relation: Relation
+    target: JobId = JobId(0)  # a job; with `array` all tasks of that array; 0 for singleton
+    array: bool = False
+    met: bool | None = None  # None: not decided yet; False: never
+
+    def __str__(self) -> str:
+        return self.relation.value if not self.target else f"{self.relation.value}:{self.target}"
+
+
+class Dependency(NamedTuple):
+    """All terms, or any one of them; what to do when it can never come true."""
+
+    terms: tuple[Term, ...]
+    any: bool = False
+    cancel_if_never: bool = False
+
+    @property
+    def met(self) -> bool | None:
+        """None: not decided yet; False: never."""
+        known = [term.met for term in self.terms]
+        decisive = self.any  # one met term is enough for OR, one that never is for AND
+        if decisive in known:
+            return decisive
+        return None if None in known else not decisive
+
+    def __str__(self) -> str:
+        return ("?" if self.any else ",").join(map(str, self.terms))
+
+
+class Gated(Protocol):
+    """What is read of a job here."""
+
+    @property
+    def begin_time_s(self) -> float | None: ...
+    @property
+    def depends(self) -> Dependency | None: ...
+    @property
+    def array(self) -> Array | None: ...
+    @property
+    def blocked(self) -> Block | None: ...
+
+
+def blocks(job: Gated, now_s: float) -> Iterator[Reason]:
+    """Every reason why a blocked job may not wait for GPUs yet."""
+    depends = job.depends
+    if depends is not None and depends.met is not True:
+        open_terms = [term for term in depends.terms if term.met is None]
+        targets = dict.fromkeys(term.target for term in open_terms if term.target)
+        named = tuple(targets)[:BLOCKERS_NAMED]
+        shown = depends._replace(terms=tuple(open_terms[:BLOCKERS_NAMED]))
+        yield Reason(ReasonCode.DEPENDENCY, blocking_jobs=named, detail=str(shown))
+    if job.begin_time_s is not None and job.begin_time_s > now_s:
+        left_s = round(job.begin_time_s - now_s, 3)
+        yield Reason(ReasonCode.BEGIN_TIME, "seconds", have=left_s)
+    if job.blocked is Block.ARRAY_LIMIT and job.array is not None:
+        array = job.array
+        yield Reason(
+            ReasonCode.ARRAY_LIMIT, "tasks", array.tasks, array.concurrent, (), str(array.array_id)
+        )
