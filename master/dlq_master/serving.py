@@ -2,7 +2,9 @@
 
 import asyncio
 import gc
+import os
 import signal
+import socket
 from importlib.metadata import version
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from dlq_common.ids import RandomIds
 from dlq_common.logs import configure_logging, get_logger
 from dlq_common.pki import Authority
 from dlq_common.private_files import read_private
+from dlq_common.systemd import Service, passed_sockets
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.loop import Loop
@@ -29,16 +32,20 @@ from dlq_master.store.reader import Reader
 from dlq_master.store.writer import Writer
 
 STOP_GRACE_S = 5.0
+# The name of the login broker's socket in dlq-login.socket, when systemd holds it.
+LOGIN_SOCKET = "login"
 
 
 async def serve(config: MasterConfig, policy: Policy) -> None:
     """Build the master, serve until a signal, leave in order. Raises CommitFailed when one did."""
+    passed = passed_sockets(os.environ)
     state_dir = config.cluster.state_dir
     authority = read_authority(state_dir, config.cluster.name)
     writer = Writer(state_dir / "dlq.db")
     reader = Reader(state_dir / "dlq.db")
     loaded = reader.load()
     clock = SteadyClock(floor_s=loaded.last_time_s)
+    service = Service.of(os.environ, clock)
     configure_logging(clock, level=config.log.level)
     audit = Audit(state_dir / "audit.jsonl", clock)
     state = _restored(config, policy, loaded, clock.now_s())
@@ -57,9 +64,12 @@ async def serve(config: MasterConfig, policy: Policy) -> None:
         failpoints=Failpoints(config.debug.failpoint),
         state_dir=state_dir,
         periods_s=periods_s,
+        progressed=service.alive,
     )
     server = _server(config, loop, sessions, authority, audit, clock)
-    broker = _broker(config, server.advertised, loop, authority, audit, clock)
+    broker = _broker(
+        config, server.advertised, loop, authority, audit, clock, passed.get(LOGIN_SOCKET)
+    )
     turning = asyncio.create_task(loop.run())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, loop.stop)
@@ -68,8 +78,10 @@ async def serve(config: MasterConfig, policy: Policy) -> None:
         await server.start()
         await broker.start()
         _say_serving(state, server)
+        service.ready(f"serving {state.config.cluster.name} at {server.advertised}")
         await turning
     finally:
+        service.stopping()
         metronome.shutdown(wait=False)
         await broker.stop()
         await server.stop(STOP_GRACE_S)
@@ -156,13 +168,14 @@ def _broker(
     authority: Authority,
     audit: Audit,
     clock: Clock,
+    listening: socket.socket | None,
 ) -> LoginBroker:
     settings = BrokerSettings(
         socket_path=Path(config.listen.login_socket or config.cluster.state_dir / "login.sock"),
         api_address=api_address,
         auto_users=config.identity.auto_users,
     )
-    return LoginBroker(settings, loop, authority, clock, audit)
+    return LoginBroker(settings, loop, authority, clock, audit, listening)
 
 
 def _say_serving(state: State, server: MasterServer) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import pwd
 import shutil
+import socket
 import stat
 import sys
 from collections.abc import AsyncIterator
@@ -49,10 +50,14 @@ class Desk:
         self.path = directory / "login.sock"
         self.brokers: list[LoginBroker] = []
 
-    async def open(self, *, auto_users: bool = True) -> LoginBroker:
+    async def open(
+        self, *, auto_users: bool = True, listening: socket.socket | None = None
+    ) -> LoginBroker:
         settings = BrokerSettings(self.path, self.house.server.advertised, auto_users)
         house = self.house
-        broker = LoginBroker(settings, house.control, house.authority, house.clock, house.audit)
+        broker = LoginBroker(
+            settings, house.control, house.authority, house.clock, house.audit, listening
+        )
         await broker.start()
         self.brokers.append(broker)
         return broker
@@ -228,6 +233,22 @@ async def test_a_file_in_the_sockets_place_is_left_alone(desk: Desk) -> None:
     with pytest.raises(OSError, match="not a socket"):
         await desk.open()
     assert desk.path.read_text() == "precious"
+
+
+async def test_at_a_socket_that_systemd_holds_callers_wait_for_the_next_master(desk: Desk) -> None:
+    desk.house.control.add_user("boss", "operator", MY_UID)
+    held = socket.socket(socket.AF_UNIX)
+    held.bind(str(desk.path))
+    held.listen()
+    first = await desk.open(listening=held.dup())
+    assert (await desk.login(new_key_and_csr("x").request))["user"] == "boss"
+    await first.stop()
+
+    waiting = asyncio.create_task(desk.login(new_key_and_csr("x").request))
+    await asyncio.sleep(0)
+    await desk.open(listening=held.dup())
+    assert (await waiting)["user"] == "boss"
+    held.close()
 
 
 async def test_logins_are_in_the_audit(desk: Desk) -> None:

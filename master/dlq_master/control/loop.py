@@ -68,7 +68,9 @@ class Loop:
         failpoints: Failpoints,
         state_dir: Path,
         periods_s: Mapping[str, float] = PERIODS_S,
+        progressed: Callable[[], None] = lambda: None,
     ) -> None:
+        """`progressed` is called after every turn, which comes at least every two seconds."""
         self._state = state
         self._clock = clock
         self._store = store
@@ -78,6 +80,7 @@ class Loop:
         self._state_dir = state_dir
         self._inbox = Inbox()
         self._watchers = Watchers(records)
+        self._progressed = progressed
         self._watchdog = Watchdog(clock.boottime_s(), periods_s)
         self._stopping = False
         self._backing_up: asyncio.Task[None] | None = None
@@ -119,6 +122,7 @@ class Loop:
             letters += [Letter(Tick(name), None) for name in self._late_ticks()]
             try:
                 await self.turn(letters)
+                self._progressed()
             except BaseException:
                 self._stopping = True
                 for letter in (*letters, *self._inbox.take()):

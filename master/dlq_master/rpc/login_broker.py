@@ -53,7 +53,10 @@ class LoginBroker:
         authority: Authority,
         clock: Clock,
         audit: Audit,
+        listening: socket.socket | None = None,
     ) -> None:
+        """`listening` is a socket that somebody else made, and keeps: callers wait in it meanwhile."""
+        self._listening = listening
         self._settings = settings
         self._control = control
         self._authority = authority
@@ -65,6 +68,11 @@ class LoginBroker:
     async def start(self) -> None:
         """Listen; a socket that a dead master left is replaced. OSError when another one listens."""
         path = self._settings.socket_path
+        if self._listening is not None:
+            self._server = await asyncio.start_unix_server(
+                self._serve, sock=self._listening, limit=LARGEST_LINE
+            )
+            return
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         await asyncio.to_thread(_remove_dead_socket, path)
         self._server = await asyncio.start_unix_server(self._serve, path, limit=LARGEST_LINE)
@@ -76,6 +84,7 @@ class LoginBroker:
         if self._server is not None:
             self._server.close()
             await self._server.wait_closed()
+        if self._server is not None and self._listening is None:
             self._settings.socket_path.unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

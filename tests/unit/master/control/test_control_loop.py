@@ -59,6 +59,30 @@ async def test_nobody_reads_and_nobody_is_answered_before_the_commit() -> None:
     master.close()
 
 
+async def test_a_turn_is_progress_once_it_is_on_disk_and_a_hanging_disk_is_none() -> None:
+    master = await asyncio.to_thread(Master)
+    progress: list[int] = []
+    on_disk = asyncio.Event()
+
+    class Slow(MemoryStore):
+        async def commit(self, batch: Batch) -> None:
+            await on_disk.wait()
+
+    master.loop._store = Slow()
+    master.loop._progressed = lambda: progress.append(1)
+    turning = _running(master.loop)
+    asked = asyncio.ensure_future(master.loop.ask(master.submission()))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert progress == []
+    on_disk.set()
+    await asked
+    master.loop.stop()
+    await turning
+    assert progress != []
+    master.close()
+
+
 def _running(loop: Loop) -> "asyncio.Task[None]":
     return asyncio.get_running_loop().create_task(loop.run())
 
