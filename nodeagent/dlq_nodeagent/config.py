@@ -30,6 +30,7 @@ class NodeConfig:
     state_dir: Path = Path("/var/lib/dlq-agent")
     devices: str = "nvml"  # or "none", or virtual ones: "fake:8xH100-80GB"
     address: str = ""  # where other nodes of a gang reach this one; "" = the host's name
+    cgroup: str = ""  # jobs' groups go below this one, "/system.slice/x.service"; "" = the agent's
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,12 @@ def check_config(config: AgentConfig) -> None:
     ):
         if address:
             _keyed(key, partial(split_address, address))
+    if config.node.cgroup and not config.node.cgroup.startswith("/"):
+        raise ConfigError(
+            f"node.cgroup: {config.node.cgroup!r} is not absolute",
+            hint='as in /proc/PID/cgroup: "/system.slice/dlq-jobs.service"',
+            key="node.cgroup",
+        )
     relative = [path for path in config.jobs.roots if not path.startswith("/")]
     if relative:
         raise ConfigError(f"jobs.roots: {relative[0]} is not absolute", key="jobs.roots")

@@ -16,6 +16,7 @@ from dlq_common.clock import Clock
 from dlq_common.errors import ConfigError
 from dlq_common.ids import Ids
 from dlq_common.pki import parse_identity
+from dlq_common.systemd import Service
 from dlq_nodeagent import wire
 from dlq_nodeagent.cgroups.detect import detect, node_group
 from dlq_nodeagent.cgroups.port import CgroupTree
@@ -49,6 +50,7 @@ log = structlog.get_logger("nodeagent.daemon")
 class _Parts:
     """What was built, for the way down."""
 
+    node_id: str
     core: AgentCore
     transport: GrpcTransport
     workshop: Workshop
@@ -64,9 +66,10 @@ async def run_agent(config: AgentConfig, *, clock: Clock, ids: Ids, version: str
     state_dir = config.node.state_dir
     prepare_state_dir(state_dir)
     wake = asyncio.Event()
+    service = Service.of(os.environ, clock)
     with _sole_agent(state_dir):
         parts = _build(config, clock=clock, ids=ids, version=version, wake=wake)
-        return await _serve(parts, clock, wake)
+        return await _serve(parts, clock, wake, service)
 
 
 def prepare_state_dir(state_dir: Path) -> None:
@@ -127,13 +130,17 @@ def _build(
     workshop.answers = core
     _say_hello_to_the_log(config, node_id, address, host, devices, runtime)
     core.start()
-    return _Parts(core, transport, workshop, relay, channels, cgroups)
+    return _Parts(node_id, core, transport, workshop, relay, channels, cgroups)
 
 
 def _cgroups(config: AgentConfig, node_id: str) -> CgroupTree:
     if config.jobs.runtime == "fake":
         return NoTree("fake jobs have no processes")
-    cgroups = detect(node_group(node_id, config.node.state_dir))
+    group = node_group(node_id, config.node.state_dir)
+    try:
+        cgroups = detect(group, base=config.node.cgroup)
+    except FileNotFoundError as error:
+        raise ConfigError(f"node.cgroup: {error.strerror}", key="node.cgroup") from None
     if cgroups.mode == "none":
         log.warning("no_cgroups", why=cgroups.why)
     return cgroups
@@ -159,14 +166,16 @@ def _journal(state_dir: Path) -> FileJournal:
     return journal
 
 
-async def _serve(parts: _Parts, clock: Clock, wake: asyncio.Event) -> int:
+async def _serve(parts: _Parts, clock: Clock, wake: asyncio.Event, service: Service) -> int:
     stopped = asyncio.Event()
     failures: list[BaseException] = []
     _watch_loop(wake, stopped, failures)
     renewal = asyncio.get_running_loop().create_task(keep_renewed(parts.channels, clock))
+    service.ready(f"node {parts.node_id}")
     try:
-        await _turn(parts.core, wake, stopped)
+        await _turn(parts.core, wake, stopped, service)
     finally:
+        service.stopping()
         renewal.cancel()
         parts.transport.close()
         await parts.relay.close()
@@ -178,11 +187,14 @@ async def _serve(parts: _Parts, clock: Clock, wake: asyncio.Event) -> int:
     return 1 if failures else 0
 
 
-async def _turn(core: AgentCore, wake: asyncio.Event, stopped: asyncio.Event) -> None:
+async def _turn(
+    core: AgentCore, wake: asyncio.Event, stopped: asyncio.Event, service: Service
+) -> None:
     while not stopped.is_set():
         core.tick()
+        service.alive()
         with suppress(TimeoutError):
-            await asyncio.wait_for(wake.wait(), max(core.pause_s(), 0.001))
+            await asyncio.wait_for(wake.wait(), service.patience_s(max(core.pause_s(), 0.001)))
         wake.clear()
 
 

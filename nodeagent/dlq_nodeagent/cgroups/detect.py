@@ -1,5 +1,6 @@
 """Finds out which control groups this host has and this user may write; assumes nothing."""
 
+import errno
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,16 +21,22 @@ def node_group(node_id: str, state_dir: Path) -> str:
     return f"{node_id[:_LONGEST_NAME]}-{crc32(str(state_dir.resolve()).encode()):08x}"
 
 
-def detect(node_id: str, *, proc: Path = Path("/proc"), make_dir: MakeDir = make_dir) -> CgroupTree:
-    """The tree for this node's attempts, below the agent's own groups (so its limits hold too).
+def detect(
+    node_id: str, *, base: str = "", proc: Path = Path("/proc"), make_dir: MakeDir = make_dir
+) -> CgroupTree:
+    """The tree for this node's attempts, below the agent's own groups (so its limits hold too), or
+    below the group `base`, which must be there and be ours to fill (FileNotFoundError if it is not).
 
-    Falls back to `none`, with the reason in `why`, when groups are missing or not writable; a
+    A service whose jobs outlive it needs such a base: v2 takes no process back into a group whose
+    children have controllers, so systemd could not start the agent again. Falls back to `none`, with the reason in `why`, when groups are missing or not writable; a
     service that must have limits refuses to start on that. Nothing is mounted or unmounted.
     """
     if not _NODE_ID.match(node_id):
         raise ValueError(f"not a node id: {node_id!r}")
     mounts = _mounts((proc / "self/mounts").read_text())
     own = _own_paths((proc / "self/cgroup").read_text())
+    if base:
+        own = _moved(own, mounts, base)
     unified = _base(mounts.get("unified"), own.get("unified"))
     try:
         if unified is not None and _has_controllers(unified):
@@ -66,6 +73,15 @@ def _own_paths(text: str) -> Mapping[str, str]:
         for kind in kinds.split(",") if kinds else ("unified",):
             found[kind] = path
     return found
+
+
+def _moved(own: Mapping[str, str], mounts: Mapping[str, Path], base: str) -> Mapping[str, str]:
+    """Our paths, with `base` in every hierarchy that has it; systemd does not manage all of v1's."""
+    there = {kind for kind, mount in mounts.items() if (mount / base.lstrip("/")).is_dir()}
+    if not there:
+        why = f"there is no control group {base}"
+        raise FileNotFoundError(errno.ENOENT, why)
+    return {**own, **dict.fromkeys(there, base)}
 
 
 def _base(mount: Path | None, own: str | None) -> Path | None:

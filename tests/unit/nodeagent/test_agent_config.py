@@ -88,6 +88,7 @@ def test_what_can_be_seen_to_be_wrong_is_refused(config: AgentConfig) -> None:
         (AgentConfig(master=MasterConfig(address="head")), "master.address"),
         (AgentConfig(master=MasterConfig(join="head:99999")), "master.join"),
         (AgentConfig(node=NodeConfig(devices="fake:8")), "node.devices"),
+        (AgentConfig(node=NodeConfig(cgroup="dlq.slice")), "node.cgroup"),
     ],
 )
 def test_a_wrong_value_is_named_by_its_key(config: AgentConfig, key: str) -> None:

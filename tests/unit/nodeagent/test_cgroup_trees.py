@@ -1,6 +1,7 @@
 """The trees of control groups: what is written where, on hosts written into a directory."""
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from dlq_nodeagent.cgroups.trees import NoTree, V1Tree, V2Tree
 
 NO_LIMITS = Limits(memory_bytes=None, pids_max=None, cpus=None)
 SOME = Limits(memory_bytes=1 << 30, pids_max=64, cpus=1.5)
+
+KINDS = ("memory", "pids", "cpu", "cpuacct", "freezer")
 
 V2_FILES = {
     "cgroup.procs": "",
@@ -120,6 +123,28 @@ def test_v2_moves_the_agent_to_a_leaf_and_then_enables_controllers(tmp_path: Pat
         assert (path / "cgroup.subtree_control").read_text() == "+memory +pids +cpu"
 
 
+def test_v2_goes_below_the_base_that_outlives_the_agent_and_leaves_the_agents_own_group_alone(
+    tmp_path: Path,
+) -> None:
+    proc = v2_host(tmp_path)
+    make_v2(tmp_path / "fs/jobs.service")
+    tree = detect("n1", base="/jobs.service", proc=proc, make_dir=make_v2)
+    leaf = tree.create("17.2.0", SOME)[0].path
+    assert leaf == str(tmp_path / "fs/jobs.service/dlq/n1/17.2.0")
+    # A group whose children have controllers takes no process: systemd could not start us again.
+    own = tmp_path / "fs/agent.service"
+    assert (own / "cgroup.subtree_control").read_text() == ""
+    assert sorted(path.name for path in own.iterdir()) == sorted(V2_FILES)
+
+
+@pytest.mark.parametrize("host", [v2_host, lambda root: v1_host(root, KINDS, unified=True)])
+def test_a_base_that_is_not_there_is_an_error_and_not_a_host_without_groups(
+    tmp_path: Path, host: Callable[[Path], Path]
+) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no control group /jobs\.service"):
+        detect("n1", base="/jobs.service", proc=host(tmp_path), make_dir=make_v2)
+
+
 def test_v2_reads_every_figure(tmp_path: Path) -> None:
     make_v2(tmp_path / "leaf")
     used = directories.usage([CgroupDir("unified", str(tmp_path / "leaf"))])
@@ -127,16 +152,28 @@ def test_v2_reads_every_figure(tmp_path: Path) -> None:
 
 
 def test_v1_writes_each_limit_into_its_hierarchy(tmp_path: Path) -> None:
-    kinds = ("memory", "pids", "cpu", "cpuacct", "freezer")
-    tree = detect("n1", proc=v1_host(tmp_path, kinds, unified=False), make_dir=make_v1)
+    tree = detect("n1", proc=v1_host(tmp_path, KINDS, unified=False), make_dir=make_v1)
     at = {each.kind: Path(each.path) for each in tree.create("17.2.0", SOME)}
     assert tree.mode == "v1"
-    assert set(at) == set(kinds)
+    assert set(at) == set(KINDS)
     assert at["memory"] == tmp_path / "fs/memory/dlq/n1/17.2.0"
     assert (at["memory"] / "memory.limit_in_bytes").read_text() == str(1 << 30)
     assert (at["memory"] / "memory.memsw.limit_in_bytes").read_text() == str(1 << 30)
     assert (at["pids"] / "pids.max").read_text() == "64"
     assert (at["cpu"] / "cpu.cfs_quota_us").read_text() == "150000"
+
+
+def test_v1_goes_below_the_base_where_it_is_and_below_our_own_group_elsewhere(
+    tmp_path: Path,
+) -> None:
+    proc = v1_host(tmp_path, KINDS, unified=False)
+    for kind in ("memory", "pids"):  # systemd makes no groups in the freezer
+        make_v1(tmp_path / "fs" / kind / "jobs.service")
+    tree = detect("n1", base="/jobs.service", proc=proc, make_dir=make_v1)
+    at = {each.kind: each.path for each in tree.create("17.2.0", SOME)}
+    assert at["memory"] == str(tmp_path / "fs/memory/jobs.service/dlq/n1/17.2.0")
+    assert at["pids"] == str(tmp_path / "fs/pids/jobs.service/dlq/n1/17.2.0")
+    assert at["freezer"] == str(tmp_path / "fs/freezer/dlq/n1/17.2.0")
 
 
 def test_a_hybrid_host_gets_a_v2_leaf_beside_the_v1_groups(tmp_path: Path) -> None:
