@@ -20,6 +20,7 @@ from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.scheduling import policy_of
 from dlq_master.founding import Charter, found
 from dlq_master.policy.policy import Policy
+from dlq_master.safekeeping import Copies, copy_master
 from dlq_master.store.writer import CommitFailed
 
 DEFAULT_CONFIG = Path("/etc/dlq/master.toml")
@@ -63,6 +64,16 @@ def show_version() -> None:
     default=None,
     help="shared by all nodes  [default: STATE_DIR/checkpoints]",
 )
+@click.option("--advertise", default="", help="HOST:PORT that others dial, when not --listen")
+@click.option(
+    "--login-socket",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="where people log in  [default: STATE_DIR/login.sock]",
+)
+@click.option(
+    "--owner", default="", help="the account dlq-master will run as, when it is not yours"
+)
 def init(
     state_dir: Path,
     cluster: str,
@@ -70,6 +81,9 @@ def init(
     listen: str,
     join_listen: str,
     checkpoint_root: Path | None,
+    advertise: str,
+    login_socket: Path | None,
+    owner: str,
 ) -> None:
     """Make a new cluster: its CA, an empty database, a first admin (you) and master.toml.
 
@@ -85,6 +99,9 @@ def init(
         checkpoint_root=(checkpoint_root or state_dir / "checkpoints").absolute(),
         listen=listen,
         join_listen=join_listen,
+        advertise=advertise,
+        login_socket=login_socket,
+        owner=owner,
     )
     try:
         admin = found(charter, SteadyClock().now_s())
@@ -93,7 +110,7 @@ def init(
     click.echo(f"cluster {cluster} made in {state_dir}; first admin: {admin.name}")
     click.echo(f"checkpoints of jobs: {charter.checkpoint_root} (every node must have it)")
     click.echo(f"start it: dlq-master run --config {charter.config_path}")
-    click.echo(f"then log in: dlq login --socket {state_dir / 'login.sock'}")
+    click.echo(f"then log in: dlq login --socket {login_socket or state_dir / 'login.sock'}")
 
 
 @main.command()
@@ -136,6 +153,41 @@ def run(config_path: Path, check_config: bool, log_level: str | None) -> None:
         sys.exit(1)
     except (DlqError, OSError) as error:
         _fail(error)
+
+
+@main.command("backup")
+@click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_CONFIG,
+    show_default=True,
+    help="master.toml",
+)
+@click.option(
+    "--to", "target", type=click.Path(path_type=Path), required=True, help="where copies are kept"
+)
+@click.option(
+    "--keep", type=click.IntRange(min=0), default=14, show_default=True, help="copies; 0 = all"
+)
+def back_up(config_path: Path, target: Path, keep: int) -> None:
+    """Copy the whole master (database, CA, configuration) into a new directory below --to.
+
+    The copy is as secret as the CA's key. The master may serve meanwhile.
+
+    \b
+    Example:
+      dlq-master backup --to /var/backups/dlq
+    """
+    try:
+        config = load_config(MasterConfig, config_path)
+        copies = Copies(
+            state_dir=config.cluster.state_dir, config_path=config_path, target=target, keep=keep
+        )
+        made = copy_master(copies, SteadyClock().now_s())
+    except DlqError as error:
+        _fail(error)
+    click.echo(f"backup made: {made}")
 
 
 def _checked(config: MasterConfig) -> Policy:

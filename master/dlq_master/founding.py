@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,11 @@ from dlq_master.store.write import write
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charter:
-    """What is decided when a cluster is made. Paths are absolute."""
+    """What is decided when a cluster is made. Paths are absolute.
+
+    `owner` is the account the master will run as; "" is whoever makes the cluster. The first admin
+    is always the latter.
+    """
 
     cluster: str
     state_dir: Path
@@ -24,6 +29,9 @@ class Charter:
     checkpoint_root: Path
     listen: str
     join_listen: str
+    advertise: str = ""
+    login_socket: Path | None = None
+    owner: str = ""
 
 
 def found(charter: Charter, now_s: float) -> User:
@@ -35,6 +43,7 @@ def found(charter: Charter, now_s: float) -> User:
     state_dir, config_path = charter.state_dir, charter.config_path
     if (state_dir / "ca.key").exists() or config_path.exists():
         raise ConfigError(f"there is a cluster in {state_dir} already, or {config_path} exists")
+    _check_owner(charter.owner)
     state_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
     _make_checkpoint_root(charter.checkpoint_root)
     authority = Authority.create(charter.cluster, now_s)
@@ -44,7 +53,25 @@ def found(charter: Charter, now_s: float) -> User:
     write_public(config_path, _first_config(charter).encode())
     # Last: with the key in place the cluster is complete.
     write_private(state_dir / "ca.key", authority.key_pem())
+    if charter.owner:
+        _give(state_dir, charter.owner)
     return admin
+
+
+def _check_owner(owner: str) -> None:
+    if not owner:
+        return
+    try:
+        pwd.getpwnam(owner)
+    except KeyError:
+        raise ConfigError(f"owner: there is no account {owner!r} on this host") from None
+
+
+def _give(state_dir: Path, owner: str) -> None:
+    """The directory and the files in it; what is below (checkpoints of others) is not touched."""
+    group = pwd.getpwnam(owner).pw_gid
+    for path in (state_dir, *(path for path in state_dir.iterdir() if path.is_file())):
+        shutil.chown(path, owner, group)
 
 
 def _first_database(path: Path, cluster: str, admin: User) -> None:
@@ -74,9 +101,11 @@ def _invoker(now_s: float) -> User:
 
 
 def _first_config(charter: Charter) -> str:
+    more = f'advertise = "{charter.advertise}"\n' if charter.advertise else ""
+    more += f'login_socket = "{charter.login_socket}"\n' if charter.login_socket else ""
     return (
         "# Every key and its default: dlq-master run --check-config\n"
         f'[cluster]\nname = "{charter.cluster}"\nstate_dir = "{charter.state_dir}"\n\n'
-        f'[listen]\napi = "{charter.listen}"\njoin = "{charter.join_listen}"\n\n'
+        f'[listen]\napi = "{charter.listen}"\njoin = "{charter.join_listen}"\n{more}\n'
         f'[jobs]\ncheckpoint_root = "{charter.checkpoint_root}"\n'
     )

@@ -51,6 +51,30 @@ def test_init_leaves_a_checkpoint_root_that_is_there_as_it_is(tmp_path: Path) ->
     assert mode_of(root) == 0o750
 
 
+def test_init_writes_what_others_dial_and_where_people_log_in(tmp_path: Path) -> None:
+    words = ("--advertise", "head:7320", "--login-socket", "/run/dlq/login.sock")
+    assert init(tmp_path, *words).exit_code == 0
+    listen = load_config(MasterConfig, tmp_path / "master/master.toml", {}).listen
+    assert (listen.advertise, listen.login_socket) == ("head:7320", "/run/dlq/login.sock")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+def test_init_gives_all_it_made_to_the_account_that_will_serve(tmp_path: Path) -> None:
+    assert init(tmp_path, "--owner", "nobody").exit_code == 0
+    state_dir = tmp_path / "master"
+    owners = {path.name: path.owner() for path in (state_dir, *state_dir.iterdir())}
+    assert owners.pop("checkpoints") == "root", "it belongs to all"
+    assert set(owners.values()) == {"nobody"}
+    assert mode_of(state_dir / "ca.key") == 0o600
+
+
+def test_init_for_an_account_that_does_not_exist_has_made_no_cluster(tmp_path: Path) -> None:
+    ran = init(tmp_path, "--owner", "dlq-nobody")
+    assert ran.exit_code == 1
+    assert "there is no account 'dlq-nobody' on this host" in ran.stderr
+    assert not (tmp_path / "master/ca.key").exists()
+
+
 def test_init_that_cannot_make_the_checkpoint_root_has_made_no_cluster(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert init(tmp_path, "--checkpoint-root", str(tmp_path / "file/below")).exit_code == 1
