@@ -12,7 +12,7 @@ from typing import Self
 JOBS = Path(__file__).resolve().parent.parent / "jobs"
 GPUS_PER_NODE = 8
 
-PROBE_STEPS = 100
+PROBE_STEPS = 160
 PROBE_S = 0.65  # of the probe on the machine that the step counts below were chosen on
 
 
@@ -52,15 +52,15 @@ class Work:
 
 # On both nodes, and with it one that fills a node: its six GPUs soon have had their share.
 DDP = Work("ddp-mlp", "ddp_mlp.py", 2000, gpus=2, nodes=2, options=("--hidden", "512"))
-LONG = Work("long-mlp", "mlp.py", 2000, gpus=6)
+LONG = Work("long-mlp", "mlp.py", 3200, gpus=6)
 # These fill the other node ...
 BESIDE = (
-    Work("kmeans", "kmeans.py", 1000, gpus=2),
-    Work("ensemble", "ensemble.py", 1000, gpus=2),
-    Work("softmax", "softmax.py", 340, gpus=2),
+    Work("kmeans", "kmeans.py", 1850, gpus=2),
+    Work("ensemble", "ensemble.py", 2400, gpus=2),
+    Work("softmax", "softmax.py", 1100, gpus=2),
 )
 # ... so that for this one somebody has to leave.
-RIVAL = Work("convnet", "convnet.py", 1100, gpus=6)
+RIVAL = Work("convnet", "convnet.py", 2100, gpus=6)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import numpy as np
 import digits
 import loop
 from digits import Floats, Labels
+from scratch import Scratch
 
 KERNEL = 3
 
@@ -21,6 +22,7 @@ class ConvNet:
     def __init__(self, options: argparse.Namespace) -> None:
         self.rng = np.random.default_rng(options.seed)
         self._data = digits.load()
+        self._scratch = Scratch()
         self._batch, self._rate, self._momentum = options.batch, options.rate, options.momentum
         first, second = options.channels, 2 * options.channels
         side = digits.SIDE - 2 * (KERNEL - 1)
@@ -32,10 +34,11 @@ class ConvNet:
         self._velocity = {name: np.zeros_like(layer) for name, layer in self._layers.items()}
 
     def train_step(self) -> float:
-        loss, slopes = self.gradient(*self._data.batch(self.rng, self._batch))
+        loss, slopes = self.gradient(*self._data.batch(self.rng, self._batch, self._scratch))
         for name, slope in slopes.items():
             self._velocity[name] *= self._momentum
-            self._velocity[name] -= self._rate * slope
+            slope *= self._rate
+            self._velocity[name] -= slope
             self._layers[name] += self._velocity[name]
         return loss
 
@@ -52,35 +55,50 @@ class ConvNet:
 
     def _forward(self, x: Floats) -> tuple[Floats, Floats, Floats, Floats, Floats]:
         """What each layer saw and gave, up to the scores."""
-        patches = im2col(x.reshape(-1, digits.SIDE, digits.SIDE, 1))
-        one = np.maximum(patches @ self._layers["first"], 0.0)
-        patches_two = im2col(one)
-        two = np.maximum(patches_two @ self._layers["second"], 0.0)
+        patches, one = self._layer("first", x.reshape(-1, digits.SIDE, digits.SIDE, 1))
+        patches_two, two = self._layer("second", one)
         scores = two.reshape(len(x), -1) @ self._layers["dense"]
         return patches, one, patches_two, two, scores
+
+    def _layer(self, name: str, images: Floats) -> tuple[Floats, Floats]:
+        """The patches of the images, and what the layer makes of them."""
+        layer, floats = self._layers[name], self._scratch.floats
+        count, height, width, channels = images.shape
+        size = count, height - KERNEL + 1, width - KERNEL + 1
+        patches = im2col(images, floats(f"{name}_seen", *size, KERNEL * KERNEL * channels))
+        given = np.matmul(patches, layer, out=floats(f"{name}_given", *size, layer.shape[1]))
+        return patches, np.maximum(given, 0.0, out=given)
 
     def gradient(self, x: Floats, y: Labels) -> tuple[float, dict[str, Floats]]:
         patches, one, patches_two, two, scores = self._forward(x)
         loss, error = digits.cross_entropy(scores, y)
-        error_two = (error @ self._layers["dense"].T).reshape(two.shape) * (two > 0.0)
-        error_one = col2im(error_two @ self._layers["second"].T, one.shape) * (one > 0.0)
+        floats, bools = self._scratch.floats, self._scratch.bools
+        flat = two.reshape(len(x), -1)
+        error_two = np.matmul(
+            error, self._layers["dense"].T, out=floats("error_two", *flat.shape)
+        ).reshape(two.shape)
+        error_two *= np.greater(two, 0.0, out=bools("two_alive", *two.shape))
+        spread = floats("spread", *patches_two.shape)
+        np.matmul(error_two, self._layers["second"].T, out=spread)
+        error_one = col2im(spread, floats("error_one", *one.shape))
+        error_one *= np.greater(one, 0.0, out=bools("one_alive", *one.shape))
         return loss, {
             "first": np.tensordot(patches, error_one, axes=((0, 1, 2), (0, 1, 2))),
             "second": np.tensordot(patches_two, error_two, axes=((0, 1, 2), (0, 1, 2))),
-            "dense": two.reshape(len(x), -1).T @ error,
+            "dense": flat.T @ error,
         }
 
 
-def im2col(images: Floats) -> Floats:
-    """Every 3x3 patch as a row: (n, h, w, c) becomes (n, h-2, w-2, 9c)."""
-    return np.concatenate([images[window] for window in _windows(images.shape)], axis=3)
+def im2col(images: Floats, out: Floats) -> Floats:
+    """Every 3x3 patch as a row: (n, h, w, c) becomes (n, h-2, w-2, 9c), written to `out`."""
+    return np.concatenate([images[window] for window in _windows(images.shape)], axis=3, out=out)
 
 
-def col2im(patches: Floats, shape: tuple[int, ...]) -> Floats:
-    """The transpose of `im2col`: each patch added back where it was taken."""
-    images = np.zeros(shape)
+def col2im(patches: Floats, images: Floats) -> Floats:
+    """The transpose of `im2col`: each patch added back where it was taken, over what was there."""
+    images[...] = 0.0
     parts = np.split(patches, KERNEL * KERNEL, axis=3)
-    for window, part in zip(_windows(shape), parts, strict=True):
+    for window, part in zip(_windows(images.shape), parts, strict=True):
         images[window] += part
     return images
 

@@ -46,7 +46,7 @@ def train(model: Mlp, options: argparse.Namespace, run: dlq_train.Run, group: Gr
 
 def train_step(model: Mlp, batch: int, group: Group) -> float:
     """One step on all ranks: the mean of the shares' gradients is the gradient of the batch."""
-    x, y = model.data.batch(model.rng, batch)  # every rank draws the same images
+    x, y = model.data.batch(model.rng, batch, model.scratch)  # every rank draws the same images
     share = slice(group.rank, None, group.size)
     loss, gradient = model.gradient(x[share], y[share])
     mean = group.sum(np.append(gradient, loss)) / group.size

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from scratch import Scratch
+
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
@@ -27,10 +29,10 @@ class Digits:
     x_test: Floats
     y_test: Labels
 
-    def batch(self, rng: np.random.Generator, size: int) -> tuple[Floats, Labels]:
-        """`size` images drawn with replacement."""
+    def batch(self, rng: np.random.Generator, size: int, scratch: Scratch) -> tuple[Floats, Labels]:
+        """`size` images drawn with replacement; they lie in `scratch` until the next batch."""
         drawn = rng.integers(0, len(self.y), size)
-        return self.x[drawn], self.y[drawn]
+        return scratch.rows("batch", self.x, drawn), self.y[drawn]
 
 
 def load(path: Path = _FILE) -> Digits:

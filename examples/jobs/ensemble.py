@@ -10,7 +10,10 @@ import numpy as np
 
 import digits
 import loop
-from digits import Floats, Labels
+from digits import Floats
+from scratch import Scratch
+
+_ONE_HOT = np.eye(digits.CLASSES)
 
 
 class Ensemble:
@@ -19,6 +22,7 @@ class Ensemble:
     def __init__(self, options: argparse.Namespace) -> None:
         self.rng = np.random.default_rng(options.seed)
         self._data = digits.load()
+        self._scratch = Scratch()
         self._batch, self._rate = options.batch, options.rate
         members = options.members
         self._sample = self.rng.integers(0, len(self._data.y), (members, len(self._data.y)))
@@ -29,12 +33,24 @@ class Ensemble:
     def train_step(self) -> float:
         drawn = self.rng.integers(0, self._sample.shape[1], self._batch)
         lines = self._sample[:, drawn]
-        x, truth = self._data.x[lines] * self._mask, _one_hot(self._data.y[lines])
-        scores = x @ self._weights + self._bias
-        error = (_sigmoid(scores) - truth) / self._batch
-        self._weights -= self._rate * (x.transpose(0, 2, 1) @ error)
+        x = self._scratch.rows("x", self._data.x, lines)
+        x *= self._mask
+        truth = self._scratch.rows("truth", _ONE_HOT, self._data.y[lines])
+        scores, error = (self._scratch.floats(name, *truth.shape) for name in ("scores", "error"))
+        np.matmul(x, self._weights, out=scores)
+        scores += self._bias
+        _sigmoid(scores, error)
+        error -= truth
+        error /= self._batch
+        slope = self._scratch.floats("slope", *self._weights.shape)
+        np.matmul(x.transpose(0, 2, 1), error, out=slope)
+        slope *= self._rate
+        self._weights -= slope
         self._bias -= self._rate * error.sum(axis=1, keepdims=True)
-        return float(np.mean(np.logaddexp(0.0, scores) - truth * scores))
+        truth *= scores
+        losses = np.logaddexp(0.0, scores, out=scores)
+        losses -= truth
+        return float(np.mean(losses))
 
     def arrays(self) -> dict[str, Floats]:
         # The samples and masks are drawn again from the seed, so they need no place here.
@@ -42,17 +58,18 @@ class Ensemble:
 
     def accuracy(self) -> float:
         x = self._data.x_test[None] * self._mask
-        votes = _sigmoid(x @ self._weights + self._bias).mean(axis=0)
+        scores = x @ self._weights + self._bias
+        votes = _sigmoid(scores, scores).mean(axis=0)
         return float(np.mean(votes.argmax(axis=1) == self._data.y_test))
 
 
-def _sigmoid(scores: Floats) -> Floats:
-    likely: Floats = 0.5 * (1.0 + np.tanh(0.5 * scores))
-    return likely
-
-
-def _one_hot(y: Labels) -> Floats:
-    return np.eye(digits.CLASSES)[y]
+def _sigmoid(scores: Floats, out: Floats) -> Floats:
+    """The logistic function of every score, written to `out`."""
+    np.multiply(scores, 0.5, out=out)
+    np.tanh(out, out=out)
+    out += 1.0
+    out *= 0.5
+    return out
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import digits
 import loop
 from digits import Floats, Labels
+from scratch import Scratch
 
 
 class KMeans:
@@ -19,6 +20,7 @@ class KMeans:
     def __init__(self, options: argparse.Namespace) -> None:
         self.rng = np.random.default_rng(options.seed)
         self._data = digits.load()
+        self._scratch = Scratch()
         self._batch = options.batch
         first = self.rng.choice(len(self._data.y), options.clusters, replace=False)
         self._centres = self._data.x[first]
@@ -26,9 +28,13 @@ class KMeans:
 
     def train_step(self) -> float:
         """The loss is the mean squared distance to the nearest centre."""
-        x, _ = self._data.batch(self.rng, self._batch)
+        x, _ = self._data.batch(self.rng, self._batch, self._scratch)
         nearest, loss = self._assign(x)
-        member = (nearest[:, None] == np.arange(len(self._won))) * 1.0
+        shape = len(x), len(self._won)
+        member = self._scratch.floats("member", *shape)
+        member[...] = np.equal(
+            nearest[:, None], np.arange(len(self._won)), out=self._scratch.bools("is_its", *shape)
+        )
         gained = member.sum(axis=0)
         self._won += gained
         self._centres += (member.T @ x - gained[:, None] * self._centres) / self._won[:, None]
@@ -46,7 +52,12 @@ class KMeans:
 
     def _assign(self, x: Floats) -> tuple[Labels, float]:
         lengths = (self._centres**2).sum(axis=1)
-        distances = (x**2).sum(axis=1)[:, None] - 2.0 * (x @ self._centres.T) + lengths
+        squares = np.square(x, out=self._scratch.floats("squares", *x.shape))
+        distances = self._scratch.floats("distances", len(x), len(lengths))
+        np.matmul(x, self._centres.T, out=distances)
+        distances *= 2.0
+        np.subtract(squares.sum(axis=1)[:, None], distances, out=distances)
+        distances += lengths
         return distances.argmin(axis=1), float(distances.min(axis=1).mean())
 
 

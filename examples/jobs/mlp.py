@@ -11,6 +11,7 @@ import numpy as np
 import digits
 import loop
 from digits import Floats, Labels
+from scratch import Scratch
 
 
 class Mlp:
@@ -19,6 +20,7 @@ class Mlp:
     def __init__(self, options: argparse.Namespace) -> None:
         self.rng = np.random.default_rng(options.seed)
         self.data = digits.load()
+        self.scratch = Scratch()
         self._batch, self._rate, self._momentum = options.batch, options.rate, options.momentum
         shapes = [
             (digits.PIXELS, options.hidden),
@@ -35,37 +37,46 @@ class Mlp:
         self._layers[2][...] = self.rng.normal(0.0, (1 / options.hidden) ** 0.5, shapes[2])
 
     def train_step(self) -> float:
-        loss, gradient = self.gradient(*self.data.batch(self.rng, self._batch))
+        loss, gradient = self.gradient(*self.data.batch(self.rng, self._batch, self.scratch))
         self.update(gradient)
         return loss
 
     def gradient(self, x: Floats, y: Labels) -> tuple[float, Floats]:
         """Loss on a batch, and its slope for every parameter; the vector is reused."""
-        into, into_bias, out, out_bias = self._layers
-        hidden = np.maximum(x @ into + into_bias, 0.0)
+        _, _, out, out_bias = self._layers
+        hidden = self._hidden(x)
         loss, error = digits.cross_entropy(hidden @ out + out_bias, y)
-        back = (error @ out.T) * (hidden > 0.0)
-        for slope, value in zip(
-            self._slopes,
-            (x.T @ back, back.sum(axis=0), hidden.T @ error, error.sum(axis=0)),
-            strict=True,
-        ):
-            slope[...] = value
+        back = self.scratch.floats("back", *hidden.shape)
+        np.matmul(error, out.T, out=back)
+        back *= np.greater(hidden, 0.0, out=self.scratch.bools("alive", *hidden.shape))
+        into_slope, into_bias_slope, out_slope, out_bias_slope = self._slopes
+        np.matmul(x.T, back, out=into_slope)
+        np.sum(back, axis=0, out=into_bias_slope)
+        np.matmul(hidden.T, error, out=out_slope)
+        np.sum(error, axis=0, out=out_bias_slope)
         return loss, self._gradient
 
     def update(self, gradient: Floats) -> None:
         """One step of momentum down the slope."""
         self._velocity *= self._momentum
-        self._velocity -= self._rate * gradient
+        move = self.scratch.floats("move", len(gradient))
+        self._velocity -= np.multiply(gradient, self._rate, out=move)
         self._parameters += self._velocity
 
     def arrays(self) -> dict[str, Floats]:
         return {"parameters": self._parameters, "velocity": self._velocity}
 
     def accuracy(self) -> float:
-        into, into_bias, out, out_bias = self._layers
-        scores = np.maximum(self.data.x_test @ into + into_bias, 0.0) @ out + out_bias
+        _, _, out, out_bias = self._layers
+        scores = self._hidden(self.data.x_test) @ out + out_bias
         return float(np.mean(scores.argmax(axis=1) == self.data.y_test))
+
+    def _hidden(self, x: Floats) -> Floats:
+        into, into_bias, _, _ = self._layers
+        hidden = self.scratch.floats("hidden", len(x), len(into_bias))
+        np.matmul(x, into, out=hidden)
+        hidden += into_bias
+        return np.maximum(hidden, 0.0, out=hidden)
 
 
 def arguments(description: str | None, *, steps: int) -> argparse.ArgumentParser:

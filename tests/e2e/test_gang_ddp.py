@@ -12,7 +12,7 @@ from support.users_view import UsersView
 pytestmark = pytest.mark.e2e
 
 # Slow enough that the rival comes in the middle, on a busy machine too.
-OPTIONS = ["--steps", "2000", "--hidden", "1024", "--save-every", "100"]
+OPTIONS = ["--steps", "3000", "--hidden", "1024", "--save-every", "100"]
 ALL_GPUS = ("-N", "2", "--gpus-per-node", "8")
 
 

@@ -14,6 +14,7 @@ import kmeans
 import mlp
 import softmax
 from digits import Floats
+from scratch import Scratch
 from training import LossLog, Model, Training
 
 OPTIONS = argparse.Namespace(
@@ -42,7 +43,7 @@ def test_the_loss_of_equal_scores_is_log_10() -> None:
 
 def test_the_gradient_of_the_perceptron_is_its_slope() -> None:
     model = mlp.Mlp(OPTIONS)
-    x, y = model.data.batch(np.random.default_rng(7), 16)
+    x, y = model.data.batch(np.random.default_rng(7), 16, Scratch())
     gradient = model.gradient(x, y)[1].copy()
     parameters = model.arrays()["parameters"]
     for index in np.random.default_rng(7).integers(0, len(parameters), 20):
@@ -54,7 +55,7 @@ def test_the_gradient_of_the_perceptron_is_its_slope() -> None:
 def test_the_gradient_of_the_convolution_is_its_slope() -> None:
     model = convnet.ConvNet(OPTIONS)
     rng = np.random.default_rng(7)
-    x, y = digits.load().batch(rng, 16)
+    x, y = digits.load().batch(rng, 16, Scratch())
     _, slopes = model.gradient(x, y)
     for name, gradient in slopes.items():
         layer = model.arrays()[name]
@@ -79,8 +80,8 @@ def slope(values: Floats, index: tuple[int, ...], loss: Callable[[], float]) -> 
 def test_col2im_is_the_transpose_of_im2col() -> None:
     rng = np.random.default_rng(3)
     images, patches = rng.normal(size=(2, 8, 8, 3)), rng.normal(size=(2, 6, 6, 27))
-    there = float(np.vdot(convnet.im2col(images), patches))
-    back = float(np.vdot(images, convnet.col2im(patches, images.shape)))
+    there = float(np.vdot(convnet.im2col(images, np.empty_like(patches)), patches))
+    back = float(np.vdot(images, convnet.col2im(patches, np.empty_like(images))))
     assert there == pytest.approx(back)
 
 
