@@ -9,13 +9,13 @@ from typing import assert_never
 from dlq_master.model.attempt import Attempt, AttemptState
 from dlq_master.model.job import Checkpoint, EndReason
 from dlq_master.model.machine import (
-    Changes,
     FreeDevices,
     IllegalTransition,
     Step,
     StopCause,
-    evolve,
+    answer,
 )
+from dlq_master.model.values import Draft, maker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +219,25 @@ _WEIGHT: Mapping[StopCause, int] = {
 }
 
 
+_at = Attempt._fields.index
+_LEASE = _at("lease")
+_STATE = _at("state")
+_STOP_CAUSE = _at("stop_cause")
+_STOP_DETAIL = _at("stop_detail")
+_NOTICE_TIME_S = _at("notice_time_s")
+_GRACE_S = _at("grace_s")
+_STARTED_TIME_S = _at("started_time_s")
+_ENDED_TIME_S = _at("ended_time_s")
+_END_REASON = _at("end_reason")
+_EXIT_CODE = _at("exit_code")
+_SIGNAL = _at("signal")
+_CHECKPOINT = _at("checkpoint")
+_BEFORE_SILENCE = _at("known_before_silence")
+
+_attempt = maker(Attempt)
+_freed = maker(FreeDevices)
+
+
 def step(  # noqa: C901 one case per event
     attempt: Attempt, event: AttemptEvent, *, at_s: float
 ) -> Step[Attempt]:
@@ -229,74 +248,71 @@ def step(  # noqa: C901 one case per event
     target = TABLE.get((attempt.state, type(event)))
     if target is None:
         raise IllegalTransition("attempt", str(attempt.key), attempt.state, event)
+    draft = list(attempt)
+    draft[_STATE] = target
     match event:
         case Succeeded():
-            return _end(attempt, target, EndReason.COMPLETED, at_s, exit_code=0)
+            return _end(draft, EndReason.COMPLETED, at_s, exit_code=0)
         case Running():
-            changes: Changes = {"started_time_s": at_s}
+            draft[_STARTED_TIME_S] = at_s
         case Preparing() | Starting():
-            changes = {}
+            pass
         case Renewed():
-            changes = {"lease": attempt.lease._replace(term_end_s=event.term_end_s)}
+            draft[_LEASE] = attempt.lease._replace(term_end_s=event.term_end_s)
         case StopRequested():
-            changes = _stopping(attempt, event, at_s)
+            _stop(draft, event, at_s)
         case Committed():
-            changes = {"checkpoint": event.checkpoint}
+            draft[_CHECKPOINT] = event.checkpoint
         case Failed():
-            return _end(attempt, target, event.reason, at_s, event.exit_code, event.signal)
+            return _end(draft, event.reason, at_s, event.exit_code, event.signal)
         case Preempted():
-            return _end(attempt, target, EndReason.PREEMPTED, at_s, event.exit_code)
+            return _end(draft, EndReason.PREEMPTED, at_s, event.exit_code)
         case PreemptedLost():
-            return _end(attempt, target, EndReason.PREEMPTED_LOST, at_s, event.exit_code)
+            return _end(draft, EndReason.PREEMPTED_LOST, at_s, event.exit_code)
         case Cancelled():
-            return _end(attempt, target, EndReason.CANCELLED, at_s)
+            return _end(draft, EndReason.CANCELLED, at_s)
         case TimedOut():
-            return _end(attempt, target, EndReason.TIME_LIMIT, at_s)
+            return _end(draft, EndReason.TIME_LIMIT, at_s)
         case NodeLost():
-            return _end(attempt, target, EndReason.NODE_LOST, at_s)
+            return _end(draft, EndReason.NODE_LOST, at_s)
         case StartFailed():
-            ended = _end(attempt, target, EndReason.START_FAILED, at_s)
-            return ended._replace(value=ended.value._replace(stop_detail=event.detail))
+            draft[_STOP_DETAIL] = event.detail
+            return _end(draft, EndReason.START_FAILED, at_s)
         case NodeSilent():
-            changes = {"known_before_silence": attempt.state}
+            draft[_BEFORE_SILENCE] = attempt.state
         case ReturnedAssigned() | ReturnedPreparing() | ReturnedStarting() | ReturnedPausing():
-            changes = {"known_before_silence": None}
+            draft[_BEFORE_SILENCE] = None
         case ReturnedRunning():
-            started_s = at_s if attempt.started_time_s is None else attempt.started_time_s
-            changes = {"known_before_silence": None, "started_time_s": started_s}
+            draft[_BEFORE_SILENCE] = None
+            if attempt.started_time_s is None:
+                draft[_STARTED_TIME_S] = at_s
         case _:
             assert_never(event)
-    changes["state"] = target
-    return Step(evolve(attempt, changes))
+    return answer((_attempt(draft), ()))
 
 
-def _stopping(attempt: Attempt, event: StopRequested, at_s: float) -> Changes:
-    before = attempt.stop_cause
+def _stop(draft: Draft, event: StopRequested, at_s: float) -> None:
+    before = draft[_STOP_CAUSE]
     if before is not None and _WEIGHT[event.cause] < _WEIGHT[before]:
-        return {}
-    return {
-        "stop_cause": event.cause,
-        "stop_detail": event.detail,
-        "notice_time_s": at_s if attempt.notice_time_s is None else attempt.notice_time_s,
-        "grace_s": event.grace_s,
-    }
+        return
+    draft[_STOP_CAUSE] = event.cause
+    draft[_STOP_DETAIL] = event.detail
+    draft[_GRACE_S] = event.grace_s
+    if draft[_NOTICE_TIME_S] is None:
+        draft[_NOTICE_TIME_S] = at_s
 
 
 def _end(
-    attempt: Attempt,
-    state: AttemptState,
+    draft: Draft,
     reason: EndReason,
     at_s: float,
     exit_code: int | None = None,
     signal: int | None = None,
 ) -> Step[Attempt]:
-    changes: Changes = {
-        "state": state,
-        "ended_time_s": at_s,
-        "end_reason": reason,
-        "exit_code": exit_code,
-        "signal": signal,
-        "known_before_silence": None,
-    }
-    freed = FreeDevices(attempt.key, attempt.lease.allocation)
-    return Step(evolve(attempt, changes), (freed,))
+    draft[_ENDED_TIME_S] = at_s
+    draft[_END_REASON] = reason
+    draft[_EXIT_CODE] = exit_code
+    draft[_SIGNAL] = signal
+    draft[_BEFORE_SILENCE] = None
+    attempt = _attempt(draft)
+    return answer((attempt, (_freed((attempt.key, attempt.lease.allocation)),)))

@@ -11,8 +11,8 @@ from dlq_master.model.capacity import Capacity
 from dlq_master.model.grace import SAVE_FACTOR, percentile_95
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job, JobState
+from dlq_master.model.job_draft import at_position
 from dlq_master.model.lease import Terms
-from dlq_master.model.machine import evolve
 from dlq_master.model.node import Node
 from dlq_master.model.order import (
     STARTED_BASE,
@@ -191,14 +191,14 @@ class Cluster:
         self.unsettled.pop(job_id, None)
         started = STARTED_BASE <= job.sequence < STARTED_END
         if self.ordering.discipline is _REQUEUE and started:
-            self.put_job(_at(job, self.positions.head()))
+            self.put_job(at_position(job, self.positions.head()))
 
     def settle(self) -> None:
         """Jobs that were demoted while they ran, and still run, stand behind all that run."""
         jobs = [self._jobs[job_id] for job_id in self.unsettled]
         self.unsettled.clear()
         for job in sorted(jobs, key=lambda job: job.sequence):
-            self.put_job(_at(job, self.positions.started()))
+            self.put_job(at_position(job, self.positions.started()))
 
     def _positioned(self, before: Job | None, job: Job) -> Job:
         """The job at the place that the change from `before` gives it."""
@@ -206,11 +206,11 @@ class Cluster:
             if job.sequence:
                 self.positions.seen(job.sequence)
                 return job
-            return _at(job, self.positions.tail())
+            return at_position(job, self.positions.tail())
         if self.ordering.discipline is _ARRIVAL:
             return job
         place = self._new_place(before, job)
-        return job if place is None else _at(job, place)
+        return job if place is None else at_position(job, place)
 
     def _new_place(self, before: Job, job: Job) -> int | None:
         """Where the job goes under REQUEUE or FIRST_START; None: it stays."""
@@ -313,7 +313,3 @@ class Cluster:
             self.promotions.set(job.job_id, min(due))
         else:
             self.promotions.clear(job.job_id)
-
-
-def _at(job: Job, sequence: int) -> Job:
-    return evolve(job, {"sequence": sequence})

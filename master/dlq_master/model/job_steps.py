@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
+from dlq_master.model import job_draft as to
 from dlq_master.model.eligible import Block, Dependency
 from dlq_master.model.job import Checkpoint, EndReason, HoldKind, Job, JobState
-from dlq_master.model.machine import (
-    Changes,
-    Effect,
-    IllegalTransition,
-    Step,
-    StopAttempt,
-    StopCause,
-    evolve,
-)
+from dlq_master.model.machine import Effect, IllegalTransition, Step, StopAttempt, StopCause, answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,147 +205,100 @@ TABLE: Mapping[tuple[JobState, type[JobEvent]], JobState] = {
     (_H, Poisoned): _H,
 }
 
-SAVES_KEPT = 20
-_INFRA = frozenset({EndReason.NODE_LOST, EndReason.START_FAILED})
-_PREEMPTED = frozenset({EndReason.PREEMPTED, EndReason.PREEMPTED_LOST})
-_RESTARTED = frozenset({EndReason.USER_ERROR, EndReason.OOM_HOST, EndReason.SIGNAL})
+
+Placing = Callable[[Job, JobEvent], int | None]  # a position in its level; None: it keeps its own
 
 
-def step(job: Job, event: JobEvent, *, at_s: float) -> Step[Job]:  # noqa: C901 one case per event
-    """The job after `event` at `at_s`; raises IllegalTransition where the table has no row."""
+def step(  # noqa: C901 one case per event
+    job: Job, event: JobEvent, *, at_s: float, placing: Placing | None = None
+) -> Step[Job]:
+    """The job after `event` at `at_s`, where `placing` says that the event puts it.
+
+    Raises IllegalTransition where the table has no row.
+    """
     target = TABLE.get((job.state, type(event)))
     if target is None:
-        raise IllegalTransition("job", str(job.job_id), job.state, event)
+        raise _illegal(job, event)
     effects: tuple[Effect, ...] = ()
+    draft = list(job)
     match event:
         case Completed():
-            changes = _ended(job, EndReason.COMPLETED, event.usage, at_s, exit_code=0)
+            to.vacate(draft, event.usage)
+            to.explain(draft, EndReason.COMPLETED, exit_code=0)
+            to.end(draft, at_s)
         case Placed():
-            changes = _placed(job, event, at_s)
+            if job.live_attempt is not None or job.blocked or event.attempt != job.attempts + 1:
+                raise _illegal(job, event)
+            to.place(draft, event.attempt, at_s)
         case Ran():
-            first = at_s if job.first_start_time_s is None else job.first_start_time_s
-            changes = {"first_start_time_s": first, "start_time_s": at_s}
+            to.run(draft, at_s)
         case Requeued():
-            changes = _requeued(job, event, at_s)
+            to.vacate(draft, event.usage)
+            to.explain(draft, event.reason, event.exit_code, event.signal)
+            to.count(draft, event.reason)
+            to.wait(draft, at_s if target is _Q else None)
         case Failed():
-            changes = _ended(job, event.reason, event.usage, at_s, event.exit_code)
-            changes["signal"] = event.signal
+            to.vacate(draft, event.usage)
+            to.explain(draft, event.reason, event.exit_code, event.signal)
+            to.end(draft, at_s)
         case TimedOut():
-            changes = _ended(job, EndReason.TIME_LIMIT, event.usage, at_s)
+            to.vacate(draft, event.usage)
+            to.explain(draft, EndReason.TIME_LIMIT)
+            to.end(draft, at_s)
         case Cancelled():
-            changes = _stopped_waiting(job, at_s)
-            changes |= {"hold": None, "end_time_s": at_s, "end_reason": EndReason.CANCELLED}
-            changes["blocked"] = None
+            to.stop_waiting(draft, at_s)
+            to.explain(draft, EndReason.CANCELLED, job.exit_code, job.signal)
+            to.end(draft, at_s)
             effects = _stop(job, StopCause.CANCEL)
         case Rejected():
-            changes = {"end_time_s": at_s, "end_reason": EndReason.REJECTED}
-            changes["hold_reason"] = event.reason
+            to.refuse(draft, event.reason)
+            to.explain(draft, EndReason.REJECTED)
+            to.end(draft, at_s)
         case Admitted():
-            changes = {"queued_since_s": at_s}
+            to.wait(draft, at_s)
         case Held():
-            changes = _stopped_waiting(job, at_s)
-            changes |= {"hold": event.kind, "hold_reason": event.reason, "held_by": event.by}
+            to.stop_waiting(draft, at_s)
+            to.hold(draft, event.kind, event.reason, event.by)
             effects = _stop(job, StopCause.PAUSE) if event.kind is HoldKind.PAUSED else ()
         case Released():
-            waits = at_s if job.live_attempt is None and job.blocked is None else None
-            changes = {"hold": None, "hold_reason": "", "held_by": "", "queued_since_s": waits}
-            if job.hold is HoldKind.POISON:  # somebody has looked: it is given its chances again
-                changes["infra_failures"] = 0
+            to.release(draft)
+            free = job.live_attempt is None and job.blocked is None
+            to.wait(draft, at_s if free else None)
         case Poisoned():
-            changes = _vacated(job, event.usage)
-            changes |= {"hold": HoldKind.POISON, "hold_reason": event.reason.value, "held_by": ""}
-            changes |= {"end_reason": event.reason, "infra_failures": job.infra_failures + 1}
+            to.vacate(draft, event.usage)
+            to.explain(draft, event.reason, job.exit_code, job.signal)
+            to.count(draft, event.reason)
+            to.hold(draft, HoldKind.POISON, event.reason.value)
         case Demoted():
-            changes = {"level": event.level}
+            to.demote(draft, event.level)
         case Promoted():
-            changes = {"level": 0, "promoted": True}
-            changes |= {"attained_gpu_s": 0.0, "executed_s": 0.0, "waited_s": 0.0}
+            to.promote(draft)
         case Deferred():
-            changes = _deferred(job, event, at_s)
+            if job.live_attempt is not None:
+                raise _illegal(job, event)
+            to.stop_waiting(draft, at_s)
+            to.block(draft, event.block, event.depends)
         case Eligible():
-            waits = at_s if job.state is JobState.QUEUED else None
-            changes = {"blocked": None, "depends": event.depends, "queued_since_s": waits}
+            to.block(draft, None, event.depends)
+            to.wait(draft, at_s if target is _Q else None)
         case Saved():
-            saves = job.saves if event.save_s is None else (*job.saves, event.save_s)
-            changes = {"checkpoint": event.checkpoint, "saves": saves[-SAVES_KEPT:]}
+            to.save(draft, event.checkpoint, event.save_s)
         case _:
             assert_never(event)
-    changes["state"] = target
-    changes["version"] = job.version + 1
-    return Step(evolve(job, changes), effects)
+    if placing is not None and (sequence := placing(job, event)) is not None:
+        to.move(draft, sequence)
+    return answer((to.sealed(draft, target), effects))
 
 
 def vacated(job: Job, usage: Usage) -> Job:
     """An ended job after its last attempt ended too: the books are closed, no state changes."""
-    return evolve(job, _vacated(job, usage) | {"version": job.version + 1})
+    draft = list(job)
+    to.vacate(draft, usage)
+    return to.sealed(draft, job.state)
 
 
-def _deferred(job: Job, event: Deferred, at_s: float) -> Changes:
-    if job.live_attempt is not None:
-        raise IllegalTransition("job", str(job.job_id), job.state, event)
-    return _stopped_waiting(job, at_s) | {"blocked": event.block, "depends": event.depends}
-
-
-def _placed(job: Job, event: Placed, at_s: float) -> Changes:
-    if job.live_attempt is not None or job.blocked or event.attempt != job.attempts + 1:
-        raise IllegalTransition("job", str(job.job_id), job.state, event)
-    return {
-        "live_attempt": event.attempt,
-        "attempts": event.attempt,
-        "promoted": False,
-        "waited_s": _waited(job, at_s),
-        "queued_since_s": None,
-    }
-
-
-def _requeued(job: Job, event: Requeued, at_s: float) -> Changes:
-    reason = event.reason
-    return _vacated(job, event.usage) | {
-        "queued_since_s": at_s if job.state is JobState.QUEUED else None,
-        "end_reason": reason,
-        "exit_code": event.exit_code,
-        "signal": event.signal,
-        "preemptions": job.preemptions + (reason in _PREEMPTED),
-        "infra_failures": job.infra_failures + (reason in _INFRA),
-        "requeues": job.requeues + (reason is EndReason.REQUEUE_EXIT),
-        "restarts": job.restarts + (reason in _RESTARTED),
-    }
-
-
-def _ended(
-    job: Job, reason: EndReason, usage: Usage, at_s: float, exit_code: int | None = None
-) -> Changes:
-    changes = _vacated(job, usage)
-    changes["hold"] = None
-    changes["end_time_s"] = at_s
-    changes["end_reason"] = reason
-    changes["exit_code"] = exit_code
-    changes["signal"] = None
-    changes["queued_since_s"] = None
-    return changes
-
-
-def _vacated(job: Job, usage: Usage) -> Changes:
-    gpu_s, executed_s, lost_gpu_s = usage
-    return {
-        "live_attempt": None,
-        "attained_gpu_s": job.attained_gpu_s + gpu_s,
-        "executed_s": job.executed_s + executed_s,
-        "total_gpu_s": job.total_gpu_s + gpu_s,
-        "total_executed_s": job.total_executed_s + executed_s,
-        "lost_gpu_s": job.lost_gpu_s + lost_gpu_s,
-    }
-
-
-def _stopped_waiting(job: Job, at_s: float) -> Changes:
-    return {"waited_s": _waited(job, at_s), "queued_since_s": None, "promoted": False}
-
-
-def _waited(job: Job, at_s: float) -> float:
-    # Waiting before the first run does not count: PROMOTEKNOB compares waiting with execution.
-    if job.queued_since_s is None or not job.executed_s:
-        return job.waited_s
-    return job.waited_s + (at_s - job.queued_since_s)
+def _illegal(job: Job, event: JobEvent) -> IllegalTransition:
+    return IllegalTransition("job", str(job.job_id), job.state, event)
 
 
 def _stop(job: Job, cause: StopCause) -> tuple[Effect, ...]:
