@@ -108,6 +108,7 @@ def node_text(node: node_pb2.Node, look: Look) -> str:
         (
             ("flags", ", ".join(node.flags)),
             ("reason", node.flag_reason),
+            ("maintenance", _maintenance(node, look)),
             ("gpus", gpu_types(node)),
             ("free gpus", f"{node.free_gpu_count} of {len(node.gpus)}"),
             ("note", ", ".join(labels(node))),
@@ -120,6 +121,13 @@ def node_text(node: node_pb2.Node, look: Look) -> str:
             ("boot", node.boot_id),
         )
     )
+
+
+def _maintenance(node: node_pb2.Node, look: Look) -> str:
+    """Until when its agent has announced to be away; empty: it has not."""
+    if not node.HasField("maintenance_end_time"):
+        return ""
+    return f"its agent may be away until {when(from_timestamp(node.maintenance_end_time), look)}"
 
 
 def _list(found: Iterable[node_pb2.Node], look: Look, *, each: bool, headings: bool) -> str:
@@ -173,7 +181,7 @@ def _reasons(found: Iterable[node_pb2.Node], look: Look, *, headings: bool) -> s
             state_of(node),
             ",".join(node.flags),
             when(from_timestamp(node.contact_time), look) if node.HasField("contact_time") else "",
-            node.flag_reason,
+            node.flag_reason or _maintenance(node, look),
         ]
         for node in found
     ]

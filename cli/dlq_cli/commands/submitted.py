@@ -14,14 +14,13 @@ from dlq_cli.commands.options import detaching
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts, reason_facts, spec_facts
 from dlq_cli.held import HoldTeller
-from dlq_cli.render import facts
 from dlq_cli.spec.message import to_message
+from dlq_cli.spec.understood import understood
 from dlq_cli.spec.validate import Spec
 from dlq_cli.story import reason_text
 from dlq_cli.words import shown_state
 from dlq_client.jobs import Jobs
 from dlq_common.errors import DlqError, Unavailable
-from dlq_common.units import approximate_size, format_duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,73 +95,3 @@ def _stay(app: App, job_id: str, manner: Manner) -> None:
     code = exit_code(ended.values())
     if code != exit_codes.OK:
         raise exit_codes.Ended(code)
-
-
-def understood(spec: Spec) -> str:
-    """What a spec was taken to mean, and where each part was said."""
-    origin = spec.origins.get
-    rows = (
-        ("name", spec.name, origin("name")),
-        ("command", _command(spec), origin("command") or origin("run")),
-        ("queue", spec.queue or "the cluster's", origin("queue")),
-        ("gpus", _gpus(spec), origin("resources.gpus_total") or origin("resources.gpus")),
-        (
-            "cpus",
-            f"{spec.cpu_limit:g} on each node" if spec.cpu_limit else "",
-            origin("resources.cpus"),
-        ),
-        (
-            "memory",
-            f"{approximate_size(spec.memory_limit_bytes)} ({spec.memory_limit_bytes} bytes) on each node"
-            if spec.memory_limit_bytes
-            else "",
-            origin("resources.memory"),
-        ),
-        (
-            "time limit",
-            format_duration(spec.time_limit_s) if spec.time_limit_s else "none",
-            origin("time_limit"),
-        ),
-        ("directory", spec.working_directory, origin("workdir")),
-        (
-            "environment",
-            ", ".join(sorted(spec.environment)) or "nothing of your shell",
-            ", ".join(dict.fromkeys(filter(None, map(origin, _variables(spec))))),
-        ),
-        ("signal", spec.signal or "TERM", origin("preempt.signal")),
-        (
-            "grace",
-            format_duration(spec.grace_s) if spec.grace_s else "auto",
-            origin("preempt.grace") or (spec.grace_s and origin("preempt.signal")),
-        ),
-        (
-            "checkpoints",
-            spec.checkpoint_directory or "the cluster's place",
-            origin("checkpoint.dir"),
-        ),
-        ("restarts", str(spec.max_restart_count), origin("retry.max_restarts")),
-        ("hold", "yes" if spec.hold else "", origin("hold")),
-    )
-    return facts(
-        (name, f"{value}  ({where or 'default'})" if value else "") for name, value, where in rows
-    )
-
-
-def _variables(spec: Spec) -> list[str]:
-    """The keys of the environment, as origins know them."""
-    return [f"env.{name}" for name in sorted(spec.environment)]
-
-
-def _command(spec: Spec) -> str:
-    if spec.script is None:
-        return " ".join(spec.command)
-    interpreter = spec.script.partition("\n")[0].removeprefix("#!").strip()
-    return " ".join([interpreter, f"({len(spec.script)} characters)", *spec.command])
-
-
-def _gpus(spec: Spec) -> str:
-    kind = f" {spec.gpu_type}" if spec.gpu_type else ""
-    if spec.node_count is None:
-        return f"{spec.gpu_count}{kind} on any nodes"
-    nodes = "node" if spec.node_count == 1 else "nodes"
-    return f"{spec.gpu_count}{kind} on {spec.node_count} {nodes}"

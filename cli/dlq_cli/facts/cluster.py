@@ -31,6 +31,9 @@ def node_facts(node: node_pb2.Node) -> Facts:
         "memory_bytes": node.memory_bytes,
         "attempts": list(node.attempts),
         "contact_time": instant(node.contact_time) if node.HasField("contact_time") else None,
+        "maintenance_end_time": (
+            instant(node.maintenance_end_time) if node.HasField("maintenance_end_time") else None
+        ),
         "boot_id": node.boot_id or None,
         "agent_version": node.agent_version or None,
         "version": node.version,

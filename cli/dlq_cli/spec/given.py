@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum
 from typing import NamedTuple
 
@@ -35,6 +36,17 @@ class Notes(list[str]):
 def wrong(origin: str, problem: str, *, hint: str = "") -> InvalidRequest:
     """The error for one place: `job.toml:7: unknown key 'gpu'; did you mean 'gpus'?`."""
     return InvalidRequest(f"{origin}: {problem}", field=origin, hint=hint)
+
+
+@contextmanager
+def collected(problems: list[InvalidRequest] | None) -> Iterator[None]:
+    """What is wrong inside is kept in `problems`; without a list it is raised."""
+    try:
+        yield
+    except InvalidRequest as error:
+        if problems is None:
+            raise
+        problems.append(error)
 
 
 def unknown_key(

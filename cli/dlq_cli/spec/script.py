@@ -7,8 +7,9 @@ import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dlq_cli.spec.flags import BY_NAME, LATER_FLAGS, Flag, layer_from
-from dlq_cli.spec.given import Given, Layer, Notes, unknown_key, wrong
+from dlq_cli.spec.flags import BY_NAME, LATER_FLAGS, Flag, put_flag
+from dlq_cli.spec.given import Given, Layer, Notes, collected, unknown_key, wrong
+from dlq_common.errors import InvalidRequest
 
 # The master takes requests of up to 1 MiB, and a script is not where data belongs.
 LARGEST_SCRIPT_BYTES = 512 * 1024
@@ -53,26 +54,32 @@ def decode_script(content: bytes, name: str) -> str:
     return text if text.endswith("\n") else text + "\n"
 
 
-def read_script(content: bytes, name: str) -> Script:
+def read_script(content: bytes, name: str, problems: list[InvalidRequest] | None = None) -> Script:
     """The layer of a script: its text, and what its #DLQ lines ask for.
 
-    Only #DLQ lines before the first command count, as in Slurm; later ones are noted.
+    Only #DLQ lines before the first command count, as in Slurm; later ones are noted. With a list
+    for `problems` it collects what is wrong, one for each line; without it raises the first.
     """
     text = decode_script(content, name)
     notes = Notes()
-    layer = layer_from(_occurrences(text, name, notes))
+    layer: Layer = {}
+    for directive, origin in _directives(text, name, notes):
+        with collected(problems):
+            for flag, raw, where in parse_directive(directive, origin):
+                put_flag(layer, flag, raw, where)
     layer["run"] = Given(text, name)
     return Script(layer, notes)
 
 
-def _occurrences(text: str, name: str, notes: Notes) -> Iterator[tuple[Flag, str | bool, str]]:
+def _directives(text: str, name: str, notes: Notes) -> Iterator[tuple[str, str]]:
+    """What follows #DLQ on each line that counts, and where it stands."""
     foreign, before_commands = 0, True
     for number, line in enumerate(text.split("\n"), start=1):
         origin = f"{name}:{number}"
         if line and not line.startswith("#") and not line.isspace():
             before_commands = False
         elif _is_directive(line) and before_commands:
-            yield from parse_directive(line.removeprefix(PREFIX), origin)
+            yield line.removeprefix(PREFIX), origin
         elif _is_directive(line):
             notes.append(f"{origin}: a #DLQ line after the first command is not read")
         elif line.startswith("#SBATCH"):

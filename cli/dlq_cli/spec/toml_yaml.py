@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dlq_cli.spec.fields import SECTIONS, put
-from dlq_cli.spec.given import Layer, wrong
+from dlq_cli.spec.given import Layer, collected, wrong
+from dlq_common.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
@@ -24,23 +25,38 @@ _TOML_SECTION = re.compile(r"\s*\[\s*([A-Za-z0-9_.\"-]+)\s*\]")
 _TOML_KEY = re.compile(r"\s*([A-Za-z0-9_.\"'-]+?)\s*=")
 
 
-def read_spec_file(content: bytes, name: str) -> Layer:
-    """The layer of a spec file; InvalidRequest naming file and line."""
+_TOML_ERROR_LINE = re.compile(r"at line (\d+)")
+
+
+def read_spec_file(
+    content: bytes, name: str, problems: list[InvalidRequest] | None = None
+) -> Layer:
+    """The layer of a spec file; InvalidRequest naming file and line.
+
+    With a list for `problems` it collects what is wrong with the keys; without it raises the first.
+    What is no TOML or YAML at all is always raised.
+    """
     if len(content) > LARGEST_SPEC_BYTES:
         raise wrong(name, f"larger than a spec may be ({LARGEST_SPEC_BYTES // 1024} KiB)")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise wrong(name, f"not text (byte {error.start} is not UTF-8)") from None
-    return _read_toml(text, name) if name.endswith(".toml") else _read_yaml(text, name)
+    flat, lines = _read_toml(text, name) if name.endswith(".toml") else _read_yaml(text, name)
+    return _layer(flat, lines, name, problems)
 
 
-def _read_toml(text: str, name: str) -> Layer:
+_Flat = list[tuple[str, object]]
+
+
+def _read_toml(text: str, name: str) -> tuple[_Flat, Mapping[str, int]]:
     try:
         tree = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise wrong(name, f"not TOML: {_one_line(error)}") from None
-    return _layer(_flat(tree), _toml_lines(text), name)
+        found = _TOML_ERROR_LINE.search(str(error))
+        origin = f"{name}:{found[1]}" if found else name
+        raise wrong(origin, f"not TOML: {_one_line(error)}") from None
+    return _flat(tree), _toml_lines(text)
 
 
 def _toml_lines(text: str) -> dict[str, int]:
@@ -56,7 +72,7 @@ def _toml_lines(text: str) -> dict[str, int]:
     return lines
 
 
-def _read_yaml(text: str, name: str) -> Layer:
+def _read_yaml(text: str, name: str) -> tuple[_Flat, Mapping[str, int]]:
     import yaml
 
     try:
@@ -72,7 +88,7 @@ def _read_yaml(text: str, name: str) -> Layer:
         raise wrong(f"{name}:{line}", f"not YAML: {_one_line(error.problem)}") from None
     except (yaml.YAMLError, RecursionError) as error:
         raise wrong(name, f"not YAML: {_one_line(error)}") from None
-    return _layer(_flat(tree) if isinstance(tree, Mapping) else [("", tree)], lines, name)
+    return (_flat(tree) if isinstance(tree, Mapping) else [("", tree)]), lines
 
 
 def _yaml_lines(
@@ -95,9 +111,9 @@ def _yaml_lines(
         yield from _yaml_lines(value, name, f"{prefix}{key.value}.", depth + 1)
 
 
-def _flat(tree: Mapping[str, Any]) -> list[tuple[str, object]]:
+def _flat(tree: Mapping[str, Any]) -> _Flat:
     """Keys with their section before them; other tables (env, labels) stay whole."""
-    flat: list[tuple[str, object]] = []
+    flat: _Flat = []
     for key, value in tree.items():
         if key in SECTIONS and isinstance(value, Mapping):
             flat += [(f"{key}.{inner}", item) for inner, item in value.items()]
@@ -106,15 +122,18 @@ def _flat(tree: Mapping[str, Any]) -> list[tuple[str, object]]:
     return flat
 
 
-def _layer(flat: list[tuple[str, object]], lines: Mapping[str, int], name: str) -> Layer:
+def _layer(
+    flat: _Flat, lines: Mapping[str, int], name: str, problems: list[InvalidRequest] | None
+) -> Layer:
     layer: Layer = {}
     for key, value in flat:
         origin = f"{name}:{lines[key]}" if key in lines else name
-        if not key:
-            raise wrong(name, "it holds no keys: write `command: ...`")
-        if key in SECTIONS:
-            raise wrong(origin, f"{key} is a section: write its keys below it")
-        put(layer, key, value, origin)
+        with collected(problems):
+            if not key:
+                raise wrong(name, "it holds no keys: write `command: ...`")
+            if key in SECTIONS:
+                raise wrong(origin, f"{key} is a section: write its keys below it")
+            put(layer, key, value, origin)
     return layer
 
 
