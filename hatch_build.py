@@ -18,6 +18,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SHIM_DIR = Path("nodeagent/dlq_nodeagent/shim")
 SHIM_NAME = "dlq-shim"
+INIT_NAME = "dlq-init"
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-pthread"]
 
 
@@ -29,7 +30,7 @@ def find_compiler() -> list[str] | None:
 
 
 def compile_shim(root: Path) -> Path | None:
-    """Compile every C file of the shim into one executable and return its path.
+    """Compile every C file of the shim into one executable and return its path; and dlq-init with it.
 
     Returns None when there is nothing to compile or nothing to compile it with; the agent then
     refuses to start and says how to get a compiler. A compiler that fails raises: a half-built
@@ -41,15 +42,24 @@ def compile_shim(root: Path) -> Path | None:
     compiler = find_compiler()
     if not sources or compiler is None:
         return None
-    target = shim_dir / SHIM_NAME
-    fresh = target.with_name(f".{SHIM_NAME}.{os.getpid()}")
+    _compile([*compiler, *FLAGS], sources, shim_dir / SHIM_NAME)
+    try:
+        # Process 1 of containers: static, because it must run in any image.
+        inside = [str(shim_dir / "init" / "init.c")]
+        _compile([*compiler, *FLAGS, "-static"], inside, shim_dir / INIT_NAME)
+    except subprocess.CalledProcessError:
+        print("dlq-init was not linked (no static C library): no containers", file=sys.stderr)
+    return shim_dir / SHIM_NAME
+
+
+def _compile(command: list[str], sources: list[str], target: Path) -> None:
+    fresh = target.with_name(f".{target.name}.{os.getpid()}")
     extra = shlex.split(os.environ.get("CFLAGS", ""))
     try:
-        subprocess.run([*compiler, *FLAGS, *extra, "-o", str(fresh), *sources], check=True)
+        subprocess.run([*command, *extra, "-o", str(fresh), *sources], check=True)
         fresh.replace(target)
     finally:
         fresh.unlink(missing_ok=True)
-    return target
 
 
 def wheel_tag() -> str:
@@ -73,7 +83,9 @@ class ShimBuildHook(BuildHookInterface[Any]):
             return
         build_data["pure_python"] = False
         build_data["tag"] = wheel_tag()
-        build_data["force_include"][str(shim)] = f"dlq_nodeagent/shim/{SHIM_NAME}"
+        for built in (shim, shim.with_name(INIT_NAME)):
+            if built.exists():
+                build_data["force_include"][str(built)] = f"dlq_nodeagent/shim/{built.name}"
 
 
 if __name__ == "__main__":

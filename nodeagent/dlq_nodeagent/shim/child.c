@@ -26,7 +26,7 @@ static void fail(int status_fd, const char *stage)
 
 /* The agent ignores SIGPIPE, the shim ignores more, and glibc's posix_spawn leaves its own two
  * signals (32, 33) ignored, which signal(2) refuses to touch: a job must inherit none of that. */
-static void reset_signals(void)
+void child_reset_signals(void)
 {
     const char default_action[64] = {0}; /* the kernel's struct sigaction, all zero */
     sigset_t none;
@@ -118,7 +118,7 @@ static void run(const struct plan *plan, pid_t shim, int status_fd, int log_fd)
     umask(022);
     if (chdir(plan->cwd) != 0) /* as the user, so that the user's rights decide */
         fail(status_fd, "chdir");
-    reset_signals();
+    child_reset_signals();
     environ = plan->env; /* execvp searches the PATH of `environ`: the plan's, nobody else's */
     execvp(plan->argv[0], plan->argv);
     fail(status_fd, exec_stage(plan->argv[0]));

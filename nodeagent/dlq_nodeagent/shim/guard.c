@@ -1,7 +1,6 @@
 /* Watches one rank: its output, the agent's commands, its time, its end. One thread, one poll. */
-#include "shim.h"
+#include "guard.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,33 +8,16 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #define CHUNK 65536
 #define WINDOW_NS (100 * NS_PER_MS)      /* the log's rate is kept over this span */
-#define KILL_FIRST_NS (10 * NS_PER_MS)   /* between two rounds of SIGKILL, growing to ... */
-#define KILL_LAST_NS (500 * NS_PER_MS)
-#define UNKILLABLE_NS (30 * NS_PER_S)    /* after that the record says who is left */
 
-struct guard {
-    int dir_fd;
-    const struct plan *plan;
-    const char *boot_id;
-    struct child child;
-    struct logring ring;
-    struct ctl ctl;
-    int signal_fd, timer_fd;
-    bool main_alive, childless;
-    struct lease lease;
-    int last_signal;
-    uint64_t early_signals;
-    int64_t window_end, window_left;
-    int64_t ending_since, next_kill, kill_every; /* 0: the job may live */
-    struct ending ending;
-    char words[320]; /* the text of ending.start_error */
-};
+static bool execed(const struct guard *guard)
+{
+    return boxed(guard) ? guard->box.execed : guard->child.status_fd < 0;
+}
 
 /* Before its exec the child still ignores what the shim ignores: a signal would be lost, so it is
  * kept until then. */
@@ -43,13 +25,15 @@ static void signal_main(struct guard *guard, int number)
 {
     if (!guard->main_alive || number <= 0)
         return;
-    if (guard->child.status_fd >= 0 && number != SIGKILL)
+    if (!execed(guard) && number != SIGKILL)
         guard->early_signals |= 1ull << (number - 1);
+    else if (boxed(guard))
+        container_signal(&guard->box, number);
     else
         kill(guard->child.pid, number);
 }
 
-static void deliver_early_signals(struct guard *guard)
+void guard_deliver_early_signals(struct guard *guard)
 {
     for (int number = 1; number <= 64; number++)
         if (guard->early_signals & (1ull << (number - 1)))
@@ -60,11 +44,15 @@ static void deliver_early_signals(struct guard *guard)
 
 /* Reaps whatever has died; the subreaper's children are the whole job, so "no child left" proves
  * that nothing of it is left. */
-static void reap(struct guard *guard)
+void guard_reap(struct guard *guard)
 {
     int status;
     pid_t pid;
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        if (boxed(guard)) {
+            boxed_child_ended(guard, pid, status);
+            continue;
+        }
         if (pid != guard->child.pid)
             continue;
         guard->main_alive = false;
@@ -76,7 +64,16 @@ static void reap(struct guard *guard)
 
 static bool empty(struct guard *guard)
 {
+    if (boxed(guard))
+        return boxed_empty(guard);
     return guard->childless && cgroup_count(guard->plan) == 0;
+}
+
+void guard_slow_down(struct guard *guard)
+{
+    guard->kill_every = guard->kill_every == 0 ? KILL_FIRST_NS : 2 * guard->kill_every;
+    if (guard->kill_every > KILL_LAST_NS)
+        guard->kill_every = KILL_LAST_NS;
 }
 
 /* The groups first: that is atomic where it can be. What is still there a round later may have left
@@ -90,27 +87,32 @@ static void kill_round(struct guard *guard)
         cgroup_kill(guard->plan);
     if (!guard->childless && !(grouped && first))
         tree_kill();
-    reap(guard);
-    guard->kill_every = first ? KILL_FIRST_NS : 2 * guard->kill_every;
-    if (guard->kill_every > KILL_LAST_NS)
-        guard->kill_every = KILL_LAST_NS;
+    guard_reap(guard);
+    guard_slow_down(guard);
 }
 
 /* The first reason stands; a main process that had already left by itself has "exited". */
-static void end(struct guard *guard, const char *why)
+void guard_end(struct guard *guard, const char *why)
 {
     if (guard->ending_since != 0)
         return;
-    reap(guard);
+    guard_reap(guard);
+    if (boxed(guard))
+        boxed_keep_usage(guard);
     guard->ending.why = guard->main_alive ? why : "exited";
     guard->ending_since = guard->next_kill = clock_ns(CLOCK_BOOTTIME);
+}
+
+static int64_t longest(const struct guard *guard)
+{
+    return boxed(guard) ? BOXED_UNKILLABLE_NS : UNKILLABLE_NS;
 }
 
 static bool over(struct guard *guard)
 {
     if (guard->ending_since == 0)
         return false;
-    return empty(guard) || clock_ns(CLOCK_BOOTTIME) > guard->ending_since + UNKILLABLE_NS;
+    return empty(guard) || clock_ns(CLOCK_BOOTTIME) > guard->ending_since + longest(guard);
 }
 
 /* ---- time ---- */
@@ -147,10 +149,10 @@ static void act(struct guard *guard, enum due due, int64_t now)
         press(guard);
         break;
     case DUE_STOP_KILL:
-        end(guard, "stopped");
+        guard_end(guard, "stopped");
         break;
     case DUE_HOLD_KILL:
-        end(guard, "hold_expired");
+        guard_end(guard, "hold_expired");
         break;
     case DUE_NOTHING:
         break;
@@ -163,7 +165,10 @@ static void check_time(struct guard *guard, int64_t now)
     while (guard->ending_since == 0 && (due = lease_due(&guard->lease, now)) != DUE_NOTHING)
         act(guard, due, now);
     if (guard->ending_since != 0 && now >= guard->next_kill) {
-        kill_round(guard);
+        if (boxed(guard))
+            boxed_kill_round(guard, now);
+        else
+            kill_round(guard);
         guard->next_kill = now + guard->kill_every;
     }
 }
@@ -194,7 +199,7 @@ static void obey(void *who, const struct command *command)
         signal_main(guard, command->signal);
         break;
     case COMMAND_KILL:
-        end(guard, "killed");
+        guard_end(guard, "killed");
         break;
     case COMMAND_HOLD:
         lease_hold(&guard->lease, command->hold_ns, clock_ns(CLOCK_BOOTTIME));
@@ -210,7 +215,7 @@ static void obey(void *who, const struct command *command)
 }
 
 /* Whoever reads the job's output sees it too: one line, in the same words as the record. */
-static void log_start_error(struct guard *guard)
+void guard_log_start_error(struct guard *guard)
 {
     char line[sizeof guard->words + 64];
     int length = snprintf(line, sizeof line, "dlq: cannot run the job: %s: %s\n",
@@ -231,15 +236,15 @@ static void read_status(struct guard *guard)
         guard->ending.start_error = error;
         child_words(guard->plan, &error, guard->words, sizeof guard->words);
         guard->ending.start_error_text = guard->words;
-        log_start_error(guard);
+        guard_log_start_error(guard);
     } else
         record_started(guard->dir_fd, guard->plan, guard->child.pid, guard->boot_id,
                        guard->ending.started_boottime_ns, guard->ending.started_wall_ns);
-    deliver_early_signals(guard);
+    guard_deliver_early_signals(guard);
 }
 
 /* Returns false when there is nothing (more) to read now. */
-static bool pump(struct guard *guard)
+bool guard_pump(struct guard *guard)
 {
     static char bytes[CHUNK];
     ssize_t got = read(guard->child.log_fd, bytes, sizeof bytes);
@@ -250,6 +255,8 @@ static bool pump(struct guard *guard)
     if (got <= 0)
         return false;
     logring_append(&guard->ring, bytes, (size_t)got);
+    if (boxed(guard) && !guard->box.execed)
+        boxed_keep_words(guard, bytes, (size_t)got);
     guard->window_left -= got;
     return true;
 }
@@ -260,7 +267,7 @@ static void pump_at_rate(struct guard *guard, int64_t now)
         guard->window_end = now + WINDOW_NS;
         guard->window_left = guard->plan->log_bytes_per_s / (NS_PER_S / WINDOW_NS);
     }
-    pump(guard);
+    guard_pump(guard);
 }
 
 static void turn(struct guard *guard)
@@ -268,15 +275,16 @@ static void turn(struct guard *guard)
     int64_t now = clock_ns(CLOCK_BOOTTIME);
     set_timer(guard, now);
     struct pollfd fds[] = {
-        {.fd = guard->child.status_fd, .events = POLLIN},
+        {.fd = boxed(guard) ? guard->box.socket : guard->child.status_fd, .events = POLLIN},
         {.fd = throttled(guard, now) ? -1 : guard->child.log_fd, .events = POLLIN},
         {.fd = guard->ctl.fd, .events = POLLIN},
         {.fd = guard->timer_fd, .events = POLLIN},
         {.fd = guard->signal_fd, .events = POLLIN},
+        {.fd = boxed(guard) ? guard->box.init_fd : -1, .events = POLLIN},
     };
     poll(fds, sizeof fds / sizeof *fds, -1);
     now = clock_ns(CLOCK_BOOTTIME);
-    if (fds[0].revents != 0)
+    if (fds[0].revents != 0 && !boxed(guard))
         read_status(guard);
     if (fds[1].revents != 0)
         pump_at_rate(guard, now);
@@ -286,10 +294,12 @@ static void turn(struct guard *guard)
         struct signalfd_siginfo info;
         while (read(guard->signal_fd, &info, sizeof info) > 0)
             ;
-        reap(guard);
+        guard_reap(guard);
         if (!guard->main_alive)
-            end(guard, "exited");
+            guard_end(guard, "exited");
     }
+    if (boxed(guard) && (fds[0].revents | fds[4].revents | fds[5].revents) != 0)
+        boxed_look(guard);
     if (guard->ending_since == 0 || !empty(guard))
         check_time(guard, now);
 }
@@ -313,6 +323,8 @@ static const char *set_up(struct guard *guard)
         return "log";
     guard->ending.started_boottime_ns = clock_ns(CLOCK_BOOTTIME);
     guard->ending.started_wall_ns = clock_ns(CLOCK_REALTIME);
+    if (boxed(guard))
+        return boxed_set_up(guard);
     if (child_start(guard->plan, &guard->child) != 0)
         return "fork";
     guard->main_alive = true;
@@ -322,7 +334,10 @@ static const char *set_up(struct guard *guard)
 static void fill_usage(struct guard *guard)
 {
     struct rusage spent;
-    guard->ending.usage = cgroup_usage(guard->plan);
+    if (boxed(guard))
+        boxed_write_ending(guard);
+    else
+        guard->ending.usage = cgroup_usage(guard->plan);
     if (getrusage(RUSAGE_CHILDREN, &spent) != 0)
         return;
     if (guard->ending.usage.cpu_ns < 0)
@@ -339,7 +354,7 @@ static void write_ending(struct guard *guard)
         read_status(guard);
     /* The writers are dead; at most the pipe's content is left. The bound is for a descriptor that
      * was handed to somebody outside the job. */
-    for (int piece = 0; piece < 64 && guard->child.log_fd >= 0 && pump(guard); piece++)
+    for (int piece = 0; piece < 64 && guard->child.log_fd >= 0 && guard_pump(guard); piece++)
         ;
     if (guard->ending.start_error.stage[0] != '\0' && strcmp(guard->ending.why, "exited") == 0)
         guard->ending.why = "start_error";
@@ -347,7 +362,8 @@ static void write_ending(struct guard *guard)
     guard->ending.log_bytes = guard->ring.end;
     guard->ending.dropped_log_bytes = guard->ring.dropped;
     guard->ending.refused_commands = guard->ctl.refused;
-    guard->ending.remaining_pids = cgroup_count(guard->plan);
+    guard->ending.remaining_pids = boxed(guard) ? cgroup_count_below(guard->plan, true)
+                                                       : cgroup_count(guard->plan);
     if (guard->ending.remaining_pids == 0 && !guard->childless)
         guard->ending.remaining_pids = tree_kill();
     record_exit(guard->dir_fd, guard->plan, &guard->ending, guard->boot_id);
@@ -356,13 +372,16 @@ static void write_ending(struct guard *guard)
 void guard_run(int dir_fd, const struct plan *plan, const char *boot_id)
 {
     struct guard guard = {.dir_fd = dir_fd, .plan = plan, .boot_id = boot_id,
-                          .child = {.status_fd = -1, .log_fd = -1}};
+                          .child = {.status_fd = -1, .log_fd = -1},
+                          .box = {.socket = -1, .init_fd = -1, .main_fd = -1}};
     const char *stage = set_up(&guard);
     if (stage != NULL) {
         guard.ending.why = "start_error";
         guard.ending.start_error.error = errno;
         snprintf(guard.ending.start_error.stage, sizeof guard.ending.start_error.stage, "%s",
                  stage);
+        if (guard.ending.start_error_text != NULL)
+            guard_log_start_error(&guard);
         guard.ending.usage = (struct usage){-1, -1, -1};
         record_exit(dir_fd, plan, &guard.ending, boot_id);
         return;

@@ -72,6 +72,14 @@ static bool take_cgroup(struct plan *plan, char *value)
     return true;
 }
 
+static bool take_path(const char *value, const char *list[], size_t *count)
+{
+    if (*count == MAX_MOUNTS || value[0] != '/')
+        return false;
+    list[(*count)++] = value;
+    return true;
+}
+
 static bool take_group(struct plan *plan, const char *value)
 {
     int64_t id;
@@ -143,6 +151,12 @@ static bool take(struct plan *plan, const char *key, char *value)
         return take_group(plan, value);
     if (strcmp(key, "cgroup") == 0)
         return take_cgroup(plan, value);
+    if (strcmp(key, "mount") == 0)
+        return take_path(value, plan->mounts, &plan->mount_count);
+    if (strcmp(key, "mount_root") == 0)
+        return take_path(value, plan->mount_roots, &plan->mount_root_count);
+    if (strcmp(key, "image_cwd") == 0)
+        return take_word(value, "no", "yes", &plan->image_cwd);
     if (strcmp(key, "run_as") == 0)
         return take_word(value, "self", "submitter", &plan->submitter);
     if (strcmp(key, "allow_root") == 0)
@@ -168,36 +182,57 @@ static bool complete(const struct plan *plan)
 {
     return plan->job_id != NULL && plan->cwd != NULL && plan->contact != NULL &&
            plan->argv[0] != NULL && plan->signal > 0 && plan->hold_ns > 0 &&
-           plan->log_ring_bytes >= 4096;
+           plan->log_ring_bytes >= 4096 &&
+           (plan->podman[0] == NULL) == (plan->podman_rm[0] == NULL);
+}
+
+/* Records that may come any number of times: pointers into the text. */
+struct list {
+    const char *key;
+    char ***values;
+    size_t count;
+};
+
+static bool take_listed(struct list *lists, size_t count, char *record)
+{
+    for (size_t at = 0; at < count; at++) {
+        size_t length = strlen(lists[at].key);
+        if (strncmp(record, lists[at].key, length) != 0 || record[length] != '=')
+            continue;
+        (*lists[at].values)[lists[at].count++] = record + length + 1;
+        return true;
+    }
+    return false;
 }
 
 const char *plan_read(int plan_fd, struct plan *plan)
 {
-    size_t length = 0, args = 0, envs = 0;
+    size_t length = 0;
+    struct list lists[] = {{"arg", &plan->argv, 0},
+                           {"env", &plan->env, 0},
+                           {"podman", &plan->podman, 0},
+                           {"podman_env", &plan->podman_env, 0},
+                           {"podman_rm", &plan->podman_rm, 0}};
+    size_t list_count = sizeof lists / sizeof *lists;
     memset(plan, 0, sizeof *plan);
     plan->uid = plan->gid = (uid_t)-1;
     plan->text = slurp(plan_fd, &length);
     if (plan->text == NULL)
         return "cannot be read";
-    /* No list can be longer than the file has bytes. */
-    plan->argv = calloc(length / 2 + 1, sizeof *plan->argv);
-    plan->env = calloc(length / 2 + 1, sizeof *plan->env);
-    if (plan->argv == NULL || plan->env == NULL)
-        return "no memory";
+    for (size_t at = 0; at < list_count; at++) {
+        /* No list can be longer than the file has bytes. */
+        *lists[at].values = calloc(length / 2 + 1, sizeof **lists[at].values);
+        if (*lists[at].values == NULL)
+            return "no memory";
+    }
     if (strcmp(plan->text, PLAN_VERSION) != 0)
         return "not a plan of version 1";
     char *record = plan->text + strlen(plan->text) + 1;
     for (; record < plan->text + length; record += strlen(record) + 1) {
         if (strcmp(record, "end") == 0)
             return complete(plan) ? NULL : "a required record is missing";
-        if (strncmp(record, "arg=", 4) == 0) {
-            plan->argv[args++] = record + 4;
+        if (take_listed(lists, list_count, record))
             continue;
-        }
-        if (strncmp(record, "env=", 4) == 0) {
-            plan->env[envs++] = record + 4;
-            continue;
-        }
         char *equals = strchr(record, '=');
         if (equals == NULL)
             return "a record without =";

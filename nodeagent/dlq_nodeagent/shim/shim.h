@@ -12,8 +12,9 @@
 
 #define NS_PER_S 1000000000ll
 #define NS_PER_MS 1000000ll
-#define MAX_CGROUPS 8
+#define MAX_CGROUPS 24
 #define MAX_GROUPS 256
+#define MAX_MOUNTS 64
 
 /* Where users_check looks when the agent's state directory has no users.map. */
 #ifndef DLQ_USERS_MAP
@@ -23,7 +24,7 @@
 /* ---- plan.c: what to run, as the agent wrote it ---- */
 
 struct cgroup_dir {
-    const char *kind; /* memory, pids, cpu, cpuacct, freezer (v1) or unified (v2) */
+    const char *kind; /* memory, pids, cpu, cpuacct, freezer, ... (v1) or unified (v2) */
     const char *path;
 };
 
@@ -42,6 +43,11 @@ struct plan {
     int64_t hold_ns, grace_ns, term_ns;
     int signal;
     int64_t log_head_bytes, log_ring_bytes, log_bytes_per_s;
+    /* A container, if `podman` is not empty; argv, env and cwd are then those inside of it. */
+    char **podman, **podman_env, **podman_rm;
+    bool image_cwd; /* the image's working directory instead of cwd */
+    const char *mounts[MAX_MOUNTS], *mount_roots[MAX_MOUNTS];
+    size_t mount_count, mount_root_count;
 };
 
 /* Opens, locks and reads ATTEMPT_DIR/plan. Returns the locked descriptor (keep it open: the lock
@@ -65,13 +71,15 @@ struct start_error {
 };
 
 struct child {
-    pid_t pid;
+    pid_t pid;     /* the main process; of a container, the client that makes it */
     int status_fd; /* end of file: exec'ed; a struct start_error: it never will */
     int log_fd;    /* stdout and stderr of the job */
 };
 
 /* Forks the main process, which joins its cgroups, drops its privileges and execs. */
 int child_start(const struct plan *plan, struct child *child);
+/* For what is about to exec: default signal dispositions, nothing blocked. */
+void child_reset_signals(void);
 /* The system's words on a start that failed, and the name of what they are about. */
 void child_words(const struct plan *plan, const struct start_error *error, char *words, size_t size);
 
@@ -85,11 +93,44 @@ int cgroup_join(const struct plan *plan);
 void cgroup_kill(const struct plan *plan);
 int cgroup_count(const struct plan *plan);
 struct usage cgroup_usage(const struct plan *plan);
+/* The same for what is below the groups: a container and, with `conmon`, its monitor. */
+void cgroup_kill_below(const struct plan *plan, bool conmon);
+int cgroup_count_below(const struct plan *plan, bool conmon);
 
 /* ---- tree.c: processes below the shim, whatever session or cgroup they moved to ---- */
 
 /* SIGKILLs every descendant; returns how many were found. */
 int tree_kill(void);
+
+/* ---- mounts.c: directories and files of the host inside a container ---- */
+
+/* Opens every source with the user's rights and pins it at podman/mN of the attempt's directory, in
+ * a mount namespace of our own: what podman mounts is what was checked, whatever happens to the path
+ * meanwhile, and it vanishes with us. NULL, or what is wrong (errno says more) with mount `*at`, or
+ * with this host if that is mount_count. */
+const char *mounts_pin(int dir_fd, const struct plan *plan, size_t *at);
+
+/* ---- container.c: the rank's main process inside a container ---- */
+
+struct container {
+    int socket; /* from dlq-init; -1: this rank is no container */
+    pid_t client, init, main, sweeper;
+    int init_fd, main_fd; /* pidfds, -1 when unknown or over */
+    bool client_done, execed, swept;
+    int client_status;
+    bool usage_kept;     /* it was read while the container's groups were there */
+    char last_line[256]; /* of the output before the job's program ran: podman's words */
+};
+
+/* Starts `podman run`. Returns NULL, or the stage that failed (errno says why). */
+const char *container_start(int dir_fd, const struct plan *plan, struct container *box,
+                            struct child *child);
+/* Starts the removal of the container and of its files in podman's store. */
+void container_sweep(const struct plan *plan, struct container *box);
+/* One message of dlq-init; false: nothing more now. Learns its processes on the way. */
+struct init_message;
+bool container_receive(struct container *box, struct init_message *message);
+void container_signal(const struct container *box, int number);
 
 /* ---- logring.c ---- */
 
