@@ -18,7 +18,7 @@ from dlq_common.systemd import Service, passed_sockets
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.loop import Loop
-from dlq_master.control.state import State, first_meta, restore
+from dlq_master.control.state import State, first_meta, restore, window_of
 from dlq_master.control.ticks import PERIODS_S, start_metronome
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.event import JournalEvent
@@ -43,7 +43,7 @@ async def serve(config: MasterConfig, policy: Policy) -> None:
     authority = read_authority(state_dir, config.cluster.name)
     writer = Writer(state_dir / "dlq.db")
     reader = Reader(state_dir / "dlq.db")
-    loaded = reader.load()
+    loaded = reader.load(window_of(config))
     clock = SteadyClock(floor_s=loaded.last_time_s)
     service = Service.of(os.environ, clock)
     configure_logging(clock, level=config.log.level)

@@ -7,6 +7,7 @@ answer per request id, versions that rise. It places nothing; tests say what is 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,6 +21,7 @@ from dlq_common.errors import (
     Unauthenticated,
 )
 from dlq_master.control import stimuli as say
+from dlq_master.control.ports import PastJobs
 from dlq_master.control.queues import LevelFacts, QueueFacts
 from dlq_master.model.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.event import JournalEvent
@@ -50,9 +52,22 @@ class FakeRead:
     all_tokens: dict[str, JoinToken] = field(default_factory=dict)
     journal: list[JournalEvent] = field(default_factory=list)
     beats: dict[JobId, Any] = field(default_factory=dict)
+    past: dict[JobId, Job] = field(default_factory=dict)  # ended jobs that have left memory
+    complete_from_s: float = -math.inf
+    past_reads: int = 0
 
     def job(self, job_id: JobId) -> Job | None:
-        return self.all_jobs.get(job_id)
+        return self.all_jobs.get(job_id) or self.past.get(job_id)
+
+    def owner(self, job_id: JobId) -> str | None:
+        job = self.job(job_id)
+        return None if job is None else job.user
+
+    async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
+        self.past_reads += 1
+        ended = {**self.past, **self.all_jobs}
+        found = (ended[job_id] for job_id in sorted(ended) if job_id > after)
+        return [job for job in found if wanted.admits(job)][:limit]
 
     def jobs(self) -> Sequence[Job]:
         return list(self.all_jobs.values())

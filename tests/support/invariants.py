@@ -1,5 +1,6 @@
 """What must hold after every turn of the master (the numbers are those of the reliability facts)."""
 
+import math
 import re
 from collections import Counter
 
@@ -42,7 +43,9 @@ def check_published(state: State, read: Readable) -> None:
 
 def check_journal(state: State, store: MemoryStore) -> None:
     """The story that the journal tells ends where the rows are."""
-    assert told_states(store) == {job.job_id: job.state for job in state.cluster.jobs.values()}
+    told = told_states(store)
+    assert told == {job.job_id: job.state for job in store.load().jobs}
+    assert told.keys() >= state.cluster.jobs.keys()
 
 
 def told_states(store: MemoryStore) -> dict[JobId, JobState]:
@@ -66,9 +69,16 @@ def _word(event: type) -> str:
 
 
 def _stored(state: State, store: MemoryStore) -> None:
-    """I1, I10: memory is exactly what a restart would load."""
+    """I1, I10: memory is exactly what a restart would load, but for jobs that ended long ago."""
     loaded = store.load()
-    assert {job.job_id: job for job in loaded.jobs} == dict(state.cluster.jobs)
+    here = state.cluster.jobs
+    assert {job.job_id: job for job in loaded.jobs if job.job_id in here} == dict(here)
+    gone = [job for job in loaded.jobs if job.job_id not in here]
+    assert all((job.end_time_s or math.inf) <= state.recent.complete_from_s for job in gone)
+    assert all(job.live_attempt is None for job in gone)
+    settled = [job.job_id for job in here.values() if job.ended and job.live_attempt is None]
+    assert len(state.recent) == len(settled) <= state.recent.window.most
+    assert all(job_id in state.recent for job_id in settled)
     assert {a.key: a for a in loaded.attempts} == dict(state.cluster.attempts)
     assert {node.node_id: node for node in loaded.nodes} == dict(state.cluster.nodes)
     assert {user.name: user for user in loaded.users} == state.users
@@ -90,7 +100,7 @@ def _jobs(state: State) -> None:
 
 def _attempts(state: State, store: MemoryStore) -> None:
     """I3, I6, I11: at most one lives, numbers and epochs rise, each ends once."""
-    for job in state.cluster.jobs.values():
+    for job in store.load().jobs:
         tries = store.attempts(job.job_id)
         assert [attempt.key.number for attempt in tries] == list(range(1, job.attempts + 1))
         living = [attempt.key for attempt in tries if attempt.state in LIVE]
@@ -104,7 +114,7 @@ def _attempts(state: State, store: MemoryStore) -> None:
             ends[AttemptKey(event.job_id, event.attempt)] += 1
     ended = {
         attempt.key
-        for job in state.cluster.jobs.values()
+        for job in store.load().jobs
         for attempt in store.attempts(job.job_id)
         if not attempt.live
     }

@@ -18,7 +18,7 @@ from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.inbox import Letter
 from dlq_master.control.loop import Loop
 from dlq_master.control.scheduling import policy_of
-from dlq_master.control.state import State, first_meta, restore
+from dlq_master.control.state import State, first_meta, restore, window_of
 from dlq_master.control.stimuli import (
     Caller,
     CancelJob,
@@ -98,7 +98,7 @@ class Master:
     def start(self) -> None:
         """Load the store and begin with the next epoch, as the daemon does."""
         self.wires.sent.clear()
-        loaded = self.store.load()
+        loaded = self.store.load(window_of(self.config))
         policy = policy_of(self.config)
         terms = self.config.lease.terms()
         self.state = State(
@@ -285,7 +285,11 @@ class Master:
 
 def _same(before: State, after: State) -> None:
     """I10: what a restart loads is what was in memory."""
-    for what in ("jobs", "attempts", "nodes"):
+    living = [
+        {k: job for k, job in of.cluster.jobs.items() if not job.ended} for of in (before, after)
+    ]
+    assert living[0] == living[1]
+    for what in ("attempts", "nodes"):
         assert dict(getattr(before.cluster, what)) == dict(getattr(after.cluster, what)), what
     for what in ("users", "tokens", "outbox", "next_job"):
         assert getattr(before, what) == getattr(after, what), what

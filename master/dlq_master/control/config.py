@@ -120,6 +120,15 @@ class StoreConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class RetentionConfig:
+    """How long what is over stays where. Rows of jobs, and the audit, stay for good."""
+
+    # Ended jobs in memory; older ones are read from the database, which is as good and slower.
+    ended_kept: Seconds = Seconds(3600.0)
+    ended_most: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
 class LogConfig:
     """Lines below the level are not written."""
 
@@ -146,5 +155,6 @@ class MasterConfig:
     jobs: JobsConfig = JobsConfig()
     identity: IdentityConfig = IdentityConfig()
     store: StoreConfig = StoreConfig()
+    retention: RetentionConfig = RetentionConfig()
     log: LogConfig = LogConfig()
     debug: DebugConfig = DebugConfig()

@@ -164,7 +164,8 @@ def resume(turn: Turn, ask: ResumeJob) -> Answer:
 
 def explain(turn: Turn, ask: ExplainJob) -> Answer:
     """Why it does not run, by the plan of this turn."""
-    turn.job(ask.job_id)
+    if turn.job(ask.job_id).ended:
+        return lambda: Explained(turn.job(ask.job_id), scheduling.reasons(turn, ask.job_id), None)
     return lambda: Explained(turn.job(ask.job_id), *scheduling.explained(turn, ask.job_id))
 
 
@@ -236,7 +237,7 @@ def _editable(turn: Turn, ask: JobEdit) -> Job:
 
 def find(turn: Turn, caller: Caller, job_id: JobId) -> Job:
     """The caller's job; another user's is as good as none."""
-    job = turn.state.cluster.jobs.get(job_id)
+    job = turn.known_job(job_id)
     if job is None or not (caller.sees_all or job.user == caller.name):
         raise NotFound(f"there is no job {job_id}", kind="job", id=job_id)
     return job

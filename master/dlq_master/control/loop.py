@@ -31,7 +31,8 @@ from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.inbox import Inbox, Letter
 from dlq_master.control.ports import Transport
 from dlq_master.control.published import History, Published
-from dlq_master.control.state import State
+from dlq_master.control.recent import AT_ONCE
+from dlq_master.control.state import State, forget
 from dlq_master.control.stimuli import OpenSession, Stimulus, Tick
 from dlq_master.control.ticks import PERIODS_S, Watchdog
 from dlq_master.control.turn import Archive, Turn
@@ -141,6 +142,7 @@ class Loop:
         batch = turn.take_batch()
         if batch:
             await self._commit(batch, now_s)
+        self._let_go(batch, now_s)
         for letter, outcome in zip(letters, settled, strict=True):
             _answer(letter, outcome)
         self._send(batch, letters, now_s)
@@ -175,6 +177,13 @@ class Loop:
                 actor=event.actor,
                 facts=dict(event.data),
             )
+
+    def _let_go(self, batch: Batch, now_s: float) -> None:
+        """Ended jobs whose time in memory is over leave it: they are on disk."""
+        recent = self._state.recent
+        for job_id in recent.leaving(now_s, AT_ONCE + recent.enter(batch.jobs)):
+            forget(self._state, job_id)
+            self.published.forget(job_id)
 
     def _send(self, batch: Batch, letters: list[Letter], now_s: float) -> None:
         """New commands, and for a node that has just come (back) all that it has not yet taken."""

@@ -12,6 +12,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
 from dlq_master.model.why import ReasonCode
+from dlq_master.store.batch import PastJobs as PastJobs
 
 
 class Readable(Protocol):
@@ -21,8 +22,12 @@ class Readable(Protocol):
     cluster_name: str
     policy: str
 
-    def job(self, job_id: JobId) -> Job | None: ...
-    def jobs(self) -> Iterable[Job]: ...  # in the order of their ids
+    def job(self, job_id: JobId) -> Job | None: ...  # whether it lives or has ended
+    def owner(self, job_id: JobId) -> str | None: ...  # None for an unknown job
+    def jobs(self) -> Iterable[Job]: ...  # living and lately ended ones, in the order of their ids
+    async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]: ...
+    @property
+    def complete_from_s(self) -> float: ...  # all jobs that ended after this are among `jobs`
     def wait_code(self, job: Job, now_s: float) -> ReasonCode | None: ...
     def spec(self, job_id: JobId) -> bytes: ...
     def attempt(self, key: AttemptKey) -> Attempt | None: ...  # living ones

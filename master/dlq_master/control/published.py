@@ -12,12 +12,17 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
 from dlq_master.model.why import ReasonCode
-from dlq_master.store.batch import Batch, JoinToken, User
+from dlq_master.store.batch import Batch, JoinToken, PastJobs, User
+
+MOST_OWNERS = 20_000  # of past jobs, remembered for those who follow the journal
 
 
 class History(Protocol):
     """Committed rows that are not in memory."""
 
+    def job(self, job_id: JobId) -> Job | None: ...
+    def owner(self, job_id: JobId) -> str | None: ...
+    async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]: ...
     def spec(self, job_id: JobId) -> bytes | None: ...
     def attempts(self, job_id: JobId) -> tuple[Attempt, ...]: ...
     def events(
@@ -38,6 +43,7 @@ class Published:
         self._nodes = {node.node_id: node for node in state.cluster.nodes.values()}
         self._users = dict(state.users)
         self._tokens = dict(state.tokens)
+        self._owners: dict[JobId, str] = {}
         self.last_sequence = state.next_event - 1
         self.epoch = state.epoch
         self.cluster_name = state.config.cluster.name
@@ -70,6 +76,10 @@ class Published:
             self.last_sequence = batch.events[-1].seq
         self.epoch = self._state.epoch
 
+    def forget(self, job_id: JobId) -> None:
+        """An ended job has left memory; from now on it is read from the disk."""
+        del self._jobs[job_id]
+
     def _count(self, before: Job | None, job: Job) -> None:
         """Keep the number of a user's jobs that have not ended."""
         was = before is not None and not before.ended
@@ -93,12 +103,33 @@ class Published:
     # --- jobs ---------------------------------------------------------------------------------
 
     def job(self, job_id: JobId) -> Job | None:
-        """One job."""
-        return self._jobs.get(job_id)
+        """One job, whether it lives or has ended."""
+        return self._jobs.get(job_id) or self._history.job(job_id)
+
+    def owner(self, job_id: JobId) -> str | None:
+        """Whose job it is; None for an unknown one. Cheap also for those who ask for many."""
+        job = self._jobs.get(job_id)
+        if job is not None:
+            return job.user
+        known = self._owners.get(job_id) or self._history.owner(job_id)
+        if known is not None:
+            if len(self._owners) >= MOST_OWNERS:
+                self._owners.clear()
+            self._owners[job_id] = known
+        return known
 
     def jobs(self) -> Iterator[Job]:
-        """All jobs in the order of their ids."""
+        """Living jobs and those that ended lately, in the order of their ids."""
         return iter(self._jobs.values())
+
+    @property
+    def complete_from_s(self) -> float:
+        """All jobs that ended after this are among `jobs`."""
+        return self._state.recent.complete_from_s
+
+    async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
+        """Ended jobs on the disk with an id above `after`, by id. Some are among `jobs` as well."""
+        return await self._history.past_jobs(wanted, after, limit)
 
     def wait_code(self, job: Job, now_s: float) -> ReasonCode | None:
         """The main reason why it does not run, since the last plan; None: it does, or has ended."""

@@ -134,7 +134,7 @@ def _turn_away(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
         _drop_intentions(turn, report.key, report.node_rank, node_id)
         return
     strays.add((report.key, report.node_rank))
-    if report.key.job_id not in turn.state.cluster.jobs:
+    if turn.known_job(report.key.job_id) is None:
         # Not of this database (a restored backup): an operator decides, it is left alone.
         turn.never_again(report.key.job_id)
         turn.note("orphan_seen", node_id=node_id, actor=f"node:{node_id}", rank=str(report.key))

@@ -92,6 +92,8 @@ def never(turn: Turn, request: Request) -> Reason | None:
 
 def reasons(turn: Turn, job_id: JobId) -> tuple[Reason, ...]:
     """Every reason why a job does not run."""
+    if job_id not in turn.state.cluster.jobs:  # it ended long ago
+        return (Reason(ReasonCode.ENDED, detail=turn.job(job_id).state.value),)
     return explain(look(turn), turn.state.policy, job_id)
 
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.queues import in_order
+from dlq_master.control.recent import Recent
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
@@ -13,7 +14,7 @@ from dlq_master.model.why import ReasonCode
 from dlq_master.policy.glance import Glance
 from dlq_master.policy.policy import Policy
 from dlq_master.store.backup import COPY
-from dlq_master.store.batch import Intention, JoinToken, Loaded, User
+from dlq_master.store.batch import Intention, JoinToken, Loaded, User, Window
 
 # More than a cluster can have named between a backup and the loss of its database.
 _LOST_EPOCHS = 1_000
@@ -64,6 +65,22 @@ class State:
     # Ranks that have ended but whose GPUs are not free yet, and what their agent says of them.
     clinging: dict[NodeId, dict[tuple[AttemptKey, int], str]] = field(default_factory=dict)
     returned: set[NodeId] = field(default_factory=set)  # nodes that said hello to this master
+    recent: Recent = field(init=False)  # ended jobs that are still in memory
+
+    def __post_init__(self) -> None:
+        self.recent = Recent(window_of(self.config))
+
+
+def window_of(config: MasterConfig) -> Window:
+    """Which ended jobs memory holds."""
+    return Window(float(config.retention.ended_kept), config.retention.ended_most)
+
+
+def forget(state: State, job_id: JobId) -> None:
+    """Let go of an ended job, and of everything that was only kept for it."""
+    state.cluster.forget(job_id)
+    state.beats.pop(job_id, None)
+    state.unknown_types.discard(job_id)
 
 
 def note_unknown_type(state: State, job: Job) -> None:
@@ -93,8 +110,9 @@ def restore(state: State, loaded: Loaded) -> None:
     state.users = {user.name: user for user in loaded.users}
     state.tokens = {token.token_id: token for token in loaded.tokens}
     state.outbox = {row.sequence: row for row in loaded.intentions}
-    last_job = max((job.job_id for job in loaded.jobs), default=0)
-    state.next_job = max(last_job + 1, int(loaded.meta.get("next_job", "1")))
+    state.recent.enter(sorted(loaded.jobs, key=lambda job: job.end_time_s or 0.0))
+    state.recent.complete_from_s = loaded.complete_from_s
+    state.next_job = max(loaded.last_job + 1, int(loaded.meta.get("next_job", "1")))
     state.next_event = loaded.last_event + 1
     state.next_command = max(state.outbox, default=0) + 1
     if loaded.meta.get(COPY, "no") == "yes":

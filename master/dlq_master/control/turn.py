@@ -33,6 +33,7 @@ Answer = Callable[[], Any]  # evaluated at the end of the turn, after the plan
 class Archive(Protocol):
     """What a turn reads of what is not in memory: committed rows only."""
 
+    def job(self, job_id: JobId) -> Job | None: ...
     def request(self, user: str, request_id: str) -> StoredRequest | None: ...
     def spec(self, job_id: JobId) -> bytes | None: ...
 
@@ -63,11 +64,15 @@ class Turn:
     # --- values -------------------------------------------------------------------------------
 
     def job(self, job_id: JobId) -> Job:
-        """The job, or NotFound."""
-        job = self.state.cluster.jobs.get(job_id)
+        """The job, whether it lives or has ended; or NotFound."""
+        job = self.known_job(job_id)
         if job is None:
             raise NotFound(f"there is no job {job_id}", kind="job", id=job_id)
         return job
+
+    def known_job(self, job_id: JobId) -> Job | None:
+        """The same, or None. One that ended long ago is read from the disk, and cannot change."""
+        return self.state.cluster.jobs.get(job_id) or self.archive.job(job_id)
 
     def step_job(
         self,

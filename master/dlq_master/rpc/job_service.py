@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Protocol, TypedDict
 
 from dlq.v1 import job_service_pb2 as wire
@@ -11,9 +11,7 @@ from dlq.v1.job_pb2 import Job as JobMessage
 from dlq.v1.job_pb2 import JobSpec
 from dlq.v1.job_service_pb2_grpc import JobServiceServicer
 from dlq_common.clock import Clock
-from dlq_common.errors import InvalidRequest, PermissionDenied
-from dlq_common.names import shown
-from dlq_common.suggest import did_you_mean
+from dlq_common.errors import PermissionDenied
 from dlq_master.control.ports import Control, Readable
 from dlq_master.control.stimuli import (
     Caller,
@@ -27,10 +25,10 @@ from dlq_master.control.stimuli import (
     ResumeJob,
     Submitted,
 )
-from dlq_master.model.attempt import LIVE, Attempt
+from dlq_master.model.attempt import Attempt
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import HoldKind, Job, JobState, shown_state
+from dlq_master.model.job import HoldKind, Job
 from dlq_master.rpc.auth import caller_of, identity_of
 from dlq_master.rpc.call import Context
 from dlq_master.rpc.convert import (
@@ -39,18 +37,16 @@ from dlq_master.rpc.convert import (
     job_message,
     reason_messages,
 )
-from dlq_master.rpc.intake import job_id_of, submit_stimulus, words_of
+from dlq_master.rpc.intake import submit_stimulus, words_of
+from dlq_master.rpc.listing import BREATH, listed
 from dlq_master.rpc.logs import Logs
 from dlq_master.rpc.paging import page_size_of, position_of
 from dlq_master.rpc.spec import check_request_id
-from dlq_master.rpc.visible import may_see, may_see_event, visible_job
+from dlq_master.rpc.visible import may_see_event, visible_job
 from dlq_master.rpc.watch import Watch
 
-# A long answer must not keep heartbeats waiting: after this many, others get their turn.
-BREATH = 256
 # The journal is read in chunks, and a page that finds nothing to show ends after so many.
 EVENT_CHUNK = 1_000
-SHOWN_STATES = frozenset({state.value for state in (*JobState, *LIVE)})
 MOST_EVENTS_READ = 20_000
 
 
@@ -105,16 +101,10 @@ class JobService(JobServiceServicer):
         self, request: wire.ListJobsRequest, context: Context
     ) -> wire.ListJobsResponse:
         read = self._control.published
-        wanted = _filter(request, caller_of(context), read, self._clock.now_s())
         most = page_size_of(request.page_size)
         # Before the list: an event that comes while it is made is told twice rather than never.
         response = wire.ListJobsResponse(cursor=read.last_sequence)
-        after = position_of(request.page_token)
-        for count, job in enumerate(_candidates(request, read)):
-            if count % BREATH == 0:
-                await asyncio.sleep(0)
-            if job.job_id <= after or not wanted(job):
-                continue
+        async for job in listed(request, caller_of(context), read, self._clock.now_s()):
             if len(response.jobs) == most:
                 response.next_page_token = response.jobs[-1].job_id
                 break
@@ -222,62 +212,6 @@ class JobService(JobServiceServicer):
 
     def _message(self, job: Job) -> JobMessage:
         return job_message(job, self._control.published, self._clock.now_s())
-
-
-def _filter(
-    request: wire.ListJobsRequest, caller: Caller, read: Readable, now_s: float
-) -> Callable[[Job], bool]:
-    """Whether a job belongs into the list. PermissionDenied when the list is not the caller's."""
-    user = _listed_user(request, caller)
-    states = frozenset(_known_state(word) for word in request.states)
-    oldest_end_s = (
-        now_s - request.ended_within_seconds if request.HasField("ended_within_seconds") else None
-    )
-
-    def wanted(job: Job) -> bool:
-        if (user is not None and job.user != user) or not may_see(caller, job):
-            return False
-        if request.queue and job.queue != request.queue:
-            return False
-        if request.name and job.name != request.name:
-            return False
-        if oldest_end_s is not None and (job.end_time_s or oldest_end_s) < oldest_end_s:
-            return False
-        return not states or _shown(job, read) in states
-
-    return wanted
-
-
-def _known_state(word: str) -> str:
-    if word not in SHOWN_STATES:
-        guess = did_you_mean(word, SHOWN_STATES)
-        raise InvalidRequest(f"no job is ever shown as {shown(word)}{guess}", field="states")
-    return word
-
-
-def _listed_user(request: wire.ListJobsRequest, caller: Caller) -> str | None:
-    """Whose jobs are listed; None: everybody's. Operators who name jobs mean them, whosever."""
-    if caller.sees_all and (request.user == "*" or (request.job_ids and not request.user)):
-        return None
-    if request.user not in ("", caller.name) and not caller.sees_all:
-        raise PermissionDenied(
-            "other people's jobs are for operators", user=caller.name, needs="operator"
-        )
-    return request.user or caller.name
-
-
-def _candidates(request: wire.ListJobsRequest, read: Readable) -> Iterable[Job]:
-    if not request.job_ids:
-        # A copy: jobs come while the list is being made.
-        return list(read.jobs())
-    named = sorted({job_id_of(text, "job_ids") for text in request.job_ids})
-    return [job for job in map(read.job, named) if job is not None]
-
-
-def _shown(job: Job, read: Readable) -> str:
-    key = job.live_key
-    attempt = read.attempt(key) if key is not None else None
-    return shown_state(job, attempt.state.value if attempt is not None else None)
 
 
 def _journal(read: Readable, after: int, job: Job | None) -> Iterator[JournalEvent]:

@@ -1,0 +1,152 @@
+"""Which jobs a list holds, and in what order: those of memory and those of the disk as one."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final
+
+from dlq.v1 import job_service_pb2 as wire
+from dlq_common.errors import InvalidRequest, PermissionDenied
+from dlq_common.names import shown
+from dlq_common.suggest import did_you_mean
+from dlq_master.control.ports import PastJobs, Readable
+from dlq_master.control.stimuli import Caller
+from dlq_master.model.attempt import LIVE
+from dlq_master.model.job import ENDED, Job, JobState, shown_state
+from dlq_master.rpc.intake import job_id_of
+from dlq_master.rpc.paging import position_of
+from dlq_master.rpc.visible import may_see
+
+# A long answer must not keep heartbeats waiting: after this many, others get their turn.
+BREATH: Final = 256
+SHOWN_STATES = frozenset({state.value for state in (*JobState, *LIVE)})
+ENDED_STATES = frozenset(state.value for state in ENDED)
+
+
+async def listed(
+    request: wire.ListJobsRequest, caller: Caller, read: Readable, now_s: float
+) -> AsyncIterator[Job]:
+    """The jobs asked for after the page token, in the order of their ids, without end of page.
+
+    PermissionDenied when the list is not the caller's.
+    """
+    asked = _asked(request, caller, now_s)
+    states = frozenset(_known_state(word) for word in request.states)
+    wanted = _filter(asked, states, caller, read)
+    after = position_of(request.page_token)
+    count = 0
+    async for job in _candidates(request, asked, states, read, after):
+        count += 1
+        if count % BREATH == 0:
+            await asyncio.sleep(0)
+        if job.job_id > after and wanted(job):
+            yield job
+
+
+def _asked(request: wire.ListJobsRequest, caller: Caller, now_s: float) -> PastJobs:
+    """What is asked for but the states; jobs that live need not have the end that it names."""
+    return PastJobs(
+        user=_listed_user(request, caller),
+        queue=request.queue,
+        name=request.name,
+        ended_from_s=(
+            now_s - request.ended_within_seconds
+            if request.HasField("ended_within_seconds")
+            else None
+        ),
+    )
+
+
+def _filter(
+    asked: PastJobs, states: frozenset[str], caller: Caller, read: Readable
+) -> Callable[[Job], bool]:
+    """Whether a job belongs into the list."""
+
+    def wanted(job: Job) -> bool:
+        if asked.user not in (None, job.user) or not may_see(caller, job):
+            return False
+        if asked.queue not in ("", job.queue) or asked.name not in ("", job.name):
+            return False
+        end_s = job.end_time_s
+        if end_s is not None and asked.ended_from_s is not None and end_s < asked.ended_from_s:
+            return False
+        return not states or _shown(job, read) in states
+
+    return wanted
+
+
+def _known_state(word: str) -> str:
+    if word not in SHOWN_STATES:
+        guess = did_you_mean(word, SHOWN_STATES)
+        raise InvalidRequest(f"no job is ever shown as {shown(word)}{guess}", field="states")
+    return word
+
+
+def _listed_user(request: wire.ListJobsRequest, caller: Caller) -> str | None:
+    """Whose jobs are listed; None: everybody's. Operators who name jobs mean them, whosever."""
+    if caller.sees_all and (request.user == "*" or (request.job_ids and not request.user)):
+        return None
+    if request.user not in ("", caller.name) and not caller.sees_all:
+        raise PermissionDenied(
+            "other people's jobs are for operators", user=caller.name, needs="operator"
+        )
+    return request.user or caller.name
+
+
+async def _candidates(
+    request: wire.ListJobsRequest,
+    asked: PastJobs,
+    states: frozenset[str],
+    read: Readable,
+    after: int,
+) -> AsyncIterator[Job]:
+    if request.job_ids:
+        for job_id in sorted({job_id_of(text, "job_ids") for text in request.job_ids}):
+            if (named := read.job(job_id)) is not None:
+                yield named
+        return
+    # A copy: jobs come and go while the list is being made.
+    here = list(read.jobs())
+    if _reaches_back(asked, states, read):
+        past = asked._replace(states=states & ENDED_STATES)
+        async for job in _with_past(here, read, past, after):
+            yield job
+        return
+    for job in here:
+        yield job
+
+
+def _reaches_back(asked: PastJobs, states: frozenset[str], read: Readable) -> bool:
+    """Whether jobs that have left memory may be among those asked for."""
+    if states and not states & ENDED_STATES:
+        return False
+    from_s = -math.inf if asked.ended_from_s is None else asked.ended_from_s
+    return from_s <= read.complete_from_s > -math.inf
+
+
+async def _with_past(
+    here: Sequence[Job], read: Readable, past: PastJobs, after: int
+) -> AsyncIterator[Job]:
+    """Both, each job once, in the order of their ids; of what is in both, memory knows best."""
+    place = 0
+    while True:
+        chunk = await read.past_jobs(past, after, BREATH)
+        for job in chunk:
+            while place < len(here) and here[place].job_id < job.job_id:
+                yield here[place]
+                place += 1
+            if place == len(here) or here[place].job_id != job.job_id:
+                yield job
+        if len(chunk) < BREATH:
+            break
+        after = chunk[-1].job_id
+    for job in here[place:]:
+        yield job
+
+
+def _shown(job: Job, read: Readable) -> str:
+    key = job.live_key
+    attempt = read.attempt(key) if key is not None else None
+    return shown_state(job, attempt.state.value if attempt is not None else None)
