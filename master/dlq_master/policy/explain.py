@@ -14,13 +14,13 @@ from dlq_master.model.pool import Pool
 from dlq_master.model.resources import Request, Shape
 from dlq_master.model.view import View
 from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
-from dlq_master.policy import pipeline, recount, retake
+from dlq_master.policy import pipeline
 from dlq_master.policy.admit.any_that_fits import never
-from dlq_master.policy.outcome import Outcome
-from dlq_master.policy.pinned import pinned
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.size.as_asked import shape_of
 from dlq_master.policy.transit.taking import Taking, due
+from dlq_master.policy.walk.outcome import Outcome
+from dlq_master.policy.walk.walk import walk
 
 NODES_NAMED = 10
 _HOLDS = {
@@ -163,8 +163,7 @@ def _named(node_ids: Collection[NodeId]) -> str:
 def _order(view: View, policy: Policy, job: Job, outcome: Outcome, *, short: bool) -> list[Reason]:
     """Who stands before it."""
     reasons = []
-    mine = [claim for claim in outcome.claims if claim.job_id == job.job_id]
-    if any(not claim.reserved for claim in mine):
+    if outcome.claims.get(job.job_id) is False:
         leaving = _leaving(view.cluster)[:BLOCKERS_NAMED]
         need = job.request.gpus
         reasons.append(Reason(ReasonCode.WAITING_FOR_RELEASE, "gpus", need, blocking_jobs=leaving))
@@ -173,12 +172,12 @@ def _order(view: View, policy: Policy, job: Job, outcome: Outcome, *, short: boo
         reasons.append(Reason(ReasonCode.HEAD_OF_LINE, blocking_jobs=(head,)))
     if short or reasons:
         return reasons
-    others = [claim for claim in outcome.claims if claim.job_id != job.job_id]
-    reserved = [claim.job_id for claim in others if claim.reserved]
+    others = [job_id for job_id in outcome.claims if job_id != job.job_id]
+    reserved = [job_id for job_id in others if outcome.claims[job_id]]
     if reserved:
         named = tuple(reserved[:BLOCKERS_NAMED])
         reasons.append(Reason(ReasonCode.RESERVED_FOR, "gpus", job.request.gpus, None, named))
-    served = [c.job_id for c in outcome.chosen] + [claim.job_id for claim in others]
+    served = [chosen.job_id for chosen in outcome.chosen] + others
     before = _before(view.cluster, job, served)
     if before or not reserved:
         named = before[:BLOCKERS_NAMED]
@@ -198,12 +197,9 @@ def _before(cluster: Cluster, job: Job, job_ids: Iterable[JobId]) -> tuple[JobId
 
 def _takes_at_boundary(view: View, policy: Policy, job: Job) -> bool:
     """Whether it would start if every term ended now."""
-    walk = recount.walk if policy.placement.counts_only else retake.walk
-    cluster = view.cluster
-    outcome = walk(cluster, policy.placement, pinned(cluster, None), free=False)
-    return any(
-        claim.job_id == job.job_id and not claim.reserved for claim in outcome.claims
-    ) and any(outranked.for_job == job.job_id for outranked in outcome.outranked)
+    outcome = walk(pipeline.contest(view.cluster, policy, None, at_once=False))
+    waits = outcome.claims.get(job.job_id) is False
+    return waits and any(outranked.for_job == job.job_id for outranked in outcome.outranked)
 
 
 def _fits(pools: Pools, shape: Shape, policy: Policy) -> bool:

@@ -12,10 +12,10 @@ from dlq_master.model.why import ReasonCode
 from dlq_master.policy import pipeline
 from dlq_master.policy.admit.any_that_fits import never
 from dlq_master.policy.explain import hold_code, shortage_code
-from dlq_master.policy.outcome import Outcome
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.size.as_asked import shape_of
 from dlq_master.policy.transit.taking import due
+from dlq_master.policy.walk.outcome import Outcome
 
 
 class Glance:
@@ -65,7 +65,7 @@ class Glance:
 
     def _behind(self, job_id: JobId) -> ReasonCode:
         """Its GPUs are free: somebody stands before it."""
-        if self._claimed.get(job_id) is False:
+        if self._outcome.claims.get(job_id) is False:
             return ReasonCode.WAITING_FOR_RELEASE
         head = self._outcome.head_of_line
         if head is not None and head != job_id:
@@ -84,10 +84,5 @@ class Glance:
         return frozenset(chosen.job_id for chosen in self._outcome.chosen)
 
     @cached_property
-    def _claimed(self) -> dict[JobId, bool]:
-        """Jobs for which GPUs are kept, and whether as a promoted job's reservation."""
-        return {claim.job_id: claim.reserved for claim in self._outcome.claims}
-
-    @cached_property
     def _reserved(self) -> frozenset[JobId]:
-        return frozenset(job_id for job_id, reserved in self._claimed.items() if reserved)
+        return frozenset(job_id for job_id, reserved in self._outcome.claims.items() if reserved)

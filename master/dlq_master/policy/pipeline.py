@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dlq_master.model.cluster import Cluster
-from dlq_master.model.ids import AttemptKey
+from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.lease import decision_time_s, first_term_end_s, renewed_term_end_s
 from dlq_master.model.plan import Change, Lapse, Plan, Renew, Start
+from dlq_master.model.pool import Parts
+from dlq_master.model.resources import Allocation, Slot
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy import recount, retake, starts
 from dlq_master.policy.admit.any_that_fits import admissions
 from dlq_master.policy.order.las import demotions, promotions
-from dlq_master.policy.outcome import Chosen, Outcome, Outranked, nothing
 from dlq_master.policy.partition.whole import kind_of_lease
-from dlq_master.policy.pinned import pinned
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.space import allocation
 from dlq_master.policy.transit.taking import Taking, due, price_s
+from dlq_master.policy.walk.contest import Contest
+from dlq_master.policy.walk.counts import Counts
+from dlq_master.policy.walk.outcome import Chosen, Outcome, Outranked
+from dlq_master.policy.walk.pinned import pinned
+from dlq_master.policy.walk.space import Space
+from dlq_master.policy.walk.walk import Ground, walk
 
 _FITS = Reason(ReasonCode.FITS)
 _TERM_OVER = Reason(ReasonCode.TERM_OVER)
@@ -36,7 +40,8 @@ def plan(view: View, policy: Policy) -> Plan:
     if moves:
         return Plan(tuple(moves), view.now_s, again=True)
     ending = due(view) if policy.grid else []
-    chosen, outranked, _, _ = decide(view, policy, ending)
+    outcome = decide(view, policy, ending)
+    chosen, outranked = outcome.chosen, outcome.outranked
     changes: list[Change] = []
     if outranked:
         changes += [_lapse(view, policy, victim) for victim in outranked]
@@ -86,15 +91,20 @@ def _moves(view: View, policy: Policy) -> list[Change]:
 
 def decide(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
     """Who starts, who leaves, and for whom GPUs are kept."""
-    cluster, placement, taking = view.cluster, policy.placement, policy.taking
+    cluster, taking = view.cluster, policy.taking
     if view.pause_starts is not None or not cluster.waiting.count:
-        return nothing()
-    if taking is Taking.NEVER or (taking is Taking.BOUNDARY and not ending):
-        return starts.walk(cluster, placement, blocking=policy.blocking)
-    free = taking is Taking.FREE
-    fixed = pinned(cluster, None if free else view.now_s)
-    walk = recount.walk if placement.counts_only else retake.walk
-    return walk(cluster, placement, fixed, free=free)
+        return Outcome()
+    if taking is Taking.FREE:
+        return walk(contest(cluster, policy, None, at_once=True))
+    if taking is Taking.BOUNDARY and ending:
+        return walk(contest(cluster, policy, view.now_s, at_once=False))
+    return walk(Space(cluster, policy.placement, blocking=policy.blocking))
+
+
+def contest(cluster: Cluster, policy: Policy, now_s: float | None, *, at_once: bool) -> Ground:
+    """The ground on which those have to leave whose terms are decided by `now_s` (None: all)."""
+    ground = Counts if policy.placement.counts_only else Contest
+    return ground(cluster, policy.placement, pinned(cluster, now_s), at_once=at_once)
 
 
 def _lapse(view: View, policy: Policy, outranked: Outranked) -> Lapse:
@@ -113,10 +123,18 @@ def _starts(view: View, policy: Policy, chosen: list[Chosen]) -> list[Start]:
     end_s = _NEVER_S
     if policy.grid:
         end_s = first_term_end_s(view.now_s, kind, cluster.terms, cluster.lead_s)
-    capacity = cluster.capacity
+    node_ids = cluster.capacity.node_ids
     return [
-        Start(job_id, allocation(capacity, found), kind, end_s, _FITS) for job_id, found in chosen
+        Start(job_id, _allocation(node_ids, parts), kind, end_s, _FITS) for job_id, parts in chosen
     ]
+
+
+def _allocation(node_ids: list[NodeId], parts: Parts) -> Allocation:
+    """The parts with the names of their nodes; rank order is node order."""
+    if len(parts) == 1:  # nearly always
+        ordinal, mask = parts[0]
+        return Allocation((Slot(node_ids[ordinal], mask),))
+    return Allocation(tuple([Slot(node_ids[ordinal], mask) for ordinal, mask in parts]))
 
 
 def _renewals(view: View, ending: list[AttemptKey], outranked: list[Outranked]) -> list[Renew]:

@@ -1,0 +1,116 @@
+"""The ground on which lower ranks may have to leave: the lowest first, and as few as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import JobId
+from dlq_master.model.pool import Parts
+from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.walk.line import Head
+from dlq_master.policy.walk.outcome import Chosen, Outranked
+from dlq_master.policy.walk.pinned import Pinned
+from dlq_master.policy.walk.space import Space
+from dlq_master.policy.walk.standing import Block, blocks, members
+from dlq_master.policy.walk.stock import Stock
+from dlq_master.policy.walk.victims import Victims
+
+_NO_LIMIT = float("inf")
+
+
+class Contest(Space):
+    """Work that runs stays where it is, unless a waiting job that ranks higher fits nowhere without
+    it. Such a job first takes GPUs that are free, then those that others are leaving already, and
+    only then makes victims.
+
+    `at_once`: victims are gone at once and the job starts in this plan; otherwise it waits for them.
+    """
+
+    __slots__ = ("at_once", "below", "pinned", "victims")
+
+    def __init__(
+        self, cluster: Cluster, placement: Placement, pinned: Pinned, *, at_once: bool
+    ) -> None:
+        super().__init__(cluster, placement)
+        self.pinned = pinned
+        self.at_once = at_once
+        # GPUs of work that may be made to leave and has not had its turn.
+        self.below = sum(cluster.running.gpus_by_rank.values()) - sum(pinned.gpus_by_rank.values())
+        self.victims: Victims | None = None  # made when somebody needs one first
+        self.spent = False
+
+    def ranks(self) -> Sequence[int]:
+        """All in which somebody waits or runs."""
+        return sorted({*self.cluster.waiting.ranks, *self.cluster.running.by_rank})
+
+    def widest(self) -> float:
+        """As wide as what is left and what lower ranks hold."""
+        return _NO_LIMIT if self.cluster.ordering.promotes else self.most_left() + self.below
+
+    def blocks(self, rank: int, *, apart: bool) -> Sequence[Block]:
+        """Everybody who runs in this rank."""
+        return blocks(self.cluster, rank, apart=apart)
+
+    def keep(self, rank: int, block: Block) -> None:
+        """Those that have not been made to leave by now stay."""
+        victims = self.victims
+        if victims is None and not self.pinned.gpus_by_rank.get(rank):
+            self.below -= block.gpus
+            return
+        for job_id in members(self.cluster, rank, block):
+            if job_id not in self.pinned.job_ids and (victims is None or victims.keep(job_id)):
+                self.below -= self.cluster.running.places[job_id].gpus
+
+    def serve(self, rank: int, head: Head) -> bool:
+        """It starts, claims, makes others leave or reserves."""
+        _, job_id, shape, _ = head
+        found = self.find_free(shape)
+        if found is not None:
+            stock, parts = found
+            self.outcome.chosen.append(Chosen(job_id, parts))
+            stock.take(parts)
+            return True
+        return self.claim(head) or self.force(rank, head) or self.reserve(head)
+
+    def force(self, rank: int, head: Head) -> bool:
+        """It fits if lower ranks leave: name victims, and take what it needs of their GPUs."""
+        position, job_id, shape, _ = head
+        if not self.below or shape.gpus > self.most_left() + self.below:
+            return False
+        if self.victims is None:
+            self.victims = Victims(
+                self.cluster,
+                self.placement,
+                self.stocks,
+                self._after(rank, position),
+                at_once=self.at_once,
+            )
+        found = self.victims.find(shape)
+        if found is None:
+            return False
+        front, parts = found
+        if self.at_once:
+            self.outcome.chosen.append(Chosen(job_id, parts))
+        else:
+            self.outcome.claims[job_id] = False
+        front.stock.take(parts)
+        for key in self.victims.make_leave(front, parts):
+            self.outcome.outranked.append(Outranked(key, job_id))
+            self.below -= self.cluster.running.places[key.job_id].gpus
+        return True
+
+    def take(self, stock: Stock, parts: Parts) -> None:
+        """These GPUs are spoken for; there may be more to come from lower ranks."""
+        stock.take(parts)
+
+    def _after(self, rank: int, position: int) -> list[JobId]:
+        """Running jobs that have not had their turn, the lowest ranked last."""
+        running, pinned = self.cluster.running, self.pinned.job_ids
+        return [
+            job_id
+            for other in sorted(running.by_rank)
+            if other >= rank
+            for job_id in running.in_order(other)
+            if running.places[job_id][:2] > (rank, position) and job_id not in pinned
+        ]

@@ -1,0 +1,105 @@
+"""The ground on which only numbers of GPUs count, as in the reference simulators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import JobId
+from dlq_master.model.resources import Shape
+from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.walk.line import Head
+from dlq_master.policy.walk.outcome import Chosen, Outcome, Outranked
+from dlq_master.policy.walk.pinned import Pinned
+from dlq_master.policy.walk.standing import Block, blocks, members
+
+
+class Counts:
+    """Everybody, waiting or running, takes from one number: who fits into what is left runs, the
+    rest does not. Which GPUs they are is settled when everybody has had their turn.
+
+    `at_once`: who has to leave is gone at once, so that its GPUs start others in this plan;
+    otherwise what fits into the GPUs that are free starts now and the rest when the others have
+    left.
+    """
+
+    __slots__ = ("at_once", "cluster", "left", "outcome", "pinned", "placement", "served", "spent")
+
+    def __init__(
+        self, cluster: Cluster, placement: Placement, pinned: Pinned, *, at_once: bool
+    ) -> None:
+        cluster.capacity.ready()
+        self.cluster = cluster
+        self.placement = placement
+        self.pinned = pinned
+        self.at_once = at_once
+        self.outcome = Outcome()
+        self.spent = False
+        self.left = {
+            gpu_type: pool.total - pinned.gpus_by_type.get(gpu_type, 0)
+            for gpu_type, pool in cluster.capacity.open.items()
+        }
+        self.served: list[tuple[JobId, str, Shape]] = []
+
+    def ranks(self) -> Sequence[int]:
+        """All in which somebody waits or runs."""
+        return sorted({*self.cluster.waiting.ranks, *self.cluster.running.by_rank})
+
+    def widest(self) -> float:
+        """As wide as what is left; who runs has been counted neither as free nor as taken yet."""
+        return max(self.left.values(), default=0)
+
+    def blocks(self, rank: int, *, apart: bool) -> Sequence[Block]:
+        """Everybody who runs in this rank."""
+        return blocks(self.cluster, rank, apart=apart)
+
+    def keep(self, rank: int, block: Block) -> None:
+        """All of them if they fit together, else each that fits."""
+        if len(self.left) == 1 and not self.pinned.gpus_by_rank.get(rank):
+            (gpu_type,) = self.left
+            if block.gpus <= self.left[gpu_type]:
+                self.left[gpu_type] -= block.gpus
+                return
+        for job_id in members(self.cluster, rank, block):
+            if job_id not in self.pinned.job_ids:
+                self._keep_one(job_id)
+
+    def serve(self, rank: int, head: Head) -> bool:
+        """It is counted in."""
+        _, job_id, shape, _ = head
+        for gpu_type in self.left if shape.gpu_type is None else (shape.gpu_type,):
+            if shape.gpus <= self.left.get(gpu_type, 0):
+                self.left[gpu_type] -= shape.gpus
+                self.served.append((job_id, gpu_type, shape))
+                return True
+        return False
+
+    def finish(self) -> None:
+        """Name the GPUs of those that were counted in."""
+        if not self.served:
+            return
+        capacity, outcome = self.cluster.capacity, self.outcome
+        free = {gpu_type: pool.copy() for gpu_type, pool in capacity.free.items()}
+        if self.at_once:
+            for key, _ in outcome.outranked:
+                held = capacity.parts(self.cluster.attempts[key].lease.allocation)
+                for gpu_type, parts in held.items():
+                    free[gpu_type].give(parts)
+        for job_id, gpu_type, shape in self.served:
+            found = self.placement.find(free[gpu_type], shape)
+            if found is None:
+                outcome.claims[job_id] = False
+            else:
+                free[gpu_type].take(found)
+                outcome.chosen.append(Chosen(job_id, found))
+
+    def _keep_one(self, job_id: JobId) -> None:
+        attempt = self.cluster.live_attempt(self.cluster.jobs[job_id])
+        if attempt is None:
+            return
+        gpu_type = next(iter(self.cluster.capacity.parts(attempt.lease.allocation)))
+        gpus = self.cluster.running.places[job_id].gpus
+        if gpus <= self.left[gpu_type]:
+            self.left[gpu_type] -= gpus
+        else:
+            self.outcome.outranked.append(Outranked(attempt.key, self.served[-1][0]))

@@ -1,0 +1,52 @@
+"""Everybody of one rank in order: waiting jobs one by one, running ones in blocks between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from heapq import heapify, heappop, heapreplace
+
+from dlq_master.model.ids import JobId
+from dlq_master.model.resources import Shape
+from dlq_master.model.waiting import Fifo
+from dlq_master.policy.walk.standing import Block
+
+# The first job of a FIFO: (position, job, shape, those behind it).
+Head = tuple[int, JobId, Shape, Iterator[tuple[JobId, int]]]
+
+
+def heads(fifos: Mapping[Shape, Fifo], closed: Set[Shape], widest: float) -> list[Head]:
+    """A heap of the first job of every shape that is not closed and no wider than `widest`."""
+    heap: list[Head] = []
+    for shape, fifo in fifos.items():
+        if shape.gpus <= widest and shape not in closed:
+            jobs = iter(fifo.items())
+            job_id, position = next(jobs)
+            heap.append((position, job_id, shape, jobs))
+    if len(heap) > 1:
+        heapify(heap)
+    return heap
+
+
+def line(heap: list[Head], blocks: Sequence[Block], closed: Set[Shape]) -> Iterator[Head | Block]:
+    """A merge of FIFOs, and of blocks, from which a whole shape can be struck off at once.
+
+    Within one plan what is left only shrinks, so whoever finds that a shape does not fit adds it to
+    `closed`: the work grows with placements x shapes, never with the number of waiting jobs.
+    """
+    for block in blocks:
+        while heap and heap[0][0] < block.position:
+            yield heap[0]
+            _advance(heap, closed)
+        yield block
+    while heap:
+        yield heap[0]
+        _advance(heap, closed)
+
+
+def _advance(heap: list[Head], closed: Set[Shape]) -> None:
+    _, _, shape, jobs = heap[0]
+    following = None if closed and shape in closed else next(jobs, None)
+    if following is None:
+        heappop(heap)
+    else:
+        heapreplace(heap, (following[1], following[0], shape, jobs))

@@ -1,0 +1,52 @@
+"""A stock together with GPUs that running jobs hold, as one pool to look for room in."""
+
+from __future__ import annotations
+
+from dlq_master.model.pool import Parts, Pool
+from dlq_master.policy.walk.stock import Stock
+
+
+class Reach:
+    """What would be left of the stock if some running jobs left.
+
+    The stock and the jobs' GPUs, by node, are the truth; the pool is brought up to date with them
+    only when somebody looks, node by node, so that a plan pays for looking and not for changing.
+    `at_once`: looks from what is free now, otherwise from what is free later.
+    """
+
+    __slots__ = ("_at_once", "_changed", "_held", "_pool", "_stock")
+
+    def __init__(self, stock: Stock, *, at_once: bool) -> None:
+        self._stock = stock
+        self._at_once = at_once
+        base = self.base
+        self._pool = base.copy()
+        self._held = [0] * len(base.masks)  # by running jobs that count here, by node
+        self._changed: set[int] = set()  # nodes on which the pool is out of date
+        stock.followers.append(self._changed)
+
+    @property
+    def base(self) -> Pool:
+        """What is left without anybody leaving."""
+        return self._stock.free if self._at_once else self._stock.later
+
+    def add(self, parts: Parts) -> None:
+        """The holder of these GPUs counts."""
+        for ordinal, mask in parts:
+            self._held[ordinal] |= mask
+            self._changed.add(ordinal)
+
+    def drop(self, parts: Parts) -> None:
+        """The holder of these GPUs stays after all, or has been told to leave."""
+        for ordinal, mask in parts:
+            self._held[ordinal] &= ~mask
+            self._changed.add(ordinal)
+
+    def pool(self) -> Pool:
+        """Up to date until the next change."""
+        if self._changed:
+            left, held, pool = self.base.masks, self._held, self._pool
+            for ordinal in self._changed:
+                pool.set(ordinal, left[ordinal] | held[ordinal])
+            self._changed.clear()
+        return self._pool

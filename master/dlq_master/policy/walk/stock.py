@@ -1,0 +1,89 @@
+"""GPUs of one type as one plan sees them: free now, free later, and spoken for."""
+
+from __future__ import annotations
+
+from dlq_master.model.pool import Part, Parts, Pool
+from dlq_master.model.resources import Shape
+from dlq_master.policy.place.placement import Placement
+
+
+class Stock:
+    """`free`: what is free now. `later`: the same, and what those leave who have to go. While
+    nobody goes, they are one pool.
+
+    The cluster's own pool is read until something is taken, and copied then: most plans start
+    nothing or one job. A pool that is derived from these registers a set in `followers` and finds
+    in it the nodes that have changed since it last looked.
+    """
+
+    __slots__ = ("_own", "_soon", "followers", "free", "later")
+
+    def __init__(self, free: Pool) -> None:
+        self.free = free
+        self.later = free
+        self.followers: list[set[int]] = []
+        self._own = False
+        self._soon: Pool | None = None  # what `later` has beyond `free`; made when first asked for
+
+    def take(self, parts: Parts) -> None:
+        """These GPUs are spoken for, as far as they are here."""
+        if self.free.total:
+            self._own_free().take(parts)
+        if self.later is not self.free:
+            self.later.take(parts)
+            if self._soon is not None:
+                self._soon.take(parts)
+        if self.followers:
+            self._tell(parts)
+
+    def give_free(self, parts: Parts) -> None:
+        """Somebody leaves these GPUs at once."""
+        self._own_free().give(parts)
+        if self.later is not self.free:
+            self.later.give(parts)
+        if self.followers:
+            self._tell(parts)
+
+    def give_later(self, parts: Parts) -> None:
+        """Somebody will leave these GPUs."""
+        if self.later is self.free:
+            self.later = self.free.copy()
+        self.later.give(parts)
+        if self._soon is not None:
+            self._soon.give(parts)
+        if self.followers:
+            self._tell(parts)
+
+    def find_later(self, placement: Placement, shape: Shape) -> Parts | None:
+        """Where the shape fits later, as far as possible without GPUs that are free now."""
+        later = self.later
+        if later is self.free or later.total < shape.gpus:
+            return None
+        if self.free.total and placement.any_gpus(shape):
+            return self._soonest(placement, shape.gpus)
+        return placement.find(later, shape)
+
+    def _soonest(self, placement: Placement, gpus: int) -> Parts:
+        if self._soon is None:
+            self._soon = self.later.copy()
+            self._soon.take(tuple([Part(*item) for item in enumerate(self.free.masks)]))
+        soon = min(gpus, self._soon.total)
+        masks: dict[int, int] = {}
+        for pool, width in ((self._soon, soon), (self.free, gpus - soon)):
+            parts = placement.find(pool, Shape(width, None, None)) if width else ()
+            for ordinal, mask in parts or ():
+                masks[ordinal] = masks.get(ordinal, 0) | mask
+        return tuple([Part(*item) for item in sorted(masks.items())])
+
+    def _own_free(self) -> Pool:
+        if not self._own:
+            self._own = True
+            alone = self.later is self.free
+            self.free = self.free.copy()
+            if alone:
+                self.later = self.free
+        return self.free
+
+    def _tell(self, parts: Parts) -> None:
+        for changed in self.followers:
+            changed.update([ordinal for ordinal, _ in parts])

@@ -1,0 +1,228 @@
+"""Who leaves for whom: running jobs, named from the lowest rank upwards."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.pool import Part, Parts, Pool, lowest
+from dlq_master.model.resources import Shape
+from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.walk.reach import Reach
+from dlq_master.policy.walk.stock import Stock
+
+
+class Front:
+    """One stock with what victims hold of it."""
+
+    __slots__ = ("everybody", "named", "named_on", "stock")
+
+    def __init__(self, stock: Stock, *, at_once: bool) -> None:
+        self.stock = stock
+        self.named = Reach(stock, at_once=at_once)  # if all that are named leave
+        self.everybody: Reach | None = None  # if all leave that can be named; made when needed
+        self.named_on: dict[int, dict[JobId, int]] = {}  # node -> the named there, in their order
+
+    def holders(self, parts: Parts) -> list[JobId]:
+        """The named that hold any of these GPUs."""
+        found = [
+            job_id
+            for ordinal, mask in parts
+            for job_id, held in self.named_on.get(ordinal, _NOBODY).items()
+            if held & mask
+        ]
+        return found if len(found) < 2 else list(dict.fromkeys(found))
+
+    def sparing(self, part: Part) -> Part:
+        """As many GPUs of the same node: those that nobody holds first, then the fewest victims'."""
+        ordinal, wanted = part
+        gpus = wanted.bit_count()
+        left = self.named.base.masks[ordinal]
+        taken = lowest(left, min(gpus, left.bit_count()))
+        gpus -= taken.bit_count()
+        offers = list(self.named_on.get(ordinal, _NOBODY).values())
+        for place in must_leave([offer.bit_count() for offer in offers], gpus):
+            offered = lowest(offers[place], min(gpus, offers[place].bit_count()))
+            taken |= offered
+            gpus -= offered.bit_count()
+        return Part(ordinal, taken)
+
+
+class Victim(NamedTuple):
+    """A running job that may have to leave, and what it holds of each stock."""
+
+    key: AttemptKey
+    held: list[tuple[Front, Parts]]
+
+
+class Victims:
+    """Running jobs that have not had their turn and can be made to leave.
+
+    They are named one by one, the lowest ranked first, until somebody fits; of the named only those
+    leave whose GPUs it then uses. The others stay named for whoever comes next. Who is still here
+    when the walk comes to its own turn keeps its GPUs.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        placement: Placement,
+        stocks: dict[str, Stock],
+        standing: list[JobId],
+        *,
+        at_once: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._placement = placement
+        self._at_once = at_once
+        self._fronts = {name: Front(stock, at_once=at_once) for name, stock in stocks.items()}
+        self._unnamed = standing  # the lowest ranked last
+        self._named: dict[JobId, Victim] = {}
+        self._kept: set[JobId] = set()
+        self._leaving: set[JobId] = set()
+        self._counted = False  # somebody has asked what would be left if all left
+
+    def find(self, shape: Shape) -> tuple[Front, Parts] | None:
+        """GPUs for the shape, naming as many victims as that takes."""
+        for gpu_type, front in self._fronts.items():
+            if shape.gpu_type in (None, gpu_type):
+                parts = self._within_reach(front, shape)
+                if parts is not None:
+                    return front, self._sparing(front, shape, parts)
+        return None
+
+    def make_leave(self, front: Front, parts: Parts) -> list[AttemptKey]:
+        """The named whose GPUs are among these leave; what they held beyond these is left over."""
+        taken = dict(parts)
+        keys = []
+        for job_id in front.holders(parts):
+            key, held = self._unname(job_id)
+            for other, held_parts in held:
+                if other.everybody is not None:
+                    other.everybody.drop(held_parts)
+                if other is front:
+                    held_parts = _without(held_parts, taken)
+                if self._at_once:
+                    other.stock.give_free(held_parts)
+                else:
+                    other.stock.give_later(held_parts)
+            self._leaving.add(job_id)
+            keys.append(key)
+        return keys
+
+    def keep(self, job_id: JobId) -> bool:
+        """The turn of this running job; True if it stays."""
+        if job_id in self._leaving:
+            return False
+        if job_id in self._named:
+            self._unname(job_id)
+        self._kept.add(job_id)
+        if self._counted:
+            for front, parts in self._victim(job_id).held:
+                if front.everybody is not None:
+                    front.everybody.drop(parts)
+        return True
+
+    def _within_reach(self, front: Front, shape: Shape) -> Parts | None:
+        find = self._placement.find
+        parts = find(front.named.pool(), shape) if self._named else None
+        if parts is not None:
+            return parts
+        first = self._name_next()
+        if first is None:
+            return None
+        parts = find(front.named.pool(), shape)
+        if parts is None and find(self._everybody(front), shape) is None:
+            self._unname(first)
+            self._unnamed.append(first)
+            return None
+        while parts is None and self._name_next() is not None:
+            parts = find(front.named.pool(), shape)
+        return parts
+
+    def _name_next(self) -> JobId | None:
+        while self._unnamed:
+            job_id = self._unnamed.pop()
+            if job_id not in self._kept:
+                victim = self._named[job_id] = self._victim(job_id)
+                for front, parts in victim.held:
+                    front.named.add(parts)
+                    for ordinal, mask in parts:
+                        front.named_on.setdefault(ordinal, {})[job_id] = mask
+                return job_id
+        return None
+
+    def _unname(self, job_id: JobId) -> Victim:
+        victim = self._named.pop(job_id)
+        for front, parts in victim.held:
+            front.named.drop(parts)
+            for ordinal, _ in parts:
+                del front.named_on[ordinal][job_id]
+        return victim
+
+    def _everybody(self, front: Front) -> Pool:
+        """What is left of the stock if all leave that can be named."""
+        if front.everybody is None:
+            self._counted = True
+            front.everybody = Reach(front.stock, at_once=self._at_once)
+            for job_id in (*self._unnamed, *self._named):
+                if job_id not in self._kept:
+                    for other, parts in self._victim(job_id).held:
+                        if other is front:
+                            front.everybody.add(parts)
+        return front.everybody.pool()
+
+    def _victim(self, job_id: JobId) -> Victim:
+        attempt = self._cluster.live_attempt(self._cluster.jobs[job_id])
+        if attempt is None:
+            raise ValueError(f"job {job_id} runs, but has no attempt")
+        held = self._cluster.capacity.parts(attempt.lease.allocation)
+        return Victim(attempt.key, [(self._fronts[name], parts) for name, parts in held.items()])
+
+    def _sparing(self, front: Front, shape: Shape, parts: Parts) -> Parts:
+        """As many GPUs, but first those that nobody holds, then those that let the most stay."""
+        if not self._placement.any_gpus(shape):
+            return tuple([front.sparing(part) for part in parts])
+        base = front.named.base
+        masks: dict[int, int] = {}
+        gpus = shape.gpus
+        first = min(gpus, base.total)
+        if first:
+            masks = dict(self._placement.find(base, Shape(first, None, None)) or ())
+        gpus -= first
+        offers = [
+            [part for other, parts in victim.held if other is front for part in parts]
+            for victim in self._named.values()
+        ]
+        widths = [sum([mask.bit_count() for _, mask in offer]) for offer in offers]
+        for place in must_leave(widths, gpus):
+            for ordinal, mask in offers[place]:
+                taken = lowest(mask, min(gpus, mask.bit_count()))
+                if taken:
+                    masks[ordinal] = masks.get(ordinal, 0) | taken
+                    gpus -= taken.bit_count()
+        return tuple([Part(*item) for item in sorted(masks.items())])
+
+
+def must_leave(widths: list[int], gpus: int) -> list[int]:
+    """Which of these victims (the lowest ranked first) leave so that `gpus` fall free.
+
+    Whoever can stay, stays, the highest ranked before the others.
+    """
+    spare = sum(widths) - gpus
+    leaving = []
+    for place in reversed(range(len(widths))):
+        if widths[place] <= spare:
+            spare -= widths[place]
+        else:
+            leaving.append(place)
+    return leaving[::-1]
+
+
+def _without(parts: Parts, taken: dict[int, int]) -> Parts:
+    rest = [Part(ordinal, mask & ~taken.get(ordinal, 0)) for ordinal, mask in parts]
+    return tuple([part for part in rest if part.mask])
+
+
+_NOBODY: dict[JobId, int] = {}

@@ -1,0 +1,65 @@
+"""The one walk: everybody in rank order takes what is left, and nobody takes it from a higher rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.resources import Shape
+from dlq_master.model.waiting import Fifo
+from dlq_master.policy.walk.line import Head, heads, line
+from dlq_master.policy.walk.outcome import Outcome
+from dlq_master.policy.walk.standing import Block
+
+
+class Ground(Protocol):
+    """GPUs as the walk sees them, and what it means to be served from them.
+
+    The walk says whose turn it is; the ground says what that job gets and writes it into `outcome`.
+    There are three: `Space` (what is free, and what will be soon), `Contest` (also what lower ranks
+    hold) and `Counts` (numbers of GPUs only, as the reference simulators count).
+    """
+
+    cluster: Cluster
+    outcome: Outcome
+    spent: bool  # nobody else gets anything: the walk is over
+
+    def ranks(self) -> Sequence[int]:
+        """The ranks to walk, the highest (with the lowest number) first."""
+
+    def widest(self) -> float:
+        """No shape wider than this needs a look."""
+
+    def blocks(self, rank: int, *, apart: bool) -> Sequence[Block]:
+        """Running jobs of the rank that the walk has to come to; `apart`: somebody waits there."""
+
+    def keep(self, rank: int, block: Block) -> None:
+        """The turn of these running jobs: those that nobody has outranked stay."""
+
+    def serve(self, rank: int, head: Head) -> bool:
+        """The turn of this waiting job: it starts, or GPUs are kept for it. False: its shape fits
+        nowhere any more."""
+
+    def finish(self) -> None:
+        """Everybody has had their turn."""
+
+
+def walk(ground: Ground) -> Outcome:
+    """Who starts, who leaves, and for whom GPUs are kept."""
+    waiting = ground.cluster.waiting.by_rank
+    closed: set[Shape] = set()
+    for rank in ground.ranks():
+        heap = heads(waiting.get(rank, _NOBODY), closed, ground.widest())
+        for member in line(heap, ground.blocks(rank, apart=bool(heap)), closed):
+            if isinstance(member, Block):
+                ground.keep(rank, member)
+            elif not ground.serve(rank, member):
+                closed.add(member[2])
+            elif ground.spent:
+                return ground.outcome
+    ground.finish()
+    return ground.outcome
+
+
+_NOBODY: dict[Shape, Fifo] = {}
