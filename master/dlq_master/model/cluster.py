@@ -13,25 +13,17 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job, JobState
 from dlq_master.model.job_draft import at_position
 from dlq_master.model.lease import Terms
+from dlq_master.model.moves import Moves
 from dlq_master.model.node import Node
-from dlq_master.model.order import (
-    STARTED_BASE,
-    STARTED_END,
-    Discipline,
-    Ordering,
-    Positions,
-)
-from dlq_master.model.running import Place, RunningIndex
+from dlq_master.model.order import Ordering
+from dlq_master.model.running import RunningIndex
 from dlq_master.model.timers import Timers
 from dlq_master.model.waiting import WaitingIndex
 
 # Looking an enum's member up costs more than comparing it, and these are on the hot path.
 _PENDING = JobState.PENDING
-_HELD = JobState.HELD
 _PAUSING = AttemptState.PAUSING
 _UNKNOWN = AttemptState.UNKNOWN
-_ARRIVAL = Discipline.ARRIVAL
-_REQUEUE = Discipline.REQUEUE
 
 
 class Touched(NamedTuple):
@@ -56,6 +48,7 @@ class Cluster:
     def __init__(self, ordering: Ordering, terms: Terms) -> None:
         self.ordering = ordering
         self.terms = terms
+        self.moves = Moves(ordering.discipline)
         self.capacity = Capacity()
         self.waiting = WaitingIndex()
         self.running = RunningIndex()
@@ -65,7 +58,6 @@ class Cluster:
         self.slow_saves: dict[JobId, float] = {}  # running jobs that need more than the usual lead
         self.silent: dict[AttemptKey, None] = {}  # UNKNOWN attempts
         self.by_term: dict[float, dict[AttemptKey, None]] = {}  # active attempts by term end
-        self.unsettled: dict[JobId, None] = {}  # demoted while running, not yet re-placed
         self._jobs: dict[JobId, Job] = {}
         self._attempts: dict[AttemptKey, Attempt] = {}
         self.jobs: Mapping[JobId, Job] = MappingProxyType(self._jobs)
@@ -74,7 +66,7 @@ class Cluster:
         self._touched_jobs: dict[JobId, Job] = {}
         self._touched_attempts: dict[AttemptKey, Attempt] = {}
         self._touched_nodes: dict[NodeId, Node] = {}
-        self.positions = Positions()
+        self._levels = ordering.levels
 
     def live_attempt(self, job: Job) -> Attempt | None:
         """The job's live attempt, if it has one."""
@@ -83,7 +75,8 @@ class Cluster:
         return self._attempts.get(AttemptKey(job.job_id, job.live_attempt))
 
     def rank(self, job: Job) -> int:
-        return self.ordering.rank(job.rank_base, job.level)
+        """Lower ranks are served first."""
+        return job.rank_base * self._levels + job.level
 
     def attempts_on(self, node_id: NodeId) -> tuple[AttemptKey, ...]:
         """Live attempts that hold GPUs of the node, in the order of their keys."""
@@ -99,62 +92,35 @@ class Cluster:
         self._touched_nodes.pop(node_id, None)
 
     def put_job(self, job: Job) -> Job:
-        """Replace the job's value; returns it with the position that the change gives it.
-
-        A new job (sequence 0) goes to the tail. A job that is given GPUs is put before its attempt.
-        """
-        job_id = job.job_id
-        before = self._jobs.get(job_id)
-        job = self._positioned(before, job)
-        self._jobs[job_id] = job
-        self._touched_jobs[job_id] = job
-        if before is None or before.state is not job.state or before.blocked is not job.blocked:
-            if job.state is _PENDING and job.blocked is None:
-                self.pending[job_id] = None
-            else:
-                self.pending.pop(job_id, None)
-        self._index_waiting(before, job)
-        if job_id in self.running.places:
-            self._place(job)
-        if job.saves:
-            self._time_save(job)
-        if self.ordering.thresholds:
-            self._time_crossing(job)
-        if self.ordering.promotes:
-            self._time_promotion(job)
+        """Replace the job's value. A new one (sequence 0) is returned with a place at the tail."""
+        before = self._jobs.get(job.job_id)
+        if before is None:
+            job = self._entered(job)
+        attempt = self.live_attempt(job)
+        if attempt is None and before is not None:
+            attempt = self.live_attempt(before)  # its end is not told yet
+        self._change(before, job, attempt, attempt)
         return job
 
     def put_attempt(self, attempt: Attempt) -> None:
-        """Replace the attempt's value: claims or frees its GPUs as its state says."""
+        """Replace the attempt's value: it claims or frees GPUs as its state says."""
+        self.put(self._jobs[attempt.key.job_id], attempt)
+
+    def put(self, job: Job, attempt: Attempt) -> None:
+        """Replace the values of a job and its attempt, as one change.
+
+        One after the other does the same, in either order: every index says what the two are now,
+        never how they came to be.
+        """
         key = attempt.key
-        state = attempt.state
-        before = self._attempts.get(key)
-        was = None if before is None else before.state
-        live = state in LIVE
-        self._touched_attempts[key] = attempt
-        if live:
-            self._attempts[key] = attempt
-        elif before is not None:
+        held = self._attempts.get(key)
+        holds = attempt if attempt.state in LIVE else None
+        if holds is not None:
+            self._attempts[key] = holds
+        elif held is not None:
             del self._attempts[key]
-        self._claim(attempt, was, live)
-        if was is _UNKNOWN:
-            self.silent.pop(key, None)
-        if state is _UNKNOWN:
-            self.silent[key] = None
-        was_active, active = was in ACTIVE, state in ACTIVE
-        if before is not None and was_active:
-            self._leave_term(before)
-        if active:
-            self.by_term.setdefault(attempt.lease.term_end_s, {})[key] = None
-        if active and not was_active:
-            self._place(self._jobs[key.job_id])
-        elif was_active and not active:
-            self.running.remove(key.job_id)
-        if self.ordering.thresholds:
-            if not live:
-                self.crossings.clear(key.job_id)
-            elif before is None or before.started_time_s != attempt.started_time_s:
-                self._time_crossing(self._jobs[key.job_id])
+        self._touched_attempts[key] = attempt
+        self._change(self._jobs[key.job_id], job, held, holds)
 
     def take_touched(self) -> Touched:
         """What changed since the last call: exactly the rows a store has to write."""
@@ -186,86 +152,98 @@ class Cluster:
         return min(max(self.slow_saves.values()), LONGEST_LEAD * self.terms.be_term_s)
 
     def leave(self, job_id: JobId) -> None:
-        """The job stops running: it waits before those that waited all along."""
-        job = self._jobs[job_id]
-        self.unsettled.pop(job_id, None)
-        started = STARTED_BASE <= job.sequence < STARTED_END
-        if self.ordering.discipline is _REQUEUE and started:
-            self.put_job(at_position(job, self.positions.head()))
+        """The job is to stop running: it waits before those that waited all along."""
+        self._move(job_id, self.moves.leave(self._jobs[job_id]))
 
     def settle(self) -> None:
         """Jobs that were demoted while they ran, and still run, stand behind all that run."""
-        jobs = [self._jobs[job_id] for job_id in self.unsettled]
-        self.unsettled.clear()
-        for job in sorted(jobs, key=lambda job: job.sequence):
-            self.put_job(at_position(job, self.positions.started()))
+        unsettled = self.moves.unsettled
+        for job_id in sorted(unsettled, key=lambda job_id: self._jobs[job_id].sequence):
+            self._move(job_id, self.moves.settle())
+        unsettled.clear()
 
-    def _positioned(self, before: Job | None, job: Job) -> Job:
-        """The job at the place that the change from `before` gives it."""
-        if before is None:
-            if job.sequence:
-                self.positions.seen(job.sequence)
-                return job
-            return at_position(job, self.positions.tail())
-        if self.ordering.discipline is _ARRIVAL:
+    def _entered(self, job: Job) -> Job:
+        if job.sequence:
+            self.moves.seen(job.sequence)
             return job
-        place = self._new_place(before, job)
-        return job if place is None else at_position(job, place)
+        return at_position(job, self.moves.entry())
 
-    def _new_place(self, before: Job, job: Job) -> int | None:
-        """Where the job goes under REQUEUE or FIRST_START; None: it stays."""
-        if job.end_time_s is not None:
-            self.unsettled.pop(job.job_id, None)
-            return None
-        requeues = self.ordering.discipline is _REQUEUE
-        started = STARTED_BASE <= job.sequence < STARTED_END
-        stays = started and not requeues
-        if before.live_attempt != job.live_attempt:
-            if job.live_attempt is not None:
-                # A promoted job keeps the head also while it runs, lest the next one takes it down.
-                return None if stays or job.sequence < STARTED_BASE else self.positions.started()
-            self.unsettled.pop(job.job_id, None)
-            return self.positions.head() if requeues and started else None
-        if job.promoted and not before.promoted:
-            return self.positions.promoted()
-        if job.level > before.level:
-            return self._lower_place(job, requeues)
-        if before.state is _HELD and job.waiting and not stays:
-            return self.positions.tail()
-        return None
+    def _move(self, job_id: JobId, sequence: int | None) -> None:
+        if sequence is not None:
+            self.put_job(at_position(self._jobs[job_id], sequence))
 
-    def _lower_place(self, job: Job, requeues: bool) -> int | None:
-        """Where a job goes that was demoted."""
-        if not requeues:
-            return self.positions.started() if job.sequence < STARTED_BASE else None
-        if job.live_attempt is not None:
-            self.unsettled[job.job_id] = None
-        return self.positions.tail()
+    def _change(
+        self, before: Job | None, job: Job, held: Attempt | None, holds: Attempt | None
+    ) -> None:
+        """Bring every index from one pair of job and live attempt to the next."""
+        if job is not before:
+            job_id = job.job_id
+            self._jobs[job_id] = job
+            self._touched_jobs[job_id] = job
+            self._index_job(before, job)
+        if holds is not held:
+            self._index_claims(held, holds)
+        self._index_running(job, held, holds)
+        if self.ordering.thresholds:
+            self._time_crossing(job, holds)
 
-    def _index_waiting(self, before: Job | None, job: Job) -> None:
+    def _index_job(self, before: Job | None, job: Job) -> None:
+        """What the job alone decides."""
+        if job.state is _PENDING or (before is not None and before.state is _PENDING):
+            self._index_pending(job)
         waits = job.waiting
         if before is not None and before.waiting:
-            same_place = before.sequence == job.sequence and before.level == job.level
-            if waits and same_place and before.request is job.request:
-                return
-            self.waiting.remove(self.rank(before), before.request.shape, job.job_id)
-        if waits:
+            self._index_waiting(before, job, waits)
+        elif waits:
             self.waiting.add(self.rank(job), job.request.shape, job.job_id, job.sequence)
+        if job.saves:
+            self._time_save(before, job)
+        if self.ordering.promotes:
+            self._time_promotion(job)
 
-    def _place(self, job: Job) -> None:
-        place = Place(self.rank(job), job.sequence, job.request.gpus)
-        if self.running.places.get(job.job_id) != place:
-            self.running.put(job.job_id, place)
+    def _index_pending(self, job: Job) -> None:
+        if job.state is _PENDING and job.blocked is None:
+            self.pending[job.job_id] = None
+        else:
+            self.pending.pop(job.job_id, None)
 
-    def _claim(self, attempt: Attempt, was: AttemptState | None, live: bool) -> None:
-        soon = attempt.state is _PAUSING
-        if was is None:
-            if live:
-                self.capacity.claim(attempt.key, attempt.lease.allocation, soon=soon)
-        elif not live:
-            self.capacity.release(attempt.key, attempt.lease.allocation, soon=was is _PAUSING)
-        elif soon != (was is _PAUSING):
-            self.capacity.mark_soon(attempt.lease.allocation, soon=soon)
+    def _index_waiting(self, before: Job, job: Job, waits: bool) -> None:
+        was, now = self.rank(before), self.rank(job)
+        same_place = before.sequence == job.sequence and was == now
+        if waits and same_place and before.request is job.request:
+            return
+        self.waiting.remove(was, before.request.shape, job.job_id)
+        if waits:
+            self.waiting.add(now, job.request.shape, job.job_id, job.sequence)
+
+    def _index_claims(self, held: Attempt | None, holds: Attempt | None) -> None:
+        """What the attempt's state alone decides."""
+        capacity = self.capacity
+        if held is None:
+            if holds is not None:
+                capacity.claim(holds.key, holds.lease.allocation, soon=holds.state is _PAUSING)
+        elif holds is None:
+            capacity.release(held.key, held.lease.allocation, soon=held.state is _PAUSING)
+        elif (held.state is _PAUSING) is not (holds.state is _PAUSING):
+            capacity.mark_soon(holds.lease.allocation, soon=holds.state is _PAUSING)
+        if held is not None and held.state is _UNKNOWN:
+            del self.silent[held.key]
+        if holds is not None and holds.state is _UNKNOWN:
+            self.silent[holds.key] = None
+
+    def _index_running(self, job: Job, held: Attempt | None, holds: Attempt | None) -> None:
+        """Places and terms of active attempts."""
+        was = held if held is not None and held.state in ACTIVE else None
+        now = holds if holds is not None and holds.state in ACTIVE else None
+        if now is not None:
+            self.running.put(job.job_id, self.rank(job), job.sequence, job.request.gpus)
+        elif was is not None:
+            self.running.remove(job.job_id)
+        if was is not now:
+            if was is not None:
+                self._leave_term(was)
+            if now is not None:
+                self.by_term.setdefault(now.lease.term_end_s, {})[now.key] = None
 
     def _leave_term(self, attempt: Attempt) -> None:
         end_s = attempt.lease.term_end_s
@@ -274,26 +252,26 @@ class Cluster:
         if not keys:
             del self.by_term[end_s]
 
-    def _time_save(self, job: Job) -> None:
-        save_s = SAVE_FACTOR * percentile_95(job.saves)
-        if job.live_attempt is not None and save_s > self.terms.save_lead_s:
-            self.slow_saves[job.job_id] = save_s
-        else:
+    def _time_save(self, before: Job | None, job: Job) -> None:
+        if job.live_attempt is None:
             self.slow_saves.pop(job.job_id, None)
+        elif before is None or before.live_attempt is None or before.saves is not job.saves:
+            save_s = SAVE_FACTOR * percentile_95(job.saves)
+            if save_s > self.terms.save_lead_s:
+                self.slow_saves[job.job_id] = save_s
+            else:
+                self.slow_saves.pop(job.job_id, None)
 
-    def _time_crossing(self, job: Job) -> None:
+    def _time_crossing(self, job: Job, attempt: Attempt | None) -> None:
         thresholds = self.ordering.thresholds
-        number = job.live_attempt
-        settled = job.end_time_s is not None or (number is None and not job.waiting)
+        settled = job.end_time_s is not None or (job.live_attempt is None and not job.waiting)
         if settled or job.level >= len(thresholds):
             self.crossings.clear(job.job_id)
             return
         left_gpu_s = thresholds[job.level] - job.attained_gpu_s
         if left_gpu_s <= 0.0:
             self.crossings.set(job.job_id, 0.0)  # overdue
-            return
-        attempt = None if number is None else self.live_attempt(job)
-        if attempt is None or attempt.started_time_s is None:
+        elif attempt is None or attempt.started_time_s is None:
             self.crossings.clear(job.job_id)
         else:
             exact_s = attempt.started_time_s + left_gpu_s / job.request.gpus

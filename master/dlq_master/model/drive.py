@@ -61,7 +61,7 @@ def apply(cluster: Cluster, plan: Plan, now_s: float, epoch: int) -> list[Happen
         cluster.leave(job.job_id)
     for change in plan.changes:
         _apply(cluster, change, now_s, epoch, happened)
-    if not plan.again and cluster.unsettled:
+    if not plan.again and cluster.moves.unsettled:
         cluster.settle()
     return happened
 
@@ -69,7 +69,7 @@ def apply(cluster: Cluster, plan: Plan, now_s: float, epoch: int) -> list[Happen
 def step_job(cluster: Cluster, job_id: JobId, event: JobEvent, now_s: float) -> list[Happened]:
     """Apply one event to a job, and tell its live attempt to stop if the event asks for that."""
     before = cluster.jobs[job_id]
-    after, effects = job_steps.step(before, event, at_s=now_s)
+    after, effects = job_steps.step(before, event, at_s=now_s, placing=cluster.moves.after)
     cluster.put_job(after)
     happened = [Happened(event, job_id)]
     for effect in effects:
@@ -93,16 +93,19 @@ def step_attempt(
     cluster: Cluster, key: AttemptKey, event: AttemptEvent, now_s: float
 ) -> list[Happened]:
     """Apply one event to an attempt, and to its job what follows from it."""
-    before = cluster.attempts[key]
+    before, job = cluster.attempts[key], cluster.jobs[key.job_id]
     after = attempt_steps.step(before, event, at_s=now_s).value
-    cluster.put_attempt(after)
     happened = [Happened(event, key.job_id, key.number)]
-    if not after.live:
-        happened += _end(cluster, before, event, now_s)
-        return happened
-    ran = before.started_time_s is None and after.started_time_s is not None
-    if ran and not cluster.jobs[key.job_id].ended:
-        happened += step_job(cluster, key.job_id, job_steps.Ran(), now_s)
+    if after.live:
+        follows = _started(before, after, job)
+    else:
+        _, follows, usage = gang.consequence(before, event, job, now_s)
+        if follows is None:  # cancelled while it ran: only the books are left to close
+            job = job_steps.vacated(job, usage)
+    if follows is not None:
+        job = job_steps.step(job, follows, at_s=now_s, placing=cluster.moves.after).value
+        happened.append(Happened(follows, key.job_id))
+    cluster.put(job, after)
     return happened
 
 
@@ -155,10 +158,9 @@ def _start(cluster: Cluster, start: Start, now_s: float, epoch: int) -> Happened
         ranks=tuple([RankStatus(node_id) for node_id, _ in start.allocation.slots]),
         resume_from=job.checkpoint,
     )
-    # The job first: the indexes read its level and position when the attempt claims its GPUs.
     placed = job_steps.Placed(attempt=key.number)
-    cluster.put_job(job_steps.step(job, placed, at_s=now_s).value)
-    cluster.put_attempt(attempt)
+    after = job_steps.step(job, placed, at_s=now_s, placing=cluster.moves.after).value
+    cluster.put(after, attempt)
     return Happened(placed, key.job_id, key.number, change=start)
 
 
@@ -173,10 +175,7 @@ def _lapse(cluster: Cluster, lapse: Lapse, now_s: float) -> list[Happened]:
     return happened
 
 
-def _end(cluster: Cluster, attempt: Attempt, event: AttemptEvent, now_s: float) -> list[Happened]:
-    job = cluster.jobs[attempt.key.job_id]
-    verdict = gang.consequence(attempt, event, job, now_s)
-    if verdict.job is None:  # cancelled while it ran: only the books are left to close
-        cluster.put_job(job_steps.vacated(job, verdict.usage))
-        return []
-    return step_job(cluster, job.job_id, verdict.job, now_s)
+def _started(before: Attempt, after: Attempt, job: Job) -> JobEvent | None:
+    """What the first instant at which an attempt runs is for its job."""
+    ran = before.started_time_s is None and after.started_time_s is not None
+    return job_steps.Ran() if ran and not job.ended else None

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from dlq_master.model.ids import JobId
 from dlq_master.model.order import STARTED_BASE, STARTED_END
+from dlq_master.model.values import maker
 
 
 class Place(NamedTuple):
@@ -14,6 +15,9 @@ class Place(NamedTuple):
     rank: int
     sequence: int
     gpus: int
+
+
+_place = maker(Place)
 
 
 class RunningIndex:
@@ -31,11 +35,15 @@ class RunningIndex:
         self.gpus_by_rank: dict[int, int] = {}
         self.gpus_together: dict[int, int] = {}  # of those that stand there
 
-    def put(self, job_id: JobId, place: Place) -> None:
-        if job_id in self.places:
+    def put(self, job_id: JobId, rank: int, sequence: int, gpus: int) -> None:
+        """The job stands here, whatever was known of it before."""
+        place = _place((rank, sequence, gpus))
+        before = self.places.get(job_id)
+        if before is not None:
+            if before == place:
+                return
             self.remove(job_id)
         self.places[job_id] = place
-        rank, sequence, gpus = place
         if rank not in self.by_rank:
             self.by_rank[rank] = {}
             self.gpus_by_rank[rank] = self.gpus_together[rank] = 0

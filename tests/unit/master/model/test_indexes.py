@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import permutations
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,6 +105,50 @@ def test_a_restart_loads_the_same_cluster() -> None:
     assert fresh.crossings.at == old.crossings.at
     assert fresh.promotions.at == old.promotions.at
     assert fresh.capacity.soon == old.capacity.soon
+
+
+def indexes(cluster: Cluster) -> dict[str, object]:
+    """Everything that is derived from the values, as plain values."""
+    return {
+        "waiting": cluster.waiting.by_rank,
+        "running": cluster.running.places,
+        "claims": cluster.capacity.claims,
+        "soon": cluster.capacity.soon,
+        "free": {gpu_type: pool.masks for gpu_type, pool in cluster.capacity.free.items()},
+        "terms": cluster.by_term,
+        "crossings": cluster.crossings.at,
+        "promotions": cluster.promotions.at,
+        "slow saves": cluster.slow_saves,
+        "silent": cluster.silent,
+    }
+
+
+@pytest.mark.parametrize("event", [None, "Succeeded", "Preempted", "NodeSilent"])
+def test_a_job_and_its_attempt_may_be_put_in_either_order(event: str | None) -> None:
+    def world() -> World:
+        made = World("tiresias-las", thresholds="80", starve_limit_s="500")
+        made.submit(a_job(1, 4, saves=(90.0,)), a_job(2, 8)).settle_moves()
+        return made if event is None else made.decide().pause(1)
+
+    target = world()
+    key = AttemptKey(JobId(1), 1)
+    if event is None:
+        drive.apply(target.cluster, target.plan(), target.now_s, epoch=1)
+    else:
+        drive.step_attempt(target.cluster, key, getattr(attempt_steps, event)(), target.now_s)
+    touched = target.cluster.take_touched()
+    job = next(job for job in touched.jobs if job.job_id == 1)
+    attempt = next(attempt for attempt in touched.attempts if attempt.key == key)
+    puts: list[Callable[[Cluster], object]] = [
+        lambda cluster: cluster.put_job(job),
+        lambda cluster: cluster.put_attempt(attempt),
+    ]
+    for order in permutations(puts):
+        cluster = world().cluster
+        for put in order:
+            put(cluster)
+        validate(cluster)
+        assert indexes(cluster) == indexes(target.cluster)
 
 
 def test_exactly_what_changed_is_handed_to_the_store_once() -> None:

@@ -1,0 +1,106 @@
+"""Where an event puts a job in its level: the only place that hands out positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import Job
+from dlq_master.model.job_steps import (
+    Cancelled,
+    Completed,
+    Demoted,
+    Failed,
+    JobEvent,
+    Placed,
+    Poisoned,
+    Promoted,
+    Released,
+    Requeued,
+    TimedOut,
+)
+from dlq_master.model.order import STARTED_BASE, STARTED_END, Discipline, Positions
+
+# Takes the job before the event, and the event.
+_Rule = Callable[[Job, Any], int | None]
+
+
+class Moves:
+    """The discipline's answer to every event; under ARRIVAL nothing moves."""
+
+    __slots__ = ("_positions", "_requeues", "_rules", "unsettled")
+
+    def __init__(self, discipline: Discipline) -> None:
+        self.unsettled: dict[JobId, None] = {}  # demoted while running, not yet re-placed
+        self._positions = Positions()
+        self._requeues = discipline is Discipline.REQUEUE
+        self._rules: Mapping[type[JobEvent], _Rule] = {
+            Placed: self._placed,
+            Requeued: self._vacated,
+            Poisoned: self._vacated,
+            Demoted: self._demoted,
+            Promoted: self._promoted,
+            Released: self._released,
+            Completed: self._ended,
+            Failed: self._ended,
+            TimedOut: self._ended,
+            Cancelled: self._ended,
+        }
+        if discipline is Discipline.ARRIVAL:
+            self._rules = {}
+
+    def after(self, job: Job, event: JobEvent) -> int | None:
+        """The position that `event`, which the job's table allows, gives it; None: it stays."""
+        rule = self._rules.get(type(event))
+        return None if rule is None else rule(job, event)
+
+    def entry(self) -> int:
+        """The position of a new job."""
+        return self._positions.tail()
+
+    def seen(self, sequence: int) -> None:
+        """A stored job has this position."""
+        self._positions.seen(sequence)
+
+    def leave(self, job: Job) -> int | None:
+        """A job that is to stop running: it waits before those that waited all along."""
+        self.unsettled.pop(job.job_id, None)
+        return self._positions.head() if self._requeues and _started(job) else None
+
+    def settle(self) -> int:
+        """A job that was demoted while it ran, and still runs: it stands behind all that run."""
+        return self._positions.started()
+
+    def _placed(self, job: Job, _event: Placed) -> int | None:
+        # A promoted job keeps the head also while it runs, lest the next one takes it down.
+        if job.sequence < STARTED_BASE or (_started(job) and not self._requeues):
+            return None
+        return self._positions.started()
+
+    def _vacated(self, job: Job, _event: Requeued | Poisoned) -> int | None:
+        return self.leave(job)
+
+    def _demoted(self, job: Job, event: Demoted) -> int | None:
+        if event.level <= job.level:
+            return None
+        if not self._requeues:
+            return self._positions.started() if job.sequence < STARTED_BASE else None
+        if job.live_attempt is not None:
+            self.unsettled[job.job_id] = None
+        return self._positions.tail()
+
+    def _promoted(self, job: Job, _event: Promoted) -> int | None:
+        return None if job.promoted else self._positions.promoted()
+
+    def _released(self, job: Job, _event: Released) -> int | None:
+        keeps = _started(job) and not self._requeues
+        waits = job.live_attempt is None and job.blocked is None
+        return self._positions.tail() if waits and not keeps else None
+
+    def _ended(self, job: Job, _event: JobEvent) -> None:
+        self.unsettled.pop(job.job_id, None)
+
+
+def _started(job: Job) -> bool:
+    return STARTED_BASE <= job.sequence < STARTED_END
