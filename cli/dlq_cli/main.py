@@ -28,6 +28,7 @@ COMMANDS = {
     "resume": Lazy("dlq_cli.commands.steer:resume", "Queue paused jobs again."),
     "nodes": Lazy("dlq_cli.commands.nodes:nodes", "The machines and their GPUs."),
     "queues": Lazy("dlq_cli.commands.queues:queues", "The queues and what waits in them."),
+    "spec": Lazy("dlq_cli.commands.spec:spec", "Write, check and convert job specs, offline."),
     "login": Lazy("dlq_cli.commands.login:login", "Get a certificate (on the master's host)."),
     "version": Lazy("dlq_cli.commands.version:version", "Versions of both ends."),
     "completion": Lazy("dlq_cli.commands.completion:completion", "A completion script."),

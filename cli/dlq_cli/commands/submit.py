@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
@@ -13,15 +11,14 @@ import click
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option
 from dlq_cli.quiet import quiet_grpc
+from dlq_cli.source import STDIN, read_source
 from dlq_cli.spec.flags import FLAGS, layer_from
-from dlq_cli.spec.given import Given, Layer, Notes, wrong
+from dlq_cli.spec.given import Given, Layer, Notes
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.script import LARGEST_SCRIPT_BYTES, read_script
 from dlq_cli.spec.toml_yaml import SUFFIXES, read_spec_file
 from dlq_cli.spec.validate import Spec, finish
 from dlq_common.errors import InvalidRequest, Unavailable
-
-STDIN = "-"
 
 
 class Source(NamedTuple):
@@ -167,23 +164,13 @@ def _source(words: tuple[str, ...], command: tuple[str, ...] | None, wrap: str |
                 f"a spec takes no arguments, and {arguments[0]!r} follows it",
                 hint=f"flags come first: dlq submit {arguments[0]} {words[0]}",
             )
-        return Source(read_spec_file(_read(words[0]), words[0]), (), Notes())
+        return Source(read_spec_file(read_source(words[0]), words[0]), (), Notes())
     return _from_script(words[0], arguments)
 
 
 def _from_script(path: str, arguments: tuple[str, ...]) -> Source:
-    content = sys.stdin.buffer.read(LARGEST_SCRIPT_BYTES + 1) if path == STDIN else _read(path)
+    content = (
+        sys.stdin.buffer.read(LARGEST_SCRIPT_BYTES + 1) if path == STDIN else read_source(path)
+    )
     script = read_script(content, "stdin" if path == STDIN else path)
     return Source(script.layer, arguments, script.notes)
-
-
-def _read(path: str) -> bytes:
-    """As much of a file as a script or spec may hold, and one byte more."""
-    try:
-        with Path(path).open("rb") as file:
-            return file.read(LARGEST_SCRIPT_BYTES + 1)
-    except (OSError, ValueError) as error:
-        known = "/" not in path and shutil.which(path)
-        hint = f"to queue a command: dlq submit -- {path} ..." if known else ""
-        words = error.strerror if isinstance(error, OSError) else "not a file's name"
-        raise wrong(path, (words or "cannot be read").lower(), hint=hint) from None

@@ -1,0 +1,39 @@
+"""`dlq spec init`: a template with comments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dlq_cli.commands.options import examples
+from dlq_cli.spec.template import FORMS, template
+from dlq_cli.written import write_new
+
+_BY_SUFFIX = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
+
+
+@click.command(
+    epilog=examples(
+        "dlq spec init job.toml",
+        "dlq spec init train.sh",
+        "dlq spec init --form yaml > job.yaml",
+    )
+)
+@click.option(
+    "--form", type=click.Choice(FORMS), help="What to write.  [default: as FILE's name says, toml]"
+)
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
+def init(file: Path | None, form: str | None, force: bool) -> None:
+    """Write a template of a spec (TOML or YAML) or of a script to FILE, or to stdout.
+
+    It is valid as it stands; every key that there is has a comment.
+    """
+    form = form or (_BY_SUFFIX.get(file.suffix.lower(), "script") if file else "toml")
+    text = template(form)
+    if file is None:
+        click.echo(text, nl=False)
+    else:
+        write_new(file, text, force=force)
+        click.echo(f"{file}: written; then: dlq submit {file}")

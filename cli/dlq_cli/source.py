@@ -1,0 +1,23 @@
+"""Reading the files that people name: scripts and specs, no more of them than either may hold."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from dlq_cli.spec.given import wrong
+from dlq_cli.spec.script import LARGEST_SCRIPT_BYTES
+
+STDIN = "-"
+
+
+def read_source(path: str) -> bytes:
+    """As much of a file as a script or spec may hold, and one byte more."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(LARGEST_SCRIPT_BYTES + 1)
+    except (OSError, ValueError) as error:
+        known = "/" not in path and shutil.which(path)
+        hint = f"to queue a command: dlq submit -- {path} ..." if known else ""
+        words = error.strerror if isinstance(error, OSError) else "not a file's name"
+        raise wrong(path, (words or "cannot be read").lower(), hint=hint) from None

@@ -1,0 +1,129 @@
+"""A spec to start from, with a comment on every key: TOML, YAML, or a script with #DLQ lines.
+
+Keys that this page does not describe come from the tables (fields.py, flags.py), so none is missing.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dlq_cli.spec.fields import READERS, SECTIONS
+from dlq_cli.spec.flags import FLAGS
+
+FORMS = ("toml", "yaml", "script")
+WIDTH = 96
+
+
+class Entry(NamedTuple):
+    """One key as the template shows it: `live` ones count, the others wait behind a `#`."""
+
+    value: str  # as TOML
+    words: str
+    live: bool = False
+
+
+_ENTRIES: dict[str, Entry] = {
+    "name": Entry('"mnist"', "For people. Default: the program's name.", live=True),
+    "command": Entry(
+        '"python train.py --lr 0.1"', "Split into words, run by no shell. Or `run`.", live=True
+    ),
+    "run": Entry('"python prepare.py && python train.py"', "Lines for /bin/sh, or for its #! line."),
+    "queue": Entry('"default"', "Default: the cluster's."),
+    "nodes": Entry("2", "The command runs once on each. Default: any that hold the GPUs."),
+    "time_limit": Entry(
+        '"12:00:00"', "90 (minutes), 12:00:00, 1-00:00:00, 90m; 0 for none.", live=True
+    ),
+    "estimate": Entry('"10h"', "How long you expect it to run."),
+    "workdir": Entry('"/shared/mnist"', "On every node. Default: where you submit."),
+    "hold": Entry("true", "Starts only after `dlq release`."),
+    "disconnect_hold": Entry('"2h"', "How long it runs on while the master is silent."),
+    "runtime": Entry('"process"', "What starts it. Default: the cluster's."),
+    "export": Entry('"NONE"', "ALL of your shell's variables, NONE, or A,B=2. Default: NONE."),
+    "env": Entry('{ DATA = "/shared/data" }', "Its variables; [\"HOME\"] takes one from your shell."),
+    "labels": Entry('{ team = "vision" }', "For people and filters."),
+    "resources.gpus": Entry('"h100:8"', "Of each node; `8` takes any type. Or gpus_total."),
+    "resources.gpus_total": Entry("8", "Of the whole job, on any nodes.", live=True),
+    "resources.gpu_type": Entry('"h100"', "As `dlq nodes` shows it, or how that begins."),
+    "resources.cpus": Entry("32", "Limit on each node, in cores."),
+    "resources.memory": Entry('"400GiB"', "Limit on each node. GB is 10^9, GiB (or G) 2^30."),
+    "preempt.signal": Entry(
+        '"USR1@120"', "Asks the main process to save: TERM, USR1, USR2, INT; @S seconds ahead."
+    ),
+    "preempt.grace": Entry('"auto"', "Time to save; auto learns it from the saves it sees."),
+    "preempt.exit_zero_completes": Entry("true", "Exit code 0 while asked to save means finished."),
+    "checkpoint.dir": Entry('"/shared/ckpt/mnist"', "Default: the cluster's place, by job."),
+    "checkpoint.marker": Entry('"step-*/done"', "The file that makes a checkpoint whole."),
+    "checkpoint.settle": Entry('"10s"', "... once it has not changed for this long."),
+    "retry.max_restarts": Entry("3", "After failures of its own. Lost nodes do not count."),
+    "retry.exit_codes": Entry("[99]", "`Saved, start me again`, besides 99."),
+}  # fmt: skip
+
+_HEADS = {
+    "toml": "A job for dlq. `dlq spec check FILE` reads it as `dlq submit FILE` would.",
+    "yaml": "A job for dlq. `dlq spec check FILE` reads it as `dlq submit FILE` would.",
+    "script": "A job for dlq: `dlq submit FILE`. Lines below count until the first command.",
+}
+
+
+def template(form: str) -> str:
+    """The text of a template in one of FORMS; it is valid as it stands."""
+    return "\n".join({"toml": _toml, "yaml": _yaml, "script": _script}[form]()) + "\n"
+
+
+def entry(key: str) -> Entry:
+    """What the template says of a key; from the help of its flag where nothing better is known."""
+    flag = next((flag for flag in FLAGS if flag.key == key), None)
+    return _ENTRIES.get(key) or Entry("...", flag.help if flag else "")
+
+
+def _toml() -> Iterator[str]:
+    yield f"# {_HEADS['toml']}"
+    for section in ("", *SECTIONS):
+        keys = _keys(section)
+        alive = any(entry(key).live for key in keys)
+        if section:
+            yield from ("", f"{'' if alive else '# '}[{section}]")
+        for key in keys:
+            found = entry(key)
+            line = f"{'' if found.live else '# '}{key.rpartition('.')[2]} = {found.value}"
+            yield _commented(line, found.words)
+
+
+def _yaml() -> Iterator[str]:
+    yield f"# {_HEADS['yaml']}"
+    for section in ("", *SECTIONS):
+        keys = _keys(section)
+        alive = any(entry(key).live for key in keys)
+        if section:
+            yield from ("", f"{'' if alive else '# '}{section}:")
+        for key in keys:
+            found = entry(key)
+            indent = "  " if section else ""
+            value = found.value.replace("{ ", "{").replace(" }", "}").replace(" = ", ": ")
+            dash = "" if found.live else "# "
+            yield _commented(f"{dash}{indent}{key.rpartition('.')[2]}: {value}", found.words)
+
+
+def _script() -> Iterator[str]:
+    yield from ("#!/bin/bash", f"# {_HEADS['script']}", "#DLQ --job-name=mnist", "#DLQ --gpus=8")
+    yield from ("#DLQ --time=12:00:00", "#", "# More, each on a #DLQ line of its own:")
+    for flag in FLAGS:
+        name = next(name for name in flag.names if name.startswith("--"))
+        value = f"={flag.metavar}" if flag.metavar else ""
+        yield from textwrap.wrap(
+            f"{name}{value}  {flag.help}",
+            WIDTH,
+            initial_indent="#   ",
+            subsequent_indent="#       ",
+        )
+    yield from ("", "set -e", "python train.py --lr 0.1")
+
+
+def _keys(section: str) -> list[str]:
+    return [key for key in READERS if key.rpartition(".")[0] == section]
+
+
+def _commented(line: str, words: str) -> str:
+    return f"{line:<48} # {words}" if words else line
