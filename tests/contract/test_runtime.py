@@ -1,4 +1,4 @@
-"""What every runtime promises, shown by the real one and by the fake."""
+"""What every runtime promises, shown by the real ones and by the fake."""
 
 import os
 import signal
@@ -23,6 +23,7 @@ from dlq_nodeagent.runtimes.port import (
     StaleEpoch,
     UnknownAttempt,
 )
+from support.podman_box import PodmanStore, needs_podman, podman_box, podman_store
 from support.process_box import ProcessBox, process_box
 from support.waiting import wait_until
 
@@ -63,7 +64,7 @@ class Box(Protocol):
 
 
 class RealBox:
-    """The `process` runtime; time passes by itself."""
+    """The `process` runtime, or with a PodmanBox the `podman` one; time passes by itself."""
 
     def __init__(self, box: ProcessBox) -> None:
         self._box = box
@@ -186,10 +187,24 @@ class PretendBox:
         return self._fake.notice_of(handle) is not None
 
 
-@pytest.fixture(params=["process", "process without cgroups", "fake"])
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PodmanStore]:
+    """Asked for only by tests that run containers."""
+    with podman_store(tmp_path_factory.mktemp("podman")) as made:
+        yield made
+
+
+PODMAN = pytest.param("podman", marks=[pytest.mark.podman, needs_podman])
+
+
+@pytest.fixture(params=["process", "process without cgroups", "fake", PODMAN])
 def box(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Box]:
     if request.param == "fake":
         yield PretendBox()
+        return
+    if request.param == "podman":
+        with podman_box(tmp_path / "state", request.getfixturevalue("store")) as contained:
+            yield RealBox(contained)
         return
     mode = "host" if request.param == "process" else "none"
     with process_box(tmp_path / "state", mode) as real:

@@ -2,7 +2,7 @@
 
 import errno
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from zlib import crc32
 
@@ -33,8 +33,8 @@ def detect(
     """
     if not _NODE_ID.match(node_id):
         raise ValueError(f"not a node id: {node_id!r}")
-    mounts = _mounts((proc / "self/mounts").read_text())
-    own = _own_paths((proc / "self/cgroup").read_text())
+    mounts = mounts_of((proc / "self/mounts").read_text())
+    own = own_paths((proc / "self/cgroup").read_text())
     if base:
         own = _moved(own, mounts, base)
     unified = _base(mounts.get("unified"), own.get("unified"))
@@ -52,7 +52,7 @@ def detect(
         return NoTree(f"cgroups cannot be written: {error}")
 
 
-def _mounts(text: str) -> Mapping[str, Path]:
+def mounts_of(text: str, kinds: Collection[str] = V1_KINDS) -> Mapping[str, Path]:
     """Where each hierarchy is mounted: kind → path; the v2 tree is `unified`."""
     found: dict[str, Path] = {}
     for line in text.splitlines():
@@ -60,12 +60,12 @@ def _mounts(text: str) -> Mapping[str, Path]:
         if filesystem == "cgroup2":
             found.setdefault("unified", _unescape(at))
         elif filesystem == "cgroup":
-            for kind in set(options.split(",")) & set(V1_KINDS):
+            for kind in set(options.split(",")) & set(kinds):
                 found.setdefault(kind, _unescape(at))
     return found
 
 
-def _own_paths(text: str) -> Mapping[str, str]:
+def own_paths(text: str) -> Mapping[str, str]:
     """The agent's own group in each hierarchy, from lines like `4:memory:/a/b` and `0::/a/b`."""
     found: dict[str, str] = {}
     for line in text.splitlines():

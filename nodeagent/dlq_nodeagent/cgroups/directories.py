@@ -1,4 +1,7 @@
-"""What can be done to groups that exist, whatever their version: read, list, kill, remove."""
+"""What can be done to groups that exist, whatever their version: read, list, kill, remove.
+
+A container's groups are made by its engine below the attempt's own, so all of it goes down too.
+"""
 
 import os
 import signal
@@ -8,6 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dlq_nodeagent.cgroups.port import CgroupDir
+
+_DEEPEST = 6
 
 
 class CgroupUsage(NamedTuple):
@@ -35,10 +40,7 @@ def usage(dirs: Iterable[CgroupDir]) -> CgroupUsage:
         ),
         cpu_s=cpu_ns / 1e9 if cpu_ns is not None else cpu_us / 1e6 if cpu_us is not None else None,
         pids=_first(_number(at.get("pids"), "pids.current"), _number(unified, "pids.current")),
-        oom_kills=_first(
-            _number(memory, "memory.oom_control", "oom_kill"),
-            _number(unified, "memory.events", "oom_kill"),
-        ),
+        oom_kills=_first(_v1_oom_kills(memory), _number(unified, "memory.events", "oom_kill")),
     )
 
 
@@ -46,8 +48,9 @@ def pids(dirs: Iterable[CgroupDir]) -> set[int]:
     """Every process in any of the directories."""
     found: set[int] = set()
     for each in dirs:
-        with suppress(OSError):
-            found.update(int(line) for line in Path(each.path, "cgroup.procs").read_text().split())
+        for directory in _with_below(Path(each.path)):
+            with suppress(OSError):
+                found.update(int(line) for line in (directory / "cgroup.procs").read_text().split())
     return found
 
 
@@ -71,13 +74,36 @@ def remove(dirs: Iterable[CgroupDir]) -> bool:
     """Remove the directories; False when one is still busy (ask again later)."""
     gone = True
     for each in dirs:
-        try:
-            os.rmdir(each.path)
-        except FileNotFoundError:
-            continue
-        except OSError:
-            gone = False
+        for directory in reversed(_with_below(Path(each.path))):
+            try:
+                directory.rmdir()
+            except FileNotFoundError:
+                continue
+            except OSError:
+                gone = False
     return gone
+
+
+def _with_below(directory: Path, depth: int = 0) -> list[Path]:
+    """A group and those in it, parents first."""
+    found = [directory]
+    try:
+        with os.scandir(directory) as entries:
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return found
+    for name in sorted(names) if depth < _DEEPEST else ():
+        found += _with_below(directory / name, depth + 1)
+    return found
+
+
+def _v1_oom_kills(memory: Path | None) -> int | None:
+    """v1 counts a kill only in the group in which it happened."""
+    if memory is None:
+        return None
+    counts = [_number(at, "memory.oom_control", "oom_kill") for at in _with_below(memory)]
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 def _first(one: int | None, other: int | None) -> int | None:

@@ -5,7 +5,10 @@ import signal as signals
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from dlq_nodeagent.runtimes.container import ContainerPlan
 
 RunAs = Literal["self", "submitter"]
 
@@ -82,6 +85,8 @@ class LaunchPlan:
     log_ring_bytes: int = 8 * _MIB
     log_bytes_per_s: int = 64 * _MIB
     """A job that writes faster is slowed down by its own pipe; 0 means no limit."""
+    container: "ContainerPlan | None" = None
+    """Run it in a container, where `argv`, `env` and `cwd` then count; only `podman` can."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "env", MappingProxyType(dict(self.env)))

@@ -20,8 +20,12 @@ class Planned(NamedTuple):
     dirs: tuple[CgroupDir, ...]
 
 
-def encode(plan: LaunchPlan, dirs: Iterable[CgroupDir], contact: Path) -> bytes:
-    """The plan as the shim reads it. Text that is not UTF-8 travels as it came (surrogateescape)."""
+def encode(
+    plan: LaunchPlan, dirs: Iterable[CgroupDir], contact: Path, more: Iterable[str] = ()
+) -> bytes:
+    """The plan as the shim reads it, `more` records of a runtime's own included. Text that is not
+    UTF-8 travels as it came (surrogateescape).
+    """
     records = [
         _VERSION,
         f"job_id={plan.job_id}",
@@ -45,6 +49,7 @@ def encode(plan: LaunchPlan, dirs: Iterable[CgroupDir], contact: Path) -> bytes:
         *(f"cgroup={each.kind}:{each.path}" for each in dirs),
         *(f"env={name}={value}" for name, value in plan.env.items()),
         *(f"arg={word}" for word in plan.argv),
+        *more,
         _END,
     ]
     return b"".join(record.encode("utf-8", "surrogateescape") + b"\0" for record in records)

@@ -2,14 +2,14 @@
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
 from dlq_common.clock import Clock
 from dlq_nodeagent.cgroups import directories
-from dlq_nodeagent.cgroups.port import CgroupTree, Limits
+from dlq_nodeagent.cgroups.port import CgroupDir, CgroupTree, Limits
 from dlq_nodeagent.runtimes import layout, logs, planfile, records, shim_process
 from dlq_nodeagent.runtimes.attempts import OpenAttempt
 from dlq_nodeagent.runtimes.port import (
@@ -77,9 +77,10 @@ class ProcessRuntime:
         self._attempts[plan.key] = attempt
         stage = "cgroup"
         try:
-            attempt.dirs = self._cgroups.create(str(plan.key), _limits(plan))
+            attempt.dirs = self._make_groups(plan)
             stage = "shim"
-            encoded = planfile.encode(plan, attempt.dirs, self._contact)
+            more = self._more_records(plan, attempt)
+            encoded = planfile.encode(plan, attempt.dirs, self._contact, more)
             layout.write(at, layout.PLAN, encoded, durable=False, readable_by_gid=None)
             home = layout.attempt_path(self._state_dir, plan.key)
             attempt.watch_child(shim_process.spawn(self._shim, home))
@@ -107,6 +108,7 @@ class ProcessRuntime:
         if attempt.poll(self._clock) is None:
             raise RuntimeFault(f"{handle.key} is still running")
         directories.remove(attempt.dirs)
+        self._tidy(attempt)
         layout.remove_attempt(self._state_dir, self._attempts_fd, handle.key)
         del self._attempts[handle.key]
         attempt.close()
@@ -173,7 +175,17 @@ class ProcessRuntime:
         except OSError as error:
             raise NotDelivered(f"{handle.key}: no notice written: {error}") from error
 
-    # ---- inside
+    # ---- inside, and what a runtime of containers does otherwise
+
+    def _make_groups(self, plan: LaunchPlan) -> tuple[CgroupDir, ...]:
+        return self._cgroups.create(str(plan.key), limits_of(plan))
+
+    def _more_records(self, plan: LaunchPlan, attempt: OpenAttempt) -> Sequence[str]:
+        """What else the shim must know; made in the attempt's directory first, if need be."""
+        return ()
+
+    def _tidy(self, attempt: OpenAttempt) -> None:
+        """Delete what `_more_records` made."""
 
     def _known(self, handle: Handle) -> OpenAttempt:
         attempt = self._attempts.get(handle.key)
@@ -182,10 +194,13 @@ class ProcessRuntime:
         return attempt
 
     def _refuse_unless_passable(self, plan: LaunchPlan) -> None:
+        if plan.container is not None and self.name != "podman":
+            raise LaunchRefused("this node runs no containers (jobs.runtime is not podman)")
         passable = self._state_dir.stat().st_mode & 0o001
         if plan.run_as == "submitter" and not passable:
             raise LaunchRefused(f"{self._state_dir} must have mode 0711: jobs pass through it")
 
 
-def _limits(plan: LaunchPlan) -> Limits:
+def limits_of(plan: LaunchPlan) -> Limits:
+    """The limits of a plan, as its control group wants them."""
     return Limits(memory_bytes=plan.memory_bytes, pids_max=plan.pids_max, cpus=plan.cpus)

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 SHIM_NAME = "dlq-shim"
+INIT_NAME = "dlq-init"
 
 
 class ShimMissing(Exception):
@@ -26,4 +27,16 @@ def ensure_shim(path: Path | None = None) -> Path:
         )
     if not os.access(path, os.X_OK):
         raise ShimMissing(f"the launch shim is not executable: chmod 755 {path}")
+    return path
+
+
+def ensure_init() -> Path:
+    """Process 1 of containers; ShimMissing with the remedy otherwise. Call when containers are wanted."""
+    path = shim_path().with_name(INIT_NAME)
+    if not path.is_file():
+        raise ShimMissing(
+            f"the init of containers is missing ({path}): this package was built without a static "
+            "C library.\nInstall gcc and libc6-dev (glibc-static elsewhere) and install dlq again, or "
+            "run `make setup` in a source tree."
+        )
     return path

@@ -113,7 +113,7 @@ void boxed_look(struct guard *guard)
     bool gone = box_gone(guard); /* looked at before its last words are read, so none are missed */
     listen_to_init(guard);
     if (gone && guard->main_alive && box_gone(guard)) {
-        if (guard->box.execed) {
+        if (guard->box.execed || guard->ending_since != 0) {
             note_ended(guard, SIGKILL); /* only that ends process 1 without a word */
         } else {
             while (guard->child.log_fd >= 0 && guard_pump(guard))

@@ -1,0 +1,168 @@
+"""The `podman` runtime: ranks with an image run in containers, the others as the `process` runtime.
+
+The shim of a rank starts `podman run`, guards the container and takes it away at its end; nobody
+else does (shim/README.md, "Containers"). So everything that the process runtime promises of restarts,
+silence and records holds here in the same way: an agent, a podman command or a conmon may be killed
+at any time. What even a killed shim leaves is found again by the containers' labels (`recover`).
+"""
+
+import os
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from zlib import crc32
+
+import structlog
+
+from dlq_common.clock import Clock
+from dlq_nodeagent.cgroups.containers import engine_path
+from dlq_nodeagent.cgroups.port import CgroupDir, CgroupTree, Limits
+from dlq_nodeagent.runtimes import layout
+from dlq_nodeagent.runtimes.attempts import OpenAttempt
+from dlq_nodeagent.runtimes.launch import AttemptKey, LaunchPlan, LaunchRefused
+from dlq_nodeagent.runtimes.podman_client import PodmanClient, PodmanFailed
+from dlq_nodeagent.runtimes.podman_run import (
+    LABEL_AGENT,
+    LABEL_KEY,
+    container_name,
+    remove_command,
+    run_command,
+)
+from dlq_nodeagent.runtimes.port import ExitRecord, ExitWhy, Handle
+from dlq_nodeagent.runtimes.process import ProcessRuntime
+
+PRIVATE = "podman"
+_UNLIMITED = Limits(memory_bytes=None, pids_max=None, cpus=None)
+
+log = structlog.get_logger("nodeagent.podman")
+
+
+class PodmanRuntime(ProcessRuntime):
+    """Rootful only: a container of an unprivileged podman has no limits on v1, and no devices."""
+
+    name = "podman"
+
+    def __init__(
+        self,
+        *,
+        state_dir: Path,
+        contact: Path,
+        cgroups: CgroupTree,
+        container_cgroups: CgroupTree,
+        shim: Path,
+        init: Path,
+        client: PodmanClient,
+        clock: Clock,
+        writable: bool = False,
+    ) -> None:
+        """`container_cgroups` is what `detect_for_containers` found; `init` is dlq-init. `writable`
+        gives containers a writable image, whose changes fill podman's store and go with them.
+        """
+        super().__init__(
+            state_dir=state_dir, contact=contact, cgroups=cgroups, shim=shim, clock=clock
+        )
+        self._container_cgroups = container_cgroups
+        self._init = init
+        self._client = client
+        self._writable = writable
+        # Several agents of one host share podman's store: each knows its own by its directory.
+        self._agent = f"{crc32(str(self._state_dir.resolve()).encode()):08x}"
+        self._sweeping: threading.Thread | None = None
+
+    def recover(self) -> list[Handle]:
+        """As the port says; containers that no attempt of ours has any more are taken away too."""
+        handles = super().recover()
+        ended = {handle.key for handle in handles if self._attempts[handle.key].record is not None}
+        living = frozenset(handle.key for handle in handles) - ended
+        # podman may wait for a lock of its own: nobody waits for podman.
+        self._sweeping = threading.Thread(target=self._sweep, args=(living,), daemon=True)
+        self._sweeping.start()
+        return handles
+
+    def poll(self, handle: Handle) -> ExitRecord | None:
+        """As the port says. A lost shim has not taken its container away."""
+        known = self._known(handle).record is not None
+        record = super().poll(handle)
+        if record is not None and not known and record.why is ExitWhy.SHIM_LOST:
+            self._take_away(handle.key)
+        return record
+
+    # ---- inside
+
+    def _make_groups(self, plan: LaunchPlan) -> tuple[CgroupDir, ...]:
+        if plan.container is None:
+            return super()._make_groups(plan)
+        return self._container_cgroups.create(str(plan.key), _UNLIMITED)
+
+    def _more_records(self, plan: LaunchPlan, attempt: OpenAttempt) -> Sequence[str]:
+        box = plan.container
+        if box is None:
+            return ()
+        os.mkdir(PRIVATE, mode=0o700, dir_fd=attempt.at)
+        run = run_command(
+            self._client,
+            plan,
+            box,
+            agent=self._agent,
+            init=self._init,
+            home=layout.attempt_path(self._state_dir, plan.key),
+            cgroup_parent=engine_path(attempt.dirs),
+            writable=self._writable,
+        )
+        remove = remove_command(self._client, container_name(self._agent, plan.key))
+        environment = self._client.environment()
+        return (
+            *(f"podman={word}" for word in run),
+            *(f"podman_rm={word}" for word in remove),
+            *(f"podman_env={name}={value}" for name, value in environment.items()),
+            *(f"mount={mount.source}" for mount in box.mounts),
+            *(f"mount_root={root}" for root in box.mount_roots),
+            f"image_cwd={'yes' if box.image_cwd else 'no'}",
+        )
+
+    def _tidy(self, attempt: OpenAttempt) -> None:
+        """Our own names only, by descriptor: a mount that is still there makes rmdir fail, no more."""
+        try:
+            private = os.open(
+                PRIVATE, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=attempt.at
+            )
+        except FileNotFoundError:
+            return
+        try:
+            with os.scandir(private) as entries:
+                names = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+            for name, is_directory in names.items():
+                (os.rmdir if is_directory else os.unlink)(name, dir_fd=private)
+        finally:
+            os.close(private)
+        os.rmdir(PRIVATE, dir_fd=attempt.at)
+
+    def _sweep(self, living: frozenset[AttemptKey]) -> None:
+        """Containers of this agent whose rank is over, or was never known: shims that were killed."""
+        ours = f"label={LABEL_AGENT}={self._agent}"
+        shape = f'{{{{index .Labels "{LABEL_KEY}"}}}}'
+        try:
+            listed = self._client.ask("ps", "--all", "--filter", ours, "--format", shape)
+        except PodmanFailed as failed:
+            log.warning("containers_not_listed", error=failed.words)
+            return
+        for line in listed.split():
+            with suppress(LaunchRefused):
+                key = AttemptKey.parse(line)
+                if key not in living:
+                    self._take_away(key)
+
+    def _take_away(self, key: AttemptKey) -> None:
+        name = container_name(self._agent, key)
+        log.warning("container_left_behind", name=name)
+        thread = threading.Thread(target=self._remove, args=(name,), daemon=True)
+        thread.start()
+
+    def _remove(self, name: str) -> None:
+        try:
+            self._client.ask(
+                "rm", "--force", "--ignore", "--volumes", "--time=0", name, timeout_s=60
+            )
+        except PodmanFailed as failed:
+            log.error("container_not_removed", name=name, error=failed.words)

@@ -1,0 +1,104 @@
+"""How podman is called: its global options, its environment, and short commands with a time limit."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlq_nodeagent.env import DEFAULT_PATH
+
+# What decides where podman looks, if the operator set it for the agent; nothing of a job's.
+_PASSED_ON = (
+    *("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "CONTAINERS_REGISTRIES_CONF"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+)
+
+
+class PodmanFailed(Exception):
+    """A podman command failed; `words` is the last line it said, `code` None after its time limit."""
+
+    def __init__(self, words: str, code: int | None) -> None:
+        super().__init__(words)
+        self.words = words
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodmanClient:
+    """One podman store. Empty paths mean podman's own defaults.
+
+    No service is involved: every command works on the store's files and locks, so there is nothing
+    to lose when a command is killed but that command.
+    """
+
+    program: str = "podman"
+    root: str = ""
+    run_root: str = ""
+    oci_runtime: str = ""
+
+    def command(self, *words: str) -> list[str]:
+        """The argument list of a podman command. Nothing of a job's environment belongs in it."""
+        options = ["--log-level=error", "--cgroup-manager=cgroupfs", "--events-backend=none"]
+        if self.root:
+            options += ["--root", self.root]
+        if self.run_root:
+            options += ["--runroot", self.run_root, "--tmpdir", f"{self.run_root}/libpod"]
+        if self.oci_runtime:
+            options += ["--runtime", self.oci_runtime]
+        return [self.program, *options, *words]
+
+    def environment(self) -> Mapping[str, str]:
+        """The whole environment of a podman command."""
+        passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        return {"PATH": DEFAULT_PATH, "HOME": "/root", "LC_ALL": "C.UTF-8"} | passed
+
+    def ask(self, *words: str, timeout_s: float = 30.0) -> str:
+        """Run a short command and return what it printed. Raises PodmanFailed."""
+        try:
+            done = subprocess.run(
+                self.command(*words),
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout_s,
+                check=False,
+                cwd="/",
+            )
+        except subprocess.TimeoutExpired:
+            raise PodmanFailed(f"podman did not answer within {timeout_s:g} s", None) from None
+        except OSError as error:
+            raise PodmanFailed(f"{self.program}: {error.strerror}", None) from None
+        if done.returncode != 0:
+            raise PodmanFailed(last_words(done.stderr), done.returncode)
+        return done.stdout
+
+    def start(self, *words: str, quiet: bool = True) -> "subprocess.Popen[str]":
+        """Start a command; what it says is thrown away, or comes line by line from its stdout."""
+        out = subprocess.DEVNULL if quiet else subprocess.PIPE
+        return subprocess.Popen(
+            self.command(*words),
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.DEVNULL if quiet else subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            cwd="/",
+            start_new_session=True,
+        )
+
+
+def last_words(text: str) -> str:
+    """The last line that says something, as podman words its errors."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1].removeprefix("Error: ") if lines else "podman said nothing"
+
+
+def choose_oci_runtime(cgroup_mode: str, wanted: str) -> str:
+    """The OCI runtime to name, or empty for podman's default: crun refuses hybrid control groups."""
+    if wanted or cgroup_mode != "hybrid":
+        return wanted
+    return "runc" if any(Path(at, "runc").exists() for at in DEFAULT_PATH.split(":")) else ""
