@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import grpc
 
@@ -44,6 +45,8 @@ _BY_CODE: Mapping[grpc.StatusCode, type[DlqError]] = {
     grpc.StatusCode.DEADLINE_EXCEEDED: Unavailable,
     grpc.StatusCode.CANCELLED: Unavailable,
 }
+
+_Failed: TypeAlias = "grpc.Call | grpc.aio.AioRpcError"
 
 
 @dataclass(slots=True)
@@ -83,10 +86,10 @@ def from_rpc_error(error: grpc.RpcError, address: str) -> DlqError:
     return _with_field(failure, details.violations)
 
 
-def _call(error: grpc.RpcError) -> grpc.Call | None:
+def _call(error: grpc.RpcError) -> _Failed | None:
     """The error as the call that failed, which it is in fact (the stubs do not say so)."""
     candidate: object = error
-    return candidate if isinstance(candidate, grpc.Call) else None
+    return candidate if isinstance(candidate, (grpc.Call, grpc.aio.AioRpcError)) else None
 
 
 def _lost(code: grpc.StatusCode, message: str, address: str) -> Unavailable:
@@ -101,7 +104,7 @@ def _with_field(failure: DlqError, violations: list[tuple[str, str]]) -> DlqErro
     return failure
 
 
-def _details(error: grpc.Call) -> _Details:
+def _details(error: _Failed) -> _Details:
     """The rich part of a status. Imported late: only failures pay for these messages."""
     details = _Details()
     raw = dict(error.trailing_metadata() or ()).get(_DETAILS_KEY)

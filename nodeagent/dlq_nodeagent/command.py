@@ -1,4 +1,4 @@
-"""The command `dlq-nodeagent`: run, join, version."""
+"""The command `dlq-nodeagent`: run, join, maintenance, version."""
 
 import asyncio
 import importlib.metadata
@@ -16,12 +16,16 @@ from dlq_common.clock import SteadyClock
 from dlq_common.config import dump_config, load_config
 from dlq_common.errors import ConfigError, DlqError, InvalidRequest
 from dlq_common.ids import RandomIds
+from dlq_common.instants import format_instant
 from dlq_common.logs import configure_logging
+from dlq_common.pki import parse_identity
+from dlq_common.units import format_span, parse_duration
 from dlq_nodeagent.config import AgentConfig, check_config, check_host
-from dlq_nodeagent.daemon import prepare_state_dir, run_agent
+from dlq_nodeagent.daemon import channels_of, prepare_state_dir, run_agent
 from dlq_nodeagent.devices.port import DevicesUnavailable
 from dlq_nodeagent.identity import join
 from dlq_nodeagent.journal import JournalDamaged
+from dlq_nodeagent.maintenance import Announced, announce
 from dlq_nodeagent.quiet import log_what_python_prints
 from dlq_nodeagent.shim.binary import ShimMissing
 
@@ -110,6 +114,32 @@ def join_command(
     click.echo(f"joined as {joined.node_id}; the master's API is at {joined.api_address}")
 
 
+@main.command("maintenance")
+@click.option("--for", "span", metavar="DURATION", help="How long the agent may be away: 2h, 90m.")
+@click.option("--end", is_flag=True, help="It is back; what was announced is over.")
+@_CONFIG
+@_STATE_DIR
+def maintenance_command(
+    span: str | None, end: bool, config_path: Path | None, state_dir: Path | None
+) -> None:
+    """Before the agent goes down for long: let the jobs of this node go on without it meanwhile.
+
+    Jobs end when nobody has heard of them for their hold (1 h if nobody changed it). This asks the
+    master for more, waits until every job here has been told, and says until when. Nothing new
+    starts here until the time is over or --end says so.
+    """
+    try:
+        asked_s = _asked_s(span, end)
+        config = _config(config_path, state_dir, None, False)
+        clock = SteadyClock()
+        channels = channels_of(config)
+        node_id = parse_identity(channels.identity().certificate).name
+        announced = asyncio.run(announce(channels, clock, RandomIds(clock), asked_s))
+    except DlqError as error:
+        _fail(error)
+    click.echo(f"node {node_id}: {_until(announced, clock.now_s())}")
+
+
 @main.command()
 def version() -> None:
     """The version of dlq."""
@@ -127,6 +157,40 @@ def _config(
         node = replace(node, devices=devices)
     jobs = replace(config.jobs, allow_root=True) if allow_root_jobs else config.jobs
     return replace(config, node=node, jobs=jobs)
+
+
+def _asked_s(span: str | None, end: bool) -> float:
+    if end == (span is not None):
+        raise InvalidRequest(
+            "say how long the agent will be away, or that it is back",
+            field="for",
+            hint="dlq-nodeagent maintenance --for 2h, or --end",
+        )
+    if span is None:
+        return 0.0
+    try:
+        seconds = parse_duration(span)
+    except ValueError as error:
+        raise InvalidRequest(str(error), field="for") from None
+    if not seconds:
+        raise InvalidRequest("an absence of no time needs no word", field="for", hint="--for 2h")
+    return float(seconds)
+
+
+def _until(announced: Announced, now_s: float) -> str:
+    if not announced.left_s:
+        return "no maintenance; its jobs hold out for their ordinary hold"
+    here = {0: "no job is here", 1: "1 job is here"}.get(
+        announced.rank_count, f"{announced.rank_count} jobs are here"
+    )
+    if announced.hold_s is not None:
+        held = format_span(round(announced.hold_s))
+        holds, hold = ("it holds", "") if announced.rank_count == 1 else ("they hold", "at least ")
+        here += f", {holds} out {hold}{held} without the agent"
+    return (
+        f"maintenance until {format_instant(now_s + announced.left_s)}; {here};"
+        " nothing new starts until then or `dlq-nodeagent maintenance --end`"
+    )
 
 
 def _check_address(address: str) -> None:

@@ -82,6 +82,7 @@ class AgentCore:
             settings=settings.uplink,
             hello=self._hello,
             progress=self._progress,
+            hold_revision=lambda: self.supervisor.hold_revision(),
         )
         self.supervisor = Supervisor(
             clock=clock,
@@ -132,8 +133,9 @@ class AgentCore:
         match message:
             case Welcome():
                 self._welcome(message)
-            case HeartbeatReply(sequence):
-                self.uplink.heartbeat_answered(sequence)
+            case HeartbeatReply():
+                self.uplink.heartbeat_answered(message.sequence)
+                self.supervisor.hold_out(message.hold_revision, message.hold_extension_s)
                 self.supervisor.tick()
             case ReportAck(sequence):
                 self._confirmed(sequence)
@@ -168,6 +170,7 @@ class AgentCore:
             refusal = self.supervisor.launch(launch)
             if refusal:
                 log.error("wanted_refused", key=str(launch.key), refusal=refusal)
+        self.supervisor.hold_out(welcome.hold_revision, welcome.hold_extension_s)
         self.uplink.welcomed(welcome)
 
     def _command(self, command: Command) -> None:

@@ -84,15 +84,21 @@ def prepare_state_dir(state_dir: Path) -> None:
         raise ConfigError(f"{state_dir}: {error.strerror}", key="node.state_dir") from None
 
 
+def channels_of(config: AgentConfig) -> Channels:
+    """How this node reaches its master. ConfigError when it has not joined one."""
+    address = config.master.address or stored_address(config.node.state_dir)
+    if not address:
+        raise ConfigError("the master's address is not known", hint="join first", key="master")
+    check_master_address(config, address)
+    return Channels(address, config.node.state_dir)
+
+
 def _build(
     config: AgentConfig, *, clock: Clock, ids: Ids, version: str, wake: asyncio.Event
 ) -> _Parts:
     state_dir = config.node.state_dir
-    address = config.master.address or stored_address(state_dir)
-    if not address:
-        raise ConfigError("the master's address is not known", hint="join first", key="master")
-    check_master_address(config, address)
-    channels = Channels(address, state_dir)
+    channels = channels_of(config)
+    address = channels.address
     node_id = parse_identity(channels.identity().certificate).name
     devices = open_devices(config.node.devices, node_name=node_id)
     host = read_host_facts(agent_version=version)

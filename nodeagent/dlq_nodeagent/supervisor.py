@@ -7,6 +7,7 @@ import structlog
 
 from dlq_common.clock import Clock
 from dlq_nodeagent.errands import Errands, Look, Preparation, PrepareOrder, Purpose
+from dlq_nodeagent.holding import Holding
 from dlq_nodeagent.journal import Journal, RankRecord
 from dlq_nodeagent.keeping import Keeping
 from dlq_nodeagent.looking import Looking
@@ -88,9 +89,11 @@ class Supervisor:
     _looking: Looking = field(init=False)
     _releasing: Releasing = field(init=False)
     _orders: Orders = field(init=False)
+    _holding: Holding = field(init=False)
 
     def __post_init__(self) -> None:
         self._orders = Orders(self.clock, self.runtime, self.epoch, self.settings.term_s)
+        self._holding = Holding(runtime=self.runtime, epoch=self.epoch)
         self._looking = Looking(clock=self.clock, errands=self.errands)
         self._releasing = Releasing(
             clock=self.clock,
@@ -117,6 +120,7 @@ class Supervisor:
         for handle in handles.values():
             log.warning("rank_without_record", key=str(handle.key))
             self._adopt(orphan(handle), handle)
+            self._watched[handle.key].orphan = True
         self._poll()
 
     def launch(self, launch: Launch) -> str:
@@ -152,6 +156,11 @@ class Supervisor:
         log.info("stop_taken", key=str(stop.key), cause=stop.cause, grace_s=stop.grace_s)
         self._apply(watched, StopAsked(stop))
         return ""
+
+    def hold_out(self, revision: int, extension_s: float) -> None:
+        """Every rank survives `extension_s` more of the master's silence than its launch says."""
+        self._holding.take(revision, extension_s)
+        self._holding.apply(self._watched.values())
 
     def drop_unwanted_unstarted(self, wanted: frozenset[AttemptKey]) -> None:
         """After a Welcome: what has not started and is not wanted any more shall not start.
@@ -223,6 +232,10 @@ class Supervisor:
         living = (it for it in self._watched.values() if it.rank.state in ALIVE)
         return tuple(watched.progress(self.runtime.usage, now_s) for watched in living)
 
+    def hold_revision(self) -> int:
+        """The master's last word on holds that every living rank has; 0 for none."""
+        return self._holding.in_force()
+
     def poll_s(self) -> float:
         """How soon `tick` should be called again, in seconds."""
         states = {watched.rank.state for watched in self._watched.values()}
@@ -238,6 +251,7 @@ class Supervisor:
         now_s = self.clock.boottime_s()
         for watched in list(self._watched.values()):
             self._drive(watched, now_s)
+        self._holding.apply(self._watched.values())
         self._keeping.catch_up(self._watched.values())
         for watched in self._keeping.too_old(self._watched.values()):
             self._keeping.forget(watched)

@@ -64,6 +64,7 @@ class Uplink:
         settings: UplinkSettings,
         hello: Callable[[], Hello],
         progress: Callable[[], tuple[RankProgress, ...]],
+        hold_revision: Callable[[], int],
     ) -> None:
         self._clock = clock
         self._transport = transport
@@ -71,6 +72,8 @@ class Uplink:
         self._settings = settings
         self._hello = hello
         self._progress = progress
+        self._hold_revision = hold_revision
+        self._said_revision = 0
         self._reconnect = Reconnect(settings.reconnect, rng)
         self.state = LinkState.DOWN
         self._since_s = 0.0  # when the state was entered
@@ -106,7 +109,7 @@ class Uplink:
             case LinkState.UP:
                 if now_s - self._answered_s >= self._ttl_s:
                     self.drop()
-                elif now_s >= self._beat_at_s:
+                elif now_s >= self._beat_at_s or self._has_new_word():
                     self._beat(now_s)
 
     def next_due_s(self) -> float:
@@ -163,11 +166,22 @@ class Uplink:
         if self.up:
             self._transport.send(message)
 
+    def _has_new_word(self) -> bool:
+        """Somebody waits to hear that all ranks hold out longer: that goes with the next heartbeat."""
+        return self._hold_revision() not in (0, self._said_revision)
+
     def _beat(self, now_s: float) -> None:
         self._sequence += 1
         self._sent[self._sequence] = now_s
         self._beat_at_s = now_s + self._heartbeat_s
-        self._transport.send(Heartbeat(sequence=self._sequence, progress=self._progress()))
+        self._said_revision = self._hold_revision()
+        self._transport.send(
+            Heartbeat(
+                sequence=self._sequence,
+                progress=self._progress(),
+                hold_revision=self._said_revision,
+            )
+        )
 
     def _wait(self) -> None:
         self._enter(LinkState.DOWN)

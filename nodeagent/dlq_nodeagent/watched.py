@@ -33,6 +33,10 @@ class Watched:
     undelivered: Effect | None = None
     """What the runtime has not taken yet; given again at the next tick."""
     answered_s: float | None = None
+    hold_extension_s: float | None = 0.0
+    """By how much its shim's hold is longer than its launch says; None: an earlier agent knew."""
+    orphan: bool = False
+    """It runs without a record: what it was launched with is not known."""
     held_by: str = ""
     """Why its GPUs cannot be given back yet."""
     recorded_s: float = 0.0
@@ -86,7 +90,13 @@ def recovered(record: RankRecord, handle: Handle | None, *, now_s: float) -> Wat
         rank = replace(rank, error=LOST)
     if rank.state in (RankState.ENDED, RankState.KEPT):
         rank = replace(rank, ended_s=now_s)
-    watched = Watched(rank, handle, confirmed=handle is not None, recorded_s=record.recorded_s)
+    watched = Watched(
+        rank,
+        handle,
+        confirmed=handle is not None,
+        recorded_s=record.recorded_s,
+        hold_extension_s=None,
+    )
     if rank.state is RankState.STOPPING and rank.stopping and not rank.stopping.delivered:
         watched.undelivered = Effect.GIVE_NOTICE if rank.stopping.grace_s else Effect.KILL
     return watched

@@ -87,6 +87,7 @@ def encode(message: FromAgent, facts: wire.NodeFacts) -> wire.SessionRequest:
         case Heartbeat():
             progress = [_progress(rank) for rank in message.progress]
             beat = wire.Heartbeat(sequence=message.sequence, progress=progress)
+            beat.hold_revision = message.hold_revision
             return wire.SessionRequest(heartbeat=beat)
         case RankReport():
             return wire.SessionRequest(report=_report(message))
@@ -166,7 +167,7 @@ def decode(message: wire.SessionResponse) -> FromMaster | None:
             case "welcome":
                 return _welcome(message.welcome)
             case "heartbeat_reply":
-                return HeartbeatReply(message.heartbeat_reply.sequence)
+                return _heartbeat_reply(message.heartbeat_reply)
             case "command":
                 return _command(message.command)
             case "report_ack":
@@ -185,7 +186,14 @@ def _welcome(welcome: wire.Welcome) -> Welcome:
         reconnect_jitter_s=max(0.0, from_duration(welcome.reconnect_jitter_duration)),
         wanted=tuple(_launch(launch) for launch in welcome.wanted),
         stops=tuple(_stop(stop) for stop in welcome.stops),
+        hold_extension_s=max(0.0, from_duration(welcome.hold_extension_duration)),
+        hold_revision=welcome.hold_revision,
     )
+
+
+def _heartbeat_reply(reply: wire.HeartbeatReply) -> HeartbeatReply:
+    extension_s = max(0.0, from_duration(reply.hold_extension_duration))
+    return HeartbeatReply(reply.sequence, extension_s, reply.hold_revision)
 
 
 def _command(command: wire.Command) -> Command | None:

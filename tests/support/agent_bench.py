@@ -112,6 +112,11 @@ class ListeningRuntime(FakeRuntime):
         self._bench.signals.append(signal)
         super().stop(handle, epoch=epoch, signal=signal, grace_s=grace_s, term_s=term_s)
 
+    def extend_hold(self, handle: Handle, *, epoch: int, hold_s: float) -> None:
+        if self._bench.deaf:
+            raise NotDelivered("the shim's channel is full")
+        super().extend_hold(handle, epoch=epoch, hold_s=hold_s)
+
 
 class AgentBench:
     """One node with its agent; `self.prepare` and `self.look` say how errands end."""
@@ -132,6 +137,8 @@ class AgentBench:
         self.signals: list[int] = []
         self.starts: list[AttemptKey] = []
         self.deaf = False
+        self.hold_extension_s = 0.0
+        self.hold_revision = 0
         self._sequence = 0
         self._start()
 
@@ -170,6 +177,8 @@ class AgentBench:
                 reconnect_jitter_s=15.0,
                 wanted=wanted,
                 stops=stops,
+                hold_extension_s=self.hold_extension_s,
+                hold_revision=self.hold_revision,
             )
         )
         self.settle()
@@ -289,7 +298,8 @@ class AgentBench:
         answered = False
         for message in fresh:
             if isinstance(message, Heartbeat) and self.answers_heartbeats:
-                self.core.received(HeartbeatReply(message.sequence))
+                reply = HeartbeatReply(message.sequence, self.hold_extension_s, self.hold_revision)
+                self.core.received(reply)
                 answered = True
         reported = [m.sequence for m in fresh if isinstance(m, RankReport)]
         reported += [r.sequence for m in fresh if isinstance(m, Hello) for r in m.ranks]

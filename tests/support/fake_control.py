@@ -269,6 +269,13 @@ class FakeControl:
         }
         return say.Opened(**{**facts, **self.welcome})
 
+    def _AnnounceMaintenance(self, ask: say.AnnounceMaintenance) -> say.Maintenance:
+        node = self._node(ask.node_id)
+        self.published.all_nodes[ask.node_id] = node._replace(
+            maintenance_s=ask.maintenance_s, hold_revision=node.hold_revision + 1
+        )
+        return say.Maintenance(left_s=ask.maintenance_s, in_force=False, rank_count=0, hold_s=None)
+
     def _RankReports(self, ask: say.RankReports) -> int:
         return ask.reports[-1].sequence
 

@@ -64,6 +64,8 @@ class SimAgent:
     session_id: int | None = None
     highest_epoch: int = 0
     contact_s: float = 0.0
+    hold_extension_s: float = 0.0  # what the shims have been told
+    hold_revision: int = 0  # what is said of it in heartbeats
     _absent: dict[AttemptKey, tuple[int, int, int]] = field(default_factory=dict)
     _pending: dict[AttemptKey, int] = field(default_factory=dict)
     _last_sequence: int = 0
@@ -95,6 +97,7 @@ class SimAgent:
         assert opened.epoch >= self.highest_epoch
         self.highest_epoch = opened.epoch
         self.session_id = opened.session_id
+        self._extend(opened.hold_revision, opened.hold_extension_s)
         wanted = {launch.key for launch in opened.launches}
         for key, rank in self.ranks.items():
             if rank.phase is ReportedPhase.PREPARING and key not in wanted:
@@ -119,8 +122,21 @@ class SimAgent:
     def heartbeat(self) -> None:
         """A sign of life, answered at once."""
         if self.session_id is not None:
-            self.master.turn(Heartbeat(node_id=self.node_id, session_id=self.session_id))
+            beat = Heartbeat(
+                node_id=self.node_id,
+                session_id=self.session_id,
+                hold_revision=self.hold_revision,
+            )
+            # The session answers before the turn, with what was published before.
+            node = self.master.loop.published.node(self.node_id)
+            assert node is not None
+            self.master.turn(beat)
             self.contact_s = self.master.clock.now_s()
+            self._extend(node.hold_revision, node.maintenance_s)
+
+    def _extend(self, revision: int, extension_s: float) -> None:
+        """All shims are told."""
+        self.hold_revision, self.hold_extension_s = revision, extension_s
 
     def restart(self) -> None:
         """kill -9 of the agent and a new one: it knows what its journal and its shims know."""
@@ -254,7 +270,7 @@ class SimAgent:
         """The shims: whoever is silent for too long ends."""
         for key, rank in self.ranks.items():
             silent_s = self.master.clock.now_s() - self.contact_s
-            if rank.alive and silent_s >= rank.launch.hold_s:
+            if rank.alive and silent_s >= rank.launch.hold_s + self.hold_extension_s:
                 self.exit(key, 143, "hold_expired")
 
     def living(self) -> list[AttemptKey]:

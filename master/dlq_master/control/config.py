@@ -70,6 +70,8 @@ class NodesConfig:
     reconnect_jitter: Seconds = Seconds(15.0)
     # After a start nothing new is placed until 95 % of the known nodes are back, or this long.
     start_grace: Seconds = Seconds(60.0)
+    # The longest absence that `dlq-nodeagent maintenance` may announce.
+    longest_maintenance: Seconds = Seconds(8 * 3600.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from dlq_master.control import jobs, nodes, people, scheduling
+from dlq_master.control import jobs, maintenance, nodes, people, scheduling
 from dlq_master.control.stimuli import (
+    AnnounceMaintenance,
     CancelJob,
     CloseSession,
     CommandDone,
@@ -48,6 +49,7 @@ _PLAIN: Final[dict[type, Callable[[Turn, Any], Any]]] = {
     Heartbeat: nodes.heartbeat,
     RankReports: nodes.rank_reports,
     CommandDone: nodes.command_done,
+    AnnounceMaintenance: maintenance.announce,
     FenceNode: nodes.fence,
     SetNodeFlags: nodes.set_flags,
     ForgetNode: nodes.forget,

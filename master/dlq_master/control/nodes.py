@@ -7,7 +7,7 @@ the hold and a margin DOWN, with its attempts lost.
 """
 
 from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, NotFound, StaleFence
-from dlq_master.control import gpu_types, reports
+from dlq_master.control import gpu_types, maintenance, reports
 from dlq_master.control.dispatch import launch_command, stop_command
 from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import (
@@ -46,6 +46,7 @@ def open_session(turn: Turn, ask: OpenSession) -> Opened:
     state.sessions[ask.node_id] = session_id
     state.contacts[ask.node_id] = turn.now_s
     state.returned.add(ask.node_id)
+    state.holds_told.pop(ask.node_id, None)
     turn.plan_due = True  # its GPUs may have been waited for
     state.strays[ask.node_id] = set()
     state.clinging[ask.node_id] = {}
@@ -64,6 +65,8 @@ def open_session(turn: Turn, ask: OpenSession) -> Opened:
         launches=_wanted(turn, ask.node_id),
         stops=_unwanted(turn, ask.node_id),
         acknowledged=acknowledged,
+        hold_extension_s=state.cluster.nodes[ask.node_id].maintenance_s,
+        hold_revision=state.cluster.nodes[ask.node_id].hold_revision,
     )
 
 
@@ -88,6 +91,7 @@ def heartbeat(turn: Turn, ask: Heartbeat) -> None:
     if state.cluster.nodes[ask.node_id].state in (NodeState.SUSPECT, NodeState.UNREACHABLE):
         turn.step_node(ask.node_id, on_node.Heard(), actor=f"node:{ask.node_id}")
         _return_attempts(turn, ask.node_id)
+    maintenance.told(turn, ask.node_id, ask.hold_revision)
 
 
 def rank_reports(turn: Turn, ask: RankReports) -> int:
@@ -125,6 +129,7 @@ def command_done(turn: Turn, ask: CommandDone) -> None:
 def watch_silence(turn: Turn) -> None:
     """Once a second: what silence has made of each node."""
     state = turn.state
+    maintenance.end_due(turn)
     _notice_freeze(turn)
     for node in list(state.cluster.nodes.values()):
         if node.state is NodeState.DOWN:
@@ -206,6 +211,7 @@ def forget(turn: Turn, ask: ForgetNode) -> None:
         turn.delivered(row.sequence)  # nobody is left to take it
     turn.state.cluster.remove_node(ask.node_id)
     turn.state.contacts.pop(ask.node_id, None)
+    turn.state.holds_told.pop(ask.node_id, None)
     turn.batch.forgotten_nodes.append(ask.node_id)
     turn.note("node_forgotten", node_id=ask.node_id, actor=ask.caller.actor)
 
@@ -323,8 +329,9 @@ def _reclaim(turn: Turn, node_id: NodeId, contact_s: float) -> None:
     state = turn.state
     if state.frozen:
         return
+    longer_s = state.cluster.nodes[node_id].hold_extension_s
     for key in turn.state.cluster.attempts_on(node_id):
-        hold_s = state.cluster.attempts[key].lease.hold_s
+        hold_s = state.cluster.attempts[key].lease.hold_s + longer_s
         if turn.now_s >= reclaim_time_s(contact_s, hold_s, state.terms):
             reports.lose(
                 turn,
@@ -335,7 +342,7 @@ def _reclaim(turn: Turn, node_id: NodeId, contact_s: float) -> None:
             )
     if not turn.state.cluster.attempts_on(node_id):
         since_s = turn.now_s - contact_s
-        if since_s >= state.terms.hold_s + state.terms.hold_margin_s:
+        if since_s >= state.terms.hold_s + longer_s + state.terms.hold_margin_s:
             turn.hang_up(node_id)
             turn.step_node(node_id, on_node.Lost(), cause=f"silent for {round(since_s)} s")
 

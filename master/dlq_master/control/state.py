@@ -65,6 +65,7 @@ class State:
     # Ranks that have ended but whose GPUs are not free yet, and what their agent says of them.
     clinging: dict[NodeId, dict[tuple[AttemptKey, int], str]] = field(default_factory=dict)
     returned: set[NodeId] = field(default_factory=set)  # nodes that said hello to this master
+    holds_told: dict[NodeId, int] = field(default_factory=dict)  # hold revision its ranks have
     recent: Recent = field(init=False)  # ended jobs that are still in memory
 
     def __post_init__(self) -> None:

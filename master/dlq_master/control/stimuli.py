@@ -142,6 +142,8 @@ class Opened:
     launches: tuple["Launch", ...]
     stops: tuple["Stop", ...]
     acknowledged: int  # highest report sequence on disk, of those in the hello
+    hold_extension_s: float = 0.0
+    hold_revision: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +175,7 @@ class Heartbeat:
     node_id: NodeId
     session_id: int
     progress: tuple[ReportedProgress, ...] = ()
+    hold_revision: int = 0  # the word on holds that all its ranks have; 0: none in this session
 
 
 class ReportedPhase(StrEnum):
@@ -233,6 +236,26 @@ class CommandDone:
     session_id: int
     sequence: int
     refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnounceMaintenance:
+    """An agent will be away for `maintenance_s`; 0: it is back for good. Answered with `Maintenance`."""
+
+    caller: Caller
+    request_id: str
+    node_id: NodeId
+    maintenance_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maintenance:
+    """How long the absence may last from now on, and whether all ranks have been told."""
+
+    left_s: float
+    in_force: bool
+    rank_count: int
+    hold_s: float | None  # shortest silence that a rank there survives; None: no rank is there
 
 
 # --- commands, as the sessions send them ------------------------------------------------------
@@ -390,7 +413,9 @@ class Tick:
 JobStimulus: TypeAlias = (
     SubmitJob | CancelJob | HoldJob | ReleaseJob | PauseJob | ResumeJob | ExplainJob
 )
-NodeStimulus: TypeAlias = OpenSession | CloseSession | Heartbeat | RankReports | CommandDone
+NodeStimulus: TypeAlias = (
+    OpenSession | CloseSession | Heartbeat | RankReports | CommandDone | AnnounceMaintenance
+)
 AdminStimulus: TypeAlias = (
     CreateToken
     | RevokeToken

@@ -27,9 +27,10 @@ class NodeFlag(StrEnum):
     CLEANING = "cleaning"
     QUARANTINED = "quarantined"
     LOANED = "loaned"
+    MAINTENANCE = "maintenance"  # its agent has announced to be away
 
 
-CLOSED = frozenset({NodeFlag.DRAINING, NodeFlag.CORDONED, NodeFlag.CLEANING, NodeFlag.QUARANTINED})
+CLOSED = frozenset(NodeFlag) - {NodeFlag.LOANED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,10 @@ class Node(NamedTuple):
     registered_time_s: float = 0.0
     last_contact_s: float = 0.0
     vanished_time_s: float | None = None  # when it became UNREACHABLE
+    maintenance_s: float = 0.0  # how much longer its ranks may hold out just now
+    maintenance_end_s: float | None = None
+    hold_extension_s: float = 0.0  # the most that a rank may still believe: what reclaiming counts
+    hold_revision: int = 0  # names the last word on that
     version: int = 1
 
     @property
@@ -126,7 +131,35 @@ class FlagCleared:
     flag: NodeFlag
 
 
-NodeEvent = Heard | Missed | Vanished | Lost | Registered | FlagSet | FlagCleared
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceAnnounced:
+    """Its agent will be away for up to `maintenance_s`: its ranks hold out longer by as much."""
+
+    maintenance_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceEnded:
+    """The time is over, or its agent says that it was away for long enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldsConfirmed:
+    """All its ranks know the last word on their holds; nobody believes an older one."""
+
+
+NodeEvent = (
+    Heard
+    | Missed
+    | Vanished
+    | Lost
+    | Registered
+    | FlagSet
+    | FlagCleared
+    | MaintenanceAnnounced
+    | MaintenanceEnded
+    | HoldsConfirmed
+)
 
 _UP, _SUSPECT, _UNREACHABLE, _DOWN = NodeState
 
@@ -146,6 +179,10 @@ TABLE: Mapping[tuple[NodeState, type[NodeEvent]], NodeState] = {
     # flags never change liveness
     **{(state, FlagSet): state for state in NodeState},
     **{(state, FlagCleared): state for state in NodeState},
+    # its agent, before it goes down and when it is back; the master's clock
+    **{(state, MaintenanceAnnounced): state for state in NodeState},
+    **{(state, MaintenanceEnded): state for state in NodeState},
+    **{(state, HoldsConfirmed): state for state in NodeState},
 }
 
 
@@ -181,6 +218,24 @@ def step(node: Node, event: NodeEvent, *, at_s: float) -> Step[Node]:
         case FlagCleared():
             left = node.flags - {event.flag}
             after = node._replace(flags=left, flag_reason=node.flag_reason if left else "")
+        case MaintenanceAnnounced():
+            after = node._replace(
+                flags=node.flags | {NodeFlag.MAINTENANCE},
+                maintenance_s=event.maintenance_s,
+                maintenance_end_s=at_s + event.maintenance_s,
+                hold_extension_s=max(node.hold_extension_s, event.maintenance_s),
+                hold_revision=node.hold_revision + 1,
+            )
+        case MaintenanceEnded():
+            # What its ranks were told before stays possible until its agent has told them anew.
+            after = node._replace(
+                flags=node.flags - {NodeFlag.MAINTENANCE},
+                maintenance_s=0.0,
+                maintenance_end_s=None,
+                hold_revision=node.hold_revision + 1,
+            )
+        case HoldsConfirmed():
+            after = node._replace(hold_extension_s=node.maintenance_s)
         case _:
             assert_never(event)
     return Step(after._replace(version=node.version + 1))
@@ -200,14 +255,17 @@ def frozen(nodes: Collection[Node], now_s: float, terms: Terms, loop_lag_s: floa
     """Requeues must wait: so many nodes vanished at once that the fault is likelier ours.
 
     True when more than freeze_fraction of the nodes and at least freeze_nodes became UNREACHABLE
-    within freeze_window_s of each other and are still silent, or when our own loop lags.
+    within freeze_window_s of each other and are still silent, or when our own loop lags. An absence
+    that was announced is no fault.
     """
     if loop_lag_s > terms.loop_lag_limit_s:
         return True
     vanished = sorted(
         node.vanished_time_s
         for node in nodes
-        if node.state is NodeState.UNREACHABLE and node.vanished_time_s is not None
+        if node.state is NodeState.UNREACHABLE
+        and node.vanished_time_s is not None
+        and NodeFlag.MAINTENANCE not in node.flags
     )
     needed = max(terms.freeze_nodes, int(len(nodes) * terms.freeze_fraction) + 1)
     pairs = zip(vanished, vanished[needed - 1 :], strict=False)

@@ -13,12 +13,15 @@ from contextlib import contextmanager
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1.agent_service_pb2_grpc import AgentServiceServicer
 from dlq_common.errors import InvalidRequest, PermissionDenied, Unavailable
+from dlq_common.units import DAY
 from dlq_common.wire import to_duration
 from dlq_master.control.ports import Control
 from dlq_master.control.stimuli import (
+    AnnounceMaintenance,
     CloseSession,
     CommandDone,
     Heartbeat,
+    Maintenance,
     Opened,
     OpenSession,
     RankReports,
@@ -31,8 +34,10 @@ from dlq_master.rpc.convert import launch_message, stop_message
 from dlq_master.rpc.intake import facts_of, progress_of, report_of, reports_of, words_of
 from dlq_master.rpc.logs_relay import LogsRelay
 from dlq_master.rpc.sessions import Line, Sessions
+from dlq_master.rpc.spec import check_request_id, check_span
 
 HELLO_TIMEOUT_S = 10.0
+LONGEST_ABSENCE_S = 30.0 * DAY  # whatever the configuration allows
 MOST_REPORTS_AT_ONCE = 256
 
 
@@ -86,6 +91,27 @@ class AgentService(AgentServiceServicer):
         await self._relay.push(NodeId(caller_of(context).name), request_iterator)
         return wire.PushLogResponse()
 
+    async def AnnounceMaintenance(
+        self, request: wire.AnnounceMaintenanceRequest, context: Context
+    ) -> wire.AnnounceMaintenanceResponse:
+        caller = caller_of(context)
+        asked = request.maintenance_duration
+        said = await self._control.ask(
+            AnnounceMaintenance(
+                caller=caller,
+                request_id=check_request_id(request.request_id),
+                node_id=NodeId(caller.name),
+                maintenance_s=check_span("maintenance_duration", asked, 0.0, LONGEST_ABSENCE_S),
+            )
+        )
+        assert isinstance(said, Maintenance)
+        return wire.AnnounceMaintenanceResponse(
+            left_duration=to_duration(said.left_s),
+            in_force=said.in_force,
+            rank_count=said.rank_count,
+            hold_duration=None if said.hold_s is None else to_duration(said.hold_s),
+        )
+
     def _opening(self, node_id: NodeId, hello: wire.Hello) -> OpenSession:
         reports = reports_of(hello.ranks)
         for report in reports:
@@ -107,6 +133,8 @@ class AgentService(AgentServiceServicer):
                 launch_message(launch, self._sessions.checkpoint_root) for launch in opened.launches
             ],
             stops=[stop_message(stop) for stop in opened.stops],
+            hold_extension_duration=to_duration(opened.hold_extension_s),
+            hold_revision=opened.hold_revision,
         )
         yield wire.SessionResponse(welcome=welcome)
         if opened.acknowledged:
@@ -178,10 +206,23 @@ class _Conversation:
                     self._line.node_id, each.key, each.node_rank, attempt.lease.allocation.node_ids
                 )
         self._control.tell(
-            Heartbeat(node_id=self._line.node_id, session_id=self._session_id, progress=progress)
+            Heartbeat(
+                node_id=self._line.node_id,
+                session_id=self._session_id,
+                progress=progress,
+                hold_revision=heartbeat.hold_revision,
+            )
         )
-        reply = wire.HeartbeatReply(sequence=heartbeat.sequence)
-        self._line.say(wire.SessionResponse(heartbeat_reply=reply))
+        self._line.say(wire.SessionResponse(heartbeat_reply=self._reply(heartbeat.sequence)))
+
+    def _reply(self, sequence: int) -> wire.HeartbeatReply:
+        """With what the last commit says about the holds of the node's ranks."""
+        node = self._control.published.node(self._line.node_id)
+        reply = wire.HeartbeatReply(sequence=sequence)
+        if node is not None and node.hold_revision:
+            reply.hold_revision = node.hold_revision
+            reply.hold_extension_duration.CopyFrom(to_duration(node.maintenance_s))
+        return reply
 
     def _command_done(self, result: wire.CommandResult) -> None:
         # 0 is no command of the loop's: OpenLog is answered by PushLog.

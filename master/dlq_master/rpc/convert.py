@@ -212,6 +212,8 @@ def node_message(node: Node, read: Readable) -> node_pb2.Node:
         root_jobs=node.root_jobs,
         version=node.version,
     )
+    if node.maintenance_end_s is not None:
+        message.maintenance_end_time.CopyFrom(to_timestamp(node.maintenance_end_s))
     contact_s = read.contact_s(node.node_id)
     if contact_s is not None:
         message.contact_time.CopyFrom(to_timestamp(contact_s))

@@ -58,6 +58,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "/dlq.v1.IdentityService/RenewCertificate": Rule(MEMBERS, changes=True),
         "/dlq.v1.AgentService/Session": Rule(NODES),
         "/dlq.v1.AgentService/PushLog": Rule(NODES),
+        "/dlq.v1.AgentService/AnnounceMaintenance": Rule(NODES, changes=True),
         "/grpc.health.v1.Health/Check": Rule(MEMBERS),
         "/grpc.health.v1.Health/Watch": Rule(MEMBERS),
     }

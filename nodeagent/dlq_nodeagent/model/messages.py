@@ -104,13 +104,21 @@ class Welcome:
     reconnect_jitter_s: float
     wanted: tuple[Launch, ...] = ()
     stops: tuple[Stop, ...] = ()
+    hold_extension_s: float = 0.0
+    hold_revision: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply:
-    """The heartbeat of that sequence was answered: the agent was in contact when it sent it."""
+    """The heartbeat of that sequence was answered: the agent was in contact when it sent it.
+
+    All ranks hold out `hold_extension_s` longer than they were launched with; `hold_revision` names
+    this word on it.
+    """
 
     sequence: int
+    hold_extension_s: float = 0.0
+    hold_revision: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +191,8 @@ class Heartbeat:
 
     sequence: int
     progress: tuple[RankProgress, ...]
+    hold_revision: int = 0
+    """The word on holds that every living rank has been told of."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,87 @@
+"""Announced absences: for a while the ranks of a node hold out longer without their agent.
+
+The order is what makes it safe. Longer: first the master has it on disk and reclaims later, then the
+agent tells the shims. Shorter: first the agent tells the shims and says so, then the master believes
+it. Until then `Node.hold_extension_s` is the longest hold that any shim there may still count with.
+
+What happens when: the agent restarts - the word comes again with its welcome, for all ranks; the
+master restarts - it is in the node's row; the line goes silent - nothing of that node is reclaimed
+before hold + extension. It ends by itself: the time is over by the master's clock, or the agent says
+that it is back; an agent that is away then hears of it when it returns.
+"""
+
+from dlq_common.errors import IllegalTransition, InvalidRequest, NotFound
+from dlq_common.units import format_span
+from dlq_master.control.stimuli import AnnounceMaintenance, Maintenance
+from dlq_master.control.turn import Turn
+from dlq_master.model import node as on_node
+from dlq_master.model.ids import NodeId
+from dlq_master.model.node import Node, NodeFlag
+
+
+def announce(turn: Turn, ask: AnnounceMaintenance) -> Maintenance:
+    """Let the node's ranks hold out longer, from now on and up to the given time; 0 ends it."""
+    node = turn.state.cluster.nodes.get(ask.node_id)
+    if node is None:
+        raise NotFound(f"there is no node {ask.node_id}", kind="node", id=ask.node_id)
+    if turn.replay(ask) is not None:
+        return standing(turn, node)
+    if ask.maintenance_s:
+        _check(turn, ask)
+        turn.remember(ask, ask.node_id)
+        event = on_node.MaintenanceAnnounced(maintenance_s=ask.maintenance_s)
+        node = turn.step_node(ask.node_id, event, actor=ask.caller.actor)
+    elif NodeFlag.MAINTENANCE in node.flags:
+        turn.remember(ask, ask.node_id)
+        node = _end(turn, ask.node_id, ask.caller.actor, "its agent is back")
+    return standing(turn, node)
+
+
+def standing(turn: Turn, node: Node) -> Maintenance:
+    """How things stand with a node's announced absence."""
+    end_s = node.maintenance_end_s
+    attempts = [
+        turn.state.cluster.attempts[k] for k in turn.state.cluster.attempts_on(node.node_id)
+    ]
+    told = turn.state.holds_told.get(node.node_id) == node.hold_revision
+    return Maintenance(
+        left_s=0.0 if end_s is None else max(0.0, end_s - turn.now_s),
+        in_force=told,
+        rank_count=len(attempts),
+        hold_s=min((it.lease.hold_s + node.maintenance_s for it in attempts), default=None),
+    )
+
+
+def told(turn: Turn, node_id: NodeId, revision: int) -> None:
+    """A heartbeat says which word on holds all ranks of the node have."""
+    turn.state.holds_told[node_id] = revision
+    node = turn.state.cluster.nodes[node_id]
+    if revision == node.hold_revision and node.hold_extension_s != node.maintenance_s:
+        turn.step_node(node_id, on_node.HoldsConfirmed(), actor=f"node:{node_id}")
+
+
+def end_due(turn: Turn) -> None:
+    """Once a second: absences whose time is over."""
+    for node in list(turn.state.cluster.nodes.values()):
+        if node.maintenance_end_s is not None and turn.now_s >= node.maintenance_end_s:
+            _end(turn, node.node_id, "master", "the announced time is over")
+
+
+def _check(turn: Turn, ask: AnnounceMaintenance) -> None:
+    longest_s = float(turn.state.config.nodes.longest_maintenance)
+    if not 0.0 < ask.maintenance_s <= longest_s:
+        raise InvalidRequest(
+            f"a maintenance may last {format_span(longest_s)} at most"
+            " (nodes.longest_maintenance of the master)",
+            field="maintenance_duration",
+        )
+    if ask.node_id not in turn.state.sessions:
+        raise IllegalTransition(
+            f"the agent of node {ask.node_id} is not connected: nobody can tell its jobs to hold out"
+            " longer, and nothing was changed",
+            hint="start the agent, or drain the node first: dlq admin node drain",
+        )
+
+
+def _end(turn: Turn, node_id: NodeId, actor: str, cause: str) -> Node:
+    return turn.step_node(node_id, on_node.MaintenanceEnded(), actor=actor, cause=cause)

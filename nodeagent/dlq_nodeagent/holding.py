@@ -1,0 +1,64 @@
+"""How long ranks hold out in silence: what the master last said of it, told to every shim.
+
+The word is the whole truth and comes with every welcome and every answered heartbeat, so nothing of
+it is kept on disk: after a restart of the agent all shims are told again, whatever they had before.
+Until each of them has taken it the master does not hear that it is in force.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import structlog
+
+from dlq_nodeagent.model.rank import ALIVE
+from dlq_nodeagent.runtimes.port import NotDelivered, Runtime, RuntimeFault
+from dlq_nodeagent.watched import Watched
+
+log = structlog.get_logger("nodeagent.holding")
+
+
+@dataclass(slots=True, kw_only=True)
+class Holding:
+    """The latest word, and whether every living rank has it."""
+
+    runtime: Runtime
+    epoch: Callable[[], int]
+    revision: int | None = None
+    """None: the master has not spoken of it in this life of the agent."""
+    extension_s: float = 0.0
+    _in_force: bool = False
+
+    def take(self, revision: int, extension_s: float) -> None:
+        """The master's word: all ranks hold out for their own hold and `extension_s`."""
+        if (revision, extension_s) != (self.revision, self.extension_s):
+            log.info("hold_extension", revision=revision, extension_s=extension_s)
+            self.revision, self.extension_s = revision, extension_s
+            self._in_force = False
+
+    def in_force(self) -> int:
+        """The revision that every living rank has been told of; 0 for none."""
+        return (self.revision or 0) if self._in_force else 0
+
+    def apply(self, everybody: Iterable[Watched]) -> None:
+        """Tell those that have another word; who cannot be told now is told at the next call."""
+        if self.revision is None:
+            return
+        told = [self._tell(watched) for watched in everybody if self._is_behind(watched)]
+        self._in_force = all(told)
+
+    def _is_behind(self, watched: Watched) -> bool:
+        living = watched.handle is not None and watched.rank.state in ALIVE
+        return living and not watched.orphan and watched.hold_extension_s != self.extension_s
+
+    def _tell(self, watched: Watched) -> bool:
+        assert watched.handle is not None
+        hold_s = watched.rank.launch.hold_s + self.extension_s
+        try:
+            self.runtime.extend_hold(watched.handle, epoch=self.epoch(), hold_s=hold_s)
+        except NotDelivered:
+            return False
+        except RuntimeFault as fault:
+            log.error("hold_refused_by_runtime", key=str(watched.handle.key), error=str(fault))
+            return False
+        watched.hold_extension_s = self.extension_s
+        return True

@@ -1,0 +1,97 @@
+"""`dlq-nodeagent maintenance`: asks the master that this node's jobs may hold out without the agent.
+
+It speaks to the master itself, with the node's certificate; the running agent hears of it from the
+master, tells the shims, and only when the master has heard that from the agent is the answer a yes.
+When the agent restarts meanwhile the next one tells the shims; when the master restarts it has it on
+disk; when the line is down nothing is changed and that is said.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+import grpc
+
+from dlq.v1 import agent_service_pb2 as wire
+from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
+from dlq_client.errors import from_rpc_error
+from dlq_common.clock import Clock
+from dlq_common.errors import DlqError, Unavailable
+from dlq_common.ids import Ids
+from dlq_common.wire import from_duration, to_duration
+from dlq_nodeagent.channel import Channels
+
+CALL_S = 10.0
+PATIENCE_S = 30.0
+"""Two heartbeats bring the word and its confirmation; this is for slow lines."""
+_ASK_AGAIN_S = 0.5
+
+
+class NotInForce(DlqError):
+    """The master has allowed it, but not all ranks are known to have heard of it."""
+
+    reason = "NOT_IN_FORCE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announced:
+    """How long from now on the agent may be away; 0: as long as every job's own hold."""
+
+    left_s: float
+    rank_count: int
+    hold_s: float | None
+    """Shortest silence that a rank here survives from now on; None when no rank is here."""
+
+
+async def announce(
+    channels: Channels,
+    clock: Clock,
+    ids: Ids,
+    maintenance_s: float,
+    *,
+    patience_s: float = PATIENCE_S,
+) -> Announced:
+    """Ask, and wait until every job of this node has been told; 0 s ends what was announced before.
+
+    Raises Unavailable when the master cannot be reached, NotInForce when the jobs have not been told
+    within `patience_s`, and whatever the master refuses with. May be repeated.
+    """
+    request = wire.AnnounceMaintenanceRequest(
+        request_id=ids.request_id(), maintenance_duration=to_duration(maintenance_s)
+    )
+    until_s = clock.boottime_s() + patience_s
+    async with channels.open() as channel:
+        while True:
+            answer = await _ask(channel, request, channels.address)
+            if answer.in_force or not maintenance_s:
+                return _announced(answer)
+            if clock.boottime_s() >= until_s:
+                raise NotInForce(
+                    f"the jobs of this node have not been told within {patience_s:.0f} s: do not stop"
+                    " the agent for longer than their hold",
+                    hint="is the agent running (and not older than this command)? ask again, or take"
+                    " it back: dlq-nodeagent maintenance --end",
+                )
+            await asyncio.sleep(_ASK_AGAIN_S)
+
+
+async def _ask(
+    channel: grpc.aio.Channel, request: wire.AnnounceMaintenanceRequest, address: str
+) -> wire.AnnounceMaintenanceResponse:
+    try:
+        return await AgentServiceStub(channel).AnnounceMaintenance(request, timeout=CALL_S)
+    except grpc.aio.AioRpcError as error:
+        failure = from_rpc_error(error, address)
+        if isinstance(failure, Unavailable):
+            raise Unavailable(
+                f"{failure.what}; nobody has said yes: jobs hold out for their ordinary hold only",
+                hint="keep the agent running until the master answers, then ask again",
+            ) from None
+        raise failure from None
+
+
+def _announced(answer: wire.AnnounceMaintenanceResponse) -> Announced:
+    return Announced(
+        left_s=from_duration(answer.left_duration),
+        rank_count=answer.rank_count,
+        hold_s=from_duration(answer.hold_duration) if answer.HasField("hold_duration") else None,
+    )

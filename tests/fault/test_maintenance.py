@@ -1,0 +1,94 @@
+"""An agent that is away for longer than the hold, by agreement: real daemons, real shims, real jobs."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dlq_client.jobs import Jobs
+from dlq_client.nodes import Nodes
+from dlq_common.clock import SteadyClock
+from support.harness import BIN, Daemons
+from support.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+
+HOLD_S = 8
+
+
+def maintenance(daemons: Daemons, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`dlq-nodeagent maintenance` on the host of n1."""
+    return subprocess.run(
+        [BIN / "dlq-nodeagent", "maintenance", "--config", daemons.root / "n1.toml", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60.0,
+    )
+
+
+def last_alive_s(ledger: Path) -> float:
+    """When the job last wrote that it lives, by CLOCK_BOOTTIME."""
+    lines = ledger.read_text().splitlines() if ledger.exists() else []
+    return max((float(json.loads(line)["boottime_s"]) for line in lines), default=0.0)
+
+
+def alive_after(ledger: Path, instant_s: float) -> Callable[[], bool]:
+    """Whether the job has lived to see that instant."""
+    return lambda: last_alive_s(ledger) > instant_s
+
+
+def test_a_job_outlives_its_agent_and_a_master_for_longer_than_its_hold(tmp_path: Path) -> None:
+    daemons = Daemons(tmp_path, agents=("n1",), hold_s=HOLD_S)
+    ledger = tmp_path / "ledger"
+    clock = SteadyClock()
+    with daemons.up(), daemons.connect() as line:
+        jobs, nodes = Jobs(line), Nodes(line)
+        job_id = jobs.submit(daemons.ledger_job(600.0, 0)).job.job_id
+        wait_until(alive_after(ledger, 0.0), what="the job runs")
+        said = maintenance(daemons, "--for", "10m")
+        assert said.returncode == 0, said.stderr
+        assert "1 job is here, it holds out 10m8s" in said.stdout
+        daemons.stop("n1")
+        away_s = clock.boottime_s()
+        daemons.kill("master")
+        daemons.start("master")
+        daemons.wait_for("master")
+        assert list(nodes.get("n1").flags) == ["maintenance"]
+        assert nodes.get("n1").HasField("maintenance_end_time")
+        wait_until(
+            alive_after(ledger, away_s + 2 * HOLD_S), what="it outlives its hold", timeout_s=60.0
+        )
+
+        daemons.start("n1")
+        daemons.wait_for("n1")
+        assert maintenance(daemons, "--end").returncode == 0
+        wait_until(lambda: not nodes.get("n1").flags, what="the node takes work again")
+        found = jobs.get(job_id)
+        assert [attempt.attempt for attempt in found.attempts] == [1]
+        jobs.cancel(job_id)
+
+
+def test_without_a_master_the_answer_is_a_clear_no(tmp_path: Path) -> None:
+    daemons = Daemons(tmp_path, agents=("n1",))
+    with daemons.up():
+        daemons.stop("master")
+        said = maintenance(daemons, "--for", "2h")
+        assert said.returncode == 1
+        assert "cannot be reached" in said.stderr
+        assert "nobody has said yes" in said.stderr
+        daemons.start("master")
+        daemons.wait_for("master")
+        said = maintenance(daemons, "--for", "9h")
+        assert said.returncode == 1
+        assert "8h at most" in said.stderr
+
+
+def test_without_a_running_agent_the_answer_is_a_clear_no(tmp_path: Path) -> None:
+    daemons = Daemons(tmp_path, agents=("n1",))
+    with daemons.up():
+        daemons.stop("n1")
+        said = maintenance(daemons, "--for", "2h")
+        assert said.returncode == 1
+        assert "agent of node n1 is not connected" in said.stderr
