@@ -24,65 +24,66 @@ _sym_db = _symbol_database.Default()
 
 from dlq.v1 import event_pb2 as dlq_dot_v1_dot_event__pb2
 from dlq.v1 import job_pb2 as dlq_dot_v1_dot_job__pb2
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x64lq/v1/job_service.proto\x12\x06\x64lq.v1\x1a\x12\x64lq/v1/event.proto\x1a\x10\x64lq/v1/job.proto\"9\n\x07Refusal\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\"\\\n\x10SubmitJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x1d\n\x04spec\x18\x02 \x01(\x0b\x32\x0f.dlq.v1.JobSpec\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"R\n\x11SubmitJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12#\n\x07reasons\x18\x02 \x03(\x0b\x32\x12.dlq.v1.WaitReason\"\x1f\n\rGetJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"l\n\x0eGetJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x1d\n\x04spec\x18\x02 \x01(\x0b\x32\x0f.dlq.v1.JobSpec\x12!\n\x08\x61ttempts\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Attempt\"\xc0\x01\n\x0fListJobsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0e\n\x06states\x18\x04 \x03(\t\x12!\n\x14\x65nded_within_seconds\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x0f\n\x07job_ids\x18\x06 \x03(\t\x12\r\n\x05queue\x18\x07 \x01(\t\x12\x0c\n\x04name\x18\x08 \x01(\tB\x17\n\x15_ended_within_seconds\"V\n\x10ListJobsResponse\x12\x19\n\x04jobs\x18\x01 \x03(\x0b\x32\x0b.dlq.v1.Job\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x0e\n\x06\x63ursor\x18\x03 \x01(\x03\"^\n\x10\x43\x61ncelJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0c\n\x04kill\x18\x03 \x01(\x08\x12\x18\n\x10\x65xpected_version\x18\x04 \x01(\x03\"k\n\x11\x43\x61ncelJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"m\n\x0eHoldJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\r\n\x05\x61\x64min\x18\x03 \x01(\x08\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x05 \x01(\x03\"i\n\x0fHoldJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"Q\n\x11ReleaseJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x03\"l\n\x12ReleaseJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"O\n\x0fPauseJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x03\"j\n\x10PauseJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"P\n\x10ResumeJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x03\"k\n\x11ResumeJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"#\n\x11\x45xplainJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"\x87\x01\n\x12\x45xplainJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12#\n\x07reasons\x18\x02 \x03(\x0b\x32\x12.dlq.v1.WaitReason\x12\x1d\n\x10jobs_ahead_count\x18\x03 \x01(\x05H\x00\x88\x01\x01\x42\x13\n\x11_jobs_ahead_count\"J\n\x11ListEventsRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"L\n\x12ListEventsResponse\x12\x1d\n\x06\x65vents\x18\x01 \x03(\x0b\x32\r.dlq.v1.Event\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"5\n\x12WatchEventsRequest\x12\x0f\n\x07job_ids\x18\x01 \x03(\t\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\x03\"]\n\x13WatchEventsResponse\x12\x1c\n\x05\x65vent\x18\x01 \x01(\x0b\x32\r.dlq.v1.Event\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\x03\x12\x18\n\x03job\x18\x03 \x01(\x0b\x32\x0b.dlq.v1.Job\"e\n\x0fReadLogsRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x03\x12\x11\n\tnode_rank\x18\x03 \x01(\x05\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12\x0e\n\x06\x66ollow\x18\x05 \x01(\x08\"N\n\x10ReadLogsResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x0b\n\x03\x65nd\x18\x03 \x01(\x08\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\x03\x32\x9f\x06\n\nJobService\x12@\n\tSubmitJob\x12\x18.dlq.v1.SubmitJobRequest\x1a\x19.dlq.v1.SubmitJobResponse\x12\x37\n\x06GetJob\x12\x15.dlq.v1.GetJobRequest\x1a\x16.dlq.v1.GetJobResponse\x12=\n\x08ListJobs\x12\x17.dlq.v1.ListJobsRequest\x1a\x18.dlq.v1.ListJobsResponse\x12@\n\tCancelJob\x12\x18.dlq.v1.CancelJobRequest\x1a\x19.dlq.v1.CancelJobResponse\x12:\n\x07HoldJob\x12\x16.dlq.v1.HoldJobRequest\x1a\x17.dlq.v1.HoldJobResponse\x12\x43\n\nReleaseJob\x12\x19.dlq.v1.ReleaseJobRequest\x1a\x1a.dlq.v1.ReleaseJobResponse\x12=\n\x08PauseJob\x12\x17.dlq.v1.PauseJobRequest\x1a\x18.dlq.v1.PauseJobResponse\x12@\n\tResumeJob\x12\x18.dlq.v1.ResumeJobRequest\x1a\x19.dlq.v1.ResumeJobResponse\x12\x43\n\nExplainJob\x12\x19.dlq.v1.ExplainJobRequest\x1a\x1a.dlq.v1.ExplainJobResponse\x12\x43\n\nListEvents\x12\x19.dlq.v1.ListEventsRequest\x1a\x1a.dlq.v1.ListEventsResponse\x12H\n\x0bWatchEvents\x12\x1a.dlq.v1.WatchEventsRequest\x1a\x1b.dlq.v1.WatchEventsResponse0\x01\x12?\n\x08ReadLogs\x12\x17.dlq.v1.ReadLogsRequest\x1a\x18.dlq.v1.ReadLogsResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x64lq/v1/job_service.proto\x12\x06\x64lq.v1\x1a\x12\x64lq/v1/event.proto\x1a\x10\x64lq/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"9\n\x07Refusal\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\"\\\n\x10SubmitJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x1d\n\x04spec\x18\x02 \x01(\x0b\x32\x0f.dlq.v1.JobSpec\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"R\n\x11SubmitJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12#\n\x07reasons\x18\x02 \x03(\x0b\x32\x12.dlq.v1.WaitReason\"\x1f\n\rGetJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"l\n\x0eGetJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x1d\n\x04spec\x18\x02 \x01(\x0b\x32\x0f.dlq.v1.JobSpec\x12!\n\x08\x61ttempts\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Attempt\"\xac\x02\n\x0fListJobsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0e\n\x06states\x18\x04 \x03(\t\x12!\n\x14\x65nded_within_seconds\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x0f\n\x07job_ids\x18\x06 \x03(\t\x12\r\n\x05queue\x18\x07 \x01(\t\x12\x0c\n\x04name\x18\x08 \x01(\t\x12\x33\n\x0f\x65nded_from_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x35\n\x11\x65nded_before_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x17\n\x15_ended_within_seconds\"V\n\x10ListJobsResponse\x12\x19\n\x04jobs\x18\x01 \x03(\x0b\x32\x0b.dlq.v1.Job\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x0e\n\x06\x63ursor\x18\x03 \x01(\x03\"^\n\x10\x43\x61ncelJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0c\n\x04kill\x18\x03 \x01(\x08\x12\x18\n\x10\x65xpected_version\x18\x04 \x01(\x03\"k\n\x11\x43\x61ncelJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"m\n\x0eHoldJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\r\n\x05\x61\x64min\x18\x03 \x01(\x08\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x05 \x01(\x03\"i\n\x0fHoldJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"Q\n\x11ReleaseJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x03\"l\n\x12ReleaseJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"O\n\x0fPauseJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x03\"j\n\x10PauseJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"P\n\x10ResumeJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x03\"k\n\x11ResumeJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"#\n\x11\x45xplainJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"\x87\x01\n\x12\x45xplainJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12#\n\x07reasons\x18\x02 \x03(\x0b\x32\x12.dlq.v1.WaitReason\x12\x1d\n\x10jobs_ahead_count\x18\x03 \x01(\x05H\x00\x88\x01\x01\x42\x13\n\x11_jobs_ahead_count\"J\n\x11ListEventsRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"m\n\x12ListEventsResponse\x12\x1d\n\x06\x65vents\x18\x01 \x03(\x0b\x32\r.dlq.v1.Event\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x0f\n\x07horizon\x18\x03 \x01(\x03\x12\x0e\n\x06\x63ursor\x18\x04 \x01(\x03\"5\n\x12WatchEventsRequest\x12\x0f\n\x07job_ids\x18\x01 \x03(\t\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\x03\"]\n\x13WatchEventsResponse\x12\x1c\n\x05\x65vent\x18\x01 \x01(\x0b\x32\r.dlq.v1.Event\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\x03\x12\x18\n\x03job\x18\x03 \x01(\x0b\x32\x0b.dlq.v1.Job\"e\n\x0fReadLogsRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x03\x12\x11\n\tnode_rank\x18\x03 \x01(\x05\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12\x0e\n\x06\x66ollow\x18\x05 \x01(\x08\"N\n\x10ReadLogsResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x0b\n\x03\x65nd\x18\x03 \x01(\x08\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\x03\x32\x9f\x06\n\nJobService\x12@\n\tSubmitJob\x12\x18.dlq.v1.SubmitJobRequest\x1a\x19.dlq.v1.SubmitJobResponse\x12\x37\n\x06GetJob\x12\x15.dlq.v1.GetJobRequest\x1a\x16.dlq.v1.GetJobResponse\x12=\n\x08ListJobs\x12\x17.dlq.v1.ListJobsRequest\x1a\x18.dlq.v1.ListJobsResponse\x12@\n\tCancelJob\x12\x18.dlq.v1.CancelJobRequest\x1a\x19.dlq.v1.CancelJobResponse\x12:\n\x07HoldJob\x12\x16.dlq.v1.HoldJobRequest\x1a\x17.dlq.v1.HoldJobResponse\x12\x43\n\nReleaseJob\x12\x19.dlq.v1.ReleaseJobRequest\x1a\x1a.dlq.v1.ReleaseJobResponse\x12=\n\x08PauseJob\x12\x17.dlq.v1.PauseJobRequest\x1a\x18.dlq.v1.PauseJobResponse\x12@\n\tResumeJob\x12\x18.dlq.v1.ResumeJobRequest\x1a\x19.dlq.v1.ResumeJobResponse\x12\x43\n\nExplainJob\x12\x19.dlq.v1.ExplainJobRequest\x1a\x1a.dlq.v1.ExplainJobResponse\x12\x43\n\nListEvents\x12\x19.dlq.v1.ListEventsRequest\x1a\x1a.dlq.v1.ListEventsResponse\x12H\n\x0bWatchEvents\x12\x1a.dlq.v1.WatchEventsRequest\x1a\x1b.dlq.v1.WatchEventsResponse0\x01\x12?\n\x08ReadLogs\x12\x17.dlq.v1.ReadLogsRequest\x1a\x18.dlq.v1.ReadLogsResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'dlq.v1.job_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REFUSAL']._serialized_start=74
-  _globals['_REFUSAL']._serialized_end=131
-  _globals['_SUBMITJOBREQUEST']._serialized_start=133
-  _globals['_SUBMITJOBREQUEST']._serialized_end=225
-  _globals['_SUBMITJOBRESPONSE']._serialized_start=227
-  _globals['_SUBMITJOBRESPONSE']._serialized_end=309
-  _globals['_GETJOBREQUEST']._serialized_start=311
-  _globals['_GETJOBREQUEST']._serialized_end=342
-  _globals['_GETJOBRESPONSE']._serialized_start=344
-  _globals['_GETJOBRESPONSE']._serialized_end=452
-  _globals['_LISTJOBSREQUEST']._serialized_start=455
-  _globals['_LISTJOBSREQUEST']._serialized_end=647
-  _globals['_LISTJOBSRESPONSE']._serialized_start=649
-  _globals['_LISTJOBSRESPONSE']._serialized_end=735
-  _globals['_CANCELJOBREQUEST']._serialized_start=737
-  _globals['_CANCELJOBREQUEST']._serialized_end=831
-  _globals['_CANCELJOBRESPONSE']._serialized_start=833
-  _globals['_CANCELJOBRESPONSE']._serialized_end=940
-  _globals['_HOLDJOBREQUEST']._serialized_start=942
-  _globals['_HOLDJOBREQUEST']._serialized_end=1051
-  _globals['_HOLDJOBRESPONSE']._serialized_start=1053
-  _globals['_HOLDJOBRESPONSE']._serialized_end=1158
-  _globals['_RELEASEJOBREQUEST']._serialized_start=1160
-  _globals['_RELEASEJOBREQUEST']._serialized_end=1241
-  _globals['_RELEASEJOBRESPONSE']._serialized_start=1243
-  _globals['_RELEASEJOBRESPONSE']._serialized_end=1351
-  _globals['_PAUSEJOBREQUEST']._serialized_start=1353
-  _globals['_PAUSEJOBREQUEST']._serialized_end=1432
-  _globals['_PAUSEJOBRESPONSE']._serialized_start=1434
-  _globals['_PAUSEJOBRESPONSE']._serialized_end=1540
-  _globals['_RESUMEJOBREQUEST']._serialized_start=1542
-  _globals['_RESUMEJOBREQUEST']._serialized_end=1622
-  _globals['_RESUMEJOBRESPONSE']._serialized_start=1624
-  _globals['_RESUMEJOBRESPONSE']._serialized_end=1731
-  _globals['_EXPLAINJOBREQUEST']._serialized_start=1733
-  _globals['_EXPLAINJOBREQUEST']._serialized_end=1768
-  _globals['_EXPLAINJOBRESPONSE']._serialized_start=1771
-  _globals['_EXPLAINJOBRESPONSE']._serialized_end=1906
-  _globals['_LISTEVENTSREQUEST']._serialized_start=1908
-  _globals['_LISTEVENTSREQUEST']._serialized_end=1982
-  _globals['_LISTEVENTSRESPONSE']._serialized_start=1984
-  _globals['_LISTEVENTSRESPONSE']._serialized_end=2060
-  _globals['_WATCHEVENTSREQUEST']._serialized_start=2062
-  _globals['_WATCHEVENTSREQUEST']._serialized_end=2115
-  _globals['_WATCHEVENTSRESPONSE']._serialized_start=2117
-  _globals['_WATCHEVENTSRESPONSE']._serialized_end=2210
-  _globals['_READLOGSREQUEST']._serialized_start=2212
-  _globals['_READLOGSREQUEST']._serialized_end=2313
-  _globals['_READLOGSRESPONSE']._serialized_start=2315
-  _globals['_READLOGSRESPONSE']._serialized_end=2393
-  _globals['_JOBSERVICE']._serialized_start=2396
-  _globals['_JOBSERVICE']._serialized_end=3195
+  _globals['_REFUSAL']._serialized_start=107
+  _globals['_REFUSAL']._serialized_end=164
+  _globals['_SUBMITJOBREQUEST']._serialized_start=166
+  _globals['_SUBMITJOBREQUEST']._serialized_end=258
+  _globals['_SUBMITJOBRESPONSE']._serialized_start=260
+  _globals['_SUBMITJOBRESPONSE']._serialized_end=342
+  _globals['_GETJOBREQUEST']._serialized_start=344
+  _globals['_GETJOBREQUEST']._serialized_end=375
+  _globals['_GETJOBRESPONSE']._serialized_start=377
+  _globals['_GETJOBRESPONSE']._serialized_end=485
+  _globals['_LISTJOBSREQUEST']._serialized_start=488
+  _globals['_LISTJOBSREQUEST']._serialized_end=788
+  _globals['_LISTJOBSRESPONSE']._serialized_start=790
+  _globals['_LISTJOBSRESPONSE']._serialized_end=876
+  _globals['_CANCELJOBREQUEST']._serialized_start=878
+  _globals['_CANCELJOBREQUEST']._serialized_end=972
+  _globals['_CANCELJOBRESPONSE']._serialized_start=974
+  _globals['_CANCELJOBRESPONSE']._serialized_end=1081
+  _globals['_HOLDJOBREQUEST']._serialized_start=1083
+  _globals['_HOLDJOBREQUEST']._serialized_end=1192
+  _globals['_HOLDJOBRESPONSE']._serialized_start=1194
+  _globals['_HOLDJOBRESPONSE']._serialized_end=1299
+  _globals['_RELEASEJOBREQUEST']._serialized_start=1301
+  _globals['_RELEASEJOBREQUEST']._serialized_end=1382
+  _globals['_RELEASEJOBRESPONSE']._serialized_start=1384
+  _globals['_RELEASEJOBRESPONSE']._serialized_end=1492
+  _globals['_PAUSEJOBREQUEST']._serialized_start=1494
+  _globals['_PAUSEJOBREQUEST']._serialized_end=1573
+  _globals['_PAUSEJOBRESPONSE']._serialized_start=1575
+  _globals['_PAUSEJOBRESPONSE']._serialized_end=1681
+  _globals['_RESUMEJOBREQUEST']._serialized_start=1683
+  _globals['_RESUMEJOBREQUEST']._serialized_end=1763
+  _globals['_RESUMEJOBRESPONSE']._serialized_start=1765
+  _globals['_RESUMEJOBRESPONSE']._serialized_end=1872
+  _globals['_EXPLAINJOBREQUEST']._serialized_start=1874
+  _globals['_EXPLAINJOBREQUEST']._serialized_end=1909
+  _globals['_EXPLAINJOBRESPONSE']._serialized_start=1912
+  _globals['_EXPLAINJOBRESPONSE']._serialized_end=2047
+  _globals['_LISTEVENTSREQUEST']._serialized_start=2049
+  _globals['_LISTEVENTSREQUEST']._serialized_end=2123
+  _globals['_LISTEVENTSRESPONSE']._serialized_start=2125
+  _globals['_LISTEVENTSRESPONSE']._serialized_end=2234
+  _globals['_WATCHEVENTSREQUEST']._serialized_start=2236
+  _globals['_WATCHEVENTSREQUEST']._serialized_end=2289
+  _globals['_WATCHEVENTSRESPONSE']._serialized_start=2291
+  _globals['_WATCHEVENTSRESPONSE']._serialized_end=2384
+  _globals['_READLOGSREQUEST']._serialized_start=2386
+  _globals['_READLOGSREQUEST']._serialized_end=2487
+  _globals['_READLOGSRESPONSE']._serialized_start=2489
+  _globals['_READLOGSRESPONSE']._serialized_end=2567
+  _globals['_JOBSERVICE']._serialized_start=2570
+  _globals['_JOBSERVICE']._serialized_end=3369
 # @@protoc_insertion_point(module_scope)

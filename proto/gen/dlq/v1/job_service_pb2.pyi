@@ -15,6 +15,7 @@ from dlq.v1 import event_pb2 as _event_pb2
 from dlq.v1 import job_pb2 as _job_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 import builtins as _builtins
 import sys
@@ -191,6 +192,8 @@ class ListJobsRequest(_message.Message):
     JOB_IDS_FIELD_NUMBER: _builtins.int
     QUEUE_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
+    ENDED_FROM_TIME_FIELD_NUMBER: _builtins.int
+    ENDED_BEFORE_TIME_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """At most this many; 0 means 1,000, the most is 10,000."""
     page_token: _builtins.str
@@ -211,6 +214,14 @@ class ListJobsRequest(_message.Message):
     def job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only these ids; "12" of an array means all its tasks, "12_4" and "12_[0-3]" some."""
 
+    @_builtins.property
+    def ended_from_time(self) -> _timestamp_pb2.Timestamp:
+        """Only jobs that have ended, at this instant or later; unset: any."""
+
+    @_builtins.property
+    def ended_before_time(self) -> _timestamp_pb2.Timestamp:
+        """Only jobs that have ended, before this instant; unset: any."""
+
     def __init__(
         self,
         *,
@@ -222,10 +233,12 @@ class ListJobsRequest(_message.Message):
         job_ids: _abc.Iterable[_builtins.str] | None = ...,
         queue: _builtins.str = ...,
         name: _builtins.str = ...,
+        ended_from_time: _timestamp_pb2.Timestamp | None = ...,
+        ended_before_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_ended_within_seconds", b"_ended_within_seconds", "ended_within_seconds", b"ended_within_seconds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_ended_within_seconds", b"_ended_within_seconds", "ended_before_time", b"ended_before_time", "ended_from_time", b"ended_from_time", "ended_within_seconds", b"ended_within_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ended_within_seconds", b"_ended_within_seconds", "ended_within_seconds", b"ended_within_seconds", "job_ids", b"job_ids", "name", b"name", "page_size", b"page_size", "page_token", b"page_token", "queue", b"queue", "states", b"states", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ended_within_seconds", b"_ended_within_seconds", "ended_before_time", b"ended_before_time", "ended_from_time", b"ended_from_time", "ended_within_seconds", b"ended_within_seconds", "job_ids", b"job_ids", "name", b"name", "page_size", b"page_size", "page_token", b"page_token", "queue", b"queue", "states", b"states", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__ended_within_seconds: _TypeAlias = _typing.Literal["ended_within_seconds"]  # noqa: Y015
     _WhichOneofArgType__ended_within_seconds: _TypeAlias = _typing.Literal["_ended_within_seconds", b"_ended_within_seconds"]  # noqa: Y015
@@ -703,8 +716,16 @@ class ListEventsResponse(_message.Message):
 
     EVENTS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    HORIZON_FIELD_NUMBER: _builtins.int
+    CURSOR_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """For the next page; empty on the last one."""
+    horizon: _builtins.int
+    """The journal is whole after this sequence. Up to it retention has cut what does not belong to a job
+    that lives; 0: nothing was cut.
+    """
+    cursor: _builtins.int
+    """Cursor for WatchEvents that misses nothing after this page."""
     @_builtins.property
     def events(self) -> _containers.RepeatedCompositeFieldContainer[_event_pb2.Event]:
         """The page."""
@@ -714,10 +735,12 @@ class ListEventsResponse(_message.Message):
         *,
         events: _abc.Iterable[_event_pb2.Event] | None = ...,
         next_page_token: _builtins.str = ...,
+        horizon: _builtins.int = ...,
+        cursor: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "events", b"events", "horizon", b"horizon", "next_page_token", b"next_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -732,7 +755,11 @@ class WatchEventsRequest(_message.Message):
     JOB_IDS_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
     cursor: _builtins.int
-    """Events after this sequence; 0: from the beginning of what is kept; -1: from now on."""
+    """Events after this sequence; 0: from the beginning of what is kept; -1: from now on. OUT_OF_RANGE
+    (reason CURSOR_EXPIRED, metadata "oldest") when events after it may have been cut by retention: read
+    the state anew, and watch from the cursor that comes with it. Not so for jobs that are named and live:
+    their events are all kept.
+    """
     @_builtins.property
     def job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only these jobs; empty: all of the caller's."""
