@@ -173,6 +173,7 @@ class NodeFacts(_message.Message):
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     ROOT_JOBS_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
+    RUNTIMES_FIELD_NUMBER: _builtins.int
     hostname: _builtins.str
     """What the host calls itself."""
     boot_id: _builtins.str
@@ -193,6 +194,10 @@ class NodeFacts(_message.Message):
     def gpus(self) -> _containers.RepeatedCompositeFieldContainer[_resource_pb2.Gpu]:
         """GPUs."""
 
+    @_builtins.property
+    def runtimes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Runtimes of jobs besides "process" ("podman"): what a job that needs one can be placed on."""
+
     def __init__(
         self,
         *,
@@ -205,10 +210,11 @@ class NodeFacts(_message.Message):
         memory_bytes: _builtins.int = ...,
         root_jobs: _builtins.bool = ...,
         address: _builtins.str = ...,
+        runtimes: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "agent_version", b"agent_version", "boot_id", b"boot_id", "cpu_count", b"cpu_count", "gpus", b"gpus", "hostname", b"hostname", "memory_bytes", b"memory_bytes", "root_jobs", b"root_jobs", "virtual_devices", b"virtual_devices"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "agent_version", b"agent_version", "boot_id", b"boot_id", "cpu_count", b"cpu_count", "gpus", b"gpus", "hostname", b"hostname", "memory_bytes", b"memory_bytes", "root_jobs", b"root_jobs", "runtimes", b"runtimes", "virtual_devices", b"virtual_devices"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -511,6 +517,7 @@ class RankReport(_message.Message):
     SAVE_DURATION_FIELD_NUMBER: _builtins.int
     AGE_DURATION_FIELD_NUMBER: _builtins.int
     GPU_INDEXES_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Rises over all sessions of the agent's life; acknowledged by ReportAck."""
     job_id: _builtins.str
@@ -533,6 +540,10 @@ class RankReport(_message.Message):
     """The job said that it is done."""
     peak_memory_bytes: _builtins.int
     """Highest memory of its cgroup."""
+    detail: _builtins.str
+    """What a rank that is not running yet is waiting for, for people ("pulling IMAGE: 3 of 7 layers");
+    empty: nothing worth telling.
+    """
     @_builtins.property
     def fence(self) -> _lease_pb2.Fence:
         """The fence of its launch."""
@@ -584,10 +595,11 @@ class RankReport(_message.Message):
         save_duration: _duration_pb2.Duration | None = ...,
         age_duration: _duration_pb2.Duration | None = ...,
         gpu_indexes: _abc.Iterable[_builtins.int] | None = ...,
+        detail: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "age_duration", b"age_duration", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "exit_code", b"exit_code", "fence", b"fence", "run_duration", b"run_duration", "save_duration", b"save_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "age_duration", b"age_duration", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "done", b"done", "ended_by", b"ended_by", "error", b"error", "exit_code", b"exit_code", "fence", b"fence", "gpu_indexes", b"gpu_indexes", "job_id", b"job_id", "node_rank", b"node_rank", "oom_killed", b"oom_killed", "peak_memory_bytes", b"peak_memory_bytes", "phase", b"phase", "run_duration", b"run_duration", "save_duration", b"save_duration", "sequence", b"sequence", "signal", b"signal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "age_duration", b"age_duration", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "detail", b"detail", "done", b"done", "ended_by", b"ended_by", "error", b"error", "exit_code", b"exit_code", "fence", b"fence", "gpu_indexes", b"gpu_indexes", "job_id", b"job_id", "node_rank", b"node_rank", "oom_killed", b"oom_killed", "peak_memory_bytes", b"peak_memory_bytes", "phase", b"phase", "run_duration", b"run_duration", "save_duration", b"save_duration", "sequence", b"sequence", "signal", b"signal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015

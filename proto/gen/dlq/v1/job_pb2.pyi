@@ -465,6 +465,88 @@ class DependencySpec(_message.Message):
 Global___DependencySpec: _TypeAlias = DependencySpec  # noqa: Y015
 
 @_typing.final
+class Mount(_message.Message):
+    """A directory or file of the nodes, inside the container."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    READ_ONLY_FIELD_NUMBER: _builtins.int
+    source: _builtins.str
+    """Where it is on every node of the job, absolute. Opened with the user's own rights there, and only
+    below the directories that the node's operator allows.
+    """
+    target: _builtins.str
+    """Where the job sees it, absolute."""
+    read_only: _builtins.bool
+    """The job cannot write to it."""
+    def __init__(
+        self,
+        *,
+        source: _builtins.str = ...,
+        target: _builtins.str = ...,
+        read_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["read_only", b"read_only", "source", b"source", "target", b"target"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Mount: _TypeAlias = Mount  # noqa: Y015
+
+@_typing.final
+class ContainerSpec(_message.Message):
+    """The container that a job runs in; only the nodes whose operator allows containers take it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IMAGE_FIELD_NUMBER: _builtins.int
+    MOUNTS_FIELD_NUMBER: _builtins.int
+    SHM_SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    NETWORK_FIELD_NUMBER: _builtins.int
+    IMAGE_SECRET_FIELD_NUMBER: _builtins.int
+    SECRETS_FIELD_NUMBER: _builtins.int
+    image: _builtins.str
+    """The image: a name with a tag or a digest ("registry.example/team/train@sha256:..."). Its
+    entrypoint is not run: the job's command takes its place.
+    """
+    shm_size_bytes: _builtins.int
+    """Size of /dev/shm. Unset: half of the memory limit, or of the node's memory."""
+    network: _builtins.str
+    """"host", or "none" for no network at all. Empty: host."""
+    image_secret: _builtins.str
+    """Name of a secret, kept on the nodes, with the credentials of the image's registry. Empty: none."""
+    @_builtins.property
+    def mounts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Mount]:
+        """What of the nodes the job sees inside; besides these, its own files and nothing."""
+
+    @_builtins.property
+    def secrets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of secrets, kept on the nodes, that the job finds as files in /run/secrets."""
+
+    def __init__(
+        self,
+        *,
+        image: _builtins.str = ...,
+        mounts: _abc.Iterable[Global___Mount] | None = ...,
+        shm_size_bytes: _builtins.int | None = ...,
+        network: _builtins.str = ...,
+        image_secret: _builtins.str = ...,
+        secrets: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_shm_size_bytes", b"_shm_size_bytes", "shm_size_bytes", b"shm_size_bytes"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_shm_size_bytes", b"_shm_size_bytes", "image", b"image", "image_secret", b"image_secret", "mounts", b"mounts", "network", b"network", "secrets", b"secrets", "shm_size_bytes", b"shm_size_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__shm_size_bytes: _TypeAlias = _typing.Literal["shm_size_bytes"]  # noqa: Y015
+    _WhichOneofArgType__shm_size_bytes: _TypeAlias = _typing.Literal["_shm_size_bytes", b"_shm_size_bytes"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__shm_size_bytes) -> _WhichOneofReturnType__shm_size_bytes | None: ...
+
+Global___ContainerSpec: _TypeAlias = ContainerSpec  # noqa: Y015
+
+@_typing.final
 class JobSpec(_message.Message):
     """What a user submits. Unset fields take the queue's and then the cluster's defaults."""
 
@@ -529,6 +611,7 @@ class JobSpec(_message.Message):
     ARRAY_FIELD_NUMBER: _builtins.int
     DEPENDENCY_FIELD_NUMBER: _builtins.int
     BEGIN_TIME_FIELD_NUMBER: _builtins.int
+    CONTAINER_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; letters, digits and ". _ - + @ :". Empty: derived from the command."""
     script: _builtins.str
@@ -542,7 +625,7 @@ class JobSpec(_message.Message):
     hold: _builtins.bool
     """Submit it on hold."""
     runtime: _builtins.str
-    """"process"; other runtimes come with their agents."""
+    """"process", or "podman" for a job with a container. Empty: by whether it has one."""
     @_builtins.property
     def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The program and its arguments, never passed through a shell."""
@@ -595,6 +678,12 @@ class JobSpec(_message.Message):
     def begin_time(self) -> _timestamp_pb2.Timestamp:
         """Not before this instant. Unset: at once."""
 
+    @_builtins.property
+    def container(self) -> Global___ContainerSpec:
+        """Run it in a container. Unset: as a process of the node. With it an empty working directory is the
+        image's own.
+        """
+
     def __init__(
         self,
         *,
@@ -617,10 +706,11 @@ class JobSpec(_message.Message):
         array: Global___ArraySpec | None = ...,
         dependency: Global___DependencySpec | None = ...,
         begin_time: _timestamp_pb2.Timestamp | None = ...,
+        container: Global___ContainerSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "run_estimate_duration", b"run_estimate_duration", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "run_estimate_duration", b"run_estimate_duration", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "environment", b"environment", "hold", b"hold", "labels", b"labels", "name", b"name", "preempt", b"preempt", "queue", b"queue", "resources", b"resources", "retry", b"retry", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "time_limit_duration", b"time_limit_duration", "working_directory", b"working_directory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "environment", b"environment", "hold", b"hold", "labels", b"labels", "name", b"name", "preempt", b"preempt", "queue", b"queue", "resources", b"resources", "retry", b"retry", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "time_limit_duration", b"time_limit_duration", "working_directory", b"working_directory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
