@@ -1,6 +1,7 @@
 """What every room shares; a closed list, each module with one idea.
 
     addresses       HOST:PORT
+    arrays          0-15, 1,3,7, 0-99%4 and 12_[0-3]
     clock           the steady time axis, and its fake
     config          TOML and environment into frozen values (daemons only)
     errors          the tree of expected failures

@@ -4,6 +4,7 @@ import math
 import re
 from collections import Counter
 
+from dlq_master.control.gates import holds_place
 from dlq_master.control.ports import Readable
 from dlq_master.control.state import State
 from dlq_master.model import job_steps
@@ -21,6 +22,16 @@ def check_turn(state: State, store: MemoryStore) -> None:
     _jobs(state)
     _attempts(state, store)
     _outbox(state)
+    _arrays(state)
+
+
+def _arrays(state: State) -> None:
+    """No array has more tasks in the queue or running than it may."""
+    inside: Counter[JobId] = Counter()
+    for job in state.cluster.jobs.values():
+        if job.array is not None and job.array.concurrent and job.blocked is None:
+            inside[job.array.array_id] += holds_place(job)
+            assert inside[job.array.array_id] <= job.array.concurrent, job.array
 
 
 def check_published(state: State, read: Readable) -> None:

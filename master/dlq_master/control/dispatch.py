@@ -37,7 +37,10 @@ def launch_command(
         node_ids=tuple(slot.node_id for slot in slots),
         node_addresses=tuple(node.address or node.hostname for node in nodes),
         master_port=attempt.master_port or 0,
-        spec=specs.spec(job.job_id) or b"",
+        spec=specs.spec(job.spec_id) or b"",
+        array=job.array,
+        array_index=job.array_index,
+        name=job.name,
         user=job.user,
         # A user who is gone has no account to run as: the agent refuses a negative id.
         uid=-1 if owner is None else owner.uid,

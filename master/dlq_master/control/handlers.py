@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from dlq_master.control import jobs, maintenance, nodes, people, scheduling
+from dlq_master.control import jobs, maintenance, nodes, people, scheduling, submitting
 from dlq_master.control.stimuli import (
     AnnounceMaintenance,
     CancelJob,
@@ -33,7 +33,7 @@ from dlq_master.control.turn import Answer, Turn
 
 # These answer with what stands at the end of the turn, after the plan.
 _LATE: Final[dict[type, Callable[[Turn, Any], Answer]]] = {
-    SubmitJob: jobs.submit,
+    SubmitJob: submitting.submit,
     CancelJob: jobs.cancel,
     HoldJob: jobs.hold,
     ReleaseJob: jobs.release,

@@ -1,19 +1,7 @@
-"""What users do with jobs: submit, cancel, hold, release, pause, resume, ask why."""
+"""What users do with jobs that are there: cancel, hold, release, pause, resume, ask why."""
 
-from dlq_common.errors import (
-    Conflict,
-    IllegalTransition,
-    InvalidRequest,
-    NotFound,
-    PermissionDenied,
-    QuotaExceeded,
-    TryAgain,
-    Unsatisfiable,
-)
-from dlq_common.suggest import did_you_mean
-from dlq_master.control import gpu_types, scheduling
-from dlq_master.control.config import JobsConfig
-from dlq_master.control.state import note_unknown_type
+from dlq_common.errors import Conflict, IllegalTransition, NotFound, PermissionDenied
+from dlq_master.control import scheduling
 from dlq_master.control.stimuli import (
     Caller,
     CancelJob,
@@ -24,58 +12,12 @@ from dlq_master.control.stimuli import (
     PauseJob,
     ReleaseJob,
     ResumeJob,
-    SubmitJob,
-    Submitted,
 )
 from dlq_master.control.turn import Answer, Turn
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import HoldKind, Job, JobState, RunRules
+from dlq_master.model.job import HoldKind, Job, JobState
 from dlq_master.model.machine import StopCause
-from dlq_master.model.sentence import sentence
-from dlq_master.model.why import Reason, ReasonCode
-
-
-def submit(turn: Turn, ask: SubmitJob) -> Answer:
-    """Accept a job; the same request again is answered with the same job."""
-    known = turn.replay(ask)
-    if known is not None:
-        return _submitted(turn, JobId(int(known)))
-    queue = _queue(turn, ask.queue)
-    _check_room(turn, ask)
-    state = turn.state
-    job = Job(
-        job_id=JobId(0 if ask.validate_only else state.next_job),
-        user=ask.caller.name,
-        name=ask.name,
-        request=gpu_types.resolved(turn.state.cluster, ask.request),
-        submit_time_s=turn.now_s,
-        queue=queue,
-        rank_base=scheduling.rank_base(state.config, queue),
-        time_limit_s=ask.time_limit_s,
-        duration_estimate_s=ask.run_estimate_s,
-        rules=_with_graces(ask, state.config.jobs),
-    )
-    never = scheduling.never(turn, job.request)
-    if never is not None:
-        raise Unsatisfiable(
-            "no set of the cluster's nodes could ever hold this job",
-            reasons=(sentence(never, job) + _nearest_type(turn, never, job),),
-            hint="see what there is: dlq nodes",
-        )
-    if ask.validate_only:
-        return lambda: Submitted(job, ())
-    state.next_job += 1
-    note_unknown_type(state, job)
-    state.cluster.put_job(job)
-    turn.plan_due = True
-    turn.batch.specs.append((job.job_id, ask.spec))
-    turn.remember(ask, job.job_id)
-    turn.note("job_submitted", job_id=job.job_id, actor=ask.caller.actor, name=ask.name)
-    if ask.hold:
-        held = on_job.Held(kind=HoldKind.USER, by=ask.caller.name)
-        turn.step_job(job.job_id, held, actor=ask.caller.actor)
-    return _submitted(turn, job.job_id)
 
 
 def cancel(turn: Turn, ask: CancelJob) -> Answer:
@@ -181,51 +123,6 @@ def stop_overdue(turn: Turn) -> None:
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
-
-
-def _submitted(turn: Turn, job_id: JobId) -> Answer:
-    return lambda: Submitted(turn.job(job_id), scheduling.reasons(turn, job_id))
-
-
-def _with_graces(ask: SubmitJob, jobs: JobsConfig) -> RunRules:
-    """A user's grace stands until saves have been seen, and no learned one is cut below it."""
-    asked_s = ask.grace_s
-    return ask.rules._replace(
-        first_grace_s=float(jobs.first_grace) if asked_s is None else asked_s,
-        grace_floor_s=float(jobs.grace_floor),
-        grace_cap_s=max(float(jobs.grace_cap), asked_s or 0.0),
-    )
-
-
-def _nearest_type(turn: Turn, never: Reason, job: Job) -> str:
-    if never.code is not ReasonCode.GPU_TYPE:
-        return ""
-    return did_you_mean(job.request.gpu_type or "", gpu_types.known(turn.state.cluster))
-
-
-def _queue(turn: Turn, name: str) -> str:
-    config = turn.state.config
-    known = [queue.name for queue in config.queues]
-    wanted = name or config.jobs.default_queue
-    if wanted not in known:
-        raise InvalidRequest(
-            f"there is no queue {wanted!r}{did_you_mean(wanted, known)}", field="spec.queue"
-        )
-    return wanted
-
-
-def _check_room(turn: Turn, ask: SubmitJob) -> None:
-    limit = turn.state.config.jobs.queued_per_user
-    used = turn.state.unended.get(ask.caller.name, 0)
-    if used >= limit:
-        raise QuotaExceeded(
-            f"{ask.caller.name} has {used} jobs that have not ended; the limit is {limit}",
-            limit=limit,
-            used=used,
-            asked=1,
-        )
-    if turn.state.disk_full:
-        raise TryAgain("the master's disk is nearly full; ends and cancels are still taken")
 
 
 def _editable(turn: Turn, ask: JobEdit) -> Job:

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 from dlq_common.clock import Clock
 from dlq_common.errors import DlqError, Unavailable
 from dlq_common.logs import get_logger
-from dlq_master.control import handlers, scheduling
+from dlq_master.control import eligible, handlers, scheduling
 from dlq_master.control.dispatch import commands_for
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.inbox import Inbox, Letter
@@ -136,6 +136,7 @@ class Loop:
         now_s = self._turned_s = self._clock.now_s()
         turn = Turn(self._state, self._records, now_s)
         replies = [self._handle(turn, letter) for letter in letters]
+        eligible.settle(turn)
         if turn.plan_due or self._plan_time(now_s):
             self._wake_at_s = scheduling.plan(turn)
         settled = [reply() for reply in replies]

@@ -43,7 +43,8 @@ def plan(turn: Turn) -> float | None:
     turn.plan_due = False
     if decided.fault is not None:
         return _plan_failed(turn, decided.fault)
-    return _earliest(decided.wake_at_s, _pause_ends_s(state, turn.now_s))
+    begins_s = state.gates.begins.next_s()
+    return _earliest(decided.wake_at_s, _pause_ends_s(state, turn.now_s), begins_s)
 
 
 def policy_of(config: MasterConfig) -> Policy:

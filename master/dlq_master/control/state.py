@@ -4,9 +4,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dlq_master.control.config import MasterConfig
+from dlq_master.control.gates import Gates, build
 from dlq_master.control.queues import in_order
 from dlq_master.control.recent import Recent
 from dlq_master.model.cluster import Cluster
+from dlq_master.model.eligible import Array
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.lease import Terms
@@ -66,6 +68,7 @@ class State:
     clinging: dict[NodeId, dict[tuple[AttemptKey, int], str]] = field(default_factory=dict)
     returned: set[NodeId] = field(default_factory=set)  # nodes that said hello to this master
     holds_told: dict[NodeId, int] = field(default_factory=dict)  # hold revision its ranks have
+    gates: Gates = field(default_factory=Gates)  # jobs that may not wait yet
     recent: Recent = field(init=False)  # ended jobs that are still in memory
 
     def __post_init__(self) -> None:
@@ -99,7 +102,10 @@ def restore(state: State, loaded: Loaded) -> None:
         state.cluster.put_node(node)
         state.contacts[node.node_id] = state.started_s
     places = {name: place for place, name in enumerate(in_order(state.config))}
+    arrays: dict[Array, Array] = {}
     for job in loaded.jobs:
+        if job.array is not None:  # one value for all its tasks, as when they came
+            job = job._replace(array=arrays.setdefault(job.array, job.array))
         # The queues may have been put into another order since.
         place = places.get(job.queue, job.rank_base)
         state.cluster.put_job(job if place == job.rank_base else job._replace(rank_base=place))
@@ -108,6 +114,7 @@ def restore(state: State, loaded: Loaded) -> None:
         state.cluster.put_attempt(attempt)
         if attempt.master_port is not None:
             state.ports[attempt.master_port] = attempt.key
+    state.gates = build(state.cluster.jobs, state.started_s)
     state.users = {user.name: user for user in loaded.users}
     state.tokens = {token.token_id: token for token in loaded.tokens}
     state.outbox = {row.sequence: row for row in loaded.intentions}

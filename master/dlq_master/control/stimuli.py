@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from dlq_master.model.eligible import Array, Relation
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import HoldKind, Job, RunRules
 from dlq_master.model.node import Node, NodeFlag, Registered
@@ -34,6 +35,33 @@ class Caller:
 # --- users: jobs -----------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class AskedArray:
+    """One job for each index (rising, none twice), at most `concurrent` at a time; 0 = all."""
+
+    indexes: tuple[int, ...]
+    concurrent: int
+    step: int = 1  # as it was asked for, when it was one range
+
+
+@dataclass(frozen=True, slots=True)
+class AskedTerm:
+    """A job by its id; an array, or with `index` one of its tasks, by the array's; 0 for singleton."""
+
+    relation: Relation
+    job_id: JobId
+    index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AskedDependency:
+    """All terms, or any of them."""
+
+    terms: tuple[AskedTerm, ...]
+    any: bool = False
+    cancel_if_never: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitJob:
     """Accept a job. Answered with `Submitted` after it is on disk."""
@@ -50,6 +78,9 @@ class SubmitJob:
     hold: bool = False
     time_limit_s: float | None = None
     run_estimate_s: float | None = None
+    array: AskedArray | None = None
+    depends: AskedDependency | None = None
+    begin_time_s: float | None = None
     validate_only: bool = False
 
 
@@ -286,6 +317,9 @@ class Launch:
     grace_s: float
     restart_count: int
     time_left_s: float | None
+    name: str = ""
+    array: Array | None = None
+    array_index: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -135,6 +135,7 @@ class Turn:
     def follow(self, happened: list[drive.Happened], *, actor: str, cause: str = "") -> None:
         """Note what happened, and tell the nodes of stops."""
         self.plan_due = True
+        self.state.gates.moved(one.job_id for one in happened)
         self._count_lapses(happened)
         for one in happened:
             if isinstance(one.event, attempt_steps.Renewed):

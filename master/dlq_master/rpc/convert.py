@@ -11,6 +11,7 @@ from dlq_common.wire import to_duration, to_timestamp
 from dlq_master.control.ports import Readable
 from dlq_master.control.stimuli import Command, JoinToken, Launch, Stop, User
 from dlq_master.model.attempt import Attempt, AttemptState, RankStatus
+from dlq_master.model.eligible import Array
 from dlq_master.model.event import Fact, JournalEvent
 from dlq_master.model.grace import grace_s
 from dlq_master.model.ids import AttemptKey, NodeId
@@ -20,6 +21,7 @@ from dlq_master.model.node import Gpu, Node, NodeState
 from dlq_master.model.resources import Allocation, Request
 from dlq_master.model.sentence import sentence
 from dlq_master.model.why import Reason
+from dlq_master.rpc.task import fit_to_task
 
 JOB_STATES = {state: job_pb2.JobState.Value(f"JOB_STATE_{state.name}") for state in JobState}
 HOLD_KINDS = {kind: job_pb2.HoldKind.Value(f"HOLD_KIND_{kind.name}") for kind in HoldKind}
@@ -81,6 +83,12 @@ def job_message(job: Job, read: Readable, now_s: float) -> job_pb2.Job:
         executed_s += attempt.executed_s(now_s)
         _add_living(message, job, attempt, read, now_s)
     message.run_duration.CopyFrom(to_duration(executed_s))
+    if job.array is not None:
+        message.array_task.CopyFrom(array_task_message(job, job.array))
+    if job.begin_time_s is not None and job.begin_time_s > now_s:
+        message.begin_time.CopyFrom(to_timestamp(job.begin_time_s))
+    if job.blocked is not None and job.depends is not None:
+        message.dependency = str(job.depends)
     code = read.wait_code(job, now_s)
     if code is not None:
         message.wait_code = code.value
@@ -119,6 +127,16 @@ def _shown_gpu_type(node: Node, allocation: Allocation) -> str:
     index = next(iter(allocation.slots[0].gpu_indices), None)
     gpu_type = next((gpu.gpu_type for gpu in node.gpus if gpu.index == index), "")
     return f"{gpu_type} (virtual)" if node.virtual and gpu_type else gpu_type
+
+
+def array_task_message(job: Job, array: Array) -> job_pb2.ArrayTask:
+    """Its place in its array."""
+    return job_pb2.ArrayTask(
+        array_id=str(array.array_id),
+        index=job.array_index,
+        task_count=array.tasks,
+        concurrent_count=array.concurrent,
+    )
 
 
 def request_message(request: Request) -> resource_pb2.ResourceRequest:
@@ -307,6 +325,7 @@ def command_message(command: Command, epoch: int, checkpoint_root: str) -> agent
 def launch_message(launch: Launch, checkpoint_root: str) -> agent.LaunchCommand:
     """Run one rank."""
     spec = job_pb2.JobSpec.FromString(launch.spec)
+    fit_to_task(spec, launch)
     message = agent.LaunchCommand(
         job_id=str(launch.key.job_id),
         fence=_fence(launch.key, launch.epoch),

@@ -8,11 +8,15 @@ from collections.abc import Iterable
 
 from dlq.v1 import agent_service_pb2 as agent
 from dlq.v1 import job_service_pb2 as jobs
-from dlq.v1.job_pb2 import JobSpec
+from dlq.v1.job_pb2 import DependencySpec, DependencyTerm, JobSpec
+from dlq_common.arrays import IndexRange, expand, parse_tasks
 from dlq_common.errors import InvalidRequest
 from dlq_common.names import check_node_name, check_user_name, check_word, printable, shown
-from dlq_common.wire import from_duration
+from dlq_common.wire import from_duration, from_timestamp
 from dlq_master.control.stimuli import (
+    AskedArray,
+    AskedDependency,
+    AskedTerm,
     Caller,
     ReportedCheckpoint,
     ReportedPhase,
@@ -20,11 +24,12 @@ from dlq_master.control.stimuli import (
     ReportedRank,
     SubmitJob,
 )
+from dlq_master.model.eligible import Relation
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import ExitZeroInGrace, RunRules
 from dlq_master.model.node import Gpu, Registered
 from dlq_master.model.resources import Request
-from dlq_master.rpc.spec import check_request_id, checked
+from dlq_master.rpc.spec import RELATIONS, check_request_id, checked
 
 LARGEST_INTEGER = 2**63 - 1
 LONGEST_WORDS = 500
@@ -99,12 +104,43 @@ def submit_stimulus(request: jobs.SubmitJobRequest, caller: Caller) -> SubmitJob
             if spec.HasField("run_estimate_duration")
             else None
         ),
+        array=array_of(spec),
+        depends=dependency_of(spec.dependency),
+        begin_time_s=from_timestamp(spec.begin_time) if spec.HasField("begin_time") else None,
         validate_only=request.validate_only,
     )
 
 
 def _digest(spec: JobSpec) -> str:
     return hashlib.sha256(spec.SerializeToString(deterministic=True)).hexdigest()[:32]
+
+
+def array_of(spec: JobSpec) -> AskedArray | None:
+    """The indexes of an array; None for a single job."""
+    if not spec.HasField("array"):
+        return None
+    ranges = [IndexRange(each.first, each.last, each.step or 1) for each in spec.array.ranges]
+    step = ranges[0].step if len(ranges) == 1 else 1
+    return AskedArray(expand(ranges), spec.array.concurrent_count, step)
+
+
+def dependency_of(asked: DependencySpec) -> AskedDependency | None:
+    """The jobs that must come first; None for none."""
+    if not asked.terms:
+        return None
+    return AskedDependency(
+        tuple(_term(term) for term in asked.terms), asked.any, asked.cancel_if_never
+    )
+
+
+def _term(term: DependencyTerm) -> AskedTerm:
+    relation = RELATIONS[term.relation]
+    if relation is Relation.SINGLETON:
+        return AskedTerm(relation, JobId(0))
+    named = parse_tasks(term.job_id)
+    if named is None:
+        return AskedTerm(relation, job_id_of(term.job_id, "spec.dependency"))
+    return AskedTerm(relation, job_id_of(named.array_id, "spec.dependency"), named.indexes[0])
 
 
 def request_of(spec: JobSpec) -> Request:

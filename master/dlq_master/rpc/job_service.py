@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from typing import Protocol, TypedDict
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TypedDict
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_pb2 import Job as JobMessage
@@ -14,7 +14,6 @@ from dlq_common.clock import Clock
 from dlq_common.errors import PermissionDenied
 from dlq_master.control.ports import Control, Readable
 from dlq_master.control.stimuli import (
-    Caller,
     CancelJob,
     Explained,
     ExplainJob,
@@ -27,7 +26,6 @@ from dlq_master.control.stimuli import (
 )
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.event import JournalEvent
-from dlq_master.model.ids import JobId
 from dlq_master.model.job import HoldKind, Job
 from dlq_master.rpc.auth import caller_of, identity_of
 from dlq_master.rpc.call import Context
@@ -37,11 +35,11 @@ from dlq_master.rpc.convert import (
     job_message,
     reason_messages,
 )
+from dlq_master.rpc.edits import Edit, EditRequest, edit_each
 from dlq_master.rpc.intake import submit_stimulus, words_of
 from dlq_master.rpc.listing import BREATH, listed
 from dlq_master.rpc.logs import Logs
 from dlq_master.rpc.paging import page_size_of, position_of
-from dlq_master.rpc.spec import check_request_id
 from dlq_master.rpc.visible import may_see_event, visible_job
 from dlq_master.rpc.watch import Watch
 
@@ -50,21 +48,12 @@ EVENT_CHUNK = 1_000
 MOST_EVENTS_READ = 20_000
 
 
-class _EditRequest(Protocol):
-    """What all requests that edit one job carry."""
+class Changed(TypedDict):
+    """What the answers to all edits hold."""
 
-    request_id: str
-    job_id: str
-    expected_version: int
-
-
-class _Edit(TypedDict):
-    """The same, checked."""
-
-    caller: Caller
-    request_id: str
-    job_id: JobId
-    expected_version: int
+    job: JobMessage
+    jobs: list[JobMessage]
+    refusals: list[wire.Refusal]
 
 
 class JobService(JobServiceServicer):
@@ -93,7 +82,7 @@ class JobService(JobServiceServicer):
         attempts = read.attempts(job.job_id)
         return wire.GetJobResponse(
             job=self._message(job),
-            spec=JobSpec.FromString(read.spec(job.job_id)),
+            spec=JobSpec.FromString(read.spec(job.spec_id)),
             attempts=[attempt_message(each, _contact_s(each, read)) for each in attempts],
         )
 
@@ -114,8 +103,9 @@ class JobService(JobServiceServicer):
     async def CancelJob(
         self, request: wire.CancelJobRequest, context: Context
     ) -> wire.CancelJobResponse:
-        job = await self._edit(CancelJob(**self._edit_of(request, context), kill=request.kill))
-        return wire.CancelJobResponse(job=job)
+        kill = request.kill
+        changed = await self._edit(request, context, lambda edit: CancelJob(**edit, kill=kill))
+        return wire.CancelJobResponse(**changed)
 
     async def HoldJob(self, request: wire.HoldJobRequest, context: Context) -> wire.HoldJobResponse:
         caller = caller_of(context)
@@ -123,32 +113,30 @@ class JobService(JobServiceServicer):
             raise PermissionDenied(
                 "an operator's hold is for operators", user=caller.name, needs="operator"
             )
-        job = await self._edit(
-            HoldJob(
-                **self._edit_of(request, context),
-                kind=HoldKind.ADMIN if request.admin else HoldKind.USER,
-                reason=words_of(request.reason, "reason"),
-            )
+        kind = HoldKind.ADMIN if request.admin else HoldKind.USER
+        reason = words_of(request.reason, "reason")
+        changed = await self._edit(
+            request, context, lambda edit: HoldJob(**edit, kind=kind, reason=reason)
         )
-        return wire.HoldJobResponse(job=job)
+        return wire.HoldJobResponse(**changed)
 
     async def ReleaseJob(
         self, request: wire.ReleaseJobRequest, context: Context
     ) -> wire.ReleaseJobResponse:
-        job = await self._edit(ReleaseJob(**self._edit_of(request, context)))
-        return wire.ReleaseJobResponse(job=job)
+        changed = await self._edit(request, context, lambda edit: ReleaseJob(**edit))
+        return wire.ReleaseJobResponse(**changed)
 
     async def PauseJob(
         self, request: wire.PauseJobRequest, context: Context
     ) -> wire.PauseJobResponse:
-        job = await self._edit(PauseJob(**self._edit_of(request, context)))
-        return wire.PauseJobResponse(job=job)
+        changed = await self._edit(request, context, lambda edit: PauseJob(**edit))
+        return wire.PauseJobResponse(**changed)
 
     async def ResumeJob(
         self, request: wire.ResumeJobRequest, context: Context
     ) -> wire.ResumeJobResponse:
-        job = await self._edit(ResumeJob(**self._edit_of(request, context)))
-        return wire.ResumeJobResponse(job=job)
+        changed = await self._edit(request, context, lambda edit: ResumeJob(**edit))
+        return wire.ResumeJobResponse(**changed)
 
     async def ExplainJob(
         self, request: wire.ExplainJobRequest, context: Context
@@ -196,19 +184,17 @@ class JobService(JobServiceServicer):
         async for message in self._logs.read(request, caller_of(context), identity_of(context)):
             yield message
 
-    def _edit_of(self, request: _EditRequest, context: Context) -> _Edit:
-        caller = caller_of(context)
-        return {
-            "caller": caller,
-            "request_id": check_request_id(request.request_id),
-            "job_id": visible_job(self._control.published, caller, request.job_id).job_id,
-            "expected_version": request.expected_version,
+    async def _edit(
+        self, request: EditRequest, context: Context, make: Callable[[Edit], JobStimulus]
+    ) -> Changed:
+        """One change to a job, or to each task that was named; see edits.py."""
+        outcome = await edit_each(self._control, request, caller_of(context), make)
+        changed: Changed = {
+            "job": self._message(outcome.jobs[0]),
+            "jobs": [self._message(job) for job in outcome.jobs] if outcome.several else [],
+            "refusals": outcome.refusals,
         }
-
-    async def _edit(self, stimulus: JobStimulus) -> JobMessage:
-        job = await self._control.ask(stimulus)
-        assert isinstance(job, Job)
-        return self._message(job)
+        return changed
 
     def _message(self, job: Job) -> JobMessage:
         return job_message(job, self._control.published, self._clock.now_s())

@@ -15,9 +15,8 @@ from dlq_master.control.ports import PastJobs, Readable
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempt import LIVE
 from dlq_master.model.job import ENDED, Job, JobState, shown_state
-from dlq_master.rpc.intake import job_id_of
 from dlq_master.rpc.paging import position_of
-from dlq_master.rpc.visible import may_see
+from dlq_master.rpc.visible import jobs_named, may_see
 
 # A long answer must not keep heartbeats waiting: after this many, others get their turn.
 BREATH: Final = 256
@@ -103,9 +102,10 @@ async def _candidates(
     after: int,
 ) -> AsyncIterator[Job]:
     if request.job_ids:
-        for job_id in sorted({job_id_of(text, "job_ids") for text in request.job_ids}):
-            if (named := read.job(job_id)) is not None:
-                yield named
+        named = (job for text in request.job_ids for job in jobs_named(read, text, "job_ids"))
+        by_id = {job.job_id: job for job in named if job is not None}
+        for job_id in sorted(by_id):
+            yield by_id[job_id]
         return
     # A copy: jobs come and go while the list is being made.
     here = list(read.jobs())

@@ -16,8 +16,15 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from dlq.v1.job_pb2 import CheckpointSpec, JobSpec, PreemptSpec
+from dlq.v1.job_pb2 import (
+    CheckpointSpec,
+    DependencyRelation,
+    DependencySpec,
+    JobSpec,
+    PreemptSpec,
+)
 from dlq.v1.resource_pb2 import ResourceRequest
+from dlq_common.arrays import IndexRange, expand
 from dlq_common.errors import InvalidRequest
 from dlq_common.names import (
     check_absolute_path,
@@ -30,6 +37,7 @@ from dlq_common.names import (
 )
 from dlq_common.suggest import did_you_mean
 from dlq_common.units import DAY, HOUR, LONGEST_DURATION_S, MINUTE
+from dlq_master.model.eligible import Relation
 
 LARGEST_ENV_BYTES = 256 * 1024
 LARGEST_SCRIPT_BYTES = 512 * 1024
@@ -40,6 +48,9 @@ LONGEST_LABEL = 256
 MOST_GPUS = 100_000
 MOST_RESTARTS = 100
 MOST_EXIT_CODES = 32
+MOST_TASKS = 10_000
+MOST_TERMS = 100
+LATEST_BEGIN_S = 32_503_680_000  # the year 3000
 
 SIGNALS = ("TERM", "INT", "USR1", "USR2")
 RUNTIMES = ("process",)
@@ -58,7 +69,14 @@ SPANS: Mapping[str, tuple[float, float]] = MappingProxyType(
     }
 )
 
+RELATIONS = {
+    DependencyRelation.Value(f"DEPENDENCY_RELATION_{relation.name}"): relation
+    for relation in Relation
+}
+
 T = TypeVar("T")
+
+_JOB = re.compile(r"[1-9][0-9]{0,17}(?:_[0-9]{1,9})?", re.ASCII)
 
 _NAME_JUNK = re.compile(r"[^A-Za-z0-9_.+=@:-]+", re.ASCII)
 
@@ -73,6 +91,9 @@ def checked(spec: JobSpec) -> JobSpec:
     _check_preempt(spec.preempt)
     _check_checkpoint(spec.checkpoint)
     _check_spans(spec)
+    _check_array(spec)
+    check_dependency(spec.dependency)
+    _check_begin(spec)
     if not 0 <= spec.retry.max_restart_count <= MOST_RESTARTS:
         raise _wrong("retry.max_restart_count", f"must be between 0 and {MOST_RESTARTS}")
     filled = JobSpec()
@@ -184,6 +205,39 @@ def _check_checkpoint(checkpoint: CheckpointSpec) -> None:
         _field("checkpoint.marker", check_relative_path, checkpoint.marker, "checkpoint marker")
         if not checkpoint.directory:
             raise _wrong("checkpoint.directory", "must say where the marker is looked for")
+
+
+def _check_array(spec: JobSpec) -> None:
+    if not spec.HasField("array"):
+        return
+    ranges = [IndexRange(each.first, each.last, each.step or 1) for each in spec.array.ranges]
+    count = len(_field("array.ranges", expand, ranges))
+    if count > MOST_TASKS:
+        raise _wrong("array.ranges", f"are {count} tasks, {MOST_TASKS} at most")
+    if spec.array.concurrent_count < 0:
+        raise _wrong("array.concurrent_count", "is negative")
+
+
+def check_dependency(asked: DependencySpec, field: str = "dependency") -> None:
+    """Whether these terms could be meant; whether the jobs are there, the loop knows."""
+    if len(asked.terms) > MOST_TERMS:
+        raise _wrong(field, f"names more than {MOST_TERMS} jobs")
+    for term in asked.terms:
+        relation = RELATIONS.get(term.relation)
+        if relation is None:
+            raise _wrong(field, "has a relation that this master does not know")
+        if (relation is Relation.SINGLETON) != (not term.job_id):
+            raise _wrong(field, f"{relation.value}: {shown(term.job_id)} is not what it takes")
+        if term.job_id and not _JOB.fullmatch(term.job_id):
+            raise _wrong(field, f"{shown(term.job_id)} is not a job: write 12, or 12_4 for a task")
+
+
+def _check_begin(spec: JobSpec) -> None:
+    begin = spec.begin_time
+    if spec.HasField("begin_time") and not (
+        0 <= begin.seconds <= LATEST_BEGIN_S and 0 <= begin.nanos < 1_000_000_000
+    ):
+        raise _wrong("begin_time", "must be an instant between 1970 and the year 3000")
 
 
 def _check_spans(spec: JobSpec) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dlq_common.errors import NotFound
+from dlq_common.arrays import TasksText, parse_tasks
+from dlq_common.errors import InvalidRequest, NotFound
+from dlq_common.names import shown
+from dlq_master.control import arrays
 from dlq_master.control.ports import Readable
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.event import JournalEvent
@@ -17,14 +20,51 @@ def may_see(caller: Caller, job: Job) -> bool:
 
 
 def visible_job(read: Readable, caller: Caller, text: str) -> Job:
-    """The job with this id, if the caller may know of it; else the same NotFound as for none."""
-    job_id = job_id_of(text)
+    """The job with this id, or the one task; NotFound also for another user's."""
+    found = visible_jobs(read, caller, text)
+    if len(found) > 1:
+        array = found[0].array
+        number = "" if array is None else f"{array.array_id}_{found[0].array_index}"
+        raise InvalidRequest(
+            f"{shown(text)} are {len(found)} jobs of an array: say which, such as {number}",
+            field="job_id",
+        )
+    return found[0]
+
+
+def visible_jobs(read: Readable, caller: Caller, text: str, field: str = "job_id") -> list[Job]:
+    """The job with this id; or those of `12` (a whole array), `12_4`, `12_[0-3]`. Never none.
+
+    NotFound when one of them is not there, or none of the caller's business: the same words for both.
+    """
+    found = jobs_named(read, text, field)
+    known = [job for job in found if job is not None]
+    if not known or len(known) < len(found):
+        raise NotFound(f"there is no job {shown(text)}", kind="job", id=text[:64])
+    if not may_see(caller, known[0]):
+        raise HiddenFromCaller(f"there is no job {shown(text)}", kind="job", id=text[:64])
+    return known
+
+
+def jobs_named(read: Readable, text: str, field: str) -> list[Job | None]:
+    """What a job's name stands for, whosever it is; None for what is not there."""
+    try:
+        named = parse_tasks(text)
+    except ValueError as error:
+        raise InvalidRequest(f"{shown(text)}: {error}", field=field) from None
+    if named is not None:
+        return _tasks_named(read, named, field)
+    job_id = job_id_of(text, field)
     job = read.job(job_id)
-    if job is None:
-        raise NotFound(f"there is no job {job_id}", kind="job", id=job_id)
-    if not may_see(caller, job):
-        raise HiddenFromCaller(f"there is no job {job_id}", kind="job", id=job_id)
-    return job
+    array = None if job is not None else arrays.array_of(read.job, job_id)
+    return [job] if array is None else list(arrays.tasks(read.job, array))
+
+
+def _tasks_named(read: Readable, named: TasksText, field: str) -> list[Job | None]:
+    array = arrays.array_of(read.job, job_id_of(named.array_id, field))
+    if array is None:
+        return [None]
+    return [arrays.task_of(read.job, array, index) for index in named.indexes]
 
 
 def may_see_event(read: Readable, caller: Caller, event: JournalEvent) -> bool:

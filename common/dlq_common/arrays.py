@@ -1,0 +1,115 @@
+"""Indexes of array jobs as people write them: `0-15`, `1,3,7`, `0-100:10`, and ids like `12_[0-3,7]`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+LARGEST_INDEX = 4_000_000
+MOST_TASKS = 100_000
+
+_PART = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.ASCII)
+_LIMIT = re.compile(r"%(\d{1,9})$", re.ASCII)
+_TASKS = re.compile(r"(\d{1,18})_(?:(\d{1,9})|\[([^\]]*)\])", re.ASCII)
+_FORMS = "write 0-15, 1,3,7 or 0-100:10"
+
+
+class IndexRange(NamedTuple):
+    """first, first + step, ... up to last."""
+
+    first: int
+    last: int
+    step: int = 1
+
+    def indexes(self) -> range:
+        """All of them."""
+        return range(self.first, self.last + 1, self.step)
+
+
+class ArrayText(NamedTuple):
+    """An array as it was written: `0-99%4`; a limit of 0 means all at a time."""
+
+    ranges: tuple[IndexRange, ...]
+    concurrent: int
+
+
+class TasksText(NamedTuple):
+    """Tasks by an array's number: `12_4`, `12_[0-3]`."""
+
+    array_id: str
+    indexes: tuple[int, ...]
+
+
+def parse_array(text: str) -> ArrayText:
+    """The array of `0-15`, `1,3,7`, `0-100:10`, each perhaps with `%4`. ValueError says what is wrong."""
+    compact = text.strip()
+    limit = _LIMIT.search(compact)
+    concurrent = int(limit[1]) if limit else 0
+    if limit and not concurrent:
+        raise ValueError(f"{text!r} would let no task run: leave %0 away")
+    ranges = _LIMIT.sub("", compact).removeprefix("[").removesuffix("]")
+    return ArrayText(parse_ranges(ranges), concurrent)
+
+
+def parse_ranges(text: str) -> tuple[IndexRange, ...]:
+    """The ranges of `0-3,7,10-100:10`. ValueError for anything else, and for an index named twice."""
+    ranges = []
+    for part in text.split(","):
+        found = _PART.fullmatch(part.strip())
+        if not found:
+            raise ValueError(f"{text!r} names no indexes: {_FORMS}")
+        first, last, step = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
+        ranges.append(IndexRange(first, last, step))
+    expand(ranges)
+    return tuple(ranges)
+
+
+def expand(ranges: Iterable[IndexRange]) -> tuple[int, ...]:
+    """The indexes of some ranges, rising. ValueError for empty or endless ones, and for an index twice."""
+    indexes: set[int] = set()
+    count = 0
+    for each in ranges:
+        if each.first < 0 or each.last > LARGEST_INDEX:
+            raise ValueError(f"indexes go from 0 to {LARGEST_INDEX}")
+        if each.last < each.first or each.step < 1:
+            raise ValueError(f"{_range_text(each)} is empty: {_FORMS}")
+        count += len(each.indexes())
+        if count > MOST_TASKS:
+            raise ValueError(f"more than {MOST_TASKS} tasks")
+        indexes.update(each.indexes())
+    if not indexes:
+        raise ValueError(f"there are no indexes: {_FORMS}")
+    if len(indexes) < count:
+        raise ValueError("an index is named twice")
+    return tuple(sorted(indexes))
+
+
+def parse_tasks(text: str) -> TasksText | None:
+    """The tasks of `12_4` or `12_[0-3,7]`; None for other words. ValueError for bad indexes."""
+    found = _TASKS.fullmatch(text)
+    if not found:
+        return None
+    return TasksText(str(int(found[1])), expand(parse_ranges(found[2] or found[3])))
+
+
+def format_indexes(indexes: Sequence[int]) -> str:
+    """Rising indexes as short as they can be written; `parse_ranges` reads it back: `0-3,7,10-30:10`."""
+    parts: list[str] = []
+    at = 0
+    while at < len(indexes):
+        step = indexes[at + 1] - indexes[at] if at + 1 < len(indexes) else 1
+        end = at
+        while end + 1 < len(indexes) and indexes[end + 1] - indexes[end] == step:
+            end += 1
+        if end - at < 2 and step != 1:
+            end = at  # two far apart are shorter one by one
+        parts.append(_range_text(IndexRange(indexes[at], indexes[end], max(1, step))))
+        at = end + 1
+    return ",".join(parts)
+
+
+def _range_text(each: IndexRange) -> str:
+    if each.first == each.last:
+        return str(each.first)
+    return f"{each.first}-{each.last}" + (f":{each.step}" if each.step != 1 else "")

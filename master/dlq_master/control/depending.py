@@ -1,0 +1,62 @@
+"""From the jobs that a user names to a dependency on jobs that are there.
+
+A job may depend on older ones alone, so no circle can arise.
+"""
+
+from dlq_common.errors import InvalidRequest
+from dlq_master.control import arrays, gates
+from dlq_master.control.stimuli import AskedDependency, AskedTerm, Caller
+from dlq_master.control.turn import Turn
+from dlq_master.model.eligible import Array, Dependency, Relation, Term
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import Job
+
+FIELD = "spec.dependency"
+
+
+def dependency(
+    turn: Turn, caller: Caller, asked: AskedDependency | None, before: JobId | None = None
+) -> Dependency | None:
+    """The dependency of a job that is older than `before` (None: of a new one); None for no terms.
+
+    InvalidRequest for a job that is not there, or not the caller's to see: the same words for both.
+    """
+    if asked is None or not asked.terms:
+        return None
+    terms = tuple(_term(turn, caller, term, before) for term in asked.terms)
+    return Dependency(tuple(dict.fromkeys(terms)), asked.any, asked.cancel_if_never)
+
+
+def _term(turn: Turn, caller: Caller, asked: AskedTerm, before: JobId | None) -> Term:
+    if asked.relation is Relation.SINGLETON:
+        return Term(asked.relation)
+    job, array = _found(turn, asked)
+    seen = job if array is None else turn.known_job(JobId(array.array_id + 1))
+    if seen is None or not (caller.sees_all or seen.user == caller.name):
+        name = f"{asked.job_id}" if asked.index is None else f"{asked.job_id}_{asked.index}"
+        raise InvalidRequest(f"there is no job {name} to depend on", field=FIELD)
+    if before is not None and seen.job_id >= before:
+        raise InvalidRequest(
+            f"job {seen.job_id} came after job {before}, which cannot depend on it", field=FIELD
+        )
+    if array is None:
+        return _of_job(turn, asked.relation, seen)
+    tally = gates.tally_of(arrays.tasks(turn.known_job, array))
+    turn.state.gates.tallies.setdefault(array.array_id, tally)
+    return Term(asked.relation, array.array_id, True, gates.of_array(asked.relation, tally))
+
+
+def _found(turn: Turn, asked: AskedTerm) -> tuple[Job | None, Array | None]:
+    """The job or task, or else the whole array, of that name."""
+    if asked.index is None and (job := turn.known_job(asked.job_id)) is not None:
+        return job, None
+    array = arrays.array_of(turn.known_job, asked.job_id)
+    if array is None or asked.index is None:
+        return None, array
+    return arrays.task_of(turn.known_job, array, asked.index), None
+
+
+def _of_job(turn: Turn, relation: Relation, job: Job) -> Term:
+    """What ended long ago is judged now: it will not move any more."""
+    here = job.job_id in turn.state.cluster.jobs
+    return Term(relation, job.job_id, False, None if here else gates.of_job(relation, job))

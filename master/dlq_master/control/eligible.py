@@ -1,0 +1,131 @@
+"""Letting jobs in, and keeping them out: what the gates say becomes events of the jobs.
+
+`settle` runs in every turn before the plan, so that a plan never sees a job that may not wait, and
+what a turn has ended lets others in at once.
+"""
+
+from heapq import heappop, heappush
+
+from dlq_master.control.gates import holds_place, over
+from dlq_master.control.turn import Turn
+from dlq_master.model import job_steps as on_job
+from dlq_master.model.eligible import Block, Dependency
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import HoldKind, Job, JobState
+
+MASTER = "master"
+
+
+def settle(turn: Turn) -> None:
+    """Look at everything that has moved or whose time has come, until nothing follows any more."""
+    gates = turn.state.gates
+    for job_id in gates.begins.due(turn.now_s):
+        gates.begins.clear(job_id)
+        gates.stirred[job_id] = None
+    while gates.stirred:
+        job_id = next(iter(gates.stirred))
+        del gates.stirred[job_id]
+        job = turn.state.cluster.jobs.get(job_id)
+        if job is None:
+            continue
+        for other in gates.learn(turn.state.cluster.jobs, job):
+            if other != job_id:
+                _look(turn, other)
+        _look(turn, job_id)
+
+
+def begins_at_s(turn: Turn) -> float | None:
+    """When the next begin is due; None: none is waited for."""
+    return turn.state.gates.begins.next_s()
+
+
+def _look(turn: Turn, job_id: JobId) -> None:
+    """May this job wait? It is let in, kept out, held or cancelled as its gates say."""
+    job = turn.state.cluster.jobs[job_id]
+    if job.ended:
+        turn.state.gates.untrack(job)
+    elif job.live_attempt is None and (job.blocked is not None or job.array is not None):
+        _judge(turn, job)
+    if job.array is not None and job.array.concurrent:
+        _fill(turn, job)
+
+
+def _judge(turn: Turn, job: Job) -> None:
+    gates = turn.state.gates
+    depends = job.depends
+    if depends is not None and depends.met is None:
+        depends = gates.resolved(turn.state.cluster.jobs, job, depends)
+    if depends is not None and depends.met is False:
+        _never(turn, job, depends)
+        return
+    block = _block(turn, job, depends)
+    if block is not job.blocked or depends != job.depends:
+        if block is None:
+            turn.step_job(job.job_id, on_job.Eligible(depends=depends), actor=MASTER)
+            gates.untrack(job)
+        else:
+            turn.step_job(job.job_id, on_job.Deferred(block=block, depends=depends), actor=MASTER)
+    elif block is None:
+        gates.untrack(job)
+
+
+def _block(turn: Turn, job: Job, depends: Dependency | None) -> Block | None:
+    if depends is not None and depends.met is not True:
+        return Block.DEPENDENCY
+    if job.begin_time_s is not None and job.begin_time_s > turn.now_s:
+        return Block.BEGIN_TIME
+    if job.array is None or not job.array.concurrent:
+        return None
+    gate = turn.state.gates.arrays[job.array.array_id]
+    if job.job_id in gate.inside:
+        return None
+    heappush(gate.next, job.job_id)
+    return Block.ARRAY_LIMIT
+
+
+def _never(turn: Turn, job: Job, depends: Dependency) -> None:
+    """Held, or cancelled if its user wanted that; a hold of somebody's own stays."""
+    broken = ",".join(str(term) for term in depends.terms if term.met is False)
+    if depends.cancel_if_never:
+        cause = f"its dependency can never come true: {broken}"
+        turn.step_job(job.job_id, on_job.Cancelled(), actor=MASTER, cause=cause)
+        turn.state.gates.untrack(job)
+    elif job.hold is None:
+        if depends != job.depends or job.blocked is None:
+            deferred = on_job.Deferred(block=Block.DEPENDENCY, depends=depends)
+            turn.step_job(job.job_id, deferred, actor=MASTER)
+        held = on_job.Held(kind=HoldKind.DEPENDENCY, reason=broken)
+        turn.step_job(job.job_id, held, actor=MASTER, cause=broken)
+
+
+def _fill(turn: Turn, task: Job) -> None:
+    """Let the lowest tasks of an array in, as long as it has room."""
+    assert task.array is not None
+    jobs = turn.state.cluster.jobs
+    gate = turn.state.gates.arrays[task.array.array_id]
+    task = jobs[task.job_id]
+    if task.job_id in gate.inside and not holds_place(task):
+        gate.inside.discard(task.job_id)
+        if not over(task) and task.blocked is None:
+            # Held: when it is released it stands at the door again.
+            turn.step_job(
+                task.job_id,
+                on_job.Deferred(block=Block.ARRAY_LIMIT, depends=task.depends),
+                actor=MASTER,
+            )
+    limit = task.array.concurrent if task.array is not None else 0
+    while gate.next and len(gate.inside) < limit:
+        job = jobs.get(heappop(gate.next))
+        if job is None or job.blocked is not Block.ARRAY_LIMIT or job.state is JobState.HELD:
+            continue
+        gate.inside.add(job.job_id)
+        turn.step_job(job.job_id, on_job.Eligible(depends=job.depends), actor=MASTER)
+
+
+def first_block(job: Job) -> Block | None:
+    """What a new job begins with; the turn in which it comes looks at it once more before its plan."""
+    if job.depends is not None:
+        return Block.DEPENDENCY
+    if job.begin_time_s is not None:
+        return Block.BEGIN_TIME
+    return Block.ARRAY_LIMIT if job.array is not None and job.array.concurrent else None

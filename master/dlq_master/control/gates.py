@@ -1,0 +1,266 @@
+"""Jobs that may not wait yet: who they are waiting for, and letting them in.
+
+Nothing here is stored: what is decided stands in the jobs (`blocked`, the terms of `depends`), and a
+starting master finds the rest by looking at them. A plan never sees a blocked job, so all this costs
+nothing where nobody asked for it. The agents and a silent line have no part in it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from dlq_master.model.eligible import Dependency, Relation, Term
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import Job, JobState
+from dlq_master.model.timers import Timers
+
+Jobs = Mapping[JobId, Job]
+Name = tuple[str, str]  # user and job name
+Key = TypeVar("Key")
+LARGEST_ARRAY = 100_000  # tasks
+
+
+@dataclass(slots=True)
+class ArrayGate:
+    """An array with a limit: who is let in, and who may be next."""
+
+    inside: set[JobId] = field(default_factory=set)
+    next: list[JobId] = field(default_factory=list)  # a heap; stale entries are skipped
+
+    def free(self, limit: int) -> bool:
+        """Whether one more is let in."""
+        return len(self.inside) < limit
+
+
+@dataclass(slots=True)
+class Tally:
+    """An array that others depend on: what is left of it."""
+
+    unended: set[JobId] = field(default_factory=set)
+    unstarted: set[JobId] = field(default_factory=set)
+    failed: bool = False  # one at least has ended otherwise than well
+
+    @property
+    def stage(self) -> tuple[bool, bool, bool]:
+        """What others may learn of it."""
+        return not self.unstarted, not self.unended, self.failed
+
+
+@dataclass(slots=True)
+class Gates:
+    """Everything that is looked at when a job moves; empty as long as nobody asked for any of it."""
+
+    begins: Timers = field(default_factory=Timers)
+    dependents: dict[JobId, dict[JobId, None]] = field(default_factory=dict)  # of a job or an array
+    singletons: dict[Name, dict[JobId, None]] = field(default_factory=dict)  # blocked ones
+    namesakes: dict[Name, dict[JobId, None]] = field(default_factory=dict)  # all that live
+    arrays: dict[JobId, ArrayGate] = field(default_factory=dict)
+    tallies: dict[JobId, Tally] = field(default_factory=dict)
+    stirred: dict[JobId, None] = field(default_factory=dict)  # moved since the last look
+    _stages: dict[JobId, tuple[bool, bool]] = field(default_factory=dict)  # as last told
+
+    def moved(self, job_ids: Iterable[JobId | None]) -> None:
+        """These jobs have moved: somebody may be waiting for that."""
+        if self.dependents or self.singletons or self.arrays:
+            self.stirred.update((job_id, None) for job_id in job_ids if job_id is not None)
+
+    def track(self, jobs: Jobs, job: Job, now_s: float) -> None:
+        """Watch what a job that has not ended waits for; it is looked at in the next turn."""
+        if over(job):
+            return
+        if name_of(job) in self.namesakes:
+            self.namesakes[name_of(job)][job.job_id] = None
+        if job.array is not None and job.array.concurrent:
+            gate = self.arrays.setdefault(job.array.array_id, ArrayGate())
+            if holds_place(job) and job.blocked is None:
+                gate.inside.add(job.job_id)
+            self.stirred[job.job_id] = None
+        if job.live_attempt is not None:
+            return
+        if job.begin_time_s is not None and job.begin_time_s > now_s:
+            self.begins.set(job.job_id, job.begin_time_s)
+        for term in job.depends.terms if job.depends is not None else ():
+            if term.relation is Relation.SINGLETON and term.met is None:
+                self._track_singleton(jobs, job)
+            elif term.met is None:
+                self.dependents.setdefault(term.target, {})[job.job_id] = None
+                if term.array and term.target not in self.tallies:
+                    self.tallies[term.target] = tally_of(tasks_of(jobs, term.target))
+        if job.blocked is not None:
+            self.stirred[job.job_id] = None
+
+    def untrack(self, job: Job) -> None:
+        """The job waits for nothing any more (it may still hold its place in its array)."""
+        self.begins.clear(job.job_id)
+        for term in job.depends.terms if job.depends is not None else ():
+            if term.relation is Relation.SINGLETON:
+                if _drop(self.singletons, name_of(job), job.job_id):
+                    self.namesakes.pop(name_of(job), None)
+            elif _drop(self.dependents, term.target, job.job_id):
+                self.tallies.pop(term.target, None)
+                self._stages.pop(term.target, None)
+
+    def learn(self, jobs: Jobs, job: Job) -> list[JobId]:
+        """Keep what is counted of a job that has moved; return who may learn something from it."""
+        told: list[JobId] = []
+        stage = (_has_started(job), over(job))
+        if job.job_id in self.dependents and self._stages.get(job.job_id) != stage:
+            self._stages[job.job_id] = stage
+            told += self.dependents[job.job_id]
+        if job.array is not None and self._array_told(job, job.array.array_id):
+            told += self.dependents.get(job.array.array_id, ())
+        name = name_of(job)
+        if over(job) and name in self.namesakes:
+            self.namesakes[name].pop(job.job_id, None)
+            told += self._next_singletons(jobs, name)
+        return told
+
+    def _array_told(self, task: Job, array_id: JobId) -> bool:
+        """Count a task; whether the array as a whole has got any further."""
+        tally = self.tallies.get(array_id)
+        if tally is None:
+            return False
+        before = tally.stage
+        _count(tally, task)
+        return tally.stage != before
+
+    def resolved(self, jobs: Jobs, job: Job, depends: Dependency) -> Dependency:
+        """The dependency with what is known of its terms by now."""
+        terms = tuple(
+            term if term.met is not None else term._replace(met=self._met(jobs, job, term))
+            for term in depends.terms
+        )
+        return depends if terms == depends.terms else depends._replace(terms=terms)
+
+    def _met(self, jobs: Jobs, job: Job, term: Term) -> bool | None:
+        if term.relation is Relation.SINGLETON:
+            return None if any(self._elders(jobs, job)) else True
+        if term.array:
+            return of_array(
+                term.relation,
+                self.tallies.get(term.target) or tally_of(tasks_of(jobs, term.target)),
+            )
+        other = jobs.get(term.target)
+        # What is not here has ended long ago, and was judged when the dependency was accepted.
+        return (
+            term.relation is not Relation.AFTEROK if other is None else of_job(term.relation, other)
+        )
+
+    def _track_singleton(self, jobs: Jobs, job: Job) -> None:
+        name = name_of(job)
+        self.singletons.setdefault(name, {})[job.job_id] = None
+        if name not in self.namesakes:
+            living = (other for other in jobs.values() if name_of(other) == name)
+            self.namesakes[name] = {other.job_id: None for other in living if not over(other)}
+
+    def _next_singletons(self, jobs: Jobs, name: Name) -> list[JobId]:
+        """Of those that wait only the oldest can be next, and the tasks of its array with it."""
+        oldest = jobs[min(self.singletons[name])]
+        if oldest.array is None:
+            return [oldest.job_id]
+        return [job_id for job_id in self.singletons[name] if jobs[job_id].array == oldest.array]
+
+    def _elders(self, jobs: Jobs, job: Job) -> Iterator[JobId]:
+        """Earlier jobs of the same name that live; the tasks of its own array do not count."""
+        for job_id in self.namesakes.get(name_of(job), ()):
+            same_array = job.array is not None and jobs[job_id].array == job.array
+            if job_id < job.job_id and not same_array:
+                yield job_id
+
+
+def name_of(job: Job) -> Name:
+    """By what singletons are told."""
+    return job.user, job.name
+
+
+def over(job: Job) -> bool:
+    """Nothing of it lives any more."""
+    return job.ended and job.live_attempt is None
+
+
+def holds_place(job: Job) -> bool:
+    """Whether a task that was let in counts against its array's limit."""
+    return not over(job) and not (job.state is JobState.HELD and job.live_attempt is None)
+
+
+def build(jobs: Jobs, now_s: float) -> Gates:
+    """The gates of a master that has just loaded its jobs."""
+    gates = Gates()
+    for job in jobs.values():
+        if job.array is not None or job.depends is not None or job.begin_time_s is not None:
+            gates.track(jobs, job, now_s)
+    return gates
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def tasks_of(jobs: Jobs, array_id: JobId) -> Iterator[Job]:
+    """The tasks of an array that are in memory. Others have ended long ago, and count as gone well:
+    what their failure decides was decided, and stored, when it happened."""
+    number, last = array_id + 1, array_id + LARGEST_ARRAY
+    while number <= last:
+        job = jobs.get(JobId(number))
+        if job is not None:
+            if job.array is None or job.array.array_id != array_id:
+                return
+            last = array_id + job.array.tasks
+            yield job
+        number += 1
+
+
+def tally_of(tasks: Iterable[Job]) -> Tally:
+    """An array counted anew."""
+    tally = Tally()
+    for task in tasks:
+        tally.unended.add(task.job_id)
+        tally.unstarted.add(task.job_id)
+        _count(tally, task)
+    return tally
+
+
+def _count(tally: Tally, task: Job) -> None:
+    if over(task):
+        tally.unended.discard(task.job_id)
+        tally.failed = tally.failed or task.state is not JobState.COMPLETED
+    if _has_started(task):
+        tally.unstarted.discard(task.job_id)
+
+
+def _has_started(job: Job) -> bool:
+    return job.first_start_time_s is not None or over(job)
+
+
+def of_array(relation: Relation, tally: Tally) -> bool | None:
+    """Whether an array as a whole has become what is wanted; None: not decided, False: never."""
+    ended = not tally.unended
+    match relation:
+        case Relation.AFTER:
+            return True if not tally.unstarted else None
+        case Relation.AFTEROK:
+            return False if tally.failed else True if ended else None
+        case Relation.AFTERNOTOK:
+            return tally.failed if ended else None
+        case _:
+            return True if ended else None
+
+
+def of_job(relation: Relation, job: Job) -> bool | None:
+    """The same of one job."""
+    if relation is Relation.AFTER:
+        return True if _has_started(job) else None
+    if not over(job):
+        return None
+    well = job.state is JobState.COMPLETED
+    return {Relation.AFTEROK: well, Relation.AFTERNOTOK: not well}.get(relation, True)
+
+
+def _drop(index: dict[Key, dict[JobId, None]], key: Key, job_id: JobId) -> bool:
+    """Take an entry out; whether it was the last one under its key."""
+    entries = index.get(key)
+    if entries is None:
+        return False
+    entries.pop(job_id, None)
+    if not entries:
+        del index[key]
+    return not entries

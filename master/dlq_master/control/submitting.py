@@ -1,0 +1,151 @@
+"""Accepting jobs: one, or all tasks of an array, in one turn and so in one commit."""
+
+from dlq_common.errors import (
+    InvalidRequest,
+    QuotaExceeded,
+    TryAgain,
+    Unsatisfiable,
+)
+from dlq_common.suggest import did_you_mean
+from dlq_master.control import depending, eligible, gpu_types, scheduling
+from dlq_master.control.config import JobsConfig
+from dlq_master.control.state import note_unknown_type
+from dlq_master.control.stimuli import AskedArray, SubmitJob, Submitted
+from dlq_master.control.turn import Answer, Turn
+from dlq_master.model import job_steps as on_job
+from dlq_master.model.eligible import Array
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import HoldKind, Job, RunRules
+from dlq_master.model.sentence import sentence
+from dlq_master.model.why import Reason, ReasonCode
+
+
+def submit(turn: Turn, ask: SubmitJob) -> Answer:
+    """Accept a job, or all tasks of an array; the same request again is answered with the same one.
+
+    The answer for an array is its first task.
+    """
+    known = turn.replay(ask)
+    if known is not None:
+        return _submitted(turn, JobId(int(known)))
+    _check_room(turn, ask)
+    job = _job(turn, ask)
+    never = scheduling.never(turn, job.request)
+    if never is not None:
+        raise Unsatisfiable(
+            "no set of the cluster's nodes could ever hold this job",
+            reasons=(sentence(never, job) + _nearest_type(turn, never, job),),
+            hint="see what there is: dlq nodes",
+        )
+    if ask.validate_only:
+        return lambda: Submitted(job, ())
+    accepted = [job] if job.array is None or ask.array is None else _tasks(job, ask.array)
+    for one in accepted:
+        _enter(turn, ask, one)
+    turn.state.next_job = accepted[-1].job_id + 1
+    turn.batch.specs.append((job.job_id, ask.spec))
+    turn.remember(ask, job.job_id)
+    turn.plan_due = True
+    return _submitted(turn, job.job_id)
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _submitted(turn: Turn, job_id: JobId) -> Answer:
+    return lambda: Submitted(turn.job(job_id), scheduling.reasons(turn, job_id))
+
+
+def _check_room(turn: Turn, ask: SubmitJob) -> None:
+    limit = turn.state.config.jobs.queued_per_user
+    used = turn.state.unended.get(ask.caller.name, 0)
+    asked = 1 if ask.array is None else len(ask.array.indexes)
+    if used + asked > limit:
+        more = "" if asked == 1 else f" and {asked} more are asked for"
+        raise QuotaExceeded(
+            f"{ask.caller.name} has {used} jobs that have not ended{more}; the limit is {limit}",
+            limit=limit,
+            used=used,
+            asked=asked,
+        )
+    if turn.state.disk_full:
+        raise TryAgain("the master's disk is nearly full; ends and cancels are still taken")
+
+
+def _job(turn: Turn, ask: SubmitJob) -> Job:
+    """The job, or the first task."""
+    state = turn.state
+    queue = queue_of(turn, ask.queue)
+    next_id = JobId(0 if ask.validate_only else state.next_job)
+    array = None if ask.array is None else _array(ask.array, next_id)
+    job = Job(
+        job_id=next_id if array is None or ask.validate_only else JobId(next_id + 1),
+        user=ask.caller.name,
+        name=ask.name,
+        request=gpu_types.resolved(state.cluster, ask.request),
+        submit_time_s=turn.now_s,
+        queue=queue,
+        rank_base=scheduling.rank_base(state.config, queue),
+        time_limit_s=ask.time_limit_s,
+        duration_estimate_s=ask.run_estimate_s,
+        rules=_with_graces(ask, state.config.jobs),
+        begin_time_s=ask.begin_time_s,
+        depends=depending.dependency(turn, ask.caller, ask.depends),
+        array=array,
+        array_index=0 if array is None else array.first,
+    )
+    return job._replace(blocked=eligible.first_block(job))
+
+
+def queue_of(turn: Turn, name: str) -> str:
+    """The queue of that name, "" = the default one. InvalidRequest when there is none."""
+    config = turn.state.config
+    known = [queue.name for queue in config.queues]
+    wanted = name or config.jobs.default_queue
+    if wanted not in known:
+        raise InvalidRequest(
+            f"there is no queue {wanted!r}{did_you_mean(wanted, known)}", field="spec.queue"
+        )
+    return wanted
+
+
+def _array(asked: AskedArray, array_id: JobId) -> Array:
+    count = len(asked.indexes)
+    limited = asked.concurrent if asked.concurrent < count else 0
+    return Array(array_id, count, limited, asked.indexes[0], asked.indexes[-1], asked.step)
+
+
+def _with_graces(ask: SubmitJob, jobs: JobsConfig) -> RunRules:
+    """A user's grace stands until saves have been seen, and no learned one is cut below it."""
+    asked_s = ask.grace_s
+    return ask.rules._replace(
+        first_grace_s=float(jobs.first_grace) if asked_s is None else asked_s,
+        grace_floor_s=float(jobs.grace_floor),
+        grace_cap_s=max(float(jobs.grace_cap), asked_s or 0.0),
+    )
+
+
+def _nearest_type(turn: Turn, never: Reason, job: Job) -> str:
+    if never.code is not ReasonCode.GPU_TYPE:
+        return ""
+    return did_you_mean(job.request.gpu_type or "", gpu_types.known(turn.state.cluster))
+
+
+def _tasks(first: Job, asked: AskedArray) -> list[Job]:
+    """They share every value but their numbers."""
+    return [
+        first._replace(job_id=JobId(first.job_id + ordinal), array_index=index)
+        for ordinal, index in enumerate(asked.indexes)
+    ]
+
+
+def _enter(turn: Turn, ask: SubmitJob, job: Job) -> None:
+    state = turn.state
+    note_unknown_type(state, job)
+    state.cluster.put_job(job)
+    state.gates.track(state.cluster.jobs, job, turn.now_s)
+    task = None if job.array is None else f"{job.array.array_id}_{job.array_index}"
+    turn.note("job_submitted", job_id=job.job_id, actor=ask.caller.actor, name=ask.name, task=task)
+    if ask.hold:
+        held = on_job.Held(kind=HoldKind.USER, by=ask.caller.name)
+        turn.step_job(job.job_id, held, actor=ask.caller.actor)

@@ -1,0 +1,97 @@
+"""One change to one job, or to many tasks of an array: all of them reach the loop in the same turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypedDict
+
+from dlq.v1 import job_service_pb2 as wire
+from dlq_common.errors import DlqError, InvalidRequest
+from dlq_master.control.ports import Control
+from dlq_master.control.stimuli import Caller, JobStimulus
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import Job
+from dlq_master.rpc.spec import check_request_id
+from dlq_master.rpc.visible import visible_jobs
+
+
+class EditRequest(Protocol):
+    """What all requests that edit a job carry."""
+
+    request_id: str
+    job_id: str
+    expected_version: int
+
+
+class Edit(TypedDict):
+    """The same, checked, for one job."""
+
+    caller: Caller
+    request_id: str
+    job_id: JobId
+    expected_version: int
+
+
+class Outcome(NamedTuple):
+    """All jobs that were named, after the change, and which of them refused it."""
+
+    jobs: list[Job]
+    several: bool
+    refusals: list[wire.Refusal]
+
+
+async def edit_each(
+    control: Control, request: EditRequest, caller: Caller, make: Callable[[Edit], JobStimulus]
+) -> Outcome:
+    """Change what the request names. Of several, those that have ended are left alone unless all have;
+    when all that are left refuse, the first refusal is raised.
+    """
+    request_id = check_request_id(request.request_id)
+    named = visible_jobs(control.published, caller, request.job_id)
+    if len(named) == 1:
+        version = request.expected_version
+        only = Edit(
+            caller=caller, request_id=request_id, job_id=named[0].job_id, expected_version=version
+        )
+        return Outcome([_job(await control.ask(make(only)))], False, [])
+    if request.expected_version:
+        raise InvalidRequest("a version is that of one job", field="expected_version")
+    meant = [job for job in named if not job.ended] or named
+    # Keys of their own, that a repeat of the request makes again.
+    edits = [
+        Edit(
+            caller=caller,
+            request_id=f"{request_id}#{job.job_id}",
+            job_id=job.job_id,
+            expected_version=0,
+        )
+        for job in meant
+    ]
+    answers = await asyncio.gather(
+        *(control.ask(make(edit)) for edit in edits), return_exceptions=True
+    )
+    return _gathered(control, named, dict(zip((job.job_id for job in meant), answers, strict=True)))
+
+
+def _gathered(control: Control, named: list[Job], answers: dict[JobId, object]) -> Outcome:
+    failures = {key: each for key, each in answers.items() if isinstance(each, BaseException)}
+    for failure in failures.values():
+        if not isinstance(failure, DlqError) or len(failures) == len(answers):
+            raise failure
+    refusals = [
+        wire.Refusal(job_id=str(job_id), reason=failure.reason, detail=failure.what)
+        for job_id, failure in failures.items()
+        if isinstance(failure, DlqError)
+    ]
+    after = (answers.get(job.job_id) for job in named)
+    jobs = [
+        answer if isinstance(answer, Job) else control.published.job(job.job_id) or job
+        for job, answer in zip(named, after, strict=True)
+    ]
+    return Outcome(jobs, True, refusals)
+
+
+def _job(answer: object) -> Job:
+    assert isinstance(answer, Job)
+    return answer

@@ -1,0 +1,52 @@
+"""What a spec says to the one task that is launched: its place in its array, and its own paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from dlq.v1.job_pb2 import JobSpec
+from dlq_master.control.stimuli import Launch
+
+_PATTERN = re.compile(r"%([%Aajxu])")
+
+
+def fit_to_task(spec: JobSpec, launch: Launch) -> None:
+    """Change the spec of a launch: nodes need not know of arrays, and of instants only durations."""
+    for name in ("array", "dependency", "begin_time"):
+        spec.ClearField(name)
+    spec.environment.update(array_environment(launch))
+    spec.working_directory = filled(spec.working_directory, launch)
+    spec.checkpoint.directory = filled(spec.checkpoint.directory, launch)
+
+
+def array_environment(launch: Launch) -> Mapping[str, str]:
+    """What a task is told of its array, in Slurm's words with our prefix."""
+    array = launch.array
+    if array is None:
+        return {}
+    return {
+        "DLQ_ARRAY_JOB_ID": str(array.array_id),
+        "DLQ_ARRAY_TASK_ID": str(launch.array_index),
+        "DLQ_ARRAY_TASK_COUNT": str(array.tasks),
+        "DLQ_ARRAY_TASK_MIN": str(array.first),
+        "DLQ_ARRAY_TASK_MAX": str(array.last),
+        "DLQ_ARRAY_TASK_STEP": str(array.step),
+    }
+
+
+def filled(path: str, launch: Launch) -> str:
+    """A path with %j (job), %A (array, or job), %a (index), %x (name), %u (user) and %% filled in.
+
+    None of them can hold a slash, so the path stays below what its user wrote.
+    """
+    array = launch.array
+    words = {
+        "%": "%",
+        "j": str(launch.key.job_id),
+        "A": str(launch.key.job_id if array is None else array.array_id),
+        "a": str(launch.array_index) if array is not None else "0",
+        "x": launch.name,
+        "u": launch.user,
+    }
+    return _PATTERN.sub(lambda match: words[match[1]], path)
