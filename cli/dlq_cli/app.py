@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from enum import Enum
+from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,28 +17,24 @@ from dlq_common.errors import DlqError, InvalidRequest, Unauthenticated
 
 if TYPE_CHECKING:
     from dlq_cli.render import Look
+    from dlq_cli.settings import Settings
     from dlq_client.connection import Connection
     from dlq_client.identity import Identity
     from dlq_common.clock import Clock
 
 
-class Color(Enum):
-    """When to colour."""
-
-    AUTO = "auto"
-    ALWAYS = "always"
-    NEVER = "never"
+_HOME_VARIABLES = ("DLQ_HOME", "XDG_CONFIG_HOME")
 
 
 class App:
     """One run of `dlq`; what it needs is made when it is first asked for."""
 
-    def __init__(self, *, home: Path | None, color: Color, patience_s: float) -> None:
+    def __init__(self, *, home: Path | None, flags: Mapping[str, str]) -> None:
+        """`flags` are the settings that the command line names."""
         from dlq_common.clock import SteadyClock
 
         self._home = home
-        self._color = color
-        self._patience_s = patience_s
+        self._flags = flags
         self._connection: Connection | None = None
         self.clock: Clock = SteadyClock()
 
@@ -48,6 +45,20 @@ class App:
 
         return self._home or default_home(os.environ)
 
+    @property
+    def home_origin(self) -> str:
+        """Who says which directory that is."""
+        if self._home:
+            return "--home"
+        return next((f"${name}" for name in _HOME_VARIABLES if os.environ.get(name)), "default")
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The client's settings."""
+        from dlq_cli.settings import Settings
+
+        return Settings(self.home, self._flags, os.environ)
+
     def connection(self) -> Connection:
         """The line to the master, with an identity that is logged in and renewed as needed."""
         if self._connection is None:
@@ -55,7 +66,9 @@ class App:
                 from dlq_client.connection import Connection
 
             self._connection = Connection(
-                self._identity(), clock=self.clock, patience_s=self._patience_s
+                self._identity(),
+                clock=self.clock,
+                patience_s=self.settings.number("patience_s"),
             )
             self._keep_identity(self._connection)
         return self._connection
@@ -72,10 +85,10 @@ class App:
 
         tty = sys.stdout.isatty()
         color = {
-            Color.AUTO: tty and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb",
-            Color.ALWAYS: True,
-            Color.NEVER: False,
-        }[self._color]
+            "auto": tty and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb",
+            "always": True,
+            "never": False,
+        }[self.settings.get("color").value]
         return Look(tty=tty, color=color, now_s=self.clock.now_s())
 
     def say(self, text: str) -> None:
@@ -106,9 +119,9 @@ class App:
 
     def _login_by_socket(self, *, expired: bool) -> Identity:
         """Log in without being asked, where the master's host offers it."""
-        from dlq_cli.sign_in import log_in, login_socket
+        from dlq_cli.sign_in import log_in
 
-        socket = login_socket(None)
+        socket = Path(self.settings.get("login_socket").value)
         if socket.exists():
             return log_in(self.home, socket)
         state = "your certificate has expired" if expired else "nobody is logged in here"

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from dlq_cli import exit_codes
-from dlq_cli.app import App, Color
+from dlq_cli.app import App
 from dlq_cli.lazy import Lazy, LazyGroup, let_go_of_stdout
 from dlq_common.errors import DlqError, Unsatisfiable
 
@@ -29,6 +29,7 @@ COMMANDS = {
     "nodes": Lazy("dlq_cli.commands.nodes:nodes", "The machines and their GPUs."),
     "queues": Lazy("dlq_cli.commands.queues:queues", "The queues and what waits in them."),
     "spec": Lazy("dlq_cli.commands.spec:spec", "Write, check and convert job specs, offline."),
+    "config": Lazy("dlq_cli.commands.config:config", "Settings, and where each came from."),
     "login": Lazy("dlq_cli.commands.login:login", "Get a certificate (on the master's host)."),
     "version": Lazy("dlq_cli.commands.version:version", "Versions of both ends."),
     "completion": Lazy("dlq_cli.commands.completion:completion", "A completion script."),
@@ -48,29 +49,23 @@ COMMANDS = {
 @click.option(
     "--home",
     type=click.Path(path_type=Path, file_okay=False),
-    envvar="DLQ_HOME",
     metavar="DIR",
     help="Directory of your identity.  [default: ~/.config/dlq]",
 )
 @click.option(
     "--color",
-    type=click.Choice([color.value for color in Color]),
-    default=Color.AUTO.value,
-    show_default=True,
-    help="Colour states; auto: on a terminal, unless NO_COLOR is set.",
+    type=click.Choice(["auto", "always", "never"]),
+    help="Colour states; auto: on a terminal, unless NO_COLOR is set.  [default: auto]",
 )
 @click.option(
     "--patience",
     "patience_s",
     type=click.FloatRange(min=0),
-    envvar="DLQ_PATIENCE_S",
-    default=15.0,
-    show_default=True,
     metavar="SECONDS",
-    help="How long to go on trying while the master does not answer.",
+    help="How long to go on trying while the master does not answer.  [default: 15]",
 )
 @click.pass_context
-def dlq(ctx: click.Context, home: Path | None, color: str, patience_s: float) -> None:
+def dlq(ctx: click.Context, home: Path | None, color: str | None, patience_s: float | None) -> None:
     """Run deep-learning training jobs on a cluster of GPU servers.
 
     \b
@@ -81,7 +76,9 @@ def dlq(ctx: click.Context, home: Path | None, color: str, patience_s: float) ->
     dlq why 17                                      why does it wait?
     dlq logs -f 17                                  follow its output
     """
-    ctx.obj = App(home=home, color=Color(color), patience_s=patience_s)
+    given = {"color": color, "patience_s": patience_s}
+    flags = {name: str(value) for name, value in given.items() if value is not None}
+    ctx.obj = App(home=home, flags=flags)
     ctx.call_on_close(ctx.obj.close)
 
 

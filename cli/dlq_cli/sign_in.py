@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,14 +12,6 @@ from dlq_common.errors import ConfigError
 
 if TYPE_CHECKING:
     from dlq_client.identity import Identity
-
-
-def login_socket(named: Path | None) -> Path:
-    """The broker's socket: as named, by $DLQ_LOGIN_SOCKET, or where the service puts it."""
-    with quiet_grpc():
-        from dlq_client.login import DEFAULT_SOCKET, SOCKET_VARIABLE
-
-    return named or Path(os.environ.get(SOCKET_VARIABLE) or DEFAULT_SOCKET)
 
 
 def log_in(home: Path, socket: Path) -> Identity:

@@ -8,7 +8,7 @@ import click
 
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
-from dlq_cli.sign_in import log_in, login_socket
+from dlq_cli.sign_in import log_in
 from dlq_common.instants import format_instant
 
 
@@ -17,7 +17,7 @@ from dlq_common.instants import format_instant
     "--socket",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="The broker's socket.  [default: $DLQ_LOGIN_SOCKET or /run/dlq/login.sock]",
+    help="The broker's socket.  [default: $DLQ_LOGIN_SOCKET, else as `dlq config` shows]",
 )
 @json_option
 @pass_app
@@ -27,7 +27,7 @@ def login(app: App, socket: Path | None, as_json: bool) -> None:
     There is no password: the broker asks the kernel who is calling. Other commands log in by
     themselves where the socket is, and renew the certificate in time.
     """
-    identity = log_in(app.home, login_socket(socket))
+    identity = log_in(app.home, socket or Path(app.settings.get("login_socket").value))
     until = format_instant(identity.expires_s)
     if as_json:
         from dlq_cli.facts.common import document
