@@ -1,0 +1,85 @@
+"""The container of a JobSpec: every field checked. Whether its image, directories and secrets exist is
+for the nodes to say; values of secrets never come here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dlq.v1.job_pb2 import ContainerSpec, JobSpec
+from dlq_common.container_names import (
+    LEAST_SHM_BYTES,
+    MOST_MOUNTS,
+    MOST_SECRETS,
+    NETWORKS,
+    check_image,
+    check_mount_source,
+    check_mount_target,
+    check_secret,
+)
+from dlq_common.errors import InvalidRequest
+from dlq_common.names import shown
+from dlq_common.suggest import did_you_mean
+
+RUNTIME = "podman"
+
+
+def check_container(spec: JobSpec) -> None:
+    """Raises InvalidRequest naming the field where the container makes no sense."""
+    if not spec.HasField("container"):
+        if spec.runtime == RUNTIME:
+            raise _wrong("container", "is missing: the podman runtime needs an image")
+        return
+    if spec.runtime not in ("", RUNTIME):
+        raise _wrong("runtime", f"{shown(spec.runtime)} runs no containers: leave it empty")
+    container = spec.container
+    if not container.image:
+        raise _wrong("container.image", "is empty: mounts, secrets and a network need an image")
+    _checked("container.image", check_image, container.image)
+    _check_mounts(container)
+    _check_secrets(container)
+    if container.HasField("shm_size_bytes") and container.shm_size_bytes < LEAST_SHM_BYTES:
+        raise _wrong("container.shm_size_bytes", "must be at least 1 MiB")
+    _check_network(spec)
+
+
+def _check_mounts(container: ContainerSpec) -> None:
+    if len(container.mounts) > MOST_MOUNTS:
+        raise _wrong("container.mounts", f"are more than {MOST_MOUNTS}")
+    targets = set()
+    for mount in container.mounts:
+        _checked("container.mounts", check_mount_source, mount.source)
+        _checked("container.mounts", check_mount_target, mount.target)
+        if mount.target.rstrip("/") in targets:
+            raise _wrong("container.mounts", f"has two mounts at {shown(mount.target)}")
+        targets.add(mount.target.rstrip("/"))
+
+
+def _check_secrets(container: ContainerSpec) -> None:
+    if len(container.secrets) > MOST_SECRETS:
+        raise _wrong("container.secrets", f"are more than {MOST_SECRETS}")
+    if len(set(container.secrets)) < len(container.secrets):
+        raise _wrong("container.secrets", "names a secret twice")
+    for name in container.secrets:
+        _checked("container.secrets", check_secret, name)
+    if container.image_secret:
+        _checked("container.image_secret", check_secret, container.image_secret)
+
+
+def _check_network(spec: JobSpec) -> None:
+    network = spec.container.network or NETWORKS[0]
+    if network not in NETWORKS:
+        choices = f"{' or '.join(NETWORKS)}{did_you_mean(network, NETWORKS)}"
+        raise _wrong("container.network", f"{shown(network)} is not {choices}")
+    if network == "none" and spec.resources.node_count > 1:
+        raise _wrong("container.network", "none keeps the nodes of a gang from reaching each other")
+
+
+def _checked(field: str, check: Callable[[str], str], value: str) -> None:
+    try:
+        check(value)
+    except ValueError as error:
+        raise InvalidRequest(f"{field}: {error}", field=f"spec.{field}") from None
+
+
+def _wrong(field: str, what: str) -> InvalidRequest:
+    return InvalidRequest(f"{field} {what}", field=f"spec.{field}")
