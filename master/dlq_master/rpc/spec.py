@@ -25,6 +25,7 @@ from dlq.v1.job_pb2 import (
 )
 from dlq.v1.resource_pb2 import ResourceRequest
 from dlq_common.arrays import IndexRange, expand
+from dlq_common.container_names import NETWORKS
 from dlq_common.errors import InvalidRequest
 from dlq_common.names import (
     check_absolute_path,
@@ -37,6 +38,7 @@ from dlq_common.names import (
 )
 from dlq_common.suggest import did_you_mean
 from dlq_common.units import DAY, HOUR, LONGEST_DURATION_S, MINUTE
+from dlq_master.rpc.container_spec import RUNTIME, check_container
 from dlq_master.model.eligible import Relation
 
 LARGEST_ENV_BYTES = 256 * 1024
@@ -53,7 +55,7 @@ MOST_TERMS = 100
 LATEST_BEGIN_S = 32_503_680_000  # the year 3000
 
 SIGNALS = ("TERM", "INT", "USR1", "USR2")
-RUNTIMES = ("process",)
+RUNTIMES = ("process", "podman")
 DEFAULT_SIGNAL = "TERM"
 DEFAULT_RUNTIME = "process"
 DEFAULT_DIRECTORY = "/"
@@ -90,6 +92,7 @@ def checked(spec: JobSpec) -> JobSpec:
     _check_resources(spec.resources)
     _check_preempt(spec.preempt)
     _check_checkpoint(spec.checkpoint)
+    check_container(spec)
     _check_spans(spec)
     _check_array(spec)
     check_dependency(spec.dependency)
@@ -101,9 +104,15 @@ def checked(spec: JobSpec) -> JobSpec:
     filled.name = _named(spec)
     if spec.queue:
         _field("queue", check_word, spec.queue, "queue")
-    filled.working_directory = spec.working_directory or DEFAULT_DIRECTORY
-    _field("working_directory", check_absolute_path, filled.working_directory, "working directory")
-    filled.runtime = _one_of("runtime", spec.runtime or DEFAULT_RUNTIME, RUNTIMES)
+    contained = spec.HasField("container")
+    if spec.working_directory or not contained:  # an empty one means the image's own
+        filled.working_directory = spec.working_directory or DEFAULT_DIRECTORY
+        directory = filled.working_directory
+        _field("working_directory", check_absolute_path, directory, "working directory")
+    if contained:
+        filled.container.network = spec.container.network or NETWORKS[0]
+    default = RUNTIME if contained else DEFAULT_RUNTIME
+    filled.runtime = _one_of("runtime", spec.runtime or default, RUNTIMES)
     filled.preempt.signal = spec.preempt.signal or DEFAULT_SIGNAL
     return filled
 
@@ -122,6 +131,10 @@ def _check_known(message: Message, field: str) -> None:
     for descriptor, value in message.ListFields():
         if isinstance(value, Message):
             _check_known(value, descriptor.name)
+        elif isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
+            for item in value:
+                if isinstance(item, Message):
+                    _check_known(item, descriptor.name)
 
 
 def _check_command(spec: JobSpec) -> None:
