@@ -38,8 +38,8 @@ from dlq_common.names import (
 )
 from dlq_common.suggest import did_you_mean
 from dlq_common.units import DAY, HOUR, LONGEST_DURATION_S, MINUTE
-from dlq_master.rpc.container_spec import RUNTIME, check_container
 from dlq_master.model.eligible import Relation
+from dlq_master.rpc.container_spec import RUNTIME, check_container
 
 LARGEST_ENV_BYTES = 256 * 1024
 LARGEST_SCRIPT_BYTES = 512 * 1024
