@@ -1,0 +1,235 @@
+"""Real systemd hosts on this machine: systemd-nspawn, one network namespace each, joined by a bridge.
+
+A host is a booted Debian over a read-only base, in a control group subtree of its own. What was
+written to it is gone when it is stopped. Needs root, systemd-nspawn, debootstrap and iproute2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.waiting import wait_until
+
+PACKAGES = "systemd,systemd-sysv,dbus,iproute2,procps,python3,python3-venv,passwd,adduser,logrotate"
+SUITE = "bookworm"
+GROUPS = Path("/sys/fs/cgroup")
+HIERARCHIES = (
+    "systemd", "unified", "memory", "pids", "cpu", "cpuacct", "cpuset", "freezer", "devices",
+    "blkio",
+)  # fmt: skip
+# systemd mounts v1 hierarchies read-only for a container; with them writable, limits hold in it too.
+WRITABLE = "for c in memory pids cpu cpuacct cpuset freezer devices blkio; do mount -o remount,bind,rw /sys/fs/cgroup/$c; done; systemctl daemon-reexec"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class HostFailed(AssertionError):
+    """A command on a host ended otherwise than it should; the text has its output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command on a host ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+@dataclass(slots=True)
+class Host:
+    """One booted host; `pid` is its systemd, seen from here."""
+
+    name: str
+    pid: int
+    spawn: subprocess.Popen[bytes]
+
+    def run(
+        self, script: str, *, user: str = "root", check: bool = True, timeout_s: float = 120.0
+    ) -> Done:
+        """Run a script by `bash -eu` in the host, as if `user` had just logged in."""
+        shell = ["/bin/bash", "-eu", "-o", "pipefail", "-c", f"cd\n{script}"]
+        home = "/root" if user == "root" else f"/home/{user}"
+        if user != "root":
+            shell = ["runuser", "-u", user, "--", *shell]
+        command = [
+            "nsenter", "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", "-C",
+            "env", "-i", f"PATH={PATH}", f"HOME={home}", f"USER={user}", "LANG=C.UTF-8", *shell,
+        ]  # fmt: skip
+        ran = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        done = Done(ran.returncode, ran.stdout, ran.stderr)
+        if check and done.status:
+            raise HostFailed(
+                f"{self.name}$ {script}\nended with {done.status}\n{done.out}{done.err}"
+            )
+        return done
+
+    def read(self, script: str, *, user: str = "root") -> str:
+        """What a script prints."""
+        return self.run(script, user=user).out.strip()
+
+    def root(self) -> Path:
+        """The host's file system, seen from here."""
+        return Path(f"/proc/{self.pid}/root")
+
+
+def base_system(cache: Path) -> Path:
+    """A minimal Debian with systemd and Python, made once and kept in `cache`."""
+    key = hashlib.sha256(f"{SUITE} {PACKAGES}".encode()).hexdigest()[:8]
+    base = cache / f"{SUITE}-{key}"
+    if base.exists():
+        return base
+    unfinished = cache / f"{base.name}.incomplete"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.parent.mkdir(parents=True, exist_ok=True)
+    _check(["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(unfinished)])
+    (unfinished / "etc/machine-id").write_text("")
+    shutil.rmtree(unfinished / "var/cache/apt", ignore_errors=True)
+    unfinished.rename(base)
+    return base
+
+
+@contextmanager
+def two_hosts(
+    base: Path, names: Sequence[str], binds: dict[Path, str], tag: str
+) -> Iterator[list[Host]]:
+    """Boot a host for each name, with `binds` (here: there) and with names that resolve."""
+    addresses = {name: f"10.77.0.{at}" for at, name in enumerate(names, start=1)}
+    hosts: list[Host] = []
+    try:
+        _make_network(addresses, tag)
+        for name in names:
+            hosts.append(_boot(base, name, binds, tag))  # noqa: PERF401 - each is stopped, whatever the next one does
+        for host in hosts:
+            _settle(host, addresses)
+        yield hosts
+    finally:
+        for host in hosts:
+            _stop(host)
+        _remove_network(names, tag)
+        for name in names:
+            _remove_groups(f"{tag}-{name}")
+            shutil.rmtree(f"/run/systemd/nspawn/propagate/{tag}-{name}", ignore_errors=True)
+
+
+def _make_network(addresses: dict[str, str], tag: str) -> None:
+    switch = f"{tag}-switch"
+    _check(["ip", "netns", "add", switch])
+    _check(["ip", "-n", switch, "link", "add", "br0", "type", "bridge"])
+    _check(["ip", "-n", switch, "link", "set", "br0", "up"])
+    for at, (name, address) in enumerate(addresses.items()):
+        space = f"{tag}-{name}"
+        _check(["ip", "netns", "add", space])
+        link = f"ip -n {switch} link add port{at} type veth peer name host0 netns {space}"
+        _check(shlex.split(link))
+        _check(shlex.split(f"ip -n {switch} link set port{at} master br0 up"))
+        _check(shlex.split(f"ip -n {space} addr add {address}/24 dev host0"))
+        _check(shlex.split(f"ip -n {space} link set host0 up"))
+        _check(shlex.split(f"ip -n {space} link set lo up"))
+
+
+def _remove_network(names: Sequence[str], tag: str) -> None:
+    for space in (*(f"{tag}-{name}" for name in names), f"{tag}-switch"):
+        subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
+
+
+def _boot(base: Path, name: str, binds: dict[Path, str], tag: str) -> Host:
+    group = f"{tag}-{name}"
+    _make_groups(group)
+    command = [
+        "systemd-nspawn", "--quiet", f"--directory={base}", "--volatile=overlay", "--boot",
+        "--register=no", "--keep-unit", f"--machine={group}", f"--hostname={name}",
+        f"--network-namespace-path=/run/netns/{group}", "--kill-signal=SIGRTMIN+3",
+        "--link-journal=no", "--console=passive",
+        *(f"--bind={here}:{there}" for here, there in binds.items()),
+    ]  # fmt: skip
+    join = "".join(f"echo $$ > {at / group}/cgroup.procs; " for at in _hierarchies())
+    spawn = subprocess.Popen(
+        ["/bin/sh", "-c", f"{join}exec {shlex.join(command)}"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    return Host(name, wait_until(lambda: _child_of(spawn), what=f"{name} starts"), spawn)
+
+
+def _child_of(spawn: subprocess.Popen[bytes]) -> int:
+    """The host's first process: nspawn's child that is number 1 in a namespace of its own."""
+    assert spawn.poll() is None, f"systemd-nspawn ended with {spawn.returncode}"
+    for pid in Path(f"/proc/{spawn.pid}/task/{spawn.pid}/children").read_text().split():
+        with suppress(FileNotFoundError):
+            status = Path(f"/proc/{pid}/status").read_text()
+            if f"NSpid:\t{pid}\t1\n" in status and "Name:\tsystemd\n" in status:
+                return int(pid)
+    return 0
+
+
+def _settle(host: Host, addresses: dict[str, str]) -> None:
+    """Wait until it has booted; then let it write its control groups, and know its neighbours."""
+    wait_until(
+        lambda: (
+            host.run("systemctl is-system-running --wait", check=False).out.strip()
+            in ("running", "degraded")
+        ),
+        what=f"{host.name} has booted",
+        timeout_s=60,
+    )
+    host.run(WRITABLE)
+    lines = "\n".join(f"{address} {name}" for name, address in addresses.items())
+    host.run(f"printf '127.0.0.1 localhost\n{lines}\n' > /etc/hosts")
+
+
+def _stop(host: Host) -> None:
+    """Shut it down; what does not go within its time is cut off."""
+    with suppress(ProcessLookupError):
+        os.kill(host.pid, signal.SIGRTMIN + 3)
+    try:
+        host.spawn.wait(60)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.kill(host.pid, signal.SIGKILL)
+        host.spawn.wait(30)
+
+
+def _hierarchies() -> list[Path]:
+    return [GROUPS / name for name in HIERARCHIES if (GROUPS / name).is_dir()]
+
+
+def _make_groups(group: str) -> None:
+    for at in _hierarchies():
+        (at / group).mkdir(exist_ok=True)
+        if at.name == "cpuset":  # a new cpuset is empty, and takes nobody
+            for name in ("cpuset.cpus", "cpuset.mems"):
+                (at / group / name).write_text((at / name).read_text())
+
+
+def _remove_groups(group: str) -> None:
+    for at in _hierarchies():
+        for path in sorted((at / group).rglob("*"), reverse=True):
+            if path.is_dir():
+                with suppress(OSError):
+                    path.rmdir()
+        with suppress(FileNotFoundError):
+            (at / group).rmdir()
+
+
+def _check(command: list[str]) -> None:
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise HostFailed(f"{shlex.join(command)}: {ran.stdout[-2000:]}{ran.stderr[-2000:]}")
