@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from dlq_master.model.ids import AttemptKey, Fence, NodeId
@@ -80,6 +81,12 @@ class RankStatus(NamedTuple):
         return self.phase is RankPhase.EXITED and bool(
             self.exit_code or self.signal or self.oom_killed or self.start_error or self.lost
         )
+
+
+@lru_cache(maxsize=1 << 14)
+def unheard(node_id: NodeId) -> RankStatus:
+    """The rank of a node that has said nothing about it yet: one value for all attempts."""
+    return RankStatus(node_id)
 
 
 class Attempt(NamedTuple):

@@ -8,13 +8,7 @@ from typing import assert_never
 
 from dlq_master.model.attempt import Attempt, AttemptState
 from dlq_master.model.job import Checkpoint, EndReason
-from dlq_master.model.machine import (
-    FreeDevices,
-    IllegalTransition,
-    Step,
-    StopCause,
-    answer,
-)
+from dlq_master.model.machine import IllegalTransition, StopCause
 from dlq_master.model.values import Draft, maker
 
 
@@ -235,15 +229,14 @@ _CHECKPOINT = _at("checkpoint")
 _BEFORE_SILENCE = _at("known_before_silence")
 
 _attempt = maker(Attempt)
-_freed = maker(FreeDevices)
 
 
 def step(  # noqa: C901 one case per event
     attempt: Attempt, event: AttemptEvent, *, at_s: float
-) -> Step[Attempt]:
+) -> Attempt:
     """The attempt after `event` at `at_s`; raises IllegalTransition where the table has no row.
 
-    The one edge into an ended state frees the devices: effect FreeDevices, exactly once.
+    Nothing else has to follow: an attempt holds its GPUs exactly as long as it is live.
     """
     target = TABLE.get((attempt.state, type(event)))
     if target is None:
@@ -252,7 +245,7 @@ def step(  # noqa: C901 one case per event
     draft[_STATE] = target
     match event:
         case Succeeded():
-            return _end(draft, EndReason.COMPLETED, at_s, exit_code=0)
+            _end(draft, EndReason.COMPLETED, at_s, exit_code=0)
         case Running():
             draft[_STARTED_TIME_S] = at_s
         case Preparing() | Starting():
@@ -264,20 +257,20 @@ def step(  # noqa: C901 one case per event
         case Committed():
             draft[_CHECKPOINT] = event.checkpoint
         case Failed():
-            return _end(draft, event.reason, at_s, event.exit_code, event.signal)
+            _end(draft, event.reason, at_s, event.exit_code, event.signal)
         case Preempted():
-            return _end(draft, EndReason.PREEMPTED, at_s, event.exit_code)
+            _end(draft, EndReason.PREEMPTED, at_s, event.exit_code)
         case PreemptedLost():
-            return _end(draft, EndReason.PREEMPTED_LOST, at_s, event.exit_code)
+            _end(draft, EndReason.PREEMPTED_LOST, at_s, event.exit_code)
         case Cancelled():
-            return _end(draft, EndReason.CANCELLED, at_s)
+            _end(draft, EndReason.CANCELLED, at_s)
         case TimedOut():
-            return _end(draft, EndReason.TIME_LIMIT, at_s)
+            _end(draft, EndReason.TIME_LIMIT, at_s)
         case NodeLost():
-            return _end(draft, EndReason.NODE_LOST, at_s)
+            _end(draft, EndReason.NODE_LOST, at_s)
         case StartFailed():
             draft[_STOP_DETAIL] = event.detail
-            return _end(draft, EndReason.START_FAILED, at_s)
+            _end(draft, EndReason.START_FAILED, at_s)
         case NodeSilent():
             draft[_BEFORE_SILENCE] = attempt.state
         case ReturnedAssigned() | ReturnedPreparing() | ReturnedStarting() | ReturnedPausing():
@@ -288,7 +281,7 @@ def step(  # noqa: C901 one case per event
                 draft[_STARTED_TIME_S] = at_s
         case _:
             assert_never(event)
-    return answer((_attempt(draft), ()))
+    return _attempt(draft)
 
 
 def _stop(draft: Draft, event: StopRequested, at_s: float) -> None:
@@ -308,11 +301,9 @@ def _end(
     at_s: float,
     exit_code: int | None = None,
     signal: int | None = None,
-) -> Step[Attempt]:
+) -> None:
     draft[_ENDED_TIME_S] = at_s
     draft[_END_REASON] = reason
     draft[_EXIT_CODE] = exit_code
     draft[_SIGNAL] = signal
     draft[_BEFORE_SILENCE] = None
-    attempt = _attempt(draft)
-    return answer((attempt, (_freed((attempt.key, attempt.lease.allocation)),)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.node import Node
@@ -10,6 +11,14 @@ from dlq_master.model.pool import Part, Parts, Pool
 from dlq_master.model.resources import Allocation
 
 Pools = dict[str, Pool]
+
+
+class _Home(NamedTuple):
+    """Where a node's GPUs of one type are counted while they are free."""
+
+    pool: Pool
+    ordinal: int
+    owned: int
 
 
 class Capacity:
@@ -20,6 +29,7 @@ class Capacity:
     """
 
     __slots__ = (
+        "_homes",
         "_masks",
         "_rebuild_needed",
         "claims",
@@ -46,6 +56,7 @@ class Capacity:
         self.total: Pools = {}  # GPUs of all registered nodes
         self.free_gpus = 0  # of all types
         self._masks: dict[NodeId, Mapping[str, int]] = {}
+        self._homes: dict[NodeId, tuple[_Home, ...]] = {}  # of open nodes
         self._rebuild_needed = False
 
     def put_node(self, node: Node) -> None:
@@ -58,7 +69,7 @@ class Capacity:
         if before is None or before.gpus != node.gpus:
             self._masks[node.node_id] = node.masks()
             self.claims.setdefault(node.node_id, {})
-            self._rebuild_needed = True
+            self._outdate()
         elif before.open != node.open:
             self._refresh(node.node_id)
 
@@ -68,7 +79,7 @@ class Capacity:
             raise ValueError(f"node {node_id} is still held by {sorted(self.claims[node_id])}")
         del self.nodes[node_id], self.claims[node_id], self._masks[node_id]
         self.closed.discard(node_id)
-        self._rebuild_needed = True
+        self._outdate()
 
     def claim(self, key: AttemptKey, allocation: Allocation, *, soon: bool) -> None:
         """The attempt holds these GPUs (`soon`: it has been told to leave)."""
@@ -148,20 +159,16 @@ class Capacity:
         else:
             self.soon.pop(node_id, None)
 
+    def _outdate(self) -> None:
+        """Nodes or their GPUs are others: until the pools are rebuilt, nothing is counted."""
+        self._rebuild_needed = True
+        self._homes.clear()
+
     def _shift(self, node_id: NodeId, mask: int, *, claimed: bool) -> None:
-        if self._rebuild_needed or node_id in self.closed:
-            return
-        ordinal = self.ordinals.get(node_id)
-        if ordinal is None:
-            return
-        for gpu_type, owned in self._masks[node_id].items():
-            changed = owned & mask
-            if changed:
-                pool = self.free[gpu_type]
-                left = pool.masks[ordinal]
-                before = pool.total
-                pool.set(ordinal, left & ~changed if claimed else left | changed)
-                self.free_gpus += pool.total - before
+        for pool, ordinal, owned in self._homes.get(node_id, ()):
+            left = pool.masks[ordinal]
+            now = left & ~mask if claimed else left | (owned & mask)
+            self.free_gpus += pool.set(ordinal, now)
 
     def _refresh(self, node_id: NodeId) -> None:
         if self._rebuild_needed:
@@ -169,10 +176,13 @@ class Capacity:
         ordinal = self.ordinals[node_id]
         opened = self.nodes[node_id].open
         claimed = self.claimed(node_id)
+        homes = []
         for gpu_type, owned in self._masks[node_id].items():
+            pool = self.free[gpu_type]
             self.open[gpu_type].set(ordinal, owned if opened else 0)
-            self.free[gpu_type].set(ordinal, owned & ~claimed if opened else 0)
-        self.free_gpus = sum(pool.total for pool in self.free.values())
+            self.free_gpus += pool.set(ordinal, owned & ~claimed if opened else 0)
+            homes.append(_Home(pool, ordinal, owned))
+        self._homes[node_id] = tuple(homes) if opened else ()
 
     def _rebuild(self) -> None:
         self._rebuild_needed = False

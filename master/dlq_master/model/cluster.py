@@ -67,6 +67,7 @@ class Cluster:
         self._touched_attempts: dict[AttemptKey, Attempt] = {}
         self._touched_nodes: dict[NodeId, Node] = {}
         self._levels = ordering.levels
+        self._promotes = ordering.promotes
 
     def live_attempt(self, job: Job) -> Attempt | None:
         """The job's live attempt, if it has one."""
@@ -157,10 +158,11 @@ class Cluster:
 
     def settle(self) -> None:
         """Jobs that were demoted while they ran, and still run, stand behind all that run."""
-        unsettled = self.moves.unsettled
-        for job_id in sorted(unsettled, key=lambda job_id: self._jobs[job_id].sequence):
-            self._move(job_id, self.moves.settle())
-        unsettled.clear()
+        jobs = [self._jobs[job_id] for job_id in self.moves.unsettled if job_id in self._jobs]
+        self.moves.unsettled.clear()
+        for job in sorted(jobs, key=lambda job: job.sequence):
+            if job.live_attempt is not None and not job.ended:
+                self._move(job.job_id, self.moves.settle())
 
     def _entered(self, job: Job) -> Job:
         if job.sequence:
@@ -198,7 +200,7 @@ class Cluster:
             self.waiting.add(self.rank(job), job.request.shape, job.job_id, job.sequence)
         if job.saves:
             self._time_save(before, job)
-        if self.ordering.promotes:
+        if self._promotes:
             self._time_promotion(job)
 
     def _index_pending(self, job: Job) -> None:

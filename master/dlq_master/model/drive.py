@@ -10,7 +10,7 @@ from typing import NamedTuple, assert_never
 
 from dlq_master.model import attempt_steps, gang, job_steps
 from dlq_master.model import node as node_machine
-from dlq_master.model.attempt import Attempt, AttemptState, RankStatus
+from dlq_master.model.attempt import LIVE, Attempt, AttemptState, unheard
 from dlq_master.model.attempt_steps import AttemptEvent
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.grace import grace_s
@@ -32,6 +32,7 @@ from dlq_master.model.plan import (
     Revoke,
     Start,
 )
+from dlq_master.model.values import maker
 
 
 class Happened(NamedTuple):
@@ -42,6 +43,9 @@ class Happened(NamedTuple):
     attempt: int | None = None
     node_id: NodeId | None = None
     change: Change | None = None
+
+
+_happened = maker(Happened)
 
 
 def submit(cluster: Cluster, job: Job) -> Job:
@@ -94,17 +98,18 @@ def step_attempt(
 ) -> list[Happened]:
     """Apply one event to an attempt, and to its job what follows from it."""
     before, job = cluster.attempts[key], cluster.jobs[key.job_id]
-    after = attempt_steps.step(before, event, at_s=now_s).value
-    happened = [Happened(event, key.job_id, key.number)]
-    if after.live:
+    after = attempt_steps.step(before, event, at_s=now_s)
+    happened = [_happened((event, key.job_id, key.number, None, None))]
+    if after.state in LIVE:
         follows = _started(before, after, job)
     else:
-        _, follows, usage = gang.consequence(before, event, job, now_s)
+        used = gang.usage(before, event, now_s)
+        follows = gang.consequence(event, job, used)
         if follows is None:  # cancelled while it ran: only the books are left to close
-            job = job_steps.vacated(job, usage)
+            job = job_steps.vacated(job, used)
     if follows is not None:
         job = job_steps.step(job, follows, at_s=now_s, placing=cluster.moves.after).value
-        happened.append(Happened(follows, key.job_id))
+        happened.append(_happened((follows, key.job_id, None, None, None)))
     cluster.put(job, after)
     return happened
 
@@ -148,20 +153,19 @@ def _start(cluster: Cluster, start: Start, now_s: float, epoch: int) -> Happened
     job = cluster.jobs[start.job_id]
     key = AttemptKey(job.job_id, job.attempts + 1)
     hold_s = cluster.terms.hold_s if job.rules.hold_s is None else job.rules.hold_s
-    fence = Fence(epoch, key.number)
     attempt = Attempt(
-        key=key,
-        epoch=epoch,
-        lease=Lease(start.kind, start.allocation, fence, start.term_end_s, hold_s),
-        state=AttemptState.ASSIGNED,
-        assigned_time_s=now_s,
-        ranks=tuple([RankStatus(node_id) for node_id, _ in start.allocation.slots]),
+        key,
+        epoch,
+        Lease(start.kind, start.allocation, Fence(epoch, key.number), start.term_end_s, hold_s),
+        AttemptState.ASSIGNED,
+        now_s,
+        tuple([unheard(node_id) for node_id, _ in start.allocation.slots]),
         resume_from=job.checkpoint,
     )
     placed = job_steps.Placed(attempt=key.number)
     after = job_steps.step(job, placed, at_s=now_s, placing=cluster.moves.after).value
     cluster.put(after, attempt)
-    return Happened(placed, key.job_id, key.number, change=start)
+    return _happened((placed, key.job_id, key.number, None, start))
 
 
 def _lapse(cluster: Cluster, lapse: Lapse, now_s: float) -> list[Happened]:

@@ -14,6 +14,7 @@ from dlq_master.model.attempt import Attempt, AttemptState, RankPhase, RankStatu
 from dlq_master.model.grace import work_at_risk_s
 from dlq_master.model.job import EndReason, ExitZeroInGrace, Job, RunRules
 from dlq_master.model.machine import StopCause
+from dlq_master.model.values import maker
 
 _ORDER = {phase: place for place, phase in enumerate(RankPhase)}
 _BEFORE_RUNNING = frozenset({AttemptState.ASSIGNED, AttemptState.PREPARING, AttemptState.STARTING})
@@ -21,6 +22,11 @@ _BEFORE_RUNNING = frozenset({AttemptState.ASSIGNED, AttemptState.PREPARING, Atte
 _COMES_BACK = frozenset(
     {StopCause.PREEMPT, StopCause.PAUSE, StopCause.DRAIN, StopCause.HOLD_EXPIRED}
 )
+
+# Ends after which nothing has to be done again.
+_KEEPS_ALL = frozenset({on_attempt.Succeeded, on_attempt.Preempted})
+
+_usage = maker(on_job.Usage)
 
 
 def heard(attempt: Attempt, rank: int, status: RankStatus) -> Attempt:
@@ -106,17 +112,24 @@ def verdict(attempt: Attempt, job: Job, now_s: float) -> Verdict:
     is the only proof of a save; exit 0 then means "saved" unless the job says otherwise or left its
     done file. Outside a stop, a requeue exit code asks for another run.
     """
-    return consequence(attempt, _attempt_end(attempt, job.rules), job, now_s)
+    end = _attempt_end(attempt, job.rules)
+    used = usage(attempt, end, now_s)
+    return Verdict(end, consequence(end, job, used), used)
 
 
-def consequence(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, now_s: float) -> Verdict:
-    """What an end that is already known does to the job of this live attempt."""
+def usage(attempt: Attempt, end: on_attempt.AttemptEvent, now_s: float) -> on_job.Usage:
+    """What a live attempt that ends so has consumed."""
     executed_s = attempt.executed_s(now_s)
     width = attempt.lease.allocation.width
-    kept = isinstance(end, on_attempt.Succeeded | on_attempt.Preempted)
-    lost_s = 0.0 if kept else work_at_risk_s(attempt, now_s)
-    usage = on_job.Usage(executed_s * width, executed_s, lost_s * width)
-    return Verdict(end, None if job.ended else _job_end(end, job, usage), usage)
+    lost_s = 0.0 if type(end) in _KEEPS_ALL else work_at_risk_s(attempt, now_s)
+    return _usage((executed_s * width, executed_s, lost_s * width))
+
+
+def consequence(
+    end: on_attempt.AttemptEvent, job: Job, used: on_job.Usage
+) -> on_job.JobEvent | None:
+    """What the end of its live attempt is for a job; None: the job has ended already."""
+    return None if job.ended else _job_end(end, job, used)
 
 
 def _attempt_end(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:

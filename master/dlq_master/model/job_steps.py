@@ -9,7 +9,7 @@ from typing import NamedTuple, assert_never
 from dlq_master.model import job_draft as to
 from dlq_master.model.eligible import Block, Dependency
 from dlq_master.model.job import Checkpoint, EndReason, HoldKind, Job, JobState
-from dlq_master.model.machine import Effect, IllegalTransition, Step, StopAttempt, StopCause, answer
+from dlq_master.model.machine import IllegalTransition, Step, StopAttempt, StopCause, answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +219,7 @@ def step(  # noqa: C901 one case per event
     target = TABLE.get((job.state, type(event)))
     if target is None:
         raise _illegal(job, event)
-    effects: tuple[Effect, ...] = ()
+    effects: tuple[StopAttempt, ...] = ()
     draft = list(job)
     match event:
         case Completed():
@@ -301,5 +301,5 @@ def _illegal(job: Job, event: JobEvent) -> IllegalTransition:
     return IllegalTransition("job", str(job.job_id), job.state, event)
 
 
-def _stop(job: Job, cause: StopCause) -> tuple[Effect, ...]:
+def _stop(job: Job, cause: StopCause) -> tuple[StopAttempt, ...]:
     return () if job.live_key is None else (StopAttempt(job.live_key, cause),)

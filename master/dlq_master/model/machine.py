@@ -1,4 +1,4 @@
-"""What the three state machines share: a step's result, its effects and its one error."""
+"""What the three state machines share: a step's result, its effect and its one error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from enum import StrEnum
 from typing import Generic, NamedTuple
 
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.resources import Allocation
 from dlq_master.model.values import ValueT, maker
 
 
@@ -30,21 +29,11 @@ class StopAttempt(NamedTuple):
     cause: StopCause
 
 
-class FreeDevices(NamedTuple):
-    """Effect: the attempt's GPUs are free again; emitted exactly once per attempt."""
-
-    key: AttemptKey
-    allocation: Allocation
-
-
-Effect = StopAttempt | FreeDevices
-
-
 class Step(NamedTuple, Generic[ValueT]):
     """A machine's answer: the value after the event and what has to follow from it."""
 
     value: ValueT
-    effects: tuple[Effect, ...] = ()
+    effects: tuple[StopAttempt, ...] = ()
 
 
 answer = maker(Step)

@@ -8,17 +8,13 @@ from typing import Any
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
 from dlq_master.model.job_steps import (
-    Cancelled,
-    Completed,
     Demoted,
-    Failed,
     JobEvent,
     Placed,
     Poisoned,
     Promoted,
     Released,
     Requeued,
-    TimedOut,
 )
 from dlq_master.model.order import STARTED_BASE, STARTED_END, Discipline, Positions
 
@@ -32,7 +28,8 @@ class Moves:
     __slots__ = ("_positions", "_requeues", "_rules", "unsettled")
 
     def __init__(self, discipline: Discipline) -> None:
-        self.unsettled: dict[JobId, None] = {}  # demoted while running, not yet re-placed
+        self.unsettled: dict[JobId, None] = {}  # demoted while running, and since then neither
+        # told to leave nor re-placed
         self._positions = Positions()
         self._requeues = discipline is Discipline.REQUEUE
         self._rules: Mapping[type[JobEvent], _Rule] = {
@@ -42,10 +39,6 @@ class Moves:
             Demoted: self._demoted,
             Promoted: self._promoted,
             Released: self._released,
-            Completed: self._ended,
-            Failed: self._ended,
-            TimedOut: self._ended,
-            Cancelled: self._ended,
         }
         if discipline is Discipline.ARRIVAL:
             self._rules = {}
@@ -97,9 +90,6 @@ class Moves:
         keeps = _started(job) and not self._requeues
         waits = job.live_attempt is None and job.blocked is None
         return self._positions.tail() if waits and not keeps else None
-
-    def _ended(self, job: Job, _event: JobEvent) -> None:
-        self.unsettled.pop(job.job_id, None)
 
 
 def _started(job: Job) -> bool:

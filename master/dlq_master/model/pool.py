@@ -56,16 +56,20 @@ class Pool:
         twin.total = 0
         return twin
 
-    def set(self, ordinal: int, mask: int) -> None:
-        """The node has exactly these GPUs left."""
-        before = self.masks[ordinal].bit_count()
+    def set(self, ordinal: int, mask: int) -> int:
+        """The node has exactly these GPUs left: so many more than before."""
+        masks = self.masks
+        before = masks[ordinal].bit_count()
         after = mask.bit_count()
-        self.masks[ordinal] = mask
-        if before != after:
-            bit = 1 << ordinal
-            self.buckets[before] ^= bit
-            self.buckets[after] ^= bit
-            self.total += after - before
+        masks[ordinal] = mask
+        if before == after:
+            return 0
+        bit = 1 << ordinal
+        buckets = self.buckets
+        buckets[before] ^= bit
+        buckets[after] ^= bit
+        self.total += after - before
+        return after - before
 
     def take(self, parts: Parts) -> None:
         """Remove these GPUs as far as they are here."""

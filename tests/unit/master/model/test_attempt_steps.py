@@ -5,13 +5,13 @@ import pytest
 from dlq_master.model import attempt_steps as on
 from dlq_master.model.attempt import Attempt, AttemptState
 from dlq_master.model.job import EndReason
-from dlq_master.model.machine import FreeDevices, StopCause
+from dlq_master.model.machine import StopCause
 from support.builders import an_attempt
 
 
 def after(attempt: Attempt, *events: on.AttemptEvent, at_s: float = 10.0) -> Attempt:
     for event in events:
-        attempt = on.step(attempt, event, at_s=at_s).value
+        attempt = on.step(attempt, event, at_s=at_s)
     return attempt
 
 
@@ -65,13 +65,13 @@ def test_an_attempt_that_returns_running_keeps_its_first_start() -> None:
         (on.StartFailed(detail="barrier"), EndReason.START_FAILED),
     ],
 )
-def test_every_end_names_its_reason_and_frees_exactly_its_gpus(
+def test_every_end_names_its_reason_and_its_instant(
     event: on.AttemptEvent, reason: EndReason
 ) -> None:
     pausing = after(an_attempt(slots=[("n1", 0b11), ("n2", 0b11)]), stop(StopCause.PREEMPT))
-    step = on.step(pausing, event, at_s=30.0)
-    assert (step.value.end_reason, step.value.ended_time_s) == (reason, 30.0)
-    assert step.effects == (FreeDevices(pausing.key, pausing.lease.allocation),)
+    ended = on.step(pausing, event, at_s=30.0)
+    assert (ended.end_reason, ended.ended_time_s) == (reason, 30.0)
+    assert not ended.live
 
 
 def test_a_renewal_changes_nothing_but_the_term() -> None:

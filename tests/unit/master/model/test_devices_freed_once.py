@@ -1,12 +1,16 @@
 """Random events against the attempt's machine: its devices are freed exactly once, at its end."""
 
+from collections.abc import Mapping
+
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from dlq_master.model import attempt_steps
+from dlq_master.model.attempt import AttemptState
+from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.job import EndReason
-from dlq_master.model.machine import FreeDevices, IllegalTransition, StopCause
-from support.builders import an_attempt
+from dlq_master.model.machine import IllegalTransition, StopCause
+from support.builders import World, a_waiting_job, an_attempt
 
 PLAIN = (
     attempt_steps.Preparing,
@@ -33,19 +37,20 @@ class AttemptStory(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.attempt = an_attempt(slots=[("n1", 0b11), ("n2", 0b11)])
-        self.freed: list[FreeDevices] = []
+        world = World(nodes=2).submit(a_waiting_job(1, 4, live_attempt=1, attempts=1))
+        self.cluster = world.cluster
+        self.cluster.put_attempt(self.attempt)
         self.now_s = 0.0
 
     def tell(self, event: attempt_steps.AttemptEvent) -> None:
         self.now_s += 1.0
         before = self.attempt
         try:
-            step = attempt_steps.step(before, event, at_s=self.now_s)
+            self.attempt = attempt_steps.step(before, event, at_s=self.now_s)
         except IllegalTransition:
             assert (before.state, type(event)) not in attempt_steps.TABLE
             return
-        self.attempt = step.value
-        self.freed += [effect for effect in step.effects if isinstance(effect, FreeDevices)]
+        self.cluster.put_attempt(self.attempt)
 
     @rule(kind=st.sampled_from(PLAIN))
     def a_plain_event(self, kind: type[attempt_steps.Preparing]) -> None:
@@ -65,13 +70,20 @@ class AttemptStory(RuleBasedStateMachine):
 
     @invariant()
     def freed_exactly_when_ended(self) -> None:
-        assert len(self.freed) == (not self.attempt.live)
-        if self.freed:
-            assert self.freed[0].allocation == self.attempt.lease.allocation
+        capacity = self.cluster.capacity
+        capacity.ready()
+        held = {slot.node_id: slot.mask for slot in self.attempt.lease.allocation.slots}
+        assert capacity.free_gpus == (12 if self.attempt.live else 16)
+        assert _claimed(capacity.claims) == (held if self.attempt.live else {})
+        assert capacity.soon == (held if self.attempt.state is AttemptState.PAUSING else {})
 
     @invariant()
     def service_never_runs_backwards(self) -> None:
         assert 0.0 <= self.attempt.executed_s(self.now_s) <= self.now_s
+
+
+def _claimed(claims: Mapping[NodeId, Mapping[AttemptKey, int]]) -> dict[NodeId, int]:
+    return {node_id: mask for node_id, held in claims.items() for mask in held.values()}
 
 
 TestAttemptStory = AttemptStory.TestCase

@@ -9,7 +9,7 @@ from dlq_master.model import attempt_steps, job_steps, node
 from dlq_master.model.attempt import LIVE, AttemptState
 from dlq_master.model.eligible import Block
 from dlq_master.model.job import ENDED, Checkpoint, EndReason, HoldKind, JobState
-from dlq_master.model.machine import FreeDevices, IllegalTransition, StopCause
+from dlq_master.model.machine import IllegalTransition, StopCause
 from dlq_master.model.node import Gpu, NodeFlag, NodeState
 from support.builders import a_node, a_waiting_job, an_attempt
 
@@ -105,10 +105,9 @@ def test_every_cell_of_the_attempt_table(
         with pytest.raises(IllegalTransition, match=r"attempt 1\.1"):
             attempt_steps.step(attempt, event, at_s=5.0)
         return
-    after, effects = attempt_steps.step(attempt, event, at_s=5.0)
+    after = attempt_steps.step(attempt, event, at_s=5.0)
     assert after.state is target
-    freed = [effect for effect in effects if isinstance(effect, FreeDevices)]
-    assert len(freed) == (target not in LIVE)
+    assert after.live == (target in LIVE)
     assert (after.ended_time_s is not None) == (target not in LIVE)
 
 
