@@ -101,8 +101,15 @@ def _spec_pairs(spec: job_pb2.JobSpec) -> tuple[tuple[str, str], ...]:
             str(spec.retry.max_restart_count) if spec.retry.max_restart_count else "",
         ),
         ("runtime", spec.runtime),
+        ("image", spec.container.image),
+        ("mounts", ", ".join(map(_mount_text, spec.container.mounts))),
+        ("secrets", ", ".join(spec.container.secrets)),
         ("labels", ", ".join(f"{name}={text}" for name, text in sorted(spec.labels.items()))),
     )
+
+
+def _mount_text(mount: job_pb2.Mount) -> str:
+    return f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"
 
 
 def attempts_text(attempts: Sequence[job_pb2.Attempt], look: Look) -> str:

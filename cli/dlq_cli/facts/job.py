@@ -167,6 +167,7 @@ def spec_facts(spec: job_pb2.JobSpec) -> Facts:
             seconds(spec.disconnect_hold_duration) if has("disconnect_hold_duration") else None
         ),
         "runtime": spec.runtime or None,
+        "container": container_facts(spec.container) if has("container") else None,
         "labels": dict(sorted(spec.labels.items())),
     }
 
@@ -184,3 +185,20 @@ def reason_facts(reasons: Iterable[job_pb2.WaitReason]) -> list[Facts]:
         }
         for reason in reasons
     ]
+
+
+def container_facts(container: job_pb2.ContainerSpec) -> Facts:
+    """The container as it was asked for; of secrets only the names are known here."""
+    return {
+        "image": container.image,
+        "mounts": [
+            {"source": mount.source, "target": mount.target, "read_only": mount.read_only}
+            for mount in container.mounts
+        ],
+        "shm_size_bytes": (
+            container.shm_size_bytes if container.HasField("shm_size_bytes") else None
+        ),
+        "network": container.network or None,
+        "image_secret": container.image_secret or None,
+        "secrets": list(container.secrets),
+    }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dlq_cli.spec import program, readers
+from dlq_cli.spec import container, program, readers
 from dlq_cli.spec.given import FromShell, Given, Layer, unknown_key, wrong
 
 Reader = Callable[[object], object]
@@ -27,12 +27,18 @@ READERS: Mapping[str, Reader] = {
     "export": program.read_export,
     "env": program.read_env_table,
     "labels": program.read_label_table,
+    "image": container.read_image,
+    "mounts": container.read_mounts,
+    "network": container.read_network,
+    "image_secret": container.read_secret,
+    "secrets": container.read_secrets,
     # GPUs of each node, as in `h100:8`; `gpus_total` counts those of the whole job.
     "resources.gpus": readers.read_gpus,
     "resources.gpus_total": readers.read_gpus,
     "resources.gpu_type": readers.read_gpu_type,
     "resources.cpus": readers.read_cpus,
     "resources.memory": readers.read_memory,
+    "resources.shm_size": container.read_shm_size,
     "preempt.signal": readers.read_signal,
     "preempt.grace": readers.read_grace,
     "preempt.exit_zero_completes": readers.read_bool,
@@ -60,9 +66,9 @@ SECTIONS = ("resources", "preempt", "checkpoint", "retry")
 # Keys of facts that other versions know; better named than taken for typing errors.
 LATER_KEYS = frozenset(
     {
-        "array", "begin", "deadline", "depends_on", "elastic", "idle", "image", "mounts", "notify",
-        "ports", "priority", "qos", "registry_auth", "schedule", "secrets", "setup", "team",
-        "time_min", "volumes", "resources.disk", "resources.shm_size", "checkpoint.keep",
+        "array", "begin", "deadline", "depends_on", "elastic", "idle", "notify",
+        "ports", "priority", "qos", "schedule", "setup", "team",
+        "time_min", "volumes", "resources.disk", "checkpoint.keep",
         "checkpoint.resume_arg", "preempt.allowed", "preempt.min_run", "retry.backoff", "retry.on",
     }
 )  # fmt: skip
@@ -106,6 +112,10 @@ SYNONYMS: Mapping[str, str] = {
         "`max_restarts` under retry",
     ),
     "requeue_exit": "`exit_codes` under retry",
+    **dict.fromkeys(("container", "container_image", "docker", "image_id"), "`image`"),
+    **dict.fromkeys(("registry_auth", "image_pull_secret"), "`image_secret`, a secret's name"),
+    **dict.fromkeys(("bind_mounts", "binds"), "`mounts`, a list of SRC:DST"),
+    **dict.fromkeys(("shm_size", "shm"), "`shm_size` under resources"),
 }
 
 
@@ -130,6 +140,9 @@ def _enter(layer: Layer, key: str, value: object, origin: str) -> None:
             for name, text in value.items():
                 shown = FromShell.VALUE if text is None else text
                 layer[f"{key}.{name}"] = Given(shown, origin)
+        case (("mounts" | "secrets"), tuple()):
+            for entry, item in container.entries(key, value).items():
+                layer[entry] = Given(item, origin)
         case _, readers.Gpus(number=number, gpu_type=gpu_type):
             layer[key] = Given(number, origin)
             if gpu_type:

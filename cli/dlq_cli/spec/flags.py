@@ -151,6 +151,44 @@ FLAGS: tuple[Flag, ...] = (
         help="How long that file must stay unchanged to count, such as 10s.",
     ),
     Flag(
+        names=("--image",),
+        key="image",
+        metavar="IMAGE",
+        help="Run it in a container: REGISTRY/PATH:TAG or REGISTRY/PATH@sha256:DIGEST.",
+    ),
+    Flag(
+        names=("--mount",),
+        key="mounts",
+        metavar="SRC:DST[:ro]",
+        repeat=True,
+        help="Show the job a directory or file of the nodes in its container. May be repeated.",
+    ),
+    Flag(
+        names=("--shm-size",),
+        key="resources.shm_size",
+        metavar="SIZE",
+        help="Size of the container's /dev/shm.  [default: half of its memory]",
+    ),
+    Flag(
+        names=("--network",),
+        key="network",
+        metavar="host|none",
+        help="The container's network.  [default: host]",
+    ),
+    Flag(
+        names=("--image-secret",),
+        key="image_secret",
+        metavar="NAME",
+        help="Secret of the nodes with the credentials of the image's registry.",
+    ),
+    Flag(
+        names=("--secret",),
+        key="secrets",
+        metavar="NAME",
+        repeat=True,
+        help="Secret of the nodes that the job finds in /run/secrets/NAME. May be repeated.",
+    ),
+    Flag(
         names=("--label",),
         key="labels",
         metavar="K=V",
@@ -171,10 +209,10 @@ LATER_FLAGS = frozenset(
     {
         "--account", "--array", "--begin", "--compat", "--constraint", "--contiguous",
         "--cpus-per-gpu", "--cpus-per-task", "--deadline", "--dependency", "--elastic",
-        "--elastic-sizes", "--error", "--exclude", "--exclusive", "--image", "--keep-checkpoints",
-        "--mail-type", "--mail-user", "--mem-per-gpu", "--mount", "--nice", "--no-preempt",
+        "--elastic-sizes", "--error", "--exclude", "--exclusive", "--keep-checkpoints",
+        "--mail-type", "--mail-user", "--mem-per-gpu", "--nice", "--no-preempt",
         "--no-requeue", "--nodelist", "--notify", "--ntasks", "--ntasks-per-node", "--on-miss",
-        "--output", "--preemptible", "--priority", "--qos", "--requeue", "--secret", "--shm-size",
+        "--output", "--preemptible", "--priority", "--qos", "--requeue",
         "--snapshot", "--steps", "--team", "--time-min", "--topology", "--webhook", "--work",
         "-A", "-C", "-a", "-b", "-c", "-d", "-e", "-n", "-o", "-w", "-x",
     }
@@ -187,7 +225,9 @@ def put_flag(layer: Layer, flag: Flag, raw: str | bool, origin: str) -> None:
         put(layer, flag.key, raw, origin)
         return
     try:
-        if flag.key == "env":
+        if flag.key in ("mounts", "secrets"):
+            put(layer, flag.key, [raw], origin)
+        elif flag.key == "env":
             name, value = read_assignment(raw)
             put(layer, "env", [name if value is None else f"{name}={value}"], origin)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dlq.v1 import job_pb2, resource_pb2
+from dlq_cli.spec.container import ContainerRequest
 from dlq_cli.spec.validate import Spec
 from dlq_common.wire import to_duration
 
@@ -33,6 +34,8 @@ def to_message(spec: Spec) -> job_pb2.JobSpec:
     message.checkpoint.directory = spec.checkpoint_directory or ""
     message.checkpoint.marker = spec.checkpoint_marker or ""
     message.retry.max_restart_count = spec.max_restart_count
+    if spec.container is not None:
+        message.container.CopyFrom(_container(spec.container))
     for target, seconds in (
         (message.time_limit_duration, spec.time_limit_s),
         (message.run_estimate_duration, spec.run_estimate_s),
@@ -43,3 +46,17 @@ def to_message(spec: Spec) -> job_pb2.JobSpec:
         if seconds is not None:
             target.CopyFrom(to_duration(seconds))
     return message
+
+
+def _container(container: ContainerRequest) -> job_pb2.ContainerSpec:
+    return job_pb2.ContainerSpec(
+        image=container.image,
+        mounts=[
+            job_pb2.Mount(source=mount.source, target=mount.target, read_only=mount.read_only)
+            for mount in container.mounts
+        ],
+        shm_size_bytes=container.shm_size_bytes,
+        network=container.network or "",
+        image_secret=container.image_secret or "",
+        secrets=container.secrets,
+    )

@@ -32,7 +32,9 @@ def understood(spec: Spec) -> str:
             format_duration(spec.time_limit_s) if spec.time_limit_s else "none",
             origin("time_limit"),
         ),
-        ("directory", spec.working_directory, origin("workdir")),
+        ("image", spec.container.image if spec.container else "", origin("image")),
+        ("mounts", _mounts(spec), ""),
+        ("directory", spec.working_directory or "the image's", origin("workdir")),
         (
             "environment",
             ", ".join(sorted(spec.environment)) or "nothing of your shell",
@@ -60,6 +62,10 @@ def understood(spec: Spec) -> str:
 def _variables(spec: Spec) -> list[str]:
     """The keys of the environment, as origins know them."""
     return [f"env.{name}" for name in sorted(spec.environment)]
+
+
+def _mounts(spec: Spec) -> str:
+    return ", ".join(map(str, spec.container.mounts)) if spec.container else ""
 
 
 def _command(spec: Spec) -> str:

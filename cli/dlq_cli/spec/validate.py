@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from dlq_cli.spec.container import ContainerRequest, container_of
 from dlq_cli.spec.given import ReadLayer, wrong
 from dlq_cli.spec.readers import AUTO, SignalAhead
 from dlq_common.names import LONGEST_NAME, check_absolute_path, check_env
@@ -49,6 +50,7 @@ class Spec:
     hold: bool
     disconnect_hold_s: int | None
     runtime: str | None
+    container: ContainerRequest | None
     labels: Mapping[str, str]
     # Where each thing was said, by the key of fields.py; what is missing here is a default.
     origins: Mapping[str, str] = field(default_factory=dict)
@@ -63,6 +65,7 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
     command, script = _program(get, arguments)
     gpu_count, node_count = _width(get)
     signal = get.of("preempt.signal", SignalAhead)
+    container = container_of(merged)
     return Spec(
         name=get.of("name", str) or _default_name(command, merged),
         command=command,
@@ -74,7 +77,8 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
         cpu_limit=get.of("resources.cpus", float),
         memory_limit_bytes=get.of("resources.memory", int),
         environment=_environment(merged),
-        working_directory=_path(get, "workdir", directory) or directory,
+        # A directory of this machine means nothing in an image, unless it is named.
+        working_directory=_path(get, "workdir", directory) or ("" if container else directory),
         time_limit_s=get.of("time_limit", int),
         run_estimate_s=get.of("estimate", int),
         signal=signal.name if signal else None,
@@ -88,6 +92,7 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
         hold=bool(get.of("hold", bool)),
         disconnect_hold_s=get.of("disconnect_hold", int),
         runtime=get.of("runtime", str),
+        container=container,
         labels=_texts(merged, "labels."),
         origins={key: given.origin for key, given in merged.items()},
     )

@@ -101,7 +101,7 @@ def test_crlf_and_a_byte_order_mark_change_nothing(name: str) -> None:
             b"[resources]\ngpsu = 3\n",
             "job.toml:2: unknown key 'resources.gpsu'; did you mean 'resources.gpus'?",
         ),
-        (b'\nimage = "x"\n', "job.toml:2: 'image' is not supported by this version of dlq"),
+        (b'\nschedule = "x"\n', "job.toml:2: 'schedule' is not supported by this version of dlq"),
         (b"resources = 8\n", "job.toml:1: resources is a section: write its keys below it"),
         (b'time_limit = "soon"\n', "job.toml:1: time_limit: 'soon' is not a duration"),
         (b"name = 1\nname = 2\n", "job.toml:2: not TOML: Cannot overwrite a value"),
