@@ -18,7 +18,8 @@ from dlq_simulator.clusters import read_cluster
 from dlq_simulator.engine import replay
 from dlq_simulator.report import Result
 from dlq_simulator.settings import read_settings
-from dlq_simulator.traces import Trace, TraceJob, read_trace
+from dlq_simulator.traces import read_trace
+from dlq_simulator.workload import Trace, TraceJob
 
 # Shares of GPU counts and the spread of run times, after Microsoft's Philly trace (ATC 2019):
 # mostly one GPU, a median of about ten minutes, a long tail (cut at a day, so that the load soon

@@ -126,12 +126,3 @@ OPTIONAL: Mapping[str, Parser] = MappingProxyType(
         "status": word,
     }
 )
-# The Tiresias simulator's words for ours; its other columns (interval) have no meaning here.
-TIRESIAS: Mapping[str, str] = MappingProxyType(
-    {
-        "num_gpu": "num_gpus",
-        "submit_time": "submit_time_s",
-        "duration": "duration_s",
-        "model_name": "model",
-    }
-)

@@ -14,9 +14,11 @@ from dlq_master.policy.registry import PRESETS
 from dlq_simulator.clusters import ClusterSpec, read_cluster
 from dlq_simulator.engine import Progress, replay
 from dlq_simulator.errors import SimulateError, UsageError
+from dlq_simulator.readers import FORMATS
 from dlq_simulator.report import Result, jobs_path, to_json, to_table, write_jobs
 from dlq_simulator.settings import read_settings
-from dlq_simulator.traces import Format, Trace, read_trace
+from dlq_simulator.traces import read_trace
+from dlq_simulator.workload import Trace
 
 _EPILOG = """
 Settings: place=consolidate|spread|count, preempt=charged|free, save_s and resume_s (what one
@@ -60,10 +62,11 @@ class UsageRefusal(Refusal, click.UsageError):
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["auto", "dlq", "tiresias"]),
+    type=click.Choice(FORMATS),
     default="auto",
     help="whose column names TRACE has",
 )
+@click.option("--skip-bad", is_flag=True, help="leave bad rows out and count them")
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
@@ -83,7 +86,8 @@ def simulate(
     cluster: str,
     policies: tuple[str, ...],
     assignments: tuple[str, ...],
-    form: Format,
+    form: str,
+    skip_bad: bool,
     seed: int,
     as_json: bool,
     jobs_out: Path | None,
@@ -98,7 +102,7 @@ def simulate(
         _check_typed(policies, jobs_out)
         spec = read_cluster(cluster)
         settings = read_settings(policies, assignments)
-        workload = read_trace(trace, form)
+        workload = read_trace(trace, form, skip_bad=skip_bad)
         for note in workload.notes:
             click.echo(f"dlq: note: {workload.path}: {note}", err=True)
         results = []

@@ -27,7 +27,7 @@ from dlq_simulator.errors import SimulateError
 from dlq_simulator.metrics import Outcome, measure, percentile
 from dlq_simulator.report import Result, Timing
 from dlq_simulator.settings import ReplaySettings
-from dlq_simulator.traces import Trace
+from dlq_simulator.workload import Trace
 from dlq_simulator.world import Course, Seconds, build_cluster, build_job
 
 Progress = Callable[[int], object]  # jobs finished since the last call

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlq_simulator.traces import TraceJob
+from dlq_simulator.workload import TraceJob
 
 # Rewards of a job that nothing is said about: all or (almost) nothing, as Chronus counts them.
 FULL_REWARD, LATE_REWARD = 100.0, 1.0

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from dlq_simulator.clusters import ClusterSpec
 from dlq_simulator.metrics import Metrics, Outcome
-from dlq_simulator.traces import Trace
+from dlq_simulator.workload import Trace
 
 JOB_COLUMNS = ("job_id", "submit", "start", "finish", "preemptions", "gpus")
 

@@ -1,200 +1,202 @@
-"""Reads a trace: CSV (optionally .gz) with a header, one job a row, times in seconds."""
+"""Reads a trace file (CSV with a header, optionally .gz, in any dialect) into a workload."""
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
 
-from dlq_simulator.columns import OPTIONAL, REQUIRED, TIRESIAS, BadValue, SoftSteps, Value
-from dlq_simulator.errors import DataError, UsageError
-
-Format = Literal["auto", "dlq", "tiresias"]
-_FIX_ROW = "correct the row and run again"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceJob:
-    """One row. Times count from the trace's zero, deadlines and due dates from the submit."""
-
-    job_id: str
-    submit_time_s: int | float
-    num_gpus: int
-    duration_s: int | float
-    user: str | None = None
-    vc: str | None = None
-    model: str | None = None
-    kind: str = "be"
-    deadline_s: int | float | None = None
-    soft_steps: SoftSteps = ()
-    gpus_per_worker: int | None = None
-    min_workers: int | None = None
-    max_workers: int | None = None
-    ps: int | None = None
-    iterations: int | None = None
-    gpu_type: str | None = None
-    any_gpu: bool | None = None
-    mem_gb: int | float | None = None
-    checkpoint: bool = True
-    weight: int | float | None = None
-    due_s: int | float | None = None
-    skew: int | float | None = None
-    rho: int | float | None = None
-    status: str | None = None
+from dlq_simulator.columns import BadValue
+from dlq_simulator.errors import DataError
+from dlq_simulator.readers import dialect_of
+from dlq_simulator.readers.dialect import Column, Dialect, SkipRow, Values
+from dlq_simulator.readers.philly import PHILLY, is_raw_log, raw_log
+from dlq_simulator.readers.text import FIX_ROW, csv_rows, read_text
+from dlq_simulator.workload import Trace, TraceJob
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
-    """A workload in submit order (ties in file order).
-
-    `whole_seconds`: every submit and duration is an integer, so the replay's clock stays on
-    whole seconds. `notes` are for people: what was ignored.
-    """
-
-    path: str
-    jobs: tuple[TraceJob, ...]
-    notes: tuple[str, ...] = ()
-    whole_seconds: bool = True
-
-    @classmethod
-    def of(cls, path: str, jobs: Iterable[TraceJob], notes: Sequence[str] = ()) -> Trace:
-        ordered = tuple(sorted(jobs, key=lambda job: job.submit_time_s))
-        whole = all(
-            isinstance(job.submit_time_s, int) and isinstance(job.duration_s, int)
-            for job in ordered
-        )
-        return cls(path=path, jobs=ordered, notes=tuple(notes), whole_seconds=whole)
-
-
-def read_trace(path: str, format: Format = "auto") -> Trace:
+def read_trace(path: str, form: str = "auto", *, skip_bad: bool = False) -> Trace:
     """Read and check the whole file; the first bad cell is a DataError with line and column.
 
-    `auto` takes the Tiresias column names when `num_gpu` is there and `num_gpus` is not.
+    `form` is a name of `readers.FORMATS`; `auto` tells it from the header. `skip_bad`: a bad row
+    is left out and counted in the notes instead.
     """
-    return parse_trace(path, _read_text(path), format)
+    return parse_trace(path, read_text(path), form, skip_bad=skip_bad)
 
 
-def parse_trace(path: str, text: str, format: Format = "auto") -> Trace:
-    """As `read_trace`, from the file's text; `path` only names it in messages."""
-    rows = _rows(path, text)
-    first = next(rows, None)
-    if first is None:
-        raise DataError(path, "it is empty", "give a CSV file with a header line")
-    header = _header(path, first[1], format)
-    jobs: list[TraceJob] = []
-    seen: dict[str, int] = {}
-    for line, cells in rows:
-        job = _job(path, line, header, cells)
-        if job.job_id in seen:
-            why = f"job {job.job_id!r} is already on line {seen[job.job_id]}"
-            raise DataError(path, why, _FIX_ROW, line=line, column="job_id")
-        seen[job.job_id] = line
-        jobs.append(job)
-    if not jobs:
-        raise DataError(path, "it has a header and no jobs", "add one row for each job")
-    unknown = [name for name in header if name not in REQUIRED and name not in OPTIONAL]
-    notes = [f"ignored columns that dlq does not know: {', '.join(unknown)}"] if unknown else []
-    return Trace.of(path, jobs, notes)
+def parse_trace(path: str, text: str, form: str = "auto", *, skip_bad: bool = False) -> Trace:
+    """As `read_trace`, from the file's text; `path` names it in messages and finds its companions."""
+    reading = _Reading(path, skip_bad)
+    if form in ("auto", "philly") and is_raw_log(text):
+        reading.raw_philly(text)
+    else:
+        reading.csv(text, form)
+    return reading.trace()
 
 
-def _read_text(path: str) -> str:
-    try:
-        data = Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise UsageError(
-            f"cannot read the trace {path!r}", reason.lower(), "give the path of a CSV file"
-        ) from error
-    if path.endswith(".gz"):
-        data = _gunzip(path, data)
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise DataError(path, "it is not UTF-8 text", "save it as UTF-8", line=line) from error
-
-
-def _gunzip(path: str, data: bytes) -> bytes:
-    try:
-        return gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(path, f"it is not a whole gzip file ({error})", "copy it anew") from error
-
-
-def _rows(path: str, text: str) -> Iterator[tuple[int, list[str]]]:
-    """Non-empty rows with the number of the line they end on."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        for cells in reader:
-            if cells:
-                yield reader.line_num, cells
-    except csv.Error as error:
-        raise DataError(path, f"it is not CSV: {error}", _FIX_ROW, line=reader.line_num) from error
-
-
-def _header(path: str, cells: Sequence[str], format: Format) -> list[str]:
-    """The header in our words, complete and without doubles."""
-    names = [cell.strip() for cell in cells]
-    if format == "tiresias" or (
-        format == "auto" and "num_gpu" in names and "num_gpus" not in names
-    ):
-        names = [TIRESIAS.get(name, name) for name in names]
-    for name in REQUIRED:
-        if name not in names:
-            need = ", ".join(REQUIRED)
-            why = f"the header has no {name}"
-            raise DataError(path, why, f"every trace needs the columns {need}", line=1)
-    for name in names:
-        if names.count(name) > 1:
-            raise DataError(path, "two columns have this name", "remove one", line=1, column=name)
-    return names
-
-
-def _job(path: str, line: int, header: Sequence[str], cells: Sequence[str]) -> TraceJob:
-    if len(cells) != len(header):
-        column = header[len(cells)] if len(cells) < len(header) else None
-        why = f"the row has {len(cells)} cells and the header {len(header)}"
-        raise DataError(path, why, _FIX_ROW, line=line, column=column)
-    values: dict[str, Any] = {}
-    for name, cell in zip(header, cells, strict=True):
-        value = _value(path, line, name, cell.strip())
-        if value is not None:
-            values[name] = value
-    _check_together(path, line, values)
-    return TraceJob(**values)
-
-
-def _value(path: str, line: int, name: str, text: str) -> Value | None:
-    """The cell's value; None for an unknown column and for an empty optional cell."""
-    parser = REQUIRED.get(name) or OPTIONAL.get(name)
-    if parser is None:
-        return None
-    if not text:
-        if name in REQUIRED:
-            raise DataError(path, "it is empty", _FIX_ROW, line=line, column=name)
-        return None
-    try:
-        return parser(text)
-    except BadValue as error:
-        shown = text if len(text) <= 40 else text[:40] + "..."
-        why = f"{error}, found {shown!r}"
-        raise DataError(path, why, _FIX_ROW, line=line, column=name) from error
-
-
-def _check_together(path: str, line: int, values: Mapping[str, Any]) -> None:
-    """Rules between the cells of one row."""
-    kind = values.get("kind", "be")
-    needs = {"strict": "deadline_s", "soft": "soft_steps"}.get(kind)
-    if needs is not None and needs not in values:
-        raise DataError(path, f"a {kind} job needs it", _FIX_ROW, line=line, column=needs)
-    if values.get("min_workers", 1) > values.get("max_workers", _LARGEST):
-        why = f"min_workers is {values['min_workers']} and max_workers {values['max_workers']}"
-        raise DataError(path, why, _FIX_ROW, line=line, column="max_workers")
-
-
+# More workers than any cluster has.
 _LARGEST = 2**53
+
+
+class _Reading:
+    """One file being read: the jobs so far, and what was left out and why."""
+
+    def __init__(self, path: str, skip_bad: bool) -> None:
+        self._path = path
+        self._skip_bad = skip_bad
+        self._rows: list[Values] = []
+        self._seen: dict[str, int] = {}
+        self._skipped: Counter[str] = Counter()
+        self._bad: list[DataError] = []
+        self._notes: list[str] = []
+        self._dialect: Dialect | None = None
+
+    def csv(self, text: str, form: str) -> None:
+        rows = self._csv_rows(text)
+        first = next(rows, None)
+        if first is None:
+            raise DataError(self._path, "it is empty", "give a CSV file with a header line")
+        names = [cell.strip() for cell in first[1]]
+        dialect = self._dialect = dialect_of(names, form)
+        columns = self._columns(dialect, names)
+        beside = dialect.companion(Path(self._path)) if dialect.companion else {}
+        for line, cells in rows:
+            try:
+                self._take(line, self._values(dialect, columns, names, cells, line, beside))
+            except SkipRow as skip:
+                self._skipped[str(skip)] += 1
+            except DataError as error:
+                self._leave_out(error)
+
+    def raw_philly(self, text: str) -> None:
+        self._dialect = PHILLY
+        try:
+            for number, row in enumerate(raw_log(text), start=1):
+                if isinstance(row, SkipRow):
+                    self._skipped[str(row)] += 1
+                else:
+                    self._take(number, {name: v for name, v in row.items() if v is not None})
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            why = f"it is not a Philly job log: {error}"
+            raise DataError(self._path, why, "give cluster_job_log as published") from error
+
+    def trace(self) -> Trace:
+        if not self._rows:
+            why = str(self._bad[0]) if self._bad else "it has a header and no jobs"
+            raise DataError(self._path, why, "add one row for each job")
+        dialect = self._dialect
+        if dialect is not None and dialect.rebase:
+            first_s = min(row["submit_time_s"] for row in self._rows)
+            for row in self._rows:
+                row["submit_time_s"] -= first_s
+        self._tell(dialect)
+        return Trace.of(self._path, [TraceJob(**row) for row in self._rows], self._notes)
+
+    def _tell(self, dialect: Dialect | None) -> None:
+        """What a person should know of what was read."""
+        if dialect is not None and dialect.note:
+            self._notes.append(dialect.note)
+        for reason, count in sorted(self._skipped.items()):
+            self._notes.append(f"skipped {count} of {count + len(self._rows)} rows: {reason}")
+        if self._bad:
+            self._notes.append(
+                f"skipped {len(self._bad)} bad rows, the first: {self._bad[0].what}, {self._bad[0].why}"
+            )
+        late = sum(b["submit_time_s"] < a["submit_time_s"] for a, b in pairwise(self._rows))
+        if late:
+            self._notes.append(f"sorted by submit time: {late} rows came after a later one")
+
+    def _csv_rows(self, text: str) -> Iterator[tuple[int, list[str]]]:
+        rows = csv_rows(self._path, text)
+        while True:
+            try:
+                yield next(rows)
+            except StopIteration:
+                return
+            except DataError as error:
+                self._leave_out(error)
+                return
+
+    def _leave_out(self, error: DataError) -> None:
+        if not self._skip_bad:
+            raise error
+        self._bad.append(error)
+
+    def _columns(self, dialect: Dialect, names: Sequence[str]) -> list[Column | None]:
+        """The header, complete and without doubles; None for what is ignored."""
+        for name in dialect.required:
+            if name not in names:
+                fix = f"every {dialect.name} trace needs the columns {', '.join(dialect.required)}"
+                if dialect.name == "dlq":
+                    fix = f"every trace needs the columns {', '.join(dialect.required)}"
+                raise DataError(self._path, f"the header has no {name}", fix, line=1)
+        for name, count in Counter(names).items():
+            if count > 1:
+                why = "two columns have this name"
+                raise DataError(self._path, why, "remove one", line=1, column=name)
+        unknown = [n for n in names if n not in dialect.columns and n not in dialect.silent]
+        if unknown:
+            self._notes.append(f"ignored columns that dlq does not know: {', '.join(unknown)}")
+        return [dialect.columns.get(name) for name in names]
+
+    def _values(
+        self,
+        dialect: Dialect,
+        columns: Sequence[Column | None],
+        names: Sequence[str],
+        cells: Sequence[str],
+        line: int,
+        beside: Mapping[str, Values],
+    ) -> Values:
+        """One row in our words; SkipRow, or DataError that names the cell."""
+        if len(cells) != len(names):
+            missing = names[len(cells)] if len(cells) < len(names) else None
+            why = f"the row has {len(cells)} cells and the header {len(names)}"
+            raise DataError(self._path, why, FIX_ROW, line=line, column=missing)
+        values: Values = {}
+        for name, column, cell in zip(names, columns, cells, strict=True):
+            text = cell.strip()
+            if column is None:
+                continue
+            if text:
+                values[column.name] = self._parsed(line, name, column, text)
+            elif name in dialect.required:
+                raise DataError(self._path, "it is empty", FIX_ROW, line=line, column=name)
+        values.setdefault("job_id", str(len(self._rows)))
+        values.update(beside.get(values["job_id"], {}))
+        try:
+            values = dialect.finish(values)
+        except BadValue as error:
+            raise DataError(self._path, str(error), FIX_ROW, line=line) from error
+        self._check_together(line, dialect, values)
+        return values
+
+    def _parsed(self, line: int, name: str, column: Column, text: str) -> object:
+        try:
+            return column.parse(text)
+        except BadValue as error:
+            shown = text if len(text) <= 40 else text[:40] + "..."
+            why = f"{error}, found {shown!r}"
+            raise DataError(self._path, why, FIX_ROW, line=line, column=name) from error
+
+    def _check_together(self, line: int, dialect: Dialect, values: Values) -> None:
+        """Rules between the cells of one row."""
+        kind = values.get("kind", "be")
+        needs = {"strict": "deadline_s", "soft": "soft_steps"}.get(kind)
+        if needs is not None and needs not in values:
+            column = dialect.column(needs)
+            raise DataError(self._path, f"a {kind} job needs it", FIX_ROW, line=line, column=column)
+        if values.get("min_workers", 1) > values.get("max_workers", _LARGEST):
+            why = f"min_workers is {values['min_workers']} and max_workers {values['max_workers']}"
+            raise DataError(self._path, why, FIX_ROW, line=line, column="max_workers")
+
+    def _take(self, line: int, values: Values) -> None:
+        job_id = values["job_id"]
+        if job_id in self._seen:
+            why = f"job {job_id!r} is already on line {self._seen[job_id]}"
+            column = self._dialect.column("job_id") if self._dialect else "job_id"
+            self._leave_out(DataError(self._path, why, FIX_ROW, line=line, column=column))
+            return
+        self._seen[job_id] = line
+        self._rows.append(values)

@@ -11,7 +11,7 @@ from dlq_master.model.order import Ordering
 from dlq_master.model.resources import Request
 from dlq_simulator.clusters import ClusterSpec
 from dlq_simulator.metrics import Outcome
-from dlq_simulator.traces import TraceJob
+from dlq_simulator.workload import TraceJob
 
 Seconds = int | float
 

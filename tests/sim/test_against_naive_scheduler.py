@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.engine import replay
 from dlq_simulator.settings import read_settings
-from dlq_simulator.traces import Trace, TraceJob
+from dlq_simulator.workload import Trace, TraceJob
 
 Row = tuple[int, int, int]  # submit, GPUs, duration
 

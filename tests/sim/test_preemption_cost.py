@@ -6,7 +6,7 @@ from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.engine import replay
 from dlq_simulator.report import Result
 from dlq_simulator.settings import read_settings
-from dlq_simulator.traces import Trace, TraceJob
+from dlq_simulator.workload import Trace, TraceJob
 
 ONE_GPU = ClusterSpec(name="1x1", groups=(NodeGroup(count=1, gpus=1),))
 

@@ -15,7 +15,8 @@ from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.engine import replay
 from dlq_simulator.report import Result
 from dlq_simulator.settings import read_settings
-from dlq_simulator.traces import Trace, TraceJob, read_trace
+from dlq_simulator.traces import read_trace
+from dlq_simulator.workload import Trace, TraceJob
 
 DATA = Path(__file__).parents[1] / "data" / "traces"
 PLACEMENTS = ("count", "consolidate", "spread")

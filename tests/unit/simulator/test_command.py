@@ -76,9 +76,11 @@ def test_refused_jobs_are_counted_and_named_on_stderr(small: str) -> None:
     assert "dlq: note: fifo: refused 1 job; the first, wide:" in result.stderr
 
 
-def test_ignored_columns_are_noted_on_stderr() -> None:
-    result = run(TRACE, "--cluster", "2x4", "--policy", "fifo")
-    assert f"dlq: note: {TRACE}: ignored columns that dlq does not know: interval" in result.stderr
+def test_ignored_columns_are_noted_on_stderr(tmp_path: Path) -> None:
+    trace = tmp_path / "t.csv"
+    trace.write_text("job_id,submit_time_s,num_gpus,duration_s,colour\n1,0,1,10,red\n")
+    result = run(str(trace), "--cluster", "2x4", "--policy", "fifo")
+    assert f"dlq: note: {trace}: ignored columns that dlq does not know: colour" in result.stderr
 
 
 def test_jobs_out_writes_one_row_a_job_in_submit_order(small: str, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq_simulator.metrics import Outcome, mean, measure, percentile
-from dlq_simulator.traces import TraceJob
+from dlq_simulator.workload import TraceJob
 
 
 def an_outcome(finish: float, *, start: float = 0, queue: float = 0, **job: Any) -> Outcome:

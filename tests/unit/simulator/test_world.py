@@ -8,7 +8,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.lease import Terms
 from dlq_master.model.order import Ordering
 from dlq_simulator.clusters import read_cluster
-from dlq_simulator.traces import TraceJob
+from dlq_simulator.workload import TraceJob
 from dlq_simulator.world import build_cluster, build_job
 
 

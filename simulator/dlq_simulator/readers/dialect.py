@@ -1,0 +1,54 @@
+"""What one kind of trace file calls things, and how a row of it becomes a job's values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dlq_simulator.columns import Parser
+
+Values = dict[str, Any]
+
+
+class Column(NamedTuple):
+    """Our name for a column, and what turns its text into a value."""
+
+    name: str
+    parse: Parser
+
+
+class SkipRow(Exception):
+    """A row that is no job and no mistake; the text, a reason, is counted and reported."""
+
+
+def unchanged(values: Values) -> Values:
+    return values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """One format.
+
+    `marks`: columns that together tell it from the others. `columns`: theirs to ours. `required`:
+    theirs. `silent`: known to have no meaning here, so ignored without a note. `finish`: values as
+    parsed to the values of a TraceJob; it may raise BadValue or SkipRow. `companion`: what a file
+    beside it says of each job id. `rebase`: times count from
+    some calendar, so the first submit becomes 0. `note`: what every reader of such a file is told.
+    """
+
+    name: str
+    marks: frozenset[str]
+    columns: Mapping[str, Column]
+    required: tuple[str, ...]
+    silent: frozenset[str] = frozenset()
+    finish: Callable[[Values], Values] = unchanged
+    companion: Callable[[Path], Mapping[str, Values]] | None = None
+    rebase: bool = False
+    note: str | None = None
+
+    def column(self, ours: str) -> str:
+        """The file's word for one of our columns, for messages."""
+        theirs = (their for their, column in self.columns.items() if column.name == ours)
+        return next(theirs, ours)

@@ -1,0 +1,13 @@
+"""dlq's own columns: seconds, GPUs, one word a value."""
+
+from __future__ import annotations
+
+from dlq_simulator.columns import OPTIONAL, REQUIRED
+from dlq_simulator.readers.dialect import Column, Dialect
+
+DLQ = Dialect(
+    name="dlq",
+    marks=frozenset(REQUIRED),
+    columns={name: Column(name, parse) for name, parse in {**REQUIRED, **OPTIONAL}.items()},
+    required=tuple(REQUIRED),
+)

@@ -1,0 +1,31 @@
+"""Muri's traces: as Tiresias', in milliseconds, with what an iteration asks of each resource."""
+
+from __future__ import annotations
+
+from dlq_simulator.columns import count, seconds, whole, word
+from dlq_simulator.readers.dialect import Column, Dialect
+
+
+def _milliseconds(text: str) -> int | float:
+    value = seconds(text) / 1000
+    return int(value) if value.is_integer() else value
+
+
+MURI = Dialect(
+    name="muri",
+    marks=frozenset({"num_gpu", "submit_time", "duration", "iteration_time"}),
+    columns={
+        "job_id": Column("job_id", word),
+        "num_gpu": Column("num_gpus", count),
+        "submit_time": Column("submit_time_s", _milliseconds),
+        "iterations": Column("iterations", whole),
+        "model_name": Column("model", word),
+        "duration": Column("duration_s", _milliseconds),
+    },
+    required=("job_id", "num_gpu", "submit_time", "duration"),
+    # Batch size, and the shares of storage, CPU and network that only Muri's own policy reads.
+    silent=frozenset(
+        {"batch_size", "interval", "iteration_time", "priority"}
+        | {f"resource_time_{n}" for n in range(3)}
+    ),
+)

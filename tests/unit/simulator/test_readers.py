@@ -1,0 +1,167 @@
+"""Traces of other simulators: their columns and units in ours, and what is told of what they lack."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dlq_simulator.errors import DataError
+from dlq_simulator.readers import FORMATS
+from dlq_simulator.traces import parse_trace, read_trace
+
+CHRONUS = (
+    "job_id,user,num_gpu,submit_time,iterations,model_name,duration,interval,"
+    "expect_time_list,expect_value_list,best_effort,job_type\n"
+)
+MURI = (
+    "job_id,num_gpu,submit_time,iterations,model_name,batch_size,duration,interval,iteration_time\n"
+)
+HEADER = "job_id,submit_time_s,num_gpus,duration_s\n"
+TIMES = "UniqueJobsID,VMtype,GpuType,GpuNumber,maxGpuNumber,cost,ExecutionTime\n"
+JOBS = "Application,UniqueJobsID,SubmissionTime,Deadline,Tardinessweight\n"
+
+
+def test_every_format_of_the_contract_has_a_reader() -> None:
+    assert set(FORMATS) == {
+        *("auto", "dlq", "tiresias", "chronus", "philly", "muri", "pollux", "gpuaas")
+    }
+
+
+def test_chronus_counts_in_minutes_and_pairs_times_with_rewards() -> None:
+    rows = "0,vc,1,5601,5530,alexnet,96,5,159-189,10-8,0,soft\n1,vc,2,5602,1,vgg16,6,6,235,10,0,strict\n"
+    soft, strict = parse_trace("c.csv", CHRONUS + rows).jobs
+    assert (soft.submit_time_s, soft.duration_s, soft.kind) == (336_060, 5760, "soft")
+    assert list(soft.soft_steps) == [(9540, 100), (11340, 80)]
+    assert (strict.kind, strict.deadline_s, strict.user, strict.vc) == (
+        "strict",
+        14_100,
+        "vc",
+        "vc",
+    )
+
+
+def test_chronus_rows_without_gpus_and_out_of_order_are_counted() -> None:
+    rows = (
+        "0,vc,1,9,1,m,1,5,2,10,1,best\n1,vc,0,5,1,m,1,5,2,10,1,best\n2,vc,1,3,1,m,1,5,2,10,1,best\n"
+    )
+    trace = parse_trace("c.csv", CHRONUS + rows)
+    assert [(job.job_id, job.kind) for job in trace.jobs] == [("2", "be"), ("0", "be")]
+    assert trace.notes == (
+        "skipped 1 of 3 rows: num_gpu is 0",
+        "sorted by submit time: 1 rows came after a later one",
+    )
+
+
+def test_a_chronus_row_with_more_times_than_values_is_named() -> None:
+    with pytest.raises(DataError, match=r"line 2; 2 times and 1 values"):
+        parse_trace("c.csv", CHRONUS + "0,vc,1,9,1,m,1,5,2-3,10,0,soft\n")
+
+
+def test_muri_counts_in_milliseconds() -> None:
+    trace = parse_trace("m.csv", MURI + "0,2,201694000,1,dqn,128,4472936500,0,490\n")
+    assert (trace.jobs[0].submit_time_s, trace.jobs[0].duration_s) == (201_694, 4_472_936.5)
+    assert trace.notes == ()
+
+
+def test_pollux_has_no_run_times_and_says_what_stands_in() -> None:
+    trace = parse_trace(
+        "p.csv", "name,time,application,num_replicas,batch_size\nb-1,107,bert,4,64\n"
+    )
+    assert (trace.jobs[0].num_gpus, trace.jobs[0].duration_s) == (4, round(3.16 * 3600 / 4))
+    assert "no run times" in trace.notes[0]
+
+
+def test_an_application_that_pollux_does_not_have_is_refused() -> None:
+    with pytest.raises(DataError, match="expected an application of bert, cifar10"):
+        parse_trace("p.csv", "name,time,application,num_replicas\nb-1,107,gpt,4\n")
+
+
+def test_philly_counts_from_its_first_submit() -> None:
+    text = "timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 10:30:41,60,8,480,a\n2017-10-09 10:31:00,5,1,5,b\n"
+    first, second = parse_trace("p.csv", text).jobs
+    assert (first.submit_time_s, second.submit_time_s, first.vc) == (0, 19, "a")
+
+
+def raw_job(job_id: str, *attempts: tuple[str, str]) -> dict[str, object]:
+    detail = [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}, {"ip": "m2", "gpus": ["gpu0"]}]
+    ran = [{"start_time": a, "end_time": b, "detail": detail} for a, b in attempts]
+    at = "2017-10-09 10:00:00"
+    return {
+        "jobid": job_id,
+        "user": "u",
+        "vc": "v",
+        "status": "Pass",
+        "submitted_time": at,
+        "attempts": ran,
+    }
+
+
+def test_the_raw_philly_log_adds_up_its_attempts_and_counts_jobs_that_never_ran() -> None:
+    first, second = (
+        ("2017-10-09 10:01:00", "2017-10-09 10:02:00"),
+        ("2017-10-09 11:00:00", "2017-10-09 11:00:30"),
+    )
+    trace = parse_trace("log.json", json.dumps([raw_job("a", first, second), raw_job("b")]))
+    (job,) = trace.jobs
+    assert (job.job_id, job.num_gpus, job.duration_s, job.status) == ("a", 3, 90, "Pass")
+    assert trace.notes == ("skipped 1 of 2 rows: no attempt with GPUs has begun and ended",)
+
+
+@pytest.mark.parametrize(
+    "text", ['[{"jobid": 1}]', "[1", '[{"attempts": 3, "submitted_time": ""}]']
+)
+def test_json_that_is_no_philly_log_is_refused(text: str) -> None:
+    with pytest.raises(DataError, match="it is not a Philly job log"):
+        parse_trace("log.json", text)
+
+
+def instance(directory: Path, jobs: str, times: str | None) -> str:
+    path = directory / "Lof_Selectjobs.csv"
+    path.write_text(JOBS + jobs)
+    if times is not None:
+        (directory / "SelectJobs_times.csv").write_text(TIMES + times)
+    return str(path)
+
+
+def test_a_gpuaas_job_runs_in_its_fastest_configuration_and_is_due_after_its_submit(
+    tmp_path: Path,
+) -> None:
+    times = "J,NC6,K80,1,1,0.5,90\nJ,NC24,K80,4,4,2,30\nJ,NV,M60,2,2,2,30\n"
+    (job,) = read_trace(instance(tmp_path, "VGG,J,10,100,0.5\n", times)).jobs
+    assert (job.num_gpus, job.duration_s, job.due_s, job.weight) == (2, 30, 90, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("times", "told"),
+    [
+        (None, "there is no SelectJobs_times.csv beside it"),
+        ("K,NC6,K80,1,1,0.5,90\n", "expected a job of SelectJobs_times.csv"),
+        ("J,NC6,K80,x,1,0.5,90\n", r"SelectJobs_times.csv, line 2; expected a number"),
+    ],
+)
+def test_a_gpuaas_instance_without_its_times_is_refused(
+    tmp_path: Path, times: str | None, told: str
+) -> None:
+    with pytest.raises(DataError, match=told):
+        read_trace(instance(tmp_path, "VGG,J,10,100,0.5\n", times))
+
+
+def test_bad_rows_are_left_out_and_counted_when_asked() -> None:
+    text = HEADER + "a,0,1,10\nb,-1,1,10\nc,0,nan,10\na,0,1,10\nd,0\ne,5,1,10\n"
+    trace = parse_trace("t.csv", text, skip_bad=True)
+    assert [job.job_id for job in trace.jobs] == ["a", "e"]
+    assert trace.notes[0].startswith(
+        "skipped 4 bad rows, the first: cannot use t.csv, line 3, column submit_time_s"
+    )
+
+
+def test_a_file_of_bad_rows_alone_is_refused_with_the_first_of_them() -> None:
+    with pytest.raises(DataError, match=r"line 2, column num_gpus"):
+        parse_trace("t.csv", HEADER + "a,0,0,10\n", skip_bad=True)
+
+
+def test_one_enormous_line_is_an_error_with_its_line() -> None:
+    with pytest.raises(DataError, match=r"line 2.*field larger than field limit"):
+        parse_trace("t.csv", HEADER + "x" * 200_000 + ",0,1,10\n")
