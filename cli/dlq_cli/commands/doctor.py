@@ -1,0 +1,172 @@
+"""`dlq doctor`: what works here, what does not, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dlq_cli import exit_codes
+from dlq_cli.app import App
+from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.doctor import client, host, nvidia
+from dlq_cli.doctor.verdict import Health, Verdict, skip
+from dlq_cli.render import Look, clean_line, paint
+from dlq_common.errors import DlqError
+
+if TYPE_CHECKING:
+    from dlq_client.identity import Identity
+
+# The state words in whose colours the verdicts are painted.
+_LIKE = {Health.OK: "up", Health.SKIP: "skip", Health.WARN: "held", Health.FAIL: "failed"}
+_NOWHERE = Path("/nonexistent")
+
+
+@click.command(
+    epilog=examples(
+        "dlq doctor",
+        "dlq doctor --node",
+        "dlq doctor --json | jq '.verdicts[] | select(.health == \"fail\")'",
+    )
+)
+@click.option(
+    "--node/--no-node",
+    default=None,
+    help="Look at what an agent needs, or do not.  [default: where one was set up]",
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The agent's configuration.  [default: /etc/dlq/nodeagent.toml]",
+)
+@click.option(
+    "--state-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The agent's state directory.  [default: as configured]",
+)
+@json_option
+@pass_app
+def doctor(
+    app: App, node: bool | None, config: Path | None, state_dir: Path | None, as_json: bool
+) -> None:
+    """Check this client, the way to the master and, on a GPU host, what an agent needs.
+
+    It changes nothing. Each line says ok, warn, fail or skip and what was found; below it stands
+    what to do. Exits with 1 when something fails.
+    """
+    machine = host.Host()
+    look = _look(app)
+    if node is None and (config or state_dir):
+        node = True
+    verdicts: list[Verdict] = []
+    for verdict in chain(_client(app), _node(machine, node, config, state_dir)):
+        verdicts.append(verdict)
+        if not as_json:
+            click.echo(_text(verdict, look), color=look.color)
+    counts = {health: sum(each.health is health for each in verdicts) for health in Health}
+    if as_json:
+        _json(verdicts, counts)
+    else:
+        told = f"{counts[Health.FAIL]} fail, {counts[Health.WARN]} warn, {counts[Health.OK]} ok"
+        click.echo(told)
+    if counts[Health.FAIL]:
+        raise exit_codes.Ended(exit_codes.FAILURE)
+
+
+def _client(app: App) -> Iterator[Verdict]:
+    yield client.program(shutil.which)
+    settings = client.settings(app.settings)
+    yield settings
+    broken = settings.health is Health.FAIL
+    broker = _NOWHERE if broken else Path(app.settings.get("login_socket").value)
+    told, identity = client.credentials(app.home, broker, app.clock.now_s())
+    yield told
+    if identity is None:
+        yield from (skip(name, "nobody is logged in") for name in ("network", "master", "clock"))
+    else:
+        yield from _line(app, identity)
+    yield client.completion(os.environ, Path("~").expanduser())
+
+
+def _line(app: App, identity: Identity) -> Iterator[Verdict]:
+    """The way to the master, and what the master says."""
+    network = client.reach(identity)
+    yield network
+    if network.health is Health.FAIL:
+        yield from (skip(name, "the network comes first") for name in ("master", "clock"))
+        return
+    told, answer, middle_s = client.master(identity, app.clock)
+    yield told
+    if answer is None:
+        yield skip("clock", "the master does not answer")
+        return
+    yield client.versions(answer)
+    yield client.clocks(answer, middle_s)
+
+
+def _node(
+    machine: host.Host, node: bool | None, config: Path | None, state_dir: Path | None
+) -> Iterator[Verdict]:
+    """What an agent needs, when asked for, or where one is set up and we are its account."""
+    if node is None and host.looks_like_a_node(machine) and not host.is_the_agents(machine):
+        yield skip("node", "an agent is set up here; its account or root can look: --node")
+    elif node or (node is None and host.looks_like_a_node(machine)):
+        yield from _needs_of_an_agent(machine, host.wish_of(machine, config, state_dir))
+
+
+def _needs_of_an_agent(machine: host.Host, wish: host.Wish) -> Iterator[Verdict]:
+    yield host.agent(machine, wish)
+    shim = host.shim()
+    yield shim
+    yield host.compiler(machine)
+    podman = host.podman(machine)
+    yield podman
+    yield host.runtimes(shim, podman)
+    yield host.cgroups(machine)
+    yield nvidia.nvml(wish)
+    yield nvidia.cdi(machine, wish)
+    yield host.disk(machine, wish)
+    yield host.files()
+    yield host.users_map(machine, wish)
+
+
+def _look(app: App) -> Look:
+    """Plain, where the settings cannot be read: that is one of the verdicts."""
+    try:
+        return app.look()
+    except DlqError:
+        return Look(tty=False, color=False, now_s=0.0)
+
+
+def _text(verdict: Verdict, look: Look) -> str:
+    word = paint(_LIKE[verdict.health], look, f"{verdict.health:<5}")
+    line = f"{word} {verdict.check:<12} {clean_line(verdict.found)}"
+    return f"{line}\n{'':<19}-> {clean_line(verdict.todo)}" if verdict.todo else line
+
+
+def _json(verdicts: list[Verdict], counts: dict[Health, int]) -> None:
+    from dlq_cli.facts.common import document
+
+    click.echo(
+        document(
+            {
+                "verdicts": [
+                    {
+                        "check": verdict.check.lower().replace(" ", "_"),
+                        "health": verdict.health.value,
+                        "found": verdict.found,
+                        "todo": verdict.todo or None,
+                    }
+                    for verdict in verdicts
+                ],
+                **{f"{health}_count": count for health, count in counts.items()},
+            }
+        )
+    )
