@@ -63,6 +63,11 @@ class Admin:
         )
         return self._connection.call(self.stub.SetNodeFlags, request).node
 
+    def accept_gpus(self, node_id: str) -> node_pb2.Node:
+        """Use the GPUs that a node shows beyond those it was accepted with."""
+        request = wire.AcceptGpusRequest(request_id=self._request_id(), node_id=node_id)
+        return self._connection.call(self.stub.AcceptGpus, request).node
+
     def forget_node(self, node_id: str) -> None:
         """Forget a node that is DOWN and holds nothing, and refuse its certificate."""
         request = wire.ForgetNodeRequest(request_id=self._request_id(), node_id=node_id)

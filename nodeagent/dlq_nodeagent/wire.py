@@ -112,6 +112,7 @@ def _report(report: RankReport) -> wire.RankReport:
         peak_memory_bytes=report.peak_memory_bytes,
         cpu_duration=to_duration(report.cpu_s),
         age_duration=to_duration(report.age_s),
+        gpu_indexes=report.gpu_indexes,
     )
     if report.checkpoint is not None:
         message.checkpoint.CopyFrom(_checkpoint(report.checkpoint))

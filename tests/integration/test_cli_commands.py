@@ -182,6 +182,7 @@ CHANGES = [
     "admin node undrain gpu03",
     "admin node cordon gpu01 --reason look",
     "admin node uncordon gpu01",
+    "admin node accept gpu03",
     "admin node fence gpu04 --reason off -y",
     "admin user set alice --role operator",
 ]

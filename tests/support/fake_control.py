@@ -320,6 +320,12 @@ class FakeControl:
         self.published.all_nodes[ask.node_id] = node
         return node
 
+    def _AcceptGpus(self, ask: say.AcceptGpus) -> Node:
+        node = self._node(ask.node_id)
+        node = node._replace(accepted=frozenset(gpu.word for gpu in node.gpus))
+        self.published.all_nodes[ask.node_id] = node
+        return node
+
     def _ForgetNode(self, ask: say.ForgetNode) -> None:
         if self._node(ask.node_id).state is not NodeState.DOWN:
             raise IllegalTransition(f"node {ask.node_id} is up")

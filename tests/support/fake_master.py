@@ -355,6 +355,15 @@ class FakeMaster(
         node.flag_reason = request.reason
         return admin.SetNodeFlagsResponse(node=node)
 
+    def AcceptGpus(
+        self, request: admin.AcceptGpusRequest, context: Any
+    ) -> admin.AcceptGpusResponse:
+        self._note("AcceptGpus", request, context)
+        node = self._node(request.node_id, context)
+        del node.withheld_gpu_indexes[:]
+        node.withheld_reason = ""
+        return admin.AcceptGpusResponse(node=node)
+
     def ForgetNode(
         self, request: admin.ForgetNodeRequest, context: Any
     ) -> admin.ForgetNodeResponse:

@@ -45,7 +45,7 @@ def check_published(state: State, read: Readable) -> None:
     assert all(read.attempt(key) == attempt for key, attempt in cluster.attempts.items())
     for node_id in cluster.nodes:
         assert tuple(read.attempts_on(node_id)) == cluster.attempts_on(node_id)
-        held = cluster.capacity.claimed(node_id)
+        held = cluster.capacity.claimed(node_id) | cluster.nodes[node_id].withheld
         free = [gpu for gpu in cluster.nodes[node_id].gpus if not held >> gpu.index & 1]
         assert read.free_gpu_count(node_id) == len(free)
     assert read.last_sequence == state.next_event - 1

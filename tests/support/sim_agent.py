@@ -65,6 +65,7 @@ class SimAgent:
     highest_epoch: int = 0
     contact_s: float = 0.0
     hold_extension_s: float = 0.0  # what the shims have been told
+    tells_gpus: bool = True  # False: it took over what an earlier agent had not written down
     hold_revision: int = 0  # what is said of it in heartbeats
     _absent: dict[AttemptKey, tuple[int, int, int]] = field(default_factory=dict)
     _pending: dict[AttemptKey, int] = field(default_factory=dict)
@@ -335,4 +336,5 @@ class SimAgent:
             error=rank.error,
             ended_by=rank.ended_by,
             checkpoint=rank.checkpoint,
+            gpu_indexes=rank.launch.gpu_indexes if self.tells_gpus else (),
         )

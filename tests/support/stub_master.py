@@ -226,6 +226,9 @@ class _Agents(AgentServiceServicer):
         async for message in self._master.converse(request_iterator, self._count):
             yield message
 
+    async def AnnounceMaintenance(self, request: Any, context: Any) -> Any:
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this master plays sessions only")
+
     async def PushLog(self, request_iterator: Any, context: Any) -> wire.PushLogResponse:
         async for request in request_iterator:
             with self._master.changed:

@@ -1,4 +1,4 @@
-"""`dlq admin node`: drain, cordon, fence and forget nodes."""
+"""`dlq admin node`: drain, cordon, accept, fence and forget nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DRAINING, CORDONED = "draining", "cordoned"
 
 @click.group()
 def node() -> None:
-    """Drain, cordon, fence and forget nodes. NODE may be a list: gpu[01-08]."""
+    """Drain, cordon, accept, fence and forget nodes. NODE may be a list: gpu[01-08]."""
 
 
 node.add_command(nodes, "list")
@@ -84,6 +84,20 @@ def cordon(app: App, node_id: tuple[str, ...], reason: str, as_json: bool) -> No
 def uncordon(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
     """Let work start on NODE... again."""
     _clear(app, node_id, CORDONED, as_json=as_json)
+
+
+@node.command(epilog=examples("dlq admin node accept gpu07"))
+@json_option
+@click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
+@pass_app
+def accept(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
+    """Use the GPUs that NODE... show beyond those they were accepted with.
+
+    A node brings its GPUs along when it joins. What it shows later is withheld until somebody who
+    knows that it is really there says so; a spare part of the same type needs no word.
+    """
+    found = chosen_nodes(Nodes(app.connection()), node_id)
+    _change(found, Admin(app.connection()).accept_gpus, as_json=as_json)
 
 
 @node.command(epilog=examples("dlq admin node fence gpu07 --reason 'power is off' -y"))

@@ -41,7 +41,9 @@ def nodes(
     connection = app.connection()
     found = chosen_nodes(Nodes(connection), node)
     if reasons:
-        found = [one for one in found if state_of(one) != "up" or one.flags]
+        found = [
+            one for one in found if state_of(one) != "up" or one.flags or one.withheld_gpu_indexes
+        ]
     look = app.look()
     if as_json:
         click.echo(document({"nodes": [node_facts(one) for one in found]}))
@@ -89,6 +91,7 @@ def labels(node: node_pb2.Node) -> list[str]:
     return [
         *(["virtual devices"] if node.virtual_devices else []),
         *(["jobs run as root"] if node.root_jobs else []),
+        *([f"{withheld} withheld"] if (withheld := len(node.withheld_gpu_indexes)) else []),
     ]
 
 
@@ -109,6 +112,7 @@ def node_text(node: node_pb2.Node, look: Look) -> str:
             ("flags", ", ".join(node.flags)),
             ("reason", node.flag_reason),
             ("maintenance", _maintenance(node, look)),
+            ("withheld", node.withheld_reason),
             ("gpus", gpu_types(node)),
             ("free gpus", f"{node.free_gpu_count} of {len(node.gpus)}"),
             ("note", ", ".join(labels(node))),
@@ -181,7 +185,7 @@ def _reasons(found: Iterable[node_pb2.Node], look: Look, *, headings: bool) -> s
             state_of(node),
             ",".join(node.flags),
             when(from_timestamp(node.contact_time), look) if node.HasField("contact_time") else "",
-            node.flag_reason or _maintenance(node, look),
+            node.flag_reason or _maintenance(node, look) or node.withheld_reason,
         ]
         for node in found
     ]

@@ -31,6 +31,8 @@ def node_facts(node: node_pb2.Node) -> Facts:
         "memory_bytes": node.memory_bytes,
         "attempts": list(node.attempts),
         "contact_time": instant(node.contact_time) if node.HasField("contact_time") else None,
+        "withheld_gpu_indexes": list(node.withheld_gpu_indexes),
+        "withheld_reason": node.withheld_reason or None,
         "maintenance_end_time": (
             instant(node.maintenance_end_time) if node.HasField("maintenance_end_time") else None
         ),

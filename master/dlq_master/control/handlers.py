@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from dlq_master.control import jobs, maintenance, nodes, people, scheduling, submitting
 from dlq_master.control.stimuli import (
+    AcceptGpus,
     AnnounceMaintenance,
     CancelJob,
     CloseSession,
@@ -52,6 +53,7 @@ _PLAIN: Final[dict[type, Callable[[Turn, Any], Any]]] = {
     AnnounceMaintenance: maintenance.announce,
     FenceNode: nodes.fence,
     SetNodeFlags: nodes.set_flags,
+    AcceptGpus: nodes.accept_gpus,
     ForgetNode: nodes.forget,
     CreateToken: people.create_token,
     RevokeToken: people.revoke_token,

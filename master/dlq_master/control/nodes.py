@@ -11,6 +11,7 @@ from dlq_master.control import gpu_types, maintenance, reports
 from dlq_master.control.dispatch import launch_command, stop_command
 from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import (
+    AcceptGpus,
     CloseSession,
     CommandDone,
     Fenced,
@@ -48,7 +49,7 @@ def open_session(turn: Turn, ask: OpenSession) -> Opened:
     state.returned.add(ask.node_id)
     state.holds_told.pop(ask.node_id, None)
     turn.plan_due = True  # its GPUs may have been waited for
-    state.strays[ask.node_id] = set()
+    state.strays[ask.node_id] = {}
     state.clinging[ask.node_id] = {}
     # Its word on ends first: one that was recorded before a boot is an end, not a loss.
     acknowledged = reports.take(turn, ask.node_id, ask.reports)
@@ -186,6 +187,21 @@ def set_flags(turn: Turn, ask: SetNodeFlags) -> Node:
     return node
 
 
+def accept_gpus(turn: Turn, ask: AcceptGpus) -> Node:
+    """Take the GPUs into use that a node has shown beyond those it was accepted with."""
+    node = turn.state.cluster.nodes.get(ask.node_id)
+    if node is None:
+        raise NotFound(f"there is no node {ask.node_id}", kind="node", id=ask.node_id)
+    if turn.replay(ask) is not None:
+        return node
+    turn.remember(ask, ask.node_id)
+    if node.unaccepted:
+        accepted = gpus_in_words(node, node.unaccepted)
+        event = on_node.GpusAccepted()
+        node = turn.step_node(ask.node_id, event, actor=ask.caller.actor, cause=accepted)
+    return node
+
+
 def _move_away(turn: Turn, node_id: NodeId, actor: str) -> None:
     """Everything that runs on a draining node saves and goes on elsewhere."""
     for key in turn.state.cluster.attempts_on(node_id):
@@ -239,8 +255,26 @@ def _register(turn: Turn, ask: OpenSession) -> None:
     elif before.state is NodeState.DOWN:
         _lose_attempts(turn, ask.node_id, actor=actor, cause="back after it was given up")
     if before is None or _differs(before, ask.facts) or before.state is not NodeState.UP:
-        turn.step_node(ask.node_id, ask.facts, actor=actor)
+        node = turn.step_node(ask.node_id, ask.facts, actor=actor)
+        shown = node.unaccepted - (frozenset() if before is None else before.unaccepted)
+        if shown:
+            turn.note(
+                "node_gpus_withheld",
+                node_id=ask.node_id,
+                actor=actor,
+                cause=f"{gpus_in_words(node, shown)}: not among those it was accepted with",
+            )
         gpu_types.resolve_waiting(turn)
+
+
+def gpus_in_words(node: Node, indexes: frozenset[int]) -> str:
+    """`2 x h100-80gb (4, 5)`, by type."""
+    types: dict[str, list[str]] = {}
+    for gpu in node.gpus:
+        if gpu.index in indexes:
+            types.setdefault(gpu.gpu_type, []).append(str(gpu.index))
+    words = (f"{len(its)} x {kind} ({', '.join(its)})" for kind, its in sorted(types.items()))
+    return " + ".join(words)
 
 
 def _differs(node: Node, facts: on_node.Registered) -> bool:

@@ -174,7 +174,7 @@ class Published:
     def free_gpu_count(self, node_id: NodeId) -> int:
         """GPUs of the node that no attempt holds."""
         node = self._nodes[node_id]
-        held = 0
+        held = node.withheld
         for mask in self._on_node.get(node_id, {}).values():
             held |= mask
         # A GPU that is gone may still be held: it is not free, and takes none away.

@@ -5,7 +5,7 @@ rank. Anything else is acknowledged (it must not come again for ever) and change
 shows something running that nobody wants, that is told to stop.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from dlq_master.control.stimuli import ReportedCheckpoint, ReportedPhase, ReportedRank
 from dlq_master.control.turn import Turn
@@ -57,8 +57,12 @@ def take_absent(turn: Turn, node_id: NodeId, told: set[tuple[AttemptKey, int]]) 
 
 
 def close_while_unclean(turn: Turn, node_id: NodeId) -> None:
-    """A node is `cleaning` while something runs there for nobody (its GPUs look free and are not),
-    and while the GPUs of a rank that has ended cannot be given back (who knows what else cannot)."""
+    """GPUs on which something runs for nobody look free and are not: they take no work.
+
+    A node is `cleaning` as a whole while it is not known which GPUs these are, and while the GPUs of
+    a rank that has ended cannot be given back (who knows what else cannot).
+    """
+    _withhold(turn, node_id)
     why = _unclean(turn, node_id)
     flagged = on_node.NodeFlag.CLEANING in turn.state.cluster.nodes[node_id].flags
     if why and not flagged:
@@ -100,11 +104,37 @@ def settle_return(turn: Turn, key: AttemptKey) -> None:
     turn.step_attempt(key, gang.returned(turn.state.cluster.attempts[key]), actor="master")
 
 
+def _withhold(turn: Turn, node_id: NodeId) -> None:
+    strays = {who: on for who, on in turn.state.strays.get(node_id, {}).items() if on}
+    node = turn.state.cluster.nodes[node_id]
+    indexes = frozenset(index for on in strays.values() for index in on)
+    reason = _for_nobody(turn, strays)
+    if (indexes, reason) != (node.strayed, node.stray_reason):
+        turn.step_node(node_id, on_node.GpusStrayed(indexes=indexes, reason=reason), cause=reason)
+
+
+def _for_nobody(turn: Turn, strays: Collection[tuple[AttemptKey, int]]) -> str:
+    """What is to become of ranks that run for nobody, in words; empty when there are none."""
+    keys = sorted({key for key, _ in strays})
+    orphans = [key for key in keys if turn.known_job(key.job_id) is None]
+    ours = [key for key in keys if key not in orphans]
+    words = []
+    if ours:
+        words.append(f"{_named(ours)} for nobody and must end")
+    if orphans:
+        words.append(f"{_named(orphans)} unknown to this master, until somebody ends it there")
+    return "; ".join(words)
+
+
+def _named(keys: list[AttemptKey]) -> str:
+    return ", ".join(map(str, keys)) + (" runs" if len(keys) == 1 else " run")
+
+
 def _unclean(turn: Turn, node_id: NodeId) -> str:
     """What keeps a node from taking work, in words; empty: nothing."""
-    strays = turn.state.strays.get(node_id)
+    strays = [who for who, on in turn.state.strays.get(node_id, {}).items() if not on]
     if strays:
-        return ", ".join(str(key) for key, _ in sorted(strays)) + " runs for nobody and must end"
+        return _for_nobody(turn, strays)
     clinging = turn.state.clinging.get(node_id, {})
     return "; ".join(f"{key}: {why}" for (key, _), why in sorted(clinging.items()))
 
@@ -128,16 +158,19 @@ def _counted(turn: Turn, node_id: NodeId, report: ReportedRank) -> Attempt | Non
 
 def _turn_away(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
     """A stray: ended here, or placed elsewhere since. It runs for nobody."""
-    strays = turn.state.strays.setdefault(node_id, set())
+    strays = turn.state.strays.setdefault(node_id, {})
     if _PHASES[report.phase] is RankPhase.EXITED:
-        strays.discard((report.key, report.node_rank))
+        strays.pop((report.key, report.node_rank), None)
         _drop_intentions(turn, report.key, report.node_rank, node_id)
         return
-    strays.add((report.key, report.node_rank))
+    seen = (report.key, report.node_rank) in strays
+    strays[report.key, report.node_rank] = report.gpu_indexes
     if turn.known_job(report.key.job_id) is None:
         # Not of this database (a restored backup): an operator decides, it is left alone.
         turn.never_again(report.key.job_id)
-        turn.note("orphan_seen", node_id=node_id, actor=f"node:{node_id}", rank=str(report.key))
+        if not seen:
+            rank = str(report.key)
+            turn.note("orphan_seen", node_id=node_id, actor=f"node:{node_id}", rank=rank)
         return
     turn.intend(
         "stop", node_id, report.key, report.epoch, report.node_rank, "superseded", grace_s=0.0

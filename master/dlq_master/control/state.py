@@ -62,8 +62,11 @@ class State:
     frozen: bool = False  # nothing silent is taken for lost just now
     pause: ReasonCode | None = None  # why the last plan could place nothing new
     glance: Glance | None = None  # why jobs wait since the last plan, once somebody has asked
-    # Ranks that run, or may start, for nobody: their GPUs are not free. Told anew by every hello.
-    strays: dict[NodeId, set[tuple[AttemptKey, int]]] = field(default_factory=dict)
+    # Ranks that run, or may start, for nobody, and their GPUs as far as known, which are not free.
+    # Told anew by every hello.
+    strays: dict[NodeId, dict[tuple[AttemptKey, int], tuple[int, ...]]] = field(
+        default_factory=dict
+    )
     # Ranks that have ended but whose GPUs are not free yet, and what their agent says of them.
     clinging: dict[NodeId, dict[tuple[AttemptKey, int], str]] = field(default_factory=dict)
     returned: set[NodeId] = field(default_factory=set)  # nodes that said hello to this master

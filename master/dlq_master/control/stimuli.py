@@ -248,6 +248,7 @@ class ReportedRank:
     done: bool = False
     save_s: float | None = None
     age_s: float = 0.0
+    gpu_indexes: tuple[int, ...] = ()  # of its launch; empty: the agent does not know
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -404,6 +405,15 @@ class SetNodeFlags:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptGpus:
+    """Use the GPUs that a node shows beyond those it was accepted with. Answered with the `Node`."""
+
+    caller: Caller
+    request_id: str
+    node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetNode:
     """Drop a node that is DOWN and empty; its certificate is refused from now on. Answered with None."""
 
@@ -456,6 +466,7 @@ AdminStimulus: TypeAlias = (
     | UseToken
     | FenceNode
     | SetNodeFlags
+    | AcceptGpus
     | ForgetNode
     | SetUser
     | DeleteUser

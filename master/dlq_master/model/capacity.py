@@ -70,7 +70,7 @@ class Capacity:
             self._masks[node.node_id] = node.masks()
             self.claims.setdefault(node.node_id, {})
             self._outdate()
-        elif before.open != node.open:
+        elif before.open != node.open or before.withheld != node.withheld:
             self._refresh(node.node_id)
 
     def remove_node(self, node_id: NodeId) -> None:
@@ -175,13 +175,14 @@ class Capacity:
             return
         ordinal = self.ordinals[node_id]
         opened = self.nodes[node_id].open
-        claimed = self.claimed(node_id)
+        claimed, withheld = self.claimed(node_id), self.nodes[node_id].withheld
         homes = []
         for gpu_type, owned in self._masks[node_id].items():
             pool = self.free[gpu_type]
-            self.open[gpu_type].set(ordinal, owned if opened else 0)
-            self.free_gpus += pool.set(ordinal, owned & ~claimed if opened else 0)
-            homes.append(_Home(pool, ordinal, owned))
+            usable = owned & ~withheld if opened else 0
+            self.open[gpu_type].set(ordinal, usable)
+            self.free_gpus += pool.set(ordinal, usable & ~claimed)
+            homes.append(_Home(pool, ordinal, usable))
         self._homes[node_id] = tuple(homes) if opened else ()
 
     def _rebuild(self) -> None:

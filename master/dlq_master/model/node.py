@@ -10,6 +10,7 @@ from typing import NamedTuple, assert_never
 from dlq_master.model.ids import NodeId
 from dlq_master.model.lease import Terms
 from dlq_master.model.machine import IllegalTransition, Step
+from dlq_master.model.resources import mask_of
 
 
 class NodeState(StrEnum):
@@ -42,6 +43,11 @@ class Gpu:
     uuid: str = ""
     memory_bytes: int = 0
 
+    @property
+    def word(self) -> str:
+        """What of it must stay the same: `0:h100-80gb`. A spare part has another uuid."""
+        return f"{self.index}:{self.gpu_type}"
+
 
 class Node(NamedTuple):
     """A registered node. Free GPUs are derived from live attempts, never stored here."""
@@ -62,6 +68,9 @@ class Node(NamedTuple):
     registered_time_s: float = 0.0
     last_contact_s: float = 0.0
     vanished_time_s: float | None = None  # when it became UNREACHABLE
+    accepted: frozenset[str] = frozenset()  # `Gpu.word`s it may use; empty: those it has
+    strayed: frozenset[int] = frozenset()  # GPUs on which something runs for nobody
+    stray_reason: str = ""
     maintenance_s: float = 0.0  # how much longer its ranks may hold out just now
     maintenance_end_s: float | None = None
     hold_extension_s: float = 0.0  # the most that a rank may still believe: what reclaiming counts
@@ -72,6 +81,18 @@ class Node(NamedTuple):
     def open(self) -> bool:
         """New work may be placed here."""
         return self.state is NodeState.UP and not (self.flags & CLOSED)
+
+    @property
+    def unaccepted(self) -> frozenset[int]:
+        """GPUs that it shows beyond those it was accepted with."""
+        if not self.accepted:
+            return frozenset()
+        return frozenset(gpu.index for gpu in self.gpus if gpu.word not in self.accepted)
+
+    @property
+    def withheld(self) -> int:
+        """Bitmask of the GPUs that take no work although the node may."""
+        return mask_of(self.unaccepted | self.strayed)
 
     def masks(self) -> dict[str, int]:
         """GPU type -> bitmask of the indices of that type."""
@@ -132,6 +153,19 @@ class FlagCleared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpusStrayed:
+    """Something runs on exactly these of its GPUs for nobody; none: that is over."""
+
+    indexes: frozenset[int]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpusAccepted:
+    """An operator takes the GPUs into use that it has shown beyond those it came with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceAnnounced:
     """Its agent will be away for up to `maintenance_s`: its ranks hold out longer by as much."""
 
@@ -156,6 +190,8 @@ NodeEvent = (
     | Registered
     | FlagSet
     | FlagCleared
+    | GpusStrayed
+    | GpusAccepted
     | MaintenanceAnnounced
     | MaintenanceEnded
     | HoldsConfirmed
@@ -179,6 +215,9 @@ TABLE: Mapping[tuple[NodeState, type[NodeEvent]], NodeState] = {
     # flags never change liveness
     **{(state, FlagSet): state for state in NodeState},
     **{(state, FlagCleared): state for state in NodeState},
+    # its agent's reports; an operator
+    **{(state, GpusStrayed): state for state in NodeState},
+    **{(state, GpusAccepted): state for state in NodeState},
     # its agent, before it goes down and when it is back; the master's clock
     **{(state, MaintenanceAnnounced): state for state in NodeState},
     **{(state, MaintenanceEnded): state for state in NodeState},
@@ -186,7 +225,9 @@ TABLE: Mapping[tuple[NodeState, type[NodeEvent]], NodeState] = {
 }
 
 
-def step(node: Node, event: NodeEvent, *, at_s: float) -> Step[Node]:
+def step(  # noqa: C901 one case per event
+    node: Node, event: NodeEvent, *, at_s: float
+) -> Step[Node]:
     """The node after `event` at `at_s`; raises IllegalTransition where the table has no row."""
     target = TABLE.get((node.state, type(event)))
     if target is None:
@@ -202,6 +243,7 @@ def step(node: Node, event: NodeEvent, *, at_s: float) -> Step[Node]:
             after = node._replace(
                 state=target,
                 gpus=event.gpus,
+                accepted=node.accepted or frozenset(gpu.word for gpu in node.gpus),
                 boot_id=event.boot_id,
                 hostname=event.hostname or node.hostname,
                 address=event.address or node.address,
@@ -218,6 +260,10 @@ def step(node: Node, event: NodeEvent, *, at_s: float) -> Step[Node]:
         case FlagCleared():
             left = node.flags - {event.flag}
             after = node._replace(flags=left, flag_reason=node.flag_reason if left else "")
+        case GpusStrayed():
+            after = node._replace(strayed=event.indexes, stray_reason=event.reason)
+        case GpusAccepted():
+            after = node._replace(accepted=frozenset(gpu.word for gpu in node.gpus))
         case MaintenanceAnnounced():
             after = node._replace(
                 flags=node.flags | {NodeFlag.MAINTENANCE},

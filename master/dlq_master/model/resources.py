@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -80,7 +80,7 @@ def indices(mask: int) -> Iterator[int]:
         mask ^= lowest
 
 
-def mask_of(gpu_indices: Iterator[int] | tuple[int, ...] | list[int]) -> int:
+def mask_of(gpu_indices: Iterable[int]) -> int:
     """The bitmask with these positions set."""
     mask = 0
     for index in gpu_indices:

@@ -94,7 +94,7 @@ def _pools(cluster: Cluster) -> None:
         for ordinal, node_id in enumerate(capacity.node_ids):
             node = capacity.nodes[node_id]
             owned = node.masks().get(gpu_type, 0)
-            opened = owned if node.open else 0
+            opened = owned & ~node.withheld if node.open else 0
             free = opened & ~capacity.claimed(node_id)
             where = f"{gpu_type} of {node_id}"
             _equal(f"total {where}", capacity.total[gpu_type].masks[ordinal], owned)

@@ -90,7 +90,7 @@ class _Book:
                 raise IllegalPlan(start, f"node {node_id} is not open")
             gpu_type = self._one_type(start, node, mask, gpu_type)
             used = self.cluster.capacity.claimed(node_id) & ~self.freed.get(node_id, 0)
-            if mask & (used | self.taken.get(node_id, 0)):
+            if mask & (used | self.taken.get(node_id, 0) | node.withheld):
                 raise IllegalPlan(start, f"GPUs of node {node_id} are in use")
             self.taken[node_id] = self.taken.get(node_id, 0) | mask
             width += mask.bit_count()

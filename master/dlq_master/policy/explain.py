@@ -116,7 +116,7 @@ def _shortage(cluster: Cluster, policy: Policy, shape: Shape, *, holders: bool) 
         return []
     reasons: list[Reason] = []
     if not _fits(capacity.open, shape, policy):
-        reasons.append(Reason(ReasonCode.NODES_CLOSED, "nodes", detail=_named(capacity.closed)))
+        reasons.append(Reason(ReasonCode.NODES_CLOSED, "nodes", detail=_named(_shut(capacity))))
     pool = _best(capacity.free, shape)
     have = 0 if pool is None else pool.total
     who = _holders(cluster, shape) if holders else ()
@@ -152,6 +152,11 @@ def _block(capacity: Capacity, pool: Pool) -> str:
     """`3 on gpu01`: the node with the most GPUs left."""
     largest = pool.largest_free()
     return f"{largest} on {capacity.node_ids[next(pool.nodes_with(largest))]}"
+
+
+def _shut(capacity: Capacity) -> set[NodeId]:
+    """Nodes that take nothing new, or not on all of their GPUs."""
+    return capacity.closed | {it.node_id for it in capacity.nodes.values() if it.withheld}
 
 
 def _named(node_ids: Collection[NodeId]) -> str:

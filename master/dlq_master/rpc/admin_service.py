@@ -16,6 +16,7 @@ from dlq_common.suggest import did_you_mean
 from dlq_common.units import DAY, HOUR
 from dlq_master.control.ports import Control
 from dlq_master.control.stimuli import (
+    AcceptGpus,
     CreateToken,
     DeleteUser,
     Fenced,
@@ -147,6 +148,19 @@ class AdminService(AdminServiceServicer):
         )
         assert isinstance(node, Node)
         return wire.SetNodeFlagsResponse(node=node_message(node, self._control.published))
+
+    async def AcceptGpus(
+        self, request: wire.AcceptGpusRequest, context: Context
+    ) -> wire.AcceptGpusResponse:
+        node = await self._control.ask(
+            AcceptGpus(
+                caller=caller_of(context),
+                request_id=check_request_id(request.request_id),
+                node_id=node_id_of(request.node_id),
+            )
+        )
+        assert isinstance(node, Node)
+        return wire.AcceptGpusResponse(node=node_message(node, self._control.published))
 
     async def ForgetNode(
         self, request: wire.ForgetNodeRequest, context: Context

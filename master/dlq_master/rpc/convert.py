@@ -18,7 +18,7 @@ from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.job import Checkpoint, HoldKind, Job, JobState
 from dlq_master.model.lease import Lease, LeaseKind, hold_until_s
 from dlq_master.model.node import Gpu, Node, NodeState
-from dlq_master.model.resources import Allocation, Request
+from dlq_master.model.resources import Allocation, Request, indices
 from dlq_master.model.sentence import sentence
 from dlq_master.model.why import Reason
 from dlq_master.rpc.task import fit_to_task
@@ -229,6 +229,8 @@ def node_message(node: Node, read: Readable) -> node_pb2.Node:
         attempts=[str(key) for key in read.attempts_on(node.node_id)],
         root_jobs=node.root_jobs,
         version=node.version,
+        withheld_gpu_indexes=indices(node.withheld),
+        withheld_reason=_withheld(node),
     )
     if node.maintenance_end_s is not None:
         message.maintenance_end_time.CopyFrom(to_timestamp(node.maintenance_end_s))
@@ -236,6 +238,22 @@ def node_message(node: Node, read: Readable) -> node_pb2.Node:
     if contact_s is not None:
         message.contact_time.CopyFrom(to_timestamp(contact_s))
     return message
+
+
+def _withheld(node: Node) -> str:
+    """Why some of its GPUs take no work, in words."""
+    new = sorted(node.unaccepted)
+    words = [f"GPU {_numbers(sorted(node.strayed))}: {node.stray_reason}"] if node.strayed else []
+    if new:
+        words.append(
+            f"GPU {_numbers(new)}: not among those it was accepted with"
+            f" (dlq admin node accept {node.node_id})"
+        )
+    return "; ".join(words)
+
+
+def _numbers(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
 
 
 def gpu_message(gpu: Gpu) -> resource_pb2.Gpu:

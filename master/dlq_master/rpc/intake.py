@@ -253,7 +253,17 @@ def report_of(report: agent.RankReport) -> ReportedRank:
             else None
         ),
         age_s=_positive(from_duration(report.age_duration)),
+        gpu_indexes=_gpu_indexes(report),
     )
+
+
+def _gpu_indexes(report: agent.RankReport) -> tuple[int, ...]:
+    indexes = report.gpu_indexes
+    if len(indexes) > MOST_GPUS_OF_A_NODE or not all(
+        0 <= index < MOST_GPUS_OF_A_NODE for index in indexes
+    ):
+        raise InvalidRequest("GPU indexes must be few and small", field="gpu_indexes")
+    return tuple(indexes)
 
 
 def _checkpoint(report: agent.RankReport) -> ReportedCheckpoint:

@@ -162,6 +162,7 @@ class RankReport:
     cpu_s: float = 0.0
     save_s: float | None = None
     age_s: float = 0.0
+    gpu_indexes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -180,11 +180,11 @@ def test_a_fence_ends_the_session_so_that_the_agent_must_say_hello(
     agent.hello()
     agent.obey()
     assert agent.ranks[key].kill
-    assert master.node("gpu01").flags == {NodeFlag.CLEANING}
+    assert master.node("gpu01").strayed == {0, 1, 2, 3}
     assert master.job(key.job_id).live_attempt is None, "its GPUs look free and are not"
     agent.exit(key, 137)
     agent.report()
-    assert master.node("gpu01").flags == frozenset()
+    assert master.node("gpu01").strayed == frozenset()
     assert master.job(key.job_id).live_attempt == 2
 
 

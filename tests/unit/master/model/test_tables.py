@@ -66,6 +66,8 @@ NODE_EVENTS: tuple[node.NodeEvent, ...] = (
     node.Registered(gpus=(Gpu(index=0, gpu_type="A100"),), boot_id="b2"),
     node.FlagSet(flag=NodeFlag.CORDONED, reason="fan"),
     node.FlagCleared(flag=NodeFlag.CORDONED),
+    node.GpusStrayed(indexes=frozenset({1}), reason="17.1 runs for nobody"),
+    node.GpusAccepted(),
     node.MaintenanceAnnounced(maintenance_s=7200.0),
     node.MaintenanceEnded(),
     node.HoldsConfirmed(),
