@@ -73,10 +73,17 @@ class Pool:
 
     def take(self, parts: Parts) -> None:
         """Remove these GPUs as far as they are here."""
+        masks, buckets = self.masks, self.buckets  # as `set`, without a call for each part
         for ordinal, mask in parts:
-            left = self.masks[ordinal]
-            if left & mask:
-                self.set(ordinal, left & ~mask)
+            before = masks[ordinal]
+            after = before & ~mask
+            if after != before:
+                masks[ordinal] = after
+                had, has = before.bit_count(), after.bit_count()
+                bit = 1 << ordinal
+                buckets[had] ^= bit
+                buckets[has] ^= bit
+                self.total += has - had
 
     def give(self, parts: Parts) -> None:
         """Add these GPUs."""
@@ -87,15 +94,6 @@ class Pool:
         """The least number of nodes that could ever give this many GPUs; 0: not even all."""
         position = bisect_left(self.fullest, gpus)
         return position + 1 if position < len(self.fullest) else 0
-
-    def best_fit(self, gpus: int) -> int:
-        """The node with the fewest GPUs left that still has `gpus`; -1: none."""
-        buckets = self.buckets
-        for size in range(gpus, len(buckets)):
-            bucket = buckets[size]
-            if bucket:
-                return (bucket & -bucket).bit_length() - 1
-        return -1
 
     def nodes_with(self, gpus: int) -> Iterator[int]:
         """Nodes with at least `gpus` left, the tightest fit first."""
