@@ -18,7 +18,7 @@ from dlq_master.policy import pipeline
 from dlq_master.policy.admit.any_that_fits import never
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.size.as_asked import shape_of
-from dlq_master.policy.transit.taking import Taking, due
+from dlq_master.policy.transit.taking import Taking
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.walk import walk
 
@@ -89,8 +89,8 @@ def never_fits(view: View, policy: Policy, request: Request) -> tuple[Reason, ..
 
 
 def _waiting(view: View, policy: Policy, job: Job) -> tuple[Reason, ...]:
-    outcome = pipeline.decide(view, policy, due(view) if policy.grid else [])
-    if any(chosen.job_id == job.job_id for chosen in outcome.chosen):
+    outcome = pipeline.decide(view, policy)
+    if job.job_id in outcome.chosen:
         return (Reason(ReasonCode.STARTS_NEXT),)
     reasons = _shortage(view.cluster, policy, shape_of(job), holders=True)
     reasons += _order(view, policy, job, outcome, short=bool(reasons))
@@ -182,7 +182,7 @@ def _order(view: View, policy: Policy, job: Job, outcome: Outcome, *, short: boo
     if reserved:
         named = tuple(reserved[:BLOCKERS_NAMED])
         reasons.append(Reason(ReasonCode.RESERVED_FOR, "gpus", job.request.gpus, None, named))
-    served = [chosen.job_id for chosen in outcome.chosen] + others
+    served = [*outcome.chosen, *others]
     before = _before(view.cluster, job, served)
     if before or not reserved:
         named = before[:BLOCKERS_NAMED]
@@ -204,7 +204,7 @@ def _takes_at_boundary(view: View, policy: Policy, job: Job) -> bool:
     """Whether it would start if every term ended now."""
     outcome = walk(pipeline.contest(view.cluster, policy, None, at_once=False))
     waits = outcome.claims.get(job.job_id) is False
-    return waits and any(outranked.for_job == job.job_id for outranked in outcome.outranked)
+    return waits and job.job_id in outcome.outranked.values()
 
 
 def _fits(pools: Pools, shape: Shape, policy: Policy) -> bool:

@@ -14,7 +14,6 @@ from dlq_master.policy.admit.any_that_fits import never
 from dlq_master.policy.explain import hold_code, shortage_code
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.size.as_asked import shape_of
-from dlq_master.policy.transit.taking import due
 from dlq_master.policy.walk.outcome import Outcome
 
 
@@ -48,7 +47,7 @@ class Glance:
             return ReasonCode.NOT_ADMITTED
         if self._view.pause_starts is not None:
             return self._view.pause_starts
-        if job.job_id in self._starting:
+        if job.job_id in self._outcome.chosen:
             return ReasonCode.STARTS_NEXT
         return self._shortage(shape) or self._behind(job.job_id)
 
@@ -76,12 +75,7 @@ class Glance:
 
     @cached_property
     def _outcome(self) -> Outcome:
-        ending = due(self._view) if self._policy.grid else []
-        return pipeline.decide(self._view, self._policy, ending)
-
-    @cached_property
-    def _starting(self) -> frozenset[JobId]:
-        return frozenset(chosen.job_id for chosen in self._outcome.chosen)
+        return pipeline.decide(self._view, self._policy)
 
     @cached_property
     def _reserved(self) -> frozenset[JobId]:

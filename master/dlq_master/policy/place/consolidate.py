@@ -16,8 +16,11 @@ def find(pool: Pool, shape: Shape) -> Parts | None:
     if pool.total < gpus:
         return None
     if gpus < len(pool.buckets):  # the largest node could hold it
-        node = pool.best_fit(gpus)
-        return None if node < 0 else (Part(node, lowest(pool.masks[node], gpus)),)
+        for bucket in pool.buckets[gpus:]:
+            if bucket:
+                node = (bucket & -bucket).bit_length() - 1
+                return (Part(node, lowest(pool.masks[node], gpus)),)
+        return None
     return _over_several(pool, gpus, pool.fewest_nodes(gpus))
 
 

@@ -10,6 +10,8 @@ from dlq_master.model.job import Job
 from dlq_master.model.lease import decision_time_s
 from dlq_master.model.view import View
 
+_NEVER_S = float("inf")
+
 
 class Taking(StrEnum):
     NEVER = "never"  # work that runs is renewed at every boundary
@@ -17,14 +19,21 @@ class Taking(StrEnum):
     FREE = "free"  # at any event and at no cost; simulations only
 
 
-def due(view: View) -> list[AttemptKey]:
-    """Attempts whose term ends so soon that renew or lapse has to be decided now, in key order."""
-    lead_s = view.cluster.lead_s
+def due(view: View) -> tuple[list[AttemptKey], float]:
+    """Attempts whose term ends so soon that renew or lapse has to be decided now, in key order;
+    and when that has to be decided for the next others (inf: there are none)."""
+    now_s, lead_s = view.now_s, view.cluster.lead_s
     found: list[AttemptKey] = []
+    next_s = _NEVER_S
     for term_end_s, ending in view.cluster.by_term.items():
-        if decision_time_s(term_end_s, lead_s) <= view.now_s:
+        decided_s = decision_time_s(term_end_s, lead_s)
+        if decided_s <= now_s:
             found += ending
-    return sorted(found)
+        elif decided_s < next_s:
+            next_s = decided_s
+    if found:
+        found.sort()
+    return found, next_s
 
 
 def price_s(taking: Taking, job: Job) -> float:

@@ -9,7 +9,6 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.pool import Parts
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.walk.line import Head
-from dlq_master.policy.walk.outcome import Chosen, Outranked
 from dlq_master.policy.walk.pinned import Pinned
 from dlq_master.policy.walk.space import Space
 from dlq_master.policy.walk.standing import Block, blocks, members
@@ -68,7 +67,7 @@ class Contest(Space):
         found = self.find_free(shape)
         if found is not None:
             stock, parts = found
-            self.outcome.chosen.append(Chosen(job_id, parts))
+            self.outcome.chosen[job_id] = parts
             stock.take(parts)
             return True
         return self.claim(head) or self.force(rank, head) or self.reserve(head)
@@ -91,12 +90,12 @@ class Contest(Space):
             return False
         front, parts = found
         if self.at_once:
-            self.outcome.chosen.append(Chosen(job_id, parts))
+            self.outcome.chosen[job_id] = parts
         else:
             self.outcome.claims[job_id] = False
         front.stock.take(parts)
         for key in self.victims.make_leave(front, parts):
-            self.outcome.outranked.append(Outranked(key, job_id))
+            self.outcome.outranked[key] = job_id
             self.below -= self.cluster.running.places[key.job_id].gpus
         return True
 

@@ -9,7 +9,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.walk.line import Head
-from dlq_master.policy.walk.outcome import Chosen, Outcome, Outranked
+from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.pinned import Pinned
 from dlq_master.policy.walk.standing import Block, blocks, members
 
@@ -81,7 +81,7 @@ class Counts:
         capacity, outcome = self.cluster.capacity, self.outcome
         free = {gpu_type: pool.copy() for gpu_type, pool in capacity.free.items()}
         if self.at_once:
-            for key, _ in outcome.outranked:
+            for key in outcome.outranked:
                 held = capacity.parts(self.cluster.attempts[key].lease.allocation)
                 for gpu_type, parts in held.items():
                     free[gpu_type].give(parts)
@@ -91,7 +91,7 @@ class Counts:
                 outcome.claims[job_id] = False
             else:
                 free[gpu_type].take(found)
-                outcome.chosen.append(Chosen(job_id, found))
+                outcome.chosen[job_id] = found
 
     def _keep_one(self, job_id: JobId) -> None:
         attempt = self.cluster.live_attempt(self.cluster.jobs[job_id])
@@ -102,4 +102,4 @@ class Counts:
         if gpus <= self.left[gpu_type]:
             self.left[gpu_type] -= gpus
         else:
-            self.outcome.outranked.append(Outranked(attempt.key, self.served[-1][0]))
+            self.outcome.outranked[attempt.key] = self.served[-1][0]

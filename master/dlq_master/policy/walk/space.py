@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.pool import Parts
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.walk.line import Head
-from dlq_master.policy.walk.outcome import Chosen, Outcome
+from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.reserve import closest
 from dlq_master.policy.walk.standing import Block
 from dlq_master.policy.walk.stock import Stock
@@ -35,7 +35,9 @@ class Space:
         self.blocking = blocking
         self.outcome = Outcome()
         self.spent = not capacity.free_gpus
-        self.stocks = {gpu_type: Stock(pool) for gpu_type, pool in capacity.free.items()}
+        self.stocks: dict[str, Stock] = {}
+        for gpu_type, pool in capacity.free.items():
+            self.stocks[gpu_type] = Stock(pool)
         if capacity.soon:
             for gpu_type, parts in capacity.soon_parts().items():
                 self.stocks[gpu_type].give_later(parts)
@@ -64,38 +66,42 @@ class Space:
         found = self.find_free(shape)
         if found is not None:
             stock, parts = found
-            self.outcome.chosen.append(Chosen(job_id, parts))
+            self.outcome.chosen[job_id] = parts
             if len(self.stocks) == 1 and shape.gpus == stock.free.total:
                 self.spent = True  # that was the last of it: no need to write it down
-            else:
-                self.take(stock, parts)
-            return True
-        served = self.claim(head)
-        if self.blocking:
+                return True
+            stock.take(parts)
+        elif self.blocking:
+            self.claim(head)
             self.outcome.head_of_line = job_id
             self.spent = True
             return True
-        return served or self.reserve(head)
+        elif not (self.claim(head) or self.reserve(head)):
+            return False
+        for stock in self.stocks.values():
+            if stock.free.total:
+                return True
+        self.spent = True
+        return True
 
     def finish(self) -> None:
         """Everything is written already."""
 
     def most_left(self) -> int:
         """The most GPUs of one type that are left, free now or later."""
-        return max([stock.later.total for stock in self.stocks.values()], default=0)
-
-    def stocks_for(self, shape: Shape) -> Iterable[Stock]:
-        """Those that may hold the shape, in a fixed order; a job never mixes types."""
-        if shape.gpu_type is None:
-            return self.stocks.values()
-        stock = self.stocks.get(shape.gpu_type)
-        return () if stock is None else (stock,)
+        most = 0
+        for stock in self.stocks.values():
+            if stock.later.total > most:
+                most = stock.later.total
+        return most
 
     def find_free(self, shape: Shape) -> tuple[Stock, Parts] | None:
         """GPUs that are free now."""
-        for stock in self.stocks_for(shape):
-            if shape.gpus <= stock.free.total:
-                parts = self.placement.find(stock.free, shape)
+        gpus, _, wanted = shape
+        for gpu_type, stock in self.stocks.items():
+            free = stock.free
+            if gpus <= free.total and (wanted is None or wanted == gpu_type):
+                parts = self.placement.find(free, shape)
                 if parts is not None:
                     return stock, parts
         return None
@@ -103,11 +109,13 @@ class Space:
     def claim(self, head: Head) -> bool:
         """It fits together with what others are leaving: keep that from lower ranks."""
         _, job_id, shape, _ = head
-        for stock in self.stocks_for(shape):
+        for gpu_type, stock in self.stocks.items():
+            if stock.later is stock.free or shape.gpu_type not in (None, gpu_type):
+                continue
             parts = stock.find_later(self.placement, shape)
             if parts is not None:
                 self.outcome.claims[job_id] = False
-                self.take(stock, parts)
+                stock.take(parts)
                 return True
         return False
 
@@ -122,12 +130,6 @@ class Space:
                 parts = closest(self.placement, stock.free, opened[gpu_type], shape)
                 if parts is not None:
                     self.outcome.claims[job_id] = True
-                    self.take(stock, parts)
+                    stock.take(parts)
                     break
         return True
-
-    def take(self, stock: Stock, parts: Parts) -> None:
-        """These GPUs are spoken for."""
-        stock.take(parts)
-        if not stock.free.total:
-            self.spent = all(not other.free.total for other in self.stocks.values())

@@ -85,5 +85,6 @@ class Stock:
         return self.free
 
     def _tell(self, parts: Parts) -> None:
-        for changed in self.followers:
-            changed.update([ordinal for ordinal, _ in parts])
+        for ordinal, _ in parts:
+            for changed in self.followers:
+                changed.add(ordinal)

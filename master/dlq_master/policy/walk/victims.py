@@ -79,6 +79,7 @@ class Victims:
         self._fronts = {name: Front(stock, at_once=at_once) for name, stock in stocks.items()}
         self._unnamed = standing  # the lowest ranked last
         self._named: dict[JobId, Victim] = {}
+        self._known: dict[JobId, Victim] = {}
         self._kept: set[JobId] = set()
         self._leaving: set[JobId] = set()
         self._counted = False  # somebody has asked what would be left if all left
@@ -174,6 +175,12 @@ class Victims:
         return front.everybody.pool()
 
     def _victim(self, job_id: JobId) -> Victim:
+        victim = self._known.get(job_id)
+        if victim is None:
+            victim = self._known[job_id] = self._look_up(job_id)
+        return victim
+
+    def _look_up(self, job_id: JobId) -> Victim:
         attempt = self._cluster.live_attempt(self._cluster.jobs[job_id])
         if attempt is None:
             raise ValueError(f"job {job_id} runs, but has no attempt")

@@ -1,0 +1,76 @@
+"""What a walk decided, as the verbs of a plan with their reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.lease import first_term_end_s, renewed_term_end_s
+from dlq_master.model.plan import Lapse, Renew, Start
+from dlq_master.model.pool import Parts
+from dlq_master.model.resources import Allocation, Slot
+from dlq_master.model.view import View
+from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy.partition.whole import kind_of_lease
+from dlq_master.policy.policy import Policy
+from dlq_master.policy.transit.taking import price_s
+
+_FITS = Reason(ReasonCode.FITS)
+_TERM_OVER = Reason(ReasonCode.TERM_OVER)
+_OUTRANKED = ReasonCode.OUTRANKED
+_NEVER_S = float("inf")
+
+
+def starts(view: View, policy: Policy, chosen: Mapping[JobId, Parts]) -> list[Start]:
+    """Exact GPUs, until the end of the short first term."""
+    cluster = view.cluster
+    kind = kind_of_lease()
+    end_s = _NEVER_S
+    if policy.grid:
+        end_s = first_term_end_s(view.now_s, kind, cluster.terms, cluster.lead_s)
+    node_ids = cluster.capacity.node_ids
+    return [
+        Start(job_id, _allocation(node_ids, parts), kind, end_s, _FITS)
+        for job_id, parts in chosen.items()
+    ]
+
+
+def lapses(view: View, policy: Policy, outranked: Mapping[AttemptKey, JobId]) -> list[Lapse]:
+    """Gone by the end of the term, with the time to save that each job needs."""
+    found = []
+    for key, for_job in outranked.items():
+        at_s = view.now_s
+        if policy.grid:
+            at_s = max(view.cluster.attempts[key].lease.term_end_s, at_s)
+        grace_s = price_s(policy.taking, view.cluster.jobs[key.job_id])
+        reason = Reason(_OUTRANKED, blocking_jobs=(for_job,))
+        found.append(Lapse(key, at_s, grace_s, for_job, reason))
+    return found
+
+
+def renewals(
+    view: View, ending: list[AttemptKey], outranked: Mapping[AttemptKey, JobId]
+) -> list[Renew]:
+    """One more term for everybody whose term ends and who is not outranked."""
+    cluster = view.cluster
+    attempts, terms = cluster.attempts, cluster.terms
+    # After an absence terms may have ended long ago: none is renewed into what is due now.
+    earliest_s = view.now_s + cluster.lead_s
+    found = []
+    over_s, kind, end_s = None, None, 0.0  # of the one before, since they mostly end together
+    for key in ending:
+        if key not in outranked:
+            lease = attempts[key].lease
+            if lease.term_end_s != over_s or lease.kind is not kind:
+                over_s, kind = lease.term_end_s, lease.kind
+                end_s = renewed_term_end_s(max(over_s, earliest_s), kind, terms)
+            found.append(Renew(key, end_s, _TERM_OVER))
+    return found
+
+
+def _allocation(node_ids: list[NodeId], parts: Parts) -> Allocation:
+    """The parts with the names of their nodes; rank order is node order."""
+    if len(parts) == 1:  # nearly always
+        ordinal, mask = parts[0]
+        return Allocation((Slot(node_ids[ordinal], mask),))
+    return Allocation(tuple([Slot(node_ids[ordinal], mask) for ordinal, mask in parts]))
