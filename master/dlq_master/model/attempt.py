@@ -10,6 +10,7 @@ from dlq_master.model.ids import AttemptKey, Fence, NodeId
 from dlq_master.model.job import Checkpoint, EndReason
 from dlq_master.model.lease import Lease
 from dlq_master.model.machine import StopCause
+from dlq_master.model.values import maker
 
 
 class AttemptState(StrEnum):
@@ -83,12 +84,6 @@ class RankStatus(NamedTuple):
         )
 
 
-@lru_cache(maxsize=1 << 14)
-def unheard(node_id: NodeId) -> RankStatus:
-    """The rank of a node that has said nothing about it yet: one value for all attempts."""
-    return RankStatus(node_id)
-
-
 class Attempt(NamedTuple):
     """One try. It holds its allocation's GPUs as long as it is live."""
 
@@ -98,6 +93,7 @@ class Attempt(NamedTuple):
     state: AttemptState
     assigned_time_s: float
     ranks: tuple[RankStatus, ...] = ()
+    resume_from: Checkpoint | None = None
     stop_cause: StopCause | None = None
     stop_detail: str = ""  # for whom or by whom
     notice_time_s: float | None = None
@@ -109,7 +105,6 @@ class Attempt(NamedTuple):
     signal: int | None = None
     first_failed_rank: int | None = None
     checkpoint: Checkpoint | None = None  # newest one committed by this attempt
-    resume_from: Checkpoint | None = None
     master_port: int | None = None
     known_before_silence: AttemptState | None = None
 
@@ -126,7 +121,27 @@ class Attempt(NamedTuple):
         return self.executed_s(now_s) * self.lease.allocation.width
 
     def executed_s(self, now_s: float) -> float:
-        if self.started_time_s is None:
+        started_s = self.started_time_s
+        if started_s is None:
             return 0.0
         until_s = now_s if self.ended_time_s is None else self.ended_time_s
-        return max(0.0, until_s - self.started_time_s)
+        return until_s - started_s if until_s > started_s else 0.0
+
+
+def assigned(
+    key: AttemptKey, lease: Lease, now_s: float, resume_from: Checkpoint | None
+) -> Attempt:
+    """An attempt that holds its GPUs from now on; nobody has said anything about it yet."""
+    ranks = tuple([_unheard(slot.node_id) for slot in lease.allocation.slots])
+    start = (key, lease.fence.epoch, lease, AttemptState.ASSIGNED, now_s, ranks, resume_from)
+    return _attempt(start + _NOTHING_YET)
+
+
+@lru_cache(maxsize=1 << 14)
+def _unheard(node_id: NodeId) -> RankStatus:
+    """The rank of a node that has said nothing about it yet: one value for all attempts."""
+    return RankStatus(node_id)
+
+
+_attempt = maker(Attempt)
+_NOTHING_YET = tuple(Attempt._field_defaults.values())[2:]  # after its ranks and resume_from

@@ -10,7 +10,7 @@ from typing import NamedTuple, assert_never
 
 from dlq_master.model import attempt_steps, gang, job_steps
 from dlq_master.model import node as node_machine
-from dlq_master.model.attempt import LIVE, Attempt, AttemptState, unheard
+from dlq_master.model.attempt import LIVE, Attempt, assigned
 from dlq_master.model.attempt_steps import AttemptEvent
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.grace import grace_s
@@ -46,6 +46,7 @@ class Happened(NamedTuple):
 
 
 _happened = maker(Happened)
+_key, _fence, _lease = maker(AttemptKey), maker(Fence), maker(Lease)
 
 
 def submit(cluster: Cluster, job: Job) -> Job:
@@ -59,10 +60,8 @@ def apply(cluster: Cluster, plan: Plan, now_s: float, epoch: int) -> list[Happen
     """Carry out a checked plan. After its last part, jobs that were demoted while they ran and
     still run stand behind those that run already."""
     happened: list[Happened] = []
-    leaving = [cluster.jobs[c.key.job_id] for c in plan.changes if isinstance(c, Lapse)]
-    # Each goes before all that wait, so the one that stood last goes first.
-    for job in sorted(leaving, key=lambda job: job.sequence, reverse=True):
-        cluster.leave(job.job_id)
+    if lapses := [change for change in plan.changes if isinstance(change, Lapse)]:
+        _leave(cluster, lapses)
     for change in plan.changes:
         _apply(cluster, change, now_s, epoch, happened)
     if not plan.again and cluster.moves.unsettled:
@@ -120,6 +119,13 @@ def step_node(cluster: Cluster, node_id: NodeId, event: NodeEvent, now_s: float)
     return [Happened(event, node_id=node_id)]
 
 
+def _leave(cluster: Cluster, lapses: list[Lapse]) -> None:
+    jobs = [cluster.jobs[lapse.key.job_id] for lapse in lapses]
+    # Each goes before all that wait, so the one that stood last goes first.
+    for job in sorted(jobs, key=lambda job: job.sequence, reverse=True):
+        cluster.leave(job.job_id)
+
+
 def _apply(
     cluster: Cluster, change: Change, now_s: float, epoch: int, happened: list[Happened]
 ) -> None:
@@ -151,21 +157,22 @@ def _apply(
 
 def _start(cluster: Cluster, start: Start, now_s: float, epoch: int) -> Happened:
     job = cluster.jobs[start.job_id]
-    key = AttemptKey(job.job_id, job.attempts + 1)
-    hold_s = cluster.terms.hold_s if job.rules.hold_s is None else job.rules.hold_s
-    attempt = Attempt(
-        key,
-        epoch,
-        Lease(start.kind, start.allocation, Fence(epoch, key.number), start.term_end_s, hold_s),
-        AttemptState.ASSIGNED,
-        now_s,
-        tuple([unheard(node_id) for node_id, _ in start.allocation.slots]),
-        resume_from=job.checkpoint,
+    _, allocation, kind, term_end_s, _ = start
+    number = job.attempts + 1
+    hold_s = job.rules.hold_s
+    lease = _lease(
+        (
+            kind,
+            allocation,
+            _fence((epoch, number)),
+            term_end_s,
+            cluster.terms.hold_s if hold_s is None else hold_s,
+        )
     )
-    placed = job_steps.Placed(attempt=key.number)
+    placed = job_steps.Placed(attempt=number)
     after = job_steps.step(job, placed, at_s=now_s, placing=cluster.moves.after).value
-    cluster.put(after, attempt)
-    return _happened((placed, key.job_id, key.number, None, start))
+    cluster.put(after, assigned(_key((start.job_id, number)), lease, now_s, job.checkpoint))
+    return _happened((placed, start.job_id, number, None, start))
 
 
 def _lapse(cluster: Cluster, lapse: Lapse, now_s: float) -> list[Happened]:

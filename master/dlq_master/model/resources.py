@@ -58,8 +58,11 @@ class Allocation(NamedTuple):
 
     @property
     def width(self) -> int:
+        slots = self.slots
+        if len(slots) == 1:  # nearly always, and at every end
+            return slots[0][1].bit_count()
         width = 0
-        for _, mask in self.slots:
+        for _, mask in slots:
             width += mask.bit_count()
         return width
 
