@@ -9,7 +9,6 @@ from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job, JobState
 from dlq_master.model.lease import decision_time_s
-from dlq_master.model.node import Node
 from dlq_master.model.plan import (
     Admit,
     Change,
@@ -64,7 +63,9 @@ def check_full(cluster: Cluster) -> None:
 
 
 class _Book:
-    """What the plan's earlier changes have used up."""
+    """What the plan's earlier changes have used up. It reads values, never the planner's pools."""
+
+    __slots__ = ("cluster", "freed", "jobs", "policy", "taken", "view")
 
     def __init__(self, view: View, policy: Policy) -> None:
         self.view = view
@@ -75,33 +76,44 @@ class _Book:
         self.jobs: set[JobId] = set()  # that an earlier change names
 
     def start(self, start: Start) -> None:
-        job = self._once(start, start.job_id)
+        job_id, (slots,), _, term_end_s, _ = start
+        job = self._once(start, job_id)
         if not job.waiting:
-            raise IllegalPlan(start, f"job {job.job_id} is {job.state.value}, not waiting")
-        if start.term_end_s <= self.view.now_s:
+            raise IllegalPlan(start, f"job {job_id} is {job.state.value}, not waiting")
+        if term_end_s <= self.view.now_s:
             raise IllegalPlan(start, "its term is over already")
         request = job.request
-        slots = start.allocation.slots
         width = 0
         gpu_type = request.gpu_type
         for node_id, mask in slots:
-            node = self.cluster.nodes.get(node_id)
-            if node is None or not node.open:
-                raise IllegalPlan(start, f"node {node_id} is not open")
-            gpu_type = self._one_type(start, node, mask, gpu_type)
-            used = self.cluster.capacity.claimed(node_id) & ~self.freed.get(node_id, 0)
-            if mask & (used | self.taken.get(node_id, 0) | node.withheld):
-                raise IllegalPlan(start, f"GPUs of node {node_id} are in use")
-            self.taken[node_id] = self.taken.get(node_id, 0) | mask
+            gpu_type = self._use(start, node_id, mask, gpu_type)
             width += mask.bit_count()
         if width != request.gpus:
             raise IllegalPlan(start, f"all or nothing: {request.gpus} GPUs asked, {width} given")
-        if len({slot.node_id for slot in slots}) != len(slots):
+        if len(slots) > 1 and len({slot.node_id for slot in slots}) != len(slots):
             raise IllegalPlan(start, "a node appears twice")
         if request.nodes is not None and not self.policy.placement.counts_only:
             shares = [slot.mask.bit_count() for slot in slots]
             if shares != [request.gpus // request.nodes] * request.nodes:
                 raise IllegalPlan(start, f"{request.nodes} equal shares asked, {shares} given")
+
+    def _use(self, start: Start, node_id: NodeId, mask: int, gpu_type: str | None) -> str:
+        """The type of these GPUs, which nobody else may have and which an open node must own."""
+        node = self.cluster.nodes.get(node_id)
+        if node is None or not node.open:
+            raise IllegalPlan(start, f"node {node_id} is not open")
+        capacity = self.cluster.capacity
+        for node_type, owned in capacity.masks_of(node_id).items():
+            if mask and mask & owned == mask and gpu_type in (None, node_type):
+                break
+        else:
+            raise IllegalPlan(start, f"node {node_id} has no such {gpu_type or 'GPUs'}")
+        taken = self.taken.get(node_id, 0)
+        used = capacity.claimed(node_id) & ~self.freed.get(node_id, 0) | taken
+        if used & mask:
+            raise IllegalPlan(start, f"GPUs of node {node_id} are in use")
+        self.taken[node_id] = taken | mask
+        return node_type
 
     def renew(self, renew: Renew) -> None:
         attempt = self._active(renew, renew.key)
@@ -160,9 +172,3 @@ class _Book:
             state = "not live" if attempt is None else attempt.state.value
             raise IllegalPlan(change, f"attempt {key} is {state}")
         return attempt
-
-    def _one_type(self, start: Start, node: Node, mask: int, gpu_type: str | None) -> str:
-        for node_type, owned in self.cluster.capacity.masks_of(node.node_id).items():
-            if mask and mask & owned == mask and gpu_type in (None, node_type):
-                return node_type
-        raise IllegalPlan(start, f"node {node.node_id} has no such {gpu_type or 'GPUs'}")
