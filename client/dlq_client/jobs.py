@@ -110,10 +110,17 @@ class Jobs:
 
     def events(self, job_id: str = "") -> Iterator[event_pb2.Event]:
         """The journal of one job, or of all the caller may see, oldest first."""
-        request = wire.ListEventsRequest(job_id=job_id, page_size=PAGE_SIZE)
+        for page in self.event_pages(job_id):
+            yield from page.events
+
+    def event_pages(self, job_id: str = "", *, after: int = 0) -> Iterator[wire.ListEventsResponse]:
+        """The same in pages: each says how far back the journal is whole, and where a watch goes on."""
+        request = wire.ListEventsRequest(
+            job_id=job_id, page_size=PAGE_SIZE, page_token=str(after) if after else ""
+        )
         while True:
             answer = self._connection.call(self.stub.ListEvents, request)
-            yield from answer.events
+            yield answer
             if not answer.next_page_token:
                 return
             request.page_token = answer.next_page_token

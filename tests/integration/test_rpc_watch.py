@@ -16,6 +16,8 @@ from grpc_status import rpc_status
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.pki import Role
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import JobState
 from dlq_master.rpc.limits import STREAMS_OF_A_PERSON
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 
@@ -97,6 +99,68 @@ async def test_a_watch_of_named_jobs_is_of_those_alone(house: RpcHouse) -> None:
 @pytest.mark.parametrize("cursor", [-2, -(2**60)])
 async def test_a_cursor_that_is_none_is_refused(house: RpcHouse, cursor: int) -> None:
     assert await refusal(watch(house, cursor=cursor)) is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_cursor_behind_the_horizon_is_told_what_to_do(house: RpcHouse) -> None:
+    for _ in range(10):
+        house.control.note("tick", job_id=1)
+    house.control.published.journal_horizon = 8
+    with pytest.raises(aio.AioRpcError) as caught:
+        await heard(watch(house, cursor=7), 1)
+    assert caught.value.code() is grpc.StatusCode.OUT_OF_RANGE
+    info = error_details_pb2.ErrorInfo()
+    assert rpc_status.from_call(caught.value).details[0].Unpack(info)
+    assert (info.reason, info.metadata["oldest"]) == ("CURSOR_EXPIRED", "8")
+    assert "read the state anew" in info.metadata["hint"]
+    assert [each.cursor for each in await heard(watch(house, cursor=8), 2)] == [9, 10]
+    assert (await heard(watch(house, cursor=0), 1))[0].cursor == 1, "what is kept"
+
+
+async def test_the_story_of_a_living_job_is_told_from_behind_the_horizon(house: RpcHouse) -> None:
+    for number in range(3, 503):
+        house.control.note("tick", job_id=1 if number % 2 else 2)
+    house.control.published.journal_horizon = 500
+    call = watch(house, cursor=2, job_ids=["1"])
+    own = list(range(3, 503, 2))
+    assert [each.cursor for each in await heard(call, len(own))] == own
+    house.control.note("tick", job_id=2)
+    house.control.note("live", job_id=1)
+    assert (await heard(call, 1))[0].event.kind == "live"
+
+
+async def test_stories_of_several_jobs_are_told_in_one_order(house: RpcHouse) -> None:
+    for number in range(3, 1003):
+        house.control.note("tick", job_id=(1, 2, 9)[number % 3])
+    both = [number for number in range(1, 1003) if number < 3 or number % 3 != 2]
+    call = watch(house, "olga", Role.OPERATOR, job_ids=["2", "1"])
+    assert [each.cursor for each in await heard(call, len(both))] == both
+
+
+async def test_the_story_of_an_ended_job_may_have_been_cut(house: RpcHouse) -> None:
+    house.control.note("tick", job_id=1)
+    jobs = house.control.published.all_jobs
+    jobs[JobId(1)] = jobs[JobId(1)]._replace(state=JobState.COMPLETED, end_time_s=1.0)
+    house.control.published.journal_horizon = 3
+    assert await refusal(watch(house, cursor=2, job_ids=["1"])) is grpc.StatusCode.OUT_OF_RANGE
+
+
+async def test_a_list_of_events_says_how_far_back_it_is_whole_and_where_a_watch_goes_on(
+    house: RpcHouse,
+) -> None:
+    for _ in range(10):
+        house.control.note("tick", job_id=1)
+    house.control.note("theirs", job_id=2)
+    house.control.published.journal_horizon = 4
+    stub: Any = JobServiceStub(house.channel_as("alice", Role.USER))
+    first = await stub.ListEvents(wire.ListEventsRequest(page_size=3), timeout=DEADLINE_S)
+    assert (first.horizon, first.cursor, first.next_page_token) == (4, 4, "4")
+    rest = await stub.ListEvents(
+        wire.ListEventsRequest(page_token=first.next_page_token), timeout=DEADLINE_S
+    )
+    assert [event.sequence for event in rest.events] == list(range(5, 13))
+    assert rest.cursor == 13, "what is not for the caller was looked at, too"
+    own = await stub.ListEvents(wire.ListEventsRequest(job_id="1"), timeout=DEADLINE_S)
+    assert own.cursor == 13
 
 
 async def test_a_watcher_who_is_removed_hears_no_more(house: RpcHouse) -> None:

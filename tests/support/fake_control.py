@@ -55,6 +55,7 @@ class FakeRead:
     past: dict[JobId, Job] = field(default_factory=dict)  # ended jobs that have left memory
     complete_from_s: float = -math.inf
     past_reads: int = 0
+    journal_horizon: int = 0
 
     def job(self, job_id: JobId) -> Job | None:
         return self.all_jobs.get(job_id) or self.past.get(job_id)

@@ -117,6 +117,8 @@ def _attempts(state: State, store: MemoryStore) -> None:
         living = [attempt.key for attempt in tries if attempt.state in LIVE]
         assert living == ([] if job.live_key is None else [job.live_key])
         assert [a.epoch for a in tries] == sorted(a.epoch for a in tries)
+    if state.journal_horizon:
+        return  # the journal does not tell the whole story any more
     ends: Counter[AttemptKey] = Counter()
     for event in store.events(0, 1_000_000):
         if event.kind in END_WORDS:

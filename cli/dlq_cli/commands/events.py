@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from dlq.v1 import event_pb2
+from dlq.v1 import event_pb2, job_service_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.options import detaching, examples, json_option, pass_app
 from dlq_cli.facts.cluster import event_facts
@@ -46,16 +46,19 @@ def events(app: App, job: str | None, watch: bool, jsonl: bool, as_json: bool) -
 
 def _events(app: App, jobs: Jobs, job_id: str, *, watch: bool) -> Iterator[event_pb2.Event]:
     """What has happened, then what happens; some come twice, where the one meets the other."""
-    last = 0
-    for event in jobs.events(job_id):
-        last = event.sequence
-        yield event
+    cursor = 0
+    for page in jobs.event_pages(job_id):
+        if not cursor:
+            _say_what_is_gone(app, page, job_id)
+        yield from page.events
+        # A master that does not say where its pages end is an older one.
+        cursor = page.cursor or max((event.sequence for event in page.events), default=cursor)
     if not watch or (job_id and has_ended(jobs.get(job_id).job)):
         return
     for message in watch_events(
         app.connection(),
         job_ids=[job_id] if job_id else [],
-        cursor=last or -1,
+        cursor=cursor or -1,
         on_lost=lambda error: app.say(f"{error.what}; still trying"),
     ):
         yield message.event
@@ -63,6 +66,16 @@ def _events(app: App, jobs: Jobs, job_id: str, *, watch: bool) -> Iterator[event
             break
     # A message carries the job as it is by now: events of its last turn may still be to come.
     yield from jobs.events(job_id)
+
+
+def _say_what_is_gone(app: App, first: job_service_pb2.ListEventsResponse, job_id: str) -> None:
+    """The journal is not kept for ever: a story without its beginning is told as one."""
+    begun = bool(first.events) and first.events[0].kind == "job_submitted"
+    if first.horizon and not (job_id and begun):
+        whose = f"job {job_id}" if job_id else "jobs that have ended"
+        app.say(
+            f"older events of {whose} are no longer kept; dlq show and dlq history have the rest"
+        )
 
 
 def _line(event: event_pb2.Event, look: Look, jsonl: bool) -> str:

@@ -128,6 +128,9 @@ class RetentionConfig:
     # Ended jobs in memory; older ones are read from the database, which is as good and slower.
     ended_kept: Seconds = Seconds(3600.0)
     ended_most: int = 10_000
+    # Events older than this, and beyond the newest so many, are cut; never those of jobs that live.
+    journal_kept: Seconds = Seconds(30 * 86_400.0)
+    journal_most: int = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)

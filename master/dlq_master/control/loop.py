@@ -18,14 +18,14 @@ starts from what is on disk.
 
 import asyncio
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from dlq_common.clock import Clock
 from dlq_common.errors import DlqError, Unavailable
 from dlq_common.logs import get_logger
-from dlq_master.control import eligible, handlers, scheduling
+from dlq_master.control import compaction, eligible, handlers, scheduling
 from dlq_master.control.dispatch import commands_for
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.inbox import Inbox, Letter
@@ -49,9 +49,10 @@ class Store(Protocol):
     """Where batches go. `commit` returns when they are on disk, or raises once and for all."""
 
     async def commit(self, batch: Batch) -> None: ...
+    async def prune_journal(self, sequences: Sequence[int], horizon: int) -> None: ...
 
 
-class Records(Archive, History, Protocol):
+class Records(Archive, History, compaction.Journal, Protocol):
     """Committed rows: what turns and readers look up."""
 
 
@@ -85,9 +86,11 @@ class Loop:
         self._watchdog = Watchdog(clock.boottime_s(), periods_s)
         self._stopping = False
         self._backing_up: asyncio.Task[None] | None = None
+        self._compacting: asyncio.Task[None] | None = None
         self._wake_at_s: float | None = None
         self._turned_s = clock.now_s()
         self.published = Published(state, records)
+        self._watchers.horizon = state.journal_horizon
 
     # --- the doors ----------------------------------------------------------------------------
 
@@ -206,6 +209,28 @@ class Loop:
             self._state.disk_full = free_bytes < self._state.config.store.free_disk_floor
         if "backup" in ticks and (self._backing_up is None or self._backing_up.done()):
             self._backing_up = asyncio.create_task(self._back_up())
+        if "compact" in ticks and (self._compacting is None or self._compacting.done()):
+            self._compacting = asyncio.create_task(self._compact())
+
+    async def _compact(self) -> None:
+        """What retention does not keep of the journal goes, while turns go on."""
+        retention = self._state.config.retention
+        try:
+            count = await compaction.compact(
+                self._records,
+                self._store,
+                retention,
+                self._clock,
+                self._state.journal_horizon,
+                self._move_horizon,
+            )
+        except DlqError as error:
+            _log.error("journal_not_compacted", error=error.what)
+        else:
+            _log.info("journal_compacted", events=count, horizon=self._state.journal_horizon)
+
+    def _move_horizon(self, horizon: int) -> None:
+        self._state.journal_horizon = self._watchers.horizon = horizon
 
     async def _back_up(self) -> None:
         target = self._state_dir / "dlq.backup.db"

@@ -48,6 +48,10 @@ class Readable(Protocol):
     ) -> Sequence[JournalEvent]: ...
     @property
     def last_sequence(self) -> int: ...
+    @property
+    def journal_horizon(
+        self,
+    ) -> int: ...  # up to it only events of living jobs are sure to be there
 
 
 class Control(Protocol):
@@ -63,7 +67,11 @@ class Control(Protocol):
         """Put a stimulus in and do not wait (heartbeats, closed sessions, ticks)."""
 
     def watch(self, after: int) -> AsyncIterable[JournalEvent]:
-        """Every committed event with a sequence above `after`, then live ones as they are committed."""
+        """Every committed event with a sequence above `after`, then live ones as they are committed.
+
+        0: from the beginning of what is kept; -1: from now on. Raises CursorExpired when events
+        after it may have been cut.
+        """
 
 
 class Transport(Protocol):

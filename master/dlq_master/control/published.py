@@ -211,3 +211,8 @@ class Published:
     def events(self, after: int, limit: int, job_id: JobId | None = None) -> Sequence[JournalEvent]:
         """Committed events with a sequence above `after`, oldest first."""
         return self._history.events(after, limit, job_id)
+
+    @property
+    def journal_horizon(self) -> int:
+        """Up to this sequence what does not belong to a living job may have been cut."""
+        return self._state.journal_horizon

@@ -16,7 +16,7 @@ from dlq_master.model.why import ReasonCode
 from dlq_master.policy.glance import Glance
 from dlq_master.policy.policy import Policy
 from dlq_master.store.backup import COPY
-from dlq_master.store.batch import Intention, JoinToken, Loaded, User, Window
+from dlq_master.store.batch import HORIZON, Intention, JoinToken, Loaded, User, Window
 
 # More than a cluster can have named between a backup and the loss of its database.
 _LOST_EPOCHS = 1_000
@@ -72,6 +72,7 @@ class State:
     returned: set[NodeId] = field(default_factory=set)  # nodes that said hello to this master
     holds_told: dict[NodeId, int] = field(default_factory=dict)  # hold revision its ranks have
     gates: Gates = field(default_factory=Gates)  # jobs that may not wait yet
+    journal_horizon: int = 0  # up to this sequence the journal may have been cut
     recent: Recent = field(init=False)  # ended jobs that are still in memory
 
     def __post_init__(self) -> None:
@@ -124,7 +125,8 @@ def restore(state: State, loaded: Loaded) -> None:
     state.recent.enter(sorted(loaded.jobs, key=lambda job: job.end_time_s or 0.0))
     state.recent.complete_from_s = loaded.complete_from_s
     state.next_job = max(loaded.last_job + 1, int(loaded.meta.get("next_job", "1")))
-    state.next_event = loaded.last_event + 1
+    state.journal_horizon = int(loaded.meta.get(HORIZON, "0"))
+    state.next_event = max(loaded.last_event, state.journal_horizon) + 1
     state.next_command = max(state.outbox, default=0) + 1
     if loaded.meta.get(COPY, "no") == "yes":
         _leap(state)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
+from dlq_common.errors import CursorExpired
 from dlq_master.control.published import History
 from dlq_master.model.event import JournalEvent
 
@@ -14,12 +15,15 @@ BACKLOG: Final = 10_000
 class Subscription:
     """One reader: the past from disk, then the present from memory; nothing missed, none twice.
 
-    A reader slower than the cluster is not buffered without end: it goes back to the disk.
+    A reader slower than the cluster is not buffered without end: it goes back to the disk. One so
+    slow that retention has overtaken it is told (CursorExpired).
     """
 
     def __init__(self, watchers: "Watchers", after: int) -> None:
         self._watchers = watchers
         self._after = after
+        # Who asks for the beginning is content with what is kept.
+        self._floor = watchers.horizon if after == 0 else 0
         self._live: list[JournalEvent] = []
         self._behind = True  # read from disk before believing the live list
         self._arrived = asyncio.Event()
@@ -53,6 +57,9 @@ class Subscription:
         if self._behind:
             # Set first: what is committed during the read is pushed, and filtered by sequence.
             page = self._watchers.history.events(self._after, PAGE)
+            horizon = self._watchers.horizon
+            if horizon > max(self._after, self._floor):
+                raise cursor_expired(self._after, horizon)
             self._behind = len(page) == PAGE
             return page
         live, self._live = self._live, []
@@ -64,6 +71,7 @@ class Watchers:
 
     def __init__(self, history: History) -> None:
         self.history = history
+        self.horizon = 0  # of the journal; moved before anything behind it is cut
         self._all: set[Subscription] = set()
 
     def subscribe(self, after: int, last: int) -> Subscription:
@@ -83,3 +91,12 @@ class Watchers:
         if events:
             for subscription in self._all:
                 subscription.push(events)
+
+
+def cursor_expired(cursor: int, horizon: int) -> CursorExpired:
+    """The word for a reader who would miss events without knowing it, and what to do."""
+    return CursorExpired(
+        f"the journal is kept from event {horizon + 1} on; {cursor} is too far back to go on from",
+        hint="read the state anew (dlq status), then watch from now on",
+        oldest=horizon,
+    )

@@ -157,19 +157,25 @@ class JobService(JobServiceServicer):
         caller, read = caller_of(context), self._control.published
         job = visible_job(read, caller, request.job_id) if request.job_id else None
         most = page_size_of(request.page_size)
-        response = wire.ListEventsResponse()
-        last = position_of(request.page_token)
+        # Before the list, as in ListJobs.
+        end = read.last_sequence
+        response = wire.ListEventsResponse(horizon=read.journal_horizon)
+        last = response.cursor = position_of(request.page_token)
+        seen = 0
         for event in _journal(read, last, job):
+            seen += 1
             if last % BREATH == 0:
                 await asyncio.sleep(0)
             if len(response.events) == most:
                 response.next_page_token = str(last)
+                response.cursor = last
                 return response
             last = event.seq
             if may_see_event(read, caller, event):
                 response.events.append(event_message(event))
-        if last < read.last_sequence and job is None:
+        if seen == MOST_EVENTS_READ:
             response.next_page_token = str(last)
+        response.cursor = last if response.next_page_token else max(last, end)
         return response
 
     async def WatchEvents(

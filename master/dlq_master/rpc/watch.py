@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import heapq
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 
 from dlq.v1 import job_service_pb2 as wire
@@ -11,6 +12,7 @@ from dlq_common.clock import Clock
 from dlq_common.errors import InvalidRequest
 from dlq_master.control.ports import Control
 from dlq_master.control.stimuli import Caller
+from dlq_master.control.watch import cursor_expired
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId
 from dlq_master.rpc.auth import Door, caller_of, identity_of
@@ -20,6 +22,8 @@ from dlq_master.rpc.visible import may_see_event, visible_job
 
 KEEP_ALIVE_S = 15.0
 FROM_NOW_ON = -1
+MOST_STORIES = 64  # jobs of one watch whose past is read one by one
+CHUNK = 200
 
 
 class Watch:
@@ -39,7 +43,14 @@ class Watch:
         """Every event after the cursor that the caller may see, then new ones, without end."""
         caller, identity = caller_of(context), identity_of(context)
         wanted = self._named(request, caller)
-        cursor = self._start(request.cursor)
+        cursor = self._start(request.cursor, wanted)
+        if 0 < len(wanted) <= MOST_STORIES:
+            # Their own stories are shorter than everybody's, and whole behind the journal's horizon.
+            last = self._control.published.last_sequence
+            for event in self._stories(wanted, cursor, last):
+                self._door.check_member(identity)
+                yield self._message(event)
+            cursor = max(cursor, last)
         source = aiter(self._control.watch(cursor))
         coming = asyncio.ensure_future(anext(source))
         try:
@@ -64,10 +75,33 @@ class Watch:
         read = self._control.published
         return frozenset(visible_job(read, caller, text).job_id for text in request.job_ids)
 
-    def _start(self, cursor: int) -> int:
+    def _start(self, cursor: int, wanted: frozenset[JobId]) -> int:
+        """Where to begin; CursorExpired when that is behind the journal's horizon."""
+        read = self._control.published
         if cursor < FROM_NOW_ON:
             raise InvalidRequest("a cursor is the sequence of an event, 0 or -1", field="cursor")
-        return self._control.published.last_sequence if cursor == FROM_NOW_ON else cursor
+        if cursor == FROM_NOW_ON:
+            return read.last_sequence
+        if 0 < cursor < read.journal_horizon and not self._are_whole(wanted):
+            raise cursor_expired(cursor, read.journal_horizon)
+        return cursor
+
+    def _are_whole(self, wanted: frozenset[JobId]) -> bool:
+        """Whether nothing of these jobs can have been cut: each of them lives."""
+        jobs = [self._control.published.job(job_id) for job_id in wanted]
+        few = 0 < len(jobs) <= MOST_STORIES
+        return few and all(job is not None and not job.ended for job in jobs)
+
+    def _stories(self, wanted: frozenset[JobId], after: int, last: int) -> Iterator[JournalEvent]:
+        """What has happened to these jobs in a stretch of the journal, in its order."""
+        stories = [self._story(job_id, after, last) for job_id in sorted(wanted)]
+        return heapq.merge(*stories, key=lambda event: event.seq)
+
+    def _story(self, job_id: JobId, after: int, last: int) -> Iterator[JournalEvent]:
+        while after < last:
+            chunk = self._control.published.events(after, CHUNK, job_id)
+            yield from (event for event in chunk if event.seq <= last)
+            after = chunk[-1].seq if len(chunk) == CHUNK else last
 
     def _is_wanted(self, event: JournalEvent, wanted: frozenset[JobId], caller: Caller) -> bool:
         if wanted:

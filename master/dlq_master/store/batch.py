@@ -122,6 +122,22 @@ class PastJobs(NamedTuple):
         )
 
 
+class JournalCut(NamedTuple):
+    """What of the journal retention does not keep; events of jobs that live are never part of it."""
+
+    by_age: int  # up to this sequence, but for jobs that ended at `ended_from_s` or later
+    by_count: int  # up to this one, whenever they ended
+    ended_from_s: float
+
+    @property
+    def horizon(self) -> int:
+        """After this sequence nothing is cut."""
+        return max(self.by_age, self.by_count)
+
+
+HORIZON: Final = "journal_horizon"  # key of meta: up to this sequence the journal has been cut
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """Everything a starting master reads."""

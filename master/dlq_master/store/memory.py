@@ -17,9 +17,11 @@ from dlq_master.model.job import Job
 from dlq_master.model.node import Node
 from dlq_master.store.batch import (
     ALL_ENDED,
+    HORIZON,
     Batch,
     Intention,
     JoinToken,
+    JournalCut,
     Loaded,
     PastJobs,
     StoredRequest,
@@ -80,6 +82,13 @@ class MemoryStore:
         _drop(rows.outbox, batch.delivered)
         rows.meta |= batch.meta
         self.commits += 1
+
+    async def prune_journal(self, sequences: Sequence[int], horizon: int) -> None:
+        """Drop these events; up to `horizon` the journal is not whole any more."""
+        if self.fail_with is not None:
+            raise self.fail_with
+        _drop(self._rows.events, sequences)
+        self._rows.meta[HORIZON] = str(horizon)
 
     def _refuse_doubles(self, batch: Batch) -> None:
         """What is written once and never changed may not be written again."""
@@ -144,6 +153,28 @@ class MemoryStore:
         """Ended jobs with an id above `after`, in the order of their ids; at most `limit`."""
         found = (job for job in _decoded(self._rows.jobs, Job) if job.job_id > after)
         return [job for job in found if wanted.admits(job)][:limit]
+
+    async def journal_cut(self, from_s: float, most: int) -> JournalCut:
+        """What of the journal is older than `from_s`, or beyond the newest `most` events."""
+        sequences = sorted(self._rows.events)
+        by_age = [seq for seq in sequences[:-1] if self._rows.events[seq].time_s < from_s]
+        by_count = sequences[:-1][: max(0, len(sequences) - most)]
+        return JournalCut(max(by_age, default=0), max(by_count, default=0), from_s)
+
+    async def journal_behind(self, cut: JournalCut, after: int, limit: int) -> Sequence[int]:
+        """Sequences above `after` that the cut takes, in order; at most `limit`."""
+        found = (seq for seq in sorted(self._rows.events) if after < seq <= cut.horizon)
+        return [seq for seq in found if self._is_behind(seq, cut)][:limit]
+
+    def _is_behind(self, sequence: int, cut: JournalCut) -> bool:
+        job_id = self._rows.events[sequence].job_id
+        job = None if job_id is None else self.job(job_id)
+        if job is None:
+            return True
+        living = any(attempt.ended_time_s is None for attempt in self.attempts(job.job_id))
+        if job.end_time_s is None or living:
+            return False
+        return sequence <= cut.by_count or job.end_time_s < cut.ended_from_s
 
     def spec(self, job_id: JobId) -> bytes | None:
         """What was submitted; None for an unknown job."""

@@ -1,6 +1,7 @@
 """Reads that may take long, on a connection and a thread of their own: turns do not wait for them."""
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,8 +9,9 @@ from typing import TypeVar
 
 from sqlite_utils import Database
 
+from dlq_common.errors import Unavailable
 from dlq_master.model.job import Job
-from dlq_master.store.batch import PastJobs
+from dlq_master.store.batch import JournalCut, PastJobs
 from dlq_master.store.codec import decode
 from dlq_master.store.open import connect
 
@@ -22,9 +24,11 @@ class Past:
     def __init__(self, path: Path) -> None:
         self._db: Database = connect(path)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-past")
+        self._closed = False
 
     def close(self) -> None:
         """End what is being read, then give thread and connection back."""
+        self._closed = True
         self._db.conn.interrupt()
         self._thread.shutdown(cancel_futures=True)
         self._db.close()
@@ -33,8 +37,23 @@ class Past:
         """Ended jobs with an id above `after`, in the order of their ids; at most `limit`."""
         return await self._in_thread(lambda: _jobs(self._db, wanted, after, limit))
 
+    async def journal_cut(self, from_s: float, most: int) -> JournalCut:
+        """What is older than `from_s`, or beyond the newest `most` events. Never the newest event."""
+        return await self._in_thread(lambda: _journal_cut(self._db, from_s, most))
+
+    async def journal_behind(self, cut: JournalCut, after: int, limit: int) -> Sequence[int]:
+        """Sequences above `after` that the cut takes, in order; at most `limit`."""
+        return await self._in_thread(lambda: _journal_behind(self._db, cut, after, limit))
+
     async def _in_thread(self, read: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, read)
+        if self._closed:
+            raise Unavailable("the store is closed")
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, read)
+        except sqlite3.OperationalError:
+            if self._closed:
+                raise Unavailable("the store is closed") from None
+            raise
 
 
 def _jobs(db: Database, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
@@ -77,3 +96,45 @@ def _terms(wanted: PastJobs) -> Iterator[tuple[str, Sequence[object]]]:
         yield "end_time_s >= ?", [wanted.ended_from_s]
     if wanted.ended_before_s is not None:
         yield "end_time_s < ?", [wanted.ended_before_s]
+
+
+def _journal_cut(db: Database, from_s: float, most: int) -> JournalCut:
+    newest = db.execute("SELECT coalesce(max(sequence), 0) FROM journal").fetchone()[0]
+    beyond = db.execute(
+        "SELECT sequence FROM journal ORDER BY sequence DESC LIMIT 1 OFFSET ?", [most]
+    ).fetchone()
+    by_count = 0 if beyond is None else beyond[0]
+    by_age = _last_before(db, from_s, newest)
+    # The newest tells a start how far time and sequences have come.
+    return JournalCut(min(by_age, newest - 1), min(by_count, newest - 1), from_s)
+
+
+def _last_before(db: Database, from_s: float, newest: int) -> int:
+    """The last sequence whose time is before this. Times rise with sequences: it is bisected."""
+    low, high = 0, newest  # low is before, what follows high is not
+    while low < high:
+        middle = (low + high + 1) // 2
+        found = db.execute(
+            "SELECT sequence, time_s FROM journal WHERE sequence >= ? ORDER BY sequence LIMIT 1",
+            [middle],
+        ).fetchone()
+        if found is not None and found[1] < from_s:
+            low = max(found[0], middle)
+        else:
+            high = middle - 1
+    return low
+
+
+# What belongs to no job, or to one that has ended and whose last attempt is gone.
+_BEHIND = """SELECT sequence FROM journal LEFT JOIN jobs USING (job_id)
+    WHERE sequence > :after AND sequence <= :horizon
+    AND (jobs.job_id IS NULL OR (
+        end_time_s IS NOT NULL AND (sequence <= :by_count OR end_time_s < :ended_from_s)
+        AND NOT EXISTS (SELECT 1 FROM attempts
+            WHERE attempts.job_id = jobs.job_id AND ended_time_s IS NULL)))
+    ORDER BY sequence LIMIT :limit"""
+
+
+def _journal_behind(db: Database, cut: JournalCut, after: int, limit: int) -> Sequence[int]:
+    asked = {**cut._asdict(), "horizon": cut.horizon, "after": after, "limit": limit}
+    return [sequence for (sequence,) in db.execute(_BEHIND, asked)]

@@ -21,6 +21,7 @@ from dlq_master.store.batch import (
     ALL_ENDED,
     Intention,
     JoinToken,
+    JournalCut,
     Loaded,
     PastJobs,
     StoredRequest,
@@ -115,6 +116,14 @@ class Reader:
     async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
         """Ended jobs with an id above `after`, in the order of their ids; at most `limit`."""
         return await self._past.jobs(wanted, after, limit)
+
+    async def journal_cut(self, from_s: float, most: int) -> JournalCut:
+        """What of the journal is older than `from_s`, or beyond the newest `most` events."""
+        return await self._past.journal_cut(from_s, most)
+
+    async def journal_behind(self, cut: JournalCut, after: int, limit: int) -> Sequence[int]:
+        """Sequences above `after` that the cut takes, in order; at most `limit`."""
+        return await self._past.journal_behind(cut, after, limit)
 
     def spec(self, job_id: JobId) -> bytes | None:
         """What was submitted, as it was handed in; None for an unknown job."""

@@ -1,10 +1,11 @@
 """One function for each kind of row: the only writers of their tables, all inside one transaction."""
 
 import json
+from collections.abc import Mapping, Sequence
 
 from sqlite_utils import Database
 
-from dlq_master.store.batch import Batch
+from dlq_master.store.batch import HORIZON, Batch
 from dlq_master.store.codec import encode
 
 
@@ -17,12 +18,21 @@ def write_batch(db: Database, batch: Batch) -> None:
     _write_requests(db, batch)
     _write_journal(db, batch)
     _write_outbox(db, batch)
-    if batch.meta:
-        _many(
-            db,
-            "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-            list(batch.meta.items()),
-        )
+    _write_meta(db, batch.meta)
+
+
+def prune_journal(db: Database, sequences: Sequence[int], horizon: int) -> None:
+    """Drop events that retention does not keep. The caller holds the transaction."""
+    _many(db, "DELETE FROM journal WHERE sequence = ?", [(seq,) for seq in sequences])
+    _write_meta(db, {HORIZON: str(horizon)})
+
+
+def _write_meta(db: Database, meta: Mapping[str, str]) -> None:
+    _many(
+        db,
+        "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        list(meta.items()),
+    )
 
 
 def _many(db: Database, sql: str, rows: list[tuple[object, ...]]) -> None:

@@ -10,7 +10,9 @@ import os
 import queue
 import sqlite3
 import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +21,7 @@ from sqlite_utils import Database
 from dlq_common.errors import DlqError, Unavailable
 from dlq_master.store.batch import Batch
 from dlq_master.store.open import claim, open_database
-from dlq_master.store.rows import write_batch
+from dlq_master.store.rows import prune_journal, write_batch
 from dlq_master.store.write import write
 
 
@@ -30,7 +32,8 @@ class CommitFailed(DlqError):
 
 
 class _Work(NamedTuple):
-    batch: Batch
+    write: Callable[[Database], None]
+    optional: bool  # a full disk may refuse it, and batches go on
     loop: asyncio.AbstractEventLoop
     done: "asyncio.Future[None]"
 
@@ -55,11 +58,22 @@ class Writer:
     async def commit(self, batch: Batch) -> None:
         """Return when the batch is on disk. Raises CommitFailed when it is not and never will be;
         Unavailable after such a failure, or after `close`."""
+        await self._hand_in(partial(write_batch, batch=batch))
+
+    async def prune_journal(self, sequences: Sequence[int], horizon: int) -> None:
+        """Drop these events, in a transaction of its own: a batch that comes meanwhile waits for it.
+
+        Raises as `commit` does. A full disk alone ends nothing: batches are still tried.
+        """
+        prune = partial(prune_journal, sequences=sequences, horizon=horizon)
+        await self._hand_in(prune, optional=True)
+
+    async def _hand_in(self, work: Callable[[Database], None], *, optional: bool = False) -> None:
         if self._closed:
             raise Unavailable("the store is closed")
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        self._work.put(_Work(batch, loop, done))
+        self._work.put(_Work(work, optional, loop, done))
         await done
 
     def close(self) -> None:
@@ -77,18 +91,23 @@ class Writer:
             if broken:
                 error = Unavailable("the store has failed before")
             else:
-                error = _failure(self._db, work.batch)
-                broken = error is not None
+                error = _failure(self._db, work.write)
+                broken = error is not None and not (work.optional and _is_full(error))
             # A loop that has ended meanwhile has nobody left to tell.
             with suppress(RuntimeError):
                 work.loop.call_soon_threadsafe(_settle, work.done, error)
         self._db.close()
 
 
-def _failure(db: Database, batch: Batch) -> BaseException | None:
+def _is_full(error: BaseException) -> bool:
+    """Nothing was written and nothing was lost: there was no room."""
+    return isinstance(error, CommitFailed) and error.metadata.get("error") == "SQLITE_FULL"
+
+
+def _failure(db: Database, work: Callable[[Database], None]) -> BaseException | None:
     try:
         with write(db):
-            write_batch(db, batch)
+            work(db)
     except (sqlite3.Error, OSError) as error:
         # The name of SQLite's error (SQLITE_FULL, SQLITE_IOERR_FSYNC) says more than its sentence.
         name = getattr(error, "sqlite_errorname", type(error).__name__)

@@ -1,6 +1,6 @@
 """What the loop may expect of a store, whichever it is."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -9,7 +9,16 @@ import pytest
 
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import Job, JobState
-from dlq_master.store.batch import Batch, Loaded, PastJobs, StoredRequest, User, Window
+from dlq_master.store.batch import (
+    HORIZON,
+    Batch,
+    JournalCut,
+    Loaded,
+    PastJobs,
+    StoredRequest,
+    User,
+    Window,
+)
 from dlq_master.store.memory import MemoryStore
 from dlq_master.store.open import create_database
 from dlq_master.store.reader import Reader
@@ -29,6 +38,7 @@ class Commits(Protocol):
     """The writing half."""
 
     async def commit(self, batch: Batch) -> None: ...
+    async def prune_journal(self, sequences: Sequence[int], horizon: int) -> None: ...
 
 
 @dataclass
@@ -282,3 +292,79 @@ async def test_ended_jobs_are_listed_in_pages(store: Halves) -> None:
         pages.append(ids(page))
         after = page[-1].job_id
     assert pages == [[1, 2, 3], [5, 6, 7], [8, 9, 10], [12]]
+
+
+# --- the journal's retention ------------------------------------------------------------------------
+
+
+async def with_a_story(store: Halves) -> None:
+    """Twelve events, one a second from 101 s on. Job 1 ended at 101 s, job 2 at 109 s, 3 lives,
+    4 is cancelled and still saves; 5, 10 and 12 are of no job, 11 of one that nobody knows."""
+    owners = {1: 1, 2: 2, 3: 3, 4: 4, 6: 1, 7: 2, 8: 3, 9: 4, 11: 77}
+    await store.commit(
+        Batch(
+            jobs=[
+                ended(1, 101.0),
+                ended(2, 109.0),
+                a_job(3),
+                ended(4, 101.0, live_attempt=1, attempts=1),
+            ],
+            attempts=[an_attempt(1, ended_time_s=101.0), an_attempt(4)],
+            events=[an_event(seq, owners.get(seq)) for seq in range(1, 13)],
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("from_s", "most", "expected", "behind"),
+    [
+        (0.0, 100, (0, 0), []),
+        (101.0, 100, (0, 0), []),
+        (101.5, 100, (1, 0), [1]),
+        (108.0, 100, (7, 0), [1, 5, 6]),
+        (109.5, 100, (9, 0), [1, 2, 5, 6, 7]),
+        (0.0, 12, (0, 0), []),
+        (0.0, 11, (0, 1), [1]),
+        (0.0, 5, (0, 7), [1, 2, 5, 6, 7]),
+        (106.0, 7, (5, 5), [1, 2, 5]),
+        (1e9, 1, (11, 11), [1, 2, 5, 6, 7, 10, 11]),
+    ],
+)
+async def test_retention_takes_what_is_old_or_too_much_but_no_living_story(
+    store: Halves, from_s: float, most: int, expected: tuple[int, int], behind: list[int]
+) -> None:
+    await with_a_story(store)
+
+    cut = await store.records.journal_cut(from_s, most)
+    assert cut == JournalCut(*expected, from_s)
+    assert cut.horizon == max(expected)
+    assert await store.records.journal_behind(cut, 0, 100) == behind
+    assert await store.records.journal_behind(cut, 0, 2) == behind[:2]
+    assert await store.records.journal_behind(cut, 5, 100) == [seq for seq in behind if seq > 5]
+
+
+async def test_a_gap_left_by_a_restored_copy_is_no_trouble(store: Halves) -> None:
+    await store.commit(Batch(events=[an_event(seq) for seq in (1, 2, 100_000_003, 100_000_004)]))
+
+    cut = await store.records.journal_cut(102.5, 3)
+    assert cut == JournalCut(2, 1, 102.5)
+    assert await store.records.journal_behind(cut, 0, 9) == [1, 2]
+
+
+async def test_an_empty_journal_has_nothing_to_cut(store: Halves) -> None:
+    cut = await store.records.journal_cut(1e9, 0)
+    assert cut.horizon <= 0
+    assert await store.records.journal_behind(cut, 0, 9) == []
+
+
+async def test_what_was_pruned_is_gone_and_the_rest_is_there(store: Halves) -> None:
+    await with_a_story(store)
+    await store.writer.prune_journal([1, 5, 6], 7)
+
+    kept = [event.seq for event in store.records.events(0, 100)]
+    assert kept == [2, 3, 4, 7, 8, 9, 10, 11, 12]
+    assert store.records.events(0, 9, JobId(1)) == ()
+    loaded = store.load()
+    assert (loaded.meta[HORIZON], loaded.last_event) == ("7", 12)
+    await store.writer.prune_journal([1], 8)  # again, and further
+    assert store.load().meta[HORIZON] == "8"

@@ -14,7 +14,7 @@ from sqlite_utils import Database
 from dlq_master.store.batch import Batch, Loaded
 from dlq_master.store.open import connect, create_database, open_database
 from dlq_master.store.reader import Reader
-from dlq_master.store.rows import write_batch
+from dlq_master.store.rows import prune_journal, write_batch
 from dlq_master.store.write import write
 from support.stored_values import first_batch, mixed_batch
 
@@ -62,6 +62,29 @@ def test_a_crash_at_every_statement_of_a_batch_leaves_all_or_nothing(tmp_path: P
         assert _contents(path) == before, f"after {last} statements"
     with write(db):
         write_batch(db, mixed_batch())
+    assert _contents(path) != before
+    db.close()
+
+
+def test_a_crash_within_a_slice_of_retention_leaves_all_or_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "dlq.db"
+    db = _open_with(path, first_batch())
+    before = _contents(path)
+    statements = 4  # BEGIN, the events, the horizon, COMMIT
+    for last in range(statements):
+        seen = 0
+
+        def crash(sql: str, params: object, last: int = last) -> None:
+            nonlocal seen
+            seen += 1
+            if seen > last:
+                raise Crash(sql)
+
+        with pytest.raises(Crash), db.tracer(crash), write(db):
+            prune_journal(db, [1, 2], 2)
+        assert _contents(path) == before, f"after {last} statements"
+    with write(db):
+        prune_journal(db, [1, 2], 2)
     assert _contents(path) != before
     db.close()
 

@@ -11,7 +11,7 @@ import pytest
 from dlq_common.errors import Unavailable
 from dlq_master.model.ids import JobId
 from dlq_master.store.backup import COPY, BackupFailed, backup
-from dlq_master.store.batch import Batch
+from dlq_master.store.batch import Batch, PastJobs
 from dlq_master.store.open import create_database
 from dlq_master.store.reader import Reader
 from dlq_master.store.writer import CommitFailed, Writer
@@ -182,3 +182,43 @@ def test_a_backup_of_nothing_leaves_the_older_one(path: Path, tmp_path: Path) ->
         backup(path, target)
     assert target.read_bytes() == kept
     assert target.stat().st_mode & 0o077 == 0
+
+
+def _leave_no_room(path: Path, writer: Writer) -> None:
+    """No page can be added any more: what SQLite says of a full disk."""
+    pages = writer._db.execute("PRAGMA page_count").fetchone()[0]
+    writer._db.execute(f"PRAGMA max_page_count = {pages}")
+
+
+async def test_retention_that_finds_no_room_ends_nothing(path: Path, reader: Reader) -> None:
+    writer = Writer(path)
+    await writer.commit(first_batch())
+    _leave_no_room(path, writer)
+    with pytest.raises(CommitFailed) as caught:
+        await writer.prune_journal([1], 10**4000)  # a number that needs a page of its own
+    assert caught.value.metadata["error"] == "SQLITE_FULL"
+    assert len(reader.events(0, 10)) == 3
+
+    await writer.commit(Batch(meta={"epoch": "9"}))
+    await writer.prune_journal([1], 1)
+    assert reader.load().meta["epoch"] == "9"
+    assert len(reader.events(0, 10)) == 2
+    writer.close()
+
+
+async def test_a_batch_that_finds_no_room_ends_everything_retention_too(path: Path) -> None:
+    writer = Writer(path)
+    await writer.commit(first_batch())
+    _leave_no_room(path, writer)
+    with pytest.raises(CommitFailed):
+        await writer.commit(Batch(jobs=[a_job(9)], specs=[(JobId(9), bytes(50_000))]))
+    with pytest.raises(Unavailable):
+        await writer.prune_journal([1], 1)
+    writer.close()
+
+
+async def test_what_is_read_while_the_store_closes_is_unavailable(path: Path) -> None:
+    reader = Reader(path)
+    reader.close()
+    with pytest.raises(Unavailable, match="closed"):
+        await reader.past_jobs(PastJobs(), 0, 10)

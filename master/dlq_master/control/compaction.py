@@ -1,0 +1,72 @@
+"""The journal is kept for a time and up to a length; what is beyond goes, a little at a time.
+
+Once an hour. Looking for what may go is the reading thread's work; the writer's thread drops it in
+transactions so small that a turn which waits for one does not notice. A restart in between loses
+nothing: the horizon is written with the first slice, and the next hour goes on. Agents and silence do
+not matter here. The story of a job that lives, or that ended within the time, is kept whole.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+from dlq_common.clock import Clock
+from dlq_master.control.config import RetentionConfig
+from dlq_master.store.batch import JournalCut
+
+FIRST_SLICE: Final = 100  # events
+SMALLEST_SLICE: Final = 20
+LARGEST_SLICE: Final = 1_000
+WANTED_S: Final = 0.003  # for one slice, with its sync and the wait for a batch before it
+# Of the writer's time at most one part in so many goes into this.
+SHARE: Final = 20
+SHORTEST_PAUSE_S: Final = 0.02
+
+
+class Journal(Protocol):
+    """What may go."""
+
+    async def journal_cut(self, from_s: float, most: int) -> JournalCut: ...
+    async def journal_behind(self, cut: JournalCut, after: int, limit: int) -> Sequence[int]: ...
+
+
+class Pruner(Protocol):
+    """Who drops it."""
+
+    async def prune_journal(self, sequences: Sequence[int], horizon: int) -> None: ...
+
+
+async def compact(
+    journal: Journal,
+    pruner: Pruner,
+    retention: RetentionConfig,
+    clock: Clock,
+    horizon: int,
+    move_horizon: Callable[[int], None],
+    pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
+) -> int:
+    """Cut what retention does not keep; returns how many events that were.
+
+    `move_horizon` is told before anything goes: who reads behind it may miss something from then on.
+    `horizon` is where it stands; it never goes back.
+    """
+    from_s = clock.now_s() - retention.journal_kept
+    cut = await journal.journal_cut(from_s, retention.journal_most)
+    horizon = max(horizon, cut.horizon)
+    size, after, count = FIRST_SLICE, 0, 0
+    while sequences := await journal.journal_behind(cut, after, size):
+        move_horizon(horizon)
+        began_s = clock.boottime_s()
+        await pruner.prune_journal(sequences, horizon)
+        took_s = clock.boottime_s() - began_s
+        after, count = sequences[-1], count + len(sequences)
+        size = next_size(size, took_s)
+        await pause(max(SHORTEST_PAUSE_S, SHARE * took_s))
+    return count
+
+
+def next_size(size: int, took_s: float) -> int:
+    """How many events the next slice drops, when one of `size` took so long."""
+    if took_s > WANTED_S:
+        return max(SMALLEST_SLICE, size // 2)
+    return min(LARGEST_SLICE, size + size // 4)
