@@ -45,7 +45,9 @@ class MasterConfig:
 class JobsConfig:
     """What jobs may do here, and how they are stopped."""
 
-    runtime: Literal["process", "fake"] = "process"
+    runtime: Literal["process", "podman", "fake"] = (
+        "process"  # podman: processes too, without image
+    )
     run_as: Literal["auto", "self", "submitter"] = "auto"  # auto = submitter when root, else self
     allow_root: bool = False  # development only: jobs run as root, the master must be on loopback
     roots: tuple[
@@ -57,6 +59,25 @@ class JobsConfig:
     pids_max: int = 4096
     keep: Seconds = Seconds(7 * 86_400.0)  # logs and facts of ended ranks
     keep_count: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class PodmanConfig:
+    """Containers, with jobs.runtime = podman. Empty paths and words: podman's own defaults."""
+
+    program: str = "podman"
+    root: str = ""  # its store of images and containers
+    run_root: str = ""
+    oci_runtime: str = ""  # or "runc", "crun"
+    mount_roots: tuple[str, ...] = ()  # jobs may mount what is below these; () = as jobs.roots
+    registries: tuple[str, ...] = ()  # which jobs may name; () = any
+    pull_timeout: Seconds = Seconds(1200.0)
+    pull_tries: int = 3
+    largest_image: Bytes = Bytes(100 * 1024**3)
+    spare: Bytes = Bytes(5 * 1024**3)  # no pull goes on with less room left on the store's disk
+    secrets: Path = Path("/etc/dlq/secrets")  # see runtimes/podman_secrets.py
+    run_dir: Path = Path("/run/dlq-nodeagent")  # on a tmpfs: what jobs are handed of them
+    writable: bool = False  # whether containers may write to their image (it fills the store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +105,7 @@ class AgentConfig:
     node: NodeConfig = field(default_factory=NodeConfig)
     master: MasterConfig = field(default_factory=MasterConfig)
     jobs: JobsConfig = field(default_factory=JobsConfig)
+    podman: PodmanConfig = field(default_factory=PodmanConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
     reconnect: ReconnectConfig = field(default_factory=ReconnectConfig)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -152,9 +174,19 @@ def check_config(config: AgentConfig) -> None:
             hint='as in /proc/PID/cgroup: "/system.slice/dlq-jobs.service"',
             key="node.cgroup",
         )
-    relative = [path for path in config.jobs.roots if not path.startswith("/")]
-    if relative:
-        raise ConfigError(f"jobs.roots: {relative[0]} is not absolute", key="jobs.roots")
+    for key, roots in (
+        ("jobs.roots", config.jobs.roots),
+        ("podman.mount_roots", config.podman.mount_roots),
+    ):
+        relative = [path for path in roots if not path.startswith("/")]
+        if relative:
+            raise ConfigError(f"{key}: {relative[0]} is not absolute", key=key)
+    if config.jobs.runtime == "podman" and os.getuid() != 0:
+        raise ConfigError(
+            "jobs.runtime = podman needs an agent that runs as root",
+            hint="an unprivileged podman can neither limit containers nor give them GPUs",
+            key="jobs.runtime",
+        )
     if config.run_as == "submitter" and os.getuid() != 0:
         raise ConfigError(
             "jobs.run_as = submitter needs an agent that runs as root", key="jobs.run_as"

@@ -148,6 +148,11 @@ class AgentCore:
         self.supervisor.prepared(key, preparation)
         self._send_reports()
 
+    def preparing(self, key: AttemptKey, detail: str) -> None:
+        """What a prepare errand is about just now."""
+        self.supervisor.preparing(key, detail)
+        self._send_reports()
+
     def looked(self, key: AttemptKey, purpose: Purpose, look: Look) -> None:
         """The answer to a look errand."""
         self.supervisor.looked(key, purpose, look)

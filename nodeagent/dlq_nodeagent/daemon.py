@@ -31,6 +31,7 @@ from dlq_nodeagent.devices.port import Devices
 from dlq_nodeagent.identity import keep_renewed, stored_address
 from dlq_nodeagent.journal import FileJournal
 from dlq_nodeagent.launching import Launching
+from dlq_nodeagent.podman_parts import PodmanParts, build_podman
 from dlq_nodeagent.relay import LogRelay
 from dlq_nodeagent.runtimes.fake import FakeHost, FakeRuntime
 from dlq_nodeagent.runtimes.port import Runtime
@@ -57,6 +58,7 @@ class _Parts:
     relay: LogRelay
     channels: Channels
     cgroups: CgroupTree
+    podman: PodmanParts | None
 
 
 async def run_agent(config: AgentConfig, *, clock: Clock, ids: Ids, version: str) -> int:
@@ -103,12 +105,13 @@ def _build(
     devices = open_devices(config.node.devices, node_name=node_id)
     host = read_host_facts(agent_version=version)
     cgroups = _cgroups(config, node_id)
-    runtime, contact = _runtime(config, cgroups, clock)
+    runtime, contact, podman = _runtime(config, node_id, cgroups, clock)
     facts = wire.node_facts(
         host,
         devices.devices(),
         address=node_address(config, address),
         root_jobs=config.root_jobs,
+        runtimes=() if podman is None else (runtime.name,),
     )
     transport = GrpcTransport(channels, lambda: facts, wake=wake.set)
     relay = LogRelay(channels, runtime)
@@ -117,6 +120,7 @@ def _build(
         devices=devices.devices(),
         job_files=runtime.job_files,
         now_s=clock.now_s,
+        containers=None if podman is None else podman.containers,
     )
     workshop = Workshop(
         clock=clock, devices=devices, launching=launching, send_log=relay.send, wake=wake.set
@@ -136,7 +140,7 @@ def _build(
     workshop.answers = core
     _say_hello_to_the_log(config, node_id, address, host, devices, runtime)
     core.start()
-    return _Parts(node_id, core, transport, workshop, relay, channels, cgroups)
+    return _Parts(node_id, core, transport, workshop, relay, channels, cgroups, podman)
 
 
 def _cgroups(config: AgentConfig, node_id: str) -> CgroupTree:
@@ -152,17 +156,23 @@ def _cgroups(config: AgentConfig, node_id: str) -> CgroupTree:
     return cgroups
 
 
-def _runtime(config: AgentConfig, cgroups: CgroupTree, clock: Clock) -> tuple[Runtime, Contact]:
+def _runtime(
+    config: AgentConfig, node_id: str, cgroups: CgroupTree, clock: Clock
+) -> tuple[Runtime, Contact, PodmanParts | None]:
     state_dir = config.node.state_dir
     path = state_dir / "contact"
     contact = ContactFile(path)
     if config.jobs.runtime == "fake":
         host = FakeHost(clock)
-        return FakeRuntime(host), _FakeHostContact(contact, host)
+        return FakeRuntime(host), _FakeHostContact(contact, host), None
+    if config.jobs.runtime == "podman":
+        group = node_group(node_id, state_dir)
+        podman = build_podman(config, group=group, cgroups=cgroups, contact=path, clock=clock)
+        return podman.runtime, contact, podman
     runtime = ProcessRuntime(
         state_dir=state_dir, contact=path, cgroups=cgroups, shim=ensure_shim(), clock=clock
     )
-    return runtime, contact
+    return runtime, contact, None
 
 
 def _journal(state_dir: Path) -> FileJournal:
@@ -185,6 +195,8 @@ async def _serve(parts: _Parts, clock: Clock, wake: asyncio.Event, service: Serv
         renewal.cancel()
         parts.transport.close()
         await parts.relay.close()
+        if parts.podman is not None:
+            parts.podman.close()
         parts.workshop.close()
         parts.cgroups.remove()
     for failure in failures:

@@ -77,7 +77,9 @@ class Errands(Protocol):
     """
 
     def prepare(self, order: PrepareOrder) -> None:
-        """Answered by `core.prepared(key, Preparation)`."""
+        """Answered by `core.prepared(key, Preparation)`; a long one says `core.preparing(key, words)`
+        meanwhile.
+        """
         ...
 
     def look(self, order: LookOrder) -> None:

@@ -22,7 +22,9 @@ from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.mistakes import UserMistake
 from dlq_nodeagent.orders import SIGNALS
+from dlq_nodeagent.runtimes.container import ContainerPlan
 from dlq_nodeagent.runtimes.launch import RunAs
+from dlq_nodeagent.runtimes.podman_prepare import Containers, Say, inside_container
 from dlq_nodeagent.runtimes.port import AttemptKey, JobFiles, LaunchPlan, LaunchRefused
 
 _DEFAULT_INTERPRETER = ("/bin/sh",)
@@ -53,14 +55,18 @@ class Launching:
     devices: Sequence[Device]
     job_files: Callable[[AttemptKey], JobFiles]
     now_s: Callable[[], float]
+    containers: Containers | None = None
+    """Makes containers ready; None where this node runs none."""
 
-    def prepare(self, launch: Launch) -> Preparation:
-        """Directories, script and plan; or the reason, for the user, why it cannot run here."""
+    def prepare(self, launch: Launch, say: Say = lambda detail: None) -> Preparation:
+        """Directories, script and plan; or the reason, for the user, why it cannot run here. `say`
+        hears what takes long.
+        """
         try:
             self._check_runtime(launch)
             rights = self.rights_of(launch)
             cwd, watch = self._directories(launch, rights)
-            plan = self._plan(launch, rights, cwd)
+            plan = self._plan(launch, rights, cwd, say)
         except UserMistake as mistake:
             return Preparation(error=str(mistake), exit_code=mistake.exit_code)
         except (LaunchRefused, PermissionError) as refused:
@@ -90,11 +96,18 @@ class Launching:
 
     def forget(self, key: AttemptKey) -> None:
         """Delete the script of a rank that is over; no effect when there is none."""
-        (self.rules.scripts / str(key)).unlink(missing_ok=True)
+        self._script_path(key).unlink(missing_ok=True)
+        if self.containers is not None:
+            self.containers.forget(key)
 
     def _check_runtime(self, launch: Launch) -> None:
         # An agent with the fake runtime was started so by name: it takes what comes.
-        if launch.runtime not in ("", self.rules.runtime) and self.rules.runtime != "fake":
+        if self.rules.runtime == "fake":
+            return
+        if launch.container is not None and self.containers is None:
+            raise LaunchRefused("this node runs no containers")
+        both = self.rules.runtime == "podman"
+        if launch.runtime not in (("", "process", "podman") if both else ("", self.rules.runtime)):
             raise LaunchRefused(
                 f"this node runs jobs by {self.rules.runtime!r}, not {launch.runtime!r}"
             )
@@ -102,7 +115,8 @@ class Launching:
     def _directories(self, launch: Launch, rights: UserRights) -> tuple[str, CheckpointWatch]:
         roots = self.rules.roots
         cwd = checked_path(launch.working_directory or "/", "the working directory", ())
-        if launch.working_directory:
+        inside = launch.container is not None  # the image's directory, not this node's
+        if launch.working_directory and not inside:
             cwd = checked_path(cwd, "the working directory", roots)
         directory = launch.checkpoint_directory
         if directory:
@@ -110,14 +124,18 @@ class Launching:
             with rights.taken():
                 make_directory(directory, "the checkpoint directory")
                 check_real_place(directory, "the checkpoint directory", roots)
+        if inside:
+            return cwd, watch_of(launch, 0)
         with rights.taken():
             if launch.working_directory:
                 check_real_place(cwd, "the working directory", roots)
             check_directory(cwd, "the working directory")
         return cwd, watch_of(launch, 0)
 
-    def _plan(self, launch: Launch, rights: UserRights, cwd: str) -> LaunchPlan:
+    def _plan(self, launch: Launch, rights: UserRights, cwd: str, say: Say) -> LaunchPlan:
         rules = self.rules
+        argv = self._argv(launch, rights)
+        container = self._container(launch, rights, say)
         environment = job_environment(
             launch,
             devices=self.devices_of(launch),
@@ -130,8 +148,8 @@ class Launching:
             attempt=launch.key.attempt,
             epoch=launch.fence.epoch,
             node_rank=launch.key.node_rank,
-            argv=self._argv(launch, rights),
-            env=environment,
+            argv=argv,
+            env=environment if container is None else inside_container(launch, environment),
             cwd=cwd,
             run_as=rules.run_as,
             uid=rights.uid,
@@ -148,13 +166,23 @@ class Launching:
             log_head_bytes=rules.log_head_bytes,
             log_ring_bytes=rules.log_ring_bytes,
             log_bytes_per_s=rules.log_bytes_per_s,
+            container=container,
         )
+
+    def _container(self, launch: Launch, rights: UserRights, say: Say) -> ContainerPlan | None:
+        if launch.container is None or self.containers is None:
+            return None
+        script = self._script_path(launch.key) if launch.script else None
+        return self.containers.plan(launch, rights, self.devices_of(launch), script, say)
+
+    def _script_path(self, key: AttemptKey) -> Path:
+        return self.rules.scripts / str(key)
 
     def _argv(self, launch: Launch, rights: UserRights) -> tuple[str, ...]:
         _check_words(launch)
         if not launch.script:
             return launch.command
-        path = self.rules.scripts / str(launch.key)
+        path = self._script_path(launch.key)
         _write_script(path, launch.script, rights)
         # The interpreter is named by us and not by the kernel: a state directory may be mounted
         # noexec, and a file just written may still be busy.

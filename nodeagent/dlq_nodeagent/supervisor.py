@@ -194,6 +194,14 @@ class Supervisor:
         self._apply(watched, Prepared(preparation.floor_mtime_ns))
         self._start_if_due(watched)
 
+    def preparing(self, key: AttemptKey, detail: str) -> None:
+        """What a prepare errand is about just now; too late when it has been answered."""
+        watched = self._watched.get(key)
+        if watched is not None and watched.preparing and watched.rank.detail != detail:
+            log.info("rank_preparing", key=str(key), detail=detail)
+            watched.rank = replace(watched.rank, detail=detail)
+            self.tell(key)
+
     def looked(self, key: AttemptKey, purpose: Purpose, look: Look) -> None:
         """The answer to a look errand."""
         watched = self._watched.get(key)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from dlq.v1 import agent_service_pb2 as wire
-from dlq.v1 import lease_pb2, resource_pb2
+from dlq.v1 import job_pb2, lease_pb2, resource_pb2
 from dlq_common.wire import from_duration, to_duration
 from dlq_nodeagent.devices.host import HostFacts
 from dlq_nodeagent.devices.port import Device
@@ -11,6 +11,7 @@ from dlq_nodeagent.model.messages import (
     CheckpointFact,
     Command,
     CommandResult,
+    ContainerRequest,
     Fence,
     FromAgent,
     FromMaster,
@@ -18,6 +19,7 @@ from dlq_nodeagent.model.messages import (
     HeartbeatReply,
     Hello,
     Launch,
+    MountRequest,
     OpenLog,
     Phase,
     RankProgress,
@@ -46,7 +48,12 @@ class BadMessage(ValueError):
 
 
 def node_facts(
-    host: HostFacts, devices: Iterable[Device], *, address: str, root_jobs: bool
+    host: HostFacts,
+    devices: Iterable[Device],
+    *,
+    address: str,
+    root_jobs: bool,
+    runtimes: Iterable[str] = (),
 ) -> wire.NodeFacts:
     """What a Hello says about this machine."""
     listed = list(devices)
@@ -67,6 +74,7 @@ def node_facts(
         cpu_count=host.cpu_count,
         memory_bytes=host.memory_bytes,
         root_jobs=root_jobs,
+        runtimes=list(runtimes),
         address=address,
     )
 
@@ -113,6 +121,7 @@ def _report(report: RankReport) -> wire.RankReport:
         cpu_duration=to_duration(report.cpu_s),
         age_duration=to_duration(report.age_s),
         gpu_indexes=report.gpu_indexes,
+        detail=_text(report.detail),
     )
     if report.checkpoint is not None:
         message.checkpoint.CopyFrom(_checkpoint(report.checkpoint))
@@ -247,6 +256,21 @@ def _launch(launch: wire.LaunchCommand) -> Launch:
             if launch.HasField("time_left_duration")
             else None
         ),
+        container=_container(spec.container) if spec.HasField("container") else None,
+    )
+
+
+def _container(asked: job_pb2.ContainerSpec) -> ContainerRequest:
+    return ContainerRequest(
+        image=asked.image,
+        mounts=tuple(
+            MountRequest(source=each.source, target=each.target, read_only=each.read_only)
+            for each in asked.mounts
+        ),
+        shm_size_bytes=asked.shm_size_bytes if asked.HasField("shm_size_bytes") else None,
+        network=asked.network,
+        image_secret=asked.image_secret,
+        secrets=tuple(asked.secrets),
     )
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
@@ -27,6 +28,10 @@ class Answers(Protocol):
     """Who asked: the core."""
 
     def prepared(self, key: AttemptKey, preparation: Preparation) -> None:
+        """See AgentCore."""
+        ...
+
+    def preparing(self, key: AttemptKey, detail: str) -> None:
         """See AgentCore."""
         ...
 
@@ -58,8 +63,14 @@ class Workshop:
     def prepare(self, order: PrepareOrder) -> None:
         """See the port."""
         launch = order.launch
+        loop = asyncio.get_running_loop()
+
+        def say(detail: str) -> None:
+            with suppress(RuntimeError):  # the loop has ended, and with it everybody who listens
+                loop.call_soon_threadsafe(self._tell, launch.key, detail)
+
         self._run(
-            lambda: self._launching.prepare(launch),
+            lambda: self._launching.prepare(launch, say),
             lambda answer: self._asker().prepared(launch.key, answer),
             lambda error: Preparation(error=f"{type(error).__name__}: {error}"),
         )
@@ -83,6 +94,10 @@ class Workshop:
     def close(self) -> None:
         """Wait for nothing: what hangs in a dead file system would hang for ever."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _tell(self, key: AttemptKey, detail: str) -> None:
+        self._asker().preparing(key, detail)
+        self._wake()
 
     def _look(self, order: LookOrder) -> Look:
         launch = order.launch

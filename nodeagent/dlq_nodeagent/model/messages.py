@@ -33,6 +33,27 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MountRequest:
+    """A path of this node at a place in a rank's container, as the user asked."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerRequest:
+    """The container of a rank, as the user asked; secrets by name only."""
+
+    image: str
+    mounts: tuple[MountRequest, ...] = ()
+    shm_size_bytes: int | None = None
+    network: str = ""
+    image_secret: str = ""
+    secrets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """Run one rank. Idempotent by its key: a known one is reported again, never started again."""
 
@@ -62,6 +83,7 @@ class Launch:
     grace_s: float = 300.0
     restart_count: int = 0
     time_left_s: float | None = None
+    container: ContainerRequest | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +184,8 @@ class RankReport:
     cpu_s: float = 0.0
     save_s: float | None = None
     age_s: float = 0.0
+    detail: str = ""
+    """What a rank that is being prepared waits for, for people."""
     gpu_indexes: tuple[int, ...] = ()
 
 

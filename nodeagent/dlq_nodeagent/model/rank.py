@@ -177,6 +177,8 @@ class Rank:
     accepted_s: float = 0.0
     prepared: bool = False
     floor_mtime_ns: int = 0
+    detail: str = ""
+    """What preparing it is about just now, for people."""
     started_s: float | None = None
     beaten: bool = False
     stopping: Stopping | None = None

@@ -50,6 +50,7 @@ def report_of(rank: Rank, *, sequence: int, now_s: float) -> RankReport:
         cpu_s=0.0 if record is None else record.cpu_s,
         save_s=_save_s(rank),
         age_s=0.0 if since_s is None else max(0.0, now_s - since_s),
+        detail=rank.detail if phase is Phase.PREPARING else "",
         gpu_indexes=rank.launch.gpu_indexes,
     )
 

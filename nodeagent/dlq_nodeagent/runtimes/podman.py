@@ -29,6 +29,7 @@ from dlq_nodeagent.runtimes.podman_run import (
     remove_command,
     run_command,
 )
+from dlq_nodeagent.runtimes.podman_secrets import Secrets
 from dlq_nodeagent.runtimes.port import ExitRecord, ExitWhy, Handle
 from dlq_nodeagent.runtimes.process import ProcessRuntime
 
@@ -54,6 +55,7 @@ class PodmanRuntime(ProcessRuntime):
         init: Path,
         client: PodmanClient,
         clock: Clock,
+        secrets: Secrets | None = None,
         writable: bool = False,
     ) -> None:
         """`container_cgroups` is what `detect_for_containers` found; `init` is dlq-init. `writable`
@@ -66,6 +68,7 @@ class PodmanRuntime(ProcessRuntime):
         self._init = init
         self._client = client
         self._writable = writable
+        self._secrets = secrets
         # Several agents of one host share podman's store: each knows its own by its directory.
         self._agent = f"{crc32(str(self._state_dir.resolve()).encode()):08x}"
         self._sweeping: threading.Thread | None = None
@@ -75,6 +78,8 @@ class PodmanRuntime(ProcessRuntime):
         handles = super().recover()
         ended = {handle.key for handle in handles if self._attempts[handle.key].record is not None}
         living = frozenset(handle.key for handle in handles) - ended
+        if self._secrets is not None:
+            self._secrets.keep_only(living)
         # podman may wait for a lock of its own: nobody waits for podman.
         self._sweeping = threading.Thread(target=self._sweep, args=(living,), daemon=True)
         self._sweeping.start()
@@ -82,9 +87,14 @@ class PodmanRuntime(ProcessRuntime):
 
     def poll(self, handle: Handle) -> ExitRecord | None:
         """As the port says. A lost shim has not taken its container away."""
-        known = self._known(handle).record is not None
+        if self._known(handle).record is not None:
+            return self._known(handle).record
         record = super().poll(handle)
-        if record is not None and not known and record.why is ExitWhy.SHIM_LOST:
+        if record is None:
+            return None
+        if self._secrets is not None:
+            self._secrets.take_back(handle.key)
+        if record.why is ExitWhy.SHIM_LOST:
             self._take_away(handle.key)
         return record
 

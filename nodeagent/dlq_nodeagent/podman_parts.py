@@ -1,0 +1,95 @@
+"""Builds what containers need of an agent: the runtime, and what makes images and secrets ready."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from dlq_common.clock import Clock
+from dlq_common.errors import ConfigError
+from dlq_nodeagent.cgroups.containers import detect_for_containers
+from dlq_nodeagent.cgroups.port import CgroupTree
+from dlq_nodeagent.config import AgentConfig
+from dlq_nodeagent.runtimes.podman import PodmanRuntime
+from dlq_nodeagent.runtimes.podman_client import PodmanClient, PodmanFailed, choose_oci_runtime
+from dlq_nodeagent.runtimes.podman_images import Images, PullRules
+from dlq_nodeagent.runtimes.podman_prepare import PodmanContainers
+from dlq_nodeagent.runtimes.podman_secrets import Secrets
+from dlq_nodeagent.shim.binary import ensure_init, ensure_shim
+
+_OLDEST = (4, 3)
+
+log = structlog.get_logger("nodeagent.podman")
+
+
+@dataclass(frozen=True, slots=True)
+class PodmanParts:
+    """What an agent with containers has more than others."""
+
+    runtime: PodmanRuntime
+    containers: PodmanContainers
+    images: Images
+    cgroups: CgroupTree
+
+    def close(self) -> None:
+        """End pulls and remove empty groups; containers go on."""
+        self.images.close()
+        self.cgroups.remove()
+
+
+def build_podman(
+    config: AgentConfig, *, group: str, cgroups: CgroupTree, contact: Path, clock: Clock
+) -> PodmanParts:
+    """Raises ConfigError when this host has no podman that is recent enough, ShimMissing."""
+    wanted = config.podman
+    client = PodmanClient(
+        program=wanted.program,
+        root=wanted.root,
+        run_root=wanted.run_root,
+        oci_runtime=choose_oci_runtime(cgroups.mode, wanted.oci_runtime),
+    )
+    version = _version(client)
+    boxes = detect_for_containers(group, base=config.node.cgroup)
+    secrets = Secrets(wanted.secrets, wanted.run_dir / group)
+    rules = PullRules(
+        registries=wanted.registries,
+        timeout_s=wanted.pull_timeout,
+        tries=wanted.pull_tries,
+        largest_bytes=wanted.largest_image,
+        spare_bytes=wanted.spare,
+    )
+    images = Images(client=client, rules=rules, clock=clock)
+    runtime = PodmanRuntime(
+        state_dir=config.node.state_dir,
+        contact=contact,
+        cgroups=cgroups,
+        container_cgroups=boxes,
+        shim=ensure_shim(),
+        init=ensure_init(),
+        client=client,
+        clock=clock,
+        secrets=secrets,
+        writable=wanted.writable,
+    )
+    roots = wanted.mount_roots or config.jobs.roots
+    containers = PodmanContainers(images=images, secrets=secrets, mount_roots=roots)
+    log.info(
+        "podman", version=version, cgroups=boxes.why, oci_runtime=client.oci_runtime or "default"
+    )
+    return PodmanParts(runtime, containers, images, boxes)
+
+
+def _version(client: PodmanClient) -> str:
+    try:
+        version = client.ask("version", "--format={{.Client.Version}}").strip()
+    except PodmanFailed as failed:
+        raise ConfigError(
+            f"jobs.runtime = podman, but podman does not run: {failed.words}",
+            hint="install podman, conmon and crun or runc (on Debian: apt-get install podman)",
+            key="jobs.runtime",
+        ) from None
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if numbers < _OLDEST:
+        oldest = ".".join(map(str, _OLDEST))
+        raise ConfigError(f"podman {version} is older than {oldest}", key="jobs.runtime")
+    return version

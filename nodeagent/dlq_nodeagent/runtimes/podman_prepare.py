@@ -1,0 +1,167 @@
+"""From a launch with a container to its plan: image, mounts, GPUs and secrets made ready."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from dlq_common.container_names import check_mount_source, check_mount_target
+from dlq_nodeagent.devices.port import Device
+from dlq_nodeagent.jobtree.paths import check_real_place, checked_path
+from dlq_nodeagent.jobtree.user_rights import UserRights
+from dlq_nodeagent.model.messages import Launch
+from dlq_nodeagent.model.mistakes import NOT_FOUND, UserMistake, exit_code_of
+from dlq_nodeagent.runtimes.container import SECRETS, ContainerPlan, Mount, Network
+from dlq_nodeagent.runtimes.launch import AttemptKey
+from dlq_nodeagent.runtimes.podman_devices import device_words
+from dlq_nodeagent.runtimes.podman_images import Images
+from dlq_nodeagent.runtimes.podman_secrets import Secrets
+
+Say = Callable[[str], None]
+HOME = "/tmp"  # the only place of an image that is surely writable
+
+
+class Containers(Protocol):
+    """What launching asks for a job with a container. Blocks for as long as a pull takes."""
+
+    def plan(
+        self,
+        launch: Launch,
+        rights: UserRights,
+        devices: Sequence[Device],
+        script: Path | None,
+        say: Say,
+    ) -> ContainerPlan:
+        """The container of a launch. Raises UserMistake, LaunchRefused, OSError."""
+        ...
+
+    def forget(self, key: AttemptKey) -> None:
+        """Take back what a rank was given that may never have started; repeating it is fine."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodmanContainers:
+    """The real one. `mount_roots` empty: any directory that the user may open."""
+
+    images: Images
+    secrets: Secrets
+    mount_roots: tuple[str, ...]
+
+    def plan(
+        self,
+        launch: Launch,
+        rights: UserRights,
+        devices: Sequence[Device],
+        script: Path | None,
+        say: Say,
+    ) -> ContainerPlan:
+        """See the port."""
+        asked = launch.container
+        assert asked is not None
+        mounts = self._mounts(launch, rights)
+        words = device_words(devices)
+        image = self._image(launch, say)
+        handed = self.secrets.hand_over(
+            launch.key, asked.secrets, user=launch.user, uid=rights.uid, gid=rights.gid
+        )
+        own = [Mount(str(script), str(script), read_only=True)] if script else []
+        own += [Mount(str(handed), SECRETS, read_only=True)] if handed else []
+        return ContainerPlan(
+            image=image,
+            image_cwd=not launch.working_directory,
+            mounts=mounts,
+            mount_roots=self._roots(launch),
+            own_mounts=tuple(own),
+            shm_bytes=asked.shm_size_bytes,
+            network=_network(asked.network),
+            devices=words,
+        )
+
+    def forget(self, key: AttemptKey) -> None:
+        """See the port."""
+        self.secrets.take_back(key)
+
+    def _image(self, launch: Launch, say: Say) -> str:
+        asked = launch.container
+        assert asked is not None
+        with (
+            self.secrets.auth_file(launch.key, asked.image, asked.image_secret, launch.user)
+            if asked.image_secret
+            else nullcontext()
+        ) as auth_file:
+            return self.images.ensure(asked.image, auth_file=auth_file, say=say)
+
+    def _roots(self, launch: Launch) -> tuple[str, ...]:
+        """The operator's, and the job's own checkpoints, which launching has checked by its roots."""
+        if not self.mount_roots:
+            return ()
+        own = filter(None, (launch.checkpoint_directory, launch.resume_from))
+        return (*self.mount_roots, *own)
+
+    def _mounts(self, launch: Launch, rights: UserRights) -> tuple[Mount, ...]:
+        """The user's, looked at now for a clear error (the shim opens them again and decides), and the
+        checkpoints at the place where the job is told that they are.
+        """
+        asked = launch.container
+        assert asked is not None
+        mounts = [Mount(each.source, each.target, each.read_only) for each in asked.mounts]
+        with rights.taken():
+            for mount in mounts:
+                self._check(mount)
+            resume = launch.resume_from
+            if (
+                resume
+                and not _inside(resume, launch.checkpoint_directory)
+                and os.path.exists(resume)
+            ):
+                mounts.append(Mount(resume, resume, read_only=True))
+        if launch.checkpoint_directory:
+            place = launch.checkpoint_directory
+            mounts.append(Mount(place, place, read_only=False))
+        targets = {mount.target: mount for mount in mounts}  # the user's own choice comes first
+        for mount in reversed(mounts):
+            targets[mount.target] = mount
+        return tuple(targets.values())
+
+    def _check(self, mount: Mount) -> None:
+        try:
+            check_mount_source(mount.source)
+            check_mount_target(mount.target)
+        except ValueError as error:
+            raise UserMistake(str(error)) from None
+        what = "the mount source"
+        source = checked_path(mount.source, what, ())
+        try:
+            os.stat(source)
+        except OSError as error:
+            code = exit_code_of(error.errno or 0)
+            if code is None:
+                raise
+            words = "does not exist on this node" if code == NOT_FOUND else error.strerror
+            raise UserMistake(f"{what} {source} {words}", code) from None
+        check_real_place(source, what, self.mount_roots)
+
+
+def inside_container(launch: Launch, environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a job as its image shall have it: what a login on this node would set gives
+    way to the image's own, and to a home directory that can be written to.
+    """
+    inside = dict(environment)
+    for name in {"PATH", "HOME"} - launch.environment.keys():
+        inside.pop(name, None)
+    return {"HOME": HOME} | inside
+
+
+def _network(word: str) -> Network:
+    if word == "none":
+        return "none"
+    if word in ("", "host"):
+        return "host"
+    raise UserMistake(f"no such network: {word!r}")
+
+
+def _inside(path: str, directory: str) -> bool:
+    return bool(directory) and (path == directory or path.startswith(f"{directory.rstrip('/')}/"))
