@@ -26,6 +26,8 @@ COMMANDS = {
     "release": Lazy("dlq_cli.commands.steer:release", "Take a hold back."),
     "pause": Lazy("dlq_cli.commands.steer:pause", "Checkpoint jobs and free their GPUs."),
     "resume": Lazy("dlq_cli.commands.steer:resume", "Queue paused jobs again."),
+    "diff": Lazy("dlq_cli.commands.diff:diff", "What differs between jobs, or attempts of one."),
+    "resubmit": Lazy("dlq_cli.commands.resubmit:resubmit", "Queue a job once more, or changed."),
     "nodes": Lazy("dlq_cli.commands.nodes:nodes", "The machines and their GPUs."),
     "queues": Lazy("dlq_cli.commands.queues:queues", "The queues and what waits in them."),
     "spec": Lazy("dlq_cli.commands.spec:spec", "Write, check and convert job specs, offline."),

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dlq.v1 import job_pb2
+from dlq.v1 import job_pb2, job_service_pb2
 from dlq_cli.words import has_ended
 from dlq_client.jobs import Jobs
-from dlq_common.errors import InvalidRequest, NotFound
+from dlq_common.errors import InvalidRequest, NotFound, PermissionDenied
 from dlq_common.names import shown
 
 MOST_JOBS = 10_000
@@ -33,6 +33,20 @@ def one_job(jobs: Jobs, text: str) -> Named:
     if found := _ATTEMPT.fullmatch(text):
         return Named(str(int(found[1])), int(found[2]))
     return Named(_by_name(jobs, text).job_id, 0)
+
+
+def own_spec(jobs: Jobs, job_id: str, user: str) -> job_service_pb2.GetJobResponse:
+    """A job with its spec, if it is this user's; what another's environment holds may be secret.
+
+    PermissionDenied for operators, who see everybody's jobs; NotFound for users, who do not.
+    """
+    answer = jobs.get(job_id)
+    if answer.job.user != user:
+        raise PermissionDenied(
+            f"job {job_id} belongs to {shown(answer.job.user)}: its spec is for its owner alone",
+            user=user,
+        )
+    return answer
 
 
 def several_jobs(jobs: Jobs, texts: Sequence[str]) -> list[str]:

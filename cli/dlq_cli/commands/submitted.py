@@ -33,9 +33,20 @@ class Manner:
     follow: bool
 
 
-def submit_spec(app: App, spec: Spec, manner: Manner, *, request_id: str, test_only: bool) -> None:
-    """Send a spec. When the master stays away, the error's facts carry the request id."""
-    message = to_message(spec)
+def submit_spec(
+    app: App,
+    spec: Spec,
+    manner: Manner,
+    *,
+    request_id: str,
+    test_only: bool,
+    message: job_pb2.JobSpec | None = None,
+) -> None:
+    """Send a spec, as `message` where that holds more than the spec can say.
+
+    When the master stays away, the error's facts carry the request id.
+    """
+    message = message or to_message(spec)
     jobs = Jobs(app.connection())
     key = request_id or jobs.new_request_id()
     try:

@@ -141,6 +141,8 @@ def test_check_needs_no_identity_and_says_what_it_understood(
     assert said.out.replace(str(tmp_path), "/here") == snapshot
     in_json = json.loads(dlq("spec", "check", "--json", "job.toml").out)
     assert in_json["files"][0]["valid"] is True
+    spec = in_json["files"][0].pop("spec")
+    assert (spec["name"], spec["resources"]["gpu_count"]) == ("mnist", 8)
     assert json.dumps(in_json, indent=1).replace(str(tmp_path), "/here") == snapshot
 
 

@@ -1,0 +1,84 @@
+"""`dlq resubmit`: a job once more, perhaps with some of its spec changed."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from dlq_cli.app import App
+from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.commands.submitted import Manner, submit_spec
+from dlq_cli.select import one_job, own_spec
+from dlq_cli.spec.stored import changed
+from dlq_client.jobs import Jobs
+from dlq_common.errors import Unavailable
+
+
+@click.command(
+    epilog=examples(
+        "dlq resubmit 17",
+        "dlq resubmit 17 --set time_limit=2d --set resources.gpus_total=16",
+        "dlq resubmit 17 --set env.LR=0.01 --unset labels.team --test-only",
+        "dlq resubmit train --set image=registry.lab/train:2 -W",
+    )
+)
+@click.option(
+    "--set",
+    "sets",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Another value, by a spec file's key: time_limit=2h, env.LR=0.1. May be repeated.",
+)
+@click.option(
+    "--unset",
+    "unsets",
+    metavar="KEY",
+    multiple=True,
+    help="Leave a key to its default: queue, env.LR, labels. May be repeated.",
+)
+@click.option("-W", "--wait", "wait_end", is_flag=True, help="Wait for its end; exit as it does.")
+@click.option("-f", "--follow", is_flag=True, help="Follow its output to the end, like --wait.")
+@click.option("--parsable", is_flag=True, help="Print the id alone.")
+@click.option("--test-only", is_flag=True, help="Check everything, show what was understood.")
+@click.option("--request-id", metavar="TEXT", help="Submit at most once under this key.")
+@json_option
+@click.argument("job")
+@pass_app
+def resubmit(
+    app: App,
+    job: str,
+    sets: tuple[str, ...],
+    unsets: tuple[str, ...],
+    wait_end: bool,
+    follow: bool,
+    parsable: bool,
+    test_only: bool,
+    request_id: str | None,
+    as_json: bool,
+) -> None:
+    """Queue the spec of JOB, which may have ended long ago, as a new job.
+
+    It has what JOB had when it was submitted: its script as it was then, and the environment. Only
+    your own jobs: their environment may hold secrets. Checkpoints are not taken along, unless the
+    spec names their directory.
+    """
+    connection = app.connection()
+    jobs = Jobs(connection)
+    job_id = one_job(jobs, job).job_id
+    stored = own_spec(jobs, job_id, connection.identity.user).spec
+    made = changed(stored, f"job {job_id}", sets, unsets, os.environ)
+    manner = Manner(parsable=parsable, as_json=as_json, wait=wait_end, follow=follow)
+    try:
+        submit_spec(
+            app,
+            made.spec,
+            manner,
+            request_id=request_id or "",
+            test_only=test_only,
+            message=made.message,
+        )
+    except Unavailable as error:
+        if key := error.metadata.get("request_id"):
+            error.hint = f"it may have been queued; to be sure: dlq resubmit --request-id {key} ..."
+        raise

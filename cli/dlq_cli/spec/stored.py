@@ -1,0 +1,203 @@
+"""A job's stored spec as a layer again, so that single keys of it can be changed.
+
+Only what a change makes different is written back: fields that this version does not know, or that no
+key of ours stands for, stay as they were submitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from google.protobuf.message import Message
+
+from dlq.v1 import job_pb2, resource_pb2
+from dlq_cli.spec.container import MountRequest, entries
+from dlq_cli.spec.fields import ALIASES, READERS, put
+from dlq_cli.spec.given import Given, Layer, ReadLayer, unknown_key, wrong
+from dlq_cli.spec.merge import merge
+from dlq_cli.spec.message import to_message
+from dlq_cli.spec.readers import SignalAhead
+from dlq_cli.spec.validate import Spec, finish
+from dlq_common.wire import from_duration
+
+# A process of the node is what a job without an image is; an image chooses by itself.
+_BY_DEFAULT = "process"
+
+
+class Changed(NamedTuple):
+    """A spec after changes: as it travels, and as it is told."""
+
+    message: job_pb2.JobSpec
+    spec: Spec
+
+
+def changed(
+    stored: job_pb2.JobSpec,
+    source: str,
+    sets: Iterable[str],
+    unsets: Iterable[str],
+    shell: Mapping[str, str],
+) -> Changed:
+    """`stored` with KEY=VALUE `sets` over it and `unsets` keys taken out of it.
+
+    Keys are those of a spec file, such as `resources.gpus` or `env.LR`. InvalidRequest names the key
+    that is none, cannot have that value, or contradicts the rest.
+    """
+    base = stored_layer(stored, source)
+    kept = _without(base, unsets)
+    asked = _asked(sets)
+    before = _finished(stored, base)
+    after = _finished(stored, merge([kept, asked], shell))
+    message = job_pb2.JobSpec()
+    message.CopyFrom(stored)
+    patch(message, to_message(before), to_message(after))
+    if "image" in asked and "runtime" not in asked and message.runtime == _BY_DEFAULT:
+        message.runtime = ""
+    return Changed(message, after)
+
+
+def stored_layer(spec: job_pb2.JobSpec, source: str) -> Layer:
+    """What a stored spec says, by key; `source` ("job 17") is the origin of all of it."""
+    return {key: Given(value, source) for key, value in _values(spec)}
+
+
+def _values(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
+    yield "name", spec.name
+    yield ("run", spec.script) if spec.script else ("command", tuple(spec.command))
+    yield from _resources(spec.resources)
+    for key, value in (
+        ("hold", spec.hold),
+        ("queue", spec.queue),
+        ("workdir", spec.working_directory),
+        ("runtime", "" if spec.runtime == _BY_DEFAULT else spec.runtime),
+        ("checkpoint.dir", spec.checkpoint.directory),
+        ("checkpoint.marker", spec.checkpoint.marker),
+        ("preempt.exit_zero_completes", spec.preempt.exit_zero_completes),
+        ("retry.exit_codes", tuple(spec.preempt.requeue_exit_codes)),
+        ("retry.max_restarts", spec.retry.max_restart_count),
+    ):
+        if value:
+            yield key, value
+    if spec.preempt.signal:
+        yield "preempt.signal", SignalAhead(spec.preempt.signal, 0)
+    yield from _durations(spec)
+    yield from ((f"env.{name}", text) for name, text in sorted(spec.environment.items()))
+    yield from ((f"labels.{name}", text) for name, text in sorted(spec.labels.items()))
+    if spec.HasField("container"):
+        yield from _container(spec.container)
+
+
+def _resources(request: resource_pb2.ResourceRequest) -> Iterator[tuple[str, object]]:
+    yield "resources.gpus_total", request.gpu_count
+    if request.gpu_type:
+        yield "resources.gpu_type", request.gpu_type
+    has = request.HasField
+    for key, there, value in (
+        ("nodes", has("node_count"), request.node_count),
+        ("resources.cpus", has("cpu_limit"), request.cpu_limit),
+        ("resources.memory", has("memory_limit_bytes"), request.memory_limit_bytes),
+    ):
+        if there:
+            yield key, value
+
+
+def _durations(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
+    has, preempt, checkpoint = spec.HasField, spec.preempt, spec.checkpoint
+    for key, there, duration in (
+        ("time_limit", has("time_limit_duration"), spec.time_limit_duration),
+        ("estimate", has("run_estimate_duration"), spec.run_estimate_duration),
+        ("disconnect_hold", has("disconnect_hold_duration"), spec.disconnect_hold_duration),
+        ("preempt.grace", preempt.HasField("grace_duration"), preempt.grace_duration),
+    ):
+        if there:
+            yield key, round(from_duration(duration))
+    if checkpoint.HasField("settle_duration"):
+        yield "checkpoint.settle", from_duration(checkpoint.settle_duration)
+
+
+def _container(container: job_pb2.ContainerSpec) -> Iterator[tuple[str, object]]:
+    yield "image", container.image
+    mounts = (MountRequest(m.source, m.target, m.read_only) for m in container.mounts)
+    yield from entries("mounts", tuple(mounts)).items()
+    yield from entries("secrets", tuple(container.secrets)).items()
+    if container.HasField("shm_size_bytes"):
+        yield "resources.shm_size", container.shm_size_bytes
+    if container.network:
+        yield "network", container.network
+    if container.image_secret:
+        yield "image_secret", container.image_secret
+
+
+def _asked(sets: Iterable[str]) -> Layer:
+    layer: Layer = {}
+    for text in sets:
+        key, equals, value = text.partition("=")
+        origin = f"--set {key}"
+        if not equals:
+            raise wrong(origin, "write KEY=VALUE, with a key of a spec file: --set time_limit=2h")
+        table, dot, name = key.partition(".")
+        if dot and table in ("env", "labels"):
+            put(layer, table, [f"{name}={value}"], origin)
+        else:
+            put(layer, key, value, origin)
+    return layer
+
+
+def _without(base: ReadLayer, unsets: Iterable[str]) -> Layer:
+    """The layer without some keys, `env` and the like with all below them."""
+    left = dict(base)
+    for word in unsets:
+        key = ALIASES.get(word, word)
+        gone = [known for known in left if known == key or known.startswith(f"{key}.")]
+        if not gone and key not in READERS:
+            raise unknown_key(f"--unset {word}", word, READERS, ())
+        if not gone:
+            raise wrong(f"--unset {word}", "the job's spec does not say it")
+        for known in gone:
+            del left[known]
+    return left
+
+
+def _finished(stored: job_pb2.JobSpec, layer: ReadLayer) -> Spec:
+    arguments = tuple(stored.command) if stored.script and "run" in layer else ()
+    return finish(layer, directory=stored.working_directory or "/", arguments=arguments)
+
+
+def patch(target: Message, before: Message, after: Message) -> None:
+    """Make those fields of `target` as in `after` that differ from `before`."""
+    for field in target.DESCRIPTOR.fields:
+        if _same(field, before, after):
+            continue
+        if _is_single_message(field) and all(
+            each.HasField(field.name) for each in (target, before, after)
+        ):
+            patch(*(getattr(each, field.name) for each in (target, before, after)))
+        else:
+            _copy(field, after, target)
+
+
+def _same(field: Any, before: Message, after: Message) -> bool:
+    if field.has_presence and before.HasField(field.name) != after.HasField(field.name):
+        return False
+    return bool(getattr(before, field.name) == getattr(after, field.name))
+
+
+def _is_single_message(field: Any) -> bool:
+    return field.message_type is not None and not field.is_repeated
+
+
+def _copy(field: Any, source: Message, target: Message) -> None:
+    target.ClearField(field.name)
+    value: Any = getattr(source, field.name)
+    into: Any = getattr(target, field.name)
+    if field.has_presence and not source.HasField(field.name):
+        return
+    if _is_single_message(field):
+        into.CopyFrom(value)
+    elif not field.is_repeated:
+        setattr(target, field.name, value)
+    elif hasattr(into, "update"):
+        into.update(value)
+    else:
+        into.extend(value)
