@@ -250,7 +250,7 @@ def filled(queued: int) -> tuple[Cluster, Policy]:
 
 def _queued(number: int, request: Request, level: int, rank_base: int = 0) -> Job:
     job = Job(JobId(number), "ada", "train", request, 0.0, level=level, rank_base=rank_base)
-    return job_steps.step(job, job_steps.Admitted(), at_s=0.0).value
+    return job_steps.step(job, job_steps.Admitted(), at_s=0.0)
 
 
 def _timed_plan(cluster: Cluster, policy: Policy, now_s: float) -> tuple[float, Plan]:

@@ -102,7 +102,7 @@ class Story(RuleBasedStateMachine):
         nodes = sorted(self.world.cluster.nodes)
         node = self.world.cluster.nodes[nodes[pick % len(nodes)]]
         event = FlagCleared(flag=flag) if flag in node.flags else FlagSet(flag=flag)
-        self.world.cluster.put_node(step(node, event, at_s=self.world.now_s).value)
+        self.world.cluster.put_node(step(node, event, at_s=self.world.now_s))
         self.decided()
 
     @rule(pick=st.integers(0, 99))
@@ -110,7 +110,7 @@ class Story(RuleBasedStateMachine):
         nodes = sorted(self.world.cluster.nodes)
         node = self.world.cluster.nodes[nodes[pick % len(nodes)]]
         event = Missed() if node.state is NodeState.UP else Heard()
-        self.world.cluster.put_node(step(node, event, at_s=self.world.now_s).value)
+        self.world.cluster.put_node(step(node, event, at_s=self.world.now_s))
         self.decided()
 
     @rule(seconds=st.sampled_from([0.25, 1.0, 40.0, 271.0, 400.0]))

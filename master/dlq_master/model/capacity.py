@@ -85,17 +85,19 @@ class Capacity:
         """The attempt holds these GPUs (`soon`: it has been told to leave)."""
         for node_id, mask in allocation.slots:
             self.claims.setdefault(node_id, {})[key] = mask
-            if soon:
-                self.soon[node_id] = self.soon.get(node_id, 0) | mask
-            self._shift(node_id, mask, claimed=True)
+            for pool, ordinal, _ in self._homes.get(node_id, ()):
+                self.free_gpus += pool.set(ordinal, pool.masks[ordinal] & ~mask)
+        if soon:
+            self.mark_soon(allocation, soon=True)
 
     def release(self, key: AttemptKey, allocation: Allocation, *, soon: bool) -> None:
         """The attempt is gone, its GPUs are free."""
         for node_id, mask in allocation.slots:
             del self.claims[node_id][key]
-            if soon:
-                self._clear_soon(node_id, mask)
-            self._shift(node_id, mask, claimed=False)
+            for pool, ordinal, owned in self._homes.get(node_id, ()):
+                self.free_gpus += pool.set(ordinal, pool.masks[ordinal] | owned & mask)
+        if soon:
+            self.mark_soon(allocation, soon=False)
 
     def mark_soon(self, allocation: Allocation, *, soon: bool) -> None:
         """The holder was told to leave, or its node fell silent meanwhile."""
@@ -163,12 +165,6 @@ class Capacity:
         """Nodes or their GPUs are others: until the pools are rebuilt, nothing is counted."""
         self._rebuild_needed = True
         self._homes.clear()
-
-    def _shift(self, node_id: NodeId, mask: int, *, claimed: bool) -> None:
-        for pool, ordinal, owned in self._homes.get(node_id, ()):
-            left = pool.masks[ordinal]
-            now = left & ~mask if claimed else left | (owned & mask)
-            self.free_gpus += pool.set(ordinal, now)
 
     def _refresh(self, node_id: NodeId) -> None:
         if self._rebuild_needed:

@@ -18,7 +18,7 @@ from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.job_steps import JobEvent
 from dlq_master.model.lease import Lease
-from dlq_master.model.machine import StopAttempt, StopCause
+from dlq_master.model.machine import StopCause
 from dlq_master.model.node import NodeEvent
 from dlq_master.model.plan import (
     Admit,
@@ -72,12 +72,11 @@ def apply(cluster: Cluster, plan: Plan, now_s: float, epoch: int) -> list[Happen
 def step_job(cluster: Cluster, job_id: JobId, event: JobEvent, now_s: float) -> list[Happened]:
     """Apply one event to a job, and tell its live attempt to stop if the event asks for that."""
     before = cluster.jobs[job_id]
-    after, effects = job_steps.step(before, event, at_s=now_s, placing=cluster.moves.after)
-    cluster.put_job(after)
+    cluster.put_job(job_steps.step(before, event, at_s=now_s, placing=cluster.moves.after))
     happened = [Happened(event, job_id)]
-    for effect in effects:
-        if isinstance(effect, StopAttempt):
-            happened += stop_attempt(cluster, effect.key, effect.cause, now_s)
+    cause = job_steps.stops(event)
+    if cause is not None and before.live_key is not None:
+        happened += stop_attempt(cluster, before.live_key, cause, now_s)
     return happened
 
 
@@ -107,7 +106,7 @@ def step_attempt(
         if follows is None:  # cancelled while it ran: only the books are left to close
             job = job_steps.vacated(job, used)
     if follows is not None:
-        job = job_steps.step(job, follows, at_s=now_s, placing=cluster.moves.after).value
+        job = job_steps.step(job, follows, at_s=now_s, placing=cluster.moves.after)
         happened.append(_happened((follows, key.job_id, None, None, None)))
     cluster.put(job, after)
     return happened
@@ -115,7 +114,7 @@ def step_attempt(
 
 def step_node(cluster: Cluster, node_id: NodeId, event: NodeEvent, now_s: float) -> list[Happened]:
     """Apply one event to a node. What it means for attempts there is its driver's to say."""
-    cluster.put_node(node_machine.step(cluster.nodes[node_id], event, at_s=now_s).value)
+    cluster.put_node(node_machine.step(cluster.nodes[node_id], event, at_s=now_s))
     return [Happened(event, node_id=node_id)]
 
 
@@ -170,7 +169,7 @@ def _start(cluster: Cluster, start: Start, now_s: float, epoch: int) -> Happened
         )
     )
     placed = job_steps.Placed(attempt=number)
-    after = job_steps.step(job, placed, at_s=now_s, placing=cluster.moves.after).value
+    after = job_steps.step(job, placed, at_s=now_s, placing=cluster.moves.after)
     cluster.put(after, assigned(_key((start.job_id, number)), lease, now_s, job.checkpoint))
     return _happened((placed, start.job_id, number, None, start))
 

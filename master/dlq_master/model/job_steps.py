@@ -9,7 +9,7 @@ from typing import NamedTuple, assert_never
 from dlq_master.model import job_draft as to
 from dlq_master.model.eligible import Block, Dependency
 from dlq_master.model.job import Checkpoint, EndReason, HoldKind, Job, JobState
-from dlq_master.model.machine import IllegalTransition, Step, StopAttempt, StopCause, answer
+from dlq_master.model.machine import IllegalTransition, StopCause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +211,7 @@ Placing = Callable[[Job, JobEvent], int | None]  # a position in its level; None
 
 def step(  # noqa: C901 one case per event
     job: Job, event: JobEvent, *, at_s: float, placing: Placing | None = None
-) -> Step[Job]:
+) -> Job:
     """The job after `event` at `at_s`, where `placing` says that the event puts it.
 
     Raises IllegalTransition where the table has no row.
@@ -219,7 +219,6 @@ def step(  # noqa: C901 one case per event
     target = TABLE.get((job.state, type(event)))
     if target is None:
         raise _illegal(job, event)
-    effects: tuple[StopAttempt, ...] = ()
     draft = list(job)
     match event:
         case Completed():
@@ -249,7 +248,6 @@ def step(  # noqa: C901 one case per event
             to.stop_waiting(draft, at_s)
             to.explain(draft, EndReason.CANCELLED, job.exit_code, job.signal)
             to.end(draft, at_s)
-            effects = _stop(job, StopCause.CANCEL)
         case Rejected():
             to.refuse(draft, event.reason)
             to.explain(draft, EndReason.REJECTED)
@@ -259,7 +257,6 @@ def step(  # noqa: C901 one case per event
         case Held():
             to.stop_waiting(draft, at_s)
             to.hold(draft, event.kind, event.reason, event.by)
-            effects = _stop(job, StopCause.PAUSE) if event.kind is HoldKind.PAUSED else ()
         case Released():
             to.release(draft)
             free = job.live_attempt is None and job.blocked is None
@@ -287,7 +284,17 @@ def step(  # noqa: C901 one case per event
             assert_never(event)
     if placing is not None and (sequence := placing(job, event)) is not None:
         to.move(draft, sequence)
-    return answer((to.sealed(draft, target), effects))
+    return to.sealed(draft, target)
+
+
+def stops(event: JobEvent) -> StopCause | None:
+    """Why a live attempt has to stop after this event of its job; None: it goes on."""
+    match event:
+        case Cancelled():
+            return StopCause.CANCEL
+        case Held(kind=HoldKind.PAUSED):
+            return StopCause.PAUSE
+    return None
 
 
 def vacated(job: Job, usage: Usage) -> Job:
@@ -299,7 +306,3 @@ def vacated(job: Job, usage: Usage) -> Job:
 
 def _illegal(job: Job, event: JobEvent) -> IllegalTransition:
     return IllegalTransition("job", str(job.job_id), job.state, event)
-
-
-def _stop(job: Job, cause: StopCause) -> tuple[StopAttempt, ...]:
-    return () if job.live_key is None else (StopAttempt(job.live_key, cause),)

@@ -1,12 +1,11 @@
-"""What the three state machines share: a step's result, its effect and its one error."""
+"""What the three state machines share: why an attempt is stopped, and their one error.
+
+A step is a function: the value before and an event in, the value after out.
+"""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Generic, NamedTuple
-
-from dlq_master.model.ids import AttemptKey
-from dlq_master.model.values import ValueT, maker
 
 
 class StopCause(StrEnum):
@@ -20,23 +19,6 @@ class StopCause(StrEnum):
     GANG_FAILURE = "gang_failure"
     HOLD_EXPIRED = "hold_expired"
     FENCE = "fence"
-
-
-class StopAttempt(NamedTuple):
-    """Effect: the job no longer wants this attempt; feed it StopRequested(cause)."""
-
-    key: AttemptKey
-    cause: StopCause
-
-
-class Step(NamedTuple, Generic[ValueT]):
-    """A machine's answer: the value after the event and what has to follow from it."""
-
-    value: ValueT
-    effects: tuple[StopAttempt, ...] = ()
-
-
-answer = maker(Step)
 
 
 class IllegalTransition(Exception):

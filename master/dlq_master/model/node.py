@@ -9,7 +9,7 @@ from typing import NamedTuple, assert_never
 
 from dlq_master.model.ids import NodeId
 from dlq_master.model.lease import Terms
-from dlq_master.model.machine import IllegalTransition, Step
+from dlq_master.model.machine import IllegalTransition
 from dlq_master.model.resources import mask_of
 
 
@@ -227,7 +227,7 @@ TABLE: Mapping[tuple[NodeState, type[NodeEvent]], NodeState] = {
 
 def step(  # noqa: C901 one case per event
     node: Node, event: NodeEvent, *, at_s: float
-) -> Step[Node]:
+) -> Node:
     """The node after `event` at `at_s`; raises IllegalTransition where the table has no row."""
     target = TABLE.get((node.state, type(event)))
     if target is None:
@@ -284,7 +284,7 @@ def step(  # noqa: C901 one case per event
             after = node._replace(hold_extension_s=node.maintenance_s)
         case _:
             assert_never(event)
-    return Step(after._replace(version=node.version + 1))
+    return after._replace(version=node.version + 1)
 
 
 def due_event(node: Node, now_s: float, terms: Terms) -> Missed | Vanished | None:

@@ -3,16 +3,15 @@
 import pytest
 
 from dlq_master.model import job_steps
-from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import Checkpoint, EndReason, HoldKind, Job, JobState, shown_state
 from dlq_master.model.job_steps import Usage
-from dlq_master.model.machine import IllegalTransition, StopAttempt, StopCause
+from dlq_master.model.machine import IllegalTransition, StopCause
 from support.builders import a_job, a_waiting_job
 
 
 def after(job: Job, *events: job_steps.JobEvent, at_s: float = 100.0) -> Job:
     for event in events:
-        job = job_steps.step(job, event, at_s=at_s).value
+        job = job_steps.step(job, event, at_s=at_s)
     return job
 
 
@@ -52,10 +51,10 @@ def test_promotion_resets_both_counters_and_keeps_the_totals() -> None:
 
 def test_cancelling_a_running_job_ends_it_at_once_and_stops_the_attempt() -> None:
     job = a_waiting_job(7, live_attempt=2, attempts=2, queued_since_s=None)
-    step = job_steps.step(job, job_steps.Cancelled(), at_s=9.0)
-    assert step.value.state is JobState.CANCELLED
-    assert step.effects == (StopAttempt(AttemptKey(JobId(7), 2), StopCause.CANCEL),)
-    books = job_steps.vacated(step.value, Usage(gpu_s=4.0, executed_s=2.0))
+    cancelled = job_steps.step(job, job_steps.Cancelled(), at_s=9.0)
+    assert cancelled.state is JobState.CANCELLED
+    assert job_steps.stops(job_steps.Cancelled()) is StopCause.CANCEL
+    books = job_steps.vacated(cancelled, Usage(gpu_s=4.0, executed_s=2.0))
     assert (books.live_attempt, books.total_gpu_s) == (None, 4.0)
     assert books.state is JobState.CANCELLED
 
@@ -66,9 +65,10 @@ def test_cancelling_a_running_job_ends_it_at_once_and_stops_the_attempt() -> Non
 )
 def test_only_a_pause_stops_what_runs(kind: HoldKind, stops: bool) -> None:
     job = a_waiting_job(7, live_attempt=1, attempts=1, queued_since_s=None)
-    step = job_steps.step(job, job_steps.Held(kind=kind, reason="later"), at_s=9.0)
-    assert (step.value.state, step.value.hold) == (JobState.HELD, kind)
-    assert bool(step.effects) is stops
+    event = job_steps.Held(kind=kind, reason="later")
+    held = job_steps.step(job, event, at_s=9.0)
+    assert (held.state, held.hold) == (JobState.HELD, kind)
+    assert job_steps.stops(event) is (StopCause.PAUSE if stops else None)
 
 
 def test_a_held_job_does_not_requeue_but_may_complete() -> None:

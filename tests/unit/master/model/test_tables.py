@@ -90,7 +90,7 @@ def test_every_cell_of_the_job_table(state: JobState, event: job_steps.JobEvent)
         with pytest.raises(IllegalTransition, match=f"job 1: {type(event).__name__}"):
             job_steps.step(job, event, at_s=5.0)
         return
-    after = job_steps.step(job, event, at_s=5.0).value
+    after = job_steps.step(job, event, at_s=5.0)
     assert after.state is target
     assert after.version == job.version + 1
     assert after.ended == (after.end_time_s is not None)
@@ -121,7 +121,7 @@ def test_every_cell_of_the_node_table(state: NodeState, event: node.NodeEvent) -
         with pytest.raises(IllegalTransition, match="node n1"):
             node.step(before, event, at_s=5.0)
         return
-    assert node.step(before, event, at_s=5.0).value.state is target
+    assert node.step(before, event, at_s=5.0).state is target
 
 
 TABLES = [
