@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from dlq.v1 import job_pb2
 from dlq_cli.render import Cell, Look, clean_line, number, when
+from dlq_cli.tasks import id_key, shown_id
 from dlq_cli.words import ENDED, HOLD_KINDS, SLURM_CODES, shown_state
 from dlq_common.errors import InvalidRequest
 from dlq_common.hostlist import compress_hostlist
@@ -18,7 +19,7 @@ from dlq_common.wire import from_duration, from_timestamp
 WAITING = frozenset({"pending", "queued"})
 
 Text = Callable[[job_pb2.Job, Look], str]
-SortKey = Callable[[job_pb2.Job], str | float]
+SortKey = Callable[[job_pb2.Job], str | float | tuple[int, int]]
 
 
 class Column(NamedTuple):
@@ -107,7 +108,7 @@ def _memory(job: job_pb2.Job, _look: Look) -> str:
 
 
 COLUMNS: Mapping[str, Column] = {
-    "id": Column(Cell("JOB_ID", right=True), lambda j, _: j.job_id, lambda j: int(j.job_id or 0)),
+    "id": Column(Cell("JOB_ID", right=True), lambda j, _: shown_id(j), id_key),
     "name": Column(Cell("NAME", most=32), lambda j, _: j.name),
     "user": Column(Cell("USER"), lambda j, _: j.user),
     "queue": Column(Cell("QUEUE"), lambda j, _: j.queue),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dlq.v1 import job_pb2
 from dlq_cli.columns import COLUMNS, LetterFormat, sort_jobs
 from dlq_cli.render import Look, table
+from dlq_cli.tasks import folded, shown_id
 from dlq_cli.words import shown_state
 from dlq_client.jobs import JobList, Jobs
 from dlq_common.errors import NotFound
@@ -49,12 +50,13 @@ class Layout:
     headings: bool
     ids_only: bool
     sort: str
+    one_line_each: bool = False  # tasks of an array that wait are one line otherwise
 
     def text(self, jobs: Sequence[job_pb2.Job], look: Look) -> str:
         """The list as text, sorted."""
-        ordered = self.ordered(jobs, look)
         if self.ids_only:
-            return "".join(f"{job.job_id}\n" for job in ordered)
+            return "".join(f"{shown_id(job)}\n" for job in self.ordered(jobs, look))
+        ordered = self.ordered(jobs if self.one_line_each else folded(jobs), look)
         if isinstance(self.columns, LetterFormat):
             head = [self.columns.heading()] if self.headings else []
             return "".join(

@@ -1,21 +1,22 @@
-"""Which jobs a user means: `17`, `17-20`, `17.2`, or a name where it is unique."""
+"""Which jobs a user means: `17`, `17-20`, `17.2`, a name where it is unique; `12` of an array, `12_4`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq_cli.words import has_ended
 from dlq_client.jobs import Jobs
+from dlq_common.arrays import TasksText, parse_tasks
 from dlq_common.errors import InvalidRequest, NotFound, PermissionDenied
 from dlq_common.names import shown
 
 MOST_JOBS = 10_000
 
 _ID = re.compile(r"[0-9]{1,18}", re.ASCII)
-_ATTEMPT = re.compile(r"([0-9]{1,18})\.([0-9]{1,9})", re.ASCII)
+_ATTEMPT = re.compile(r"([0-9]{1,18}(?:_[0-9]{1,9})?)\.([0-9]{1,9})", re.ASCII)
 _RANGE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
 
 
@@ -27,11 +28,17 @@ class Named(NamedTuple):
 
 
 def one_job(jobs: Jobs, text: str) -> Named:
-    """The job of `17`, `17.2` or a unique name; an id is not looked up, the call will tell."""
+    """The job of `17`, `17.2`, `12_4`, `12_4.2` or a unique name; an id is not looked up, the call
+    will tell.
+    """
     if _ID.fullmatch(text):
         return Named(str(int(text)), 0)
     if found := _ATTEMPT.fullmatch(text):
-        return Named(str(int(found[1])), int(found[2]))
+        return Named(one_job(jobs, found[1]).job_id, int(found[2]))
+    if (tasks := _tasks(text)) is not None:
+        if len(tasks.indexes) > 1:
+            raise InvalidRequest(f"{shown(text)} are {len(tasks.indexes)} jobs: say which")
+        return Named(_looked_up(jobs, [text])[0], 0)
     return Named(_by_name(jobs, text).job_id, 0)
 
 
@@ -50,16 +57,60 @@ def own_spec(jobs: Jobs, job_id: str, user: str) -> job_service_pb2.GetJobRespon
 
 
 def several_jobs(jobs: Jobs, texts: Sequence[str]) -> list[str]:
-    """The ids of many words, in the order written, each once. Of a range, those that exist."""
-    ids: dict[str, None] = {}
-    for text in texts:
-        if found := _RANGE.fullmatch(text):
-            ids.update(dict.fromkeys(_range(jobs, int(found[1]), int(found[2]), text)))
-        else:
-            ids[one_job(jobs, text).job_id] = None
+    """The ids of many words, in the order written, each once. Of a range, those that exist; of an
+    array's number all its tasks.
+    """
+    ids = dict.fromkeys(_looked_up(jobs, targets(jobs, texts)))
     if len(ids) > MOST_JOBS:
         raise InvalidRequest(f"more than {MOST_JOBS} jobs at once")
     return list(ids)
+
+
+def targets(jobs: Jobs, texts: Sequence[str]) -> list[str]:
+    """What to hand to a call that takes many tasks at once: ids, and `12` and `12_[0-3]` as they are."""
+    words: dict[str, None] = {}
+    for text in texts:
+        if found := _RANGE.fullmatch(text):
+            words.update(dict.fromkeys(_range(jobs, int(found[1]), int(found[2]), text)))
+        elif _tasks(text) is not None:
+            words[text] = None
+        else:
+            words[one_job(jobs, text).job_id] = None
+    if len(words) > MOST_JOBS:
+        raise InvalidRequest(f"more than {MOST_JOBS} jobs at once")
+    return list(words)
+
+
+def _tasks(text: str) -> TasksText | None:
+    try:
+        return parse_tasks(text)
+    except ValueError as error:
+        raise InvalidRequest(f"{shown(text)}: {error}") from None
+
+
+def _looked_up(jobs: Jobs, words: Sequence[str]) -> list[str]:
+    """The ids that words of ids stand for; a word that stands for none stays, the call will tell."""
+    if not words:
+        return []
+    found = jobs.list(job_ids=words).jobs
+    ids = {job.job_id for job in found}
+    tasks: dict[str, dict[int, str]] = {}
+    for job in found:
+        if job.HasField("array_task"):
+            tasks.setdefault(job.array_task.array_id, {})[job.array_task.index] = job.job_id
+    return [job_id for word in words for job_id in _meant(word, ids, tasks)]
+
+
+def _meant(word: str, ids: Container[str], tasks: Mapping[str, Mapping[int, str]]) -> list[str]:
+    if word in ids:
+        return [word]
+    if word in tasks:
+        return list(tasks[word].values())
+    named = parse_tasks(word)
+    known = {} if named is None else tasks.get(named.array_id, {})
+    if named is None or not set(named.indexes) <= known.keys():
+        return [word]
+    return [known[index] for index in named.indexes]
 
 
 def _range(jobs: Jobs, first: int, last: int, text: str) -> list[str]:

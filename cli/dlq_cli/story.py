@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from dlq.v1 import job_pb2
 from dlq_cli.columns import exit_text, progress, run_s, where
+from dlq_cli.facts.job import array_text, dependency_text
 from dlq_cli.render import Cell, Look, clean_line, facts, number, paint, table, when
+from dlq_cli.tasks import shown_id
 from dlq_cli.words import ATTEMPT_STATES, ENDED, HOLD_KINDS, LEASE_KINDS, shown_state
 from dlq_common.units import approximate_size, format_duration
 from dlq_common.wire import from_duration, from_timestamp
@@ -15,7 +17,7 @@ from dlq_common.wire import from_duration, from_timestamp
 
 def job_text(job: job_pb2.Job, look: Look, spec: job_pb2.JobSpec | None = None) -> str:
     """The job: one heading, then its facts, and what was submitted if that is handed in."""
-    head = f"Job {job.job_id} {clean_line(job.name)}: {paint(shown_state(job), look)}"
+    head = f"Job {shown_id(job)} {clean_line(job.name)}: {paint(shown_state(job), look)}"
     return f"{head}\n" + facts((*_job_pairs(job, look), *(_spec_pairs(spec) if spec else ())))
 
 
@@ -30,6 +32,9 @@ def _job_pairs(job: job_pb2.Job, look: Look) -> tuple[tuple[str, str], ...]:
         ("held by", _held(job)),
         ("stopping for", job.stop_cause),
         ("end", _end(job) if state in ENDED else ""),
+        ("task of", _array(job)),
+        ("depends on", job.dependency),
+        ("not before", _when(job, "begin_time", look)),
         ("submitted", _when(job, "submit_time", look)),
         ("waiting since", _when(job, "queue_time", look) if state == "queued" else ""),
         ("first start", _when(job, "start_time", look)),
@@ -46,6 +51,15 @@ def _job_pairs(job: job_pb2.Job, look: Look) -> tuple[tuple[str, str], ...]:
             f"{number(round(job.lost_gpu_seconds))} GPU-seconds" if job.lost_gpu_seconds else "",
         ),
     )
+
+
+def _array(job: job_pb2.Job) -> str:
+    """Its place, and its own id: commands and logs know both."""
+    if not job.HasField("array_task"):
+        return ""
+    place = job.array_task
+    limit = f", {place.concurrent_count} at a time" if place.concurrent_count else ""
+    return f"{place.array_id}, {place.task_count} tasks{limit}; this one is job {job.job_id}"
 
 
 def _grace(job: job_pb2.Job) -> str:
@@ -104,6 +118,8 @@ def _spec_pairs(spec: job_pb2.JobSpec) -> tuple[tuple[str, str], ...]:
         ("image", spec.container.image),
         ("mounts", ", ".join(map(_mount_text, spec.container.mounts))),
         ("secrets", ", ".join(spec.container.secrets)),
+        ("array", array_text(spec.array) if spec.HasField("array") else ""),
+        ("dependency", dependency_text(spec.dependency)),
         ("labels", ", ".join(f"{name}={text}" for name, text in sorted(spec.labels.items()))),
     )
 
@@ -175,6 +191,7 @@ def _when(job: job_pb2.Job, field: str, look: Look) -> str:
         "queue_time": job.queue_time,
         "start_time": job.start_time,
         "end_time": job.end_time,
+        "begin_time": job.begin_time,
     }
     seconds = from_timestamp(times[field])
     return when(seconds, look) if seconds else ""

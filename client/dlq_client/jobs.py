@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from dlq.v1 import event_pb2, job_pb2
 from dlq.v1 import job_service_pb2 as wire
@@ -22,6 +23,14 @@ class JobList:
 
     jobs: Sequence[job_pb2.Job]
     cursor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """What was named, after a change: one job, or tasks of an array, some of which may have refused."""
+
+    jobs: Sequence[job_pb2.Job]
+    refusals: Sequence[wire.Refusal]
 
 
 class Jobs:
@@ -79,30 +88,52 @@ class Jobs:
 
     def cancel(self, job_id: str, *, kill: bool = False) -> job_pb2.Job:
         """Ask for a job's end; cancelling one that has ended changes nothing."""
-        request = wire.CancelJobRequest(request_id=self.new_request_id(), job_id=job_id, kill=kill)
-        return self._connection.call(self.stub.CancelJob, request).job
+        return self.cancel_each(job_id, kill=kill).jobs[0]
 
     def hold(self, job_id: str, *, admin: bool = False, reason: str = "") -> job_pb2.Job:
         """Keep a job from starting."""
-        request = wire.HoldJobRequest(
-            request_id=self.new_request_id(), job_id=job_id, admin=admin, reason=reason
-        )
-        return self._connection.call(self.stub.HoldJob, request).job
+        return self.hold_each(job_id, admin=admin, reason=reason).jobs[0]
 
     def release(self, job_id: str) -> job_pb2.Job:
         """Take a hold back."""
-        request = wire.ReleaseJobRequest(request_id=self.new_request_id(), job_id=job_id)
-        return self._connection.call(self.stub.ReleaseJob, request).job
+        return self.release_each(job_id).jobs[0]
 
     def pause(self, job_id: str) -> job_pb2.Job:
         """Checkpoint a job, free its GPUs and keep it."""
-        request = wire.PauseJobRequest(request_id=self.new_request_id(), job_id=job_id)
-        return self._connection.call(self.stub.PauseJob, request).job
+        return self.pause_each(job_id).jobs[0]
 
     def resume(self, job_id: str) -> job_pb2.Job:
         """Queue a paused job again."""
-        request = wire.ResumeJobRequest(request_id=self.new_request_id(), job_id=job_id)
-        return self._connection.call(self.stub.ResumeJob, request).job
+        return self.resume_each(job_id).jobs[0]
+
+    # The same for a job, for `12` (all tasks of an array that have not ended) or `12_[0-3]`.
+
+    def cancel_each(self, target: str, *, kill: bool = False) -> Edited:
+        """See `cancel`."""
+        key = self.new_request_id()
+        request = wire.CancelJobRequest(request_id=key, job_id=target, kill=kill)
+        return _edited(self._connection.call(self.stub.CancelJob, request))
+
+    def hold_each(self, target: str, *, admin: bool = False, reason: str = "") -> Edited:
+        """See `hold`."""
+        key = self.new_request_id()
+        request = wire.HoldJobRequest(request_id=key, job_id=target, admin=admin, reason=reason)
+        return _edited(self._connection.call(self.stub.HoldJob, request))
+
+    def release_each(self, target: str) -> Edited:
+        """See `release`."""
+        request = wire.ReleaseJobRequest(request_id=self.new_request_id(), job_id=target)
+        return _edited(self._connection.call(self.stub.ReleaseJob, request))
+
+    def pause_each(self, target: str) -> Edited:
+        """See `pause`."""
+        request = wire.PauseJobRequest(request_id=self.new_request_id(), job_id=target)
+        return _edited(self._connection.call(self.stub.PauseJob, request))
+
+    def resume_each(self, target: str) -> Edited:
+        """See `resume`."""
+        request = wire.ResumeJobRequest(request_id=self.new_request_id(), job_id=target)
+        return _edited(self._connection.call(self.stub.ResumeJob, request))
 
     def explain(self, job_id: str) -> wire.ExplainJobResponse:
         """Every reason why a job does not run."""
@@ -128,3 +159,18 @@ class Jobs:
     def new_request_id(self) -> str:
         """An idempotency key, made before the first try so that every retry carries the same."""
         return self._connection.ids.request_id()
+
+
+class _EditResponse(Protocol):
+    """What the answers to all edits hold."""
+
+    @property
+    def job(self) -> job_pb2.Job: ...
+    @property
+    def jobs(self) -> Sequence[job_pb2.Job]: ...
+    @property
+    def refusals(self) -> Sequence[wire.Refusal]: ...
+
+
+def _edited(answer: _EditResponse) -> Edited:
+    return Edited(list(answer.jobs) or [answer.job], list(answer.refusals))

@@ -86,11 +86,14 @@ def expand(ranges: Iterable[IndexRange]) -> tuple[int, ...]:
 
 
 def parse_tasks(text: str) -> TasksText | None:
-    """The tasks of `12_4` or `12_[0-3,7]`; None for other words. ValueError for bad indexes."""
+    """The tasks of `12_4` or `12_[0-3,7]`; None for other words. ValueError for bad indexes.
+
+    A limit is passed over: `12_[4-99%4]` is how a list shows them.
+    """
     found = _TASKS.fullmatch(text)
     if not found:
         return None
-    return TasksText(str(int(found[1])), expand(parse_ranges(found[2] or found[3])))
+    return TasksText(str(int(found[1])), expand(parse_ranges(found[2] or _LIMIT.sub("", found[3]))))
 
 
 def format_indexes(indexes: Sequence[int]) -> str:

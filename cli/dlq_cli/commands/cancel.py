@@ -15,10 +15,11 @@ from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
 from dlq_cli.commands.wait import duration_s, wait_for
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
-from dlq_cli.select import several_jobs
+from dlq_cli.select import targets
 from dlq_cli.states import parse_states
+from dlq_cli.tasks import shown_id
 from dlq_cli.words import has_ended, shown_state
-from dlq_client.jobs import Jobs
+from dlq_client.jobs import Edited, Jobs
 from dlq_common.errors import InvalidRequest
 
 
@@ -78,7 +79,7 @@ def cancel(
     if job:
         if user or name or state:
             raise InvalidRequest("name jobs, or filter with -u, -n and -t, but not both")
-        job_ids = several_jobs(jobs, job)
+        job_ids = targets(jobs, job)
     else:
         job_ids = _matching(app, jobs, user, name, state)
     if not job_ids:
@@ -87,8 +88,8 @@ def cancel(
     if len(job_ids) > 1 and not yes and sys.stdin.isatty() and sys.stderr.isatty():
         app.confirm(f"{len(job_ids)} jobs would end: {_some(job_ids)}", yes=False)
 
-    def change(job_id: str) -> job_pb2.Job:
-        return jobs.cancel(job_id, kill=kill)
+    def change(target: str) -> Edited:
+        return jobs.cancel_each(target, kill=kill)
 
     if until_gone:
         changed, code = change_each(app, job_ids, change, _outcome, quiet=True)
@@ -113,7 +114,7 @@ def _wait_gone(
         click.echo(document({"jobs": [job_facts(job) for job in found.values()]}))
     else:
         for job in found.values():
-            click.echo(f"job {job.job_id}: {_outcome(job)}")
+            click.echo(f"job {shown_id(job)}: {_outcome(job)}")
     left = [job.job_id for job in found.values() if not has_ended(job)]
     if left:
         app.say(f"waited {timeout_s} s; the order stands, and something still runs: {_some(left)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import click
 
@@ -11,19 +11,21 @@ from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
+from dlq_cli.tasks import shown_ids
+from dlq_client.jobs import Edited
 from dlq_common.errors import DlqError, Unavailable
 
 
 def for_each(
     app: App,
-    job_ids: Sequence[str],
-    change: Callable[[str], job_pb2.Job],
+    targets: Sequence[str],
+    change: Callable[[str], Edited],
     outcome: Callable[[job_pb2.Job], str],
     *,
     as_json: bool,
 ) -> None:
     """Change the jobs one by one and tell the outcome of each, as `change_each` does."""
-    changed, code = change_each(app, job_ids, change, outcome, quiet=as_json)
+    changed, code = change_each(app, targets, change, outcome, quiet=as_json)
     if as_json:
         click.echo(document({"jobs": [job_facts(job) for job in changed]}))
     if code:
@@ -32,8 +34,8 @@ def for_each(
 
 def change_each(
     app: App,
-    job_ids: Sequence[str],
-    change: Callable[[str], job_pb2.Job],
+    targets: Sequence[str],
+    change: Callable[[str], Edited],
     outcome: Callable[[job_pb2.Job], str],
     *,
     quiet: bool,
@@ -45,18 +47,30 @@ def change_each(
     """
     changed: list[job_pb2.Job] = []
     code = exit_codes.OK
-    for job_id in job_ids:
+    for target in targets:
         try:
-            job = change(job_id)
+            edited = change(target)
         except Unavailable:
             raise
         except DlqError as error:
-            if len(job_ids) == 1:
+            if len(targets) == 1:
                 raise
-            app.say(f"job {job_id}: {error.what}")
+            app.say(f"job {target}: {error.what}")
             code = code or exit_codes.code_of_error(error)
             continue
-        changed.append(job)
-        if not quiet:
-            click.echo(f"job {job.job_id}: {outcome(job)}")
+        changed += edited.jobs
+        for line in () if quiet else _lines(edited.jobs, outcome):
+            click.echo(line)
+        for refusal in edited.refusals:
+            app.say(f"job {refusal.job_id}: {refusal.detail}")
+            code = code or exit_codes.FAILURE
     return changed, code
+
+
+def _lines(jobs: Sequence[job_pb2.Job], outcome: Callable[[job_pb2.Job], str]) -> Iterator[str]:
+    """One line for all tasks that have become the same."""
+    same: dict[str, list[job_pb2.Job]] = {}
+    for job in jobs:
+        same.setdefault(outcome(job), []).append(job)
+    for words, members in same.items():
+        yield f"job {shown_ids(members)}: {words}"

@@ -48,6 +48,7 @@ RECENT_S = 3600
 @click.option("--sort", metavar="COLUMNS", default="", help="Order: `state,-gpus`.")
 @click.option("-q", "--quiet", is_flag=True, help="Ids only.")
 @click.option("--no-header", is_flag=True, help="No headings.")
+@click.option("-r", "--array", "one_line_each", is_flag=True, help="A line for every array task.")
 @json_option
 @click.argument("job", nargs=-1)
 @pass_app
@@ -64,6 +65,7 @@ def status(
     sort: str,
     quiet: bool,
     no_header: bool,
+    one_line_each: bool,
     as_json: bool,
 ) -> None:
     """List your jobs: those that live, and those that ended in the last hour.
@@ -86,6 +88,7 @@ def status(
         headings=not no_header,
         ids_only=quiet,
         sort=sort,
+        one_line_each=one_line_each,
     )
     if watch:
         watch_status(app, jobs, query, layout, jsonl=jsonl)

@@ -9,7 +9,7 @@ from dlq_cli.app import App
 from dlq_cli.columns import reason
 from dlq_cli.commands.each import for_each
 from dlq_cli.commands.options import examples, json_option, pass_app
-from dlq_cli.select import several_jobs
+from dlq_cli.select import targets
 from dlq_cli.words import shown_state
 from dlq_client.jobs import Jobs
 
@@ -25,8 +25,8 @@ def hold(app: App, job: tuple[str, ...], admin: bool, reason: str, as_json: bool
     jobs = Jobs(app.connection())
     for_each(
         app,
-        several_jobs(jobs, job),
-        lambda job_id: jobs.hold(job_id, admin=admin, reason=reason),
+        targets(jobs, job),
+        lambda target: jobs.hold_each(target, admin=admin, reason=reason),
         _standing,
         as_json=as_json,
     )
@@ -39,7 +39,7 @@ def hold(app: App, job: tuple[str, ...], admin: bool, reason: str, as_json: bool
 def release(app: App, job: tuple[str, ...], as_json: bool) -> None:
     """Take the hold of JOB... back. An operator's hold takes an operator to release."""
     jobs = Jobs(app.connection())
-    for_each(app, several_jobs(jobs, job), jobs.release, _standing, as_json=as_json)
+    for_each(app, targets(jobs, job), jobs.release_each, _standing, as_json=as_json)
 
 
 @click.command(epilog=examples("dlq pause 17"))
@@ -49,7 +49,7 @@ def release(app: App, job: tuple[str, ...], as_json: bool) -> None:
 def pause(app: App, job: tuple[str, ...], as_json: bool) -> None:
     """Checkpoint JOB..., free the GPUs and keep the jobs until `dlq resume`."""
     jobs = Jobs(app.connection())
-    for_each(app, several_jobs(jobs, job), jobs.pause, _standing, as_json=as_json)
+    for_each(app, targets(jobs, job), jobs.pause_each, _standing, as_json=as_json)
 
 
 @click.command(epilog=examples("dlq resume 17"))
@@ -59,7 +59,7 @@ def pause(app: App, job: tuple[str, ...], as_json: bool) -> None:
 def resume(app: App, job: tuple[str, ...], as_json: bool) -> None:
     """Queue paused JOB... again; they go on from their checkpoints."""
     jobs = Jobs(app.connection())
-    for_each(app, several_jobs(jobs, job), jobs.resume, _standing, as_json=as_json)
+    for_each(app, targets(jobs, job), jobs.resume_each, _standing, as_json=as_json)
 
 
 def _standing(job: job_pb2.Job) -> str:

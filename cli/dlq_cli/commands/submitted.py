@@ -14,13 +14,17 @@ from dlq_cli.commands.options import detaching
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts, reason_facts, spec_facts
 from dlq_cli.held import HoldTeller
+from dlq_cli.select import several_jobs
 from dlq_cli.spec.message import to_message
+from dlq_cli.spec.ordering import begin_s
 from dlq_cli.spec.understood import understood
 from dlq_cli.spec.validate import Spec
 from dlq_cli.story import reason_text
 from dlq_cli.words import shown_state
+from dlq_cli.zone import LocalZone
 from dlq_client.jobs import Jobs
 from dlq_common.errors import DlqError, Unavailable
+from dlq_common.wire import to_timestamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +53,16 @@ def submit_spec(
     message = message or to_message(spec)
     jobs = Jobs(app.connection())
     key = request_id or jobs.new_request_id()
+    if spec.begin is not None:
+        at_s = begin_s(spec.begin, now_s=app.clock.now_s(), zone=LocalZone())
+        message.begin_time.CopyFrom(to_timestamp(at_s))
     try:
         answer = jobs.submit(message, request_id=key, validate_only=test_only)
     except Unavailable as error:
         error.metadata["request_id"] = key
         raise
-    job_id = answer.job.job_id
+    array = answer.job.HasField("array_task")
+    job_id = answer.job.array_task.array_id if array else answer.job.job_id
     if manner.as_json:
         content = {**job_facts(answer.job), "reasons": reason_facts(answer.reasons)}
         if test_only:
@@ -63,15 +71,29 @@ def submit_spec(
     elif test_only:
         click.echo("The master would accept this job:\n" + understood(spec), nl=False)
     else:
-        click.echo(job_id if manner.parsable else f"Submitted batch job {job_id}")
+        click.echo(
+            job_id if manner.parsable else f"Submitted batch job {job_id}{_tasks(answer.job)}"
+        )
+    if array and manner.follow and not test_only:
+        app.say(f"{job_id} is an array: follow one of its tasks with dlq logs -f {job_id}_INDEX")
     stays = not test_only and (manner.wait or manner.follow)
     # Who stays is told of holds by those who wait.
     if not manner.as_json and not (stays and shown_state(answer.job) == "held"):
         _tell_reasons(app, job_id, answer.reasons)
-        if answer.reasons and job_id and not manner.parsable:
+        if answer.reasons and job_id and not manner.parsable and not array:
             _tell_place(app, jobs, job_id)
     if stays:
-        _stay(app, job_id, manner)
+        _stay(app, several_jobs(jobs, [job_id]) if array else [job_id], manner)
+
+
+def _tasks(job: job_pb2.Job) -> str:
+    """How many jobs an array is."""
+    if not job.HasField("array_task"):
+        return ""
+    place = job.array_task
+    count = "1 task" if place.task_count == 1 else f"{place.task_count} tasks"
+    limit = f", {place.concurrent_count} at a time" if place.concurrent_count else ""
+    return f" ({count}{limit})"
 
 
 def _tell_reasons(app: App, job_id: str, reasons: Sequence[job_pb2.WaitReason]) -> None:
@@ -94,15 +116,15 @@ def _tell_place(app: App, jobs: Jobs, job_id: str) -> None:
         app.say("1 job is ahead of it" if ahead == 1 else f"{ahead} jobs are ahead of it")
 
 
-def _stay(app: App, job_id: str, manner: Manner) -> None:
+def _stay(app: App, job_ids: list[str], manner: Manner) -> None:
     from dlq_cli.commands.logs import follow_job
     from dlq_cli.commands.wait import exit_code, wait_for
 
     holds = HoldTeller(app)
-    with detaching(app, [job_id]):
-        if manner.follow:
-            follow_job(app, job_id, lines=None, holds=holds)
-        ended = wait_for(app, [job_id], holds=holds)
+    with detaching(app, job_ids):
+        if manner.follow and len(job_ids) == 1:
+            follow_job(app, job_ids[0], lines=None, holds=holds)
+        ended = wait_for(app, job_ids, holds=holds)
     code = exit_code(ended.values())
     if code != exit_codes.OK:
         raise exit_codes.Ended(code)

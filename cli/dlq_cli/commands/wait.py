@@ -15,6 +15,7 @@ from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
 from dlq_cli.held import HoldTeller, is_poison
 from dlq_cli.select import several_jobs
+from dlq_cli.tasks import shown_id
 from dlq_cli.words import has_ended, shown_state
 from dlq_client.jobs import Jobs
 from dlq_client.watch import watch_jobs
@@ -73,7 +74,7 @@ def wait(
     else:
         look = app.look()
         for value in there.values():
-            click.echo(f"{value.job_id} {shown_state(value)} {where(value, look)}")
+            click.echo(f"{shown_id(value)} {shown_state(value)} {where(value, look)}")
     if len(there) < (1 if any_ else len(job_ids)):
         app.say(f"waited {timeout}; not there yet: {', '.join(k for k in found if k not in there)}")
         raise exit_codes.Ended(exit_codes.TIMED_OUT)

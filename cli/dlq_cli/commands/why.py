@@ -13,6 +13,7 @@ from dlq_cli.facts.job import job_facts, reason_facts
 from dlq_cli.render import Look, clean_line
 from dlq_cli.select import several_jobs
 from dlq_cli.story import reason_text
+from dlq_cli.tasks import shown_id
 from dlq_cli.words import ENDED, shown_state
 from dlq_client.jobs import Jobs
 
@@ -44,7 +45,7 @@ def _facts(answer: job_service_pb2.ExplainJobResponse) -> dict[str, object]:
 
 def _text(answer: job_service_pb2.ExplainJobResponse, look: Look) -> str:
     job = answer.job
-    name = f"Job {job.job_id} {clean_line(job.name)}"
+    name = f"Job {shown_id(job)} {clean_line(job.name)}"
     if not answer.reasons:
         return f"{name} {_no_reason(job, look)}\n"
     count = len(answer.reasons)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dlq.v1 import job_pb2, resource_pb2
 from dlq_cli.facts.common import Facts, instant, seconds
 from dlq_cli.words import ATTEMPT_STATES, HOLD_KINDS, JOB_STATES, LEASE_KINDS, shown_state
+from dlq_common.arrays import IndexRange, expand, format_indexes
 
 
 def job_facts(job: job_pb2.Job) -> Facts:
@@ -14,6 +15,10 @@ def job_facts(job: job_pb2.Job) -> Facts:
     has = job.HasField
     return {
         "job_id": job.job_id,
+        "array_job_id": job.array_task.array_id if has("array_task") else None,
+        "array_task_id": job.array_task.index if has("array_task") else None,
+        "array_task_count": job.array_task.task_count if has("array_task") else None,
+        "array_concurrent_count": job.array_task.concurrent_count or None,
         "user": job.user,
         "name": job.name,
         "queue": job.queue,
@@ -30,6 +35,8 @@ def job_facts(job: job_pb2.Job) -> Facts:
         "gpu_type": job.gpu_type or None,
         "virtual_devices": job.virtual_devices,
         "submit_time": instant(job.submit_time) if has("submit_time") else None,
+        "begin_time": instant(job.begin_time) if has("begin_time") else None,
+        "dependency": job.dependency or None,
         "queue_time": instant(job.queue_time) if has("queue_time") else None,
         "start_time": instant(job.start_time) if has("start_time") else None,
         "end_time": instant(job.end_time) if has("end_time") else None,
@@ -163,6 +170,10 @@ def spec_facts(spec: job_pb2.JobSpec) -> Facts:
         },
         "max_restart_count": spec.retry.max_restart_count,
         "hold": spec.hold,
+        "array": array_text(spec.array) if has("array") else None,
+        "depends_on": dependency_text(spec.dependency) or None,
+        "cancel_if_never": spec.dependency.cancel_if_never,
+        "begin_time": instant(spec.begin_time) if has("begin_time") else None,
         "disconnect_hold_s": (
             seconds(spec.disconnect_hold_duration) if has("disconnect_hold_duration") else None
         ),
@@ -170,6 +181,23 @@ def spec_facts(spec: job_pb2.JobSpec) -> Facts:
         "container": container_facts(spec.container) if has("container") else None,
         "labels": dict(sorted(spec.labels.items())),
     }
+
+
+def array_text(array: job_pb2.ArraySpec) -> str:
+    """`0-99%4`."""
+    ranges = [IndexRange(each.first, each.last, each.step or 1) for each in array.ranges]
+    limit = f"%{array.concurrent_count}" if array.concurrent_count else ""
+    return format_indexes(expand(ranges)) + limit
+
+
+def dependency_text(dependency: job_pb2.DependencySpec) -> str:
+    """`afterok:12,afterany:14`."""
+    words = []
+    for term in dependency.terms:
+        relation = job_pb2.DependencyRelation.Name(term.relation)
+        word = relation.removeprefix("DEPENDENCY_RELATION_").lower()
+        words.append(f"{word}:{term.job_id}" if term.job_id else word)
+    return ("?" if dependency.any else ",").join(words)
 
 
 def reason_facts(reasons: Iterable[job_pb2.WaitReason]) -> list[Facts]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dlq_cli.spec import container, program, readers
+from dlq_cli.spec import container, ordering, program, readers
 from dlq_cli.spec.given import FromShell, Given, Layer, unknown_key, wrong
 
 Reader = Callable[[object], object]
@@ -22,6 +22,10 @@ READERS: Mapping[str, Reader] = {
     "estimate": readers.read_duration,
     "workdir": readers.read_path,
     "hold": readers.read_bool,
+    "array": ordering.read_array,
+    "depends_on": ordering.read_dependency,
+    "cancel_if_never": readers.read_bool,
+    "begin": ordering.read_begin,
     "disconnect_hold": readers.read_duration,
     "runtime": readers.read_runtime,
     "export": program.read_export,
@@ -57,6 +61,7 @@ ALIASES: Mapping[str, str] = {
     "num_nodes": "nodes",
     "working_dir": "workdir",
     "envs": "env",
+    "dependency": "depends_on",
     "resources.accelerators": "resources.gpus",
     "resources.gpu": "resources.gpus",
 }
@@ -66,9 +71,8 @@ SECTIONS = ("resources", "preempt", "checkpoint", "retry")
 # Keys of facts that other versions know; better named than taken for typing errors.
 LATER_KEYS = frozenset(
     {
-        "array", "begin", "deadline", "depends_on", "elastic", "idle", "notify",
-        "ports", "priority", "qos", "schedule", "setup", "team",
-        "time_min", "volumes", "resources.disk", "checkpoint.keep",
+        "deadline", "elastic", "idle", "notify", "ports", "priority", "qos", "schedule", "setup",
+        "team", "time_min", "volumes", "resources.disk", "checkpoint.keep",
         "checkpoint.resume_arg", "preempt.allowed", "preempt.min_run", "retry.backoff", "retry.on",
     }
 )  # fmt: skip

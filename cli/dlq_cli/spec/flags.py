@@ -196,6 +196,32 @@ FLAGS: tuple[Flag, ...] = (
         help="A label for people and filters. May be repeated.",
     ),
     Flag(
+        names=("-a", "--array"),
+        key="array",
+        metavar="INDEXES",
+        help="One job for each index: 0-15, 1,3,7, 0-100:10; 0-99%4 lets at most 4 run at a time. "
+        "Each task finds its own in DLQ_ARRAY_TASK_ID.",
+    ),
+    Flag(
+        names=("-d", "--dependency"),
+        key="depends_on",
+        metavar="RELATION:JOB[:JOB]",
+        help="Not before other jobs: after (started), afterok, afternotok, afterany (ended), with `,` "
+        "for all or `?` for any of them; singleton: one of this name at a time.",
+    ),
+    Flag(
+        names=("--kill-on-invalid-dep",),
+        key="cancel_if_never",
+        metavar="YES|NO",
+        help="Cancel it when its dependency can never come true, instead of holding it.  [default: no]",
+    ),
+    Flag(
+        names=("-b", "--begin"),
+        key="begin",
+        metavar="TIME",
+        help="Not before 18:00, 2026-12-01T08:00 (your zone), 2026-12-01T08:00Z or now+2hours.",
+    ),
+    Flag(
         names=("-H", "--hold"),
         key="hold",
         help="Submit it on hold; `dlq release` lets it start.",
@@ -207,14 +233,14 @@ BY_NAME: Mapping[str, Flag] = {name: flag for flag in FLAGS for name in flag.nam
 # Slurm's and our own flags of versions to come: named, so that nobody thinks they took effect.
 LATER_FLAGS = frozenset(
     {
-        "--account", "--array", "--begin", "--compat", "--constraint", "--contiguous",
-        "--cpus-per-gpu", "--cpus-per-task", "--deadline", "--dependency", "--elastic",
+        "--account", "--compat", "--constraint", "--contiguous",
+        "--cpus-per-gpu", "--cpus-per-task", "--deadline", "--elastic",
         "--elastic-sizes", "--error", "--exclude", "--exclusive", "--keep-checkpoints",
         "--mail-type", "--mail-user", "--mem-per-gpu", "--nice", "--no-preempt",
         "--no-requeue", "--nodelist", "--notify", "--ntasks", "--ntasks-per-node", "--on-miss",
         "--output", "--preemptible", "--priority", "--qos", "--requeue",
         "--snapshot", "--steps", "--team", "--time-min", "--topology", "--webhook", "--work",
-        "-A", "-C", "-a", "-b", "-c", "-d", "-e", "-n", "-o", "-w", "-x",
+        "-A", "-C", "-c", "-e", "-n", "-o", "-w", "-x",
     }
 )  # fmt: skip
 

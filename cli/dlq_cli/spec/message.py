@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dlq.v1 import job_pb2, resource_pb2
 from dlq_cli.spec.container import ContainerRequest
+from dlq_cli.spec.ordering import DependencyText
 from dlq_cli.spec.validate import Spec
 from dlq_common.wire import to_duration
 
@@ -36,6 +37,7 @@ def to_message(spec: Spec) -> job_pb2.JobSpec:
     message.retry.max_restart_count = spec.max_restart_count
     if spec.container is not None:
         message.container.CopyFrom(_container(spec.container))
+    _add_ordering(message, spec)
     for target, seconds in (
         (message.time_limit_duration, spec.time_limit_s),
         (message.run_estimate_duration, spec.run_estimate_s),
@@ -60,3 +62,23 @@ def _container(container: ContainerRequest) -> job_pb2.ContainerSpec:
         image_secret=container.image_secret or "",
         secrets=container.secrets,
     )
+
+
+def _add_ordering(message: job_pb2.JobSpec, spec: Spec) -> None:
+    """When it may start, but for its begin: that is known when it is sent."""
+    if spec.array is not None:
+        for each in spec.array.ranges:
+            message.array.ranges.add(first=each.first, last=each.last, step=each.step)
+        message.array.concurrent_count = spec.array.concurrent
+    if spec.depends_on is not None:
+        message.dependency.CopyFrom(dependency_message(spec.depends_on))
+        message.dependency.cancel_if_never = spec.cancel_if_never
+
+
+def dependency_message(depends_on: DependencyText) -> job_pb2.DependencySpec:
+    """The jobs that must come first."""
+    message = job_pb2.DependencySpec(any=depends_on.any)
+    for term in depends_on.terms:
+        relation = job_pb2.DependencyRelation.Value(f"DEPENDENCY_RELATION_{term.relation.upper()}")
+        message.terms.add(relation=relation, job_id=term.job)
+    return message

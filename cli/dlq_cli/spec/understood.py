@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dlq_cli.render import facts
 from dlq_cli.spec.validate import Spec
+from dlq_common.arrays import expand, format_indexes
 from dlq_common.units import approximate_size, format_duration
 
 
@@ -53,10 +54,28 @@ def understood(spec: Spec) -> str:
         ),
         ("restarts", str(spec.max_restart_count), origin("retry.max_restarts")),
         ("hold", "yes" if spec.hold else "", origin("hold")),
+        ("array", _array(spec), origin("array")),
+        ("depends on", _dependency(spec), origin("depends_on")),
+        ("begin", spec.begin or "", origin("begin")),
     )
     return facts(
         (name, f"{value}  ({where or 'default'})" if value else "") for name, value, where in rows
     )
+
+
+def _array(spec: Spec) -> str:
+    if spec.array is None:
+        return ""
+    indexes = expand(spec.array.ranges)
+    limit = f", {spec.array.concurrent} at a time" if spec.array.concurrent else ""
+    return f"{len(indexes)} tasks: {format_indexes(indexes)}{limit}"
+
+
+def _dependency(spec: Spec) -> str:
+    if spec.depends_on is None:
+        return ""
+    words = [":".join(filter(None, term)) for term in spec.depends_on.terms]
+    return (" or " if spec.depends_on.any else " and ").join(words)
 
 
 def _variables(spec: Spec) -> list[str]:

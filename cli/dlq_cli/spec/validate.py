@@ -10,7 +10,9 @@ from typing import TypeVar
 
 from dlq_cli.spec.container import ContainerRequest, container_of
 from dlq_cli.spec.given import ReadLayer, wrong
+from dlq_cli.spec.ordering import DependencyText
 from dlq_cli.spec.readers import AUTO, SignalAhead
+from dlq_common.arrays import ArrayText
 from dlq_common.names import LONGEST_NAME, check_absolute_path, check_env
 
 # What the master takes: a request is 1 MiB at most, and most of it is not meant for variables.
@@ -48,6 +50,10 @@ class Spec:
     checkpoint_settle_s: float | None
     max_restart_count: int
     hold: bool
+    array: ArrayText | None
+    depends_on: DependencyText | None
+    cancel_if_never: bool
+    begin: str | None  # as written: `now` is the submission
     disconnect_hold_s: int | None
     runtime: str | None
     container: ContainerRequest | None
@@ -90,6 +96,10 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
         checkpoint_settle_s=get.of("checkpoint.settle", float),
         max_restart_count=get.of("retry.max_restarts", int) or 0,
         hold=bool(get.of("hold", bool)),
+        array=get.of("array", ArrayText),
+        depends_on=get.of("depends_on", DependencyText),
+        cancel_if_never=bool(get.of("cancel_if_never", bool)),
+        begin=get.of("begin", str),
         disconnect_hold_s=get.of("disconnect_hold", int),
         runtime=get.of("runtime", str),
         container=container,

@@ -104,7 +104,7 @@ class Gates:
         """Keep what is counted of a job that has moved; return who may learn something from it."""
         told: list[JobId] = []
         stage = (_has_started(job), over(job))
-        if job.job_id in self.dependents and self._stages.get(job.job_id) != stage:
+        if job.job_id in self.dependents and self._stages.get(job.job_id, (False, False)) != stage:
             self._stages[job.job_id] = stage
             told += self.dependents[job.job_id]
         if job.array is not None and self._array_told(job, job.array.array_id):

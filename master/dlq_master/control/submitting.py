@@ -1,5 +1,7 @@
 """Accepting jobs: one, or all tasks of an array, in one turn and so in one commit."""
 
+from functools import partial
+
 from dlq_common.errors import (
     InvalidRequest,
     QuotaExceeded,
@@ -144,8 +146,11 @@ def _enter(turn: Turn, ask: SubmitJob, job: Job) -> None:
     note_unknown_type(state, job)
     state.cluster.put_job(job)
     state.gates.track(state.cluster.jobs, job, turn.now_s)
-    task = None if job.array is None else f"{job.array.array_id}_{job.array_index}"
-    turn.note("job_submitted", job_id=job.job_id, actor=ask.caller.actor, name=ask.name, task=task)
+    told = partial(turn.note, "job_submitted", job_id=job.job_id, actor=ask.caller.actor)
+    if job.array is None:
+        told(name=ask.name)
+    else:
+        told(name=ask.name, task=f"{job.array.array_id}_{job.array_index}")
     if ask.hold:
         held = on_job.Held(kind=HoldKind.USER, by=ask.caller.name)
         turn.step_job(job.job_id, held, actor=ask.caller.actor)

@@ -69,8 +69,8 @@ def test_an_unknown_flag_names_its_line_and_the_nearest_known_one() -> None:
 
 
 def test_a_flag_of_a_later_version_is_refused_by_name() -> None:
-    assert refusal(b"#!/bin/sh\n#DLQ --array 0-9\n") == (
-        "train.sh:2: '--array' is not supported by this version of dlq"
+    assert refusal(b"#!/bin/sh\n#DLQ --qos high\n") == (
+        "train.sh:2: '--qos' is not supported by this version of dlq"
     )
 
 

@@ -57,6 +57,7 @@ def test_what_is_no_array_is_told_in_words(text: str, words: str) -> None:
 def test_tasks_are_named_by_their_arrays_number() -> None:
     assert parse_tasks("12_4") == TasksText("12", (4,))
     assert parse_tasks("12_[0-2,7]") == TasksText("12", (0, 1, 2, 7))
+    assert parse_tasks("12_[4-6%2]") == TasksText("12", (4, 5, 6))
     assert parse_tasks("12") is None
     assert parse_tasks("train_4") is None
     with pytest.raises(ValueError, match="no indexes"):

@@ -1,0 +1,87 @@
+"""When a job may start, as people write it: arrays, dependencies, begins; pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, time, tzinfo
+from typing import NamedTuple
+
+from dlq_common.arrays import ArrayText, parse_array
+from dlq_common.instants import parse_instant
+from dlq_common.names import shown
+from dlq_common.suggest import did_you_mean
+
+RELATIONS = ("after", "afterok", "afternotok", "afterany", "singleton")
+_JOB = re.compile(r"[1-9][0-9]{0,17}(?:_[0-9]{1,9})?", re.ASCII)
+_FORMS = "write afterok:12:13,afterany:14 (all of them) or with ? (any of them)"
+
+
+class TermText(NamedTuple):
+    """One relation to one job; a singleton names none."""
+
+    relation: str
+    job: str
+
+
+class DependencyText(NamedTuple):
+    """All terms, or any of them."""
+
+    terms: tuple[TermText, ...]
+    any: bool
+
+
+def read_array(raw: object) -> ArrayText:
+    """`0-15`, `1,3,7`, `0-100:10`, perhaps with `%4`; or a list of indexes."""
+    if isinstance(raw, list):
+        raw = ",".join(map(str, raw))
+    if isinstance(raw, bool) or not isinstance(raw, str | int):
+        raise ValueError(f"{shown(str(raw))} names no indexes: write 0-15, 1,3,7 or 0-99%4")
+    return parse_array(str(raw))
+
+
+def read_dependency(raw: object) -> DependencyText:
+    """`afterok:12:13,afterany:14`, with `?` for any; `singleton`; or a list of such words."""
+    if isinstance(raw, list):
+        raw = ",".join(map(str, raw))
+    text = raw.strip() if isinstance(raw, str) else ""
+    if not text:
+        raise ValueError(f"{shown(str(raw))} names no jobs: {_FORMS}")
+    if "," in text and "?" in text:
+        raise ValueError("`,` (all of them) and `?` (any of them) do not go together")
+    parts = re.split(r"[,?]", text)
+    terms = [term for part in parts for term in _terms(part.strip())]
+    return DependencyText(tuple(dict.fromkeys(terms)), "?" in text)
+
+
+def _terms(part: str) -> list[TermText]:
+    relation, *jobs = part.split(":")
+    relation = relation.strip().lower()
+    if relation not in RELATIONS:
+        if _JOB.fullmatch(relation):
+            raise ValueError(f"what should have become of job {relation}? {_FORMS}")
+        raise ValueError(f"{shown(relation)} is no relation{did_you_mean(relation, RELATIONS)}")
+    if relation == "singleton":
+        if jobs:
+            raise ValueError("singleton takes no job: it means all earlier ones of this name")
+        return [TermText(relation, "")]
+    if not jobs:
+        raise ValueError(f"{relation} names no job: {_FORMS}")
+    for job in jobs:
+        if not _JOB.fullmatch(job.strip()):
+            raise ValueError(f"{shown(job)} is not a job: write 12, or 12_4 for a task of an array")
+    return [TermText(relation, job.strip()) for job in jobs]
+
+
+def read_begin(raw: object) -> str:
+    """An instant in one of the forms of `parse_instant`; `now+2hours` counts from the submission."""
+    if isinstance(raw, datetime | time):
+        return raw.isoformat()
+    if not isinstance(raw, str):
+        raise ValueError(f"{shown(str(raw))} is not an instant: put it in quotes")
+    parse_instant(raw, now_s=0.0, zone=UTC)
+    return raw.strip()
+
+
+def begin_s(text: str, *, now_s: float, zone: tzinfo) -> float:
+    """The instant that was meant, in UTC seconds; one without an offset is in `zone`."""
+    return parse_instant(text, now_s=now_s, zone=zone)

@@ -1,0 +1,72 @@
+"""Tasks of arrays as people see them: `12_4`, and many of them that wait as one line `12_[4-99%4]`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dlq.v1 import job_pb2
+from dlq_cli.words import shown_state
+from dlq_common.arrays import format_indexes
+
+# In these a task has nothing that tells it from its neighbours.
+FOLDED = frozenset({"pending", "queued", "held"})
+
+
+def shown_id(job: job_pb2.Job) -> str:
+    """`17`; of a task `12_4`, of a line that stands for many `12_[4-99]`."""
+    if not job.HasField("array_task") or not job.job_id.isdecimal():
+        return job.job_id
+    return f"{job.array_task.array_id}_{job.array_task.index}"
+
+
+def id_key(job: job_pb2.Job) -> tuple[int, int]:
+    """Where a job stands in the order of ids."""
+    if job.HasField("array_task"):
+        return int(job.array_task.array_id), job.array_task.index
+    return int(job.job_id or 0), 0
+
+
+def shown_ids(jobs: Iterable[job_pb2.Job]) -> str:
+    """Several jobs in as few words as possible: `17, 12_[0-3,7]`."""
+    words: dict[str, list[int]] = {}
+    for job in jobs:
+        if job.HasField("array_task"):
+            words.setdefault(job.array_task.array_id, []).append(job.array_task.index)
+        else:
+            words[job.job_id] = []
+    return ", ".join(_named(name, sorted(indexes)) for name, indexes in words.items())
+
+
+def folded(jobs: Sequence[job_pb2.Job]) -> list[job_pb2.Job]:
+    """The jobs, with one that stands for all tasks of an array that wait in the same state."""
+    groups: dict[tuple[str, str], list[job_pb2.Job]] = {}
+    lines: list[job_pb2.Job] = []
+    for job in jobs:
+        state = shown_state(job)
+        if not job.HasField("array_task") or state not in FOLDED:
+            lines.append(job)
+            continue
+        group = groups.setdefault((job.array_task.array_id, state), [])
+        if not group:
+            line = job_pb2.Job()
+            line.CopyFrom(job)
+            lines.append(line)
+        group.append(job)
+    for line in lines:
+        group = groups.get((line.array_task.array_id, shown_state(line)), [])
+        if len(group) > 1:
+            line.job_id = _line_id(group)
+    return lines
+
+
+def _line_id(tasks: Sequence[job_pb2.Job]) -> str:
+    place = tasks[0].array_task
+    indexes = format_indexes(sorted(task.array_task.index for task in tasks))
+    limit = f"%{place.concurrent_count}" if place.concurrent_count else ""
+    return f"{place.array_id}_[{indexes}{limit}]"
+
+
+def _named(name: str, indexes: list[int]) -> str:
+    if len(indexes) > 1:
+        return f"{name}_[{format_indexes(indexes)}]"
+    return f"{name}_{indexes[0]}" if indexes else name
