@@ -37,6 +37,7 @@ def take(turn: Turn, node_id: NodeId, reports: Iterable[ReportedRank]) -> int:
     for report in reports:
         highest = max(highest, report.sequence)
         _note_clinging(turn, node_id, report)
+        _note_preparing(turn, node_id, report)
         attempt = _counted(turn, node_id, report)
         if attempt is None:
             _turn_away(turn, node_id, report)
@@ -145,6 +146,24 @@ def _note_clinging(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
         here[report.key, report.node_rank] = report.error
     else:
         here.pop((report.key, report.node_rank), None)
+
+
+def _note_preparing(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
+    """What its node does before a rank can start (it pulls an image): told once in its own words."""
+    said, rank = turn.state.preparing, (report.key, report.node_rank)
+    if report.phase is not ReportedPhase.PREPARING or _counted(turn, node_id, report) is None:
+        said.pop(rank, None)
+    elif report.detail and said.get(rank) != report.detail:
+        said[rank] = report.detail
+        turn.note(
+            "rank_preparing",
+            job_id=report.key.job_id,
+            attempt=report.key.number,
+            node_id=node_id,
+            actor=f"node:{node_id}",
+            cause=report.detail,
+            node_rank=report.node_rank,
+        )
 
 
 def _counted(turn: Turn, node_id: NodeId, report: ReportedRank) -> Attempt | None:

@@ -69,6 +69,8 @@ class State:
     )
     # Ranks that have ended but whose GPUs are not free yet, and what their agent says of them.
     clinging: dict[NodeId, dict[tuple[AttemptKey, int], str]] = field(default_factory=dict)
+    # What was last told of ranks that are being prepared.
+    preparing: dict[tuple[AttemptKey, int], str] = field(default_factory=dict)
     returned: set[NodeId] = field(default_factory=set)  # nodes that said hello to this master
     holds_told: dict[NodeId, int] = field(default_factory=dict)  # hold revision its ranks have
     gates: Gates = field(default_factory=Gates)  # jobs that may not wait yet

@@ -249,6 +249,7 @@ class ReportedRank:
     save_s: float | None = None
     age_s: float = 0.0
     gpu_indexes: tuple[int, ...] = ()  # of its launch; empty: the agent does not know
+    detail: str = ""  # what one that is being prepared waits for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

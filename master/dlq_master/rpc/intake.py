@@ -254,6 +254,7 @@ def report_of(report: agent.RankReport) -> ReportedRank:
         ),
         age_s=_positive(from_duration(report.age_duration)),
         gpu_indexes=_gpu_indexes(report),
+        detail=printable(report.detail[:LONGEST_WORDS]),
     )
 
 
