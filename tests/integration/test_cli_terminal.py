@@ -160,6 +160,34 @@ def test_the_completion_script_is_one_that_its_shell_takes(shell: str, tmp_path:
     subprocess.run([program, "-n", str(tmp_path / "script")], check=True)
 
 
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        (("spec", "c"), ["check", "convert"]),
+        (("spec", "check", "--e"), ["--explain"]),
+        (("spec", "convert", "--to", "t"), ["toml"]),
+        (("config", "s"), ["set"]),
+        (("config", "set", "pat"), ["patience_s"]),
+        (("doctor", "--no"), ["--node", "--no-node"]),
+        (("diff", "--ex"), ["--exit-code"]),
+        (("resubmit", "--un"), ["--unset"]),
+        (("cancel", "--ki"), ["--kill"]),
+    ],
+)
+def test_completion_covers_what_follows_a_command(
+    words: tuple[str, ...], completed: list[str]
+) -> None:
+    environ = {
+        "_DLQ_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(("dlq", *words)),
+        "COMP_CWORD": str(len(words)), "PATH": "/usr/bin:/bin",
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", "from dlq_cli.main import main; main()"],
+        env=environ, capture_output=True, check=True, text=True,
+    )  # fmt: skip
+    assert [line.partition(",")[2] for line in done.stdout.splitlines()] == completed
+
+
 def test_bash_completes_commands_and_flags(tmp_path: Path) -> None:
     (tmp_path / "dlq").write_text(f'#!/bin/sh\nexec {sys.executable} -m dlq_cli.main "$@"\n')
     (tmp_path / "dlq").chmod(0o755)
@@ -182,3 +210,5 @@ def test_bash_completes_commands_and_flags(tmp_path: Path) -> None:
 
     assert completed("st") == ["status"]
     assert completed("--ho") == ["--home"]
+    assert completed("do") == ["doctor"]
+    assert completed("res") == ["resume", "resubmit"]

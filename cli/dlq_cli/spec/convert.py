@@ -151,6 +151,19 @@ def _signal(made: Conversion, option: Option) -> None:
     _take(made, option, "--signal", f"{name}@{ahead}" if at else f"{name}@60")
 
 
+def _image(made: Conversion, option: Option) -> None:
+    """Pyxis writes `nvcr.io#nvidia/pytorch:25.01`."""
+    _take(made, option, "--image", option.value.replace("#", "/", 1))
+
+
+def _mounts(made: Conversion, option: Option) -> None:
+    """Pyxis writes several with commas, and `SRC` for the same place inside."""
+    for part in option.value.split(","):
+        source, _, rest = part.partition(":")
+        one = option._replace(written=f"--container-mounts={part}")
+        _take(made, one, "--mount", f"{source}:{rest or source}")
+
+
 def _export(made: Conversion, option: Option) -> None:
     _take(made, option, "--export", "NONE" if option.value.upper() == "NIL" else option.value)
 
@@ -181,7 +194,9 @@ _HANDLERS: Mapping[str, _Handler] = {
             "--exclude", "--nodelist", "--priority", "--qos", "--time-min",
         )
     },
-    "--container-image": _same("--image"),
+    "--container-image": _image,
+    "--container-mounts": _mounts,
+    "--container-workdir": _same("--chdir"),
     "--contiguous": _switch("--contiguous"),
 }  # fmt: skip
 _REPEATED = frozenset({"--comment"})

@@ -61,11 +61,7 @@ def is_directive(line: str) -> bool:
 
 
 def _options(text: str, number: int, origin: str) -> Iterator[Option]:
-    try:
-        words = shlex.split(text, comments=True)
-    except ValueError as error:
-        raise wrong(origin, f"quotes do not match: {error}") from None
-    left = iter(words)
+    left = _words(text, origin)
     for word in left:
         name, value, written = _split(word, origin)
         if value is None and name in SWITCHES:
@@ -76,6 +72,19 @@ def _options(text: str, number: int, origin: str) -> Iterator[Option]:
                 raise wrong(origin, f"{name} needs a value")
             written += f" {value}"
         yield Option(name, value, number, written)
+
+
+def _words(text: str, origin: str) -> Iterator[str]:
+    """Words as a shell has them, up to one that begins a comment; `#` inside a word is a letter."""
+    lexer = shlex.shlex(text, posix=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    try:
+        for word in lexer:
+            if word.startswith("#"):
+                return
+            yield word
+    except ValueError as error:
+        raise wrong(origin, f"quotes do not match: {error}") from None
 
 
 def _split(word: str, origin: str) -> tuple[str, str | None, str]:

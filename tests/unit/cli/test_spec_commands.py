@@ -229,6 +229,11 @@ def becomes(*lines: str) -> tuple[list[str], dict[str, str]]:
         (["-H"], ["--hold"]),
         (["--export=NIL"], ["--export=NONE"]),
         (["-N 2-4"], ["--nodes=2"]),
+        (["-N 2 # don't ask -n 3"], ["--nodes=2"]),
+        (
+            ["--container-image=nvcr.io#nvidia/pytorch:25.01", "--container-mounts=/a,/b:/c:ro"],
+            ["--image=nvcr.io/nvidia/pytorch:25.01", "--mount=/a:/a", "--mount=/b:/c:ro"],
+        ),
         (["-t 10", "-t 20"], ["--time=20"]),
         (["-J one", "--gpus-per-node=4", "--gres=gpu:8"], ["--job-name=one", "--gpus-per-node=4"]),
     ],

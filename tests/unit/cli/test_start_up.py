@@ -11,6 +11,7 @@ import click
 import pytest
 
 from dlq_cli.commands.admin import admin
+from dlq_cli.commands.spec import spec
 from dlq_cli.lazy import LazyGroup
 from dlq_cli.main import COMMANDS, dlq
 
@@ -34,7 +35,14 @@ def loaded_by(*arguments: str) -> set[str]:
     return set(names)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["submit", "--help"], ["admin", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"], ["submit", "--help"], ["admin", "--help"], ["spec", "--help"],
+        ["spec", "check", "--help"], ["spec", "convert", "--help"], ["spec", "init"],
+        ["completion", "bash"],
+    ],
+)  # fmt: skip
 def test_help_loads_click_and_the_standard_library_only(arguments: list[str]) -> None:
     assert not loaded_by(*arguments) & HEAVY
 
@@ -73,7 +81,8 @@ def test_every_command_says_what_it_does_and_shows_an_example(
 
 def test_the_lines_of_the_table_name_commands_that_exist() -> None:
     assert isinstance(admin, LazyGroup)
-    for group in (dlq, admin):
+    assert isinstance(spec, LazyGroup)
+    for group in (dlq, admin, spec):
         for name in group.list_commands(click.Context(group)):
             assert group.get_command_target(name) is not None
 
