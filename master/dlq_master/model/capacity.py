@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.node import Node
-from dlq_master.model.pool import Part, Parts, Pool
+from dlq_master.model.pool import Part, Parts, Pool, make_part
 from dlq_master.model.resources import Allocation
 
 Pools = dict[str, Pool]
@@ -132,7 +132,7 @@ class Capacity:
             if masks is not None and len(masks) == 1:
                 ((gpu_type, owned),) = masks.items()
                 held = owned & mask
-                return {gpu_type: (Part(self.ordinals[node_id], held),)} if held else {}
+                return {gpu_type: (make_part((self.ordinals[node_id], held)),)} if held else {}
         split: dict[str, list[Part]] = {}
         for node_id, mask in slots:
             for gpu_type, owned in self._masks.get(node_id, {}).items():

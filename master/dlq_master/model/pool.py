@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
 from dlq_master.model.resources import indices
+from dlq_master.model.values import maker
 
 
 class Part(NamedTuple):
@@ -19,6 +20,7 @@ class Part(NamedTuple):
 
 
 Parts = tuple[Part, ...]
+make_part = maker(Part)
 
 
 class Pool:
@@ -89,6 +91,19 @@ class Pool:
         """Add these GPUs."""
         for ordinal, mask in parts:
             self.set(ordinal, self.masks[ordinal] | mask)
+
+    def join(self, ordinals: Iterable[int], some: Sequence[int], more: Sequence[int]) -> None:
+        """These nodes have exactly the GPUs that are in either of two lists of masks by node."""
+        masks, buckets = self.masks, self.buckets  # as `set`, without a call for each node
+        for ordinal in ordinals:
+            after = some[ordinal] | more[ordinal]
+            had, has = masks[ordinal].bit_count(), after.bit_count()
+            masks[ordinal] = after
+            if had != has:
+                bit = 1 << ordinal
+                buckets[had] ^= bit
+                buckets[has] ^= bit
+                self.total += has - had
 
     def fewest_nodes(self, gpus: int) -> int:
         """The least number of nodes that could ever give this many GPUs; 0: not even all."""
