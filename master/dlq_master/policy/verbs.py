@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.lease import first_term_end_s, renewed_term_end_s
 from dlq_master.model.plan import Lapse, Renew, Start
 from dlq_master.model.pool import Parts
 from dlq_master.model.resources import Allocation, Slot
+from dlq_master.model.values import maker
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.partition.whole import kind_of_lease
@@ -19,6 +20,8 @@ _FITS = Reason(ReasonCode.FITS)
 _TERM_OVER = Reason(ReasonCode.TERM_OVER)
 _OUTRANKED = ReasonCode.OUTRANKED
 _NEVER_S = float("inf")
+_slot, _allocation = maker(Slot), maker(Allocation)
+_start, _lapse, _renew = maker(Start), maker(Lapse), maker(Renew)
 
 
 def starts(view: View, policy: Policy, chosen: Mapping[JobId, Parts]) -> list[Start]:
@@ -29,22 +32,28 @@ def starts(view: View, policy: Policy, chosen: Mapping[JobId, Parts]) -> list[St
     if policy.grid:
         end_s = first_term_end_s(view.now_s, kind, cluster.terms, cluster.lead_s)
     node_ids = cluster.capacity.node_ids
-    return [
-        Start(job_id, _allocation(node_ids, parts), kind, end_s, _FITS)
-        for job_id, parts in chosen.items()
-    ]
+    found = []
+    for job_id, parts in chosen.items():
+        if len(parts) == 1:  # nearly always
+            ordinal, mask = parts[0]
+            slots: tuple[Slot, ...] = (_slot((node_ids[ordinal], mask)),)
+        else:  # rank order is node order
+            slots = tuple([_slot((node_ids[ordinal], mask)) for ordinal, mask in parts])
+        found.append(_start((job_id, _allocation((slots,)), kind, end_s, _FITS)))
+    return found
 
 
 def lapses(view: View, policy: Policy, outranked: Mapping[AttemptKey, JobId]) -> list[Lapse]:
     """Gone by the end of the term, with the time to save that each job needs."""
+    jobs, attempts = view.cluster.jobs, view.cluster.attempts
     found = []
     for key, for_job in outranked.items():
         at_s = view.now_s
         if policy.grid:
-            at_s = max(view.cluster.attempts[key].lease.term_end_s, at_s)
-        grace_s = price_s(policy.taking, view.cluster.jobs[key.job_id])
+            at_s = max(attempts[key].lease.term_end_s, at_s)
+        grace_s = price_s(policy.taking, jobs[key.job_id])
         reason = Reason(_OUTRANKED, blocking_jobs=(for_job,))
-        found.append(Lapse(key, at_s, grace_s, for_job, reason))
+        found.append(_lapse((key, at_s, grace_s, for_job, reason)))
     return found
 
 
@@ -64,13 +73,5 @@ def renewals(
             if lease.term_end_s != over_s or lease.kind is not kind:
                 over_s, kind = lease.term_end_s, lease.kind
                 end_s = renewed_term_end_s(max(over_s, earliest_s), kind, terms)
-            found.append(Renew(key, end_s, _TERM_OVER))
+            found.append(_renew((key, end_s, _TERM_OVER)))
     return found
-
-
-def _allocation(node_ids: list[NodeId], parts: Parts) -> Allocation:
-    """The parts with the names of their nodes; rank order is node order."""
-    if len(parts) == 1:  # nearly always
-        ordinal, mask = parts[0]
-        return Allocation((Slot(node_ids[ordinal], mask),))
-    return Allocation(tuple([Slot(node_ids[ordinal], mask) for ordinal, mask in parts]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlq_master.model.pool import Part, Parts, Pool, lowest
+from dlq_master.model.pool import Part, Parts, Pool, lowest, make_part
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place import exact
 from dlq_master.policy.place.placement import Placement
@@ -19,7 +19,7 @@ def find(pool: Pool, shape: Shape) -> Parts | None:
         for bucket in pool.buckets[gpus:]:
             if bucket:
                 node = (bucket & -bucket).bit_length() - 1
-                return (Part(node, lowest(pool.masks[node], gpus)),)
+                return (make_part((node, lowest(pool.masks[node], gpus))),)
         return None
     return _over_several(pool, gpus, pool.fewest_nodes(gpus))
 
@@ -32,13 +32,13 @@ def _over_several(pool: Pool, gpus: int, fewest: int) -> Parts | None:
         if gpus < len(pool.buckets):
             node = _tightest(pool, gpus, used)
             if node >= 0:
-                parts.append(Part(node, lowest(pool.masks[node], gpus)))
+                parts.append(make_part((node, lowest(pool.masks[node], gpus))))
                 return tuple(sorted(parts))
         node = _emptiest(pool, used)
         if node < 0:
             return None
         mask = pool.masks[node]
-        parts.append(Part(node, mask))
+        parts.append(make_part((node, mask)))
         used |= 1 << node
         gpus -= mask.bit_count()
     return None

@@ -106,10 +106,9 @@ class Contest(Space):
     def _after(self, rank: int, position: int) -> list[JobId]:
         """Running jobs that have not had their turn, the lowest ranked last."""
         running, pinned = self.cluster.running, self.pinned.job_ids
-        return [
-            job_id
-            for other in sorted(running.by_rank)
-            if other >= rank
-            for job_id in running.in_order(other)
-            if running.places[job_id][:2] > (rank, position) and job_id not in pinned
-        ]
+        places = running.places
+        jobs = [job for job in running.in_order(rank) if places[job].sequence > position]
+        for lower in sorted(running.by_rank):
+            if lower > rank:
+                jobs += running.in_order(lower)
+        return [job for job in jobs if job not in pinned] if pinned else jobs

@@ -33,20 +33,19 @@ def line(heap: list[Head], blocks: Sequence[Block], closed: Set[Shape]) -> Itera
     Within one plan what is left only shrinks, so whoever finds that a shape does not fit adds it to
     `closed`: the work grows with placements x shapes, never with the number of waiting jobs.
     """
-    for block in blocks:
-        while heap and heap[0][0] < block.position:
-            yield heap[0]
-            _advance(heap, closed)
-        yield block
-    while heap:
-        yield heap[0]
-        _advance(heap, closed)
+    for block in (*blocks, None):
+        until = _END if block is None else block.position
+        while heap and heap[0][0] < until:
+            head = heap[0]
+            yield head
+            shape, jobs = head[2], head[3]
+            following = None if closed and shape in closed else next(jobs, None)
+            if following is None:
+                heappop(heap)
+            else:
+                heapreplace(heap, (following[1], following[0], shape, jobs))
+        if block is not None:
+            yield block
 
 
-def _advance(heap: list[Head], closed: Set[Shape]) -> None:
-    _, _, shape, jobs = heap[0]
-    following = None if closed and shape in closed else next(jobs, None)
-    if following is None:
-        heappop(heap)
-    else:
-        heapreplace(heap, (following[1], following[0], shape, jobs))
+_END = 1 << 60  # behind every position

@@ -45,8 +45,6 @@ class Reach:
     def pool(self) -> Pool:
         """Up to date until the next change."""
         if self._changed:
-            left, held, pool = self.base.masks, self._held, self._pool
-            for ordinal in self._changed:
-                pool.set(ordinal, left[ordinal] | held[ordinal])
+            self._pool.join(self._changed, self.base.masks, self._held)
             self._changed.clear()
         return self._pool

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.pool import Part, Parts, Pool, lowest
+from dlq_master.model.pool import Part, Parts, Pool, lowest, make_part
 from dlq_master.model.resources import Shape
+from dlq_master.model.values import maker
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.walk.reach import Reach
 from dlq_master.policy.walk.stock import Stock
@@ -24,29 +26,30 @@ class Front:
         self.everybody: Reach | None = None  # if all leave that can be named; made when needed
         self.named_on: dict[int, dict[JobId, int]] = {}  # node -> the named there, in their order
 
-    def holders(self, parts: Parts) -> list[JobId]:
+    def holders(self, parts: Parts) -> Iterable[JobId]:
         """The named that hold any of these GPUs."""
-        found = [
-            job_id
-            for ordinal, mask in parts
-            for job_id, held in self.named_on.get(ordinal, _NOBODY).items()
-            if held & mask
-        ]
-        return found if len(found) < 2 else list(dict.fromkeys(found))
+        found: dict[JobId, None] = {}
+        for ordinal, mask in parts:
+            for job_id, held in self.named_on.get(ordinal, _NOBODY).items():
+                if held & mask:
+                    found[job_id] = None
+        return found
 
     def sparing(self, part: Part) -> Part:
         """As many GPUs of the same node: those that nobody holds first, then the fewest victims'."""
         ordinal, wanted = part
         gpus = wanted.bit_count()
         left = self.named.base.masks[ordinal]
-        taken = lowest(left, min(gpus, left.bit_count()))
+        taken = lowest(left, min(gpus, left.bit_count())) if left else 0
         gpus -= taken.bit_count()
-        offers = list(self.named_on.get(ordinal, _NOBODY).values())
+        offers = [*self.named_on.get(ordinal, _NOBODY).values()]
+        if len(offers) == 1:
+            return make_part((ordinal, taken | lowest(offers[0], gpus)))
         for place in must_leave([offer.bit_count() for offer in offers], gpus):
             offered = lowest(offers[place], min(gpus, offers[place].bit_count()))
             taken |= offered
             gpus -= offered.bit_count()
-        return Part(ordinal, taken)
+        return make_part((ordinal, taken))
 
 
 class Victim(NamedTuple):
@@ -54,6 +57,9 @@ class Victim(NamedTuple):
 
     key: AttemptKey
     held: list[tuple[Front, Parts]]
+
+
+_victim = maker(Victim)
 
 
 class Victims:
@@ -102,12 +108,13 @@ class Victims:
             for other, held_parts in held:
                 if other.everybody is not None:
                     other.everybody.drop(held_parts)
-                if other is front:
-                    held_parts = _without(held_parts, taken)
+                left = _without(held_parts, taken) if other is front else held_parts
+                if not left:
+                    continue
                 if self._at_once:
-                    other.stock.give_free(held_parts)
+                    other.stock.give_free(left)
                 else:
-                    other.stock.give_later(held_parts)
+                    other.stock.give_later(left)
             self._leaving.add(job_id)
             keys.append(key)
         return keys
@@ -184,8 +191,10 @@ class Victims:
         attempt = self._cluster.live_attempt(self._cluster.jobs[job_id])
         if attempt is None:
             raise ValueError(f"job {job_id} runs, but has no attempt")
-        held = self._cluster.capacity.parts(attempt.lease.allocation)
-        return Victim(attempt.key, [(self._fronts[name], parts) for name, parts in held.items()])
+        held = []
+        for gpu_type, parts in self._cluster.capacity.parts(attempt.lease.allocation).items():
+            held.append((self._fronts[gpu_type], parts))
+        return _victim((attempt.key, held))
 
     def _sparing(self, front: Front, shape: Shape, parts: Parts) -> Parts:
         """As many GPUs, but first those that nobody holds, then those that let the most stay."""
@@ -228,8 +237,12 @@ def must_leave(widths: list[int], gpus: int) -> list[int]:
 
 
 def _without(parts: Parts, taken: dict[int, int]) -> Parts:
-    rest = [Part(ordinal, mask & ~taken.get(ordinal, 0)) for ordinal, mask in parts]
-    return tuple([part for part in rest if part.mask])
+    rest = []
+    for ordinal, mask in parts:
+        mask &= ~taken.get(ordinal, 0)
+        if mask:
+            rest.append(make_part((ordinal, mask)))
+    return tuple(rest)
 
 
 _NOBODY: dict[JobId, int] = {}
