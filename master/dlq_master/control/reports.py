@@ -37,12 +37,12 @@ def take(turn: Turn, node_id: NodeId, reports: Iterable[ReportedRank]) -> int:
     for report in reports:
         highest = max(highest, report.sequence)
         _note_clinging(turn, node_id, report)
-        _note_preparing(turn, node_id, report)
         attempt = _counted(turn, node_id, report)
         if attempt is None:
             _turn_away(turn, node_id, report)
         else:
             _take_one(turn, node_id, attempt, report)
+        _note_preparing(turn, node_id, report)
     return highest
 
 
