@@ -57,7 +57,7 @@ class Cluster:
         self.pending: dict[JobId, None] = {}
         self.slow_saves: dict[JobId, float] = {}  # running jobs that need more than the usual lead
         self.silent: dict[AttemptKey, None] = {}  # UNKNOWN attempts
-        self.by_term: dict[float, dict[AttemptKey, None]] = {}  # active attempts by term end
+        self.by_term = self.running.by_term
         self._jobs: dict[JobId, Job] = {}
         self._attempts: dict[AttemptKey, Attempt] = {}
         self.jobs: Mapping[JobId, Job] = MappingProxyType(self._jobs)
@@ -68,6 +68,7 @@ class Cluster:
         self._touched_nodes: dict[NodeId, Node] = {}
         self._levels = ordering.levels
         self._promotes = ordering.promotes
+        self._thresholds = ordering.thresholds
 
     def live_attempt(self, job: Job) -> Attempt | None:
         """The job's live attempt, if it has one."""
@@ -183,10 +184,8 @@ class Cluster:
             self._jobs[job_id] = job
             self._touched_jobs[job_id] = job
             self._index_job(before, job)
-        if holds is not held:
-            self._index_claims(held, holds)
-        self._index_running(job, held, holds)
-        if self.ordering.thresholds:
+        self._index_attempt(job, held, holds)
+        if self._thresholds:
             self._time_crossing(job, holds)
 
     def _index_job(self, before: Job | None, job: Job) -> None:
@@ -218,41 +217,35 @@ class Cluster:
         if waits:
             self.waiting.add(now, job.request.shape, job.job_id, job.sequence)
 
+    def _index_attempt(self, job: Job, held: Attempt | None, holds: Attempt | None) -> None:
+        """What the attempt's state decides: claims on GPUs, and where it stands."""
+        was = None if held is None else held.state
+        now = None if holds is None else holds.state
+        if was is not now:
+            self._index_claims(held, holds)
+        if holds is not None and now in ACTIVE:
+            self.running.put(
+                holds.key,
+                job.rank_base * self._levels + job.level,
+                job.sequence,
+                job.request.gpus,
+                holds.lease.term_end_s,
+            )
+        elif held is not None and was in ACTIVE:
+            self.running.remove(held.key)
+
     def _index_claims(self, held: Attempt | None, holds: Attempt | None) -> None:
-        """What the attempt's state alone decides."""
-        capacity = self.capacity
         if held is None:
             if holds is not None:
-                capacity.claim(holds.key, holds.lease.allocation, soon=holds.state is _PAUSING)
+                self.capacity.claim(holds.key, holds.lease.allocation, soon=holds.state is _PAUSING)
         elif holds is None:
-            capacity.release(held.key, held.lease.allocation, soon=held.state is _PAUSING)
-        elif (held.state is _PAUSING) is not (holds.state is _PAUSING):
-            capacity.mark_soon(holds.lease.allocation, soon=holds.state is _PAUSING)
+            self.capacity.release(held.key, held.lease.allocation, soon=held.state is _PAUSING)
+        elif _PAUSING in (held.state, holds.state):
+            self.capacity.mark_soon(holds.lease.allocation, soon=holds.state is _PAUSING)
         if held is not None and held.state is _UNKNOWN:
             del self.silent[held.key]
         if holds is not None and holds.state is _UNKNOWN:
             self.silent[holds.key] = None
-
-    def _index_running(self, job: Job, held: Attempt | None, holds: Attempt | None) -> None:
-        """Places and terms of active attempts."""
-        was = held if held is not None and held.state in ACTIVE else None
-        now = holds if holds is not None and holds.state in ACTIVE else None
-        if now is not None:
-            self.running.put(job.job_id, self.rank(job), job.sequence, job.request.gpus)
-        elif was is not None:
-            self.running.remove(job.job_id)
-        if was is not now:
-            if was is not None:
-                self._leave_term(was)
-            if now is not None:
-                self.by_term.setdefault(now.lease.term_end_s, {})[now.key] = None
-
-    def _leave_term(self, attempt: Attempt) -> None:
-        end_s = attempt.lease.term_end_s
-        keys = self.by_term[end_s]
-        del keys[attempt.key]
-        if not keys:
-            del self.by_term[end_s]
 
     def _time_save(self, before: Job | None, job: Job) -> None:
         if job.live_attempt is None:
@@ -265,7 +258,7 @@ class Cluster:
                 self.slow_saves.pop(job.job_id, None)
 
     def _time_crossing(self, job: Job, attempt: Attempt | None) -> None:
-        thresholds = self.ordering.thresholds
+        thresholds = self._thresholds
         settled = job.end_time_s is not None or (job.live_attempt is None and not job.waiting)
         if settled or job.level >= len(thresholds):
             self.crossings.clear(job.job_id)

@@ -1,10 +1,10 @@
-"""Jobs whose GPUs a plan may take away, by rank, with their sums."""
+"""Jobs whose GPUs a plan may take away: by rank, with their sums, and by the end of their term."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from dlq_master.model.ids import JobId
+from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.order import STARTED_BASE, STARTED_END
 from dlq_master.model.values import maker
 
@@ -15,6 +15,7 @@ class Place(NamedTuple):
     rank: int
     sequence: int
     gpus: int
+    term_end_s: float
 
 
 _place = maker(Place)
@@ -27,45 +28,54 @@ class RunningIndex:
     of their rank but promoted ones, so a plan can keep them as one sum without looking at each.
     """
 
-    __slots__ = ("by_rank", "gpus_by_rank", "gpus_together", "places")
+    __slots__ = ("by_rank", "by_term", "gpus_by_rank", "gpus_together", "places")
 
     def __init__(self) -> None:
         self.places: dict[JobId, Place] = {}
         self.by_rank: dict[int, dict[JobId, int]] = {}  # rank -> job -> sequence
+        self.by_term: dict[float, dict[AttemptKey, None]] = {}  # attempts by the end of their term
         self.gpus_by_rank: dict[int, int] = {}
         self.gpus_together: dict[int, int] = {}  # of those that stand there
 
-    def put(self, job_id: JobId, rank: int, sequence: int, gpus: int) -> None:
+    def put(self, key: AttemptKey, rank: int, sequence: int, gpus: int, term_end_s: float) -> None:
         """The job stands here, whatever was known of it before."""
-        place = _place((rank, sequence, gpus))
-        before = self.places.get(job_id)
-        if before is not None:
-            if before == place:
+        job_id = key.job_id
+        place = _place((rank, sequence, gpus, term_end_s))
+        if job_id in self.places:
+            if self.places[job_id] == place:
                 return
-            self.remove(job_id)
+            self.remove(key)
         self.places[job_id] = place
-        if rank not in self.by_rank:
-            self.by_rank[rank] = {}
-            self.gpus_by_rank[rank] = self.gpus_together[rank] = 0
-        self.by_rank[rank][job_id] = sequence
-        self.gpus_by_rank[rank] += gpus
+        if rank in self.by_rank:
+            self.by_rank[rank][job_id] = sequence
+            self.gpus_by_rank[rank] += gpus
+        else:
+            self.by_rank[rank] = {job_id: sequence}
+            self.gpus_by_rank[rank] = gpus
+            self.gpus_together[rank] = 0
         if STARTED_BASE <= sequence < STARTED_END:
             self.gpus_together[rank] += gpus
+        if term_end_s in self.by_term:
+            self.by_term[term_end_s][key] = None
+        else:
+            self.by_term[term_end_s] = {key: None}
 
-    def remove(self, job_id: JobId) -> None:
-        """Forget the job; nothing happens if it is not here."""
-        place = self.places.pop(job_id, None)
-        if place is None:
-            return
-        rank, sequence, gpus = place
+    def remove(self, key: AttemptKey) -> None:
+        """Its attempt runs no longer, or stands elsewhere."""
+        job_id = key.job_id
+        rank, sequence, gpus, term_end_s = self.places.pop(job_id)
         members = self.by_rank[rank]
         del members[job_id]
-        if not members:
+        if members:
+            self.gpus_by_rank[rank] -= gpus
+            if STARTED_BASE <= sequence < STARTED_END:
+                self.gpus_together[rank] -= gpus
+        else:
             del self.by_rank[rank], self.gpus_by_rank[rank], self.gpus_together[rank]
-            return
-        self.gpus_by_rank[rank] -= gpus
-        if STARTED_BASE <= sequence < STARTED_END:
-            self.gpus_together[rank] -= gpus
+        keys = self.by_term[term_end_s]
+        del keys[key]
+        if not keys:
+            del self.by_term[term_end_s]
 
     def in_order(self, rank: int) -> list[JobId]:
         """Jobs of the rank, the one that is kept first first."""

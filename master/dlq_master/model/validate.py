@@ -130,8 +130,9 @@ def _running(cluster: Cluster) -> None:
     terms: dict[float, set[AttemptKey]] = defaultdict(set)
     for key, attempt in active.items():
         job = cluster.jobs[key.job_id]
-        places[key.job_id] = Place(cluster.rank(job), job.sequence, job.request.gpus)
-        terms[attempt.lease.term_end_s].add(key)
+        end_s = attempt.lease.term_end_s
+        places[key.job_id] = Place(cluster.rank(job), job.sequence, job.request.gpus, end_s)
+        terms[end_s].add(key)
     running = cluster.running
     _equal("places of running jobs", running.places, places)
     for rank, members in running.by_rank.items():
