@@ -28,19 +28,18 @@ def _over_several(pool: Pool, gpus: int, fewest: int) -> Parts | None:
     """The emptiest nodes whole, the rest on the tightest node that holds it."""
     parts: list[Part] = []
     used = 0
-    for _ in range(fewest):
+    for nodes_left in range(fewest, 0, -1):
         if gpus < len(pool.buckets):
             node = _tightest(pool, gpus, used)
             if node >= 0:
                 parts.append(make_part((node, lowest(pool.masks[node], gpus))))
                 return tuple(sorted(parts))
-        node = _emptiest(pool, used)
-        if node < 0:
+        size, node = _emptiest(pool, used)
+        if size * nodes_left < gpus:  # and no other node has more
             return None
-        mask = pool.masks[node]
-        parts.append(make_part((node, mask)))
+        parts.append(make_part((node, pool.masks[node])))
         used |= 1 << node
-        gpus -= mask.bit_count()
+        gpus -= size
     return None
 
 
@@ -52,12 +51,13 @@ def _tightest(pool: Pool, gpus: int, used: int) -> int:
     return -1
 
 
-def _emptiest(pool: Pool, used: int) -> int:
-    for bucket in reversed(pool.buckets[1:]):
-        left = bucket & ~used
+def _emptiest(pool: Pool, used: int) -> tuple[int, int]:
+    """How many GPUs it has left, and the node."""
+    for size in range(len(pool.buckets) - 1, 0, -1):
+        left = pool.buckets[size] & ~used
         if left:
-            return (left & -left).bit_length() - 1
-    return -1
+            return size, (left & -left).bit_length() - 1
+    return 0, -1
 
 
 CONSOLIDATE = Placement("consolidate", find)
