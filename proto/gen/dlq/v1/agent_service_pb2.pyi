@@ -640,6 +640,8 @@ class Command(_message.Message):
     LAUNCH_FIELD_NUMBER: _builtins.int
     STOP_FIELD_NUMBER: _builtins.int
     OPEN_LOG_FIELD_NUMBER: _builtins.int
+    SIGNAL_FIELD_NUMBER: _builtins.int
+    SAVE_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Rises over the master's life; answered by CommandResult. 0 in open_log, which PushLog answers."""
     epoch: _builtins.int
@@ -656,6 +658,14 @@ class Command(_message.Message):
     def open_log(self) -> Global___OpenLogCommand:
         """Send output."""
 
+    @_builtins.property
+    def signal(self) -> Global___SignalCommand:
+        """Send a signal to a rank."""
+
+    @_builtins.property
+    def save(self) -> Global___SaveCommand:
+        """Ask a rank to save and go on."""
+
     def __init__(
         self,
         *,
@@ -664,12 +674,14 @@ class Command(_message.Message):
         launch: Global___LaunchCommand | None = ...,
         stop: Global___StopCommand | None = ...,
         open_log: Global___OpenLogCommand | None = ...,
+        signal: Global___SignalCommand | None = ...,
+        save: Global___SaveCommand | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "launch", b"launch", "open_log", b"open_log", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "launch", b"launch", "open_log", b"open_log", "save", b"save", "signal", b"signal", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "epoch", b"epoch", "launch", b"launch", "open_log", b"open_log", "sequence", b"sequence", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "epoch", b"epoch", "launch", b"launch", "open_log", b"open_log", "save", b"save", "sequence", b"sequence", "signal", b"signal", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["launch", "stop", "open_log"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["launch", "stop", "open_log", "signal", "save"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -856,6 +868,80 @@ class StopCommand(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StopCommand: _TypeAlias = StopCommand  # noqa: Y015
+
+@_typing.final
+class SignalCommand(_message.Message):
+    """Send a signal to the main process of a rank, which goes on. Taken once by one life of an agent; an
+    agent that restarts while the answer is on its way may send it again.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
+    NODE_RANK_FIELD_NUMBER: _builtins.int
+    SIGNAL_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """The job."""
+    node_rank: _builtins.int
+    """The rank."""
+    signal: _builtins.str
+    """"USR1", "HUP", ...; empty: that of the job's notice."""
+    @_builtins.property
+    def fence(self) -> _lease_pb2.Fence:
+        """Its fence."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        fence: _lease_pb2.Fence | None = ...,
+        node_rank: _builtins.int = ...,
+        signal: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "job_id", b"job_id", "node_rank", b"node_rank", "signal", b"signal"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignalCommand: _TypeAlias = SignalCommand  # noqa: Y015
+
+@_typing.final
+class SaveCommand(_message.Message):
+    """Ask a rank to save a checkpoint and go on: DLQ_SAVE_FILE, and the job's save signal if it has one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
+    NODE_RANK_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """The job."""
+    node_rank: _builtins.int
+    """The rank."""
+    number: _builtins.int
+    """Rises with every request to the job; the same for all its ranks."""
+    @_builtins.property
+    def fence(self) -> _lease_pb2.Fence:
+        """Its fence."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        fence: _lease_pb2.Fence | None = ...,
+        node_rank: _builtins.int = ...,
+        number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "job_id", b"job_id", "node_rank", b"node_rank", "number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SaveCommand: _TypeAlias = SaveCommand  # noqa: Y015
 
 @_typing.final
 class OpenLogCommand(_message.Message):

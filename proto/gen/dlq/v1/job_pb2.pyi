@@ -221,6 +221,7 @@ class PreemptSpec(_message.Message):
     GRACE_DURATION_FIELD_NUMBER: _builtins.int
     REQUEUE_EXIT_CODES_FIELD_NUMBER: _builtins.int
     EXIT_ZERO_COMPLETES_FIELD_NUMBER: _builtins.int
+    WARNING_DURATION_FIELD_NUMBER: _builtins.int
     signal: _builtins.str
     """Signal of the notice: "TERM", "USR1", "USR2" or "INT". Empty: TERM."""
     exit_zero_completes: _builtins.bool
@@ -233,6 +234,12 @@ class PreemptSpec(_message.Message):
     def requeue_exit_codes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Exit codes that mean "saved, start me again" besides 99."""
 
+    @_builtins.property
+    def warning_duration(self) -> _duration_pb2.Duration:
+        """How long before its time limit the signal is sent as a warning, once in each attempt; the job goes
+        on. Unset: no warning.
+        """
+
     def __init__(
         self,
         *,
@@ -240,10 +247,11 @@ class PreemptSpec(_message.Message):
         grace_duration: _duration_pb2.Duration | None = ...,
         requeue_exit_codes: _abc.Iterable[_builtins.int] | None = ...,
         exit_zero_completes: _builtins.bool = ...,
+        warning_duration: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["grace_duration", b"grace_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["grace_duration", b"grace_duration", "warning_duration", b"warning_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["exit_zero_completes", b"exit_zero_completes", "grace_duration", b"grace_duration", "requeue_exit_codes", b"requeue_exit_codes", "signal", b"signal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["exit_zero_completes", b"exit_zero_completes", "grace_duration", b"grace_duration", "requeue_exit_codes", b"requeue_exit_codes", "signal", b"signal", "warning_duration", b"warning_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -258,6 +266,7 @@ class CheckpointSpec(_message.Message):
     DIRECTORY_FIELD_NUMBER: _builtins.int
     MARKER_FIELD_NUMBER: _builtins.int
     SETTLE_DURATION_FIELD_NUMBER: _builtins.int
+    SAVE_SIGNAL_FIELD_NUMBER: _builtins.int
     directory: _builtins.str
     """Root of the job's checkpoints, absolute. Empty: the cluster's checkpoint root. With `marker`
     set it is the script's own directory and is used as it is.
@@ -265,6 +274,10 @@ class CheckpointSpec(_message.Message):
     marker: _builtins.str
     """Glob, relative to directory, of files that an unmodified script leaves when a checkpoint is whole.
     `**` matches any number of directories, also none; one look sees 10,000 entries and eight levels.
+    """
+    save_signal: _builtins.str
+    """Signal on which the script saves and goes on: "USR1", "USR2" or "INT", not that of the notice. It
+    accompanies a request for a checkpoint (CheckpointJob). Empty: none, DLQ_SAVE_FILE alone.
     """
     @_builtins.property
     def settle_duration(self) -> _duration_pb2.Duration:
@@ -276,10 +289,11 @@ class CheckpointSpec(_message.Message):
         directory: _builtins.str = ...,
         marker: _builtins.str = ...,
         settle_duration: _duration_pb2.Duration | None = ...,
+        save_signal: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["settle_duration", b"settle_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory", b"directory", "marker", b"marker", "settle_duration", b"settle_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory", b"directory", "marker", b"marker", "save_signal", b"save_signal", "settle_duration", b"settle_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -612,6 +626,7 @@ class JobSpec(_message.Message):
     DEPENDENCY_FIELD_NUMBER: _builtins.int
     BEGIN_TIME_FIELD_NUMBER: _builtins.int
     CONTAINER_FIELD_NUMBER: _builtins.int
+    NICE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; letters, digits and ". _ - + @ :". Empty: derived from the command."""
     script: _builtins.str
@@ -626,6 +641,8 @@ class JobSpec(_message.Message):
     """Submit it on hold."""
     runtime: _builtins.str
     """"process", or "podman" for a job with a container. Empty: by whether it has one."""
+    nice: _builtins.int
+    """Put it behind (1 to 100) or before (-1 to -100, operators) all other jobs of its queue."""
     @_builtins.property
     def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The program and its arguments, never passed through a shell."""
@@ -707,10 +724,11 @@ class JobSpec(_message.Message):
         dependency: Global___DependencySpec | None = ...,
         begin_time: _timestamp_pb2.Timestamp | None = ...,
         container: Global___ContainerSpec | None = ...,
+        nice: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "run_estimate_duration", b"run_estimate_duration", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "environment", b"environment", "hold", b"hold", "labels", b"labels", "name", b"name", "preempt", b"preempt", "queue", b"queue", "resources", b"resources", "retry", b"retry", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "time_limit_duration", b"time_limit_duration", "working_directory", b"working_directory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "environment", b"environment", "hold", b"hold", "labels", b"labels", "name", b"name", "nice", b"nice", "preempt", b"preempt", "queue", b"queue", "resources", b"resources", "retry", b"retry", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "time_limit_duration", b"time_limit_duration", "working_directory", b"working_directory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -972,6 +990,8 @@ class Job(_message.Message):
     BEGIN_TIME_FIELD_NUMBER: _builtins.int
     DEPENDENCY_FIELD_NUMBER: _builtins.int
     GPU_SECONDS_FIELD_NUMBER: _builtins.int
+    NICE_FIELD_NUMBER: _builtins.int
+    WARNING_TIME_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Short decimal integer, never reused."""
     user: _builtins.str
@@ -1024,6 +1044,8 @@ class Job(_message.Message):
     """The jobs it still waits for, such as "afterok:12,afterany:14"; empty: none."""
     gpu_seconds: _builtins.float
     """GPUs x seconds that it has run, over all attempts and never reset."""
+    nice: _builtins.int
+    """Behind (above 0) or before (below) all other jobs of its queue."""
     @_builtins.property
     def resources(self) -> _resource_pb2.ResourceRequest:
         """What it asks for."""
@@ -1080,6 +1102,10 @@ class Job(_message.Message):
     def begin_time(self) -> _timestamp_pb2.Timestamp:
         """Not before this instant; unset: there is none, or it has begun."""
 
+    @_builtins.property
+    def warning_time(self) -> _timestamp_pb2.Timestamp:
+        """When its living attempt was warned of the time limit; unset: it was not."""
+
     def __init__(
         self,
         *,
@@ -1122,10 +1148,12 @@ class Job(_message.Message):
         begin_time: _timestamp_pb2.Timestamp | None = ...,
         dependency: _builtins.str = ...,
         gpu_seconds: _builtins.float = ...,
+        nice: _builtins.int = ...,
+        warning_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "progress", b"progress", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_time", b"start_time", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "progress", b"progress", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_time", b"start_time", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "node_ids", b"node_ids", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "progress", b"progress", "queue", b"queue", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "nice", b"nice", "node_ids", b"node_ids", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "progress", b"progress", "queue", b"queue", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__attempt_state: _TypeAlias = _typing.Literal["attempt_state"]  # noqa: Y015
     _WhichOneofArgType__attempt_state: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state"]  # noqa: Y015

@@ -14,6 +14,7 @@ from collections import abc as _abc
 from dlq.v1 import event_pb2 as _event_pb2
 from dlq.v1 import job_pb2 as _job_pb2
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
@@ -619,6 +620,383 @@ class ResumeJobResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResumeJobResponse: _TypeAlias = ResumeJobResponse  # noqa: Y015
+
+@_typing.final
+class FieldChange(_message.Message):
+    """One field of a job that was changed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    FIELD_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """The job."""
+    field: _builtins.str
+    """"time_limit", "queue", ..."""
+    before: _builtins.str
+    """What it was, as text for people; empty: nothing."""
+    after: _builtins.str
+    """What it is."""
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        field: _builtins.str = ...,
+        before: _builtins.str = ...,
+        after: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "before", b"before", "field", b"field", "job_id", b"job_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FieldChange: _TypeAlias = FieldChange  # noqa: Y015
+
+@_typing.final
+class UpdateJobRequest(_message.Message):
+    """Request of UpdateJob."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    NICE_FIELD_NUMBER: _builtins.int
+    TIME_LIMIT_DURATION_FIELD_NUMBER: _builtins.int
+    CLEAR_TIME_LIMIT_FIELD_NUMBER: _builtins.int
+    BEGIN_TIME_FIELD_NUMBER: _builtins.int
+    CLEAR_BEGIN_TIME_FIELD_NUMBER: _builtins.int
+    DEPENDENCY_FIELD_NUMBER: _builtins.int
+    CONCURRENT_COUNT_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Idempotency key."""
+    job_id: _builtins.str
+    """The job; "12" of an array means all tasks that have not ended, "12_[0-3]" some."""
+    expected_version: _builtins.int
+    """Refuse with ABORTED when the job has changed since this version; 0: do not care."""
+    name: _builtins.str
+    """A new name. Unset: as it is."""
+    queue: _builtins.str
+    """Another queue; only while nothing of the job runs. Unset: as it is."""
+    nice: _builtins.int
+    """Users: 0 to 100; operators: -100 to 100. Unset: as it is."""
+    clear_time_limit: _builtins.bool
+    """Take the time limit away; for a job that runs an operator's."""
+    clear_begin_time: _builtins.bool
+    """Take the begin away."""
+    concurrent_count: _builtins.int
+    """Tasks of the array that may wait for GPUs or run at a time, 0 for all; of the whole array, whichever
+    task is named. Unset: as it is.
+    """
+    @_builtins.property
+    def time_limit_duration(self) -> _duration_pb2.Duration:
+        """A new time limit. A user may only shorten that of a job that runs. Unset: as it is."""
+
+    @_builtins.property
+    def begin_time(self) -> _timestamp_pb2.Timestamp:
+        """Another begin; only while nothing of the job runs. Unset: as it is."""
+
+    @_builtins.property
+    def dependency(self) -> _job_pb2.DependencySpec:
+        """Another dependency, none if it has no terms; only while nothing of the job runs. Also ends the
+        master's hold for one that could never come true. Unset: as it is.
+        """
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        job_id: _builtins.str = ...,
+        expected_version: _builtins.int = ...,
+        name: _builtins.str | None = ...,
+        queue: _builtins.str | None = ...,
+        nice: _builtins.int | None = ...,
+        time_limit_duration: _duration_pb2.Duration | None = ...,
+        clear_time_limit: _builtins.bool = ...,
+        begin_time: _timestamp_pb2.Timestamp | None = ...,
+        clear_begin_time: _builtins.bool = ...,
+        dependency: _job_pb2.DependencySpec | None = ...,
+        concurrent_count: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_queue", b"_queue", "begin_time", b"begin_time", "concurrent_count", b"concurrent_count", "dependency", b"dependency", "name", b"name", "nice", b"nice", "queue", b"queue", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_queue", b"_queue", "begin_time", b"begin_time", "clear_begin_time", b"clear_begin_time", "clear_time_limit", b"clear_time_limit", "concurrent_count", b"concurrent_count", "dependency", b"dependency", "expected_version", b"expected_version", "job_id", b"job_id", "name", b"name", "nice", b"nice", "queue", b"queue", "request_id", b"request_id", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__concurrent_count: _TypeAlias = _typing.Literal["concurrent_count"]  # noqa: Y015
+    _WhichOneofArgType__concurrent_count: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count"]  # noqa: Y015
+    _WhichOneofReturnType__name: _TypeAlias = _typing.Literal["name"]  # noqa: Y015
+    _WhichOneofArgType__name: _TypeAlias = _typing.Literal["_name", b"_name"]  # noqa: Y015
+    _WhichOneofReturnType__nice: _TypeAlias = _typing.Literal["nice"]  # noqa: Y015
+    _WhichOneofArgType__nice: _TypeAlias = _typing.Literal["_nice", b"_nice"]  # noqa: Y015
+    _WhichOneofReturnType__queue: _TypeAlias = _typing.Literal["queue"]  # noqa: Y015
+    _WhichOneofArgType__queue: _TypeAlias = _typing.Literal["_queue", b"_queue"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__concurrent_count) -> _WhichOneofReturnType__concurrent_count | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__name) -> _WhichOneofReturnType__name | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__nice) -> _WhichOneofReturnType__nice | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__queue) -> _WhichOneofReturnType__queue | None: ...
+
+Global___UpdateJobRequest: _TypeAlias = UpdateJobRequest  # noqa: Y015
+
+@_typing.final
+class UpdateJobResponse(_message.Message):
+    """Answer of UpdateJob."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    REFUSALS_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def job(self) -> _job_pb2.Job:
+        """The job after the change; of several the first."""
+
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.Job]:
+        """When job_id named an array or some of its tasks: all of them after the change."""
+
+    @_builtins.property
+    def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
+        """Those of them that refused; when all do, the call fails instead."""
+
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___FieldChange]:
+        """What was changed, job by job; nothing for what was so already."""
+
+    def __init__(
+        self,
+        *,
+        job: _job_pb2.Job | None = ...,
+        jobs: _abc.Iterable[_job_pb2.Job] | None = ...,
+        refusals: _abc.Iterable[Global___Refusal] | None = ...,
+        changes: _abc.Iterable[Global___FieldChange] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "job", b"job", "jobs", b"jobs", "refusals", b"refusals"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateJobResponse: _TypeAlias = UpdateJobResponse  # noqa: Y015
+
+@_typing.final
+class RequeueJobRequest(_message.Message):
+    """Request of RequeueJob."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
+    HOLD_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Idempotency key."""
+    job_id: _builtins.str
+    """The job; "12" of an array means all tasks that have not ended, "12_[0-3]" some."""
+    expected_version: _builtins.int
+    """Refuse with ABORTED when the job has changed since this version; 0: do not care."""
+    hold: _builtins.bool
+    """Put it on hold as well."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        job_id: _builtins.str = ...,
+        expected_version: _builtins.int = ...,
+        hold: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_version", b"expected_version", "hold", b"hold", "job_id", b"job_id", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RequeueJobRequest: _TypeAlias = RequeueJobRequest  # noqa: Y015
+
+@_typing.final
+class RequeueJobResponse(_message.Message):
+    """Answer of RequeueJob."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    REFUSALS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def job(self) -> _job_pb2.Job:
+        """The job after the change; of several the first."""
+
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.Job]:
+        """When job_id named an array or some of its tasks: all of them after the change."""
+
+    @_builtins.property
+    def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
+        """Those of them that refused; when all do, the call fails instead."""
+
+    def __init__(
+        self,
+        *,
+        job: _job_pb2.Job | None = ...,
+        jobs: _abc.Iterable[_job_pb2.Job] | None = ...,
+        refusals: _abc.Iterable[Global___Refusal] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "jobs", b"jobs", "refusals", b"refusals"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RequeueJobResponse: _TypeAlias = RequeueJobResponse  # noqa: Y015
+
+@_typing.final
+class SignalJobRequest(_message.Message):
+    """Request of SignalJob."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
+    SIGNAL_FIELD_NUMBER: _builtins.int
+    ALL_RANKS_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Idempotency key."""
+    job_id: _builtins.str
+    """The job; "12" of an array means all tasks that have not ended, "12_[0-3]" some."""
+    expected_version: _builtins.int
+    """Refuse with ABORTED when the job has changed since this version; 0: do not care."""
+    signal: _builtins.str
+    """Such as "USR1"; not KILL or STOP."""
+    all_ranks: _builtins.bool
+    """The main process of every rank, not of rank 0 alone."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        job_id: _builtins.str = ...,
+        expected_version: _builtins.int = ...,
+        signal: _builtins.str = ...,
+        all_ranks: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_ranks", b"all_ranks", "expected_version", b"expected_version", "job_id", b"job_id", "request_id", b"request_id", "signal", b"signal"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignalJobRequest: _TypeAlias = SignalJobRequest  # noqa: Y015
+
+@_typing.final
+class SignalJobResponse(_message.Message):
+    """Answer of SignalJob."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    REFUSALS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def job(self) -> _job_pb2.Job:
+        """The job after the change; of several the first."""
+
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.Job]:
+        """When job_id named an array or some of its tasks: all of them after the change."""
+
+    @_builtins.property
+    def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
+        """Those of them that refused; when all do, the call fails instead."""
+
+    def __init__(
+        self,
+        *,
+        job: _job_pb2.Job | None = ...,
+        jobs: _abc.Iterable[_job_pb2.Job] | None = ...,
+        refusals: _abc.Iterable[Global___Refusal] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "jobs", b"jobs", "refusals", b"refusals"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignalJobResponse: _TypeAlias = SignalJobResponse  # noqa: Y015
+
+@_typing.final
+class CheckpointJobRequest(_message.Message):
+    """Request of CheckpointJob."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Idempotency key."""
+    job_id: _builtins.str
+    """The job; "12" of an array means all tasks that have not ended, "12_[0-3]" some."""
+    expected_version: _builtins.int
+    """Refuse with ABORTED when the job has changed since this version; 0: do not care."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        job_id: _builtins.str = ...,
+        expected_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_version", b"expected_version", "job_id", b"job_id", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckpointJobRequest: _TypeAlias = CheckpointJobRequest  # noqa: Y015
+
+@_typing.final
+class CheckpointJobResponse(_message.Message):
+    """Answer of CheckpointJob."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    REFUSALS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def job(self) -> _job_pb2.Job:
+        """The job after the change; of several the first."""
+
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.Job]:
+        """When job_id named an array or some of its tasks: all of them after the change."""
+
+    @_builtins.property
+    def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
+        """Those of them that refused; when all do, the call fails instead."""
+
+    def __init__(
+        self,
+        *,
+        job: _job_pb2.Job | None = ...,
+        jobs: _abc.Iterable[_job_pb2.Job] | None = ...,
+        refusals: _abc.Iterable[Global___Refusal] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "jobs", b"jobs", "refusals", b"refusals"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckpointJobResponse: _TypeAlias = CheckpointJobResponse  # noqa: Y015
 
 @_typing.final
 class ExplainJobRequest(_message.Message):
