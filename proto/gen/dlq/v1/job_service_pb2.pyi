@@ -670,7 +670,7 @@ class UpdateJobRequest(_message.Message):
     TIME_LIMIT_DURATION_FIELD_NUMBER: _builtins.int
     CLEAR_TIME_LIMIT_FIELD_NUMBER: _builtins.int
     BEGIN_TIME_FIELD_NUMBER: _builtins.int
-    CLEAR_BEGIN_TIME_FIELD_NUMBER: _builtins.int
+    CLEAR_BEGIN_FIELD_NUMBER: _builtins.int
     DEPENDENCY_FIELD_NUMBER: _builtins.int
     CONCURRENT_COUNT_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
@@ -687,7 +687,7 @@ class UpdateJobRequest(_message.Message):
     """Users: 0 to 100; operators: -100 to 100. Unset: as it is."""
     clear_time_limit: _builtins.bool
     """Take the time limit away; for a job that runs an operator's."""
-    clear_begin_time: _builtins.bool
+    clear_begin: _builtins.bool
     """Take the begin away."""
     concurrent_count: _builtins.int
     """Tasks of the array that may wait for GPUs or run at a time, 0 for all; of the whole array, whichever
@@ -719,13 +719,13 @@ class UpdateJobRequest(_message.Message):
         time_limit_duration: _duration_pb2.Duration | None = ...,
         clear_time_limit: _builtins.bool = ...,
         begin_time: _timestamp_pb2.Timestamp | None = ...,
-        clear_begin_time: _builtins.bool = ...,
+        clear_begin: _builtins.bool = ...,
         dependency: _job_pb2.DependencySpec | None = ...,
         concurrent_count: _builtins.int | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_queue", b"_queue", "begin_time", b"begin_time", "concurrent_count", b"concurrent_count", "dependency", b"dependency", "name", b"name", "nice", b"nice", "queue", b"queue", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_queue", b"_queue", "begin_time", b"begin_time", "clear_begin_time", b"clear_begin_time", "clear_time_limit", b"clear_time_limit", "concurrent_count", b"concurrent_count", "dependency", b"dependency", "expected_version", b"expected_version", "job_id", b"job_id", "name", b"name", "nice", b"nice", "queue", b"queue", "request_id", b"request_id", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_queue", b"_queue", "begin_time", b"begin_time", "clear_begin", b"clear_begin", "clear_time_limit", b"clear_time_limit", "concurrent_count", b"concurrent_count", "dependency", b"dependency", "expected_version", b"expected_version", "job_id", b"job_id", "name", b"name", "nice", b"nice", "queue", b"queue", "request_id", b"request_id", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_count: _TypeAlias = _typing.Literal["concurrent_count"]  # noqa: Y015
     _WhichOneofArgType__concurrent_count: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count"]  # noqa: Y015
