@@ -121,6 +121,20 @@ def test_resubmit_with_changes_sends_those_and_nothing_else(dlq: Dlq, master: Fa
     assert request.spec == wanted
 
 
+def test_of_an_arrays_task_only_that_one_is_queued_again(dlq: Dlq, master: FakeMaster) -> None:
+    master.specs["7"].array.ranges.add(first=0, last=8, step=2)
+    master.jobs["7"].array_task.CopyFrom(job_pb2.ArrayTask(array_id="5", index=4, task_count=5))
+    said = dlq("resubmit", "7")
+    assert (said.code, said.err) == (
+        0, "dlq: this task alone; more of its array: --set array=0-8:2\n",
+    )  # fmt: skip
+    assert dlq("resubmit", "7", "--set", "array=0-8:2").err == ""
+    sent = [
+        [(r.first, r.last) for r in ask.spec.array.ranges] for ask in master.requests("SubmitJob")
+    ]
+    assert sent == [[(4, 4)], [(0, 8)]]
+
+
 def test_resubmit_can_be_tried_first(dlq: Dlq, snapshot: SnapshotAssertion) -> None:
     line = ("resubmit", "7", "--test-only", "--set", "resources.gpus=8", "--set", "queue=urgent")
     said = dlq(*line)

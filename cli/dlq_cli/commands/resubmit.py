@@ -6,11 +6,12 @@ import os
 
 import click
 
+from dlq.v1 import job_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.commands.submitted import Manner, submit_spec
 from dlq_cli.select import one_job, own_spec
-from dlq_cli.spec.stored import changed
+from dlq_cli.spec.stored import changed, only_task
 from dlq_client.jobs import Jobs
 from dlq_common.errors import Unavailable
 
@@ -61,13 +62,16 @@ def resubmit(
 
     It has what JOB had when it was submitted: its script as it was then, and the environment. Only
     your own jobs: their environment may hold secrets. Checkpoints are not taken along, unless the
-    spec names their directory.
+    spec names their directory. Of an array's task only that index is queued again.
     """
     connection = app.connection()
     jobs = Jobs(connection)
     job_id = one_job(jobs, job).job_id
-    stored = own_spec(jobs, job_id, connection.identity.user).spec
-    made = changed(stored, f"job {job_id}", sets, unsets, os.environ)
+    answer = own_spec(jobs, job_id, connection.identity.user)
+    made = changed(answer.spec, f"job {job_id}", sets, unsets, os.environ)
+    if answer.job.HasField("array_task") and made.spec.origins.get("array") == f"job {job_id}":
+        only_task(made.message, answer.job.array_task.index)
+        app.say(f"this task alone; more of its array: --set array={_indexes(answer.spec)}")
     manner = Manner(parsable=parsable, as_json=as_json, wait=wait_end, follow=follow)
     try:
         submit_spec(
@@ -82,3 +86,11 @@ def resubmit(
         if key := error.metadata.get("request_id"):
             error.hint = f"it may have been queued; to be sure: dlq resubmit --request-id {key} ..."
         raise
+
+
+def _indexes(spec: job_pb2.JobSpec) -> str:
+    """The indexes of an array, as they are written."""
+    return ",".join(
+        f"{each.first}" if each.first == each.last else f"{each.first}-{each.last}:{each.step}"
+        for each in spec.array.ranges
+    )

@@ -17,8 +17,11 @@ from dlq_cli.spec.fields import ALIASES, READERS, put
 from dlq_cli.spec.given import Given, Layer, ReadLayer, unknown_key, wrong
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.message import to_message
+from dlq_cli.spec.ordering import DependencyText, TermText
 from dlq_cli.spec.readers import SignalAhead
 from dlq_cli.spec.validate import Spec, finish
+from dlq_common.arrays import ArrayText, IndexRange
+from dlq_common.instants import format_instant
 from dlq_common.wire import from_duration
 
 # A process of the node is what a job without an image is; an image chooses by itself.
@@ -52,9 +55,17 @@ def changed(
     message = job_pb2.JobSpec()
     message.CopyFrom(stored)
     patch(message, to_message(before), to_message(after))
+    if after.begin is None:  # it is no part of what to_message makes
+        message.ClearField("begin_time")
     if "image" in asked and "runtime" not in asked and message.runtime == _BY_DEFAULT:
         message.runtime = ""
     return Changed(message, after)
+
+
+def only_task(message: job_pb2.JobSpec, index: int) -> None:
+    """Make the spec of an array that of one of its tasks, with the index it had."""
+    message.array.CopyFrom(job_pb2.ArraySpec())
+    message.array.ranges.add(first=index, last=index, step=1)
 
 
 def stored_layer(spec: job_pb2.JobSpec, source: str) -> Layer:
@@ -82,6 +93,7 @@ def _values(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
     if spec.preempt.signal:
         yield "preempt.signal", SignalAhead(spec.preempt.signal, 0)
     yield from _durations(spec)
+    yield from _ordering(spec)
     yield from ((f"env.{name}", text) for name, text in sorted(spec.environment.items()))
     yield from ((f"labels.{name}", text) for name, text in sorted(spec.labels.items()))
     if spec.HasField("container"):
@@ -114,6 +126,25 @@ def _durations(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
             yield key, round(from_duration(duration))
     if checkpoint.HasField("settle_duration"):
         yield "checkpoint.settle", from_duration(checkpoint.settle_duration)
+
+
+def _ordering(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
+    if spec.HasField("array"):
+        ranges = (IndexRange(each.first, each.last, each.step) for each in spec.array.ranges)
+        yield "array", ArrayText(tuple(ranges), spec.array.concurrent_count)
+    if spec.HasField("dependency"):
+        terms = (
+            TermText(
+                job_pb2.DependencyRelation.Name(term.relation).rpartition("_")[2].lower(),
+                term.job_id,
+            )
+            for term in spec.dependency.terms
+        )
+        yield "depends_on", DependencyText(tuple(terms), spec.dependency.any)
+        if spec.dependency.cancel_if_never:
+            yield "cancel_if_never", True
+    if spec.HasField("begin_time"):
+        yield "begin", format_instant(spec.begin_time.seconds + spec.begin_time.nanos / 1e9)
 
 
 def _container(container: job_pb2.ContainerSpec) -> Iterator[tuple[str, object]]:

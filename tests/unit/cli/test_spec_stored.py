@@ -128,10 +128,22 @@ def test_a_key_that_is_left_out_is_the_clusters_again() -> None:
 
 
 def test_what_this_version_has_no_key_for_stays() -> None:
-    spec = stored()
+    newer = stored().SerializeToString() + bytes.fromhex("f23e0178")  # field 1006, one letter
+    made = after(job_pb2.JobSpec.FromString(newer), "time_limit=2h")
+    assert bytes.fromhex("f23e0178") in made.SerializeToString()
+
+
+def test_arrays_dependencies_and_begins_stay_change_and_go() -> None:
+    spec = stored(
+        "command = 'true'\narray = '0-9:3,12%2'\ndepends_on = 'afterok:3?afterany:4_1'\n"
+        "cancel_if_never = true\n"
+    )
     spec.begin_time.seconds = 1_900_000_000
-    made = after(spec, "time_limit=2h")
-    assert made.begin_time.seconds == 1_900_000_000
+    assert after(spec, "queue=slow", unsets=()).begin_time.seconds == 1_900_000_000
+    assert after(spec) == spec
+    assert after(spec, "array=0-3").dependency == spec.dependency
+    made = after(spec, unsets=("array", "depends_on", "cancel_if_never", "begin"))
+    assert [made.HasField(name) for name in ("array", "dependency", "begin_time")] == [False] * 3
 
 
 def test_a_script_keeps_its_arguments_and_gives_way_to_a_command() -> None:
