@@ -20,6 +20,7 @@ COMMANDS = {
     "why": Lazy("dlq_cli.commands.why:why", "Why a job does not run: every reason."),
     "logs": Lazy("dlq_cli.commands.logs:logs", "The output of a job."),
     "events": Lazy("dlq_cli.commands.events:events", "What happened to a job, and who did it."),
+    "history": Lazy("dlq_cli.commands.history:history", "Jobs that have ended, and their cost."),
     "wait": Lazy("dlq_cli.commands.wait:wait", "Wait for jobs; exits as they do."),
     "cancel": Lazy("dlq_cli.commands.cancel:cancel", "End jobs; running ones may save first."),
     "hold": Lazy("dlq_cli.commands.steer:hold", "Keep jobs from starting."),

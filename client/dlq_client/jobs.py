@@ -78,13 +78,17 @@ class Jobs:
             queue=queue,
             name=name,
         )
-        answer = self._connection.call(self.stub.ListJobs, request)
-        cursor, jobs = answer.cursor, list(answer.jobs)
-        while answer.next_page_token:
-            request.page_token = answer.next_page_token
+        pages = list(self.pages(request))
+        return JobList([job for page in pages for job in page.jobs], pages[0].cursor)
+
+    def pages(self, request: wire.ListJobsRequest) -> Iterator[wire.ListJobsResponse]:
+        """What ListJobs answers, page after page to the last; at least one. Changes the request."""
+        while True:
             answer = self._connection.call(self.stub.ListJobs, request)
-            jobs.extend(answer.jobs)
-        return JobList(jobs, cursor)
+            yield answer
+            if not answer.next_page_token:
+                return
+            request.page_token = answer.next_page_token
 
     def cancel(self, job_id: str, *, kill: bool = False) -> job_pb2.Job:
         """Ask for a job's end; cancelling one that has ended changes nothing."""

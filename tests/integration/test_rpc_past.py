@@ -6,16 +6,19 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.pki import Role
+from dlq_common.wire import to_timestamp
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job, JobState
 from dlq_master.model.resources import Request
 from support.fake_control import FakeRead
-from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house
+from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 
 pytestmark = pytest.mark.integration
 
@@ -122,3 +125,44 @@ async def test_old_jobs_are_shown_and_hidden_like_others(house: RpcHouse) -> Non
     assert [event.job_id for event in events.events] == ["5"]
     watch = alice.WatchEvents(wire.WatchEventsRequest(cursor=0), timeout=DEADLINE_S)
     assert (await watch.read()).job.name == "one of its kind"
+
+
+def at(now_s: float, seconds_ago: float) -> Timestamp:
+    return to_timestamp(now_s - seconds_ago)
+
+
+async def test_a_span_of_ends_holds_only_jobs_that_have_ended(house: RpcHouse) -> None:
+    now_s = house.clock.now_s()
+    whole = await mine(house, ended_from_time=Timestamp())
+    assert whole == [number for number in but(4) if number % 10 != 0]
+    lately = await mine(house, ended_from_time=at(now_s, 9_000.0))
+    assert lately == [number for number in but() if number % 10 in (1, 2)]
+    old = await mine(house, ended_before_time=at(now_s, 9_000.0), page_size=50)
+    assert old == [number for number in but(4) if number % 10 > 2]
+    between = await mine(
+        house, ended_from_time=at(now_s, 10_100.5), ended_before_time=at(now_s, 10_050.5)
+    )
+    assert between == [number for number in range(51, 101) if number % 10 > 2]
+
+
+async def test_a_span_of_ends_and_an_age_are_both_kept_to(house: RpcHouse) -> None:
+    now_s = house.clock.now_s()
+    found = await mine(
+        house, ended_within_seconds=3_600, ended_from_time=at(now_s, 20_000.0), states=["completed"]
+    )
+    assert found == [number for number in but() if number % 10 in (1, 2)]
+
+
+async def test_an_instant_that_is_none_is_refused(house: RpcHouse) -> None:
+    stub: Any = JobServiceStub(house.channel_as("alice", Role.USER))
+    wrong = wire.ListJobsRequest(ended_from_time=Timestamp(seconds=1, nanos=-5))
+    call = stub.ListJobs(wrong, timeout=DEADLINE_S)
+    assert await refusal(call) is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_other_peoples_past_is_for_operators(house: RpcHouse) -> None:
+    stub: Any = JobServiceStub(house.channel_as("bob", Role.USER))
+    for user in ("alice", "*"):
+        asked = wire.ListJobsRequest(user=user, ended_from_time=Timestamp())
+        call = stub.ListJobs(asked, timeout=DEADLINE_S)
+        assert await refusal(call) is grpc.StatusCode.PERMISSION_DENIED

@@ -181,6 +181,7 @@ class FakeMaster(
             if (not request.job_ids or job.job_id in request.job_ids)
             and (not request.states or shown_state(job) in request.states)
             and (not request.name or job.name == request.name)
+            and _is_in_span(job, request)
         ]
         after = int(request.page_token or 0)
         page = wanted[after : after + (request.page_size or 1000)]
@@ -474,3 +475,13 @@ def _abort(
     status = status_pb2.Status(code=code.value[0], message=what or "refused", details=[packed])
     context.abort_with_status(rpc_status.to_status(status))
     raise AssertionError("abort raises")
+
+
+def _is_in_span(job: job_pb2.Job, request: wire.ListJobsRequest) -> bool:
+    """Whether the job ended when the list wants it to, if it says so."""
+    end_s = job.end_time.seconds
+    if request.HasField("ended_from_time") and end_s < request.ended_from_time.seconds:
+        return False
+    return not request.HasField("ended_before_time") or (
+        job.HasField("end_time") and end_s < request.ended_before_time.seconds
+    )

@@ -62,6 +62,7 @@ def job_message(job: Job, read: Readable, now_s: float) -> job_pb2.Job:
         attempt_count=job.attempts,
         preemption_count=job.preemptions,
         lost_gpu_seconds=job.lost_gpu_s,
+        gpu_seconds=job.total_gpu_s,
     )
     if job.queued_since_s is not None:
         message.queue_time.CopyFrom(to_timestamp(job.queued_since_s))
@@ -100,6 +101,7 @@ def _add_living(
 ) -> None:
     message.attempt_state = ATTEMPT_STATES[attempt.state]
     message.attained_gpu_seconds += attempt.service_gpu_s(now_s)
+    message.gpu_seconds += attempt.service_gpu_s(now_s)
     message.stop_cause = attempt.stop_cause.value if attempt.stop_cause is not None else ""
     message.node_ids.extend(attempt.lease.allocation.node_ids)
     first = read.node(attempt.lease.allocation.slots[0].node_id)

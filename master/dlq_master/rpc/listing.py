@@ -7,10 +7,13 @@ import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from dlq.v1 import job_service_pb2 as wire
 from dlq_common.errors import InvalidRequest, PermissionDenied
 from dlq_common.names import shown
 from dlq_common.suggest import did_you_mean
+from dlq_common.wire import from_timestamp
 from dlq_master.control.ports import PastJobs, Readable
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempt import LIVE
@@ -33,7 +36,7 @@ async def listed(
     """
     asked = _asked(request, caller, now_s)
     states = frozenset(_known_state(word) for word in request.states)
-    wanted = _filter(asked, states, caller, read)
+    wanted = _filter(asked, states, caller, read, living=not _only_ended(request))
     after = position_of(request.page_token)
     count = 0
     async for job in _candidates(request, asked, states, read, after):
@@ -45,21 +48,35 @@ async def listed(
 
 
 def _asked(request: wire.ListJobsRequest, caller: Caller, now_s: float) -> PastJobs:
-    """What is asked for but the states; jobs that live need not have the end that it names."""
+    """What is asked for but the states; a job that lives may lack the end that it names."""
+    from_s, before_s = None, None
+    if request.HasField("ended_within_seconds"):
+        from_s = now_s - request.ended_within_seconds
+    if request.HasField("ended_from_time"):
+        from_s = max(from_s or -math.inf, _instant_s(request.ended_from_time, "ended_from_time"))
+    if request.HasField("ended_before_time"):
+        before_s = _instant_s(request.ended_before_time, "ended_before_time")
     return PastJobs(
         user=_listed_user(request, caller),
         queue=request.queue,
         name=request.name,
-        ended_from_s=(
-            now_s - request.ended_within_seconds
-            if request.HasField("ended_within_seconds")
-            else None
-        ),
+        ended_from_s=from_s,
+        ended_before_s=before_s,
     )
 
 
+def _instant_s(instant: Timestamp, field: str) -> float:
+    if not 0 <= instant.nanos < 1_000_000_000:
+        raise InvalidRequest(f"{field} is not an instant", field=field)
+    return from_timestamp(instant)
+
+
+def _only_ended(request: wire.ListJobsRequest) -> bool:
+    return request.HasField("ended_from_time") or request.HasField("ended_before_time")
+
+
 def _filter(
-    asked: PastJobs, states: frozenset[str], caller: Caller, read: Readable
+    asked: PastJobs, states: frozenset[str], caller: Caller, read: Readable, *, living: bool
 ) -> Callable[[Job], bool]:
     """Whether a job belongs into the list."""
 
@@ -68,8 +85,7 @@ def _filter(
             return False
         if asked.queue not in ("", job.queue) or asked.name not in ("", job.name):
             return False
-        end_s = job.end_time_s
-        if end_s is not None and asked.ended_from_s is not None and end_s < asked.ended_from_s:
+        if not (living if job.end_time_s is None else asked.spans(job.end_time_s)):
             return False
         return not states or _shown(job, read) in states
 
@@ -108,7 +124,7 @@ async def _candidates(
             yield by_id[job_id]
         return
     # A copy: jobs come and go while the list is being made.
-    here = list(read.jobs())
+    here = [job for job in read.jobs() if job.job_id > after]
     if _reaches_back(asked, states, read):
         past = asked._replace(states=states & ENDED_STATES)
         async for job in _with_past(here, read, past, after):

@@ -110,15 +110,19 @@ class PastJobs(NamedTuple):
 
     def admits(self, job: Job) -> bool:
         """Whether this ended job is one of them."""
-        end_s = job.end_time_s
         return (
-            end_s is not None
+            job.end_time_s is not None
             and self.user in (None, job.user)
             and self.queue in ("", job.queue)
             and self.name in ("", job.name)
             and (not self.states or job.state.value in self.states)
-            and (self.ended_from_s is None or end_s >= self.ended_from_s)
-            and (self.ended_before_s is None or end_s < self.ended_before_s)
+            and self.spans(job.end_time_s)
+        )
+
+    def spans(self, end_s: float) -> bool:
+        """Whether an end is in the span that is asked for."""
+        return (self.ended_from_s is None or end_s >= self.ended_from_s) and (
+            self.ended_before_s is None or end_s < self.ended_before_s
         )
 
 

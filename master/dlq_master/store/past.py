@@ -57,8 +57,8 @@ class Past:
 
 
 def _jobs(db: Database, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
-    if wanted.ended_from_s is not None and wanted.user is None:
-        after = max(after, _before_first(db, wanted))
+    if wanted.ended_from_s is not None and after == 0:
+        after = _before_first(db, wanted)
     terms = list(_terms(wanted))
     # Without an owner the rows are read in their own order: any other would have to be sorted.
     index = "NOT INDEXED" if wanted.user is None else "INDEXED BY jobs_ended_of_user"

@@ -129,7 +129,7 @@ def test_since_is_a_span_an_instant_or_all(text: str | None, seconds: int | None
     assert ended_within_s(text, EPOCH_S, 3600) == seconds
 
 
-@pytest.mark.parametrize("text", ["yesterday", "2099-01-01", ""])
+@pytest.mark.parametrize("text", ["the other day", "2099-01-01", ""])
 def test_since_refuses_what_is_no_past(text: str) -> None:
     with pytest.raises(errors.InvalidRequest, match="--since"):
         ended_within_s(text, EPOCH_S, 3600)

@@ -107,6 +107,16 @@ def test_a_running_job_shows_where_and_what_is_at_risk(control: FakeControl) -> 
     assert message.attained_gpu_seconds == 50.0
 
 
+def test_gpu_seconds_are_of_all_attempts_the_living_one_too(control: FakeControl) -> None:
+    job = control.published.all_jobs[JobId(1)]
+    control.published.all_jobs[JobId(1)] = job._replace(total_gpu_s=700.0, attained_gpu_s=1.0)
+    assert _message(control).gpu_seconds == 700.0
+    control.place(JobId(1), "gpu01")
+    assert isinstance(control.clock, FakeClock)
+    control.clock.advance(50)
+    assert _message(control).gpu_seconds == 750.0
+
+
 def test_a_checkpoint_takes_the_work_before_it_out_of_risk(control: FakeControl) -> None:
     attempt = control.place(JobId(1), "gpu01")
     assert isinstance(control.clock, FakeClock)
