@@ -32,7 +32,7 @@ def test_a_command_that_is_shown_is_one_that_dlq_understands(line: str) -> None:
     words = shlex.split(line, comments=True)[1:]
     command: click.Command = dlq
     context = click.Context(dlq, info_name="dlq")
-    while isinstance(command, click.Group):
+    while isinstance(command, click.Group) and not (command.invoke_without_command and not words):
         found = command.get_command(context, words.pop(0))
         assert found is not None, line
         command, context = found, click.Context(found, parent=context, info_name=found.name)
