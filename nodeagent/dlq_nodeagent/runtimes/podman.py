@@ -25,6 +25,7 @@ from dlq_nodeagent.runtimes.podman_client import PodmanClient, PodmanFailed
 from dlq_nodeagent.runtimes.podman_run import (
     LABEL_AGENT,
     LABEL_KEY,
+    REMOVE,
     container_name,
     remove_command,
     run_command,
@@ -34,6 +35,8 @@ from dlq_nodeagent.runtimes.port import ExitRecord, ExitWhy, Handle
 from dlq_nodeagent.runtimes.process import ProcessRuntime
 
 PRIVATE = "podman"
+_REMOVE_S = 60.0
+_REMOVE_AGAIN_S = (0.2, 1.0, 5.0, 20.0)
 _UNLIMITED = Limits(memory_bytes=None, pids_max=None, cpus=None)
 
 log = structlog.get_logger("nodeagent.podman")
@@ -71,7 +74,12 @@ class PodmanRuntime(ProcessRuntime):
         self._secrets = secrets
         # Several agents of one host share podman's store: each knows its own by its directory.
         self._agent = f"{crc32(str(self._state_dir.resolve()).encode()):08x}"
-        self._sweeping: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    def close(self) -> None:
+        """As the process runtime; what is just being taken away may stay for the next agent."""
+        self._closed.set()
+        super().close()
 
     def recover(self) -> list[Handle]:
         """As the port says; containers that no attempt of ours has any more are taken away too."""
@@ -81,8 +89,7 @@ class PodmanRuntime(ProcessRuntime):
         if self._secrets is not None:
             self._secrets.keep_only(living)
         # podman may wait for a lock of its own: nobody waits for podman.
-        self._sweeping = threading.Thread(target=self._sweep, args=(living,), daemon=True)
-        self._sweeping.start()
+        threading.Thread(target=self._sweep, args=(living,), daemon=True).start()
         return handles
 
     def poll(self, handle: Handle) -> ExitRecord | None:
@@ -170,9 +177,15 @@ class PodmanRuntime(ProcessRuntime):
         thread.start()
 
     def _remove(self, name: str) -> None:
-        try:
-            self._client.ask(
-                "rm", "--force", "--ignore", "--volumes", "--time=0", name, timeout_s=60
-            )
-        except PodmanFailed as failed:
-            log.error("container_not_removed", name=name, error=failed.words)
+        """podman may refuse while it still finds out that the container has stopped."""
+        words = ""
+        for pause_s in _REMOVE_AGAIN_S:
+            try:
+                self._client.ask(*REMOVE, name, timeout_s=_REMOVE_S)
+            except PodmanFailed as failed:
+                words = failed.words
+            else:
+                return
+            if self._closed.wait(pause_s):
+                return
+        log.error("container_not_removed", name=name, error=words)

@@ -39,6 +39,9 @@ _ALWAYS = (
 )
 
 
+REMOVE = ("rm", "--force", "--ignore", "--volumes", "--time=0")
+
+
 def container_name(agent: str, key: AttemptKey) -> str:
     """The container's name; `agent` tells the agents of one host apart."""
     return f"dlq-{agent}-{key}"
@@ -91,7 +94,7 @@ def run_command(
 
 def remove_command(client: PodmanClient, name: str) -> list[str]:
     """Take the container and its files away, whatever its state; fine when there is none."""
-    return client.command("rm", "--force", "--ignore", "--volumes", "--time=0", name)
+    return client.command(*REMOVE, name)
 
 
 def _limits(plan: LaunchPlan, box: ContainerPlan, cgroup_parent: str) -> list[str]:

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define CONMON_NS (10 * NS_PER_S) /* podman's own tidying up after a container may take */
+#define MAX_SWEEPS 5
 #define SWEEP_NS (20 * NS_PER_S)  /* and ours after that */
 
 bool boxed(const struct guard *guard)
@@ -113,15 +114,17 @@ void boxed_look(struct guard *guard)
     bool gone = box_gone(guard); /* looked at before its last words are read, so none are missed */
     listen_to_init(guard);
     if (gone && guard->main_alive && box_gone(guard)) {
-        if (guard->box.execed || guard->ending_since != 0) {
-            note_ended(guard, SIGKILL); /* only that ends process 1 without a word */
+        /* Only SIGKILL ends process 1 without a word, also before it has said that the program runs:
+         * one that was about to and has not failed counts as run. */
+        if (guard->box.main != 0 || guard->ending_since != 0) {
+            note_ended(guard, SIGKILL);
         } else {
             while (guard->child.log_fd >= 0 && guard_pump(guard))
                 ;
             note_failed(guard, "container", 0, why_no_container(&guard->box));
         }
     }
-    if (guard->ending_since != 0)
+    if (guard->ending_since != 0 && guard->box.sweeps == 0)
         guard->next_kill = 0; /* each step of the end waits for the end of a process */
 }
 
@@ -132,7 +135,9 @@ void boxed_child_ended(struct guard *guard, pid_t pid, int status)
         box->client_done = true;
         box->client_status = status;
     } else if (pid == box->sweeper) {
-        box->swept = true;
+        /* podman may refuse while it still finds out that the container has stopped. */
+        box->swept = status == 0 || ++box->sweeps == MAX_SWEEPS;
+        box->sweeper = box->swept ? box->sweeper : 0;
     } /* else: conmon, or process 1 of a container whose conmon was killed */
 }
 

@@ -117,7 +117,7 @@ struct container {
     pid_t client, init, main, sweeper;
     int init_fd, main_fd; /* pidfds, -1 when unknown or over */
     bool client_done, execed, swept;
-    int client_status;
+    int client_status, sweeps;
     bool usage_kept;     /* it was read while the container's groups were there */
     char last_line[256]; /* of the output before the job's program ran: podman's words */
 };
