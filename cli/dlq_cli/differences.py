@@ -11,7 +11,12 @@ from dlq_cli.facts.common import seconds
 from dlq_cli.facts.job import attempt_facts, spec_facts
 
 # Different in any two attempts, and nothing that one would look for.
-_ALWAYS_DIFFERENT = frozenset({"attempt", "epoch", "term_end_time", "hold_until_time"})
+_ALWAYS_DIFFERENT = frozenset(
+    {
+        "attempt", "epoch", "term_end_time", "hold_until_time", "assign_time", "start_time",
+        "end_time",
+    }
+)  # fmt: skip
 HIDDEN = "(another value, not shown)"
 
 

@@ -91,6 +91,8 @@ def resubmit(
 def _indexes(spec: job_pb2.JobSpec) -> str:
     """The indexes of an array, as they are written."""
     return ",".join(
-        f"{each.first}" if each.first == each.last else f"{each.first}-{each.last}:{each.step}"
+        f"{each.first}"
+        if each.first == each.last
+        else f"{each.first}-{each.last}" + (f":{each.step}" if each.step > 1 else "")
         for each in spec.array.ranges
     )
