@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import click
 
@@ -14,7 +14,9 @@ from dlq_master.policy.registry import PRESETS
 from dlq_simulator.clusters import ClusterSpec, read_cluster
 from dlq_simulator.engine import Progress, replay
 from dlq_simulator.errors import SimulateError, UsageError
+from dlq_simulator.generate.command import generate
 from dlq_simulator.readers import FORMATS
+from dlq_simulator.refusals import refusals
 from dlq_simulator.report import Result, jobs_path, to_json, to_table, write_jobs
 from dlq_simulator.settings import read_settings
 from dlq_simulator.traces import read_trace
@@ -35,20 +37,25 @@ Exit codes: 0 done, 1 a file's content is not usable, 2 the command line is not.
 _LONG = 5_000  # jobs; fewer are replayed within about a second
 
 
-class Refusal(click.ClickException):
-    """A SimulateError as users see it: one line on stderr, `dlq: what; why; what to do`; exits 1."""
+class _Simulate(click.Command):
+    """`dlq simulate TRACE` replays; `dlq simulate generate ...` is a command of its own."""
 
-    def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"dlq: {self.format_message()}", file=file, err=file is None)
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        if args and args[0] == generate.name:
+            return generate.make_context(f"{info_name} {generate.name}", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        return super().invoke(ctx) if ctx.command is self else ctx.command.invoke(ctx)
 
 
-class UsageRefusal(Refusal, click.UsageError):
-    """Likewise for what was typed; exits 2. The CLI adds where the help is."""
-
-    exit_code = click.UsageError.exit_code
-
-
-@click.command(epilog=_EPILOG)
+@click.command(cls=_Simulate, epilog=_EPILOG)
 @click.argument("trace")
 @click.option("--cluster", required=True, metavar="NODESxGPUS|FILE", help="e.g. 15x4, or a .toml")
 @click.option(
@@ -97,8 +104,10 @@ def simulate(
     The master's own scheduler decides; time jumps from event to event. Preemption is charged and
     work is taken away at term boundaries, as the daemon does; `--set preempt=free` is the ideal
     of the papers' simulators, `--set place=count` counts GPUs without placing them.
+
+    `dlq simulate generate --help` tells of the papers' workloads.
     """
-    with _refusals():
+    with refusals():
         _check_typed(policies, jobs_out)
         spec = read_cluster(cluster)
         settings = read_settings(policies, assignments)
@@ -110,16 +119,6 @@ def simulate(
             with _progress(chosen.policy.name, len(workload.jobs)) as advance:
                 results.append(replay(workload, spec, chosen, progress=advance))
         _publish(workload, spec, results, seed, assignments, as_json, jobs_out)
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    try:
-        yield
-    except UsageError as error:
-        raise UsageRefusal(str(error), click.get_current_context()) from error
-    except SimulateError as error:
-        raise Refusal(str(error)) from error
 
 
 def _check_typed(policies: Sequence[str], jobs_out: Path | None) -> None:

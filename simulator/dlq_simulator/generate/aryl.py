@@ -1,0 +1,86 @@
+"""Aryl's workloads over any trace (section 7.1), and the inference load that decides on loans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import cos, pi
+from random import Random
+from typing import NamedTuple
+
+from dlq_simulator.workload import Trace, TraceJob
+
+_DAY_S = 86_400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aryl:
+    """What jobs of a trace can do, as percentages of all jobs.
+
+    elastic: may run on up to `stretch` times its GPUs, the widest jobs first (the paper's elastic
+    jobs are its large ones). checkpointless: loses everything when it is preempted. any_gpu: names
+    no GPU type. A job whose `gpu_type` is not given is given `gpu_type`.
+    """
+
+    elastic: float = 5.0
+    checkpointless: float = 20.0
+    any_gpu: float = 21.0
+    stretch: int = 2
+    gpus_per_worker: int = 1
+    gpu_type: str = "V100"
+
+    def workload(self, rng: Random, trace: Trace) -> Trace:
+        """Each share is exact, rounded, and drawn independently of the others."""
+        jobs = list(trace.jobs)
+        count = len(jobs)
+        order = sorted(range(count), key=lambda at: (-jobs[at].num_gpus, rng.random()))
+        elastic = set(order[: round(count * self.elastic / 100)])
+        lossy = set(rng.sample(range(count), round(count * self.checkpointless / 100)))
+        typeless = set(rng.sample(range(count), round(count * self.any_gpu / 100)))
+        for at, job in enumerate(jobs):
+            made = replace(
+                job,
+                checkpoint=at not in lossy,
+                any_gpu=at in typeless,
+                gpu_type=job.gpu_type or self.gpu_type,
+            )
+            jobs[at] = self._stretched(made) if at in elastic else made
+        return Trace.of(trace.path, jobs, trace.notes)
+
+    def _stretched(self, job: TraceJob) -> TraceJob:
+        each = self.gpus_per_worker if job.num_gpus % self.gpus_per_worker == 0 else 1
+        base = job.num_gpus // each
+        return replace(job, gpus_per_worker=each, min_workers=base, max_workers=base * self.stretch)
+
+
+class Load(NamedTuple):
+    """From `at_s` on this share of the inference servers is busy."""
+
+    at_s: int
+    busy: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diurnal:
+    """The inference load of figure 1: a day's wave with a peak of `peak`, `ratio` times its trough.
+
+    Section 2.1: the mean is about 65 %, the peak of about four hours reaches 95 %, peak to trough
+    is about 2.2. `noise` is the standard deviation of each step.
+    """
+
+    days: int = 15
+    step_s: int = 300
+    peak: float = 0.95
+    ratio: float = 2.2
+    noise: float = 0.01
+    peak_hour: float = 22.0
+
+    def loads(self, rng: Random) -> list[Load]:
+        """One load each `step_s`, from 0 to the end of the last day."""
+        trough = self.peak / self.ratio
+        middle, swing = (self.peak + trough) / 2, (self.peak - trough) / 2
+        loads = []
+        for at_s in range(0, self.days * _DAY_S, self.step_s):
+            angle = 2 * pi * (at_s / _DAY_S - self.peak_hour / 24)
+            busy = middle + swing * cos(angle) + rng.gauss(0.0, self.noise)
+            loads.append(Load(at_s, round(min(1.0, max(0.0, busy)), 4)))
+        return loads

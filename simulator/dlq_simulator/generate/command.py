@@ -1,0 +1,168 @@
+"""`dlq simulate generate`: a workload of one of the papers, written as a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import IO, Any, get_args
+
+import click
+
+from dlq_simulator.generate.aryl import Aryl, Diurnal
+from dlq_simulator.generate.chronus import MIXES, Chronus
+from dlq_simulator.generate.gpuaas import GpuAsAService, Rate
+from dlq_simulator.generate.tiresias import Tiresias
+from dlq_simulator.generate.write import write_loads, write_trace
+from dlq_simulator.readers import FORMATS
+from dlq_simulator.refusals import refusals
+from dlq_simulator.traces import read_trace
+from dlq_simulator.workload import Trace
+
+_COUNT = click.IntRange(min=1)
+_PERCENT = click.FloatRange(0, 100)
+_OUTPUT = click.option(
+    "-o",
+    "--output",
+    type=click.File("w", encoding="utf-8", lazy=True),
+    default="-",
+    metavar="FILE.csv",
+    help="where to write; default: stdout",
+)
+_SEED = click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="same seed, same bytes"
+)
+_FORM = click.option(
+    "--format", "form", type=click.Choice(FORMATS), default="auto", help="whose columns TRACE has"
+)
+
+
+def _common(command: Callable[..., Any]) -> Callable[..., Any]:
+    return _SEED(_OUTPUT(command))
+
+
+@click.group()
+def generate() -> None:
+    """Make a workload as a paper describes it, from a seed.
+
+    Examples:
+      dlq simulate generate tiresias --seed 7 -o tiresias.csv
+      dlq simulate generate chronus philly.csv.gz --mix mix2 --density 120 -o load.csv
+    """
+
+
+@generate.command()
+@click.option("--jobs", type=_COUNT, default=480, show_default=True)
+@click.option(
+    "--mean-gap",
+    type=click.FloatRange(min=0, min_open=True),
+    default=30.0,
+    show_default=True,
+    help="seconds between arrivals",
+)
+@_common
+def tiresias(jobs: int, mean_gap: float, seed: int, output: IO[str]) -> None:
+    """Tiresias 5.1: widths 1 to 32, ten models, 2 minutes to 2 hours, Poisson arrivals."""
+    write_trace(output, Tiresias(jobs=jobs, mean_gap_s=mean_gap).workload(Random(seed)))
+
+
+@generate.command()
+@click.argument("trace")
+@click.option(
+    "--mix",
+    type=click.Choice(list(MIXES)),
+    default="mix2",
+    show_default=True,
+    help="percent strict/soft/best effort: slo 100/0/0, mix1 70/0/30, mix2 30/60/10, short 0/0/100",
+)
+@click.option(
+    "--density",
+    type=click.IntRange(1, 1000),
+    default=100,
+    show_default=True,
+    help="percent of the trace's jobs",
+)
+@_FORM
+@_common
+def chronus(trace: str, mix: str, density: int, form: str, seed: int, output: IO[str]) -> None:
+    """Chronus 4.1 over TRACE: deadlines at 1.2 to 2 run times, soft ones at 1.1, 1.2, 1.5 of the first."""
+    with refusals():
+        write_trace(
+            output,
+            Chronus(mix=MIXES[mix], density=density).workload(Random(seed), _read(trace, form)),
+        )
+
+
+@generate.command()
+@click.argument("trace")
+@click.option(
+    "--elastic",
+    type=_PERCENT,
+    default=5.0,
+    show_default=True,
+    help="percent of jobs that may grow, the widest first",
+)
+@click.option(
+    "--checkpointless",
+    type=_PERCENT,
+    default=20.0,
+    show_default=True,
+    help="percent that lose everything when preempted",
+)
+@click.option(
+    "--any-gpu",
+    type=_PERCENT,
+    default=21.0,
+    show_default=True,
+    help="percent that name no GPU type",
+)
+@click.option(
+    "--stretch",
+    type=click.IntRange(2, 64),
+    default=2,
+    show_default=True,
+    help="how many times its GPUs an elastic job may use",
+)
+@_FORM
+@_common
+def aryl(
+    trace: str,
+    elastic: float,
+    checkpointless: float,
+    any_gpu: float,
+    stretch: int,
+    form: str,
+    seed: int,
+    output: IO[str],
+) -> None:
+    """Aryl 7.1 over TRACE: elastic, checkpointless and GPU-agnostic shares of its jobs."""
+    shares = Aryl(elastic=elastic, checkpointless=checkpointless, any_gpu=any_gpu, stretch=stretch)
+    with refusals():
+        write_trace(output, shares.workload(Random(seed), _read(trace, form)))
+
+
+@generate.command()
+@click.option("--days", type=_COUNT, default=15, show_default=True)
+@click.option("--peak", type=click.FloatRange(0, 1, min_open=True), default=0.95, show_default=True)
+@click.option(
+    "--ratio", type=click.FloatRange(min=1), default=2.2, show_default=True, help="peak to trough"
+)
+@_common
+def inference(days: int, peak: float, ratio: float, seed: int, output: IO[str]) -> None:
+    """Aryl 2.1: the busy share of an inference cluster over days, every five minutes."""
+    write_loads(output, Diurnal(days=days, peak=peak, ratio=ratio).loads(Random(seed)))
+
+
+@generate.command()
+@click.option("--nodes", type=_COUNT, default=10, show_default=True, help="ten jobs for each")
+@click.option("--rate", type=click.Choice(get_args(Rate)), default="exponential", show_default=True)
+@_common
+def gpuaas(nodes: int, rate: Rate, seed: int, output: IO[str]) -> None:
+    """GPU as a Service 4.1: due dates at 1 to 3 shortest run times, weights, four arrival rates."""
+    write_trace(output, GpuAsAService(nodes=nodes, rate=rate).workload(Random(seed)))
+
+
+def _read(path: str, form: str) -> Trace:
+    trace = read_trace(path, form)
+    for note in trace.notes:
+        click.echo(f"dlq: note: {path}: {note}", err=True)
+    return trace

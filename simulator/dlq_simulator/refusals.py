@@ -1,0 +1,35 @@
+"""How users see what `dlq simulate` refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+import click
+
+from dlq_simulator.errors import SimulateError, UsageError
+
+
+class Refusal(click.ClickException):
+    """A SimulateError as users see it: one line on stderr, `dlq: what; why; what to do`; exits 1."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"dlq: {self.format_message()}", file=file, err=file is None)
+
+
+class UsageRefusal(Refusal, click.UsageError):
+    """Likewise for what was typed; exits 2. The CLI adds where the help is."""
+
+    exit_code = click.UsageError.exit_code
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turns a SimulateError into what click shows."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageRefusal(str(error), click.get_current_context()) from error
+    except SimulateError as error:
+        raise Refusal(str(error)) from error
