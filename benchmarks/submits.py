@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 GOAL = 900
 # Lines of master.toml that follow its [jobs] table.
 SETTINGS = """queued_per_user = 1000000
+submit_burst = 1000000
 [log]
 level = "warning"
 """

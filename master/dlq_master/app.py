@@ -1,6 +1,7 @@
 """`dlq-master`: the command, what it asks of a configuration, and how it fails."""
 
 import asyncio
+import math
 import os
 import resource
 import sys
@@ -206,8 +207,24 @@ def _checked(config: MasterConfig) -> Policy:
         raise ConfigError("jobs.port_first is above jobs.port_last")
     if config.jobs.concurrent_saves < 1:
         raise ConfigError("jobs.concurrent_saves must be at least 1")
+    _check_limits(config)
     Failpoints(config.debug.failpoint)
     return policy_of(config)
+
+
+def _check_limits(config: MasterConfig) -> None:
+    jobs, retention = config.jobs, config.retention
+    for key, number in (
+        ("jobs.queued_per_user", jobs.queued_per_user),
+        ("jobs.submit_burst", jobs.submit_burst),
+        ("retention.journal_most", retention.journal_most),
+    ):
+        if number < 1:
+            raise ConfigError(f"{key} must be at least 1", key=key)
+    if not 0.0 < jobs.submit_rate < math.inf:
+        raise ConfigError("jobs.submit_rate must be above 0", key="jobs.submit_rate")
+    if retention.ended_most < 0:
+        raise ConfigError("retention.ended_most is negative", key="retention.ended_most")
 
 
 def _check_addresses(config: MasterConfig) -> None:

@@ -100,7 +100,10 @@ class JobsConfig:
     grace_floor: Seconds = Seconds(60.0)
     grace_cap: Seconds = Seconds(600.0)
     concurrent_saves: int = 16  # more lapses than this start their saves one after another
-    queued_per_user: int = 10_000
+    queued_per_user: int = 10_000  # jobs of one user that have not ended
+    # One user may submit so many jobs at once, and so many a second in the long run.
+    submit_burst: int = 10_000
+    submit_rate: float = 100.0
     port_first: int = 20_000  # rendezvous ports, one for each living attempt
     port_last: int = 29_999
     request_id_kept: Seconds = Seconds(7 * 86_400.0)

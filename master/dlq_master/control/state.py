@@ -6,6 +6,7 @@ from typing import NamedTuple
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.gates import Gates, build
 from dlq_master.control.queues import in_order
+from dlq_master.control.rates import Rates
 from dlq_master.control.recent import Recent
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.eligible import Array
@@ -76,9 +77,11 @@ class State:
     gates: Gates = field(default_factory=Gates)  # jobs that may not wait yet
     journal_horizon: int = 0  # up to this sequence the journal may have been cut
     recent: Recent = field(init=False)  # ended jobs that are still in memory
+    rates: Rates = field(init=False)  # how fast users submit
 
     def __post_init__(self) -> None:
         self.recent = Recent(window_of(self.config))
+        self.rates = Rates(self.config.jobs.submit_rate, self.config.jobs.submit_burst)
 
 
 def window_of(config: MasterConfig) -> Window:

@@ -1,5 +1,6 @@
 """Accepting jobs: one, or all tasks of an array, in one turn and so in one commit."""
 
+import math
 from functools import partial
 
 from dlq_common.errors import (
@@ -31,6 +32,7 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer:
     if known is not None:
         return _submitted(turn, JobId(int(known)))
     _check_room(turn, ask)
+    _check_rate(turn, ask)
     job = _job(turn, ask)
     never = scheduling.never(turn, job.request)
     if never is not None:
@@ -60,8 +62,9 @@ def _submitted(turn: Turn, job_id: JobId) -> Answer:
 
 def _check_room(turn: Turn, ask: SubmitJob) -> None:
     limit = turn.state.config.jobs.queued_per_user
-    used = turn.state.unended.get(ask.caller.name, 0)
-    asked = 1 if ask.array is None else len(ask.array.indexes)
+    user = ask.caller.name
+    used = turn.state.unended.get(user, 0) + turn.entered[user]
+    asked = _count(ask)
     if used + asked > limit:
         more = "" if asked == 1 else f" and {asked} more are asked for"
         raise QuotaExceeded(
@@ -72,6 +75,23 @@ def _check_room(turn: Turn, ask: SubmitJob) -> None:
         )
     if turn.state.disk_full:
         raise TryAgain("the master's disk is nearly full; ends and cancels are still taken")
+
+
+def _check_rate(turn: Turn, ask: SubmitJob) -> None:
+    """Not for repeats of what was accepted: they have been answered by now."""
+    wait_s = turn.state.rates.take(ask.caller.name, _count(ask), turn.now_s)
+    if wait_s > 0.0:
+        rate = turn.state.config.jobs.submit_rate
+        raise TryAgain(
+            f"{ask.caller.name} submits too fast: in the long run {rate:g} jobs a second are taken",
+            hint=f"nothing was submitted; try again in {math.ceil(wait_s)} s",
+            retry_after_s=math.ceil(wait_s),
+            limit="submit_rate",
+        )
+
+
+def _count(ask: SubmitJob) -> int:
+    return 1 if ask.array is None else len(ask.array.indexes)
 
 
 def _job(turn: Turn, ask: SubmitJob) -> Job:
@@ -145,6 +165,7 @@ def _enter(turn: Turn, ask: SubmitJob, job: Job) -> None:
     state = turn.state
     note_unknown_type(state, job)
     state.cluster.put_job(job)
+    turn.entered[job.user] += 1
     state.gates.track(state.cluster.jobs, job, turn.now_s)
     told = partial(turn.note, "job_submitted", job_id=job.job_id, actor=ask.caller.actor)
     if job.array is None:

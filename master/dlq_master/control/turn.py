@@ -6,6 +6,7 @@ A handler therefore refuses (raises a DlqError) before it changes anything.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Protocol, TypeVar
@@ -58,6 +59,7 @@ class Turn:
         self.plan_due = False
         self._told = 0  # of the lapses, and of those that were saving before
         self._waves = 1
+        self.entered: Counter[str] = Counter()  # jobs that came in this turn, by user
         self.hung_up: list[tuple[NodeId, int]] = []  # sessions to close after the commit
         self._answered: dict[tuple[str, str], StoredRequest] = {}
 

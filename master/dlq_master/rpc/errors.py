@@ -139,7 +139,13 @@ def _more(error: DlqError) -> Iterator[Message]:
             )
             yield error_details_pb2.QuotaFailure(violations=[quota])
         case TryAgain() | Unavailable():
-            yield error_details_pb2.RetryInfo(retry_delay=Duration(seconds=RETRY_AFTER_S))
+            yield error_details_pb2.RetryInfo(retry_delay=Duration(seconds=_retry_after_s(error)))
+
+
+def _retry_after_s(error: DlqError) -> int:
+    """What the error itself says, or soon."""
+    text = error.metadata.get("retry_after_s", "")
+    return int(text) if text.isdecimal() else RETRY_AFTER_S
 
 
 def _code(error: DlqError) -> grpc.StatusCode:

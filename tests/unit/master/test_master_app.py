@@ -140,3 +140,22 @@ def test_a_freeze_that_makes_no_sense_is_refused_by_its_key(
     ran = checked(tmp_path, f"[lease]\n{line}\n")
     assert ran.exit_code == 1
     assert word in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("section", "line"),
+    [
+        ("jobs", "queued_per_user = 0"),
+        ("jobs", "submit_burst = 0"),
+        ("jobs", "submit_rate = 0.0"),
+        ("jobs", "submit_rate = inf"),
+        ("retention", "journal_most = 0"),
+        ("retention", "ended_most = -1"),
+    ],
+)
+def test_a_limit_that_lets_nothing_pass_is_refused_by_its_key(
+    tmp_path: Path, section: str, line: str
+) -> None:
+    ran = checked(tmp_path, f"[{section}]\n{line}\n")
+    assert ran.exit_code == 1
+    assert f"{section}.{line.split()[0]}" in ran.stderr

@@ -57,3 +57,11 @@ def test_control_characters_do_not_travel() -> None:
     status = status_of(errors.InvalidRequest("a\nb\x1b[31m", field="c\rd"))
     assert status.message.isprintable()
     assert b"\x1b" not in status.SerializeToString()
+
+
+@pytest.mark.parametrize(("facts", "seconds"), [({}, 1), ({"retry_after_s": 42}, 42)])
+def test_who_shall_try_again_is_told_when(facts: dict[str, int], seconds: int) -> None:
+    status = status_of(errors.TryAgain("too fast", **facts))
+    retry = error_details_pb2.RetryInfo()
+    assert status.details[1].Unpack(retry)
+    assert retry.retry_delay.seconds == seconds

@@ -1,0 +1,53 @@
+"""How fast one user may submit: a bucket of tokens for each, filled at a steady rate.
+
+A submission takes one token for each job; a repeat of one that was accepted takes none. Buckets live
+in memory: a restart fills them. Agents and silence do not matter here.
+"""
+
+from typing import Final, NamedTuple
+
+# Beyond so many, buckets that are full again are forgotten: they say nothing.
+MOST_BUCKETS: Final = 1_000
+
+
+class _Bucket(NamedTuple):
+    tokens: float
+    since_s: float
+
+
+class Rates:
+    """The buckets of all users, by the master's steady clock."""
+
+    def __init__(self, rate_per_s: float, burst: int) -> None:
+        self._rate_per_s = rate_per_s
+        self._burst = float(burst)
+        self._buckets: dict[str, _Bucket] = {}
+
+    def take(self, user: str, jobs: int, now_s: float) -> float:
+        """Take a token for each job and return 0.0; or take none, and return when to come again (s).
+
+        More jobs at once than a bucket holds need it full.
+        """
+        wanted = min(float(jobs), self._burst)
+        tokens = self._tokens(user, now_s)
+        if tokens < wanted:
+            return (wanted - tokens) / self._rate_per_s
+        if user not in self._buckets and len(self._buckets) >= MOST_BUCKETS:
+            self._forget_full(now_s)
+        self._buckets[user] = _Bucket(tokens - wanted, now_s)
+        return 0.0
+
+    def _tokens(self, user: str, now_s: float) -> float:
+        bucket = self._buckets.get(user)
+        if bucket is None:
+            return self._burst
+        filled = bucket.tokens + self._rate_per_s * max(0.0, now_s - bucket.since_s)
+        return min(self._burst, filled)
+
+    def _forget_full(self, now_s: float) -> None:
+        for user in list(self._buckets):
+            if self._tokens(user, now_s) >= self._burst:
+                del self._buckets[user]
+
+    def __len__(self) -> int:
+        return len(self._buckets)
