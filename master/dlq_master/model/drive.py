@@ -97,7 +97,8 @@ def step_attempt(
     """Apply one event to an attempt, and to its job what follows from it."""
     before, job = cluster.attempts[key], cluster.jobs[key.job_id]
     after = attempt_steps.step(before, event, at_s=now_s)
-    happened = [_happened((event, key.job_id, key.number, None, None))]
+    job_id, number = key
+    happened = [_happened((event, job_id, number, None, None))]
     if after.state in LIVE:
         follows = _started(before, after, job)
     else:
@@ -107,7 +108,7 @@ def step_attempt(
             job = job_steps.vacated(job, used)
     if follows is not None:
         job = job_steps.step(job, follows, at_s=now_s, placing=cluster.moves.after)
-        happened.append(_happened((follows, key.job_id, None, None, None)))
+        happened.append(_happened((follows, job_id, None, None, None)))
     cluster.put(job, after)
     return happened
 

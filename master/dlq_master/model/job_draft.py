@@ -87,7 +87,7 @@ def stop_waiting(draft: Draft, at_s: float) -> None:
 
 
 def place(draft: Draft, attempt: int, at_s: float) -> None:
-    """It holds GPUs for this attempt."""
+    """It waits no longer: it holds GPUs for this attempt."""
     stop_waiting(draft, at_s)
     draft[_LIVE_ATTEMPT] = draft[_ATTEMPTS] = attempt
 

@@ -67,7 +67,7 @@ class Moves:
 
     def _placed(self, job: Job, _event: Placed) -> int | None:
         # A promoted job keeps the head also while it runs, lest the next one takes it down.
-        if job.sequence < STARTED_BASE or (_started(job) and not self._requeues):
+        if job.sequence < STARTED_BASE or (not self._requeues and _started(job)):
             return None
         return self._positions.started()
 
@@ -87,7 +87,7 @@ class Moves:
         return None if job.promoted else self._positions.promoted()
 
     def _released(self, job: Job, _event: Released) -> int | None:
-        keeps = _started(job) and not self._requeues
+        keeps = not self._requeues and _started(job)
         waits = job.live_attempt is None and job.blocked is None
         return self._positions.tail() if waits and not keeps else None
 
