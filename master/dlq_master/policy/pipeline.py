@@ -6,6 +6,7 @@ from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.lease import decision_time_s
 from dlq_master.model.plan import Change, Plan
+from dlq_master.model.values import maker
 from dlq_master.model.view import View
 from dlq_master.policy import verbs
 from dlq_master.policy.admit.any_that_fits import admissions
@@ -20,6 +21,7 @@ from dlq_master.policy.walk.space import Space
 from dlq_master.policy.walk.walk import Ground, walk
 
 _NEVER_S = float("inf")
+_plan = maker(Plan)
 _FREE, _BOUNDARY = Taking.FREE, Taking.BOUNDARY  # looking a member up costs more than comparing it
 
 
@@ -36,39 +38,30 @@ def plan(view: View, policy: Policy) -> Plan:
         moves = _moves(view, policy)
         if moves:
             return Plan(tuple(moves), now_s, again=True)
-    ending, next_s = due(view) if policy.grid else ([], _NEVER_S)
-    outcome = _decide(view, policy, ending)
-    changes: list[Change] = []
-    ends_s: set[float] = set()  # of terms that this plan begins
-    if outcome.outranked:
-        changes += verbs.lapses(view, policy, outcome.outranked)
-    if outcome.chosen:
-        starts = verbs.starts(view, policy, outcome.chosen)
-        changes += starts
-        ends_s.add(starts[0].term_end_s)
-    if ending:
-        renewals = verbs.renewals(view, ending, outcome.outranked)
-        changes += renewals
-        ends_s.update([renewal.term_end_s for renewal in renewals])
-    for end_s in ends_s:
-        at_s = decision_time_s(end_s, cluster.lead_s)
-        if now_s < at_s < next_s:
-            next_s = at_s
-    wake_s = min(wake_s, next_s)
-    return Plan(tuple(changes), None if wake_s == _NEVER_S else wake_s)
+    ending: list[AttemptKey] = []
+    lead_s = 0.0
+    if policy.grid:
+        lead_s = cluster.lead_s
+        ending, decided_s = due(view, lead_s)
+        if decided_s < wake_s:
+            wake_s = decided_s
+    changes, end_s = verbs.changes(view, policy, _decide(view, policy, ending), ending, lead_s)
+    if now_s < (decided_s := decision_time_s(end_s, lead_s)) < wake_s:
+        wake_s = decided_s
+    return _plan((tuple(changes), None if wake_s == _NEVER_S else wake_s, False))
 
 
 def wake_at_s(cluster: Cluster, policy: Policy, now_s: float) -> float | None:
     """The first instant at which a plan would differ without any event."""
     wake_s = _next_move_s(cluster)
     if policy.grid:
-        wake_s = min(wake_s, due(View(cluster, now_s))[1])
+        wake_s = min(wake_s, due(View(cluster, now_s), cluster.lead_s)[1])
     return None if wake_s == _NEVER_S else wake_s
 
 
 def decide(view: View, policy: Policy) -> Outcome:
     """Who starts, who leaves, and for whom GPUs are kept."""
-    return _decide(view, policy, due(view)[0] if policy.grid else [])
+    return _decide(view, policy, due(view, view.cluster.lead_s)[0] if policy.grid else [])
 
 
 def _decide(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:

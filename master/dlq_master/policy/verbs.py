@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.lease import first_term_end_s, renewed_term_end_s
-from dlq_master.model.plan import Lapse, Renew, Start
+from dlq_master.model.lease import LeaseKind, first_term_end_s, renewed_term_end_s
+from dlq_master.model.plan import Change, Lapse, Renew, Start
 from dlq_master.model.pool import Parts
 from dlq_master.model.resources import Allocation, Slot
 from dlq_master.model.values import maker
@@ -15,22 +16,42 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.partition.whole import kind_of_lease
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.transit.taking import price_s
+from dlq_master.policy.walk.outcome import Outcome
 
 _FITS = Reason(ReasonCode.FITS)
 _TERM_OVER = Reason(ReasonCode.TERM_OVER)
 _OUTRANKED = ReasonCode.OUTRANKED
 _NEVER_S = float("inf")
 _slot, _allocation = maker(Slot), maker(Allocation)
-_start, _lapse, _renew = maker(Start), maker(Lapse), maker(Renew)
+_start, _lapse, _renew, _reason = maker(Start), maker(Lapse), maker(Renew), maker(Reason)
 
 
-def starts(view: View, policy: Policy, chosen: Mapping[JobId, Parts]) -> list[Start]:
-    """Exact GPUs, until the end of the short first term."""
-    cluster = view.cluster
-    kind = kind_of_lease()
+def changes(
+    view: View, policy: Policy, outcome: Outcome, ending: list[AttemptKey], lead_s: float
+) -> tuple[list[Change], float]:
+    """Who leaves, who starts, and who of those whose term ends goes on; and when the first of the
+    terms ends that begin with this (inf: none does)."""
+    made: list[Change] = []
     end_s = _NEVER_S
-    if policy.grid:
-        end_s = first_term_end_s(view.now_s, kind, cluster.terms, cluster.lead_s)
+    if outcome.outranked:
+        made += lapses(view, policy, outcome.outranked)
+    if outcome.chosen:
+        kind = kind_of_lease()
+        if policy.grid:
+            end_s = first_term_end_s(view.now_s, kind, view.cluster.terms, lead_s)
+        made += starts(view.cluster, outcome.chosen, kind, end_s)
+    if ending:
+        going_on = [key for key in ending if key not in outcome.outranked]
+        renewed = renewals(view, going_on, lead_s)
+        made += renewed
+        end_s = min([end_s, *{renewal.term_end_s for renewal in renewed}])
+    return made, end_s
+
+
+def starts(
+    cluster: Cluster, chosen: Mapping[JobId, Parts], kind: LeaseKind, end_s: float
+) -> list[Start]:
+    """Exact GPUs, until the end of the short first term."""
     node_ids = cluster.capacity.node_ids
     found = []
     for job_id, parts in chosen.items():
@@ -52,26 +73,22 @@ def lapses(view: View, policy: Policy, outranked: Mapping[AttemptKey, JobId]) ->
         if policy.grid:
             at_s = max(attempts[key].lease.term_end_s, at_s)
         grace_s = price_s(policy.taking, jobs[key.job_id])
-        reason = Reason(_OUTRANKED, blocking_jobs=(for_job,))
+        reason = _reason((_OUTRANKED, "", None, None, (for_job,), ""))
         found.append(_lapse((key, at_s, grace_s, for_job, reason)))
     return found
 
 
-def renewals(
-    view: View, ending: list[AttemptKey], outranked: Mapping[AttemptKey, JobId]
-) -> list[Renew]:
-    """One more term for everybody whose term ends and who is not outranked."""
-    cluster = view.cluster
-    attempts, terms = cluster.attempts, cluster.terms
+def renewals(view: View, keys: list[AttemptKey], lead_s: float) -> list[Renew]:
+    """One more term for each."""
+    attempts, terms = view.cluster.attempts, view.cluster.terms
     # After an absence terms may have ended long ago: none is renewed into what is due now.
-    earliest_s = view.now_s + cluster.lead_s
+    earliest_s = view.now_s + lead_s
     found = []
     over_s, kind, end_s = None, None, 0.0  # of the one before, since they mostly end together
-    for key in ending:
-        if key not in outranked:
-            lease = attempts[key].lease
-            if lease.term_end_s != over_s or lease.kind is not kind:
-                over_s, kind = lease.term_end_s, lease.kind
-                end_s = renewed_term_end_s(max(over_s, earliest_s), kind, terms)
-            found.append(_renew((key, end_s, _TERM_OVER)))
+    for key in keys:
+        lease = attempts[key].lease
+        if lease.term_end_s != over_s or lease.kind is not kind:
+            over_s, kind = lease.term_end_s, lease.kind
+            end_s = renewed_term_end_s(max(over_s, earliest_s), kind, terms)
+        found.append(_renew((key, end_s, _TERM_OVER)))
     return found

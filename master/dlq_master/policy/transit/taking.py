@@ -19,10 +19,10 @@ class Taking(StrEnum):
     FREE = "free"  # at any event and at no cost; simulations only
 
 
-def due(view: View) -> tuple[list[AttemptKey], float]:
+def due(view: View, lead_s: float) -> tuple[list[AttemptKey], float]:
     """Attempts whose term ends so soon that renew or lapse has to be decided now, in key order;
     and when that has to be decided for the next others (inf: there are none)."""
-    now_s, lead_s = view.now_s, view.cluster.lead_s
+    now_s = view.now_s
     found: list[AttemptKey] = []
     next_s = _NEVER_S
     for term_end_s, ending in view.cluster.by_term.items():
