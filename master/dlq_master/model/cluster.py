@@ -224,13 +224,8 @@ class Cluster:
         if was is not now:
             self._index_claims(held, holds)
         if holds is not None and now in ACTIVE:
-            self.running.put(
-                holds.key,
-                job.rank_base * self._levels + job.level,
-                job.sequence,
-                job.request.gpus,
-                holds.lease.term_end_s,
-            )
+            end_s = holds.lease.term_end_s
+            self.running.put(holds.key, self.rank(job), job.sequence, job.request.gpus, end_s)
         elif held is not None and was in ACTIVE:
             self.running.remove(held.key)
 
