@@ -8,6 +8,7 @@ command need not load a cryptography library to know that its certificate is sti
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +62,7 @@ def load_identity(home: Path) -> Identity | None:
     ConfigError when the directory cannot be read, when others than the owner may use its key, or
     when its `cluster.json` is damaged.
     """
-    if (home / NEXT_KEY_FILE).exists():
+    if os.path.exists(home / NEXT_KEY_FILE):  # Path.exists raises where we may not look
         return _completed(home)
     return _read(home)
 
