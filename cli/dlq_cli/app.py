@@ -122,7 +122,7 @@ class App:
         from dlq_cli.sign_in import log_in
 
         socket = Path(self.settings.get("login_socket").value)
-        if socket.exists():
+        if os.path.exists(socket):
             return log_in(self.home, socket)
         state = "your certificate has expired" if expired else "nobody is logged in here"
         raise Unauthenticated(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 from dlq_cli.spec.given import wrong
@@ -12,7 +13,9 @@ STDIN = "-"
 
 
 def read_source(path: str) -> bytes:
-    """As much of a file as a script or spec may hold, and one byte more."""
+    """As much of a file (- is stdin) as a script or spec may hold, and one byte more."""
+    if path == STDIN:
+        return sys.stdin.buffer.read(LARGEST_SCRIPT_BYTES + 1)
     try:
         with Path(path).open("rb") as file:
             return file.read(LARGEST_SCRIPT_BYTES + 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 import click
 
@@ -37,7 +36,7 @@ def check(app: App, file: tuple[str, ...], explain: bool, as_json: bool) -> None
     """
     checked = [
         check_spec(
-            sys.stdin.buffer.read() if name == STDIN else read_source(name),
+            read_source(name),
             "stdin" if name == STDIN else name,
             directory=os.getcwd(),
             shell=os.environ,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -57,7 +56,7 @@ def convert(
     will not do the same. SCRIPT itself is left as it is.
     """
     name = "stdin" if script == STDIN else script
-    content = sys.stdin.buffer.read() if script == STDIN else read_source(script)
+    content = read_source(script)
     made = convert_script(decode_script(content, name), name)
     form = to or ("toml" if output and output.suffix.lower() == ".toml" else "script")
     text = as_toml(made) if form == "toml" else as_script(made, keep=keep)

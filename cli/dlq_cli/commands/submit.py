@@ -15,7 +15,7 @@ from dlq_cli.source import STDIN, read_source
 from dlq_cli.spec.flags import FLAGS, layer_from
 from dlq_cli.spec.given import Given, Layer, Notes
 from dlq_cli.spec.merge import merge
-from dlq_cli.spec.script import LARGEST_SCRIPT_BYTES, read_script
+from dlq_cli.spec.script import read_script
 from dlq_cli.spec.toml_yaml import SUFFIXES, read_spec_file
 from dlq_cli.spec.validate import Spec, finish
 from dlq_common.errors import InvalidRequest, Unavailable
@@ -169,8 +169,6 @@ def _source(words: tuple[str, ...], command: tuple[str, ...] | None, wrap: str |
 
 
 def _from_script(path: str, arguments: tuple[str, ...]) -> Source:
-    content = (
-        sys.stdin.buffer.read(LARGEST_SCRIPT_BYTES + 1) if path == STDIN else read_source(path)
-    )
+    content = read_source(path)
     script = read_script(content, "stdin" if path == STDIN else path)
     return Source(script.layer, arguments, script.notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import socket
 import time
@@ -57,7 +58,7 @@ def credentials(home: Path, broker: Path, now_s: float) -> tuple[Verdict, Identi
     """The identity, if it is one that the master would take."""
     from dlq_client.identity import load_identity
 
-    there = broker.exists()
+    there = os.path.exists(broker)
     todo = "dlq login" if there else "run `dlq login` on the master's host, or name --home DIR"
     try:
         identity = load_identity(home)
@@ -161,7 +162,7 @@ def completion(environ: Mapping[str, str], user_home: Path) -> Verdict:
     if shell not in _RC:
         return skip("completion", f"no scripts for {shell or 'an unknown shell'}")
     for name in _FILES[shell]:
-        if (user_home / name).exists():
+        if os.path.exists(user_home / name):
             return ok("completion", f"{shell}, by {user_home / name}")
     for name in _RC[shell]:
         try:

@@ -57,6 +57,10 @@ class Host:
         """A path of the machine."""
         return self.root / str(path).lstrip("/")
 
+    def has(self, path: str | Path) -> bool:
+        """Whether it is there, as far as this account can see."""
+        return os.path.exists(self.path(path))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
@@ -70,7 +74,7 @@ class Wish:
 
 def looks_like_a_node(host: Host) -> bool:
     """Whether an agent was configured or has run here."""
-    return host.path(CONFIG).exists() or host.path(STATE_DIR).exists()
+    return host.has(CONFIG) or host.has(STATE_DIR)
 
 
 def is_the_agents(host: Host) -> bool:
@@ -83,7 +87,7 @@ def is_the_agents(host: Host) -> bool:
 
 def wish_of(host: Host, config: Path | None, state_dir: Path | None) -> Wish:
     """What the agent's configuration says; what cannot be read is as by default (`agent` tells)."""
-    path = config or (CONFIG if host.path(CONFIG).exists() else None)
+    path = config or (CONFIG if host.has(CONFIG) else None)
     tree = _toml(host.path(path)) if path is not None else {}
     node, jobs = _table(tree, "node"), _table(tree, "jobs")
     run_as = jobs.get("run_as", "auto")
@@ -203,7 +207,7 @@ def runtimes(shim_found: Verdict, podman_found: Verdict) -> Verdict:
 def disk(host: Host, wish: Wish) -> Verdict:
     """Room for journals and logs, on the nearest directory that is there."""
     place = host.path(wish.state_dir)
-    while not place.exists() and place != place.parent:
+    while not os.path.exists(place) and place != place.parent:
         place = place.parent
     usage = shutil.disk_usage(place)
     free = (
@@ -266,6 +270,4 @@ def _controllers(place: Path) -> set[str]:
 def _helper(host: Host, name: str) -> bool:
     """podman's helpers need not be in PATH."""
     places = ("/usr/libexec/podman", "/usr/lib/podman", "/usr/lib/crun", "/usr/sbin", "/usr/bin")
-    return host.which(name) is not None or any(
-        host.path(place).joinpath(name).exists() for place in places
-    )
+    return host.which(name) is not None or any(host.has(Path(place) / name) for place in places)

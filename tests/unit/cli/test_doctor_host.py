@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -217,3 +220,23 @@ def test_cdi_is_found_where_podman_looks(machine: Machine) -> None:
     machine.write("/etc/cdi/nvidia.yaml")
     assert nvidia.cdi(machine.host, Wish()).found == "/etc/cdi/nvidia.yaml"
     assert healths(nvidia.cdi(machine.host, Wish(devices="none"))) == ["skip"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_directories_that_others_may_not_enter_are_no_surprise(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    (closed / "etc/dlq").mkdir(parents=True)
+    (closed / "etc/dlq/nodeagent.toml").touch()
+    closed.chmod(0o700)
+    program = (
+        "import os, sys, dlq_client.identity; from pathlib import Path;"
+        "from dlq_cli.doctor.host import Host, looks_like_a_node, wish_of;"
+        "from dlq_cli.doctor.client import credentials;"
+        "os.setgid(65534); os.setuid(65534); root = Path(sys.argv[1]);"
+        "print(looks_like_a_node(Host(root=root)), wish_of(Host(root=root), None, None).config,"
+        "credentials(root / 'nobody', root / 'login.sock', 0.0)[0].health)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(closed)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "False None fail\n", done.stderr
