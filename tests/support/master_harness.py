@@ -13,7 +13,7 @@ from typing import Any
 from dlq_common.clock import FakeClock
 from dlq_common.config import Seconds
 from dlq_common.errors import DlqError
-from dlq_master.control.config import MasterConfig, NodesConfig, SchedulerConfig
+from dlq_master.control.config import JobsConfig, MasterConfig, NodesConfig, SchedulerConfig
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.inbox import Letter
 from dlq_master.control.loop import Loop
@@ -63,9 +63,11 @@ class Wires:
 
 
 def config_of(policy: str = "best-effort", **settings: str) -> MasterConfig:
-    """The defaults, with a policy, and no waiting for nodes after a start."""
+    """The defaults, with a policy, and no waiting: for nodes after a start, or after a failure."""
     return MasterConfig(
-        scheduler=SchedulerConfig(policy, settings), nodes=NodesConfig(start_grace=Seconds(0.0))
+        scheduler=SchedulerConfig(policy, settings),
+        nodes=NodesConfig(start_grace=Seconds(0.0)),
+        jobs=JobsConfig(retry_backoff=Seconds(0.0)),
     )
 
 

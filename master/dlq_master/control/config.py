@@ -99,6 +99,8 @@ class JobsConfig:
     first_grace: Seconds = Seconds(300.0)  # until saves of the job have been observed
     grace_floor: Seconds = Seconds(60.0)
     grace_cap: Seconds = Seconds(600.0)
+    # After an attempt that the cluster failed; twice as long after each further one.
+    retry_backoff: Seconds = Seconds(10.0)
     concurrent_saves: int = 16  # more lapses than this start their saves one after another
     queued_per_user: int = 10_000  # jobs of one user that have not ended
     # One user may submit so many jobs at once, and so many a second in the long run.

@@ -70,6 +70,8 @@ def _judge(turn: Turn, job: Job) -> None:
 
 
 def _block(turn: Turn, job: Job, depends: Dependency | None) -> Block | None:
+    if job.blocked is Block.BACKOFF and turn.now_s < (job.retry_time_s or 0.0):
+        return Block.BACKOFF
     if depends is not None and depends.met is not True:
         return Block.DEPENDENCY
     if job.begin_time_s is not None and job.begin_time_s > turn.now_s:

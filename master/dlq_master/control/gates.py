@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from dlq_master.model.eligible import Dependency, Relation, Term
+from dlq_master.model.eligible import Block, Dependency, Relation, Term
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job, JobState
 from dlq_master.model.timers import Timers
@@ -88,6 +88,11 @@ class Gates:
                     self.tallies[term.target] = tally_of(tasks_of(jobs, term.target))
         if job.blocked is not None:
             self.stirred[job.job_id] = None
+
+    def back_off(self, job: Job) -> None:
+        """It is tried again when its time has come."""
+        if job.retry_time_s is not None:
+            self.begins.set(job.job_id, job.retry_time_s)
 
     def untrack(self, job: Job) -> None:
         """The job waits for nothing any more (it may still hold its place in its array)."""
@@ -189,6 +194,8 @@ def build(jobs: Jobs, now_s: float) -> Gates:
     for job in jobs.values():
         if job.array is not None or job.depends is not None or job.begin_time_s is not None:
             gates.track(jobs, job, now_s)
+        if job.blocked is Block.BACKOFF:
+            gates.back_off(job)
     return gates
 
 

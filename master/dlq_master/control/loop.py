@@ -25,7 +25,7 @@ from typing import Any, Protocol
 from dlq_common.clock import Clock
 from dlq_common.errors import DlqError, Unavailable
 from dlq_common.logs import get_logger
-from dlq_master.control import compaction, eligible, handlers, scheduling
+from dlq_master.control import avoiding, compaction, eligible, handlers, scheduling
 from dlq_master.control.dispatch import commands_for
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.inbox import Inbox, Letter
@@ -140,6 +140,7 @@ class Loop:
         turn = Turn(self._state, self._records, now_s)
         replies = [self._handle(turn, letter) for letter in letters]
         eligible.settle(turn)
+        avoiding.steer(turn)
         if turn.plan_due or self._plan_time(now_s):
             self._wake_at_s = scheduling.plan(turn)
         settled = [reply() for reply in replies]

@@ -8,6 +8,8 @@ from dlq_master.control.gates import Gates, build
 from dlq_master.control.queues import in_order
 from dlq_master.control.rates import Rates
 from dlq_master.control.recent import Recent
+from dlq_master.control.retries import Retries
+from dlq_master.control.retries import build as retries_of
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.eligible import Array
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
@@ -75,6 +77,7 @@ class State:
     returned: set[NodeId] = field(default_factory=set)  # nodes that said hello to this master
     holds_told: dict[NodeId, int] = field(default_factory=dict)  # hold revision its ranks have
     gates: Gates = field(default_factory=Gates)  # jobs that may not wait yet
+    retries: Retries = field(default_factory=Retries)  # jobs that the cluster has failed
     journal_horizon: int = 0  # up to this sequence the journal may have been cut
     recent: Recent = field(init=False)  # ended jobs that are still in memory
     rates: Rates = field(init=False)  # how fast users submit
@@ -124,6 +127,7 @@ def restore(state: State, loaded: Loaded) -> None:
         if attempt.master_port is not None:
             state.ports[attempt.master_port] = attempt.key
     state.gates = build(state.cluster.jobs, state.started_s)
+    state.retries = retries_of(state.cluster.jobs)
     state.users = {user.name: user for user in loaded.users}
     state.tokens = {token.token_id: token for token in loaded.tokens}
     state.outbox = {row.sequence: row for row in loaded.intentions}

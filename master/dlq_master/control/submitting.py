@@ -144,6 +144,7 @@ def _with_graces(ask: SubmitJob, jobs: JobsConfig) -> RunRules:
         first_grace_s=float(jobs.first_grace) if asked_s is None else asked_s,
         grace_floor_s=float(jobs.grace_floor),
         grace_cap_s=max(float(jobs.grace_cap), asked_s or 0.0),
+        retry_backoff_s=float(jobs.retry_backoff),
     )
 
 

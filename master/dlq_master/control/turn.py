@@ -138,6 +138,7 @@ class Turn:
         """Note what happened, and tell the nodes of stops."""
         self.plan_due = True
         self.state.gates.moved(one.job_id for one in happened)
+        self.state.retries.moved(self.state, happened)
         self._count_lapses(happened)
         for one in happened:
             if isinstance(one.event, attempt_steps.Renewed):

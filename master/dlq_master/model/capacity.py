@@ -192,7 +192,7 @@ class Capacity:
             owned = [self._masks[node_id].get(gpu_type, 0) for node_id in self.node_ids]
             sizes = [mask.bit_count() for mask in owned]
             for pools in (self.free, self.open, self.total):
-                pools[gpu_type] = Pool(sizes)
+                pools[gpu_type] = Pool(sizes, self.node_ids)
             for ordinal, mask in enumerate(owned):
                 self.total[gpu_type].set(ordinal, mask)
         self.free_gpus = 0

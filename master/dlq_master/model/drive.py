@@ -103,7 +103,7 @@ def step_attempt(
         follows = _started(before, after, job)
     else:
         used = gang.usage(before, event, now_s)
-        follows = gang.consequence(event, job, used)
+        follows = gang.consequence(before, event, job, used)
         if follows is None:  # cancelled while it ran: only the books are left to close
             job = job_steps.vacated(job, used)
     if follows is not None:

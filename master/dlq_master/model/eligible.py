@@ -1,4 +1,5 @@
-"""What keeps a job from waiting at all: its begin, other jobs, the limit of its array. Pure values.
+"""What keeps a job from waiting at all: its begin, other jobs, the limit of its array, a failure that
+was not its own. Pure values.
 
 A job that may not wait yet has `blocked` set and is in no index of the cluster, so that no plan looks
 at it. Who unblocks it is its driver: the master's `control/gates.py`; the simulator has none.
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from dlq_master.model.ids import JobId
+from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
 
 
@@ -20,6 +21,7 @@ class Block(StrEnum):
     DEPENDENCY = "dependency"
     BEGIN_TIME = "begin_time"
     ARRAY_LIMIT = "array_limit"
+    BACKOFF = "backoff"
 
 
 class Array(NamedTuple):
@@ -86,10 +88,17 @@ class Gated(Protocol):
     def array(self) -> Array | None: ...
     @property
     def blocked(self) -> Block | None: ...
+    @property
+    def retry_time_s(self) -> float | None: ...
+    @property
+    def failed_nodes(self) -> tuple[NodeId, ...]: ...
 
 
 def blocks(job: Gated, now_s: float) -> Iterator[Reason]:
     """Every reason why a blocked job may not wait for GPUs yet."""
+    if job.blocked is Block.BACKOFF and job.retry_time_s is not None:
+        left_s = round(max(0.0, job.retry_time_s - now_s), 3)
+        yield Reason(ReasonCode.BACKOFF, "seconds", have=left_s, detail=", ".join(job.failed_nodes))
     depends = job.depends
     if depends is not None and depends.met is not True:
         open_terms = [term for term in depends.terms if term.met is None]

@@ -114,7 +114,7 @@ def verdict(attempt: Attempt, job: Job, now_s: float) -> Verdict:
     """
     end = _attempt_end(attempt, job.rules)
     used = usage(attempt, end, now_s)
-    return Verdict(end, consequence(end, job, used), used)
+    return Verdict(end, consequence(attempt, end, job, used), used)
 
 
 def usage(attempt: Attempt, end: on_attempt.AttemptEvent, now_s: float) -> on_job.Usage:
@@ -126,10 +126,10 @@ def usage(attempt: Attempt, end: on_attempt.AttemptEvent, now_s: float) -> on_jo
 
 
 def consequence(
-    end: on_attempt.AttemptEvent, job: Job, used: on_job.Usage
+    attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, used: on_job.Usage
 ) -> on_job.JobEvent | None:
     """What the end of its live attempt is for a job; None: the job has ended already."""
-    return None if job.ended else _job_end(end, job, used)
+    return None if job.ended else _job_end(end, attempt, job, used)
 
 
 def _attempt_end(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
@@ -191,7 +191,9 @@ def _own_failure(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
     return on_attempt.Failed(reason=EndReason.USER_ERROR, exit_code=code)
 
 
-def _job_end(end: on_attempt.AttemptEvent, job: Job, usage: on_job.Usage) -> on_job.JobEvent:
+def _job_end(
+    end: on_attempt.AttemptEvent, attempt: Attempt, job: Job, usage: on_job.Usage
+) -> on_job.JobEvent:
     match end:
         case on_attempt.Succeeded():
             return on_job.Completed(usage=usage)
@@ -204,9 +206,9 @@ def _job_end(end: on_attempt.AttemptEvent, job: Job, usage: on_job.Usage) -> on_
                 reason=EndReason.PREEMPTED_LOST, usage=usage, exit_code=end.exit_code
             )
         case on_attempt.NodeLost():
-            return _infra(EndReason.NODE_LOST, job, usage)
+            return _infra(EndReason.NODE_LOST, attempt, job, usage)
         case on_attempt.StartFailed():
-            return _infra(EndReason.START_FAILED, job, usage)
+            return _infra(EndReason.START_FAILED, attempt, job, usage)
         case on_attempt.Failed():
             return _after_failure(end, job, usage)
         case _:
@@ -214,11 +216,12 @@ def _job_end(end: on_attempt.AttemptEvent, job: Job, usage: on_job.Usage) -> on_
             raise ValueError(f"{type(end).__name__} does not end the attempt of a living job")
 
 
-def _infra(reason: EndReason, job: Job, usage: on_job.Usage) -> on_job.JobEvent:
-    """Not the job's fault, unless it happens again and again."""
-    if job.infra_failures + 1 >= job.rules.max_infra_failures:
-        return on_job.Poisoned(reason=reason, usage=usage)
-    return on_job.Requeued(reason=reason, usage=usage)
+def _infra(reason: EndReason, attempt: Attempt, job: Job, usage: on_job.Usage) -> on_job.JobEvent:
+    """Not the job's fault, unless it happens again and again, on other nodes as far as there are any."""
+    failed = [rank.node_id for rank in attempt.ranks if rank.lost or rank.start_error]
+    again = job.infra_failures + 1 < job.rules.max_infra_failures
+    kind: type[on_job.Requeued | on_job.Poisoned] = on_job.Requeued if again else on_job.Poisoned
+    return kind(reason=reason, usage=usage, failed_nodes=tuple(failed))
 
 
 def _after_failure(end: on_attempt.Failed, job: Job, usage: on_job.Usage) -> on_job.JobEvent:

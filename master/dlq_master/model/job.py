@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from dlq_master.model.eligible import Array, Block, Dependency
-from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.resources import Request
 
 
@@ -65,6 +65,9 @@ class RunRules(NamedTuple):
     grace_floor_s: float = 60.0
     grace_cap_s: float = 600.0
     hold_s: float | None = None  # on_disconnect: None = the cluster's L
+    retry_backoff_s: float = (
+        0.0  # after the first infra failure; twice as long after each further one
+    )
 
 
 class Checkpoint(NamedTuple):
@@ -123,6 +126,8 @@ class Job(NamedTuple):
     depends: Dependency | None = None  # not before these
     array: Array | None = None  # shared by the tasks of an array
     array_index: int = 0
+    failed_nodes: tuple[NodeId, ...] = ()  # where the cluster failed its last attempts, newest last
+    retry_time_s: float | None = None  # blocked until then after such a failure
 
     @property
     def ended(self) -> bool:

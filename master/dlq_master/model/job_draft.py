@@ -6,7 +6,10 @@ third of `_replace`.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dlq_master.model.eligible import Block, Dependency
+from dlq_master.model.ids import NodeId
 from dlq_master.model.job import Checkpoint, EndReason, HoldKind, Job, JobState
 from dlq_master.model.values import Draft, maker
 
@@ -42,10 +45,15 @@ _TOTAL_GPU_S = _at("total_gpu_s")
 _TOTAL_EXECUTED_S = _at("total_executed_s")
 _BLOCKED = _at("blocked")
 _DEPENDS = _at("depends")
+_REQUEST = _at("request")
+_RULES = _at("rules")
+_FAILED_NODES = _at("failed_nodes")
+_RETRY_TIME_S = _at("retry_time_s")
 
 _job = maker(Job)
 
 SAVES_KEPT = 20
+FAILED_NODES_KEPT = 8
 
 _INFRA = frozenset({EndReason.NODE_LOST, EndReason.START_FAILED})
 _PREEMPTED = frozenset({EndReason.PREEMPTED, EndReason.PREEMPTED_LOST})
@@ -134,6 +142,31 @@ def count(draft: Draft, reason: EndReason) -> None:
     draft[_RESTARTS] += reason in _RESTARTED
 
 
+def blame(draft: Draft, node_ids: tuple[NodeId, ...]) -> None:
+    """The cluster, and not the job, failed on these nodes; `count` it first."""
+    others = [node_id for node_id in draft[_FAILED_NODES] if node_id not in node_ids]
+    draft[_FAILED_NODES] = (*others, *node_ids)[-FAILED_NODES_KEPT:]
+
+
+def back_off(draft: Draft, at_s: float) -> None:
+    """It is tried again a little later, and later each time."""
+    wait_s = draft[_RULES].retry_backoff_s * 2.0 ** (draft[_INFRA_FAILURES] - 1)
+    if wait_s > 0.0:
+        draft[_RETRY_TIME_S] = at_s + wait_s
+        draft[_BLOCKED] = Block.BACKOFF
+        draft[_QUEUED_SINCE_S] = None
+
+
+def forgive(draft: Draft) -> None:
+    """Nothing is held against any node any longer."""
+    draft[_FAILED_NODES] = ()
+
+
+def avoid(draft: Draft, node_ids: tuple[NodeId, ...]) -> None:
+    """It is not to be placed on these nodes."""
+    draft[_REQUEST] = replace(draft[_REQUEST], avoid=node_ids)
+
+
 def end(draft: Draft, at_s: float) -> None:
     """It is over for good."""
     draft[_END_TIME_S] = at_s
@@ -153,6 +186,7 @@ def release(draft: Draft) -> None:
     """Nothing holds it any longer. From poison, it is given its chances again: somebody has looked."""
     if draft[_HOLD] is HoldKind.POISON:
         draft[_INFRA_FAILURES] = 0
+        forgive(draft)
     draft[_HOLD] = None
     draft[_HOLD_REASON] = draft[_HELD_BY] = ""
 

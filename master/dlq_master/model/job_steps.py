@@ -8,6 +8,7 @@ from typing import NamedTuple, assert_never
 
 from dlq_master.model import job_draft as to
 from dlq_master.model.eligible import Block, Dependency
+from dlq_master.model.ids import NodeId
 from dlq_master.model.job import Checkpoint, EndReason, HoldKind, Job, JobState
 from dlq_master.model.machine import IllegalTransition, StopCause
 
@@ -89,6 +90,7 @@ class Requeued:
     usage: Usage = NO_USAGE
     exit_code: int | None = None
     signal: int | None = None
+    failed_nodes: tuple[NodeId, ...] = ()  # where it was not the job's fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +123,14 @@ class Poisoned:
 
     reason: EndReason
     usage: Usage = NO_USAGE
+    failed_nodes: tuple[NodeId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Avoids:
+    """Placement keeps it off these nodes from here on: its attempts failed there, and others exist."""
+
+    node_ids: tuple[NodeId, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +171,7 @@ JobEvent = (
     | Cancelled
     | Deferred
     | Eligible
+    | Avoids
 )
 
 _P, _Q, _H = JobState.PENDING, JobState.QUEUED, JobState.HELD
@@ -188,6 +199,9 @@ TABLE: Mapping[tuple[JobState, type[JobEvent]], JobState] = {
     (_P, Eligible): _P,
     (_Q, Eligible): _Q,
     (_H, Eligible): _H,  # it waits for its release alone
+    # the master, when an attempt has failed or other nodes have come or gone
+    (_Q, Avoids): _Q,
+    (_H, Avoids): _H,
     # its live attempt; a hold keeps a job from requeueing, not from ending
     (_Q, Ran): _Q,
     (_H, Ran): _H,
@@ -236,6 +250,11 @@ def step(  # noqa: C901 one case per event
             to.explain(draft, event.reason, event.exit_code, event.signal)
             to.count(draft, event.reason)
             to.wait(draft, at_s if target is _Q else None)
+            if event.failed_nodes:
+                to.blame(draft, event.failed_nodes)
+                to.back_off(draft, at_s)
+            elif job.failed_nodes and event.reason is EndReason.PREEMPTED:
+                to.forgive(draft)  # it has run well since
         case Failed():
             to.vacate(draft, event.usage)
             to.explain(draft, event.reason, event.exit_code, event.signal)
@@ -265,6 +284,7 @@ def step(  # noqa: C901 one case per event
             to.vacate(draft, event.usage)
             to.explain(draft, event.reason, job.exit_code, job.signal)
             to.count(draft, event.reason)
+            to.blame(draft, event.failed_nodes)
             to.hold(draft, HoldKind.POISON, event.reason.value)
         case Demoted():
             to.demote(draft, event.level)
@@ -278,6 +298,10 @@ def step(  # noqa: C901 one case per event
         case Eligible():
             to.block(draft, None, event.depends)
             to.wait(draft, at_s if target is _Q else None)
+        case Avoids():
+            if job.live_attempt is not None:
+                raise _illegal(job, event)
+            to.avoid(draft, event.node_ids)
         case Saved():
             to.save(draft, event.checkpoint, event.save_s)
         case _:

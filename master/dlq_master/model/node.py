@@ -71,6 +71,7 @@ class Node(NamedTuple):
     accepted: frozenset[str] = frozenset()  # `Gpu.word`s it may use; empty: those it has
     strayed: frozenset[int] = frozenset()  # GPUs on which something runs for nobody
     stray_reason: str = ""
+    withheld: int = 0  # bitmask of the GPUs that take no work although the node may
     maintenance_s: float = 0.0  # how much longer its ranks may hold out just now
     maintenance_end_s: float | None = None
     hold_extension_s: float = 0.0  # the most that a rank may still believe: what reclaiming counts
@@ -88,11 +89,6 @@ class Node(NamedTuple):
         if not self.accepted:
             return frozenset()
         return frozenset(gpu.index for gpu in self.gpus if gpu.word not in self.accepted)
-
-    @property
-    def withheld(self) -> int:
-        """Bitmask of the GPUs that take no work although the node may."""
-        return mask_of(self.unaccepted | self.strayed)
 
     def masks(self) -> dict[str, int]:
         """GPU type -> bitmask of the indices of that type."""
@@ -284,7 +280,8 @@ def step(  # noqa: C901 one case per event
             after = node._replace(hold_extension_s=node.maintenance_s)
         case _:
             assert_never(event)
-    return after._replace(version=node.version + 1)
+    withheld = mask_of(after.unaccepted | after.strayed)
+    return after._replace(version=node.version + 1, withheld=withheld)
 
 
 def due_event(node: Node, now_s: float, terms: Terms) -> Missed | Vanished | None:

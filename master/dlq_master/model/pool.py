@@ -8,6 +8,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
+from dlq_master.model.ids import NodeId
 from dlq_master.model.resources import indices
 from dlq_master.model.values import maker
 
@@ -30,10 +31,11 @@ class Pool:
     it takes the lowest node first, so it depends on what is free, never on history.
     """
 
-    __slots__ = ("buckets", "fullest", "masks", "total")
+    __slots__ = ("buckets", "fullest", "masks", "node_ids", "total")
 
-    def __init__(self, sizes: Sequence[int]) -> None:
-        """An empty pool over nodes that own `sizes[ordinal]` GPUs of this type."""
+    def __init__(self, sizes: Sequence[int], node_ids: Sequence[NodeId] = ()) -> None:
+        """An empty pool over nodes that own `sizes[ordinal]` GPUs of this type; their ids, sorted."""
+        self.node_ids = node_ids
         self.masks = [0] * len(sizes)
         self.buckets = [0] * (max(sizes, default=0) + 1)
         self.buckets[0] = (1 << len(sizes)) - 1
@@ -47,6 +49,16 @@ class Pool:
         twin.buckets = self.buckets.copy()
         twin.total = self.total
         twin.fullest = self.fullest
+        twin.node_ids = self.node_ids
+        return twin
+
+    def without(self, node_ids: Iterable[NodeId]) -> Pool:
+        """The same as if nothing were left on these nodes."""
+        twin = self.copy()
+        for node_id in node_ids:
+            ordinal = bisect_left(self.node_ids, node_id)
+            if ordinal < len(self.node_ids) and self.node_ids[ordinal] == node_id:
+                twin.set(ordinal, 0)
         return twin
 
     def emptied(self) -> Pool:

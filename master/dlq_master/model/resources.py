@@ -15,6 +15,7 @@ class Shape(NamedTuple):
     gpus: int
     nodes: int | None  # exact number of nodes, or None: any split
     gpu_type: str | None  # or None: any type, but one type per job
+    avoid: tuple[NodeId, ...] = ()  # not on these nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,7 @@ class Request:
     gpu_type: str | None = None
     cpus_per_node: int | None = None
     memory_bytes_per_node: int | None = None
+    avoid: tuple[NodeId, ...] = ()  # nodes that it must not get, for now
     shape: Shape = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -37,7 +39,7 @@ class Request:
             limit = getattr(self, name)
             if limit is not None and limit < 1:
                 raise ValueError(f"{name} must be positive, not {limit}")
-        object.__setattr__(self, "shape", Shape(self.gpus, self.nodes, self.gpu_type))
+        object.__setattr__(self, "shape", Shape(self.gpus, self.nodes, self.gpu_type, self.avoid))
 
 
 class Slot(NamedTuple):

@@ -74,6 +74,19 @@ def _begin_time(reason: Reason, job: Job, _reader: str) -> str:
     return f"it is not to begin before {at}, in {left}"
 
 
+def _backoff(reason: Reason, job: Job, _reader: str) -> str:
+    why = f" ({job.end_reason.value})" if job.end_reason is not None else ""
+    where = f" on {reason.detail}" if reason.detail else ""
+    return (
+        f"the cluster failed its last attempt{where}{why}: it is tried again in"
+        f" {reason.have or 0.0:.0f} s, elsewhere if it can be"
+    )
+
+
+def _failed_nodes(reason: Reason, _job: Job, _reader: str) -> str:
+    return f"GPUs are free only where its attempts have failed ({reason.detail}); others exist"
+
+
 def _array_limit(reason: Reason, _job: Job, _reader: str) -> str:
     return f"array {reason.detail} runs at most {_number(reason.have or 0)} tasks at a time"
 
@@ -146,6 +159,8 @@ _WRITERS: Mapping[ReasonCode, Callable[[Reason, Job, str], str]] = {
     ReasonCode.POISON: _poison,
     ReasonCode.DEPENDENCY: _dependency,
     ReasonCode.BEGIN_TIME: _begin_time,
+    ReasonCode.BACKOFF: _backoff,
+    ReasonCode.FAILED_NODES: _failed_nodes,
     ReasonCode.ARRAY_LIMIT: _array_limit,
     ReasonCode.NO_SUCH_SHAPE: _no_such_shape,
     ReasonCode.GPU_TYPE: _detail,

@@ -17,11 +17,13 @@ class ReasonCode(StrEnum):
     DEPENDENCY = "dependency"  # other jobs come first, or can never have gone as it wants
     BEGIN_TIME = "begin_time"  # its user does not want it earlier
     ARRAY_LIMIT = "array_limit"  # as many tasks of its array as may are in the queue
+    BACKOFF = "backoff"  # the cluster failed its last attempt: it is tried again a little later
     NOT_ADMITTED = "not_admitted"  # the admit stage looks at it in the next plan
     NO_NODES = "no_nodes"  # nothing has registered yet
     NO_SUCH_SHAPE = "no_such_shape"  # no registered node set could ever hold it
     GPU_TYPE = "gpu_type"  # GPUs are free, but not of the type it names
     NODES_CLOSED = "nodes_closed"  # it would fit if drained, cordoned or silent nodes were open
+    FAILED_NODES = "failed_nodes"  # GPUs are free only where its attempts have failed
     RESOURCES = "resources"  # too few GPUs are free
     FRAGMENTATION = "fragmentation"  # enough GPUs are free, but not in this shape
     WAITING_FOR_RELEASE = "waiting_for_release"  # its GPUs are being saved or released

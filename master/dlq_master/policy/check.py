@@ -90,6 +90,8 @@ class _Book:
             width += mask.bit_count()
         if width != request.gpus:
             raise IllegalPlan(start, f"all or nothing: {request.gpus} GPUs asked, {width} given")
+        if request.avoid and any(node_id in request.avoid for node_id, _ in slots):
+            raise IllegalPlan(start, "attempts of it have failed on that node")
         if len(slots) > 1 and len({slot.node_id for slot in slots}) != len(slots):
             raise IllegalPlan(start, "a node appears twice")
         if request.nodes is not None and not self.policy.placement.counts_only:
@@ -109,7 +111,7 @@ class _Book:
         else:
             raise IllegalPlan(start, f"node {node_id} has no such {gpu_type or 'GPUs'}")
         taken = self.taken.get(node_id, 0)
-        used = capacity.claimed(node_id) & ~self.freed.get(node_id, 0) | taken
+        used = capacity.claimed(node_id) & ~self.freed.get(node_id, 0) | taken | node.withheld
         if used & mask:
             raise IllegalPlan(start, f"GPUs of node {node_id} are in use")
         self.taken[node_id] = taken | mask

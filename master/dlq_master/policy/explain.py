@@ -115,6 +115,9 @@ def _shortage(cluster: Cluster, policy: Policy, shape: Shape, *, holders: bool) 
     if _fits(capacity.free, shape, policy):
         return []
     reasons: list[Reason] = []
+    anywhere = shape._replace(avoid=())
+    if shape.avoid and _fits(capacity.free, anywhere, policy):
+        reasons.append(Reason(ReasonCode.FAILED_NODES, "nodes", detail=_named(shape.avoid)))
     if not _fits(capacity.open, shape, policy):
         reasons.append(Reason(ReasonCode.NODES_CLOSED, "nodes", detail=_named(_shut(capacity))))
     pool = _best(capacity.free, shape)

@@ -34,6 +34,7 @@ def admissions(view: View, placement: Placement) -> list[Admit | Reject]:
 def never(cluster: Cluster, placement: Placement, shape: Shape) -> Reason | None:
     """Why no set of the registered nodes could ever hold the shape; None if one could."""
     cluster.capacity.ready()
+    shape = shape._replace(avoid=())  # what it avoids just now says nothing about ever
     totals = cluster.capacity.total
     wanted = [shape.gpu_type] if shape.gpu_type is not None else list(totals)
     pools = [totals[gpu_type] for gpu_type in wanted if gpu_type in totals]

@@ -10,7 +10,9 @@ from dlq_master.policy.place.placement import Placement
 
 def find(pool: Pool, shape: Shape) -> Parts | None:
     """None also when the GPUs are there, but on more nodes than the width needs: it waits."""
-    gpus, nodes, _ = shape
+    gpus, nodes, _, avoid = shape
+    if avoid:
+        pool = pool.without(avoid)
     if nodes is not None:
         return exact.find(pool, gpus // nodes, nodes)
     if pool.total < gpus:

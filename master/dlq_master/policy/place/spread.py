@@ -10,7 +10,9 @@ from dlq_master.policy.place.placement import Placement
 
 def find(pool: Pool, shape: Shape) -> Parts | None:
     """An explicit number of nodes is honoured; without one the width may be split at will."""
-    gpus, nodes, _ = shape
+    gpus, nodes, _, avoid = shape
+    if avoid:
+        pool = pool.without(avoid)
     if nodes is not None:
         return exact.find(pool, gpus // nodes, nodes)
     if pool.total < gpus:

@@ -131,7 +131,9 @@ def test_a_lost_rank_is_not_the_jobs_fault_until_it_happens_again_and_again() ->
     assert judged(attempt).attempt == on.NodeLost()
     fresh = gang.verdict(attempt, a_waiting_job(), 100.0).job
     assert fresh == job_steps.Requeued(
-        reason=EndReason.NODE_LOST, usage=job_steps.Usage(360.0, 90.0, 360.0)
+        reason=EndReason.NODE_LOST,
+        usage=job_steps.Usage(360.0, 90.0, 360.0),
+        failed_nodes=("n1",),
     )
     third = gang.verdict(attempt, a_waiting_job(infra_failures=2), 100.0).job
     assert isinstance(third, job_steps.Poisoned)

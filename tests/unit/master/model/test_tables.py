@@ -8,6 +8,7 @@ import pytest
 from dlq_master.model import attempt_steps, job_steps, node
 from dlq_master.model.attempt import LIVE, AttemptState
 from dlq_master.model.eligible import Block
+from dlq_master.model.ids import NodeId
 from dlq_master.model.job import ENDED, Checkpoint, EndReason, HoldKind, JobState
 from dlq_master.model.machine import IllegalTransition, StopCause
 from dlq_master.model.node import Gpu, NodeFlag, NodeState
@@ -31,6 +32,7 @@ JOB_EVENTS: tuple[job_steps.JobEvent, ...] = (
     job_steps.TimedOut(),
     job_steps.Poisoned(reason=EndReason.NODE_LOST),
     job_steps.Cancelled(),
+    job_steps.Avoids(node_ids=(NodeId("n1"),)),
     job_steps.Deferred(block=Block.BEGIN_TIME),
     job_steps.Eligible(),
 )

@@ -1,0 +1,49 @@
+"""Where a job may go whose attempts the cluster has failed: elsewhere, if there is an elsewhere.
+
+A job avoids the nodes on which its attempts failed as long as others, all taken together and empty,
+could hold it; when there are none (any more) it may go anywhere. After an attempt that was preempted
+in good order nothing is held against any node. What happens when: the master restarts - it is in the
+job's row; the agents and a silent line have no part in it.
+"""
+
+from dlq_master.control.turn import Turn
+from dlq_master.model import job_steps as on_job
+from dlq_master.model.ids import NodeId
+from dlq_master.model.job import Job
+from dlq_master.model.node import CLOSED, NodeState
+
+_THERE = (NodeState.UP, NodeState.SUSPECT)  # a node that is late for a moment is still there
+
+
+def steer(turn: Turn) -> None:
+    """Before a plan: let the jobs that the cluster has failed avoid what they have to."""
+    retries = turn.state.retries
+    if not retries.due:
+        return
+    retries.due = False
+    for job_id in list(retries.jobs):
+        job = turn.state.cluster.jobs.get(job_id)
+        if job is None or job.ended or not (job.failed_nodes or job.request.avoid):
+            del retries.jobs[job_id]
+        elif job.live_attempt is None:
+            avoid = job.failed_nodes if _fits_elsewhere(turn, job) else ()
+            if avoid != job.request.avoid:
+                cause = f"keeps off {', '.join(avoid)}" if avoid else "may go anywhere"
+                turn.step_job(job_id, on_job.Avoids(node_ids=avoid), actor="master", cause=cause)
+
+
+def _fits_elsewhere(turn: Turn, job: Job) -> bool:
+    capacity = turn.state.cluster.capacity
+    capacity.ready()
+    out = set(job.failed_nodes) | _gone(turn)
+    shape = job.request.shape._replace(avoid=())
+    return any(
+        turn.state.policy.placement.find(pool.without(out), shape) is not None
+        for gpu_type, pool in capacity.total.items()
+        if shape.gpu_type in (None, gpu_type)
+    )
+
+
+def _gone(turn: Turn) -> set[NodeId]:
+    nodes = turn.state.cluster.nodes.values()
+    return {node.node_id for node in nodes if node.state not in _THERE or node.flags & CLOSED}
