@@ -261,6 +261,12 @@ class SimAgent:
         rank.phase, rank.signal, rank.ended_by = ReportedPhase.EXITED, signal, "exited"
         self._tell(key)
 
+    def vanish(self, key: AttemptKey) -> None:
+        """Its shim is dead and left no record: the agent knows that it has ended, and no more."""
+        rank = self.ranks[key]
+        rank.phase, rank.error = ReportedPhase.EXITED, "shim_lost"
+        self._tell(key)
+
     def cling(self, key: AttemptKey, why: str) -> None:
         """The process is gone, but its GPUs cannot be given back yet."""
         rank = self.ranks[key]

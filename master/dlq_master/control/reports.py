@@ -254,6 +254,13 @@ def _status(before: RankStatus, report: ReportedRank, now_s: float) -> RankStatu
     phase = _PHASES[report.phase]
     vanished = report.phase is ReportedPhase.ABSENT and before.phase is not RankPhase.ASSIGNED
     failed_start = report.phase is ReportedPhase.START_FAILED
+    # Its shim was killed too (the host went down, say): it has ended, and nobody saw how.
+    untold = (
+        report.phase is ReportedPhase.EXITED
+        and report.exit_code is None
+        and not report.signal
+        and report.ended_by != "hold_expired"
+    )
     return RankStatus(
         node_id=before.node_id,
         phase=phase,
@@ -266,7 +273,7 @@ def _status(before: RankStatus, report: ReportedRank, now_s: float) -> RankStatu
         done_file=report.done,
         saved=before.saved or (report.checkpoint is not None and report.checkpoint.after_notice),
         hold_expired=report.ended_by == "hold_expired",
-        lost=vanished,
+        lost=vanished or untold,
     )
 
 

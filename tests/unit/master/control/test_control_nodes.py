@@ -298,6 +298,36 @@ def test_another_boot_id_loses_what_ran_at_once(
     assert master.job(key.job_id).live_attempt == 2
 
 
+@pytest.mark.parametrize("reboots", [True, False])
+def test_a_gang_that_lost_a_rank_without_a_record_is_ended_and_starts_again(
+    master: Master, agent: SimAgent, other: SimAgent, reboots: bool
+) -> None:
+    key = running(master, agent, other)
+    agent.cut()
+    agent.vanish(key)
+    if reboots:
+        agent.boot_id += "+"
+    agent.hello()
+    other.obey()
+    assert other.ranks[key].kill, "what is left of it must end at once"
+    other.exit(key, 143)
+    other.report()
+
+    assert master.ended(key.job_id, 1).state == "node_lost"
+    assert master.job(key.job_id).live_attempt == 2
+
+
+def test_a_rank_that_ended_without_a_record_is_nobodys_success_and_not_the_jobs_failure(
+    master: Master, agent: SimAgent
+) -> None:
+    key = running(master, agent)
+    agent.vanish(key)
+    agent.report()
+
+    assert master.ended(key.job_id, 1).state == "node_lost"
+    assert master.job(key.job_id).live_attempt == 2
+
+
 def test_an_exit_recorded_before_a_reboot_still_counts(master: Master, agent: SimAgent) -> None:
     key = running(master, agent)
     agent.cut()
