@@ -114,9 +114,10 @@ def _table(tree: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def agent(host: Host, wish: Wish) -> Verdict:
-    """The agent is installed, and takes its configuration."""
+    """The agent is installed with what it imports, and takes its configuration."""
     program = host.which("dlq-nodeagent")
-    if find_spec("dlq_nodeagent") is None or program is None:
+    # Every wheel brings the program; what it imports comes with the extra.
+    if program is None or host.run([program, "--help"])[0]:
         return fail("agent", "dlq-nodeagent is not installed", "pip install 'dlq[agent]'")
     if wish.config is None:
         return warn("agent", f"installed; there is no {CONFIG}",

@@ -45,7 +45,8 @@ class Machine:
         return Host(root=self.root, uid=self.uid, which=self.programs.get, run=self._run)
 
     def _run(self, command: list[str]) -> tuple[int, str]:
-        return self.answers.get(command[0], (127, "not found"))
+        whole = " ".join(command)
+        return self.answers.get(whole) or self.answers.get(command[0], (127, "not found"))
 
 
 @pytest.fixture
@@ -110,14 +111,18 @@ def test_podman_is_judged_with_what_it_needs(
 
 
 def test_the_agents_own_check_of_its_configuration_is_told(machine: Machine) -> None:
+    program = "/usr/bin/dlq-nodeagent"
     assert healths(host.agent(machine.host, Wish())) == ["fail"]
     machine.has("dlq-nodeagent")
+    machine.answers[program] = (1, "ModuleNotFoundError: No module named 'cattrs'")
+    assert healths(host.agent(machine.host, Wish())) == ["fail"], "without the extra"
+    machine.answers[f"{program} --help"] = (0, "Usage")
     assert healths(host.agent(machine.host, Wish())) == ["warn"], "no configuration"
     wish = Wish(config=Path("/etc/dlq/nodeagent.toml"))
-    machine.answers["/usr/bin/dlq-nodeagent"] = (1, "dlq-nodeagent: node.nam: unknown key\nmore")
+    machine.answers[program] = (1, "dlq-nodeagent: node.nam: unknown key\nmore")
     verdict = host.agent(machine.host, wish)
     assert (healths(verdict), verdict.found) == (["fail"], "node.nam: unknown key")
-    machine.answers["/usr/bin/dlq-nodeagent"] = (0, "[node]")
+    machine.answers[program] = (0, "[node]")
     assert healths(host.agent(machine.host, wish)) == ["ok"]
 
 
