@@ -177,7 +177,7 @@ def test_a_kill_while_podman_makes_the_container_leaves_nothing(box: PodmanBox) 
 
 
 def test_an_image_that_has_gone_is_the_hosts_failure_in_podmans_words(box: PodmanBox) -> None:
-    handle = box.sh("true", box={"image": "0" * 64})
+    handle = box.sh("true", inside={"image": "0" * 64})
     record = box.wait_exit(handle)
     assert record.why is ExitWhy.START_ERROR
     assert record.start_error is not None

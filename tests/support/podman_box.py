@@ -128,8 +128,8 @@ class PodmanBox(ProcessBox):
         )
 
     def plan(self, *argv: str, **fields: Any) -> LaunchPlan:
-        """A plan in the test's image; `box` holds fields of its ContainerPlan."""
-        box = {"image": self.store.image_id, "network": "none"} | fields.pop("box", {})
+        """A plan in the test's image; `inside` holds fields of its ContainerPlan."""
+        box = {"image": self.store.image_id, "network": "none"} | fields.pop("inside", {})
         return super().plan(*argv, container=ContainerPlan(**box), **fields)
 
     def private(self, handle: Handle, name: str) -> str:

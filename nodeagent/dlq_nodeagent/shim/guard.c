@@ -383,6 +383,7 @@ void guard_run(int dir_fd, const struct plan *plan, const char *boot_id)
         if (guard.ending.start_error_text != NULL)
             guard_log_start_error(&guard);
         guard.ending.usage = (struct usage){-1, -1, -1};
+        guard.ending.log_bytes = guard.ring.end;
         record_exit(dir_fd, plan, &guard.ending, boot_id);
         return;
     }
