@@ -223,6 +223,10 @@ def _check_limits(config: MasterConfig) -> None:
             raise ConfigError(f"{key} must be at least 1", key=key)
     if not 0.0 < jobs.submit_rate < math.inf:
         raise ConfigError("jobs.submit_rate must be above 0", key="jobs.submit_rate")
+    if retention.compact_every < 1.0:
+        raise ConfigError(
+            "retention.compact_every must be at least 1s", key="retention.compact_every"
+        )
     if retention.ended_most < 0:
         raise ConfigError("retention.ended_most is negative", key="retention.ended_most")
 

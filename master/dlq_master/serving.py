@@ -53,7 +53,11 @@ async def serve(config: MasterConfig, policy: Policy) -> None:
     gc.collect()
     gc.freeze()  # what was loaded stays: the collector need not look at it at every turn
     await writer.commit(_first_batch(state))
-    periods_s = {**PERIODS_S, "backup": float(config.store.backup_every)}
+    periods_s = {
+        **PERIODS_S,
+        "backup": float(config.store.backup_every),
+        "compact": float(config.retention.compact_every),
+    }
     sessions = Sessions(str(config.jobs.checkpoint_root))
     loop = Loop(
         state=state,

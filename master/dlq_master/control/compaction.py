@@ -1,6 +1,6 @@
 """The journal is kept for a time and up to a length; what is beyond goes, a little at a time.
 
-Once an hour. Looking for what may go is the reading thread's work; the writer's thread drops it in
+Once an hour (`compact_every`). Looking for what may go is the reading thread's work; the writer's thread drops it in
 transactions so small that a turn which waits for one does not notice. A restart in between loses
 nothing: the horizon is written with the first slice, and the next hour goes on. Agents and silence do
 not matter here. The story of a job that lives, or that ended within the time, is kept whole.

@@ -136,6 +136,7 @@ class RetentionConfig:
     # Events older than this, and beyond the newest so many, are cut; never those of jobs that live.
     journal_kept: Seconds = Seconds(30 * 86_400.0)
     journal_most: int = 2_000_000
+    compact_every: Seconds = Seconds(3600.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,7 @@ def test_a_freeze_that_makes_no_sense_is_refused_by_its_key(
         ("jobs", "submit_rate = inf"),
         ("retention", "journal_most = 0"),
         ("retention", "ended_most = -1"),
+        ("retention", 'compact_every = "1ms"'),
     ],
 )
 def test_a_limit_that_lets_nothing_pass_is_refused_by_its_key(
