@@ -1,7 +1,8 @@
 """Real systemd hosts on this machine: systemd-nspawn, one network namespace each, joined by a bridge.
 
-A host is a booted Debian over a read-only base, in a control group subtree of its own. What was
-written to it is gone when it is stopped. Needs root, systemd-nspawn, debootstrap and iproute2.
+A host is a booted Debian: an overlay over a base that they share, in a control group subtree of its
+own. What is written to it survives its reboot and nothing else. Needs root, systemd-nspawn,
+debootstrap and iproute2.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import shlex
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,8 +28,13 @@ HIERARCHIES = (
     "systemd", "unified", "memory", "pids", "cpu", "cpuacct", "cpuset", "freezer", "devices",
     "blkio",
 )  # fmt: skip
-# systemd mounts v1 hierarchies read-only for a container; with them writable, limits hold in it too.
-WRITABLE = "for c in memory pids cpu cpuacct cpuset freezer devices blkio; do mount -o remount,bind,rw /sys/fs/cgroup/$c; done; systemctl daemon-reexec"
+# nspawn mounts v1 hierarchies read-only; with them writable before systemd looks, limits hold.
+INIT = """
+for c in memory pids cpu cpuacct cpuset freezer devices blkio; do
+    [ ! -d /sys/fs/cgroup/$c ] || mount -o remount,bind,rw /sys/fs/cgroup/$c
+done
+exec /usr/lib/systemd/systemd
+"""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -44,13 +51,35 @@ class Done:
     err: str
 
 
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What is booted as a host: its disk, its name here (of groups and namespaces), what it mounts."""
+
+    name: str
+    disk: Path
+    tag: str
+    binds: dict[Path, str]
+    addresses: dict[str, str]
+
+
 @dataclass(slots=True)
 class Host:
     """One booted host; `pid` is its systemd, seen from here."""
 
-    name: str
+    machine: Machine
     pid: int
     spawn: subprocess.Popen[bytes]
+
+    @property
+    def name(self) -> str:
+        return self.machine.name
+
+    def reboot(self) -> None:
+        """Shut it down in order, and boot it again."""
+        _stop(self)
+        fresh = _boot(self.machine)
+        self.pid, self.spawn = fresh.pid, fresh.spawn
+        _settle(self)
 
     def run(
         self, script: str, *, user: str = "root", check: bool = True, timeout_s: float = 120.0
@@ -110,21 +139,42 @@ def two_hosts(
 ) -> Iterator[list[Host]]:
     """Boot a host for each name, with `binds` (here: there) and with names that resolve."""
     addresses = {name: f"10.77.0.{at}" for at, name in enumerate(names, start=1)}
-    hosts: list[Host] = []
-    try:
+    disks = Path(tempfile.mkdtemp(prefix=f"{tag}-"))
+    machines = [
+        Machine(name, disks / name / "root", f"{tag}-{name}", binds, addresses) for name in names
+    ]
+    with ExitStack() as undo:
+        undo.callback(shutil.rmtree, disks)
+        undo.callback(_remove_network, names, tag)
         _make_network(addresses, tag)
-        for name in names:
-            hosts.append(_boot(base, name, binds, tag))  # noqa: PERF401 - each is stopped, whatever the next one does
+        hosts = []
+        for machine in machines:
+            undo.callback(_remove_groups, machine.tag)
+            undo.enter_context(_disk(base, machine))
+            host = _boot(machine)
+            undo.callback(_stop, host)
+            hosts.append(host)
         for host in hosts:
-            _settle(host, addresses)
+            _settle(host)
         yield hosts
+
+
+@contextmanager
+def _disk(base: Path, machine: Machine) -> Iterator[None]:
+    """An overlay: the base, and what this host writes, which is at first its name and all others'."""
+    disk = machine.disk
+    upper, work = disk.with_name("upper"), disk.with_name("work")
+    for path in (disk, upper, work):
+        path.mkdir(parents=True)
+    layers = f"lowerdir={base},upperdir={upper},workdir={work}"
+    _check(["mount", "-t", "overlay", "overlay", "-o", layers, str(disk)])
+    try:
+        hosts = "".join(f"{address} {name}\n" for name, address in machine.addresses.items())
+        (disk / "etc/hosts").write_text(f"127.0.0.1 localhost\n{hosts}")
+        (disk / "etc/hostname").write_text(f"{machine.name}\n")
+        yield
     finally:
-        for host in hosts:
-            _stop(host)
-        _remove_network(names, tag)
-        for name in names:
-            _remove_groups(f"{tag}-{name}")
-            shutil.rmtree(f"/run/systemd/nspawn/propagate/{tag}-{name}", ignore_errors=True)
+        _check(["umount", str(disk)])
 
 
 def _make_network(addresses: dict[str, str], tag: str) -> None:
@@ -148,17 +198,17 @@ def _remove_network(names: Sequence[str], tag: str) -> None:
         subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
 
 
-def _boot(base: Path, name: str, binds: dict[Path, str], tag: str) -> Host:
-    group = f"{tag}-{name}"
-    _make_groups(group)
+def _boot(machine: Machine) -> Host:
+    _make_groups(machine.tag)
     command = [
-        "systemd-nspawn", "--quiet", f"--directory={base}", "--volatile=overlay", "--boot",
-        "--register=no", "--keep-unit", f"--machine={group}", f"--hostname={name}",
-        f"--network-namespace-path=/run/netns/{group}", "--kill-signal=SIGRTMIN+3",
+        "systemd-nspawn", "--quiet", f"--directory={machine.disk}", "--register=no",
+        "--keep-unit", f"--machine={machine.tag}", f"--hostname={machine.name}",
+        f"--network-namespace-path=/run/netns/{machine.tag}", "--kill-signal=SIGRTMIN+3",
         "--link-journal=no", "--console=passive",
-        *(f"--bind={here}:{there}" for here, there in binds.items()),
+        *(f"--bind={here}:{there}" for here, there in machine.binds.items()),
+        "/bin/sh", "-c", INIT,
     ]  # fmt: skip
-    join = "".join(f"echo $$ > {at / group}/cgroup.procs; " for at in _hierarchies())
+    join = "".join(f"echo $$ > {at / machine.tag}/cgroup.procs; " for at in _hierarchies())
     spawn = subprocess.Popen(
         ["/bin/sh", "-c", f"{join}exec {shlex.join(command)}"],
         stdin=subprocess.DEVNULL,
@@ -166,7 +216,8 @@ def _boot(base: Path, name: str, binds: dict[Path, str], tag: str) -> Host:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    return Host(name, wait_until(lambda: _child_of(spawn), what=f"{name} starts"), spawn)
+    pid = wait_until(lambda: _child_of(spawn), what=f"{machine.name} starts")
+    return Host(machine, pid, spawn)
 
 
 def _child_of(spawn: subprocess.Popen[bytes]) -> int:
@@ -180,8 +231,8 @@ def _child_of(spawn: subprocess.Popen[bytes]) -> int:
     return 0
 
 
-def _settle(host: Host, addresses: dict[str, str]) -> None:
-    """Wait until it has booted; then let it write its control groups, and know its neighbours."""
+def _settle(host: Host) -> None:
+    """Wait until it has booted."""
     wait_until(
         lambda: (
             host.run("systemctl is-system-running --wait", check=False).out.strip()
@@ -190,9 +241,6 @@ def _settle(host: Host, addresses: dict[str, str]) -> None:
         what=f"{host.name} has booted",
         timeout_s=60,
     )
-    host.run(WRITABLE)
-    lines = "\n".join(f"{address} {name}" for name, address in addresses.items())
-    host.run(f"printf '127.0.0.1 localhost\n{lines}\n' > /etc/hosts")
 
 
 def _stop(host: Host) -> None:
@@ -205,6 +253,8 @@ def _stop(host: Host) -> None:
         with suppress(ProcessLookupError):
             os.kill(host.pid, signal.SIGKILL)
         host.spawn.wait(30)
+    propagate = Path("/run/systemd/nspawn/propagate", host.machine.tag)
+    shutil.rmtree(propagate, ignore_errors=True)
 
 
 def _hierarchies() -> list[Path]:

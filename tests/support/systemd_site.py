@@ -68,15 +68,27 @@ class Site:
     def nodes(self) -> dict[str, Any]:
         """Nodes by name, as the master sees them."""
         listed = json.loads(self.head.run("dlq nodes --json").out)["nodes"]
-        return {node["name"]: node for node in listed}
+        return {node["node_id"]: node for node in listed}
 
     def wait_up(self, *names: str) -> None:
         """Wait until the master sees these nodes UP."""
         wait_until(
-            lambda: all(self.nodes()[name]["state"].upper() == "UP" for name in names),
+            lambda: all(self.nodes()[name]["state"] == "up" for name in names),
             what=f"{names} are up",
             timeout_s=90,
         )
+
+    def shown(self, job_id: str) -> dict[str, Any]:
+        """A job of ada's, as `dlq show` has it."""
+        shown = json.loads(self.head.read(f"dlq show {job_id} --json", user="ada"))
+        return dict(shown["jobs"][0])
+
+    def story(self, job_id: str) -> str:
+        """For failures: the job's events, and the last lines of all daemons."""
+        events = self.head.run(f"dlq events {job_id}", user="ada", check=False)
+        last = "journalctl -n 30 -o cat -u 'dlq-*'"
+        logs = [host.run(last, check=False).out for host in self.hosts]
+        return "\n".join([events.out, events.err, *logs])
 
     def property_of(self, host: Host, unit: str, name: str) -> str:
         return host.read(f"systemctl show -p {name} --value {unit}")
@@ -102,7 +114,7 @@ class Gang:
         try:
             wait_until(path.exists, what=f"rank {rank} has begun", timeout_s=60)
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.story()}") from None
+            raise AssertionError(f"{error}\n{self.site.story(self.job_id)}") from None
         return dict(json.loads(path.read_text()))
 
     def host_of(self, rank: int) -> Host:
@@ -110,7 +122,8 @@ class Gang:
 
     def steps(self) -> list[int]:
         """How far each rank has counted."""
-        return [len((self.place / f"steps.{rank}.1").read_text().split()) for rank in range(2)]
+        files = [self.place / f"steps.{rank}.1" for rank in range(2)]
+        return [len(file.read_text().split()) if file.exists() else 0 for file in files]
 
     def goes_on(self) -> None:
         """The same processes count on, and no second attempt was ever made."""
@@ -121,7 +134,7 @@ class Gang:
                 what="both ranks count on",
             )
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.story()}") from None
+            raise AssertionError(f"{error}\n{self.site.story(self.job_id)}") from None
         assert sorted(path.name for path in self.place.glob("facts.*")) == [
             "facts.0.1.json",
             "facts.1.1.json",
@@ -130,22 +143,14 @@ class Gang:
     def running(self) -> None:
         """It goes on, and the master knows it, with its first attempt."""
         self.goes_on()
-        wait_until(lambda: self.shown()["state"] == "RUNNING", what="the master shows it running")
-        assert len(self.shown()["attempts"]) == 1, self.story()
+        wait_until(lambda: self.shown()["state"] == "running", what="the master shows it running")
+        assert len(self.shown()["attempts"]) == 1, self.site.story(self.job_id)
 
     def shown(self) -> dict[str, Any]:
-        shown = json.loads(self.site.head.read(f"dlq show {self.job_id} --json", user="ada"))
-        return dict(shown["jobs"][0])
-
-    def story(self) -> str:
-        """For failures: the job's events, and the last lines of both agents."""
-        events = self.site.head.run(f"dlq events {self.job_id}", user="ada", check=False)
-        last = "journalctl -n 30 -o cat -u 'dlq-*'"
-        logs = [host.run(last, check=False).out for host in self.site.hosts]
-        return "\n".join([events.out, events.err, *logs])
+        return self.site.shown(self.job_id)
 
     def stop(self) -> str:
         """Let it end; its exit is waited for, and its output returned."""
         (self.place / "stop").touch()
         self.site.head.run(f"dlq wait {self.job_id}", user="ada")
-        return self.site.head.read(f"dlq logs {self.job_id}", user="ada")
+        return self.site.head.read(f"dlq logs --rank all {self.job_id}", user="ada")

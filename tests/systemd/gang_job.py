@@ -28,7 +28,7 @@ def facts() -> dict[str, object]:
         "groups": sorted(os.getgroups()),
         "umask": umask,
         "mount_namespace": os.readlink("/proc/self/ns/mnt"),
-        "seccomp": status["Seccomp"].strip(),
+        "seccomp_filters": status["Seccomp_filters"].strip(),
         "no_new_privs": status["NoNewPrivs"].strip(),
         "capabilities": status["CapBnd"].strip(),
         "oom_score_adj": int(Path("/proc/self/oom_score_adj").read_text()),
