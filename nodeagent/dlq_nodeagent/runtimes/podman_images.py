@@ -40,7 +40,9 @@ _DENIED = re.compile(
 )
 _UNUSABLE = re.compile(
     r"no image found in (?:manifest list|image index) for architecture|unsupported MIME|"
-    r"invalid tar header|archive/tar|digest mismatch|does not match the expected digest",
+    r"invalid tar header|archive/tar|digest mismatch|does not match the expected digest|"
+    # A layer that cannot be unpacked, unless it is the disk that refuses.
+    r"processing tar file\((?!.*(?:no space|input/output error|read-only|quota))",
     re.IGNORECASE,
 )
 _BLOB = re.compile(r"Copying blob (?:sha256:)?([0-9a-f]+)(.*)")
@@ -128,7 +130,7 @@ class Images:
         """End all pulls; what they fetched whole is kept."""
         self._closed.set()
         for pull in list(self._pulls):
-            _end(pull)
+            _kill(pull)
 
     def _find(self, image: str) -> str:
         try:
@@ -191,6 +193,8 @@ class Images:
         words = ["pull", *([f"--authfile={auth_file}"] if auth_file else []), f"docker://{image}"]
         pull = self.client.start(*words, quiet=False)
         self._pulls.add(pull)
+        if self._closed.is_set():  # it was not yet among those that `close` ended
+            _kill(pull)
         try:
             said = self._follow(pull, image, deadline_s, say)
         finally:
@@ -256,11 +260,15 @@ class Images:
             self.client.ask("rmi", "--force", image_id, timeout_s=_INSPECT_S)
 
 
-def _end(pull: "subprocess.Popen[str]") -> None:
-    """Kill a pull that still runs, with what it started."""
+def _kill(pull: "subprocess.Popen[str]") -> None:
+    """Kill a pull that still runs, with what it started; its thread does the rest."""
     if pull.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(pull.pid, signal.SIGKILL)
-        pull.wait()
+
+
+def _end(pull: "subprocess.Popen[str]") -> None:
+    _kill(pull)
+    pull.wait()
     if pull.stdout is not None and not pull.stdout.closed:
         pull.stdout.close()
