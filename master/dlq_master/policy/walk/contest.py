@@ -6,13 +6,11 @@ from collections.abc import Sequence
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.pool import Parts
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.walk.line import Head
 from dlq_master.policy.walk.pinned import Pinned
 from dlq_master.policy.walk.space import Space
 from dlq_master.policy.walk.standing import Block, blocks, members
-from dlq_master.policy.walk.stock import Stock
 from dlq_master.policy.walk.victims import Victims
 
 _NO_LIMIT = float("inf")
@@ -98,10 +96,6 @@ class Contest(Space):
             self.outcome.outranked[key] = job_id
             self.below -= self.cluster.running.places[key.job_id].gpus
         return True
-
-    def take(self, stock: Stock, parts: Parts) -> None:
-        """These GPUs are spoken for; there may be more to come from lower ranks."""
-        stock.take(parts)
 
     def _after(self, rank: int, position: int) -> list[JobId]:
         """Running jobs that have not had their turn, the lowest ranked last."""

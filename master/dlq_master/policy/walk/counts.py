@@ -12,6 +12,7 @@ from dlq_master.policy.walk.line import Head
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.pinned import Pinned
 from dlq_master.policy.walk.standing import Block, blocks, members
+from dlq_master.policy.walk.usable import usable
 
 
 class Counts:
@@ -83,7 +84,7 @@ class Counts:
         if self.at_once:
             for key in outcome.outranked:
                 held = capacity.parts(self.cluster.attempts[key].lease.allocation)
-                for gpu_type, parts in held.items():
+                for gpu_type, parts in usable(capacity, held):
                     free[gpu_type].give(parts)
         for job_id, gpu_type, shape in self.served:
             found = self.placement.find(free[gpu_type], shape)
@@ -95,9 +96,10 @@ class Counts:
 
     def _keep_one(self, job_id: JobId) -> None:
         attempt = self.cluster.live_attempt(self.cluster.jobs[job_id])
-        if attempt is None:
+        held = self.cluster.capacity.parts(attempt.lease.allocation) if attempt else {}
+        if attempt is None or not held:  # its GPUs are gone: they are not in the count either
             return
-        gpu_type = next(iter(self.cluster.capacity.parts(attempt.lease.allocation)))
+        gpu_type = next(iter(held))
         gpus = self.cluster.running.places[job_id].gpus
         if gpus <= self.left[gpu_type]:
             self.left[gpu_type] -= gpus

@@ -13,6 +13,7 @@ from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.reserve import closest
 from dlq_master.policy.walk.standing import Block
 from dlq_master.policy.walk.stock import Stock
+from dlq_master.policy.walk.usable import usable
 
 _NO_LIMIT = float("inf")
 
@@ -39,7 +40,7 @@ class Space:
         for gpu_type, pool in capacity.free.items():
             self.stocks[gpu_type] = Stock(pool)
         if capacity.soon:
-            for gpu_type, parts in capacity.soon_parts().items():
+            for gpu_type, parts in usable(capacity, capacity.soon_parts()):
                 self.stocks[gpu_type].give_later(parts)
 
     def ranks(self) -> Sequence[int]:
@@ -78,8 +79,8 @@ class Space:
             return True
         elif not (self.claim(head) or self.reserve(head)):
             return False
-        for stock in self.stocks.values():
-            if stock.free.total:
+        for other in self.stocks.values():
+            if other.free.total:
                 return True
         self.spent = True
         return True
@@ -110,13 +111,12 @@ class Space:
         """It fits together with what others are leaving: keep that from lower ranks."""
         _, job_id, shape, _ = head
         for gpu_type, stock in self.stocks.items():
-            if stock.later is stock.free or shape.gpu_type not in (None, gpu_type):
-                continue
-            parts = stock.find_later(self.placement, shape)
-            if parts is not None:
-                self.outcome.claims[job_id] = False
-                stock.take(parts)
-                return True
+            if shape.gpu_type in (None, gpu_type):
+                parts = stock.find_later(self.placement, shape)
+                if parts is not None:
+                    self.outcome.claims[job_id] = False
+                    stock.take(parts)
+                    return True
         return False
 
     def reserve(self, head: Head) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from dlq_master.model.cluster import Cluster
@@ -11,45 +10,10 @@ from dlq_master.model.pool import Part, Parts, Pool, lowest, make_part
 from dlq_master.model.resources import Shape
 from dlq_master.model.values import maker
 from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.walk.front import Front, must_leave
 from dlq_master.policy.walk.reach import Reach
 from dlq_master.policy.walk.stock import Stock
-
-
-class Front:
-    """One stock with what victims hold of it."""
-
-    __slots__ = ("everybody", "named", "named_on", "stock")
-
-    def __init__(self, stock: Stock, *, at_once: bool) -> None:
-        self.stock = stock
-        self.named = Reach(stock, at_once=at_once)  # if all that are named leave
-        self.everybody: Reach | None = None  # if all leave that can be named; made when needed
-        self.named_on: dict[int, dict[JobId, int]] = {}  # node -> the named there, in their order
-
-    def holders(self, parts: Parts) -> Iterable[JobId]:
-        """The named that hold any of these GPUs."""
-        found: dict[JobId, None] = {}
-        for ordinal, mask in parts:
-            for job_id, held in self.named_on.get(ordinal, _NOBODY).items():
-                if held & mask:
-                    found[job_id] = None
-        return found
-
-    def sparing(self, part: Part) -> Part:
-        """As many GPUs of the same node: those that nobody holds first, then the fewest victims'."""
-        ordinal, wanted = part
-        gpus = wanted.bit_count()
-        left = self.named.base.masks[ordinal]
-        taken = lowest(left, min(gpus, left.bit_count())) if left else 0
-        gpus -= taken.bit_count()
-        offers = [*self.named_on.get(ordinal, _NOBODY).values()]
-        if len(offers) == 1:
-            return make_part((ordinal, taken | lowest(offers[0], gpus)))
-        for place in must_leave([offer.bit_count() for offer in offers], gpus):
-            offered = lowest(offers[place], min(gpus, offers[place].bit_count()))
-            taken |= offered
-            gpus -= offered.bit_count()
-        return make_part((ordinal, taken))
+from dlq_master.policy.walk.usable import usable
 
 
 class Victim(NamedTuple):
@@ -191,8 +155,9 @@ class Victims:
         attempt = self._cluster.live_attempt(self._cluster.jobs[job_id])
         if attempt is None:
             raise ValueError(f"job {job_id} runs, but has no attempt")
+        capacity = self._cluster.capacity
         held = []
-        for gpu_type, parts in self._cluster.capacity.parts(attempt.lease.allocation).items():
+        for gpu_type, parts in usable(capacity, capacity.parts(attempt.lease.allocation)):
             held.append((self._fronts[gpu_type], parts))
         return _victim((attempt.key, held))
 
@@ -221,21 +186,6 @@ class Victims:
         return tuple([Part(*item) for item in sorted(masks.items())])
 
 
-def must_leave(widths: list[int], gpus: int) -> list[int]:
-    """Which of these victims (the lowest ranked first) leave so that `gpus` fall free.
-
-    Whoever can stay, stays, the highest ranked before the others.
-    """
-    spare = sum(widths) - gpus
-    leaving = []
-    for place in reversed(range(len(widths))):
-        if widths[place] <= spare:
-            spare -= widths[place]
-        else:
-            leaving.append(place)
-    return leaving[::-1]
-
-
 def _without(parts: Parts, taken: dict[int, int]) -> Parts:
     rest = []
     for ordinal, mask in parts:
@@ -243,6 +193,3 @@ def _without(parts: Parts, taken: dict[int, int]) -> Parts:
         if mask:
             rest.append(make_part((ordinal, mask)))
     return tuple(rest)
-
-
-_NOBODY: dict[JobId, int] = {}

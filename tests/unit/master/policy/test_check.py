@@ -96,6 +96,16 @@ def test_a_closed_node_gets_nothing() -> None:
         check_delta(View(world.cluster, world.now_s), Plan((start(1, ("n1", 1)),)), world.policy)
 
 
+def test_a_gpu_that_is_withheld_gets_nothing() -> None:
+    world = World("best-effort").submit(a_job(1, 1)).settle_moves()
+    (node,) = world.cluster.nodes.values()
+    world.cluster.put_node(node._replace(withheld=0b1000))
+    view = View(world.cluster, world.now_s)
+    check_delta(view, Plan((start(1, ("n1", 0b0100)),)), world.policy)
+    with pytest.raises(IllegalPlan, match="in use"):
+        check_delta(view, Plan((start(1, ("n1", 0b1000)),)), world.policy)
+
+
 def test_a_policy_that_never_preempts_may_not_lapse() -> None:
     world = world_with_work("best-effort")
     lapse = Lapse(key(1), 300.0, 60.0, JobId(3), WHY)

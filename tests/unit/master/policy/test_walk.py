@@ -1,0 +1,138 @@
+"""The pools of a walk: each says what its name says, whatever is taken, given or named."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.pool import Part, Pool
+from dlq_master.model.resources import Shape, Slot
+from dlq_master.model.waiting import Fifo
+from dlq_master.policy.place.spread import SPREAD
+from dlq_master.policy.walk.line import heads, line
+from dlq_master.policy.walk.reach import Reach
+from dlq_master.policy.walk.standing import Block
+from dlq_master.policy.walk.stock import Stock
+from support.builders import World, a_job
+
+NODES, GPUS = 3, 4
+FULL = (1 << GPUS) - 1
+
+
+def a_pool(*masks: int) -> Pool:
+    pool = Pool([GPUS] * len(masks))
+    for ordinal, mask in enumerate(masks):
+        pool.set(ordinal, mask)
+    return pool
+
+
+def sound(pool: Pool, masks: list[int]) -> bool:
+    """The masks, and the sums and buckets that belong to them."""
+    expected = a_pool(*masks)
+    return (pool.masks, pool.buckets, pool.total) == (masks, expected.buckets, expected.total)
+
+
+def test_a_plan_takes_from_copies_of_the_clusters_pools() -> None:
+    pool = a_pool(FULL, 0b11, 0)
+    stock = Stock(pool)
+    stock.take((Part(0, 0b1), Part(1, 0b11)))
+    stock.give_later((Part(2, FULL),))
+    stock.give_free((Part(1, 0b1),))
+    assert sound(pool, [FULL, 0b11, 0])
+    assert sound(stock.free, [0b1110, 0b1, 0])
+    assert sound(stock.later, [0b1110, 0b1, FULL])
+
+
+def test_until_somebody_leaves_later_is_what_is_free() -> None:
+    stock = Stock(a_pool(FULL, FULL, FULL))
+    assert stock.find_later(SPREAD, Shape(1, None, None)) is None
+    stock.take((Part(0, FULL),))
+    assert stock.later is stock.free
+
+
+def test_who_waits_anyway_leaves_what_is_free_now_to_others() -> None:
+    stock = Stock(a_pool(0b11, 0, 0))
+    stock.give_later((Part(1, 0b111),))
+    assert stock.find_later(SPREAD, Shape(4, None, None)) == (Part(0, 0b1), Part(1, 0b111))
+    stock.take((Part(1, 0b1),))
+    assert stock.find_later(SPREAD, Shape(2, None, None)) == (Part(1, 0b110),)
+    assert stock.find_later(SPREAD, Shape(5, None, None)) is None
+
+
+def test_gpus_that_are_withheld_are_not_given_on_by_who_leaves() -> None:
+    world = World("tiresias-las", nodes=2, thresholds="80", preempt="free")
+    world.submit(a_job(1, 16)).at(0.0).at(10.0)
+    node = world.cluster.nodes[NodeId("n1")]
+    world.cluster.put_node(node._replace(withheld=0b1))
+    world.submit(a_job(2, 16), a_job(3, 7), a_job(4, 8)).decide()
+    assert world.running == [3, 4]
+    slots = [world.attempt(job_id).lease.allocation.slots for job_id in (3, 4)]
+    assert slots == [(Slot(NodeId("n1"), 0xFE),), (Slot(NodeId("n2"), 0xFF),)]
+
+
+Move = tuple[str, int, int]
+MOVES = st.lists(
+    st.tuples(
+        st.sampled_from(["take", "free", "later", "add", "drop", "look"]),
+        st.integers(0, NODES - 1),
+        st.integers(1, FULL),
+    ),
+    max_size=30,
+)
+
+
+@given(moves=MOVES, at_once=st.booleans())
+def test_what_is_in_reach_is_what_is_left_and_what_the_named_hold(
+    moves: list[Move], at_once: bool
+) -> None:
+    stock = Stock(a_pool(0b1, 0, FULL))
+    reaches = [Reach(stock, at_once=at_once), Reach(stock, at_once=at_once)]
+    held = [[0] * NODES, [0] * NODES]
+    for number, (what, node, mask) in enumerate(moves):
+        parts, which = (Part(node, mask),), number % 2
+        if what == "take":
+            stock.take(parts)
+        elif what == "free":
+            stock.give_free(parts)
+        elif what == "later":
+            stock.give_later(parts)
+        elif what == "add":
+            reaches[which].add(parts)
+            held[which][node] |= mask
+        elif what == "drop":
+            reaches[which].drop(parts)
+            held[which][node] &= ~mask
+        else:
+            reaches[which].pool()
+    base = stock.free if at_once else stock.later
+    for reach, named in zip(reaches, held, strict=True):
+        assert sound(reach.pool(), [a | b for a, b in zip(base.masks, named, strict=True)])
+
+
+def fifos(*rows: tuple[int, int, int]) -> dict[Shape, Fifo]:
+    found: dict[Shape, Fifo] = {}
+    for job_id, gpus, position in rows:
+        found.setdefault(Shape(gpus, None, None), Fifo())[JobId(job_id)] = position
+    return found
+
+
+def test_a_line_is_in_the_order_of_positions_with_running_blocks_between() -> None:
+    heap = heads(fifos((1, 1, 10), (2, 1, 40), (3, 2, 20), (4, 8, 5)), set(), 4)
+    block = Block(15, 3, None)
+    assert [
+        member if isinstance(member, Block) else member[1] for member in line(heap, [block], set())
+    ] == [1, block, 3, 2]
+
+
+def test_a_shape_that_does_not_fit_is_struck_off_the_line() -> None:
+    closed: set[Shape] = set()
+    seen = []
+    heap = heads(fifos((1, 1, 10), (2, 2, 20), (3, 2, 30), (4, 1, 40)), closed, 4)
+    for member in line(heap, [], closed):
+        assert not isinstance(member, Block)
+        seen.append(member[1])
+        if member[2].gpus == 2:
+            closed.add(member[2])
+    assert seen == [1, 2, 4]
+    assert heads(fifos((5, 2, 50)), closed, 4) == []
