@@ -30,7 +30,7 @@ from dlq_nodeagent.model.messages import (
     Welcome,
 )
 from dlq_nodeagent.model.report import error_of, report_of
-from dlq_nodeagent.pending import PendingReports
+from dlq_nodeagent.pending import PendingReports, RefusedLaunch, Subject
 from dlq_nodeagent.runtimes.port import AttemptKey, Runtime
 from dlq_nodeagent.supervisor import Supervisor, SupervisorSettings
 from dlq_nodeagent.uplink import LinkState, Transport, Uplink, UplinkSettings
@@ -73,6 +73,7 @@ class AgentCore:
         self._sequences = Sequences(journal, node)
         self._pending = PendingReports(self._sequences.next)
         self._absent: dict[AttemptKey, Fence] = {}
+        self._refused: dict[RefusedLaunch, str] = {}
         self._errands = errands
         self.uplink = Uplink(
             clock=clock,
@@ -172,11 +173,21 @@ class AgentCore:
         for stop in welcome.stops:
             self._stop(stop)
         for launch in welcome.wanted:
-            refusal = self.supervisor.launch(launch)
-            if refusal:
-                log.error("wanted_refused", key=str(launch.key), refusal=refusal)
+            self._take_wanted(launch)
         self.supervisor.hold_out(welcome.hold_revision, welcome.hold_extension_s)
         self.uplink.welcomed(welcome)
+
+    def _take_wanted(self, launch: Launch) -> None:
+        """No command asks for it, so none answers: what cannot be taken is reported as a rank is."""
+        refusal = self.supervisor.launch(launch)
+        if not refusal:
+            return
+        log.error("wanted_refused", key=str(launch.key), refusal=refusal)
+        rank = self.supervisor.rank(launch.key)
+        if rank is None or rank.launch.fence != launch.fence:
+            refused = RefusedLaunch(launch.key, launch.fence)
+            self._refused[refused] = refusal
+            self._pending.add(refused)
 
     def _command(self, command: Command) -> None:
         if not self.uplink.up:
@@ -232,11 +243,20 @@ class AgentCore:
         if not self.uplink.up:
             return
         due = self._pending.due(self._clock.boottime_s(), repeat_s=self._settings.report_repeat_s)
-        for key, _ in due:
-            self.uplink.send(self._report(key))
+        for subject, _ in due:
+            self.uplink.send(self._report(subject))
 
-    def _report(self, key: AttemptKey) -> RankReport:
-        sequence = self._pending.sequence_of(key)
+    def _report(self, subject: Subject) -> RankReport:
+        sequence = self._pending.sequence_of(subject)
+        if isinstance(subject, RefusedLaunch):
+            return RankReport(
+                sequence=sequence,
+                key=subject.key,
+                fence=subject.fence,
+                phase=Phase.START_FAILED,
+                error=self._refused[subject],
+            )
+        key = subject
         rank = self.supervisor.rank(key)
         if rank is None:
             return RankReport(
@@ -245,9 +265,12 @@ class AgentCore:
         return report_of(rank, sequence=sequence, now_s=self._clock.boottime_s())
 
     def _confirmed(self, sequence: int) -> None:
-        for key in self._pending.confirmed(sequence):
-            self._absent.pop(key, None)
-            self.supervisor.acknowledged(key)
+        for subject in self._pending.confirmed(sequence):
+            if isinstance(subject, RefusedLaunch):
+                del self._refused[subject]
+            else:
+                self._absent.pop(subject, None)
+                self.supervisor.acknowledged(subject)
 
     def _progress(self) -> tuple[RankProgress, ...]:
         return self.supervisor.progress()

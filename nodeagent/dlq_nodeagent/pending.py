@@ -2,8 +2,20 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from dlq_nodeagent.model.messages import Fence
 from dlq_nodeagent.runtimes.port import AttemptKey
+
+
+class RefusedLaunch(NamedTuple):
+    """A launch that this node can never take: another rank has its name."""
+
+    key: AttemptKey
+    fence: Fence
+
+
+Subject = AttemptKey | RefusedLaunch
 
 
 @dataclass(slots=True)
@@ -17,33 +29,35 @@ class PendingReports:
 
     def __init__(self, next_sequence: Callable[[], int]) -> None:
         self._next_sequence = next_sequence
-        self._waiting: dict[AttemptKey, _Waiting] = {}
+        self._waiting: dict[Subject, _Waiting] = {}
 
-    def add(self, key: AttemptKey) -> None:
+    def add(self, subject: Subject) -> None:
         """Something happened to this rank: an earlier report of it is superseded."""
-        self._waiting[key] = _Waiting(self._next_sequence())
+        self._waiting[subject] = _Waiting(self._next_sequence())
 
-    def sequence_of(self, key: AttemptKey) -> int:
+    def sequence_of(self, subject: Subject) -> int:
         """The number of the report that waits for this rank; a new one when none does."""
-        if key not in self._waiting:
-            self.add(key)
-        return self._waiting[key].sequence
+        if subject not in self._waiting:
+            self.add(subject)
+        return self._waiting[subject].sequence
 
-    def due(self, now_s: float, *, repeat_s: float) -> Iterator[tuple[AttemptKey, int]]:
+    def due(self, now_s: float, *, repeat_s: float) -> Iterator[tuple[Subject, int]]:
         """Reports never sent in this session, and those not confirmed for `repeat_s`; marks them sent."""
-        for key, waiting in list(self._waiting.items()):
+        for subject, waiting in list(self._waiting.items()):
             if waiting.sent_s is None or now_s - waiting.sent_s >= repeat_s:
                 waiting.sent_s = now_s
-                yield key, waiting.sequence
+                yield subject, waiting.sequence
 
     def mark_sent(self, now_s: float) -> None:
         """All that waits has just been said, in Hello."""
         for waiting in self._waiting.values():
             waiting.sent_s = now_s
 
-    def confirmed(self, sequence: int) -> list[AttemptKey]:
+    def confirmed(self, sequence: int) -> list[Subject]:
         """The ranks whose latest report is confirmed now, in the order of their reports."""
-        keys = [key for key, waiting in self._waiting.items() if waiting.sequence <= sequence]
-        for key in keys:
-            del self._waiting[key]
-        return keys
+        confirmed = [
+            subject for subject, waiting in self._waiting.items() if waiting.sequence <= sequence
+        ]
+        for subject in confirmed:
+            del self._waiting[subject]
+        return confirmed

@@ -38,6 +38,7 @@ class SimRank:
     ended_by: str = ""
     error: str = ""
     checkpoint: ReportedCheckpoint | None = None
+    save_s: float | None = None
     sequence: int = 0
     confirmed: bool = False  # its end is on the master's disk
     noticed: bool = False
@@ -105,10 +106,11 @@ class SimAgent:
                 self._fail_start(key, "not wanted any more")
         for stop in opened.stops:
             self._stop(stop)
-        for launch in opened.launches:
-            self._launch(launch)
+        refused = [launch for launch in opened.launches if self._launch(launch)]
         self._acknowledged(opened.acknowledged)
         self.heartbeat()
+        if refused:
+            self.send([self._refusal(launch) for launch in refused])
         return opened
 
     def cut(self, *, noticed: bool = True) -> None:
@@ -191,6 +193,18 @@ class SimAgent:
         self._tell(launch.key)
         return ""
 
+    def _refusal(self, launch: Launch) -> ReportedRank:
+        """No command asked for it, so none is answered: it is reported as a rank is."""
+        self._last_sequence += 1
+        return ReportedRank(
+            sequence=self._last_sequence,
+            key=launch.key,
+            epoch=launch.epoch,
+            node_rank=launch.node_rank,
+            phase=ReportedPhase.START_FAILED,
+            error="fence_mismatch",
+        )
+
     def _must_have_room(self, launch: Launch) -> None:
         for rank in self.ranks.values():
             if not rank.ended:
@@ -236,10 +250,11 @@ class SimAgent:
         if self.ranks[key].phase is ReportedPhase.PREPARING:
             self._fail_start(key, error)
 
-    def save(self, key: AttemptKey, step: int) -> None:
-        """A checkpoint is committed."""
+    def save(self, key: AttemptKey, step: int, *, save_s: float | None = None) -> None:
+        """A checkpoint is committed; `save_s` if its job beats, and says how long that takes."""
         rank = self.ranks[key]
         if rank.alive:
+            rank.save_s = save_s
             rank.checkpoint = ReportedCheckpoint(
                 path=f"/ckpt/{key}/{step}", step=step, age_s=0.0, after_notice=rank.noticed
             )
@@ -342,5 +357,6 @@ class SimAgent:
             error=rank.error,
             ended_by=rank.ended_by,
             checkpoint=rank.checkpoint,
+            save_s=rank.save_s,
             gpu_indexes=rank.launch.gpu_indexes if self.tells_gpus else (),
         )

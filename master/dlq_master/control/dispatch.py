@@ -9,6 +9,7 @@ from dlq_master.control.stimuli import Command, Launch, Stop
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.grace import grace_s
 from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.machine import StopCause
 from dlq_master.store.batch import Intention
 
 
@@ -54,8 +55,9 @@ def launch_command(
     )
 
 
-def stop_command(row: Intention) -> Stop:
+def stop_command(state: State, row: Intention, now_s: float) -> Stop:
     """End a rank; the fence is that of its launch."""
+    attempt = state.cluster.attempts.get(row.key)
     return Stop(
         sequence=row.sequence,
         key=row.key,
@@ -64,8 +66,27 @@ def stop_command(row: Intention) -> Stop:
         node_rank=row.node_rank,
         cause=row.cause,
         grace_s=row.grace_s,
-        delay_s=row.delay_s,
+        delay_s=0.0 if attempt is None else delay_s(attempt, now_s),
     )
+
+
+def stop_of(attempt: Attempt, rank: int, now_s: float) -> Stop:
+    """End a rank of a living attempt that is on its way out, by no command in particular."""
+    return Stop(
+        sequence=0,
+        key=attempt.key,
+        epoch=attempt.epoch,
+        node_id=attempt.ranks[rank].node_id,
+        node_rank=rank,
+        cause=(attempt.stop_cause or StopCause.PREEMPT).value,
+        grace_s=attempt.grace_s or 0.0,
+        delay_s=delay_s(attempt, now_s),
+    )
+
+
+def delay_s(attempt: Attempt, now_s: float) -> float:
+    """How long its nodes wait before the notice: whenever they are told, it comes at one instant."""
+    return 0.0 if attempt.notice_due_s is None else max(0.0, attempt.notice_due_s - now_s)
 
 
 def commands_for(
@@ -81,7 +102,7 @@ def commands_for(
             continue
         attempt = state.cluster.attempts.get(row.key)
         if row.kind == "stop":
-            sent[row.node_id].append(stop_command(row))
+            sent[row.node_id].append(stop_command(state, row, now_s))
         elif attempt is not None and attempt.stop_cause is None:
             sent[row.node_id].append(
                 launch_command(state, specs, attempt, row.node_rank, now_s, row.sequence)

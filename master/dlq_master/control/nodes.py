@@ -8,7 +8,7 @@ the hold and a margin DOWN, with its attempts lost.
 
 from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, NotFound, StaleFence
 from dlq_master.control import gpu_types, maintenance, reports
-from dlq_master.control.dispatch import launch_command, stop_command
+from dlq_master.control.dispatch import launch_command, stop_command, stop_of
 from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import (
     AcceptGpus,
@@ -302,7 +302,7 @@ def _wanted(turn: Turn, node_id: NodeId) -> tuple[Launch, ...]:
 def _unwanted(turn: Turn, node_id: NodeId) -> tuple[Stop, ...]:
     """What shall end here: attempts on their way out, and strays that the hello has shown."""
     stops = [
-        stop_command(row)
+        stop_command(turn.state, row, turn.now_s)
         for row in turn.state.outbox.values()
         if row.node_id == node_id and row.kind == "stop"
     ]
@@ -314,17 +314,7 @@ def _unwanted(turn: Turn, node_id: NodeId) -> tuple[Stop, ...]:
         for rank, status in enumerate(attempt.ranks):
             if status.node_id != node_id or status.gone or (key, rank) in known:
                 continue
-            stops.append(
-                Stop(
-                    sequence=0,
-                    key=key,
-                    epoch=attempt.epoch,
-                    node_id=node_id,
-                    node_rank=rank,
-                    cause=attempt.stop_cause.value,
-                    grace_s=attempt.grace_s or 0.0,
-                )
-            )
+            stops.append(stop_of(attempt, rank, turn.now_s))
     return tuple(stops)
 
 

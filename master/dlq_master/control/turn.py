@@ -160,7 +160,10 @@ class Turn:
         assert one.job_id is not None
         assert one.attempt is not None
         attempt = self.state.cluster.attempts[AttemptKey(one.job_id, one.attempt)]
-        delay_s = self._delay_s(one)
+        due_s = self.now_s + self._delay_s(one)
+        if attempt.notice_due_s is None or due_s < attempt.notice_due_s:
+            attempt = attempt._replace(notice_due_s=due_s)
+            self.put_attempt(attempt)
         for rank, status in enumerate(attempt.ranks):
             if not status.gone:
                 self.intend(
@@ -171,7 +174,6 @@ class Turn:
                     rank,
                     cause=(attempt.stop_cause or StopCause.PREEMPT).value,
                     grace_s=attempt.grace_s or 0.0,
-                    delay_s=delay_s,
                 )
 
     def _delay_s(self, one: drive.Happened) -> float:
@@ -210,7 +212,6 @@ class Turn:
         rank: int,
         cause: str = "",
         grace_s: float = 0.0,
-        delay_s: float = 0.0,
     ) -> None:
         """Put a command into the outbox: it is sent after the commit, until its node takes it."""
         row = Intention(
@@ -222,7 +223,6 @@ class Turn:
             node_rank=rank,
             cause=cause,
             grace_s=grace_s,
-            delay_s=delay_s,
         )
         self.state.next_command += 1
         self.state.outbox[row.sequence] = row

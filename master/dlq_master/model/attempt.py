@@ -107,6 +107,9 @@ class Attempt(NamedTuple):
     checkpoint: Checkpoint | None = None  # newest one committed by this attempt
     master_port: int | None = None
     known_before_silence: AttemptState | None = None
+    notice_due_s: float | None = (
+        None  # when its nodes give the notice: a lapse is asked for earlier
+    )
 
     @property
     def live(self) -> bool:

@@ -51,7 +51,9 @@ class StoredRequest:
 
 @dataclass(frozen=True, slots=True)
 class Intention:
-    """A command that a node has not yet taken. A launch is rebuilt from its attempt when it is sent."""
+    """A command that a node has not yet taken. A launch, and when a stop is due, is rebuilt from its
+    attempt when it is sent.
+    """
 
     sequence: int
     node_id: NodeId
@@ -61,7 +63,6 @@ class Intention:
     node_rank: int
     cause: str = ""
     grace_s: float = 0.0
-    delay_s: float = 0.0
 
 
 @dataclass(slots=True)

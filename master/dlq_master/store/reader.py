@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlite_utils import Database
 
@@ -99,7 +99,7 @@ class Reader:
             "SELECT sequence, node_id, kind, job_id, attempt, body FROM outbox ORDER BY sequence"
         )
         return tuple(
-            Intention(seq, NodeId(node), kind, AttemptKey(JobId(job), number), **json.loads(body))
+            Intention(seq, NodeId(node), kind, AttemptKey(JobId(job), number), **_intended(body))
             for seq, node, kind, job, number, body in rows
         )
 
@@ -160,6 +160,13 @@ class Reader:
                 [job_id, after, limit],
             )
         return tuple(_event(row) for row in rows)
+
+
+def _intended(body: str) -> dict[str, Any]:
+    """What is stored of a command; once it held a delay, which its attempt knows better."""
+    fields: dict[str, Any] = json.loads(body)
+    fields.pop("delay_s", None)
+    return fields
 
 
 def _event(

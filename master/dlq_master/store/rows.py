@@ -161,7 +161,6 @@ def _write_outbox(db: Database, batch: Batch) -> None:
                         "node_rank": row.node_rank,
                         "cause": row.cause,
                         "grace_s": row.grace_s,
-                        "delay_s": row.delay_s,
                     }
                 ),
             )

@@ -250,3 +250,29 @@ def test_a_stopping_rank_that_its_runtime_has_lost_is_ended_and_not_started_agai
     bench.run(2)
     assert bench.host.attempts == {}
     assert bench.last(launch).phase is Phase.START_FAILED
+
+
+def test_a_wanted_launch_that_cannot_be_taken_is_reported_until_it_is_heard() -> None:
+    """The master's database is older than this node's journal: another rank has that name here."""
+    bench = AgentBench()
+    bench.connect()
+    bench.order(a_launch())
+    bench.run(1)
+    bench.acks = False
+    bench.cut()
+    wanted = a_launch(epoch=EPOCH + 1)
+    bench.connect(wanted, epoch=EPOCH + 1)
+
+    def refusals() -> list[tuple[Phase, str]]:
+        found = [report for report in bench.reports(wanted) if report.fence == wanted.fence]
+        return [(report.phase, report.error) for report in found]
+
+    assert refusals() == [(Phase.START_FAILED, "fence_mismatch")]
+    assert bench.runs(a_launch()), "what runs by that name is left alone"
+    bench.run(11)
+    assert len(refusals()) == 2, "nobody has confirmed it"
+    bench.acks = True
+    bench.run(11)
+    told = len(refusals())
+    bench.run(30)
+    assert len(refusals()) == told

@@ -281,6 +281,23 @@ def test_a_node_that_knows_another_attempt_by_that_name_costs_one_attempt(
     copy.close()
 
 
+def test_a_welcome_that_wants_what_a_node_can_never_take_costs_one_attempt(
+    master: Master, agent: SimAgent
+) -> None:
+    job_id = master.submit().job_id
+    key = AttemptKey(job_id, 1)
+    agent.obey()
+    assert master.state.outbox == {}, "no command is left that it could refuse"
+    agent.cut()
+    rank = agent.ranks[key]
+    rank.launch = replace(rank.launch, epoch=rank.launch.epoch + 40)
+    rank.phase = ReportedPhase.STARTED
+    agent.hello()
+
+    assert master.ended(job_id, 1).state == "start_failed", master.story()
+    assert master.job(job_id).failed_nodes == ("gpu01",)
+
+
 def masters_without(master: Master) -> Master:
     """A master whose database was restored from before everything, on the same clock."""
     return Master(clock=master.clock)
