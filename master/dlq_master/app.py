@@ -191,6 +191,37 @@ def back_up(config_path: Path, target: Path, keep: int) -> None:
     click.echo(f"backup made: {made}")
 
 
+@main.command("verify-audit")
+@click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_CONFIG,
+    show_default=True,
+    help="master.toml",
+)
+def verify_audit(config_path: Path) -> None:
+    """Say whether a line of the audit was changed or taken out; exits with 1 then.
+
+    \b
+    Example:
+      dlq-master verify-audit --config /etc/dlq/master.toml
+    """
+    from dlq_master.rpc.audit_chain import verify_all
+
+    try:
+        config = load_config(MasterConfig, config_path)
+        verdict = verify_all(config.cluster.state_dir / "audit.jsonl")
+    except (DlqError, OSError) as error:
+        _fail(error)
+    for broken in verdict.broken:
+        click.echo(f"{broken.file}:{broken.line}: {broken.what}", err=True)
+    before = f", after {verdict.missing} that are elsewhere" if verdict.missing else ""
+    click.echo(f"{verdict.lines} lines{before}; {len(verdict.broken)} broken")
+    if verdict.broken:
+        sys.exit(1)
+
+
 def _checked(config: MasterConfig) -> Policy:
     """Everything about a configuration that can be known to be wrong without serving."""
     try:

@@ -1,21 +1,17 @@
 """The audit: one line for every call that changes something or is denied, kept for ever.
 
-Each line carries the hash of the line before it, so that one that was changed or taken out is
-found by `verify`. A thread of its own writes; what was written is on disk at most a second later.
+Its files are a chain of hashes (audit_chain.py), in which a line that was changed or taken out is
+found. A thread of its own writes; what was written is on disk at most a second later.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
-import os
 import queue
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 from google.protobuf.message import Message
 from grpc import aio
@@ -25,6 +21,7 @@ from dlq_common.errors import DlqError, Unavailable
 from dlq_common.instants import format_instant
 from dlq_common.logs import get_logger
 from dlq_common.pki import Identity
+from dlq_master.rpc.audit_chain import SEGMENT_BYTES, Chain
 from dlq_master.rpc.call import Call
 from dlq_master.rpc.errors import HiddenFromCaller
 from dlq_master.rpc.roles import JOIN, RULES
@@ -32,8 +29,6 @@ from dlq_master.rpc.roles import JOIN, RULES
 SYNC_EVERY_S = 0.5
 MOST_WAITING = 10_000
 LONGEST_OBJECT = 200
-LONGEST_LINE = 16 * 1024
-FIRST_HASH = "0" * 64
 # What a call is about, by the name of the field that says so.
 OBJECT_FIELDS = ("job_id", "node_id", "token_id", "name")
 
@@ -41,12 +36,11 @@ OBJECT_FIELDS = ("job_id", "node_id", "token_id", "name")
 class Audit:
     """Appends to one file; `record` never blocks and never loses a line silently."""
 
-    def __init__(self, path: Path, clock: Clock) -> None:
-        self._path = path
+    def __init__(self, path: Path, clock: Clock, segment_bytes: int = SEGMENT_BYTES) -> None:
         self._clock = clock
         self._log = get_logger("master.audit")
         self._waiting: queue.Queue[dict[str, str] | None] = queue.Queue(MOST_WAITING)
-        self._file, self._last_hash = _open(path)
+        self._chain = Chain(path, segment_bytes)
         self._thread = threading.Thread(target=self._write_all, name="audit")
         self._thread.start()
 
@@ -97,7 +91,7 @@ class Audit:
         """Write and sync what waits, then stop."""
         self._waiting.put(None)
         self._thread.join()
-        self._file.close()
+        self._chain.close()
 
     def _decided(self, call: Call, decision: str, *, denied: bool = False) -> None:
         rule = RULES.get(call.method)
@@ -121,18 +115,15 @@ class Audit:
         """Append one line; False at the end of all."""
         if line is None:
             return False
-        text = json.dumps({**line, "before": self._last_hash}, separators=(",", ":")).encode()
         try:
-            self._file.write(text + b"\n")
+            self._chain.append(line)
         except OSError as error:
             self._log.error("audit_not_written", error=str(error), **line)
-        else:
-            self._last_hash = _hash(text)
         return True
 
     def _sync(self) -> None:
         try:
-            os.fsync(self._file.fileno())
+            self._chain.sync()
         except OSError as error:
             self._log.error("audit_not_synced", error=str(error))
 
@@ -148,40 +139,3 @@ def object_of(message: Message | None) -> str:
         if isinstance(value, Message) and (found := object_of(value)):
             return found
     return ""
-
-
-def verify(path: Path) -> list[int]:
-    """Numbers (from 1) of the lines that do not follow from the line before them."""
-    return [number for number, follows in _read(path) if not follows]
-
-
-def _read(path: Path) -> Iterator[tuple[int, bool]]:
-    before = FIRST_HASH
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            text = raw.rstrip(b"\n")
-            try:
-                follows = json.loads(text).get("before") == before
-            except (ValueError, AttributeError):
-                follows = False
-            before = _hash(text)
-            yield number, follows
-
-
-def _open(path: Path) -> tuple[BinaryIO, str]:
-    """The file, ready for appending, and the hash of its last line."""
-    # Unbuffered: a line is with the kernel when `write` returns, and survives our own death.
-    file = path.open("a+b", buffering=0)
-    path.chmod(0o600)
-    size = file.seek(0, os.SEEK_END)
-    if size == 0:
-        return file, FIRST_HASH
-    file.seek(max(0, size - LONGEST_LINE))
-    tail = file.read(LONGEST_LINE)
-    if not tail.endswith(b"\n"):  # the host died in the middle of a line
-        file.write(b"\n")
-    return file, _hash(tail.rstrip(b"\n").rpartition(b"\n")[2])
-
-
-def _hash(text: bytes) -> str:
-    return hashlib.sha256(text).hexdigest()

@@ -14,6 +14,7 @@ from dlq_common.errors import ConfigError
 from dlq_master.app import main
 from dlq_master.control.config import MasterConfig
 from dlq_master.model.lease import Terms
+from dlq_master.rpc.audit_chain import Chain
 from dlq_master.serving import read_authority
 
 
@@ -160,3 +161,26 @@ def test_a_limit_that_lets_nothing_pass_is_refused_by_its_key(
     ran = checked(tmp_path, f"[{section}]\n{line}\n")
     assert ran.exit_code == 1
     assert f"{section}.{line.split()[0]}" in ran.stderr
+
+
+def test_the_audit_is_verified_by_a_command(tmp_path: Path) -> None:
+    assert init(tmp_path).exit_code == 0
+    path = tmp_path / "master/audit.jsonl"
+    chain = Chain(path, 300)
+    for number in range(12):
+        chain.append({"object": str(number)})
+    chain.close()
+    verify = ["verify-audit", "--config", str(tmp_path / "master/master.toml")]
+    ran = CliRunner().invoke(main, verify)
+    assert (ran.exit_code, ran.stdout) == (0, "16 lines; 0 broken\n")
+
+    file = path.with_name("audit.000002.jsonl")
+    file.write_text(file.read_text().replace('"object":"', '"object":"x', 1))
+    ran = CliRunner().invoke(main, verify)
+    assert ran.exit_code == 1
+    assert ran.stderr == "audit.000002.jsonl:3: does not follow from the line before it\n"
+    path.with_name("audit.000001.jsonl").unlink()
+    assert "lines, after 4 that are elsewhere" in CliRunner().invoke(main, verify).stdout
+    for left in path.parent.glob("audit*"):
+        left.unlink()
+    assert "audit.jsonl" in CliRunner().invoke(main, verify).stderr

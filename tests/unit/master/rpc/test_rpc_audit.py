@@ -11,7 +11,8 @@ import pytest
 
 from dlq_common.clock import FakeClock
 from dlq_common.pki import Identity, Role
-from dlq_master.rpc.audit import Audit, verify
+from dlq_master.rpc.audit import Audit
+from dlq_master.rpc.audit_chain import Broken, Chain, segments, verify, verify_all
 
 ALICE = Identity("alice", Role.USER, "lab", "a1", 0.0, 1.0)
 
@@ -90,3 +91,110 @@ def test_a_name_cannot_forge_a_line(tmp_path: Path) -> None:
     audit.record(None, "login", 'x"}\n{"who":"admin', "OK")
     audit.close()
     assert len(path.read_text().splitlines()) == 1
+
+
+# --- segments ---------------------------------------------------------------------------------------
+
+
+def _write_lines(path: Path, first: int, last: int, segment_bytes: int = 400) -> None:
+    """About three lines in each file."""
+    chain = Chain(path, segment_bytes)
+    for number in range(first, last + 1):
+        chain.append({"object": str(number)})
+    chain.close()
+
+
+def _objects(path: Path) -> list[str]:
+    lines = [json.loads(text) for file in segments(path) for text in file.read_text().splitlines()]
+    return [line["object"] for line in lines if "object" in line]
+
+
+def test_a_long_audit_is_many_files_and_one_chain(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    _write_lines(path, 1, 10)
+    _write_lines(path, 11, 20)
+
+    files = segments(path)
+    assert [file.name for file in files[:2]] == ["audit.000001.jsonl", "audit.000002.jsonl"]
+    assert len(files) >= 5
+    assert _objects(path) == [str(number) for number in range(1, 21)]
+    assert all(verify(file) == [] for file in files)
+    verdict = verify_all(path)
+    assert (verdict.lines, verdict.missing, verdict.broken) == (20 + len(files) - 1, 0, ())
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+def test_what_is_left_is_verified_from_its_anchor_when_old_files_are_taken_away(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    _write_lines(path, 1, 20)
+    gone = segments(path)[:2]
+    lines = sum(len(file.read_text().splitlines()) for file in gone)
+    for file in gone:
+        file.unlink()
+    assert verify_all(path).missing == lines
+    assert verify_all(path).broken == ()
+
+
+def test_numbers_of_files_are_not_given_again_when_all_old_ones_are_gone(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    _write_lines(path, 1, 8)
+    highest = segments(path)[-2].name
+    for file in segments(path)[:-1]:
+        file.unlink()
+    _write_lines(path, 9, 20)
+    assert segments(path)[0].name > highest
+    assert verify_all(path).broken == ()
+
+
+def test_a_file_that_is_taken_out_of_the_middle_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    _write_lines(path, 1, 20)
+    files = segments(path)
+    files[1].unlink()
+    assert verify_all(path).broken == (
+        Broken(files[2].name, 1, "does not follow from the last line of the file before it"),
+    )
+
+
+def test_a_changed_line_in_an_old_file_is_found_by_its_file_and_number(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    _write_lines(path, 1, 20)
+    file = segments(path)[1]
+    lines = file.read_text().splitlines(keepends=True)
+    lines[1] = lines[1].replace('"object":"', '"object":"another ')
+    file.write_text("".join(lines))
+    (broken,) = verify_all(path).broken
+    assert (broken.file, broken.line) == (file.name, 3)
+
+
+def test_a_crash_between_two_files_breaks_no_chain(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    _write_lines(path, 1, 4)
+    newest = segments(path)[-1]
+    newest.rename(path.with_name("audit.000099.jsonl"))  # and died before the next one was made
+    _write_lines(path, 5, 6)
+    assert verify_all(path).broken == ()
+    assert _objects(path) == ["1", "2", "3", "4", "5", "6"]
+
+
+def test_a_file_that_cannot_be_made_is_made_with_a_later_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    chain = Chain(path, 50)
+    chain.append({"object": "1"})
+
+    def full(*_: object) -> None:
+        raise OSError("no space")
+
+    with monkeypatch.context() as disk:
+        disk.setattr("dlq_master.rpc.audit_chain._open", full)
+        for _ in range(2):
+            with pytest.raises(OSError, match="no space"):
+                chain.append({"object": "lost, and told of in the log"})
+    chain.append({"object": "2"})
+    chain.close()
+    assert _objects(path) == ["1", "2"]
+    assert verify_all(path).broken == ()

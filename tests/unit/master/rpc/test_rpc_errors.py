@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from google.rpc import error_details_pb2
 
@@ -60,7 +62,7 @@ def test_control_characters_do_not_travel() -> None:
 
 
 @pytest.mark.parametrize(("facts", "seconds"), [({}, 1), ({"retry_after_s": 42}, 42)])
-def test_who_shall_try_again_is_told_when(facts: dict[str, int], seconds: int) -> None:
+def test_who_shall_try_again_is_told_when(facts: dict[str, Any], seconds: int) -> None:
     status = status_of(errors.TryAgain("too fast", **facts))
     retry = error_details_pb2.RetryInfo()
     assert status.details[1].Unpack(retry)
