@@ -278,12 +278,19 @@ def _status(before: RankStatus, report: ReportedRank, now_s: float) -> RankStatu
 
 
 def _promote(turn: Turn, key: AttemptKey, report: ReportedRank, found: ReportedCheckpoint) -> None:
-    """A committed checkpoint of the fenced attempt becomes what the next attempt resumes from."""
-    checkpoint = Checkpoint(found.path, found.step, turn.now_s - found.age_s, key.number)
+    """A committed checkpoint of the fenced attempt becomes what the next attempt resumes from.
+
+    All ranks of a gang see it, and any may say so first; how long it took only those know that save.
+    """
+    checkpoint = Checkpoint(
+        found.path, found.step, turn.now_s - found.age_s, key.number, report.save_s
+    )
     known = turn.state.cluster.attempts[key].checkpoint
     if known is not None and (known.path, known.step) == (checkpoint.path, checkpoint.step):
-        return
-    if known is not None and checkpoint.time_s <= known.time_s:
+        if known.save_s is not None or report.save_s is None:
+            return
+        checkpoint = known._replace(save_s=report.save_s)
+    elif known is not None and checkpoint.time_s <= known.time_s:
         return
     actor = f"node:{turn.state.cluster.attempts[key].ranks[report.node_rank].node_id}"
     turn.step_attempt(key, on_attempt.Committed(checkpoint=checkpoint), actor=actor)

@@ -77,6 +77,7 @@ class Checkpoint(NamedTuple):
     step: int | None
     time_s: float
     attempt: int
+    save_s: float | None = None  # how long it took, once a rank has said so
 
 
 class Job(NamedTuple):

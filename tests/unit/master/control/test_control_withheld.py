@@ -35,7 +35,7 @@ def orphaned(master: Master, agent: SimAgent, *, gpus: int = 1) -> tuple[Master,
 def test_an_orphan_keeps_its_own_gpus_and_no_others(master: Master, agent: SimAgent) -> None:
     lost, key = orphaned(master, agent)
     node = lost.node("gpu01")
-    assert (node.flags, node.strayed) == (frozenset(), {0})
+    assert (node.flags, node.strayed) == (frozenset(), frozenset({0}))
     assert node.stray_reason == f"{key} runs unknown to this master, until somebody ends it there"
     beside = lost.submit(3).job_id
     assert lost.attempt(beside).lease.allocation.slots[0].gpu_indices == (1, 2, 3)
@@ -75,7 +75,7 @@ def test_without_its_devices_the_whole_node_waits(master: Master, agent: SimAgen
     agent.tells_gpus = False
     lost, key = orphaned(master, agent)
     node = lost.node("gpu01")
-    assert (node.flags, node.strayed) == ({NodeFlag.CLEANING}, frozenset())
+    assert (node.flags, node.strayed) == (frozenset({NodeFlag.CLEANING}), frozenset())
     assert node.flag_reason.startswith(f"{key} runs unknown to this master")
     agent.exit(key)
     agent.report()
@@ -89,7 +89,7 @@ def test_gpus_that_a_node_shows_later_wait_for_a_word(master: Master, agent: Sim
     agent.gpus = 6
     agent.hello()
     assert master.attempt(key.job_id).state == "running", "the others go on as before"
-    assert (master.node("gpu01").unaccepted, free(master)) == ({4, 5}, 0)
+    assert (master.node("gpu01").unaccepted, free(master)) == (frozenset({4, 5}), 0)
     waiting = master.submit(2).job_id
     assert master.job(waiting).live_attempt is None
     (told,) = [event for event in master.events() if event.kind == "node_gpus_withheld"]
@@ -108,7 +108,7 @@ def test_saying_it_again_accepts_nothing(master: Master, agent: SimAgent, restar
         master.restart()
         assert free(master) == 4
     agent.hello()
-    assert (master.node("gpu01").unaccepted, free(master)) == ({4, 5}, 4)
+    assert (master.node("gpu01").unaccepted, free(master)) == (frozenset({4, 5}), 4)
     assert master.words().count("node_gpus_withheld") == 1
 
 
