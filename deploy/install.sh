@@ -246,6 +246,7 @@ uninstall() {
     systemctl daemon-reload
     systemctl reset-failed 'dlq-*' 2>/dev/null || true
     rm -f /etc/sysusers.d/dlq-master.conf /etc/tmpfiles.d/dlq-master.conf /etc/tmpfiles.d/dlq-node.conf
+    rmdir --ignore-fail-on-non-empty /etc/sysusers.d 2>/dev/null || true
     for command in dlq dlq-master dlq-nodeagent; do
         [ ! -L "$BIN_DIR/$command" ] || rm -f "$BIN_DIR/$command"
     done

@@ -321,7 +321,7 @@ def test_a_job_whose_host_reboots_has_neither_completed_nor_failed_and_starts_ag
     except AssertionError as error:
         raise AssertionError(f"{error}\n{site.story(job_id)}") from None
     shown = site.shown(job_id)
-    assert (shown["state"], shown["attempts"][0]["state"]) == ("running", "lost")
+    assert (shown["state"], shown["attempts"][0]["state"]) == ("running", "node_lost")
     site.head.run(f"dlq cancel {job_id}; dlq wait {job_id} || true", user="ada")
 
 
