@@ -4,6 +4,7 @@
     arrays          0-15, 1,3,7, 0-99%4 and 12_[0-3]
     clock           the steady time axis, and its fake
     config          TOML and environment into frozen values (daemons only)
+    container_names  which images, mounts and secrets pass
     errors          the tree of expected failures
     hostlist        gpu[01-08]
     identity_files  where keys and certificates lie
@@ -15,6 +16,7 @@
     pki             keys, requests and certificates
     private_files   keys that nobody else may read
     suggest         did you mean
+    systemd         what a daemon and the systemd above it tell each other
     units           durations and sizes as people write them
     wire            Timestamp and Duration
 
