@@ -6,6 +6,7 @@ in good order nothing is held against any node. What happens when: the master re
 job's row; the agents and a silent line have no part in it.
 """
 
+from dlq_master.control.plan_faults import sheltered
 from dlq_master.control.turn import Turn
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.ids import NodeId
@@ -37,11 +38,13 @@ def _fits_elsewhere(turn: Turn, job: Job) -> bool:
     capacity.ready()
     out = set(job.failed_nodes) | _gone(turn)
     shape = job.request.shape._replace(avoid=())
-    return any(
-        turn.state.policy.placement.find(pool.without(out), shape) is not None
+    pools = [
+        pool.without(out)
         for gpu_type, pool in capacity.total.items()
         if shape.gpu_type in (None, gpu_type)
-    )
+    ]
+    find = turn.state.policy.placement.find
+    return sheltered(lambda: any(find(pool, shape) is not None for pool in pools), lambda _: False)
 
 
 def _gone(turn: Turn) -> set[NodeId]:

@@ -190,6 +190,9 @@ class Published:
     def freeze_reason(self) -> str:
         """What is suspended just now and why, in words; empty: nothing stands in the way."""
         frozen = ReasonCode.FREEZE if self._state.frozen else None
+        fault = self._state.plan_fault
+        if fault is not None:
+            return f"plans fail ({fault.words}; {fault.times} in a row): nothing starts or lapses"
         return scheduling.in_words(self._state.pause or frozen)
 
     # --- people -------------------------------------------------------------------------------

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 
 from dlq_common.errors import ConfigError
-from dlq_common.logs import get_logger
-from dlq_master.control import queues
+from dlq_master.control import plan_faults, queues
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.state import State
 from dlq_master.control.turn import Turn
@@ -23,15 +22,16 @@ from dlq_master.policy.policy import Policy
 from dlq_master.policy.registry import build
 from dlq_master.policy.turn import decide
 
-_log = get_logger("master.scheduling")
-AFTER_A_FAULT_S = 10.0  # then it is planned again, lest a passing state hold everything up
-LONGEST_CAUSE = 500
 RETURNED_SHARE = 0.95  # of the known nodes: then a started master places work again
 
 
 def plan(turn: Turn) -> float | None:
     """Decide, and put what follows into the outbox; return when to decide again by the clock."""
     state = turn.state
+    begins_s = state.gates.begins.next_s()
+    if state.plan_fault is not None and turn.now_s < state.plan_fault.retry_s:
+        turn.plan_due = False
+        return _earliest(state.plan_fault.retry_s, begins_s)
     pause = pause_of(state, turn.now_s)
     state.pause = pause
     state.glance = None
@@ -42,8 +42,8 @@ def plan(turn: Turn) -> float | None:
             _launch(turn, one.change.job_id)
     turn.plan_due = False
     if decided.fault is not None:
-        return _plan_failed(turn, decided.fault)
-    begins_s = state.gates.begins.next_s()
+        return _earliest(plan_faults.failed(turn, decided.fault), begins_s)
+    plan_faults.recovered(turn)
     return _earliest(decided.wake_at_s, _pause_ends_s(state, turn.now_s), begins_s)
 
 
@@ -88,14 +88,22 @@ def never(turn: Turn, request: Request) -> Reason | None:
     cluster = turn.state.cluster
     if not any(node.gpus for node in cluster.nodes.values()):
         return None
-    return any_that_fits.never(cluster, turn.state.policy.placement, request.shape)
+    return plan_faults.sheltered(
+        lambda: any_that_fits.never(cluster, turn.state.policy.placement, request.shape),
+        lambda _: None,
+    )
 
 
 def reasons(turn: Turn, job_id: JobId) -> tuple[Reason, ...]:
     """Every reason why a job does not run."""
     if job_id not in turn.state.cluster.jobs:  # it ended long ago
         return (Reason(ReasonCode.ENDED, detail=turn.job(job_id).state.value),)
-    return explain(look(turn), turn.state.policy, job_id)
+    fault = turn.state.plan_fault
+    told = () if fault is None else (Reason(ReasonCode.PLAN_FAILED, detail=fault.words),)
+    return told + plan_faults.sheltered(
+        lambda: explain(look(turn), turn.state.policy, job_id),
+        lambda bug: () if told else (Reason(ReasonCode.PLAN_FAILED, detail=repr(bug)),),
+    )
 
 
 def explained(turn: Turn, job_id: JobId) -> tuple[tuple[Reason, ...], int | None]:
@@ -107,7 +115,8 @@ def main_reason(state: State, job: Job, now_s: float) -> ReasonCode | None:
     """Why the job waits since the last plan; for lists: cheap after the first job of a plan."""
     if state.glance is None:
         state.glance = Glance(View(state.cluster, now_s, state.pause), state.policy)
-    return state.glance.code(job)
+    glance = state.glance
+    return plan_faults.sheltered(lambda: glance.code(job), lambda _: ReasonCode.PLAN_FAILED)
 
 
 def rank_base(config: MasterConfig, queue: str) -> int:
@@ -116,16 +125,6 @@ def rank_base(config: MasterConfig, queue: str) -> int:
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
-
-
-def _plan_failed(turn: Turn, fault: Exception) -> float:
-    """A bug in a policy starts and lapses nothing, and stops nothing either.
-
-    Ending the process would not help: the next one would plan the same from the same state.
-    """
-    _log.error("plan_failed", exc_info=fault)
-    turn.note("plan_failed", cause=f"{type(fault).__name__}: {fault}"[:LONGEST_CAUSE])
-    return turn.now_s + AFTER_A_FAULT_S
 
 
 def _launch(turn: Turn, job_id: JobId) -> None:

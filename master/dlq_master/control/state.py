@@ -36,6 +36,16 @@ class Beat(NamedTuple):
     time_s: float
 
 
+class PlanFault(NamedTuple):
+    """Plans have failed `times` times in a row, in the same place, since `since_s`."""
+
+    where: str  # tells faults apart: what was raised, and where
+    words: str
+    since_s: float
+    times: int
+    retry_s: float
+
+
 @dataclass(slots=True)
 class State:
     """The working state: the cluster with its indexes, and what surrounds it."""
@@ -63,6 +73,7 @@ class State:
     unknown_types: set[JobId] = field(default_factory=set)  # jobs whose GPU type no node has yet
     disk_full: bool = False
     frozen: bool = False  # nothing silent is taken for lost just now
+    plan_fault: PlanFault | None = None  # plans fail: a bug, and how often it has been met
     pause: ReasonCode | None = None  # why the last plan could place nothing new
     glance: Glance | None = None  # why jobs wait since the last plan, once somebody has asked
     # Ranks that run, or may start, for nobody, and their GPUs as far as known, which are not free.

@@ -87,6 +87,10 @@ def _failed_nodes(reason: Reason, _job: Job, _reader: str) -> str:
     return f"GPUs are free only where its attempts have failed ({reason.detail}); others exist"
 
 
+def _plan_failed(reason: Reason, _job: Job, _reader: str) -> str:
+    return f"the scheduler's plans fail ({reason.detail}): nothing starts until that is mended"
+
+
 def _array_limit(reason: Reason, _job: Job, _reader: str) -> str:
     return f"array {reason.detail} runs at most {_number(reason.have or 0)} tasks at a time"
 
@@ -160,6 +164,7 @@ _WRITERS: Mapping[ReasonCode, Callable[[Reason, Job, str], str]] = {
     ReasonCode.DEPENDENCY: _dependency,
     ReasonCode.BEGIN_TIME: _begin_time,
     ReasonCode.BACKOFF: _backoff,
+    ReasonCode.PLAN_FAILED: _plan_failed,
     ReasonCode.FAILED_NODES: _failed_nodes,
     ReasonCode.ARRAY_LIMIT: _array_limit,
     ReasonCode.NO_SUCH_SHAPE: _no_such_shape,

@@ -33,6 +33,7 @@ class ReasonCode(StrEnum):
     RESERVED_FOR = "reserved_for"  # GPUs are kept for a promoted job
     STARTS_NEXT = "starts_next"  # nothing is in its way: the next plan starts it
     FREEZE = "freeze"  # so many nodes vanished that requeues wait
+    PLAN_FAILED = "plan_failed"  # the policy has a bug
     MASTER_STARTING = "master_starting"  # after a restart nodes have one TTL to return
     ENDED = "ended"
     # why a change was planned
