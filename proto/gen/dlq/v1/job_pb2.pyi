@@ -627,6 +627,8 @@ class JobSpec(_message.Message):
     BEGIN_TIME_FIELD_NUMBER: _builtins.int
     CONTAINER_FIELD_NUMBER: _builtins.int
     NICE_FIELD_NUMBER: _builtins.int
+    COMPAT_FIELD_NUMBER: _builtins.int
+    TASKS_PER_NODE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; letters, digits and ". _ - + @ :". Empty: derived from the command."""
     script: _builtins.str
@@ -643,6 +645,14 @@ class JobSpec(_message.Message):
     """"process", or "podman" for a job with a container. Empty: by whether it has one."""
     nice: _builtins.int
     """Put it behind (1 to 100) or before (-1 to -100, operators) all other jobs of its queue."""
+    compat: _builtins.str
+    """"slurm": its processes find Slurm's variables, and stand-ins for Slurm's commands first in PATH.
+    Empty: neither.
+    """
+    tasks_per_node: _builtins.int
+    """With `compat`: how many tasks each node has, for SLURM_NTASKS and for `srun` (1 to 1024). Unset: one
+    for each of the node's GPUs.
+    """
     @_builtins.property
     def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The program and its arguments, never passed through a shell."""
@@ -725,12 +735,16 @@ class JobSpec(_message.Message):
         begin_time: _timestamp_pb2.Timestamp | None = ...,
         container: Global___ContainerSpec | None = ...,
         nice: _builtins.int = ...,
+        compat: _builtins.str = ...,
+        tasks_per_node: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "run_estimate_duration", b"run_estimate_duration", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "run_estimate_duration", b"run_estimate_duration", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "environment", b"environment", "hold", b"hold", "labels", b"labels", "name", b"name", "nice", b"nice", "preempt", b"preempt", "queue", b"queue", "resources", b"resources", "retry", b"retry", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "time_limit_duration", b"time_limit_duration", "working_directory", b"working_directory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "environment", b"environment", "hold", b"hold", "labels", b"labels", "name", b"name", "nice", b"nice", "preempt", b"preempt", "queue", b"queue", "resources", b"resources", "retry", b"retry", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration", "working_directory", b"working_directory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__tasks_per_node: _TypeAlias = _typing.Literal["tasks_per_node"]  # noqa: Y015
+    _WhichOneofArgType__tasks_per_node: _TypeAlias = _typing.Literal["_tasks_per_node", b"_tasks_per_node"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tasks_per_node) -> _WhichOneofReturnType__tasks_per_node | None: ...
 
 Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
 
