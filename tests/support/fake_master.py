@@ -219,6 +219,29 @@ class FakeMaster(
         job.state, job.hold_kind = job_pb2.JOB_STATE_HELD, job_pb2.HOLD_KIND_PAUSED
         return wire.PauseJobResponse(job=job)
 
+    def UpdateJob(self, request: wire.UpdateJobRequest, context: Any) -> wire.UpdateJobResponse:
+        self._note("UpdateJob", request, context)
+        job = self._job(request.job_id, context)
+        change = wire.FieldChange(
+            job_id=job.job_id, field="name", before=job.name, after=request.name
+        )
+        job.name = request.name
+        return wire.UpdateJobResponse(job=job, changes=[change] if change.after else [])
+
+    def RequeueJob(self, request: wire.RequeueJobRequest, context: Any) -> wire.RequeueJobResponse:
+        self._note("RequeueJob", request, context)
+        return wire.RequeueJobResponse(job=self._queued(request.job_id, context))
+
+    def SignalJob(self, request: wire.SignalJobRequest, context: Any) -> wire.SignalJobResponse:
+        self._note("SignalJob", request, context)
+        return wire.SignalJobResponse(job=self._job(request.job_id, context))
+
+    def CheckpointJob(
+        self, request: wire.CheckpointJobRequest, context: Any
+    ) -> wire.CheckpointJobResponse:
+        self._note("CheckpointJob", request, context)
+        return wire.CheckpointJobResponse(job=self._job(request.job_id, context))
+
     def ResumeJob(self, request: wire.ResumeJobRequest, context: Any) -> wire.ResumeJobResponse:
         self._note("ResumeJob", request, context)
         return wire.ResumeJobResponse(job=self._queued(request.job_id, context))

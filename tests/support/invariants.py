@@ -28,10 +28,15 @@ def check_turn(state: State, store: MemoryStore) -> None:
 def _arrays(state: State) -> None:
     """No array has more tasks in the queue or running than it may."""
     inside: Counter[JobId] = Counter()
+    running: Counter[JobId] = Counter()  # a limit may have been lowered under them
     for job in state.cluster.jobs.values():
         if job.array is not None and job.array.concurrent and job.blocked is None:
             inside[job.array.array_id] += holds_place(job)
-            assert inside[job.array.array_id] <= job.array.concurrent, job.array
+            running[job.array.array_id] += job.live_attempt is not None
+    for array_id, count in inside.items():
+        array = state.cluster.jobs[JobId(array_id + 1)].array if count else None
+        limit = 0 if array is None else max(array.concurrent, running[array_id])
+        assert count <= limit, array
 
 
 def check_published(state: State, read: Readable) -> None:

@@ -26,9 +26,7 @@ from dlq_master.control.stimuli import (
     Explained,
     ExplainJob,
     HoldJob,
-    PauseJob,
-    ReleaseJob,
-    ResumeJob,
+    JobEditing,
     Stimulus,
     SubmitJob,
     Tick,
@@ -211,7 +209,7 @@ class Master:
 
     def edit(
         self,
-        stimulus: type[CancelJob | HoldJob | ReleaseJob | PauseJob | ResumeJob],
+        stimulus: type[JobEditing],
         job_id: JobId,
         /,
         *,

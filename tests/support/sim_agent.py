@@ -20,6 +20,8 @@ from dlq_master.control.stimuli import (
     ReportedCheckpoint,
     ReportedPhase,
     ReportedRank,
+    Save,
+    Signal,
     Stop,
 )
 from dlq_master.model.ids import AttemptKey, NodeId
@@ -73,6 +75,7 @@ class SimAgent:
     _last_sequence: int = 0
     _read: int = 0
     inbox: deque[Command] = field(default_factory=deque)
+    words: list[Signal | Save] = field(default_factory=list)  # what was said to running ranks
 
     # --- the line -----------------------------------------------------------------------------
 
@@ -170,7 +173,7 @@ class SimAgent:
         while self.inbox and count:
             count -= 1
             command = self.inbox.popleft()
-            refusal = self._launch(command) if isinstance(command, Launch) else self._stop(command)
+            refusal = self._carry_out(command)
             if self.session_id is not None:
                 self.master.turn(
                     CommandDone(
@@ -180,6 +183,16 @@ class SimAgent:
                         refusal=refusal,
                     )
                 )
+
+    def _carry_out(self, command: Command) -> str:
+        match command:
+            case Launch():
+                return self._launch(command)
+            case Stop():
+                return self._stop(command)
+            case Signal() | Save():
+                self.words.append(command)
+                return "" if command.key in self.ranks else "unknown_rank"
 
     def _launch(self, launch: Launch) -> str:
         if launch.key in self._absent:

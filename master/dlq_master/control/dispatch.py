@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from dlq_master.control.state import State
-from dlq_master.control.stimuli import Command, Launch, Stop
+from dlq_master.control.stimuli import Command, Launch, Save, Signal, Stop
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.grace import grace_s
 from dlq_master.model.ids import JobId, NodeId
@@ -89,6 +89,29 @@ def delay_s(attempt: Attempt, now_s: float) -> float:
     return 0.0 if attempt.notice_due_s is None else max(0.0, attempt.notice_due_s - now_s)
 
 
+def word_to_rank(row: Intention) -> Signal | Save:
+    """What is said to a rank that goes on."""
+    rank = (row.sequence, row.key, row.epoch, row.node_id, row.node_rank)
+    sequence, key, epoch, node_id, node_rank = rank
+    if row.kind == "signal":
+        return Signal(
+            sequence=sequence,
+            key=key,
+            epoch=epoch,
+            node_id=node_id,
+            node_rank=node_rank,
+            signal=row.cause,
+        )
+    return Save(
+        sequence=sequence,
+        key=key,
+        epoch=epoch,
+        node_id=node_id,
+        node_rank=node_rank,
+        number=int(row.cause),
+    )
+
+
 def commands_for(
     state: State, specs: Specs, rows: Iterable[Intention], now_s: float
 ) -> dict[NodeId, list[Command]]:
@@ -103,6 +126,9 @@ def commands_for(
         attempt = state.cluster.attempts.get(row.key)
         if row.kind == "stop":
             sent[row.node_id].append(stop_command(state, row, now_s))
+        elif row.kind in ("signal", "save"):
+            if attempt is not None:
+                sent[row.node_id].append(word_to_rank(row))
         elif attempt is not None and attempt.stop_cause is None:
             sent[row.node_id].append(
                 launch_command(state, specs, attempt, row.node_rank, now_s, row.sequence)

@@ -44,10 +44,16 @@ def _look(turn: Turn, job_id: JobId) -> None:
     job = turn.state.cluster.jobs[job_id]
     if job.ended:
         turn.state.gates.untrack(job)
-    elif job.live_attempt is None and (job.blocked is not None or job.array is not None):
+    elif job.live_attempt is None and _gated(job):
         _judge(turn, job)
     if job.array is not None and job.array.concurrent:
         _fill(turn, job)
+
+
+def _gated(job: Job) -> bool:
+    """Whether anything but GPUs can keep it from starting."""
+    asked = (job.blocked, job.array, job.depends, job.begin_time_s)
+    return any(value is not None for value in asked)
 
 
 def _judge(turn: Turn, job: Job) -> None:

@@ -79,6 +79,13 @@ class Gates:
             return
         if job.begin_time_s is not None and job.begin_time_s > now_s:
             self.begins.set(job.job_id, job.begin_time_s)
+        self._track_terms(jobs, job)
+        if job.blocked is Block.BACKOFF:
+            self.back_off(job)
+        if job.blocked is not None:
+            self.stirred[job.job_id] = None
+
+    def _track_terms(self, jobs: Jobs, job: Job) -> None:
         for term in job.depends.terms if job.depends is not None else ():
             if term.relation is Relation.SINGLETON and term.met is None:
                 self._track_singleton(jobs, job)
@@ -86,8 +93,6 @@ class Gates:
                 self.dependents.setdefault(term.target, {})[job.job_id] = None
                 if term.array and term.target not in self.tallies:
                     self.tallies[term.target] = tally_of(tasks_of(jobs, term.target))
-        if job.blocked is not None:
-            self.stirred[job.job_id] = None
 
     def back_off(self, job: Job) -> None:
         """It is tried again when its time has come."""
@@ -104,6 +109,12 @@ class Gates:
             elif _drop(self.dependents, term.target, job.job_id):
                 self.tallies.pop(term.target, None)
                 self._stages.pop(term.target, None)
+
+    def leave_namesakes(self, job: Job) -> None:
+        """The job may get another name; who waits for this one is looked at."""
+        living = self.namesakes.get(name_of(job))
+        if living is not None and living.pop(job.job_id, 0) is None:
+            self.stirred.update((each, None) for each in self.singletons.get(name_of(job), ()))
 
     def learn(self, jobs: Jobs, job: Job) -> list[JobId]:
         """Keep what is counted of a job that has moved; return who may learn something from it."""

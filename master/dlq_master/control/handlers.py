@@ -3,11 +3,22 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from dlq_master.control import jobs, maintenance, nodes, people, scheduling, submitting
+from dlq_master.control import (
+    jobs,
+    limits,
+    maintenance,
+    nodes,
+    people,
+    scheduling,
+    submitting,
+    telling,
+    updating,
+)
 from dlq_master.control.stimuli import (
     AcceptGpus,
     AnnounceMaintenance,
     CancelJob,
+    CheckpointJob,
     CloseSession,
     CommandDone,
     CreateToken,
@@ -21,13 +32,16 @@ from dlq_master.control.stimuli import (
     PauseJob,
     RankReports,
     ReleaseJob,
+    RequeueJob,
     ResumeJob,
     RevokeToken,
     SetNodeFlags,
     SetUser,
+    SignalJob,
     Stimulus,
     SubmitJob,
     Tick,
+    UpdateJob,
     UseToken,
 )
 from dlq_master.control.turn import Answer, Turn
@@ -41,6 +55,10 @@ _LATE: Final[dict[type, Callable[[Turn, Any], Answer]]] = {
     PauseJob: jobs.pause,
     ResumeJob: jobs.resume,
     ExplainJob: jobs.explain,
+    UpdateJob: updating.update,
+    RequeueJob: telling.requeue,
+    SignalJob: telling.signal,
+    CheckpointJob: telling.checkpoint,
 }
 
 # These answer with what they return.
@@ -78,7 +96,7 @@ def handle(turn: Turn, stimulus: Stimulus) -> Answer:
 def _tick(turn: Turn, name: str) -> None:
     if name == "leases":
         nodes.watch_silence(turn)
-        jobs.stop_overdue(turn)
+        limits.watch(turn)
         scheduling.notice_pause(turn)
     elif name == "compact":
         people.drop_expired(turn)

@@ -22,7 +22,7 @@ from dlq_master.model.machine import StopCause
 
 def cancel(turn: Turn, ask: CancelJob) -> Answer:
     """End a job. One that has ended stays as it is, but a kill reaches what still runs of it."""
-    job = _editable(turn, ask)
+    job = editable(turn, ask)
     if turn.replay(ask) is None:
         turn.remember(ask, job.job_id)
         if not job.ended:
@@ -35,11 +35,11 @@ def cancel(turn: Turn, ask: CancelJob) -> Answer:
 def hold(turn: Turn, ask: HoldJob) -> Answer:
     """Keep a job from starting. An operator's hold takes the place of any other, a user's that of a
     pause; no hold is ever weakened."""
-    job = _editable(turn, ask)
+    job = editable(turn, ask)
     if ask.kind is HoldKind.ADMIN and not ask.caller.sees_all:
         raise PermissionDenied("only operators hold as operators", user=ask.caller.name)
     if turn.replay(ask) is None:
-        _must_live(job, "held")
+        must_live(job, "held")
         turn.remember(ask, job.job_id)
         if _WEIGHT[ask.kind] > _WEIGHT[job.hold]:
             turn.step_job(
@@ -64,7 +64,7 @@ _WEIGHT = {
 
 def release(turn: Turn, ask: ReleaseJob) -> Answer:
     """Take a hold back; a job that is not held stays as it is. A pause is for `resume` to end."""
-    job = _editable(turn, ask)
+    job = editable(turn, ask)
     if job.hold is HoldKind.PAUSED and turn.replay(ask) is None:
         raise IllegalTransition(
             f"job {job.job_id} is paused, not held",
@@ -77,9 +77,9 @@ def release(turn: Turn, ask: ReleaseJob) -> Answer:
 def pause(turn: Turn, ask: PauseJob) -> Answer:
     """Checkpoint, free the GPUs, stay on hold until `resume`. A job that runs although it is held is
     taken off its GPUs too, and keeps its hold."""
-    job = _editable(turn, ask)
+    job = editable(turn, ask)
     if turn.replay(ask) is None:
-        _must_live(job, "paused")
+        must_live(job, "paused")
         held_otherwise = job.hold not in (None, HoldKind.PAUSED)
         if held_otherwise and job.live_key is None:
             raise IllegalTransition(f"job {job.job_id} is on hold already", state=job.state.value)
@@ -94,7 +94,7 @@ def pause(turn: Turn, ask: PauseJob) -> Answer:
 
 def resume(turn: Turn, ask: ResumeJob) -> Answer:
     """Queue a paused job again."""
-    job = _editable(turn, ask)
+    job = editable(turn, ask)
     if job.hold not in (None, HoldKind.PAUSED):
         raise IllegalTransition(
             f"job {job.job_id} is held, not paused",
@@ -111,21 +111,11 @@ def explain(turn: Turn, ask: ExplainJob) -> Answer:
     return lambda: Explained(turn.job(ask.job_id), *scheduling.explained(turn, ask.job_id))
 
 
-def stop_overdue(turn: Turn) -> None:
-    """Once a second: attempts whose job has run for its time limit are asked to stop."""
-    for attempt in list(turn.state.cluster.attempts.values()):
-        limit_s = turn.state.cluster.jobs[attempt.key.job_id].time_limit_s
-        if limit_s is None or attempt.stop_cause in (StopCause.TIME_LIMIT, StopCause.CANCEL):
-            continue
-        job = turn.job(attempt.key.job_id)
-        if job.total_executed_s + attempt.executed_s(turn.now_s) >= limit_s:
-            turn.stop(attempt.key, StopCause.TIME_LIMIT, actor="master")
-
-
 # --- helpers, in order of use ---------------------------------------------------------------------
 
 
-def _editable(turn: Turn, ask: JobEdit) -> Job:
+def editable(turn: Turn, ask: JobEdit) -> Job:
+    """The caller's job, in the version that the caller means."""
     job = find(turn, ask.caller, ask.job_id)
     if ask.expected_version and ask.expected_version != job.version and turn.replay(ask) is None:
         raise Conflict(f"job {job.job_id} has changed", version=job.version)
@@ -140,7 +130,8 @@ def find(turn: Turn, caller: Caller, job_id: JobId) -> Job:
     return job
 
 
-def _must_live(job: Job, done: str) -> None:
+def must_live(job: Job, done: str) -> None:
+    """IllegalTransition for a job that has ended; `done` says what was to be done with it."""
     if job.ended:
         raise IllegalTransition(
             f"job {job.job_id} has ended ({job.state.value}) and cannot be {done}",
@@ -149,11 +140,11 @@ def _must_live(job: Job, done: str) -> None:
 
 
 def _let_go(turn: Turn, ask: ReleaseJob | ResumeJob) -> Answer:
-    job = _editable(turn, ask)
+    job = editable(turn, ask)
     if job.hold is HoldKind.ADMIN and not ask.caller.sees_all:
         raise PermissionDenied(f"job {job.job_id} is held by an operator", user=ask.caller.name)
     if turn.replay(ask) is None:
-        _must_live(job, "released")
+        must_live(job, "released")
         turn.remember(ask, job.job_id)
         if job.state is JobState.HELD:
             turn.step_job(job.job_id, on_job.Released(), actor=ask.caller.actor)

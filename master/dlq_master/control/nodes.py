@@ -112,6 +112,16 @@ def command_done(turn: Turn, ask: CommandDone) -> None:
     if row is None or row.node_id != ask.node_id:
         return
     turn.delivered(ask.sequence)
+    if row.kind == "signal" and not ask.refusal:
+        turn.note(
+            "rank_signalled",
+            node_id=ask.node_id,
+            job_id=row.key.job_id,
+            attempt=row.key.number,
+            actor=f"node:{ask.node_id}",
+            signal=row.cause or "its own",
+            node_rank=row.node_rank,
+        )
     if ask.refusal:
         turn.note(
             "command_refused",

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from dlq_master.control.config import MasterConfig
 from dlq_master.model.job import Job, JobState
 
+MOST_NICE = 100
+
 
 class LevelFacts(NamedTuple):
     """One level of a queue; `threshold_gpu_s` None: the last one, nobody leaves it."""
@@ -32,6 +34,11 @@ class QueueFacts(NamedTuple):
 def in_order(config: MasterConfig) -> list[str]:
     """Names of the queues, the first to be served first; equal priorities in the file's order."""
     return [queue.name for queue in sorted(config.queues, key=lambda queue: -queue.priority)]
+
+
+def rank_base(place: int, nice: int) -> int:
+    """One number for the place of a queue and a nice between -MOST_NICE and MOST_NICE in it."""
+    return place * (2 * MOST_NICE + 1) + nice
 
 
 def count(

@@ -119,9 +119,9 @@ def main_reason(state: State, job: Job, now_s: float) -> ReasonCode | None:
     return plan_faults.sheltered(lambda: glance.code(job), lambda _: ReasonCode.PLAN_FAILED)
 
 
-def rank_base(config: MasterConfig, queue: str) -> int:
-    """The place of a queue among the queues: lower goes first."""
-    return queues.in_order(config).index(queue)
+def rank_base(config: MasterConfig, queue: str, nice: int = 0) -> int:
+    """The place of a queue among the queues, and of the job's nice in it: lower goes first."""
+    return queues.rank_base(queues.in_order(config).index(queue), nice)
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------

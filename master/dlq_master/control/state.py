@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.gates import Gates, build
-from dlq_master.control.queues import in_order
+from dlq_master.control.queues import in_order, rank_base
 from dlq_master.control.rates import Rates
 from dlq_master.control.recent import Recent
 from dlq_master.control.retries import Retries
@@ -130,8 +130,9 @@ def restore(state: State, loaded: Loaded) -> None:
         if job.array is not None:  # one value for all its tasks, as when they came
             job = job._replace(array=arrays.setdefault(job.array, job.array))
         # The queues may have been put into another order since.
-        place = places.get(job.queue, job.rank_base)
-        state.cluster.put_job(job if place == job.rank_base else job._replace(rank_base=place))
+        place = places.get(job.queue)
+        base = job.rank_base if place is None else rank_base(place, job.nice)
+        state.cluster.put_job(job if base == job.rank_base else job._replace(rank_base=base))
         note_unknown_type(state, job)
     for attempt in loaded.attempts:
         state.cluster.put_attempt(attempt)

@@ -1,8 +1,8 @@
 """Everything that can enter the loop's inbox, and what each of them is answered with."""
 
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TypeAlias
+from enum import Enum, StrEnum
+from typing import Final, NamedTuple, TypeAlias
 
 from dlq_master.model.eligible import Array, Relation
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
@@ -81,6 +81,7 @@ class SubmitJob:
     array: AskedArray | None = None
     depends: AskedDependency | None = None
     begin_time_s: float | None = None
+    nice: int = 0
     validate_only: bool = False
 
 
@@ -130,6 +131,64 @@ class PauseJob(JobEdit):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeJob(JobEdit):
     """Queue a paused job again."""
+
+
+class Same(Enum):
+    """A field of an update that leaves it as it is; None takes it away."""
+
+    SAME = "same"
+
+
+SAME: Final = Same.SAME
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateJob(JobEdit):
+    """Ask for something else. Answered with `UpdatedJob`."""
+
+    name: str | Same = SAME
+    queue: str | Same = SAME
+    nice: int | Same = SAME
+    time_limit_s: float | Same | None = SAME
+    begin_time_s: float | Same | None = SAME
+    depends: AskedDependency | Same | None = SAME
+    concurrent: int | Same = SAME
+
+
+class FieldChange(NamedTuple):
+    """One field before and after, for people."""
+
+    field: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatedJob:
+    """The job after its update, and what was changed."""
+
+    job: Job
+    changes: tuple[FieldChange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequeueJob(JobEdit):
+    """Let it save and leave its GPUs, and queue it again; with `hold` not before it is released."""
+
+    hold: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalJob(JobEdit):
+    """Send a signal to the main process of rank 0, or of all ranks."""
+
+    signal: str
+    all_ranks: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointJob(JobEdit):
+    """Ask all ranks to save and go on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,7 +397,31 @@ class Stop:
     delay_s: float = 0.0
 
 
-Command: TypeAlias = Launch | Stop
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """Send a signal to one rank's main process; "" = that of its notice."""
+
+    sequence: int
+    key: AttemptKey
+    epoch: int
+    node_id: NodeId
+    node_rank: int
+    signal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Save:
+    """Ask one rank to save and go on; `number` rises with every request."""
+
+    sequence: int
+    key: AttemptKey
+    epoch: int
+    node_id: NodeId
+    node_rank: int
+    number: int
+
+
+Command: TypeAlias = Launch | Stop | Signal | Save
 
 
 # --- operators and admins -----------------------------------------------------------------------
@@ -455,9 +538,18 @@ class Tick:
     name: str
 
 
-JobStimulus: TypeAlias = (
-    SubmitJob | CancelJob | HoldJob | ReleaseJob | PauseJob | ResumeJob | ExplainJob
+JobEditing: TypeAlias = (
+    CancelJob
+    | HoldJob
+    | ReleaseJob
+    | PauseJob
+    | ResumeJob
+    | UpdateJob
+    | RequeueJob
+    | SignalJob
+    | CheckpointJob
 )
+JobStimulus: TypeAlias = SubmitJob | JobEditing | ExplainJob
 NodeStimulus: TypeAlias = (
     OpenSession | CloseSession | Heartbeat | RankReports | CommandDone | AnnounceMaintenance
 )

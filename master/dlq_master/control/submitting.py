@@ -5,6 +5,7 @@ from functools import partial
 
 from dlq_common.errors import (
     InvalidRequest,
+    PermissionDenied,
     QuotaExceeded,
     TryAgain,
     Unsatisfiable,
@@ -12,8 +13,9 @@ from dlq_common.errors import (
 from dlq_common.suggest import did_you_mean
 from dlq_master.control import depending, eligible, gpu_types, scheduling
 from dlq_master.control.config import JobsConfig
+from dlq_master.control.queues import MOST_NICE
 from dlq_master.control.state import note_unknown_type
-from dlq_master.control.stimuli import AskedArray, SubmitJob, Submitted
+from dlq_master.control.stimuli import AskedArray, Caller, SubmitJob, Submitted
 from dlq_master.control.turn import Answer, Turn
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.eligible import Array
@@ -33,6 +35,7 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer:
         return _submitted(turn, JobId(int(known)))
     _check_room(turn, ask)
     _check_rate(turn, ask)
+    check_nice(ask.caller, ask.nice)
     job = _job(turn, ask)
     never = scheduling.never(turn, job.request)
     if never is not None:
@@ -94,6 +97,14 @@ def _count(ask: SubmitJob) -> int:
     return 1 if ask.array is None else len(ask.array.indexes)
 
 
+def check_nice(caller: Caller, nice: int) -> None:
+    """Users may put their own jobs behind those of others, operators also before them."""
+    if abs(nice) > MOST_NICE:
+        raise InvalidRequest(f"nice goes from -{MOST_NICE} to {MOST_NICE}", field="spec.nice")
+    if nice < 0 and not caller.sees_all:
+        raise PermissionDenied("a nice below 0 is for operators", user=caller.name)
+
+
 def _job(turn: Turn, ask: SubmitJob) -> Job:
     """The job, or the first task."""
     state = turn.state
@@ -107,7 +118,8 @@ def _job(turn: Turn, ask: SubmitJob) -> Job:
         request=gpu_types.resolved(state.cluster, ask.request),
         submit_time_s=turn.now_s,
         queue=queue,
-        rank_base=scheduling.rank_base(state.config, queue),
+        rank_base=scheduling.rank_base(state.config, queue, ask.nice),
+        nice=ask.nice,
         time_limit_s=ask.time_limit_s,
         duration_estimate_s=ask.run_estimate_s,
         rules=_with_graces(ask, state.config.jobs),

@@ -110,6 +110,7 @@ class Attempt(NamedTuple):
     notice_due_s: float | None = (
         None  # when its nodes give the notice: a lapse is asked for earlier
     )
+    warned_time_s: float | None = None  # of the time limit
 
     @property
     def live(self) -> bool:

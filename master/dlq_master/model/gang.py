@@ -20,7 +20,13 @@ _ORDER = {phase: place for place, phase in enumerate(RankPhase)}
 _BEFORE_RUNNING = frozenset({AttemptState.ASSIGNED, AttemptState.PREPARING, AttemptState.STARTING})
 # Stops after which the job goes on later: the work must have been saved.
 _COMES_BACK = frozenset(
-    {StopCause.PREEMPT, StopCause.PAUSE, StopCause.DRAIN, StopCause.HOLD_EXPIRED}
+    {
+        StopCause.PREEMPT,
+        StopCause.PAUSE,
+        StopCause.REQUEUE,
+        StopCause.DRAIN,
+        StopCause.HOLD_EXPIRED,
+    }
 )
 
 # Ends after which nothing has to be done again.

@@ -68,6 +68,7 @@ class RunRules(NamedTuple):
     retry_backoff_s: float = (
         0.0  # after the first infra failure; twice as long after each further one
     )
+    warn_s: float | None = None  # its signal comes so long before its time limit; None = not
 
 
 class Checkpoint(NamedTuple):
@@ -129,6 +130,7 @@ class Job(NamedTuple):
     array_index: int = 0
     failed_nodes: tuple[NodeId, ...] = ()  # where the cluster failed its last attempts, newest last
     retry_time_s: float | None = None  # blocked until then after such a failure
+    nice: int = 0  # above 0 behind, below before all others of its queue; part of rank_base
 
     @property
     def ended(self) -> bool:

@@ -6,6 +6,7 @@ third of `_replace`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from dlq_master.model.eligible import Block, Dependency
@@ -212,3 +213,9 @@ def block(draft: Draft, by: Block | None, depends: Dependency | None) -> None:
     """It may not wait yet, or (None) may."""
     draft[_BLOCKED] = by
     draft[_DEPENDS] = depends
+
+
+def update(draft: Draft, values: Iterable[tuple[str, object]]) -> None:
+    """Other values for what its user may choose."""
+    for name, value in values:
+        draft[_at(name)] = value

@@ -153,6 +153,14 @@ class Eligible:
     depends: Dependency | None = None  # likewise
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Updated:
+    """Its user, or an operator, asks for something else. `values` are fields of the job by name."""
+
+    values: tuple[tuple[str, object], ...]
+    changes: str  # for people: "time_limit: 01:00:00 -> 02:00:00"
+
+
 JobEvent = (
     Admitted
     | Rejected
@@ -172,6 +180,7 @@ JobEvent = (
     | Deferred
     | Eligible
     | Avoids
+    | Updated
 )
 
 _P, _Q, _H = JobState.PENDING, JobState.QUEUED, JobState.HELD
@@ -192,6 +201,9 @@ TABLE: Mapping[tuple[JobState, type[JobEvent]], JobState] = {
     (_P, Cancelled): JobState.CANCELLED,
     (_Q, Cancelled): JobState.CANCELLED,
     (_H, Cancelled): JobState.CANCELLED,
+    (_P, Updated): _P,
+    (_Q, Updated): _Q,
+    (_H, Updated): _H,
     # time, other jobs, the limit of its array
     (_P, Deferred): _P,
     (_Q, Deferred): _Q,  # a task that gave its place away while it was held
@@ -302,6 +314,8 @@ def step(  # noqa: C901 one case per event
             if job.live_attempt is not None:
                 raise _illegal(job, event)
             to.avoid(draft, event.node_ids)
+        case Updated():
+            to.update(draft, event.values)
         case Saved():
             to.save(draft, event.checkpoint, event.save_s)
         case _:

@@ -13,6 +13,7 @@ class StopCause(StrEnum):
 
     PREEMPT = "preempt"
     PAUSE = "pause"
+    REQUEUE = "requeue"  # by a user's wish; it queues again at once
     CANCEL = "cancel"
     TIME_LIMIT = "time_limit"
     DRAIN = "drain"

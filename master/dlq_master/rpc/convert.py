@@ -9,7 +9,7 @@ from dlq.v1 import agent_service_pb2 as agent
 from dlq.v1 import event_pb2, job_pb2, lease_pb2, node_pb2, resource_pb2
 from dlq_common.wire import to_duration, to_timestamp
 from dlq_master.control.ports import Readable
-from dlq_master.control.stimuli import Command, JoinToken, Launch, Stop, User
+from dlq_master.control.stimuli import Command, JoinToken, Launch, Signal, Stop, User
 from dlq_master.model.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.eligible import Array
 from dlq_master.model.event import Fact, JournalEvent
@@ -88,6 +88,7 @@ def job_message(job: Job, read: Readable, now_s: float) -> job_pb2.Job:
         message.array_task.CopyFrom(array_task_message(job, job.array))
     if job.begin_time_s is not None and job.begin_time_s > now_s:
         message.begin_time.CopyFrom(to_timestamp(job.begin_time_s))
+    message.nice = job.nice
     if job.blocked is not None and job.depends is not None:
         message.dependency = str(job.depends)
     code = read.wait_code(job, now_s)
@@ -103,6 +104,8 @@ def _add_living(
     message.attained_gpu_seconds += attempt.service_gpu_s(now_s)
     message.gpu_seconds += attempt.service_gpu_s(now_s)
     message.stop_cause = attempt.stop_cause.value if attempt.stop_cause is not None else ""
+    if attempt.warned_time_s is not None:
+        message.warning_time.CopyFrom(to_timestamp(attempt.warned_time_s))
     message.node_ids.extend(attempt.lease.allocation.node_ids)
     first = read.node(attempt.lease.allocation.slots[0].node_id)
     if first is not None:
@@ -337,8 +340,26 @@ def command_message(command: Command, epoch: int, checkpoint_root: str) -> agent
     message = agent.Command(sequence=command.sequence, epoch=epoch)
     if isinstance(command, Launch):
         message.launch.CopyFrom(launch_message(command, checkpoint_root))
-    else:
+    elif isinstance(command, Stop):
         message.stop.CopyFrom(stop_message(command))
+    elif isinstance(command, Signal):
+        message.signal.CopyFrom(
+            agent.SignalCommand(
+                job_id=str(command.key.job_id),
+                fence=_fence(command.key, command.epoch),
+                node_rank=command.node_rank,
+                signal=command.signal,
+            )
+        )
+    else:
+        message.save.CopyFrom(
+            agent.SaveCommand(
+                job_id=str(command.key.job_id),
+                fence=_fence(command.key, command.epoch),
+                node_rank=command.node_rank,
+                number=command.number,
+            )
+        )
     return message
 
 

@@ -4,33 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypedDict
+from typing import NamedTuple
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq_common.errors import DlqError, InvalidRequest
 from dlq_master.control.ports import Control
-from dlq_master.control.stimuli import Caller, JobStimulus
+from dlq_master.control.stimuli import Caller, JobStimulus, UpdatedJob
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
+from dlq_master.rpc.edit import Edit, EditRequest
 from dlq_master.rpc.spec import check_request_id
 from dlq_master.rpc.visible import visible_jobs
-
-
-class EditRequest(Protocol):
-    """What all requests that edit a job carry."""
-
-    request_id: str
-    job_id: str
-    expected_version: int
-
-
-class Edit(TypedDict):
-    """The same, checked, for one job."""
-
-    caller: Caller
-    request_id: str
-    job_id: JobId
-    expected_version: int
 
 
 class Outcome(NamedTuple):
@@ -39,6 +23,7 @@ class Outcome(NamedTuple):
     jobs: list[Job]
     several: bool
     refusals: list[wire.Refusal]
+    changes: list[wire.FieldChange]
 
 
 async def edit_each(
@@ -54,7 +39,8 @@ async def edit_each(
         only = Edit(
             caller=caller, request_id=request_id, job_id=named[0].job_id, expected_version=version
         )
-        return Outcome([_job(await control.ask(make(only)))], False, [])
+        answer = await control.ask(make(only))
+        return Outcome([_job(answer)], False, [], _changes(answer))
     if request.expected_version:
         raise InvalidRequest("a version is that of one job", field="expected_version")
     meant = [job for job in named if not job.ended] or named
@@ -86,12 +72,29 @@ def _gathered(control: Control, named: list[Job], answers: dict[JobId, object]) 
     ]
     after = (answers.get(job.job_id) for job in named)
     jobs = [
-        answer if isinstance(answer, Job) else control.published.job(job.job_id) or job
+        _job(answer) if isinstance(answer, Job | UpdatedJob) else _published(control, job)
         for job, answer in zip(named, after, strict=True)
     ]
-    return Outcome(jobs, True, refusals)
+    changes = [change for answer in answers.values() for change in _changes(answer)]
+    return Outcome(jobs, True, refusals, changes)
+
+
+def _published(control: Control, job: Job) -> Job:
+    return control.published.job(job.job_id) or job
 
 
 def _job(answer: object) -> Job:
+    if isinstance(answer, UpdatedJob):
+        return answer.job
     assert isinstance(answer, Job)
     return answer
+
+
+def _changes(answer: object) -> list[wire.FieldChange]:
+    if not isinstance(answer, UpdatedJob):
+        return []
+    job_id = str(answer.job.job_id)
+    return [
+        wire.FieldChange(job_id=job_id, field=field, before=before, after=after)
+        for field, before, after in answer.changes
+    ]

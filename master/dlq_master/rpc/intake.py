@@ -14,6 +14,7 @@ from dlq_common.errors import InvalidRequest
 from dlq_common.names import check_node_name, check_user_name, check_word, printable, shown
 from dlq_common.wire import from_duration, from_timestamp
 from dlq_master.control.stimuli import (
+    SAME,
     AskedArray,
     AskedDependency,
     AskedTerm,
@@ -22,14 +23,28 @@ from dlq_master.control.stimuli import (
     ReportedPhase,
     ReportedProgress,
     ReportedRank,
+    Same,
     SubmitJob,
+    UpdateJob,
 )
 from dlq_master.model.eligible import Relation
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import ExitZeroInGrace, RunRules
 from dlq_master.model.node import Gpu, Registered
 from dlq_master.model.resources import Request
-from dlq_master.rpc.spec import RELATIONS, check_request_id, checked
+from dlq_master.rpc.edit import Edit
+from dlq_master.rpc.spec import (
+    RELATIONS,
+    SPANS,
+    USER_SIGNALS,
+    check_begin,
+    check_dependency,
+    check_name,
+    check_nice,
+    check_request_id,
+    check_span,
+    checked,
+)
 
 LARGEST_INTEGER = 2**63 - 1
 LONGEST_WORDS = 500
@@ -107,12 +122,83 @@ def submit_stimulus(request: jobs.SubmitJobRequest, caller: Caller) -> SubmitJob
         array=array_of(spec),
         depends=dependency_of(spec.dependency),
         begin_time_s=from_timestamp(spec.begin_time) if spec.HasField("begin_time") else None,
+        nice=spec.nice,
         validate_only=request.validate_only,
     )
 
 
 def _digest(spec: JobSpec) -> str:
     return hashlib.sha256(spec.SerializeToString(deterministic=True)).hexdigest()[:32]
+
+
+def update_stimulus(request: jobs.UpdateJobRequest, edit: Edit) -> UpdateJob:
+    """The update of one job, checked field by field."""
+    return UpdateJob(
+        **edit,
+        name=check_name(request.name, "name") if request.HasField("name") else SAME,
+        queue=request.queue if request.HasField("queue") else SAME,
+        nice=_nice(request) if request.HasField("nice") else SAME,
+        time_limit_s=_new_limit_s(request),
+        begin_time_s=_new_begin_s(request),
+        depends=_new_dependency(request),
+        concurrent=_concurrent(request) if request.HasField("concurrent_count") else SAME,
+    )
+
+
+def _nice(request: jobs.UpdateJobRequest) -> int:
+    check_nice(request.nice)
+    return request.nice
+
+
+def _new_limit_s(request: jobs.UpdateJobRequest) -> float | Same | None:
+    if request.clear_time_limit and request.HasField("time_limit_duration"):
+        raise InvalidRequest("a time limit is given and taken away", field="clear_time_limit")
+    if request.clear_time_limit:
+        return None
+    if not request.HasField("time_limit_duration"):
+        return SAME
+    least_s, most_s = SPANS["time_limit_duration"]
+    return check_span("time_limit_duration", request.time_limit_duration, least_s, most_s)
+
+
+def _new_begin_s(request: jobs.UpdateJobRequest) -> float | Same | None:
+    if request.clear_begin and request.HasField("begin_time"):
+        raise InvalidRequest("a begin is given and taken away", field="clear_begin")
+    if request.clear_begin:
+        return None
+    if not request.HasField("begin_time"):
+        return SAME
+    check_begin(request.begin_time)
+    return from_timestamp(request.begin_time)
+
+
+def _new_dependency(request: jobs.UpdateJobRequest) -> AskedDependency | Same | None:
+    if not request.HasField("dependency"):
+        return SAME
+    check_dependency(request.dependency)
+    return dependency_of(request.dependency)
+
+
+def _concurrent(request: jobs.UpdateJobRequest) -> int:
+    if request.concurrent_count < 0:
+        raise InvalidRequest("concurrent_count is negative", field="concurrent_count")
+    return request.concurrent_count
+
+
+def signal_of(name: str) -> str:
+    """A signal that users may send, such as `USR1` or `SIGUSR1`."""
+    word = name.upper().removeprefix("SIG")
+    if word in ("KILL", "STOP"):
+        raise InvalidRequest(
+            f"{word} is not for `dlq signal`",
+            field="signal",
+            hint="to end a job: dlq cancel --kill",
+        )
+    if word not in USER_SIGNALS:
+        raise InvalidRequest(
+            f"{shown(name)} is not one of {', '.join(USER_SIGNALS)}", field="signal"
+        )
+    return word
 
 
 def array_of(spec: JobSpec) -> AskedArray | None:
@@ -167,6 +253,8 @@ def rules_of(spec: JobSpec) -> RunRules:
         ),
         max_restarts=spec.retry.max_restart_count,
     )
+    if preempt.HasField("warning_duration"):
+        rules = rules._replace(warn_s=from_duration(preempt.warning_duration))
     if spec.HasField("disconnect_hold_duration"):
         rules = rules._replace(hold_s=from_duration(spec.disconnect_hold_duration))
     return rules

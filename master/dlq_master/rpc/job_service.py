@@ -15,13 +15,16 @@ from dlq_common.errors import PermissionDenied
 from dlq_master.control.ports import Control, Readable
 from dlq_master.control.stimuli import (
     CancelJob,
+    CheckpointJob,
     Explained,
     ExplainJob,
     HoldJob,
     JobStimulus,
     PauseJob,
     ReleaseJob,
+    RequeueJob,
     ResumeJob,
+    SignalJob,
     Submitted,
 )
 from dlq_master.model.attempt import Attempt
@@ -35,8 +38,9 @@ from dlq_master.rpc.convert import (
     job_message,
     reason_messages,
 )
-from dlq_master.rpc.edits import Edit, EditRequest, edit_each
-from dlq_master.rpc.intake import submit_stimulus, words_of
+from dlq_master.rpc.edit import Edit, EditRequest
+from dlq_master.rpc.edits import Outcome, edit_each
+from dlq_master.rpc.intake import signal_of, submit_stimulus, update_stimulus, words_of
 from dlq_master.rpc.listing import BREATH, listed
 from dlq_master.rpc.logs import Logs
 from dlq_master.rpc.paging import page_size_of, position_of
@@ -138,6 +142,39 @@ class JobService(JobServiceServicer):
         changed = await self._edit(request, context, lambda edit: ResumeJob(**edit))
         return wire.ResumeJobResponse(**changed)
 
+    async def UpdateJob(
+        self, request: wire.UpdateJobRequest, context: Context
+    ) -> wire.UpdateJobResponse:
+        outcome = await edit_each(
+            self._control,
+            request,
+            caller_of(context),
+            lambda edit: update_stimulus(request, edit),
+        )
+        return wire.UpdateJobResponse(**self._changed(outcome), changes=outcome.changes)
+
+    async def RequeueJob(
+        self, request: wire.RequeueJobRequest, context: Context
+    ) -> wire.RequeueJobResponse:
+        hold = request.hold
+        changed = await self._edit(request, context, lambda edit: RequeueJob(**edit, hold=hold))
+        return wire.RequeueJobResponse(**changed)
+
+    async def SignalJob(
+        self, request: wire.SignalJobRequest, context: Context
+    ) -> wire.SignalJobResponse:
+        signal, all_ranks = signal_of(request.signal), request.all_ranks
+        changed = await self._edit(
+            request, context, lambda edit: SignalJob(**edit, signal=signal, all_ranks=all_ranks)
+        )
+        return wire.SignalJobResponse(**changed)
+
+    async def CheckpointJob(
+        self, request: wire.CheckpointJobRequest, context: Context
+    ) -> wire.CheckpointJobResponse:
+        changed = await self._edit(request, context, lambda edit: CheckpointJob(**edit))
+        return wire.CheckpointJobResponse(**changed)
+
     async def ExplainJob(
         self, request: wire.ExplainJobRequest, context: Context
     ) -> wire.ExplainJobResponse:
@@ -194,13 +231,14 @@ class JobService(JobServiceServicer):
         self, request: EditRequest, context: Context, make: Callable[[Edit], JobStimulus]
     ) -> Changed:
         """One change to a job, or to each task that was named; see edits.py."""
-        outcome = await edit_each(self._control, request, caller_of(context), make)
-        changed: Changed = {
+        return self._changed(await edit_each(self._control, request, caller_of(context), make))
+
+    def _changed(self, outcome: Outcome) -> Changed:
+        return {
             "job": self._message(outcome.jobs[0]),
             "jobs": [self._message(job) for job in outcome.jobs] if outcome.several else [],
             "refusals": outcome.refusals,
         }
-        return changed
 
     def _message(self, job: Job) -> JobMessage:
         return job_message(job, self._control.published, self._clock.now_s())

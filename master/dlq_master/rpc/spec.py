@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from dlq.v1.job_pb2 import (
@@ -38,6 +39,7 @@ from dlq_common.names import (
 )
 from dlq_common.suggest import did_you_mean
 from dlq_common.units import DAY, HOUR, LONGEST_DURATION_S, MINUTE
+from dlq_master.control.queues import MOST_NICE
 from dlq_master.model.eligible import Relation
 from dlq_master.rpc.container_spec import RUNTIME, check_container
 
@@ -55,6 +57,9 @@ MOST_TERMS = 100
 LATEST_BEGIN_S = 32_503_680_000  # the year 3000
 
 SIGNALS = ("TERM", "INT", "USR1", "USR2")
+SAVE_SIGNALS = ("USR1", "USR2", "INT")
+# What `dlq signal` sends: nothing that only the kernel can take, and nothing that stops a process.
+USER_SIGNALS = ("HUP", "INT", "QUIT", "USR1", "USR2", "ALRM", "TERM", "CONT", "URG", "WINCH")
 RUNTIMES = ("process", "podman")
 DEFAULT_SIGNAL = "TERM"
 DEFAULT_RUNTIME = "process"
@@ -67,6 +72,7 @@ SPANS: Mapping[str, tuple[float, float]] = MappingProxyType(
         "run_estimate_duration": (0.001, LONGEST_DURATION_S),
         "disconnect_hold_duration": (MINUTE, 7 * DAY),
         "preempt.grace_duration": (1, HOUR),
+        "preempt.warning_duration": (1, 7 * DAY),
         "checkpoint.settle_duration": (0, HOUR),
     }
 )
@@ -92,11 +98,13 @@ def checked(spec: JobSpec) -> JobSpec:
     _check_resources(spec.resources)
     _check_preempt(spec.preempt)
     _check_checkpoint(spec.checkpoint)
+    _check_save_signal(spec)
     check_container(spec)
     _check_spans(spec)
     _check_array(spec)
     check_dependency(spec.dependency)
-    _check_begin(spec)
+    check_begin(spec.begin_time)
+    check_nice(spec.nice)
     if not 0 <= spec.retry.max_restart_count <= MOST_RESTARTS:
         raise _wrong("retry.max_restart_count", f"must be between 0 and {MOST_RESTARTS}")
     filled = JobSpec()
@@ -245,12 +253,30 @@ def check_dependency(asked: DependencySpec, field: str = "dependency") -> None:
             raise _wrong(field, f"{shown(term.job_id)} is not a job: write 12, or 12_4 for a task")
 
 
-def _check_begin(spec: JobSpec) -> None:
-    begin = spec.begin_time
-    if spec.HasField("begin_time") and not (
-        0 <= begin.seconds <= LATEST_BEGIN_S and 0 <= begin.nanos < 1_000_000_000
-    ):
+def check_nice(nice: int, field: str = "nice") -> None:
+    """Whether it is a number that a nice may be; whose it may be, the loop knows."""
+    if abs(nice) > MOST_NICE:
+        raise _wrong(field, f"must be between -{MOST_NICE} and {MOST_NICE}")
+
+
+def check_begin(begin: Timestamp) -> None:
+    """Whether a job could ever begin then."""
+    if not (0 <= begin.seconds <= LATEST_BEGIN_S and 0 <= begin.nanos < 1_000_000_000):
         raise _wrong("begin_time", "must be an instant between 1970 and the year 3000")
+
+
+def check_name(name: str, field: str) -> str:
+    """A job's name."""
+    return _field(field, check_job_name, name)
+
+
+def _check_save_signal(spec: JobSpec) -> None:
+    signal = spec.checkpoint.save_signal
+    if not signal:
+        return
+    _one_of("checkpoint.save_signal", signal, SAVE_SIGNALS)
+    if signal == (spec.preempt.signal or DEFAULT_SIGNAL):
+        raise _wrong("checkpoint.save_signal", f"{signal} asks it to save and leave already")
 
 
 def _check_spans(spec: JobSpec) -> None:

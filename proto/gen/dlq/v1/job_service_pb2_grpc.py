@@ -75,6 +75,26 @@ class JobServiceStub:
                 request_serializer=dlq_dot_v1_dot_job__service__pb2.ResumeJobRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_job__service__pb2.ResumeJobResponse.FromString,
                 _registered_method=True)
+        self.UpdateJob = channel.unary_unary(
+                '/dlq.v1.JobService/UpdateJob',
+                request_serializer=dlq_dot_v1_dot_job__service__pb2.UpdateJobRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_job__service__pb2.UpdateJobResponse.FromString,
+                _registered_method=True)
+        self.RequeueJob = channel.unary_unary(
+                '/dlq.v1.JobService/RequeueJob',
+                request_serializer=dlq_dot_v1_dot_job__service__pb2.RequeueJobRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_job__service__pb2.RequeueJobResponse.FromString,
+                _registered_method=True)
+        self.SignalJob = channel.unary_unary(
+                '/dlq.v1.JobService/SignalJob',
+                request_serializer=dlq_dot_v1_dot_job__service__pb2.SignalJobRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_job__service__pb2.SignalJobResponse.FromString,
+                _registered_method=True)
+        self.CheckpointJob = channel.unary_unary(
+                '/dlq.v1.JobService/CheckpointJob',
+                request_serializer=dlq_dot_v1_dot_job__service__pb2.CheckpointJobRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_job__service__pb2.CheckpointJobResponse.FromString,
+                _registered_method=True)
         self.ExplainJob = channel.unary_unary(
                 '/dlq.v1.JobService/ExplainJob',
                 request_serializer=dlq_dot_v1_dot_job__service__pb2.ExplainJobRequest.SerializeToString,
@@ -161,6 +181,41 @@ class JobServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateJob(self, request, context):
+        """Changes what was asked for, all of the wishes or none; tells each field before and after. As users
+        may: a job that runs can only be given less time. ABORTED when expected_version is not its version.
+        Idempotent by request_id.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RequeueJob(self, request, context):
+        """Lets a job save and leave its GPUs, and queues it again. One that waits already stays in its place.
+        FAILED_PRECONDITION when it has ended, or is on hold and does not run.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SignalJob(self, request, context):
+        """Sends a signal to the main process of a running job. Answered when it is on disk: it reaches a silent
+        node when that is back, and may come twice when an agent restarts meanwhile. FAILED_PRECONDITION
+        when the job is not running.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CheckpointJob(self, request, context):
+        """Asks a running job to save a checkpoint and go on, by DLQ_SAVE_FILE and its save signal. Answered when
+        the request is on disk; a checkpoint newer than that is told as job_saved. Whether one comes is the
+        job's to say. FAILED_PRECONDITION when it is not running.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ExplainJob(self, request, context):
         """Says why a job does not run: every reason, typed.
         """
@@ -234,6 +289,26 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.ResumeJob,
                     request_deserializer=dlq_dot_v1_dot_job__service__pb2.ResumeJobRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_job__service__pb2.ResumeJobResponse.SerializeToString,
+            ),
+            'UpdateJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateJob,
+                    request_deserializer=dlq_dot_v1_dot_job__service__pb2.UpdateJobRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_job__service__pb2.UpdateJobResponse.SerializeToString,
+            ),
+            'RequeueJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.RequeueJob,
+                    request_deserializer=dlq_dot_v1_dot_job__service__pb2.RequeueJobRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_job__service__pb2.RequeueJobResponse.SerializeToString,
+            ),
+            'SignalJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.SignalJob,
+                    request_deserializer=dlq_dot_v1_dot_job__service__pb2.SignalJobRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_job__service__pb2.SignalJobResponse.SerializeToString,
+            ),
+            'CheckpointJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckpointJob,
+                    request_deserializer=dlq_dot_v1_dot_job__service__pb2.CheckpointJobRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_job__service__pb2.CheckpointJobResponse.SerializeToString,
             ),
             'ExplainJob': grpc.unary_unary_rpc_method_handler(
                     servicer.ExplainJob,
@@ -473,6 +548,114 @@ class JobService:
             '/dlq.v1.JobService/ResumeJob',
             dlq_dot_v1_dot_job__service__pb2.ResumeJobRequest.SerializeToString,
             dlq_dot_v1_dot_job__service__pb2.ResumeJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.JobService/UpdateJob',
+            dlq_dot_v1_dot_job__service__pb2.UpdateJobRequest.SerializeToString,
+            dlq_dot_v1_dot_job__service__pb2.UpdateJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RequeueJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.JobService/RequeueJob',
+            dlq_dot_v1_dot_job__service__pb2.RequeueJobRequest.SerializeToString,
+            dlq_dot_v1_dot_job__service__pb2.RequeueJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SignalJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.JobService/SignalJob',
+            dlq_dot_v1_dot_job__service__pb2.SignalJobRequest.SerializeToString,
+            dlq_dot_v1_dot_job__service__pb2.SignalJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckpointJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.JobService/CheckpointJob',
+            dlq_dot_v1_dot_job__service__pb2.CheckpointJobRequest.SerializeToString,
+            dlq_dot_v1_dot_job__service__pb2.CheckpointJobResponse.FromString,
             options,
             channel_credentials,
             insecure,

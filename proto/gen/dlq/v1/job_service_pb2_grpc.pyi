@@ -62,6 +62,25 @@ class JobServiceStub:
     """Checkpoints a job, frees its GPUs and keeps it (HELD, paused). Idempotent."""
     ResumeJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ResumeJobRequest, _job_service_pb2.ResumeJobResponse]
     """Queues a paused job again. Idempotent."""
+    UpdateJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.UpdateJobRequest, _job_service_pb2.UpdateJobResponse]
+    """Changes what was asked for, all of the wishes or none; tells each field before and after. As users
+    may: a job that runs can only be given less time. ABORTED when expected_version is not its version.
+    Idempotent by request_id.
+    """
+    RequeueJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.RequeueJobRequest, _job_service_pb2.RequeueJobResponse]
+    """Lets a job save and leave its GPUs, and queues it again. One that waits already stays in its place.
+    FAILED_PRECONDITION when it has ended, or is on hold and does not run.
+    """
+    SignalJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.SignalJobRequest, _job_service_pb2.SignalJobResponse]
+    """Sends a signal to the main process of a running job. Answered when it is on disk: it reaches a silent
+    node when that is back, and may come twice when an agent restarts meanwhile. FAILED_PRECONDITION
+    when the job is not running.
+    """
+    CheckpointJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.CheckpointJobRequest, _job_service_pb2.CheckpointJobResponse]
+    """Asks a running job to save a checkpoint and go on, by DLQ_SAVE_FILE and its save signal. Answered when
+    the request is on disk; a checkpoint newer than that is told as job_saved. Whether one comes is the
+    job's to say. FAILED_PRECONDITION when it is not running.
+    """
     ExplainJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ExplainJobRequest, _job_service_pb2.ExplainJobResponse]
     """Says why a job does not run: every reason, typed."""
     ListEvents: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ListEventsRequest, _job_service_pb2.ListEventsResponse]
@@ -103,6 +122,25 @@ class JobServiceAsyncStub(JobServiceStub):
     """Checkpoints a job, frees its GPUs and keeps it (HELD, paused). Idempotent."""
     ResumeJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ResumeJobRequest, _job_service_pb2.ResumeJobResponse]  # type: ignore[assignment]
     """Queues a paused job again. Idempotent."""
+    UpdateJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.UpdateJobRequest, _job_service_pb2.UpdateJobResponse]  # type: ignore[assignment]
+    """Changes what was asked for, all of the wishes or none; tells each field before and after. As users
+    may: a job that runs can only be given less time. ABORTED when expected_version is not its version.
+    Idempotent by request_id.
+    """
+    RequeueJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.RequeueJobRequest, _job_service_pb2.RequeueJobResponse]  # type: ignore[assignment]
+    """Lets a job save and leave its GPUs, and queues it again. One that waits already stays in its place.
+    FAILED_PRECONDITION when it has ended, or is on hold and does not run.
+    """
+    SignalJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.SignalJobRequest, _job_service_pb2.SignalJobResponse]  # type: ignore[assignment]
+    """Sends a signal to the main process of a running job. Answered when it is on disk: it reaches a silent
+    node when that is back, and may come twice when an agent restarts meanwhile. FAILED_PRECONDITION
+    when the job is not running.
+    """
+    CheckpointJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.CheckpointJobRequest, _job_service_pb2.CheckpointJobResponse]  # type: ignore[assignment]
+    """Asks a running job to save a checkpoint and go on, by DLQ_SAVE_FILE and its save signal. Answered when
+    the request is on disk; a checkpoint newer than that is told as job_saved. Whether one comes is the
+    job's to say. FAILED_PRECONDITION when it is not running.
+    """
     ExplainJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ExplainJobRequest, _job_service_pb2.ExplainJobResponse]  # type: ignore[assignment]
     """Says why a job does not run: every reason, typed."""
     ListEvents: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ListEventsRequest, _job_service_pb2.ListEventsResponse]  # type: ignore[assignment]
@@ -189,6 +227,49 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_service_pb2.ResumeJobResponse, _abc.Awaitable[_job_service_pb2.ResumeJobResponse]]:
         """Queues a paused job again. Idempotent."""
+
+    @_abc_1.abstractmethod
+    def UpdateJob(
+        self,
+        request: _job_service_pb2.UpdateJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_service_pb2.UpdateJobResponse, _abc.Awaitable[_job_service_pb2.UpdateJobResponse]]:
+        """Changes what was asked for, all of the wishes or none; tells each field before and after. As users
+        may: a job that runs can only be given less time. ABORTED when expected_version is not its version.
+        Idempotent by request_id.
+        """
+
+    @_abc_1.abstractmethod
+    def RequeueJob(
+        self,
+        request: _job_service_pb2.RequeueJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_service_pb2.RequeueJobResponse, _abc.Awaitable[_job_service_pb2.RequeueJobResponse]]:
+        """Lets a job save and leave its GPUs, and queues it again. One that waits already stays in its place.
+        FAILED_PRECONDITION when it has ended, or is on hold and does not run.
+        """
+
+    @_abc_1.abstractmethod
+    def SignalJob(
+        self,
+        request: _job_service_pb2.SignalJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_service_pb2.SignalJobResponse, _abc.Awaitable[_job_service_pb2.SignalJobResponse]]:
+        """Sends a signal to the main process of a running job. Answered when it is on disk: it reaches a silent
+        node when that is back, and may come twice when an agent restarts meanwhile. FAILED_PRECONDITION
+        when the job is not running.
+        """
+
+    @_abc_1.abstractmethod
+    def CheckpointJob(
+        self,
+        request: _job_service_pb2.CheckpointJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_service_pb2.CheckpointJobResponse, _abc.Awaitable[_job_service_pb2.CheckpointJobResponse]]:
+        """Asks a running job to save a checkpoint and go on, by DLQ_SAVE_FILE and its save signal. Answered when
+        the request is on disk; a checkpoint newer than that is told as job_saved. Whether one comes is the
+        job's to say. FAILED_PRECONDITION when it is not running.
+        """
 
     @_abc_1.abstractmethod
     def ExplainJob(

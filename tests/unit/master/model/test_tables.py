@@ -35,6 +35,7 @@ JOB_EVENTS: tuple[job_steps.JobEvent, ...] = (
     job_steps.Avoids(node_ids=(NodeId("n1"),)),
     job_steps.Deferred(block=Block.BEGIN_TIME),
     job_steps.Eligible(),
+    job_steps.Updated(values=(("name", "other"),), changes="name: job -> other"),
 )
 
 ATTEMPT_EVENTS: tuple[attempt_steps.AttemptEvent, ...] = (

@@ -1,0 +1,60 @@
+"""Time limits: a job is warned before its own, and asked to stop at it. Only time in RUNNING counts.
+
+An agent that restarts or is silent changes nothing: what is told waits in the outbox. A warning is
+given once in an attempt, also over restarts of the master; a node that is silent then learns of it
+when it is back.
+"""
+
+from dlq_master.control.turn import Turn
+from dlq_master.model.attempt import Attempt, AttemptState
+from dlq_master.model.grace import grace_s
+from dlq_master.model.job import Job
+from dlq_master.model.machine import StopCause
+
+# A signal in a launcher's first seconds would kill it raw.
+STARTUP_S = 20.0
+_NO_MORE = (StopCause.TIME_LIMIT, StopCause.CANCEL)
+
+
+def watch(turn: Turn) -> None:
+    """Once a second: attempts that come near the time limit of their job, and those that are there."""
+    for attempt in list(turn.state.cluster.attempts.values()):
+        job = turn.state.cluster.jobs[attempt.key.job_id]
+        limit_s = job.time_limit_s
+        if limit_s is None or attempt.stop_cause in _NO_MORE:
+            continue
+        left_s = limit_s - job.total_executed_s - attempt.executed_s(turn.now_s)
+        if left_s <= 0.0:
+            turn.stop(attempt.key, StopCause.TIME_LIMIT, grace_s=_grace_s(turn, job, attempt))
+        elif _must_warn(turn, job, attempt, left_s):
+            _warn(turn, attempt, left_s)
+
+
+def _must_warn(turn: Turn, job: Job, attempt: Attempt, left_s: float) -> bool:
+    warn_s = job.rules.warn_s
+    if warn_s is None or left_s > warn_s or attempt.warned_time_s is not None:
+        return False
+    running = attempt.state is AttemptState.RUNNING and attempt.stop_cause is None
+    return running and attempt.executed_s(turn.now_s) >= STARTUP_S
+
+
+def _warn(turn: Turn, attempt: Attempt, left_s: float) -> None:
+    """Its own signal to the main process of every rank."""
+    turn.put_attempt(attempt._replace(warned_time_s=turn.now_s))
+    key = attempt.key
+    turn.note(
+        "attempt_warned", job_id=key.job_id, attempt=key.number, cause="time_limit", left_s=left_s
+    )
+    for rank, status in enumerate(attempt.ranks):
+        if not status.gone:
+            turn.intend("signal", status.node_id, key, attempt.epoch, rank)
+
+
+def _grace_s(turn: Turn, job: Job, attempt: Attempt) -> float:
+    """Who was warned has had time to save; what has not started has nothing to save."""
+    if attempt.started_time_s is None:
+        return 0.0
+    learned_s = grace_s(job.saves, job.rules)
+    if attempt.warned_time_s is None:
+        return learned_s
+    return min(learned_s, float(turn.state.config.jobs.kill_wait))

@@ -1,0 +1,186 @@
+"""`dlq update`: other wishes for a job that is there, all of them or none, told before and after."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+
+from dlq_common.errors import IllegalTransition, InvalidRequest, PermissionDenied
+from dlq_common.instants import format_instant
+from dlq_common.units import format_duration
+from dlq_master.control import arrays, depending, scheduling, submitting
+from dlq_master.control.gates import ArrayGate, holds_place
+from dlq_master.control.jobs import editable, must_live
+from dlq_master.control.stimuli import SAME, FieldChange, UpdatedJob, UpdateJob
+from dlq_master.control.turn import Answer, Turn
+from dlq_master.model import job_steps as on_job
+from dlq_master.model.eligible import Array, Block
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import HoldKind, Job
+
+# What only a job that holds no GPUs can be given.
+_BEFORE_IT_RUNS = ("queue", "begin_time_s", "depends")
+
+
+def update(turn: Turn, ask: UpdateJob) -> Answer:
+    """Change a job as its user may: nothing is changed when one of the wishes is refused."""
+    job = editable(turn, ask)
+    told = turn.replay(ask)
+    if told is not None:
+        known = tuple(FieldChange(*change) for change in json.loads(told))
+        return lambda: UpdatedJob(turn.job(ask.job_id), known)
+    must_live(job, "changed")
+    after = _wanted(turn, ask, job)
+    changes = tuple(_changes(job, after))
+    turn.remember(ask, json.dumps(changes))
+    if changes:
+        _apply(turn, ask, job, after, changes)
+    return lambda: UpdatedJob(turn.job(ask.job_id), changes)
+
+
+# --- what is wished, and whether it may be --------------------------------------------------------
+
+
+def _wanted(turn: Turn, ask: UpdateJob, job: Job) -> Job:
+    if job.live_key is not None:
+        for field in _BEFORE_IT_RUNS:
+            if getattr(ask, field) is not SAME:
+                name = field.removesuffix("_time_s").replace("depends", "dependency")
+                raise IllegalTransition(
+                    f"job {job.job_id} runs: its {name} cannot be changed any more",
+                    hint=f"dlq requeue --hold {job.job_id} takes it off its GPUs first",
+                    state=job.state.value,
+                )
+    after = job
+    if ask.name is not SAME:
+        after = after._replace(name=ask.name)
+    if ask.queue is not SAME:
+        after = after._replace(queue=submitting.queue_of(turn, ask.queue))
+    if ask.nice is not SAME:
+        _check_nice(ask, job, ask.nice)
+        after = after._replace(nice=ask.nice)
+    if ask.time_limit_s is not SAME:
+        _check_limit(ask, job, ask.time_limit_s)
+        after = after._replace(time_limit_s=ask.time_limit_s)
+    if ask.begin_time_s is not SAME:
+        after = after._replace(begin_time_s=ask.begin_time_s)
+    if ask.depends is not SAME:
+        wanted = depending.dependency(turn, ask.caller, ask.depends, before=job.job_id)
+        after = after._replace(depends=wanted)
+    if ask.concurrent is not SAME:
+        after = after._replace(array=_limited(job, ask.concurrent))
+    base = scheduling.rank_base(turn.state.config, after.queue, after.nice)
+    moved = (after.queue, after.nice) != (job.queue, job.nice)
+    return after._replace(rank_base=base) if moved else after
+
+
+def _check_nice(ask: UpdateJob, job: Job, nice: int) -> None:
+    submitting.check_nice(ask.caller, nice)
+    if job.nice < 0 and nice != job.nice and not ask.caller.sees_all and nice < job.nice:
+        raise PermissionDenied("a nice below 0 is for operators", user=ask.caller.name)
+
+
+def _check_limit(ask: UpdateJob, job: Job, limit_s: float | None) -> None:
+    """As in Slurm: who runs has been given GPUs for what he said."""
+    if job.live_key is None or ask.caller.sees_all:
+        return
+    longer = limit_s is None or (job.time_limit_s is not None and limit_s > job.time_limit_s)
+    if longer and limit_s != job.time_limit_s:
+        raise PermissionDenied(
+            f"job {job.job_id} runs: only operators lengthen its time limit", user=ask.caller.name
+        )
+
+
+def _limited(job: Job, concurrent: int) -> Array:
+    if job.array is None:
+        raise InvalidRequest(
+            f"job {job.job_id} is not a task of an array", field="concurrent_count"
+        )
+    limit = concurrent if concurrent < job.array.tasks else 0
+    return job.array._replace(concurrent=limit)
+
+
+def _changes(job: Job, after: Job) -> Iterator[FieldChange]:
+    for field, text in _TEXTS.items():
+        if getattr(job, field) != getattr(after, field):
+            name = {"array": "concurrent", "depends": "dependency"}.get(field, field)
+            yield FieldChange(
+                name.removesuffix("_time_s").removesuffix("_s"), text(job), text(after)
+            )
+
+
+_TEXTS: Mapping[str, Callable[[Job], str]] = {
+    "name": lambda job: job.name,
+    "queue": lambda job: job.queue,
+    "nice": lambda job: str(job.nice),
+    "time_limit_s": lambda job: (
+        "unlimited" if job.time_limit_s is None else format_duration(job.time_limit_s)
+    ),
+    "begin_time_s": lambda job: (
+        "none" if job.begin_time_s is None else format_instant(job.begin_time_s)
+    ),
+    "depends": lambda job: str(job.depends) if job.depends is not None else "none",
+    "array": lambda job: str(job.array.concurrent or "all") if job.array is not None else "",
+}
+
+
+# --- carrying it out ------------------------------------------------------------------------------
+
+
+def _apply(
+    turn: Turn, ask: UpdateJob, job: Job, after: Job, changes: tuple[FieldChange, ...]
+) -> None:
+    if after.array != job.array and after.array is not None:
+        _limit_array(turn, ask, after.array)
+        after = after._replace(array=job.array)
+    values = tuple(
+        (field, getattr(after, field))
+        for field in (*_TEXTS, "rank_base")
+        if getattr(after, field) != getattr(job, field)
+    )
+    if not values:
+        return
+    gates = turn.state.gates
+    gates.untrack(job)
+    gates.leave_namesakes(job)
+    told = "; ".join(f"{each.field}: {each.before} -> {each.after}" for each in changes)
+    updated = on_job.Updated(values=(*values, *_provisional(after)), changes=told)
+    turn.step_job(job.job_id, updated, actor=ask.caller.actor)
+    if job.hold is HoldKind.DEPENDENCY and after.depends != job.depends:
+        turn.step_job(job.job_id, on_job.Released(), actor=ask.caller.actor)
+    gates.track(turn.state.cluster.jobs, turn.job(job.job_id), turn.now_s)
+    gates.stirred[job.job_id] = None
+
+
+def _provisional(after: Job) -> tuple[tuple[str, object], ...]:
+    """Blocked until the turn has looked at what it now waits for: before its plan."""
+    if after.live_attempt is not None or after.blocked is not None:
+        return ()
+    if after.depends is None and after.begin_time_s is None:
+        return ()
+    return (("blocked", Block.BEGIN_TIME), ("queued_since_s", None))
+
+
+def _limit_array(turn: Turn, ask: UpdateJob, array: Array) -> None:
+    """Another limit for all tasks: who runs goes on, the others stand at the door anew."""
+    state = turn.state
+    tasks = [job for job in arrays.tasks(state.cluster.jobs.get, array) if not job.ended]
+    told = f"concurrent: {array.concurrent or 'all'}"
+    for task in tasks:
+        if task.array != array:
+            updated = on_job.Updated(values=(("array", array),), changes=told)
+            turn.step_job(task.job_id, updated, actor=ask.caller.actor)
+    state.gates.arrays.pop(array.array_id, None)
+    if array.concurrent:
+        gate = state.gates.arrays[array.array_id] = ArrayGate()
+        gate.inside.update(_first_inside(tasks, array.concurrent))
+    state.gates.stirred.update((task.job_id, None) for task in tasks)
+
+
+def _first_inside(tasks: list[Job], limit: int) -> Iterator[JobId]:
+    running = [task.job_id for task in tasks if task.live_attempt is not None]
+    yield from running
+    waiting = [
+        task.job_id
+        for task in tasks
+        if task.live_attempt is None and task.blocked is None and holds_place(task)
+    ]
+    yield from waiting[: max(0, limit - len(running))]

@@ -1,0 +1,145 @@
+"""Time limits: a warning before, the end at it, and only time in RUNNING counts."""
+
+from dlq_master.control.limits import STARTUP_S
+from dlq_master.control.stimuli import PauseJob, ResumeJob, Signal, Stop
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.job import JobState, RunRules
+from support.master_harness import Master
+from support.sim_agent import SimAgent
+
+WARNED = RunRules(warn_s=60.0)
+
+
+def running(
+    master: Master, agent: SimAgent, limit_s: float, rules: RunRules = WARNED
+) -> AttemptKey:
+    key = AttemptKey(master.submit(2, rules=rules, time_limit_s=limit_s).job_id, 1)
+    start(agent, key)
+    return key
+
+
+def start(agent: SimAgent, key: AttemptKey) -> None:
+    agent.obey()
+    agent.start(key)
+    agent.report()
+
+
+def passes(master: Master, agent: SimAgent, seconds: float) -> None:
+    """Time in which the node is heard of."""
+    left_s = seconds
+    while left_s > 0:
+        step_s = min(10.0, left_s)
+        master.clock.advance(step_s)
+        agent.heartbeat()
+        left_s -= step_s
+    master.tick()
+    agent.obey()
+
+
+def stops(agent: SimAgent, master: Master) -> list[Stop]:
+    sent = master.wires.sent[agent.node_id]
+    return [command for _, command in sent if isinstance(command, Stop)]
+
+
+def test_a_job_is_warned_once_by_its_own_signal_and_goes_on(
+    master: Master, agent: SimAgent
+) -> None:
+    key = running(master, agent, 200.0)
+    passes(master, agent, 139.0)
+    assert agent.words == []
+    passes(master, agent, 1.0)
+    (word,) = agent.words
+    assert isinstance(word, Signal)
+    assert (word.key, word.signal) == (key, "")
+    assert master.attempt(key.job_id).state == "running"
+    passes(master, agent, 30.0)
+    assert len(agent.words) == 1
+    assert "attempt_warned" in master.words(key.job_id)
+    (told,) = [e for e in master.events(key.job_id) if e.kind == "rank_signalled"]
+    assert (told.actor, told.node_id) == ("node:gpu01", "gpu01")
+
+
+def test_who_was_warned_has_half_a_minute_at_the_limit(master: Master, agent: SimAgent) -> None:
+    key = running(master, agent, 200.0)
+    passes(master, agent, 150.0)
+    passes(master, agent, 50.0)
+    (stop,) = stops(agent, master)
+    assert (stop.cause, stop.grace_s) == ("time_limit", 30.0)
+    agent.exit(key, 0)
+    agent.report()
+    assert master.job(key.job_id).state is JobState.TIMED_OUT
+
+
+def test_who_was_not_warned_has_its_whole_grace(master: Master, agent: SimAgent) -> None:
+    running(master, agent, 100.0, RunRules())
+    passes(master, agent, 100.0)
+    (stop,) = stops(agent, master)
+    assert stop.grace_s == 300.0
+    assert agent.words == []
+
+
+def test_nobody_is_warned_in_the_first_seconds(master: Master, agent: SimAgent) -> None:
+    running(master, agent, 50.0)
+    passes(master, agent, STARTUP_S - 1.0)
+    assert agent.words == []
+    passes(master, agent, 1.0)
+    assert len(agent.words) == 1
+
+
+def test_a_limit_shorter_than_the_first_seconds_warns_nobody(
+    master: Master, agent: SimAgent
+) -> None:
+    running(master, agent, 10.0)
+    passes(master, agent, 10.0)
+    assert agent.words == []
+    assert len(stops(agent, master)) == 1
+
+
+def test_a_restart_of_the_master_warns_nobody_twice(master: Master, agent: SimAgent) -> None:
+    key = running(master, agent, 200.0)
+    passes(master, agent, 150.0)
+    assert len(agent.words) == 1
+    agent.cut()
+    master.restart()
+    agent.hello()
+    passes(master, agent, 20.0)
+    assert len(agent.words) == 1
+    assert master.attempt(key.job_id).warned_time_s is not None
+
+
+def test_a_warning_that_was_on_its_way_reaches_a_node_that_comes_back(
+    master: Master, agent: SimAgent
+) -> None:
+    running(master, agent, 200.0)
+    master.clock.advance(5.0)
+    agent.cut()
+    for _ in range(15):
+        master.tick(10.0)
+    agent.hello()
+    master.tick()
+    agent.obey()
+    assert len(agent.words) == 1
+
+
+def test_waiting_and_preparing_do_not_count(master: Master, agent: SimAgent) -> None:
+    job_id = master.submit(2, rules=WARNED, time_limit_s=100.0).job_id
+    key = AttemptKey(job_id, 1)
+    agent.obey()
+    passes(master, agent, 500.0)  # it prepares: an image is fetched
+    assert stops(agent, master) == []
+    start(agent, key)
+    passes(master, agent, 30.0)
+    master.edit(PauseJob, job_id)
+    agent.obey()
+    agent.exit(key, 99)
+    agent.report()
+    passes(master, agent, 500.0)  # it is paused
+    master.edit(ResumeJob, job_id)
+    start(agent, AttemptKey(job_id, 2))
+    before = len(stops(agent, master))
+    passes(master, agent, 60.0)
+    assert len(stops(agent, master)) == before
+    assert len(agent.words) == 1  # 40 s left of 100, 60 before the end
+    passes(master, agent, 10.0)
+    assert [stop.cause for stop in stops(agent, master)][before:] == ["time_limit"]
+    assert master.job(JobId(job_id)).total_executed_s == 30.0
