@@ -1,6 +1,7 @@
 """Containers for tests: a podman store of their own, an image made of busybox, and a runtime over it."""
 
 import os
+import pwd
 import shutil
 import subprocess
 import tarfile
@@ -23,7 +24,21 @@ from dlq_nodeagent.shim.binary import ensure_init
 from support.process_box import ProcessBox
 
 IMAGE = "localhost/dlq-test:1"
-_APPLETS = ("sh", "sleep", "cat", "ls", "id", "env", "true", "mount", "kill", "mkdir", "dd", "tail")
+_APPLETS = (
+    "sh",
+    "sleep",
+    "cat",
+    "ls",
+    "id",
+    "env",
+    "true",
+    "mount",
+    "kill",
+    "mkdir",
+    "dd",
+    "tail",
+    "wc",
+)
 
 
 def why_no_podman() -> str:
@@ -62,6 +77,11 @@ def make_root_filesystem(at: Path) -> Path:
     (at / "etc/passwd").write_text("root:x:0:0:root:/:/bin/sh\n")
     (at / "etc/group").write_text("root:x:0:\n")
     return at
+
+
+def submitter_name() -> str:
+    """Who submits when the tests do."""
+    return pwd.getpwuid(os.geteuid()).pw_name
 
 
 class PodmanStore:

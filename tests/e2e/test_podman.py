@@ -1,0 +1,197 @@
+"""Jobs in containers on a real cluster: pulled, saved, resumed, found again; and no secret anywhere."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dlq.v1 import job_pb2
+from dlq_client.connection import connect
+from support.podman_box import (
+    PodmanStore,
+    make_root_filesystem,
+    needs_podman,
+    podman_store,
+    submitter_name,
+)
+from support.small_registry import SmallRegistry, layer_of, small_registry
+from support.users_view import UsersView
+from support.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "examples" / "demo"))
+
+import processes  # noqa: E402 - the examples are scripts, not packages
+from cluster import Cluster  # noqa: E402
+
+pytestmark = [pytest.mark.e2e, pytest.mark.podman, needs_podman]
+
+CANARY = "canary-5d0c2b"
+PASSWORD = "canary-91ee07"
+
+_PODMAN = """
+[podman]
+root = "{store}/store"
+run_root = "{store}/run"
+oci_runtime = "{oci_runtime}"
+secrets = "{root}/secrets"
+run_dir = "{root}/handed"
+mount_roots = ["{root}"]
+spare = "1MiB"
+"""
+
+
+class ContainerCluster(Cluster):
+    """The demo's cluster, whose agents run containers from a store and a registry of the test."""
+
+    def __init__(self, root: Path, store: PodmanStore) -> None:
+        super().__init__(root, threshold=1e6, nodes=("e2e-a", "e2e-b"))
+        self._podman = _PODMAN.format(
+            store=store.at, root=root, oci_runtime=store.client.oci_runtime
+        )
+
+    def start(self, name: str) -> None:
+        path = self.root / f"{name}.toml"
+        if name in self.nodes and "[podman]" not in path.read_text():
+            text = path.read_text().replace("[jobs]\n", '[jobs]\nruntime = "podman"\n')
+            path.write_text(text + self._podman)
+        super().start(name)
+
+    def _environment(self) -> dict[str, str]:
+        names = {"CONTAINERS_REGISTRIES_CONF"} & os.environ.keys()
+        return super()._environment() | {name: os.environ[name] for name in names}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PodmanStore]:
+    with podman_store(tmp_path_factory.mktemp("podman")) as made:
+        yield made
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallRegistry]:
+    with small_registry() as running:
+        allowed = tmp_path / "registries.conf"
+        allowed.write_text(f'[[registry]]\nlocation = "{running.name}"\ninsecure = true\n')
+        monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(allowed))
+        running.put("team/train", "1", layer_of(make_root_filesystem(tmp_path / "image")))
+        running.password = f"robot:{PASSWORD}"
+        yield running
+
+
+@pytest.fixture
+def cluster(
+    tmp_path: Path, store: PodmanStore, registry: SmallRegistry
+) -> Iterator[ContainerCluster]:
+    mine = tmp_path / "secrets/users" / submitter_name()
+    mine.mkdir(parents=True)
+    for name, content in (("registry", f"robot:{PASSWORD}"), ("token", CANARY)):
+        (mine / name).write_text(content)
+        (mine / name).chmod(0o600)
+    try:
+        with ContainerCluster(tmp_path, store) as running:
+            yield running
+        assert processes.belonging_to(tmp_path) == []
+        assert store.containers() == []
+    finally:
+        processes.kill_all(tmp_path)
+
+
+@pytest.fixture
+def user(cluster: ContainerCluster) -> Iterator[UsersView]:
+    with connect(home=cluster.home, patience_s=5.0) as connection:
+        yield UsersView(cluster.dlq, connection)
+
+
+def in_image(registry: SmallRegistry, *flags: str) -> list[str]:
+    return ["--image", f"{registry.name}/team/train:1", "--image-secret", "registry", *flags]
+
+
+def test_a_container_is_pulled_runs_with_what_it_was_given_and_no_secret_is_anywhere(
+    user: UsersView, cluster: ContainerCluster, registry: SmallRegistry, store: PodmanStore
+) -> None:
+    data = cluster.root / "data"
+    data.mkdir()
+    (data / "set").write_text("seven")
+    script = (
+        "cat /data/set; echo; ls /run/secrets; wc -c < /run/secrets/token || cat /run/secrets/token "
+        "> /dev/null; mount; env"
+    )
+    job = user.submit(
+        *in_image(registry, "--mount", f"{data}:/data:ro", "--secret", "token"),
+        *("--shm-size", "64MiB", "--gpus", "2", "--", "/bin/sh", "-c", script),
+    )
+    ended = user.wait_for_end(job)
+    assert ended.state == job_pb2.JOB_STATE_COMPLETED, user.tale(job)
+    output = user.dlq("logs", job)
+    assert output.startswith("seven\n")
+    assert "token" in output
+    assert "size=65536k" in output
+    assert "DLQ_VIRTUAL_DEVICES=" in output
+    told = [each["cause"] for each in user.events(job) if each["kind"] == "rank_preparing"]
+    assert told[0] == f"waiting to pull {registry.name}/team/train:1"
+    assert told[-1].startswith("pulled ")
+    shown = user.dlq("show", job, "--json") + user.dlq("show", job) + output
+    shown += user.dlq("events", "--json")
+    for secret in (CANARY, PASSWORD):
+        assert secret not in shown
+        places = [str(cluster.root / name) for name in ("master", "e2e-a", "e2e-b", "handed")]
+        places += [str(path) for path in cluster.root.glob("*.log")] + [str(store.at)]
+        found = subprocess.run(
+            ["grep", "-rlF", "--devices=skip", secret, *places],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert found.stdout == ""
+
+
+def test_what_cannot_be_pulled_is_the_users_mistake_and_says_so(
+    user: UsersView, registry: SmallRegistry
+) -> None:
+    name = f"{registry.name}/no/such:1"
+    job = user.submit("--image", name, "--image-secret", "registry", "--", "true")
+    ended = user.wait_for_end(job)
+    assert (ended.state, ended.exit_code) == (job_pb2.JOB_STATE_FAILED, 127), user.tale(job)
+    assert f"there is no image {name}" in user.dlq("logs", job)
+    other = user.submit("--image", name, "--image-secret", "nobodys", "--", "true")
+    assert user.wait_for_end(other).exit_code == 126
+    assert "keeps no secret nobodys" in user.dlq("logs", other)
+
+
+def test_a_container_saves_pauses_and_resumes_on_another_node_and_outlives_its_agent(
+    user: UsersView, cluster: ContainerCluster, registry: SmallRegistry
+) -> None:
+    saved = cluster.root / "saved"
+    script = (
+        'if [ -n "$DLQ_RESUME_FROM" ]; then cat "$DLQ_RESUME_FROM"; exit 0; fi; '
+        f"trap 'echo 41 > {saved}/step-41; exit 99' TERM; echo up; while :; do sleep 0.1; done"
+    )
+    job = user.submit(
+        *in_image(registry, "--gpus", "8", "--checkpoint-dir", str(saved)),
+        *("--checkpoint-marker", "step-*", "--", "/bin/sh", "-c", script),
+    )
+    (node,) = user.wait(
+        job, lambda now: now.attempt_state == job_pb2.ATTEMPT_STATE_RUNNING, "it runs"
+    ).node_ids
+    wait_until(lambda: "up" in user.dlq("logs", job), what="its first words")
+    cluster.kill(node)
+    cluster.start(node)
+    wait_until(cluster.all_up, what="the agent's return", timeout_s=60)
+    user.dlq("pause", job)
+    user.wait(job, lambda now: not now.HasField("attempt_state"), "it is paused")
+    assert (saved / "step-41").read_text() == "41\n"
+    user.dlq("resume", job)
+    ended = user.wait_for_end(job)
+    assert ended.state == job_pb2.JOB_STATE_COMPLETED, user.tale(job)
+    assert user.dlq("logs", job).strip() == "41"
+    assert user.show(job)["lost_gpu_seconds"] == 0
+
+
+def test_a_memory_hog_is_told_apart_from_other_failures(
+    user: UsersView, registry: SmallRegistry
+) -> None:
+    job = user.submit(*in_image(registry, "--mem", "64MiB", "--", "/bin/tail", "/dev/zero"))
+    ended = user.wait_for_end(job)
+    assert (ended.state, ended.end_reason) == (job_pb2.JOB_STATE_FAILED, "oom_host"), user.tale(job)
