@@ -80,6 +80,43 @@ class StopWatch:
         return note
 
 
+class SaveWatch:
+    """Tells of requests to save and go on (`dlq checkpoint`), each once."""
+
+    def __init__(
+        self, save_file: Path | None, *, steady_s: Callable[[], float] = clock.steady_s
+    ) -> None:
+        self._file = save_file
+        self._steady_s = steady_s
+        self._looked_s: float | None = None
+        self._told = 0
+
+    def should_save(self) -> bool:
+        """True once for each request, at the first look after it; costs about 1 us."""
+        if self._file is None or not self._may_look():
+            return False
+        number = _read_number(self._file)
+        asked = number > self._told
+        self._told = max(number, self._told)
+        return asked
+
+    def _may_look(self) -> bool:
+        now_s = self._steady_s()
+        if self._looked_s is not None and now_s - self._looked_s < LOOK_EVERY_S:
+            return False
+        self._looked_s = now_s
+        return True
+
+
+def _read_number(path: Path) -> int:
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return 0
+    number = said.get("number") if isinstance(said, dict) else None
+    return number if isinstance(number, int) else 0
+
+
 def _read_notice(path: Path) -> Notice:
     try:
         said = json.loads(path.read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ from typing import NoReturn, TypeVar
 from dlq_train import checkpoint, clock, files, settings
 from dlq_train.beat import BeatFile
 from dlq_train.checkpoint import Checkpoint, CheckpointUnusable
-from dlq_train.notice import Notice, StopWatch
+from dlq_train.notice import Notice, SaveWatch, StopWatch
 from dlq_train.settings import Settings
 
 PREEMPTED = 99  # exit code: "I saved and left; run me again"
@@ -44,6 +44,7 @@ class Run:
         self.checkpoint_dir = said.checkpoint_dir
         self._settings = said
         self._watch = watch
+        self._saves = SaveWatch(said.save_file)
         self._beats = BeatFile(said.beat_file if said.local_rank == 0 else None)
         self._step: int | None = None
         self._saved: Checkpoint | None = None
@@ -86,6 +87,17 @@ class Run:
         All ranks then stop after the same step, which is what a consistent checkpoint needs.
         """
         return int(self._watch.should_stop())
+
+    def should_save(self) -> bool:
+        """True once for each `dlq checkpoint`: save at the end of this step, and go on.
+
+        With several processes reduce `save_flag()`, as for stopping.
+        """
+        return self._saves.should_save()
+
+    def save_flag(self) -> int:
+        """`should_save()` as 0 or 1, to be max-reduced over all ranks by the job's own means."""
+        return int(self._saves.should_save())
 
     def notice(self) -> Notice | None:
         """Why, and until when, dlq asked to stop; None as long as it did not."""

@@ -20,6 +20,7 @@ class Settings:
     preempt_file: Path | None
     beat_file: Path | None
     done_file: Path | None
+    save_file: Path | None = None
 
 
 def read(environ: Mapping[str, str], *, local_dir: Path) -> Settings:
@@ -47,6 +48,7 @@ def read(environ: Mapping[str, str], *, local_dir: Path) -> Settings:
         preempt_file=_path(environ, "DLQ_PREEMPT_FILE"),
         beat_file=_path(environ, "DLQ_BEAT_FILE"),
         done_file=_path(environ, "DLQ_DONE_FILE"),
+        save_file=_path(environ, "DLQ_SAVE_FILE"),
     )
 
 

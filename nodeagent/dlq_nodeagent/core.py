@@ -26,6 +26,8 @@ from dlq_nodeagent.model.messages import (
     RankProgress,
     RankReport,
     ReportAck,
+    Save,
+    Signal,
     Stop,
     Welcome,
 )
@@ -195,13 +197,17 @@ class AgentCore:
         refusal = self._obey(command.order) if self._obeys(command.epoch) else "stale_epoch"
         self.uplink.send(CommandResult(command.sequence, refusal))
 
-    def _obey(self, order: Launch | Stop | OpenLog) -> str:
+    def _obey(self, order: Launch | Stop | Signal | Save | OpenLog) -> str:
         match order:
             case Launch():
                 # A stop that overtook its launch has been answered with "absent".
                 return "stopped" if order.key in self._absent else self.supervisor.launch(order)
             case Stop():
                 return self._stop(order)
+            case Signal():
+                return self.supervisor.signal(order)
+            case Save():
+                return self.supervisor.ask_save(order)
             case OpenLog():
                 self._open_log(order)
                 return ""

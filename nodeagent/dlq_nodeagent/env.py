@@ -122,5 +122,6 @@ def _files(launch: Launch, files: JobFiles) -> Mapping[str, str]:
         "DLQ_CHECKPOINT_DIR": launch.checkpoint_directory,
         "DLQ_RESUME_FROM": launch.resume_from,
         "DLQ_DONE_FILE": files.done_file,
+        "DLQ_SAVE_FILE": files.save_file,
     }
     return {name: value for name, value in ours.items() if value}

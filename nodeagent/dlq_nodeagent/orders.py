@@ -14,8 +14,15 @@ from dlq_nodeagent.watched import Watched
 SIGNALS = {"": Signals.SIGTERM} | {
     name: Signals[f"SIG{name}"] for name in ("TERM", "INT", "USR1", "USR2")
 }
+SAVE_SIGNALS = frozenset({"INT", "USR1", "USR2"})
+UNCATCHABLE = frozenset({Signals.SIGKILL, Signals.SIGSTOP})
 # The notice file has fewer words than the master has causes.
-_KINDS = {"time_limit": "time_limit", "pause": "user_pause", "drain": "maintenance"}
+_KINDS = {
+    "time_limit": "time_limit",
+    "pause": "user_pause",
+    "drain": "maintenance",
+    "requeue": "user_pause",
+}
 
 log = structlog.get_logger("nodeagent.orders")
 
@@ -42,6 +49,35 @@ class Orders:
         watched.undelivered = None
         watched.rank = replace(watched.rank, stopping=replace(stopping, delivered=True))
         return not stopping.delivered
+
+    def signal(self, watched: Watched, name: str) -> str:
+        """Send a signal to the main process, which goes on; empty, or the word of a refusal."""
+        own = SIGNALS.get(watched.rank.launch.preempt_signal, Signals.SIGTERM)
+        number = own if not name else Signals.__members__.get(f"SIG{name}")
+        if number is None or number in UNCATCHABLE:
+            return "no_such_signal"
+        return self._said(watched, lambda handle: self._signal(handle, number))
+
+    def ask_save(self, watched: Watched, number: int) -> str:
+        """Ask it to save and go on, by file and by the signal that it has for that."""
+        refusal = self._said(watched, lambda handle: self.runtime.ask_save(handle, number))
+        name = watched.rank.launch.save_signal
+        return refusal if refusal or name not in SAVE_SIGNALS else self.signal(watched, name)
+
+    def _signal(self, handle: Handle, number: Signals) -> None:
+        self.runtime.signal(handle, number, epoch=self.epoch())
+
+    def _said(self, watched: Watched, say: Callable[[Handle], None]) -> str:
+        if watched.handle is None:
+            return "not_running"
+        try:
+            say(watched.handle)
+        except NotDelivered:
+            return "not_delivered"
+        except RuntimeFault as fault:
+            log.error("word_refused_by_runtime", key=str(watched.handle.key), error=str(fault))
+            return "not_running"
+        return ""
 
     def _taken(self, effect: Effect, handle: Handle, stopping: Stopping, signal: Signals) -> bool:
         """False: give it again later. Faults count as taken, and are logged: what cannot be told to

@@ -11,7 +11,7 @@ from dlq_nodeagent.holding import Holding
 from dlq_nodeagent.journal import Journal, RankRecord
 from dlq_nodeagent.keeping import Keeping
 from dlq_nodeagent.looking import Looking
-from dlq_nodeagent.model.messages import Launch, RankProgress, Stop
+from dlq_nodeagent.model.messages import Fence, Launch, RankProgress, Save, Signal, Stop
 from dlq_nodeagent.model.rank import (
     ALIVE,
     Acknowledged,
@@ -156,6 +156,32 @@ class Supervisor:
         log.info("stop_taken", key=str(stop.key), cause=stop.cause, grace_s=stop.grace_s)
         self._apply(watched, StopAsked(stop))
         return ""
+
+    def signal(self, order: Signal) -> str:
+        """Send a signal to the main process of a running rank; returns a refusal like `stop`."""
+        watched = self._watched.get(order.key)
+        refusal = self._unfit(watched, order.fence)
+        if watched is None or refusal:
+            return refusal
+        return self._orders.signal(watched, order.signal)
+
+    def ask_save(self, order: Save) -> str:
+        """Ask a running rank to save and go on; likewise."""
+        watched = self._watched.get(order.key)
+        refusal = self._unfit(watched, order.fence)
+        if watched is None or refusal:
+            return refusal
+        return self._orders.ask_save(watched, order.number)
+
+    @staticmethod
+    def _unfit(watched: Watched | None, fence: Fence) -> str:
+        """Why a rank cannot be told anything; empty: it runs."""
+        if watched is None:
+            return "unknown_rank"
+        if watched.rank.launch.fence != fence:
+            return "fence_mismatch"
+        runs = watched.handle is not None and watched.rank.state is RankState.RUNNING
+        return "" if runs else "not_running"
 
     def hold_out(self, revision: int, extension_s: float) -> None:
         """Every rank survives `extension_s` more of the master's silence than its launch says."""

@@ -25,6 +25,8 @@ from dlq_nodeagent.model.messages import (
     RankProgress,
     RankReport,
     ReportAck,
+    Save,
+    Signal,
     Stop,
     Welcome,
 )
@@ -207,12 +209,16 @@ def _heartbeat_reply(reply: wire.HeartbeatReply) -> HeartbeatReply:
 
 
 def _command(command: wire.Command) -> Command | None:
-    order: Launch | Stop | OpenLog
+    order: Launch | Stop | Signal | Save | OpenLog
     match command.WhichOneof("body"):
         case "launch":
             order = _launch(command.launch)
         case "stop":
             order = _stop(command.stop)
+        case "signal":
+            order = _signal(command.signal)
+        case "save":
+            order = _save(command.save)
         case "open_log":
             order = _open_log(command.open_log)
         case _:
@@ -240,6 +246,7 @@ def _launch(launch: wire.LaunchCommand) -> Launch:
         gid=launch.gid,
         groups=tuple(launch.groups),
         preempt_signal=spec.preempt.signal,
+        save_signal=spec.checkpoint.save_signal,
         checkpoint_directory=launch.checkpoint_directory,
         checkpoint_marker=spec.checkpoint.marker,
         settle_s=max(0.0, from_duration(spec.checkpoint.settle_duration)),
@@ -281,6 +288,22 @@ def _stop(stop: wire.StopCommand) -> Stop:
         cause=stop.cause,
         grace_s=max(0.0, from_duration(stop.grace_duration)),
         delay_s=max(0.0, from_duration(stop.delay_duration)),
+    )
+
+
+def _signal(order: wire.SignalCommand) -> Signal:
+    return Signal(
+        key=_key(order.job_id, order.fence, order.node_rank),
+        fence=Fence(order.fence.epoch, order.fence.attempt),
+        signal=order.signal,
+    )
+
+
+def _save(order: wire.SaveCommand) -> Save:
+    return Save(
+        key=_key(order.job_id, order.fence, order.node_rank),
+        fence=Fence(order.fence.epoch, order.fence.attempt),
+        number=order.number,
     )
 
 

@@ -1,5 +1,6 @@
 """What every runtime promises, shown by the real ones and by the fake."""
 
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -61,6 +62,7 @@ class Box(Protocol):
     def renew_contact(self) -> None: ...
     def restart_agent(self) -> None: ...
     def notice_seen(self, handle: Handle) -> bool: ...
+    def save_asked(self, handle: Handle) -> int: ...
 
 
 class RealBox:
@@ -117,6 +119,10 @@ class RealBox:
 
     def notice_seen(self, handle: Handle) -> bool:
         return Path(self._box.runtime.job_files(handle.key).preempt_file).exists()
+
+    def save_asked(self, handle: Handle) -> int:
+        path = Path(self.runtime.job_files(handle.key).save_file)
+        return int(json.loads(path.read_text())["number"]) if path.exists() else 0
 
 
 class PretendBox:
@@ -185,6 +191,9 @@ class PretendBox:
 
     def notice_seen(self, handle: Handle) -> bool:
         return self._fake.notice_of(handle) is not None
+
+    def save_asked(self, handle: Handle) -> int:
+        return self._fake.save_number_of(handle)
 
 
 @pytest.fixture(scope="module")
@@ -346,6 +355,18 @@ def test_contact_that_is_renewed_keeps_the_job_alive(box: Box) -> None:
 
     wait_until(renew_and_look, what="the job's own end")
     assert (ended[0].why, ended[0].code) == (ExitWhy.EXITED, 0)
+
+
+def test_a_request_to_save_is_seen_by_a_job_that_goes_on(box: Box) -> None:
+    handle = box.start(runs_for_s=LONG_S, ignores_signals=True)
+    assert box.save_asked(handle) == 0
+    for number in (5, 7):
+        box.runtime.ask_save(handle, number)
+        assert box.save_asked(handle) == number
+    assert not box.notice_seen(handle)
+    assert box.runtime.poll(handle) is None
+    box.runtime.kill(handle, epoch=9)
+    box.wait_exit(handle)
 
 
 def test_a_notice_appears_and_can_be_withdrawn(box: Box) -> None:

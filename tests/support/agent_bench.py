@@ -26,6 +26,8 @@ from dlq_nodeagent.model.messages import (
     Phase,
     RankReport,
     ReportAck,
+    Save,
+    Signal,
     Stop,
     Welcome,
 )
@@ -112,6 +114,12 @@ class ListeningRuntime(FakeRuntime):
         self._bench.signals.append(signal)
         super().stop(handle, epoch=epoch, signal=signal, grace_s=grace_s, term_s=term_s)
 
+    def signal(self, handle: Handle, number: int, *, epoch: int) -> None:
+        if self._bench.deaf:
+            raise NotDelivered("the shim's channel is full")
+        self._bench.sent.append(number)
+        super().signal(handle, number, epoch=epoch)
+
     def extend_hold(self, handle: Handle, *, epoch: int, hold_s: float) -> None:
         if self._bench.deaf:
             raise NotDelivered("the shim's channel is full")
@@ -135,6 +143,7 @@ class AgentBench:
         self.answers_heartbeats = True
         self.acks = True
         self.signals: list[int] = []
+        self.sent: list[int] = []  # signals to ranks that go on
         self.starts: list[AttemptKey] = []
         self.deaf = False
         self.hold_extension_s = 0.0
@@ -198,7 +207,9 @@ class AgentBench:
         """The line breaks, and both sides see it."""
         self.core.closed()
 
-    def order(self, order: Launch | Stop | OpenLog, *, epoch: int = EPOCH) -> CommandResult:
+    def order(
+        self, order: Launch | Stop | Signal | Save | OpenLog, *, epoch: int = EPOCH
+    ) -> CommandResult:
         """Send a command; its result."""
         self._sequence += 1
         self.core.received(Command(sequence=self._sequence, epoch=epoch, order=order))
@@ -250,6 +261,10 @@ class AgentBench:
     def notice(self, launch: Launch) -> Notice | None:
         """What the job reads in its notice file."""
         return self.runtime.notice_of(Handle(launch.key, launch.fence.epoch))
+
+    def save_number(self, launch: Launch) -> int:
+        """The request to save that the job reads in its save file."""
+        return self.runtime.save_number_of(Handle(launch.key, launch.fence.epoch))
 
     def runs(self, launch: Launch) -> bool:
         """Whether a process of this rank lives on the host."""

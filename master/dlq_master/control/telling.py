@@ -1,7 +1,7 @@
 """What users ask of a job that runs: go back to the queue, take a signal, save and go on.
 
 All of it goes through the outbox: it survives a restart of the master, and reaches a silent node when
-that is back. A signal may come twice to a rank whose agent restarts in between; a request to save is
+that is back. A signal may come twice when the line breaks before its answer; a request to save is
 numbered, and a repeat of it asks for nothing new.
 """
 
@@ -53,7 +53,7 @@ def checkpoint(turn: Turn, ask: CheckpointJob) -> Answer:
     if turn.replay(ask) is None:
         attempt = _running(turn, job, "save")
         turn.remember(ask, job.job_id)
-        number = turn.state.next_command
+        number = round(turn.now_s * 1000)  # rises also over restarts of the master
         _note(turn, ask, job.job_id, attempt, "attempt_save_asked", number=number)
         _tell(turn, attempt, "save", str(number))
     return lambda: turn.job(ask.job_id)

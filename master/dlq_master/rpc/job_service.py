@@ -12,6 +12,7 @@ from dlq.v1.job_pb2 import JobSpec
 from dlq.v1.job_service_pb2_grpc import JobServiceServicer
 from dlq_common.clock import Clock
 from dlq_common.errors import PermissionDenied
+from dlq_common.wire import to_timestamp
 from dlq_master.control.ports import Control, Readable
 from dlq_master.control.stimuli import (
     CancelJob,
@@ -172,8 +173,9 @@ class JobService(JobServiceServicer):
     async def CheckpointJob(
         self, request: wire.CheckpointJobRequest, context: Context
     ) -> wire.CheckpointJobResponse:
+        asked = to_timestamp(self._clock.now_s())
         changed = await self._edit(request, context, lambda edit: CheckpointJob(**edit))
-        return wire.CheckpointJobResponse(**changed)
+        return wire.CheckpointJobResponse(**changed, ask_time=asked)
 
     async def ExplainJob(
         self, request: wire.ExplainJobRequest, context: Context

@@ -73,6 +73,7 @@ class Launch:
     gid: int = 0
     groups: tuple[int, ...] = ()
     preempt_signal: str = ""
+    save_signal: str = ""
     checkpoint_directory: str = ""
     checkpoint_marker: str = ""
     settle_s: float = 0.0
@@ -98,6 +99,24 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """Send a signal to the main process of a rank; "" = that of its notice."""
+
+    key: AttemptKey
+    fence: Fence
+    signal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Save:
+    """Ask a rank to save and go on; `number` rises with every request."""
+
+    key: AttemptKey
+    fence: Fence
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenLog:
     """Send the output of a rank through the relay of that name."""
 
@@ -113,7 +132,7 @@ class Command:
 
     sequence: int
     epoch: int
-    order: Launch | Stop | OpenLog
+    order: Launch | Stop | Signal | Save | OpenLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,13 @@ class FakeRuntime:
     def job_files(self, key: AttemptKey) -> JobFiles:
         """Paths that are never made: no process will look for them."""
         at = f"/fake/{key}"
-        return JobFiles(f"{at}/notice.json", f"{at}/job", f"{at}/job/beat", f"{at}/job/done")
+        return JobFiles(
+            preempt_file=f"{at}/notice.json",
+            job_dir=f"{at}/job",
+            beat_file=f"{at}/job/beat",
+            done_file=f"{at}/job/done",
+            save_file=f"{at}/save.json",
+        )
 
     def start(self, plan: LaunchPlan) -> Handle:
         if plan.key in self._host.attempts:
@@ -106,6 +112,13 @@ class FakeRuntime:
 
     def notice(self, handle: Handle, notice: Notice | None) -> None:
         self._settled(handle).notice = notice
+
+    def ask_save(self, handle: Handle, number: int) -> None:
+        self._settled(handle).save_number = number
+
+    def save_number_of(self, handle: Handle) -> int:
+        """The last request to save that the job would read now, 0 for none; for tests."""
+        return self._settled(handle).save_number
 
     def notice_of(self, handle: Handle) -> Notice | None:
         """What the job would read now; for tests (a real job reads its file)."""

@@ -78,6 +78,7 @@ class FakeAttempt:
         self.job = job
         self.record: ExitRecord | None = None
         self.notice: Notice | None = None
+        self.save_number = 0
         self.highest_epoch = plan.epoch
         self.hold_s = plan.hold_s
         self._start_s = start_s

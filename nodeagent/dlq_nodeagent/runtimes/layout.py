@@ -12,6 +12,7 @@ STATE_DIR/                     0711 when jobs run as their submitters (they pass
       log.head        0600     first bytes of stdout and stderr
       log.ring        0600     last bytes of them
       notice.json     0640     job may read it (its group): save and leave
+      save.json       0640     job may read it (its group): save and go on
       job/            0700     the job's own: beat, done
   leftover/                    0700: `job/` directories that held more than plain files
 """
@@ -33,14 +34,15 @@ EXIT = "exit.json"
 LOG_HEAD = "log.head"
 LOG_RING = "log.ring"
 NOTICE = "notice.json"
+SAVE = "save.json"
 JOB = "job"
 BEAT = "beat"
 DONE = "done"
 
 # Everything we or the shim ever put into an attempt's directory, temporary names included.
 _OUR_NAMES = (
-    *(PLAN, CTL, STARTED, EXIT, LOG_HEAD, LOG_RING, NOTICE),
-    *("plan.tmp", "started.tmp", "exit.tmp", "notice.tmp"),
+    *(PLAN, CTL, STARTED, EXIT, LOG_HEAD, LOG_RING, NOTICE, SAVE),
+    *("plan.tmp", "started.tmp", "exit.tmp", "notice.tmp", "save.tmp"),
 )
 _MAX_JOB_FILES = 10_000
 
@@ -59,6 +61,7 @@ def job_files(state_dir: Path, key: AttemptKey) -> JobFiles:
         job_dir=str(at / JOB),
         beat_file=str(at / JOB / BEAT),
         done_file=str(at / JOB / DONE),
+        save_file=str(at / SAVE),
     )
 
 

@@ -69,6 +69,8 @@ class JobFiles(NamedTuple):
     """Where the job's beats go (DLQ_BEAT_FILE), below `job_dir`."""
     done_file: str
     """Made by a job that is really finished (DLQ_DONE_FILE), below `job_dir`."""
+    save_file: str = ""
+    """Names the last request to save and go on (DLQ_SAVE_FILE); the job may only read it."""
 
 
 class ExitWhy(StrEnum):
@@ -251,6 +253,12 @@ class Runtime(Protocol):
 
     def notice(self, handle: Handle, notice: Notice | None) -> None:
         """Write the notice file atomically, or withdraw it with None."""
+        ...
+
+    def ask_save(self, handle: Handle, number: int) -> None:
+        """Write the save file atomically, `{"v": 1, "number": ...}`: save, and go on. Replaces an
+        earlier request. May raise NotDelivered.
+        """
         ...
 
     def beat(self, handle: Handle) -> bytes | None:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -167,15 +167,21 @@ class ProcessRuntime:
             with suppress(FileNotFoundError):
                 os.unlink(layout.NOTICE, dir_fd=attempt.at)
             return
-        data = json.dumps({"v": 1} | asdict(notice)).encode() + b"\n"
-        try:
-            layout.write(
-                attempt.at, layout.NOTICE, data, durable=False, readable_by_gid=attempt.gid
-            )
-        except OSError as error:
-            raise NotDelivered(f"{handle.key}: no notice written: {error}") from error
+        self._tell(handle, layout.NOTICE, asdict(notice))
+
+    def ask_save(self, handle: Handle, number: int) -> None:
+        self._tell(handle, layout.SAVE, {"number": number})
 
     # ---- inside, and what a runtime of containers does otherwise
+
+    def _tell(self, handle: Handle, name: str, said: Mapping[str, object]) -> None:
+        """A file that the job's group may read."""
+        attempt = self._known(handle)
+        data = json.dumps({"v": 1, **said}).encode() + b"\n"
+        try:
+            layout.write(attempt.at, name, data, durable=False, readable_by_gid=attempt.gid)
+        except OSError as error:
+            raise NotDelivered(f"{handle.key}: {name} not written: {error}") from error
 
     def _make_groups(self, plan: LaunchPlan) -> tuple[CgroupDir, ...]:
         return self._cgroups.create(str(plan.key), limits_of(plan))

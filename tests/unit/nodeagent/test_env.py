@@ -11,7 +11,7 @@ from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.runtimes.port import JobFiles
 from support.agent_bench import a_launch
 
-FILES = JobFiles("/a/notice.json", "/a/job", "/a/job/beat", "/a/job/done")
+FILES = JobFiles("/a/notice.json", "/a/job", "/a/job/beat", "/a/job/done", "/a/save.json")
 ACCOUNT = Account("ada", "/home/ada")
 REAL = tuple(
     Device(
@@ -103,6 +103,7 @@ def test_files_resume_and_limits_are_told() -> None:
     env = environment(launch)
     assert env["DLQ_RESUME_FROM"] == "/ckpt/17/0/step-000100"
     assert env["DLQ_PREEMPT_FILE"] == FILES.preempt_file
+    assert env["DLQ_SAVE_FILE"] == FILES.save_file
     assert env["DLQ_BEAT_FILE"] == FILES.beat_file
     assert env["DLQ_DONE_FILE"] == FILES.done_file
     assert env["DLQ_CHECKPOINT_DIR"] == "/ckpt/17/1"

@@ -1,5 +1,6 @@
 """A process learns of a stop by file or by signal, once and for good."""
 
+import json
 import signal
 import threading
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlq_common.clock import FakeClock
-from dlq_train.notice import LOOK_EVERY_S, STOP_SIGNALS, Notice, StopWatch
+from dlq_train.notice import LOOK_EVERY_S, STOP_SIGNALS, Notice, SaveWatch, StopWatch
 
 
 @pytest.fixture(autouse=True)
@@ -85,3 +86,36 @@ def test_an_unreadable_notice_still_counts(tmp_path: Path, content: str) -> None
     watch = StopWatch(path)
     assert watch.should_stop()
     assert watch.notice() == Notice("preempt", "", None)
+
+
+def asked(path: Path, number: object) -> None:
+    path.write_text(json.dumps({"v": 1, "number": number}))
+
+
+def test_each_request_to_save_is_told_once(tmp_path: Path) -> None:
+    clock = FakeClock()
+    watch = SaveWatch(tmp_path / "save", steady_s=clock.now_s)
+    told = []
+    for number in (None, 5, 5, 9, 9, 3):
+        if number is not None:
+            asked(tmp_path / "save", number)
+        clock.advance(LOOK_EVERY_S * 1.1)
+        told.append(watch.should_save())
+    assert told == [False, True, False, True, False, False]
+
+
+def test_requests_to_save_are_looked_for_as_seldom_as_stops(tmp_path: Path) -> None:
+    clock = FakeClock()
+    watch = SaveWatch(tmp_path / "save", steady_s=clock.now_s)
+    assert not watch.should_save()
+    asked(tmp_path / "save", 1)
+    assert not watch.should_save()
+    clock.advance(LOOK_EVERY_S * 1.1)
+    assert watch.should_save()
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"number": "5"}', '{"v": 1}'])
+def test_a_save_file_that_says_nothing_asks_for_nothing(tmp_path: Path, content: str) -> None:
+    (tmp_path / "save").write_text(content)
+    assert not SaveWatch(tmp_path / "save").should_save()
+    assert not SaveWatch(None).should_save()

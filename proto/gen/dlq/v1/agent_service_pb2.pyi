@@ -871,8 +871,8 @@ Global___StopCommand: _TypeAlias = StopCommand  # noqa: Y015
 
 @_typing.final
 class SignalCommand(_message.Message):
-    """Send a signal to the main process of a rank, which goes on. Taken once by one life of an agent; an
-    agent that restarts while the answer is on its way may send it again.
+    """Send a signal to the main process of a rank, which goes on. It may come twice when the line breaks
+    before its answer.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

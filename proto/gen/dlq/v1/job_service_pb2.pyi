@@ -971,6 +971,7 @@ class CheckpointJobResponse(_message.Message):
     JOB_FIELD_NUMBER: _builtins.int
     JOBS_FIELD_NUMBER: _builtins.int
     REFUSALS_FIELD_NUMBER: _builtins.int
+    ASK_TIME_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def job(self) -> _job_pb2.Job:
         """The job after the change; of several the first."""
@@ -983,16 +984,21 @@ class CheckpointJobResponse(_message.Message):
     def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
         """Those of them that refused; when all do, the call fails instead."""
 
+    @_builtins.property
+    def ask_time(self) -> _timestamp_pb2.Timestamp:
+        """Only a checkpoint that was committed later answers the request."""
+
     def __init__(
         self,
         *,
         job: _job_pb2.Job | None = ...,
         jobs: _abc.Iterable[_job_pb2.Job] | None = ...,
         refusals: _abc.Iterable[Global___Refusal] | None = ...,
+        ask_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ask_time", b"ask_time", "job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "jobs", b"jobs", "refusals", b"refusals"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask_time", b"ask_time", "job", b"job", "jobs", b"jobs", "refusals", b"refusals"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
