@@ -1,6 +1,8 @@
-"""The example configurations are ones the daemons accept."""
+"""What is deployed: examples the daemons accept, units that keep their promises, a true runbook."""
 
 import re
+import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -8,8 +10,17 @@ import pytest
 from dlq_common.config import dump_config, load_config
 from dlq_master.control.config import MasterConfig
 from dlq_nodeagent.config import AgentConfig
+from support.runbook import Runbook, read_blocks
 
-CONFIG = Path(__file__).resolve().parents[3] / "deploy/config"
+ROOT = Path(__file__).resolve().parents[3]
+CONFIG = ROOT / "deploy/config"
+UNITS = ROOT / "deploy/systemd"
+# Options of a unit that its jobs would inherit: mount namespaces, system call filters, device rules.
+REACHES_JOBS = re.compile(
+    r"(?m)^(Protect\w+|Private\w+|Restrict\w+|SystemCall\w+|(ReadOnly|ReadWrite|Inaccessible|Exec|NoExec)"
+    r"Paths|Bind\w*Paths|TemporaryFileSystem|Root\w+|DynamicUser|Device\w+|LockPersonality"
+    r"|MemoryDenyWriteExecute|NoNewPrivileges|Nice|CPUAffinity|IOSchedulingClass|IPAddress\w+)="
+)
 
 
 def test_the_masters_example_is_accepted_and_differs_from_the_defaults() -> None:
@@ -41,3 +52,49 @@ def test_what_check_config_prints_is_accepted_again(
     printed = tmp_path / name
     printed.write_text(dump_config(config))
     assert load_config(kind, printed, {}) == config
+
+
+def test_nothing_of_the_agents_unit_reaches_into_its_jobs() -> None:
+    text = (UNITS / "dlq-nodeagent.service").read_text()
+    assert REACHES_JOBS.findall(text) == []
+    assert re.search(r"(?m)^KillMode=process$", text)
+    assert REACHES_JOBS.search((UNITS / "dlq-master.service").read_text()), "the pattern finds some"
+
+
+def test_no_option_of_the_jobs_group_acts_on_the_group() -> None:
+    text = (UNITS / "dlq-jobs.service").read_text()
+    assert (
+        re.findall(r"(?m)^(PrivateDevices|ProtectClock|Device\w+|IPAddress\w+|MemoryMax)=", text)
+        == []
+    )
+    assert re.search(r"(?m)^Delegate=yes$", text)
+
+
+def test_the_agent_looks_for_its_jobs_where_their_unit_is() -> None:
+    slice_ = re.search(r"(?m)^Slice=(.+)$", (UNITS / "dlq-jobs.service").read_text())
+    agent = (UNITS / "dlq-nodeagent.service").read_text()
+    assert slice_ is not None
+    assert f"Environment=DLQ_NODE__CGROUP=/{slice_[1]}/dlq-jobs.service\n" in agent
+
+
+def test_the_installer_is_a_shell_script_that_knows_every_unit() -> None:
+    script = ROOT / "deploy/install.sh"
+    subprocess.run(["sh", "-n", script], check=True)
+    units = sorted(path.name for path in UNITS.iterdir())
+    assert [unit for unit in units if unit not in script.read_text()] == []
+
+
+def test_the_runbook_installs_this_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    install = Runbook(ROOT / "docs/runbook.md").take("Install")
+    assert f"dlq-{version}-py3" in install.script
+
+
+def test_blocks_are_found_with_their_host_their_user_and_their_heading(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Top\n```sh\n# on head\n# a comment\nls\n```\n## Next\n```sh\nnot run\n```\n"
+        "```sh\n# on both, as ada\nid\n```\n"
+    )
+    found = [(one.section, one.host, one.user, one.script) for one in read_blocks(page)]
+    assert found == [("Top", "head", "root", "# a comment\nls\n"), ("Next", "both", "ada", "id\n")]
