@@ -151,6 +151,7 @@ class AgentConfig:
             allow_root=self.jobs.allow_root,
             roots=self.jobs.roots,
             scripts=self.node.state_dir / "scripts",
+            stand_ins=self.node.state_dir,
             term_s=self.jobs.term,
             pids_max=self.jobs.pids_max,
             log_head_bytes=self.output.head,

@@ -39,6 +39,7 @@ from dlq_nodeagent.runtimes.process import ProcessRuntime
 from dlq_nodeagent.session import GrpcTransport
 from dlq_nodeagent.shim.binary import ensure_shim
 from dlq_nodeagent.shim.contact import ContactFile
+from dlq_nodeagent.slurm_launch import install_stand_ins
 from dlq_nodeagent.workshop import Workshop
 
 # The shim and jobs of other users pass through it by full path; nobody can list it.
@@ -82,6 +83,7 @@ def prepare_state_dir(state_dir: Path) -> None:
         scripts = state_dir / "scripts"
         scripts.mkdir(exist_ok=True)
         scripts.chmod(_STATE_MODE)
+        install_stand_ins(state_dir)
     except OSError as error:
         raise ConfigError(f"{state_dir}: {error.strerror}", key="node.state_dir") from None
 

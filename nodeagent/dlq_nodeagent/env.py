@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.runtimes.port import JobFiles
+from dlq_nodeagent.slurm_env import COMPAT, slurm_environment
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SIGNALS_TO_HANDLE = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2"
@@ -48,6 +49,7 @@ def job_environment(
         **_torchrun(launch, devices),
         **_devices(devices),
         **_files(launch, files),
+        **_compat(launch, devices, account, now_s),
     }
 
 
@@ -96,6 +98,17 @@ def _torchrun(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
         # torchrun would kill its workers after 30 s, in the middle of a save.
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(max(1, round(launch.grace_s))),
     }
+
+
+def _compat(
+    launch: Launch, devices: tuple[Device, ...], account: Account, now_s: float
+) -> Mapping[str, str]:
+    """Another scheduler's variables, for a job that asks for them and for no other: frameworks that
+    find them behave otherwise (Lightning ignores SIGTERM).
+    """
+    if launch.compat != COMPAT:
+        return {}
+    return slurm_environment(launch, devices, user=account.user, uid=launch.uid, now_s=now_s)
 
 
 def _rendezvous(launch: Launch) -> tuple[str, str]:

@@ -4,7 +4,7 @@ import os
 import pwd
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dlq_common.names import check_argument, check_env
@@ -26,6 +26,7 @@ from dlq_nodeagent.runtimes.container import ContainerPlan
 from dlq_nodeagent.runtimes.launch import RunAs
 from dlq_nodeagent.runtimes.podman_prepare import Containers, Say, inside_container
 from dlq_nodeagent.runtimes.port import AttemptKey, JobFiles, LaunchPlan, LaunchRefused
+from dlq_nodeagent.slurm_launch import stand_ins_mount, with_batch
 
 _DEFAULT_INTERPRETER = ("/bin/sh",)
 
@@ -40,6 +41,8 @@ class LaunchRules:
     roots: tuple[str, ...]
     scripts: Path
     """Directory of the agent's own for the scripts of jobs, mode 0711."""
+    stand_ins: Path | None = None
+    """State directory with the stand-ins for other schedulers' programs; None: there are none."""
     term_s: float
     pids_max: int
     log_head_bytes: int
@@ -173,13 +176,20 @@ class Launching:
         if launch.container is None or self.containers is None:
             return None
         script = self._script_path(launch.key) if launch.script else None
-        return self.containers.plan(launch, rights, self.devices_of(launch), script, say)
+        plan = self.containers.plan(launch, rights, self.devices_of(launch), script, say)
+        return replace(
+            plan, own_mounts=plan.own_mounts + stand_ins_mount(launch, self.rules.stand_ins)
+        )
 
     def _script_path(self, key: AttemptKey) -> Path:
         return self.rules.scripts / str(key)
 
     def _argv(self, launch: Launch, rights: UserRights) -> tuple[str, ...]:
         _check_words(launch)
+        words = self._words(launch, rights)
+        return with_batch(launch, words, self.devices_of(launch), self.rules.stand_ins)
+
+    def _words(self, launch: Launch, rights: UserRights) -> tuple[str, ...]:
         if not launch.script:
             return launch.command
         path = self._script_path(launch.key)

@@ -264,6 +264,10 @@ def _launch(launch: wire.LaunchCommand) -> Launch:
             else None
         ),
         container=_container(spec.container) if spec.HasField("container") else None,
+        job_name=spec.name,
+        queue=spec.queue,
+        compat=spec.compat,
+        tasks_per_node=spec.tasks_per_node if spec.HasField("tasks_per_node") else None,
     )
 
 

@@ -53,6 +53,7 @@ MOST_GPUS = 100_000
 MOST_RESTARTS = 100
 MOST_EXIT_CODES = 32
 MOST_TASKS = 10_000
+MOST_TASKS_OF_A_NODE = 1024
 MOST_TERMS = 100
 LATEST_BEGIN_S = 32_503_680_000  # the year 3000
 
@@ -61,6 +62,7 @@ SAVE_SIGNALS = ("USR1", "USR2", "INT")
 # What `dlq signal` sends: nothing that only the kernel can take, and nothing that stops a process.
 USER_SIGNALS = ("HUP", "INT", "QUIT", "USR1", "USR2", "ALRM", "TERM", "CONT", "URG", "WINCH")
 RUNTIMES = ("process", "podman")
+COMPATS = ("slurm",)
 DEFAULT_SIGNAL = "TERM"
 DEFAULT_RUNTIME = "process"
 DEFAULT_DIRECTORY = "/"
@@ -100,6 +102,7 @@ def checked(spec: JobSpec) -> JobSpec:
     _check_checkpoint(spec.checkpoint)
     _check_save_signal(spec)
     check_container(spec)
+    _check_compat(spec)
     _check_spans(spec)
     _check_array(spec)
     check_dependency(spec.dependency)
@@ -226,6 +229,17 @@ def _check_checkpoint(checkpoint: CheckpointSpec) -> None:
         _field("checkpoint.marker", check_relative_path, checkpoint.marker, "checkpoint marker")
         if not checkpoint.directory:
             raise _wrong("checkpoint.directory", "must say where the marker is looked for")
+
+
+def _check_compat(spec: JobSpec) -> None:
+    if spec.compat:
+        _one_of("compat", spec.compat, COMPATS)
+    if not spec.HasField("tasks_per_node"):
+        return
+    if not spec.compat:
+        raise _wrong("tasks_per_node", "means something only with compat")
+    if not 1 <= spec.tasks_per_node <= MOST_TASKS_OF_A_NODE:
+        raise _wrong("tasks_per_node", f"must be between 1 and {MOST_TASKS_OF_A_NODE}")
 
 
 def _check_array(spec: JobSpec) -> None:

@@ -18,6 +18,7 @@ def fit_to_task(spec: JobSpec, launch: Launch) -> None:
     spec.environment.update(array_environment(launch))
     spec.working_directory = filled(spec.working_directory, launch)
     spec.checkpoint.directory = filled(spec.checkpoint.directory, launch)
+    spec.checkpoint.marker = filled(spec.checkpoint.marker, launch)
 
 
 def array_environment(launch: Launch) -> Mapping[str, str]:

@@ -85,6 +85,10 @@ class Launch:
     restart_count: int = 0
     time_left_s: float | None = None
     container: ContainerRequest | None = None
+    job_name: str = ""
+    queue: str = ""
+    compat: str = ""
+    tasks_per_node: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

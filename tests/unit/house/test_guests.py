@@ -17,6 +17,7 @@ ROOMS = {
     "cli/dlq_cli": "",
     "client/dlq_client": "",
     "client/dlq_train": "",
+    "client/dlq_compat": "",
     "master/dlq_master": "master",
     "nodeagent/dlq_nodeagent": "agent",
     "simulator/dlq_simulator": "sim",

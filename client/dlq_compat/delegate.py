@@ -1,0 +1,40 @@
+"""Programs that must ask the master: they become `dlq slurm NAME`, with the user's own identity.
+
+A job gets no identity from dlq. These work where the job can read that of its user (~/.config/dlq, on a
+home directory that the nodes share) and say what is missing where it cannot.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import List, Optional
+
+CLI_FILE = "dlq-cli"
+"""Beside this package where it is installed: where the `dlq` of that installation is."""
+
+
+def run(name: str, arguments: List[str]) -> int:
+    """Become `dlq slurm NAME ARGUMENTS`; returns only when there is no `dlq`."""
+    program = _dlq()
+    if program is not None:
+        os.execv(program, [program, "slurm", name, *arguments])
+    print(
+        "%s: no `dlq` command is here: put it into PATH (pip install dlq), or use %s where you "
+        "submit jobs" % (name, name),
+        file=sys.stderr,
+    )
+    return 127
+
+
+def _dlq() -> Optional[str]:
+    found = shutil.which("dlq")
+    if found:
+        return found
+    try:
+        noted = (Path(__file__).parents[1] / CLI_FILE).read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+    return noted if noted and os.access(noted, os.X_OK) else None
