@@ -34,6 +34,8 @@ def _job_pairs(job: job_pb2.Job, look: Look) -> tuple[tuple[str, str], ...]:
         ("end", _end(job) if state in ENDED else ""),
         ("task of", _array(job)),
         ("depends on", job.dependency),
+        ("nice", str(job.nice) if job.nice else ""),
+        ("warned", _when(job, "warning_time", look)),
         ("not before", _when(job, "begin_time", look)),
         ("submitted", _when(job, "submit_time", look)),
         ("waiting since", _when(job, "queue_time", look) if state == "queued" else ""),
@@ -192,6 +194,7 @@ def _when(job: job_pb2.Job, field: str, look: Look) -> str:
         "start_time": job.start_time,
         "end_time": job.end_time,
         "begin_time": job.begin_time,
+        "warning_time": job.warning_time,
     }
     seconds = from_timestamp(times[field])
     return when(seconds, look) if seconds else ""

@@ -33,6 +33,13 @@ class Edited:
     refusals: Sequence[wire.Refusal]
 
 
+@dataclass(frozen=True, slots=True)
+class Updated(Edited):
+    """The same, and what was changed."""
+
+    changes: Sequence[wire.FieldChange]
+
+
 class Jobs:
     """What users do with jobs. Each method raises a DlqError when the master refuses."""
 
@@ -138,6 +145,33 @@ class Jobs:
         """See `resume`."""
         request = wire.ResumeJobRequest(request_id=self.new_request_id(), job_id=target)
         return _edited(self._connection.call(self.stub.ResumeJob, request))
+
+    def requeue_each(self, target: str, *, hold: bool = False) -> Edited:
+        """Let jobs save, leave their GPUs and wait again."""
+        key = self.new_request_id()
+        request = wire.RequeueJobRequest(request_id=key, job_id=target, hold=hold)
+        return _edited(self._connection.call(self.stub.RequeueJob, request))
+
+    def signal_each(self, target: str, signal: str, *, all_ranks: bool = False) -> Edited:
+        """Send a signal such as `USR1` to main processes that go on."""
+        request = wire.SignalJobRequest(
+            request_id=self.new_request_id(), job_id=target, signal=signal, all_ranks=all_ranks
+        )
+        return _edited(self._connection.call(self.stub.SignalJob, request))
+
+    def checkpoint(self, job_id: str) -> wire.CheckpointJobResponse:
+        """Ask a job to save and go on; a checkpoint later than `ask_time` is the answer."""
+        request = wire.CheckpointJobRequest(request_id=self.new_request_id(), job_id=job_id)
+        return self._connection.call(self.stub.CheckpointJob, request)
+
+    def update_each(self, target: str, wishes: wire.UpdateJobRequest) -> Updated:
+        """Ask for something else; `wishes` holds the new values and perhaps the expected version."""
+        request = wire.UpdateJobRequest()
+        request.CopyFrom(wishes)
+        request.request_id, request.job_id = self.new_request_id(), target
+        answer = self._connection.call(self.stub.UpdateJob, request)
+        edited = _edited(answer)
+        return Updated(edited.jobs, edited.refusals, list(answer.changes))
 
     def explain(self, job_id: str) -> wire.ExplainJobResponse:
         """Every reason why a job does not run."""

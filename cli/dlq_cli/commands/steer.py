@@ -27,7 +27,7 @@ def hold(app: App, job: tuple[str, ...], admin: bool, reason: str, as_json: bool
         app,
         targets(jobs, job),
         lambda target: jobs.hold_each(target, admin=admin, reason=reason),
-        _standing,
+        standing,
         as_json=as_json,
     )
 
@@ -39,7 +39,7 @@ def hold(app: App, job: tuple[str, ...], admin: bool, reason: str, as_json: bool
 def release(app: App, job: tuple[str, ...], as_json: bool) -> None:
     """Take the hold of JOB... back. An operator's hold takes an operator to release."""
     jobs = Jobs(app.connection())
-    for_each(app, targets(jobs, job), jobs.release_each, _standing, as_json=as_json)
+    for_each(app, targets(jobs, job), jobs.release_each, standing, as_json=as_json)
 
 
 @click.command(epilog=examples("dlq pause 17"))
@@ -49,7 +49,7 @@ def release(app: App, job: tuple[str, ...], as_json: bool) -> None:
 def pause(app: App, job: tuple[str, ...], as_json: bool) -> None:
     """Checkpoint JOB..., free the GPUs and keep the jobs until `dlq resume`."""
     jobs = Jobs(app.connection())
-    for_each(app, targets(jobs, job), jobs.pause_each, _standing, as_json=as_json)
+    for_each(app, targets(jobs, job), jobs.pause_each, standing, as_json=as_json)
 
 
 @click.command(epilog=examples("dlq resume 17"))
@@ -59,10 +59,11 @@ def pause(app: App, job: tuple[str, ...], as_json: bool) -> None:
 def resume(app: App, job: tuple[str, ...], as_json: bool) -> None:
     """Queue paused JOB... again; they go on from their checkpoints."""
     jobs = Jobs(app.connection())
-    for_each(app, targets(jobs, job), jobs.resume_each, _standing, as_json=as_json)
+    for_each(app, targets(jobs, job), jobs.resume_each, standing, as_json=as_json)
 
 
-def _standing(job: job_pb2.Job) -> str:
+def standing(job: job_pb2.Job) -> str:
+    """How a job stands after somebody steered it."""
     state = shown_state(job)
     if state == "held":
         return f"held ({reason(job)})"

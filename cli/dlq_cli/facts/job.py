@@ -37,6 +37,8 @@ def job_facts(job: job_pb2.Job) -> Facts:
         "submit_time": instant(job.submit_time) if has("submit_time") else None,
         "begin_time": instant(job.begin_time) if has("begin_time") else None,
         "dependency": job.dependency or None,
+        "nice": job.nice,
+        "warning_time": instant(job.warning_time) if has("warning_time") else None,
         "queue_time": instant(job.queue_time) if has("queue_time") else None,
         "start_time": instant(job.start_time) if has("start_time") else None,
         "end_time": instant(job.end_time) if has("end_time") else None,
@@ -156,12 +158,18 @@ def spec_facts(spec: job_pb2.JobSpec) -> Facts:
                 if spec.preempt.HasField("grace_duration")
                 else None
             ),
+            "warning_s": (
+                seconds(spec.preempt.warning_duration)
+                if spec.preempt.HasField("warning_duration")
+                else None
+            ),
             "requeue_exit_codes": list(spec.preempt.requeue_exit_codes),
             "exit_zero_completes": spec.preempt.exit_zero_completes,
         },
         "checkpoint": {
             "directory": spec.checkpoint.directory or None,
             "marker": spec.checkpoint.marker or None,
+            "save_signal": spec.checkpoint.save_signal or None,
             "settle_s": (
                 seconds(spec.checkpoint.settle_duration)
                 if spec.checkpoint.HasField("settle_duration")
@@ -173,6 +181,7 @@ def spec_facts(spec: job_pb2.JobSpec) -> Facts:
         "array": array_text(spec.array) if has("array") else None,
         "depends_on": dependency_text(spec.dependency) or None,
         "cancel_if_never": spec.dependency.cancel_if_never,
+        "nice": spec.nice,
         "begin_time": instant(spec.begin_time) if has("begin_time") else None,
         "disconnect_hold_s": (
             seconds(spec.disconnect_hold_duration) if has("disconnect_hold_duration") else None

@@ -220,7 +220,7 @@ _REASONS: Mapping[str, str] = {
     "--oversubscribe": "GPUs are never shared",
     "--get-user-env": "nothing of your login environment is passed on; name variables with --env",
     "--propagate": "limits of your shell are not passed on",
-    "--nice": "the order is the policy's",
+    "--nice": "dlq's --nice goes from -100 to 100, and each step counts for more",
     "--reservation": "there are no reservations",
     "--licenses": "there are no licenses to count",
     "--ntasks-per-gpu": _ONCE,

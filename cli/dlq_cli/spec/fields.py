@@ -26,6 +26,7 @@ READERS: Mapping[str, Reader] = {
     "depends_on": ordering.read_dependency,
     "cancel_if_never": readers.read_bool,
     "begin": ordering.read_begin,
+    "nice": readers.read_nice,
     "disconnect_hold": readers.read_duration,
     "runtime": readers.read_runtime,
     "export": program.read_export,
@@ -49,6 +50,7 @@ READERS: Mapping[str, Reader] = {
     "checkpoint.dir": readers.read_path,
     "checkpoint.marker": readers.read_marker,
     "checkpoint.settle": readers.read_settle,
+    "checkpoint.save_signal": readers.read_save_signal,
     "retry.max_restarts": readers.read_restarts,
     "retry.exit_codes": readers.read_exit_codes,
 }

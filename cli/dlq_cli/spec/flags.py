@@ -110,8 +110,9 @@ FLAGS: tuple[Flag, ...] = (
         names=("--signal",),
         key="preempt.signal",
         metavar="SIG[@S]",
-        help="Signal that asks the job to save: TERM, USR1, USR2 or INT; with @S at least S "
-        "seconds before the kill. It goes to the main process.  [default: TERM]",
+        help="Signal that asks the job to save: TERM, USR1, USR2 or INT; with @S it "
+        "comes S seconds before the time limit as a warning, and at least S before any kill. It goes "
+        "to the main process.  [default: TERM]",
     ),
     Flag(
         names=("--grace",),
@@ -222,6 +223,18 @@ FLAGS: tuple[Flag, ...] = (
         help="Not before 18:00, 2026-12-01T08:00 (your zone), 2026-12-01T08:00Z or now+2hours.",
     ),
     Flag(
+        names=("--nice",),
+        key="nice",
+        metavar="N",
+        help="Behind all other jobs of its queue, 1 to 100; operators also before them, to -100.",
+    ),
+    Flag(
+        names=("--save-signal",),
+        key="checkpoint.save_signal",
+        metavar="SIG",
+        help="Signal on which the script saves and goes on, for `dlq checkpoint`: USR1, USR2, INT.",
+    ),
+    Flag(
         names=("-H", "--hold"),
         key="hold",
         help="Submit it on hold; `dlq release` lets it start.",
@@ -236,7 +249,7 @@ LATER_FLAGS = frozenset(
         "--account", "--compat", "--constraint", "--contiguous",
         "--cpus-per-gpu", "--cpus-per-task", "--deadline", "--elastic",
         "--elastic-sizes", "--error", "--exclude", "--exclusive", "--keep-checkpoints",
-        "--mail-type", "--mail-user", "--mem-per-gpu", "--nice", "--no-preempt",
+        "--mail-type", "--mail-user", "--mem-per-gpu", "--no-preempt",
         "--no-requeue", "--nodelist", "--notify", "--ntasks", "--ntasks-per-node", "--on-miss",
         "--output", "--preemptible", "--priority", "--qos", "--requeue",
         "--snapshot", "--steps", "--team", "--time-min", "--topology", "--webhook", "--work",

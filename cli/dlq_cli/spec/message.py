@@ -34,6 +34,8 @@ def to_message(spec: Spec) -> job_pb2.JobSpec:
     message.preempt.exit_zero_completes = spec.exit_zero_completes
     message.checkpoint.directory = spec.checkpoint_directory or ""
     message.checkpoint.marker = spec.checkpoint_marker or ""
+    message.checkpoint.save_signal = spec.save_signal or ""
+    message.nice = spec.nice
     message.retry.max_restart_count = spec.max_restart_count
     if spec.container is not None:
         message.container.CopyFrom(_container(spec.container))
@@ -43,6 +45,7 @@ def to_message(spec: Spec) -> job_pb2.JobSpec:
         (message.run_estimate_duration, spec.run_estimate_s),
         (message.disconnect_hold_duration, spec.disconnect_hold_s),
         (message.preempt.grace_duration, spec.grace_s),
+        (message.preempt.warning_duration, spec.warning_s),
         (message.checkpoint.settle_duration, spec.checkpoint_settle_s),
     ):
         if seconds is not None:

@@ -18,6 +18,8 @@ MOST_GPUS = 1_000_000
 MOST_NODES = 100_000
 MOST_RESTARTS = 1_000_000
 SIGNALS = ("TERM", "USR1", "USR2", "INT")
+SAVE_SIGNALS = ("USR1", "USR2", "INT")
+MOST_NICE = 100
 AUTO = "auto"
 
 _INTEGER = re.compile(r"[0-9]{1,9}", re.ASCII)
@@ -147,6 +149,21 @@ def read_signal(raw: object) -> SignalAhead:
             "perhaps with @SECONDS"
         )
     return SignalAhead(found[1], int(found[2] or 0))
+
+
+def read_save_signal(raw: object) -> str:
+    """`USR1`, on which a script saves and goes on."""
+    name = read_text(raw).strip().upper().removeprefix("SIG")
+    if name not in SAVE_SIGNALS:
+        raise ValueError(f"{shown(str(raw))} is not one of {', '.join(SAVE_SIGNALS)}")
+    return name
+
+
+def read_nice(raw: object) -> int:
+    """A whole number from -100 to 100."""
+    text = str(raw) if isinstance(raw, int) and not isinstance(raw, bool) else raw
+    sign, digits = (-1, text[1:]) if isinstance(text, str) and text[:1] == "-" else (1, text)
+    return sign * read_integer(digits, MOST_NICE)
 
 
 def read_exit_codes(raw: object) -> tuple[int, ...]:

@@ -84,6 +84,8 @@ def _values(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
         ("runtime", "" if spec.runtime == _BY_DEFAULT else spec.runtime),
         ("checkpoint.dir", spec.checkpoint.directory),
         ("checkpoint.marker", spec.checkpoint.marker),
+        ("checkpoint.save_signal", spec.checkpoint.save_signal),
+        ("nice", spec.nice),
         ("preempt.exit_zero_completes", spec.preempt.exit_zero_completes),
         ("retry.exit_codes", tuple(spec.preempt.requeue_exit_codes)),
         ("retry.max_restarts", spec.retry.max_restart_count),
@@ -91,7 +93,8 @@ def _values(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
         if value:
             yield key, value
     if spec.preempt.signal:
-        yield "preempt.signal", SignalAhead(spec.preempt.signal, 0)
+        ahead_s = round(from_duration(spec.preempt.warning_duration))
+        yield "preempt.signal", SignalAhead(spec.preempt.signal, ahead_s)
     yield from _durations(spec)
     yield from _ordering(spec)
     yield from ((f"env.{name}", text) for name, text in sorted(spec.environment.items()))

@@ -56,6 +56,13 @@ def understood(spec: Spec) -> str:
         ("hold", "yes" if spec.hold else "", origin("hold")),
         ("array", _array(spec), origin("array")),
         ("depends on", _dependency(spec), origin("depends_on")),
+        ("nice", str(spec.nice) if spec.nice else "", origin("nice")),
+        (
+            "warning",
+            f"{spec.warning_s} s before the time limit" if spec.warning_s else "",
+            origin("preempt.signal"),
+        ),
+        ("save signal", spec.save_signal or "", origin("checkpoint.save_signal")),
         ("begin", spec.begin or "", origin("begin")),
     )
     return facts(

@@ -53,6 +53,9 @@ class Spec:
     array: ArrayText | None
     depends_on: DependencyText | None
     cancel_if_never: bool
+    nice: int
+    warning_s: int | None
+    save_signal: str | None
     begin: str | None  # as written: `now` is the submission
     disconnect_hold_s: int | None
     runtime: str | None
@@ -100,6 +103,9 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
         depends_on=get.of("depends_on", DependencyText),
         cancel_if_never=bool(get.of("cancel_if_never", bool)),
         begin=get.of("begin", str),
+        nice=get.of("nice", int) or 0,
+        warning_s=(signal.ahead_s or None) if signal else None,
+        save_signal=get.of("checkpoint.save_signal", str),
         disconnect_hold_s=get.of("disconnect_hold", int),
         runtime=get.of("runtime", str),
         container=container,

@@ -1,0 +1,126 @@
+"""`dlq requeue`, `signal`, `checkpoint`: what is asked of jobs that run."""
+
+from __future__ import annotations
+
+import click
+
+from dlq.v1 import job_pb2
+from dlq_cli import exit_codes
+from dlq_cli.app import App
+from dlq_cli.commands.each import for_each
+from dlq_cli.commands.options import detaching, examples, json_option, pass_app
+from dlq_cli.commands.steer import standing
+from dlq_cli.commands.wait import duration_s
+from dlq_cli.facts.common import document
+from dlq_cli.facts.job import job_facts
+from dlq_cli.select import one_job, targets
+from dlq_cli.tasks import shown_id
+from dlq_cli.words import has_ended, shown_state
+from dlq_client.jobs import Edited, Jobs
+from dlq_client.watch import watch_jobs
+from dlq_common.errors import IllegalTransition
+from dlq_common.wire import from_timestamp
+
+PATIENCE = "10m"
+
+
+@click.command(epilog=examples("dlq requeue 17", "dlq requeue --hold 12_[0-3]"))
+@click.option("--hold", is_flag=True, help="And keep it from starting until `dlq release`.")
+@json_option
+@click.argument("job", nargs=-1, required=True)
+@pass_app
+def requeue(app: App, job: tuple[str, ...], hold: bool, as_json: bool) -> None:
+    """Let JOB... save, leave the GPUs and wait again; they go on from their checkpoints."""
+    jobs = Jobs(app.connection())
+
+    def change(target: str) -> Edited:
+        return jobs.requeue_each(target, hold=hold)
+
+    for_each(app, targets(jobs, job), change, _leaving, as_json=as_json)
+
+
+@click.command(
+    epilog=examples("dlq signal 17 USR1", "dlq signal --all-ranks 17 HUP", "dlq signal 12_4 USR2")
+)
+@click.option("--all-ranks", is_flag=True, help="To every rank, not to rank 0 alone.")
+@json_option
+@click.argument("job")
+@click.argument("signal", metavar="SIG")
+@pass_app
+def signal(app: App, job: str, signal: str, all_ranks: bool, as_json: bool) -> None:
+    """Send SIG (USR1, HUP, ...) to the main process of JOB, which goes on.
+
+    Returns as soon as the master has the order on disk; `dlq events` tells when a node has sent it.
+    KILL and STOP are not sent: see `dlq cancel --kill` and `dlq pause`.
+    """
+    jobs = Jobs(app.connection())
+
+    def change(target: str) -> Edited:
+        return jobs.signal_each(target, signal, all_ranks=all_ranks)
+
+    word = signal.upper().removeprefix("SIG")
+    for_each(app, targets(jobs, [job]), change, lambda _: f"{word} is sent", as_json=as_json)
+
+
+@click.command(epilog=examples("dlq checkpoint 17", "dlq checkpoint --timeout 1h 17"))
+@click.option(
+    "--timeout",
+    metavar="TIME",
+    default=PATIENCE,
+    show_default=True,
+    help="Wait at most this long for the checkpoint; exit code 124.",
+)
+@click.option("--no-wait", is_flag=True, help="Ask, and do not wait for it.")
+@json_option
+@click.argument("job")
+@pass_app
+def checkpoint(app: App, job: str, timeout: str, no_wait: bool, as_json: bool) -> None:
+    """Ask JOB to save now and go on; print the path once the checkpoint is committed.
+
+    A script learns of it by DLQ_SAVE_FILE (`run.should_save()` of dlq_train) or by the signal that it
+    names with --save-signal. One that knows neither saves when it would have saved anyway.
+    """
+    limit_s = duration_s("--timeout", timeout)
+    connection = app.connection()
+    jobs = Jobs(connection)
+    job_id = one_job(jobs, job).job_id
+    asked = jobs.checkpoint(job_id)
+    name = shown_id(asked.job)
+    if no_wait:
+        _print(asked.job, as_json=as_json, text=f"job {name}: asked to save")
+        return
+    app.say(f"job {name} is asked to save; waiting for its checkpoint")
+    until_s = None if limit_s is None else connection.clock.boottime_s() + limit_s
+    with detaching(app, [job_id]):
+        for value in watch_jobs(
+            connection,
+            [job_id],
+            until_s=until_s,
+            on_lost=lambda error: app.say(f"{error.what}; still trying"),
+        ):
+            if _saved(value, from_timestamp(asked.ask_time)):
+                _print(value, as_json=as_json, text=value.checkpoint.path)
+                return
+            if has_ended(value) or not value.HasField("attempt_state"):
+                raise IllegalTransition(
+                    f"job {name} is {shown_state(value)}, and has not saved", state=""
+                )
+    app.say(
+        f"no checkpoint within {timeout}; the request stands. Does the script look for it? "
+        "(run.should_save(), or --save-signal)"
+    )
+    raise exit_codes.Ended(exit_codes.TIMED_OUT)
+
+
+def _saved(job: job_pb2.Job, since_s: float) -> bool:
+    """Whether its newest checkpoint was committed after it was asked for."""
+    found = job.HasField("checkpoint") and job.checkpoint.HasField("commit_time")
+    return found and from_timestamp(job.checkpoint.commit_time) > since_s
+
+
+def _print(job: job_pb2.Job, *, as_json: bool, text: str) -> None:
+    click.echo(document({"jobs": [job_facts(job)]}) if as_json else text)
+
+
+def _leaving(job: job_pb2.Job) -> str:
+    return "is saving" if job.stop_cause == "requeue" else standing(job)

@@ -1,0 +1,208 @@
+"""`dlq update`: other wishes for jobs that are there, told before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import click
+
+from dlq.v1 import job_pb2
+from dlq.v1 import job_service_pb2 as wire
+from dlq_cli import exit_codes
+from dlq_cli.app import App
+from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.facts.common import document
+from dlq_cli.facts.job import job_facts
+from dlq_cli.select import targets
+from dlq_cli.spec.message import dependency_message
+from dlq_cli.spec.ordering import begin_s, read_begin, read_dependency
+from dlq_cli.spec.readers import read_integer, read_name, read_nice, read_queue, read_time_limit
+from dlq_cli.tasks import shown_ids
+from dlq_cli.zone import LocalZone
+from dlq_client.jobs import Jobs, Updated
+from dlq_common.errors import DlqError, InvalidRequest, Unavailable
+from dlq_common.suggest import did_you_mean
+from dlq_common.wire import to_duration, to_timestamp
+
+NONE = frozenset({"none", ""})
+MOST_TASKS = 1_000_000
+
+Wish = Callable[[wire.UpdateJobRequest, str, float], None]
+
+
+@click.command(
+    epilog=examples(
+        "dlq update 17 time_limit=2:00:00",
+        "dlq update 17 18 nice=10 name=sweep",
+        "dlq update 17 dependency=afterok:16 begin=none",
+        "dlq update 12 concurrent=8",
+        "dlq update 17 time_limit=unlimited --if-version 5",
+    )
+    + "\n\n"
+    + "Keys: time_limit, nice, queue, name, dependency, begin, concurrent (of an array)."
+)
+@click.option(
+    "--if-version",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Only if the job has not changed since this version (`dlq show --json`).",
+)
+@json_option
+@click.argument("words", nargs=-1, required=True, metavar="JOB... KEY=VALUE...")
+@pass_app
+def update(app: App, words: tuple[str, ...], if_version: int | None, as_json: bool) -> None:
+    """Ask for something else for JOB...
+
+    A job that runs can only be given less time, another name or another nice; operators may give it
+    more time. `none` takes a begin or a dependency away, `unlimited` a time limit. Of several wishes
+    all or none are granted.
+    """
+    named = [word for word in words if "=" not in word]
+    request = wishes([word for word in words if "=" in word], app.clock.now_s())
+    if not named:
+        raise InvalidRequest("which job?", hint="dlq update JOB KEY=VALUE")
+    request.expected_version = if_version or 0
+    jobs = Jobs(app.connection())
+    found, code = _update_each(app, jobs, targets(jobs, named), request)
+    if as_json:
+        click.echo(
+            document(
+                {
+                    "jobs": [job_facts(job) for updated in found for job in updated.jobs],
+                    "changes": [_change(each) for updated in found for each in updated.changes],
+                }
+            )
+        )
+    else:
+        for updated in found:
+            for line in lines(updated):
+                click.echo(line)
+    if code:
+        raise exit_codes.Ended(code)
+
+
+def wishes(words: Sequence[str], now_s: float) -> wire.UpdateJobRequest:
+    """What KEY=VALUE words ask for. InvalidRequest names the key that is none, or its value."""
+    if not words:
+        raise InvalidRequest("what is to be changed?", hint="dlq update JOB KEY=VALUE")
+    request = wire.UpdateJobRequest()
+    for word in words:
+        name, _, text = word.partition("=")
+        key = name.strip().lower().replace("-", "_")
+        wish = _WISHES.get(_ALIASES.get(key, key))
+        if wish is None:
+            raise InvalidRequest(
+                f"{name[:64]!r} cannot be updated{did_you_mean(key, _WISHES)}",
+                hint="keys: " + ", ".join(_WISHES),
+            )
+        try:
+            wish(request, text.strip(), now_s)
+        except ValueError as error:
+            raise InvalidRequest(f"{key}: {error}", field=key) from None
+    return request
+
+
+def lines(updated: Updated) -> list[str]:
+    """Each change in a line, tasks that were changed alike in one."""
+    by_id = {job.job_id: job for job in updated.jobs}
+    same: dict[str, list[job_pb2.Job]] = {}
+    for change in updated.changes:
+        words = f"{change.field}: {change.before} -> {change.after}"
+        same.setdefault(words, []).append(by_id[change.job_id])
+    told = [f"job {shown_ids(jobs)}: {words}" for words, jobs in same.items()]
+    return told or [f"job {shown_ids(updated.jobs)}: nothing to change"]
+
+
+def _update_each(
+    app: App, jobs: Jobs, named: Sequence[str], request: wire.UpdateJobRequest
+) -> tuple[list[Updated], int]:
+    found: list[Updated] = []
+    code = exit_codes.OK
+    for target in named:
+        try:
+            updated = jobs.update_each(target, request)
+        except Unavailable:
+            raise
+        except DlqError as error:
+            if len(named) == 1:
+                raise
+            app.say(f"job {target}: {error.what}")
+            code = code or exit_codes.code_of_error(error)
+            continue
+        found.append(updated)
+        for refusal in updated.refusals:
+            app.say(f"job {refusal.job_id}: {refusal.detail}")
+            code = code or exit_codes.FAILURE
+    return found, code
+
+
+def _change(change: wire.FieldChange) -> dict[str, str]:
+    return {
+        "job_id": change.job_id,
+        "field": change.field,
+        "before": change.before,
+        "after": change.after,
+    }
+
+
+# --- one key, one wish ----------------------------------------------------------------------------
+
+
+def _time_limit(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
+    limit_s = read_time_limit(text)
+    if limit_s is None:
+        request.clear_time_limit = True
+    else:
+        request.time_limit_duration.CopyFrom(to_duration(limit_s))
+
+
+def _nice(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
+    request.nice = read_nice(text)
+
+
+def _queue(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
+    request.queue = read_queue(text)
+
+
+def _name(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
+    request.name = read_name(text)
+
+
+def _dependency(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
+    request.dependency.SetInParent()
+    if text.lower() not in NONE:
+        request.dependency.CopyFrom(dependency_message(read_dependency(text)))
+
+
+def _begin(request: wire.UpdateJobRequest, text: str, now_s: float) -> None:
+    if text.lower() in NONE:
+        request.clear_begin = True
+    else:
+        at_s = begin_s(read_begin(text), now_s=now_s, zone=LocalZone())
+        request.begin_time.CopyFrom(to_timestamp(at_s))
+
+
+def _concurrent(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
+    request.concurrent_count = 0 if text.lower() == "all" else read_integer(text, MOST_TASKS)
+
+
+_WISHES: Mapping[str, Wish] = {
+    "time_limit": _time_limit,
+    "nice": _nice,
+    "queue": _queue,
+    "name": _name,
+    "dependency": _dependency,
+    "begin": _begin,
+    "concurrent": _concurrent,
+}
+# Words of scontrol and of our own flags.
+_ALIASES = {
+    "time": "time_limit",
+    "timelimit": "time_limit",
+    "partition": "queue",
+    "job_name": "name",
+    "jobname": "name",
+    "depends_on": "dependency",
+    "starttime": "begin",
+    "arraytaskthrottle": "concurrent",
+}

@@ -1,0 +1,61 @@
+"""KEY=VALUE words of `dlq update`, and the lines that tell what became of them."""
+
+import pytest
+
+from dlq.v1 import job_pb2
+from dlq.v1 import job_service_pb2 as wire
+from dlq_cli.commands.update import lines, wishes
+from dlq_client.jobs import Updated
+from dlq_common.errors import InvalidRequest
+from dlq_common.wire import from_duration, from_timestamp
+from support.wire_jobs import a_job
+
+NOW_S = 1_795_161_600.0
+
+
+def test_each_key_becomes_its_field() -> None:
+    request = wishes(
+        ["time=2:00:00", "nice=-5", "partition=urgent", "JobName=b", "ArrayTaskThrottle=4"], NOW_S
+    )
+    assert from_duration(request.time_limit_duration) == 7200
+    assert (request.nice, request.queue, request.name) == (-5, "urgent", "b")
+    assert request.concurrent_count == 4
+    assert not request.HasField("dependency")
+    assert not request.clear_begin
+
+
+def test_a_dependency_and_a_begin_are_given_or_taken_away() -> None:
+    given = wishes(["dependency=afterok:16", "begin=now+1hour"], NOW_S)
+    assert [term.job_id for term in given.dependency.terms] == ["16"]
+    assert from_timestamp(given.begin_time) == NOW_S + 3600
+    taken = wishes(["dependency=none", "begin=none", "time_limit=unlimited"], NOW_S)
+    assert taken.HasField("dependency")
+    assert not taken.dependency.terms
+    assert taken.clear_begin
+    assert taken.clear_time_limit
+
+
+def test_none_is_not_the_same_as_not_asked_for() -> None:
+    request = wishes(["nice=0", "concurrent=all"], NOW_S)
+    assert request.HasField("nice")
+    assert request.HasField("concurrent_count")
+    assert not request.HasField("name")
+    assert not request.clear_time_limit
+
+
+@pytest.mark.parametrize("word", ["state=running", "=5", "time_limit=-1", "queue=", "name=a b"])
+def test_what_cannot_be_asked_for_is_refused(word: str) -> None:
+    with pytest.raises(InvalidRequest):
+        wishes([word], NOW_S)
+
+
+def test_tasks_that_changed_alike_are_one_line() -> None:
+    jobs = [
+        a_job(13 + index, array_task=job_pb2.ArrayTask(array_id="12", index=index))
+        for index in range(3)
+    ]
+    changes = [
+        wire.FieldChange(job_id=job.job_id, field="nice", before="0", after="5") for job in jobs
+    ]
+    assert lines(Updated(jobs, [], changes)) == ["job 12_[0-2]: nice: 0 -> 5"]
+    assert lines(Updated(jobs[:1], [], [])) == ["job 12_0: nothing to change"]
