@@ -211,6 +211,7 @@ class Supervisor:
         """The answer to a prepare errand; too late when the rank was stopped meanwhile."""
         watched = self._watched.get(key)
         if watched is None or watched.rank.state is not RankState.PREPARING:
+            self.errands.tidy(key)  # it was stopped meanwhile: what was made ready is for nobody
             return
         watched.preparing = False
         if preparation.plan is None:

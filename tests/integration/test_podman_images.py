@@ -18,7 +18,7 @@ import pytest
 from dlq_common.clock import SteadyClock
 from dlq_nodeagent.model.mistakes import CANNOT_RUN, NOT_FOUND, UserMistake
 from dlq_nodeagent.runtimes.launch import AttemptKey, LaunchRefused
-from dlq_nodeagent.runtimes.podman_images import Images, PullRules
+from dlq_nodeagent.runtimes.podman_images import Image, Images, PullRules
 from dlq_nodeagent.runtimes.podman_secrets import Secrets
 from support.podman_box import PodmanStore, make_root_filesystem, needs_podman, podman_store
 from support.small_registry import SmallRegistry, layer_of, small_registry
@@ -83,7 +83,10 @@ def test_an_image_by_its_digest_is_that_image(
     digest = registry.put("team/pinned", "1", layer)
     name = f"{registry.name}/team/pinned@{digest}"
     found = images(store).ensure(name, auth_file=None, say=ignore)
-    assert store.client.ask("image", "inspect", "--format={{.Digest}}", found).strip() == digest
+    assert (
+        store.client.ask("image", "inspect", "--format={{.Digest}}", found.image_id).strip()
+        == digest
+    )
     assert images(store).ensure(name, auth_file=None, say=ignore) == found
 
 
@@ -91,7 +94,7 @@ def test_two_ranks_that_want_one_image_pull_it_once(
     store: PodmanStore, registry: SmallRegistry, layer: bytes
 ) -> None:
     registry.put("team/shared", "1", layer)
-    pulling, found = images(store), list[str]()
+    pulling, found = images(store), list[Image]()
     name = f"{registry.name}/team/shared:1"
     threads = [
         threading.Thread(
@@ -242,7 +245,7 @@ def test_credentials_reach_the_registry_and_nothing_else(
     registry.put("team/private", "1", layer + b"private")
     registry.password = f"alice:{CANARY}"
     registry.hold_blobs.clear()
-    name, said, found = f"{registry.name}/team/private:1", list[str](), list[str]()
+    name, said, found = f"{registry.name}/team/private:1", list[str](), list[Image]()
 
     def pull() -> None:
         with secrets.auth_file(KEY, name, "registry", "alice") as auth:

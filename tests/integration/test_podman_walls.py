@@ -113,7 +113,7 @@ def test_an_images_entrypoint_user_and_volumes_do_not_count_its_variables_do(
     box: PodmanBox, store: PodmanStore
 ) -> None:
     script = "id -u; pwd; mount; env"
-    fields = {"image": image_id(store), "image_cwd": True}
+    fields = {"image": image_id(store), "image_cwd": "/var/data"}
     text = said(box, script, inside=fields, env={"MINE": "1", "LD_PRELOAD": ""})
     assert text.split()[:2] == [str(USER), "/var/data"]
     assert " /var/data " not in text
@@ -122,6 +122,12 @@ def test_an_images_entrypoint_user_and_volumes_do_not_count_its_variables_do(
     assert "LD_PRELOAD=/evil.so" not in text
     assert "NVIDIA_VISIBLE_DEVICES=void" in text
     assert store.client.ask("volume", "ls", "--quiet") == ""
+
+
+def test_an_image_whose_directory_its_user_may_not_enter_starts_elsewhere(box: PodmanBox) -> None:
+    assert said(box, "pwd", inside={"image_cwd": "/no/such"}).strip() == "/"
+    record = box.wait_exit(run(box, "pwd", cwd="/no/such"))
+    assert "No such file or directory: '/no/such'" in refused(record, "chdir")
 
 
 def test_device_nodes_of_an_image_cannot_be_opened(box: PodmanBox, store: PodmanStore) -> None:

@@ -5,8 +5,8 @@ import errno
 NOT_FOUND = 127
 CANNOT_RUN = 126
 
-# Where the shim fails over what the user named: a directory, a program, a program's interpreter.
-_USERS_STAGES = frozenset({"chdir", "exec", "interpreter"})
+# Where the shim fails over what the user named: a directory, a program, its interpreter, a mount.
+_USERS_STAGES = frozenset({"chdir", "exec", "interpreter", "mount"})
 
 # What a host says that is full, out of something, or has lost a disk or a file server. Whoever names
 # a file meets these too, and another node may not have them.

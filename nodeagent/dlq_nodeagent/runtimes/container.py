@@ -34,8 +34,8 @@ class ContainerPlan:
 
     image: str
     """What podman's store calls it, once it is there: an id, never a name that could move on."""
-    image_cwd: bool = False
-    """Start in the image's working directory; else in the plan's `cwd`, inside the container."""
+    image_cwd: str = ""
+    """The image's own directory, in place of the plan's `cwd`; to start in / instead is no error."""
     mounts: tuple[Mount, ...] = ()
     mount_roots: tuple[str, ...] = ()
     own_mounts: tuple[Mount, ...] = ()

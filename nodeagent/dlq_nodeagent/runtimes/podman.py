@@ -100,7 +100,10 @@ class PodmanRuntime(ProcessRuntime):
         if record is None:
             return None
         if self._secrets is not None:
-            self._secrets.take_back(handle.key)
+            try:
+                self._secrets.take_back(handle.key)
+            except OSError as error:
+                log.error("secrets_not_taken_back", key=str(handle.key), error=str(error))
         if record.why is ExitWhy.SHIM_LOST:
             self._take_away(handle.key)
         return record
@@ -135,7 +138,7 @@ class PodmanRuntime(ProcessRuntime):
             *(f"podman_env={name}={value}" for name, value in environment.items()),
             *(f"mount={mount.source}" for mount in box.mounts),
             *(f"mount_root={root}" for root in box.mount_roots),
-            f"image_cwd={'yes' if box.image_cwd else 'no'}",
+            *([f"image_cwd={box.image_cwd}"] if box.image_cwd else []),
         )
 
     def _tidy(self, attempt: OpenAttempt) -> None:

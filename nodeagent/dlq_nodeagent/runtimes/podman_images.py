@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 
@@ -89,6 +90,14 @@ class _Progress:
         return f"{len(self.done)} of {len(self.begun)} layers"
 
 
+class Image(NamedTuple):
+    """An image in the store. An id stays what it is, whatever its name is given to later."""
+
+    image_id: str
+    working_directory: str
+    size_bytes: int
+
+
 class TooLarge(UserMistake):
     """The image is larger than this node takes."""
 
@@ -106,8 +115,8 @@ class Images:
     _pulls: set["subprocess.Popen[str]"] = field(default_factory=set)
     _closed: threading.Event = field(default_factory=threading.Event)
 
-    def ensure(self, image: str, *, auth_file: Path | None, say: Say) -> str:
-        """The id of an image in the store, pulled if it is not there.
+    def ensure(self, image: str, *, auth_file: Path | None, say: Say) -> Image:
+        """An image of the store, pulled if it is not there.
 
         Raises UserMistake for what cannot be pulled by anybody or not by this user, LaunchRefused
         for what another node or a later try may do. `say` hears how it goes.
@@ -132,16 +141,16 @@ class Images:
         for pull in list(self._pulls):
             _kill(pull)
 
-    def _find(self, image: str) -> str:
+    def _find(self, image: str) -> Image | None:
+        shape = "--format={{.Size}} {{.Id}} {{.Config.WorkingDir}}"
         try:
-            listed = self.client.ask(
-                "image", "inspect", "--format={{.Id}}", image, timeout_s=_INSPECT_S
-            )
+            listed = self.client.ask("image", "inspect", shape, image, timeout_s=_INSPECT_S)
         except PodmanFailed as failed:
             if failed.code is None:
                 raise LaunchRefused(f"podman: {failed.words}") from None
-            return ""
-        return listed.strip()
+            return None
+        size, image_id, directory = listed.strip("\n").split(" ", 2)
+        return Image(image_id, directory if directory.startswith("/") else "/", int(size))
 
     def _check_registry(self, image: str) -> None:
         registry = registry_of(image)
@@ -149,7 +158,7 @@ class Images:
             known = ", ".join(self.rules.registries)
             raise UserMistake(f"images from {registry} are not allowed on this node, only {known}")
 
-    def _pull(self, image: str, auth_file: Path | None, say: Say) -> str:
+    def _pull(self, image: str, auth_file: Path | None, say: Say) -> Image:
         began_s = self.clock.boottime_s()
         deadline_s = began_s + self.rules.timeout_s
         for number in range(1, self.rules.tries + 1):
@@ -161,14 +170,15 @@ class Images:
                 pause_s = self.rules.pause_s * 2 ** (number - 1)
                 say(f"pulling {image}: {failed.words[:200]}; again in {pause_s:g} s")
                 self._closed.wait(pause_s)
-        size, found = self._size_and_id(image)
-        log.info("image_pulled", image=image, bytes=size, s=self.clock.boottime_s() - began_s)
-        if size > self.rules.largest_bytes:
-            self._drop(found)
-            raise TooLarge(
-                f"the image {image} is {size} bytes; this node takes {self.rules.largest_bytes}"
-            )
-        say(f"pulled {image} in {self.clock.boottime_s() - began_s:.0f} s")
+        found, took_s = self._find(image), self.clock.boottime_s() - began_s
+        if found is None:
+            raise LaunchRefused(f"the image {image} is gone after its pull")
+        log.info("image_pulled", image=image, bytes=found.size_bytes, s=took_s)
+        if found.size_bytes > self.rules.largest_bytes:
+            self._drop(found.image_id)
+            most = self.rules.largest_bytes
+            raise TooLarge(f"the image {image} is {found.size_bytes} bytes; this node takes {most}")
+        say(f"pulled {image} in {took_s:.0f} s")
         return found
 
     def _judge(self, image: str, failed: PodmanFailed, number: int, deadline_s: float) -> None:
@@ -245,15 +255,6 @@ class Images:
         while not place.exists():
             place = place.parent
         return shutil.disk_usage(place).free
-
-    def _size_and_id(self, image: str) -> tuple[int, str]:
-        try:
-            shape = "--format={{.Size}} {{.Id}}"
-            listed = self.client.ask("image", "inspect", shape, image, timeout_s=_INSPECT_S)
-            size, found = listed.split()
-        except (PodmanFailed, ValueError) as error:
-            raise LaunchRefused(f"the image {image} is gone after its pull: {error}") from None
-        return int(size), found
 
     def _drop(self, image_id: str) -> None:
         with suppress(PodmanFailed):

@@ -16,7 +16,7 @@ from dlq_nodeagent.model.mistakes import NOT_FOUND, UserMistake, exit_code_of
 from dlq_nodeagent.runtimes.container import SECRETS, ContainerPlan, Mount, Network
 from dlq_nodeagent.runtimes.launch import AttemptKey
 from dlq_nodeagent.runtimes.podman_devices import device_words
-from dlq_nodeagent.runtimes.podman_images import Images
+from dlq_nodeagent.runtimes.podman_images import Image, Images
 from dlq_nodeagent.runtimes.podman_secrets import Secrets
 
 Say = Callable[[str], None]
@@ -70,8 +70,8 @@ class PodmanContainers:
         own = [Mount(str(script), str(script), read_only=True)] if script else []
         own += [Mount(str(handed), SECRETS, read_only=True)] if handed else []
         return ContainerPlan(
-            image=image,
-            image_cwd=not launch.working_directory,
+            image=image.image_id,
+            image_cwd="" if launch.working_directory else image.working_directory,
             mounts=mounts,
             mount_roots=self._roots(launch),
             own_mounts=tuple(own),
@@ -84,7 +84,7 @@ class PodmanContainers:
         """See the port."""
         self.secrets.take_back(key)
 
-    def _image(self, launch: Launch, say: Say) -> str:
+    def _image(self, launch: Launch, say: Say) -> Image:
         asked = launch.container
         assert asked is not None
         with (

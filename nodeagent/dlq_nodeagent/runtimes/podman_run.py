@@ -34,6 +34,8 @@ _ALWAYS = (
     # Images for NVIDIA's hook ask for all GPUs; a job gets those that it was given, by --device.
     "--env=NVIDIA_VISIBLE_DEVICES=void",
     "--entrypoint=",
+    # dlq-init enters the job's directory: podman would fail over one that the user may not enter.
+    "--workdir=/",
     # The shim's socket and the job itself, for dlq-init; see shim/init/init.c.
     "--preserve-fds=2",
 )

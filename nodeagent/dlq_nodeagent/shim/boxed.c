@@ -9,8 +9,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#define CLIENT_NS (180 * NS_PER_S) /* podman may take so long to make a container */
 #define CONMON_NS (10 * NS_PER_S) /* podman's own tidying up after a container may take */
 #define MAX_SWEEPS 5
 #define SWEEP_NS (20 * NS_PER_S)  /* and ours after that */
@@ -109,6 +111,12 @@ static bool box_gone(struct guard *guard)
     return box->init_fd < 0;
 }
 
+int64_t boxed_next(const struct guard *guard)
+{
+    bool waits = !guard->box.client_done && guard->ending_since == 0;
+    return waits ? guard->ending.started_boottime_ns + CLIENT_NS : INT64_MAX;
+}
+
 void boxed_look(struct guard *guard)
 {
     bool gone = box_gone(guard); /* looked at before its last words are read, so none are missed */
@@ -124,6 +132,8 @@ void boxed_look(struct guard *guard)
             note_failed(guard, "container", 0, why_no_container(&guard->box));
         }
     }
+    if (clock_ns(CLOCK_BOOTTIME) >= boxed_next(guard) && guard->main_alive)
+        note_failed(guard, "container", ETIMEDOUT, "podman takes too long to make the container");
     if (guard->ending_since != 0 && guard->box.sweeps == 0)
         guard->next_kill = 0; /* each step of the end waits for the end of a process */
 }

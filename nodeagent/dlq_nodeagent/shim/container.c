@@ -39,8 +39,8 @@ static int write_job(const struct plan *plan)
 {
     int fd = memfd_create("job", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     int failed = fd < 0;
-    if (!failed && !plan->image_cwd)
-        failed |= put(fd, "cwd=", plan->cwd);
+    failed = failed || (plan->image_cwd != NULL ? put(fd, "try=", plan->image_cwd)
+                                                 : put(fd, "cwd=", plan->cwd)) != 0;
     for (char **each = plan->env; !failed && *each != NULL; each++)
         failed |= put(fd, "env=", *each);
     for (char **each = plan->argv; !failed && *each != NULL; each++)

@@ -181,6 +181,8 @@ static bool throttled(const struct guard *guard, int64_t now)
 static void set_timer(struct guard *guard, int64_t now)
 {
     int64_t at = guard->ending_since != 0 ? guard->next_kill : lease_next(&guard->lease);
+    if (boxed(guard) && boxed_next(guard) < at)
+        at = boxed_next(guard);
     if (throttled(guard, now) && guard->window_end < at)
         at = guard->window_end;
     if (at < 1)
@@ -298,7 +300,8 @@ static void turn(struct guard *guard)
         if (!guard->main_alive)
             guard_end(guard, "exited");
     }
-    if (boxed(guard) && (fds[0].revents | fds[4].revents | fds[5].revents) != 0)
+    if (boxed(guard) && ((fds[0].revents | fds[4].revents | fds[5].revents) != 0 ||
+                         now >= boxed_next(guard)))
         boxed_look(guard);
     if (guard->ending_since == 0 || !empty(guard))
         check_time(guard, now);

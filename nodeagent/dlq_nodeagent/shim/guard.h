@@ -49,6 +49,8 @@ bool boxed(const struct guard *guard);
 const char *boxed_set_up(struct guard *guard);
 /* After dlq-init spoke, process 1 ended, or a child of ours did. */
 void boxed_look(struct guard *guard);
+/* The instant (CLOCK_BOOTTIME) at which to look again in any case. */
+int64_t boxed_next(const struct guard *guard);
 void boxed_child_ended(struct guard *guard, pid_t pid, int status);
 void boxed_kill_round(struct guard *guard, int64_t now);
 bool boxed_empty(const struct guard *guard);

@@ -155,8 +155,10 @@ static bool take(struct plan *plan, const char *key, char *value)
         return take_path(value, plan->mounts, &plan->mount_count);
     if (strcmp(key, "mount_root") == 0)
         return take_path(value, plan->mount_roots, &plan->mount_root_count);
-    if (strcmp(key, "image_cwd") == 0)
-        return take_word(value, "no", "yes", &plan->image_cwd);
+    if (strcmp(key, "image_cwd") == 0) {
+        plan->image_cwd = value;
+        return value[0] == '/';
+    }
     if (strcmp(key, "run_as") == 0)
         return take_word(value, "self", "submitter", &plan->submitter);
     if (strcmp(key, "allow_root") == 0)

@@ -45,7 +45,7 @@ struct plan {
     int64_t log_head_bytes, log_ring_bytes, log_bytes_per_s;
     /* A container, if `podman` is not empty; argv, env and cwd are then those inside of it. */
     char **podman, **podman_env, **podman_rm;
-    bool image_cwd; /* the image's working directory instead of cwd */
+    const char *image_cwd; /* instead of cwd, if not NULL: not to enter it is no error */
     const char *mounts[MAX_MOUNTS], *mount_roots[MAX_MOUNTS];
     size_t mount_count, mount_root_count;
 };

@@ -2,7 +2,7 @@
  * the shim how the program really ended - which exit codes of containers cannot say.
  *
  * Descriptor 3 is the socket to the shim, 4 a memory file with the job: NUL-terminated records
- * `cwd=`, `env=NAME=VALUE`, `arg=`, and `end`. Environment and arguments travel so, because anything
+ * `cwd=` (or `try=`: not to enter it is no error), `env=NAME=VALUE`, `arg=`, and `end`. Environment and arguments travel so, because anything
  * given to the container engine shows in its command line and its database. Statically linked: it
  * must run in any image. When the shim is gone (end of file on 3) nothing guards the job any more,
  * so everything in the container is killed. */
@@ -31,7 +31,7 @@
 enum { SHIM = 3, JOB = 4, CANNOT = 125, KILLED = 137 };
 
 struct job {
-    const char *cwd;
+    const char *cwd, *wish;
     char **argv, **env;
 };
 
@@ -92,6 +92,8 @@ static bool read_job(struct job *job)
             job->env[envs++] = record + 4;
         else if (strncmp(record, "cwd=", 4) == 0)
             job->cwd = record + 4;
+        else if (strncmp(record, "try=", 4) == 0)
+            job->wish = record + 4;
         else if (strcmp(record, "end") == 0) {
             keep_image_env(job->env, envs, environ);
             return args > 0;
@@ -136,6 +138,8 @@ static void run(const struct job *job)
         setrlimit(RLIMIT_NOFILE, &files);
     }
     umask(022);
+    if (job->wish != NULL && chdir(job->wish) != 0 && chdir("/") != 0)
+        fail("chdir");
     if (job->cwd != NULL && chdir(job->cwd) != 0)
         fail("chdir");
     reset_signals();
