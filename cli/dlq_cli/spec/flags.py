@@ -152,6 +152,25 @@ FLAGS: tuple[Flag, ...] = (
         help="How long that file must stay unchanged to count, such as 10s.",
     ),
     Flag(
+        names=("--checkpoint-preset",),
+        key="checkpoint.preset",
+        metavar="NAME",
+        help="How a framework saves and resumes: sigterm, torchrun, hf, lightning or submitit.",
+    ),
+    Flag(
+        names=("--compat",),
+        key="compat",
+        metavar="slurm|none",
+        help="Give it Slurm's variables and stand-ins for srun, scontrol and the like, and read "
+        "its #SBATCH lines.  [default: none]",
+    ),
+    Flag(
+        names=("--ntasks-per-node",),
+        key="tasks_per_node",
+        metavar="N",
+        help="Tasks that srun starts on each node, with --compat.  [default: one for each GPU]",
+    ),
+    Flag(
         names=("--image",),
         key="image",
         metavar="IMAGE",
@@ -246,11 +265,11 @@ BY_NAME: Mapping[str, Flag] = {name: flag for flag in FLAGS for name in flag.nam
 # Slurm's and our own flags of versions to come: named, so that nobody thinks they took effect.
 LATER_FLAGS = frozenset(
     {
-        "--account", "--compat", "--constraint", "--contiguous",
+        "--account", "--constraint", "--contiguous",
         "--cpus-per-gpu", "--cpus-per-task", "--deadline", "--elastic",
         "--elastic-sizes", "--error", "--exclude", "--exclusive", "--keep-checkpoints",
         "--mail-type", "--mail-user", "--mem-per-gpu", "--no-preempt",
-        "--no-requeue", "--nodelist", "--notify", "--ntasks", "--ntasks-per-node", "--on-miss",
+        "--no-requeue", "--nodelist", "--notify", "--ntasks", "--on-miss",
         "--output", "--preemptible", "--priority", "--qos", "--requeue",
         "--snapshot", "--steps", "--team", "--time-min", "--topology", "--webhook", "--work",
         "-A", "-C", "-c", "-e", "-n", "-o", "-w", "-x",

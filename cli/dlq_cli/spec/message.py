@@ -28,6 +28,8 @@ def to_message(spec: Spec) -> job_pb2.JobSpec:
         hold=spec.hold,
         runtime=spec.runtime or "",
         labels=spec.labels,
+        compat=spec.compat,
+        tasks_per_node=spec.tasks_per_node,
     )
     message.preempt.signal = spec.signal or ""
     message.preempt.requeue_exit_codes.extend(spec.requeue_exit_codes)

@@ -12,6 +12,7 @@ from dlq_common.names import (
     check_word,
     shown,
 )
+from dlq_common.suggest import did_you_mean
 from dlq_common.units import parse_duration, parse_size, parse_span, parse_time_limit
 
 MOST_GPUS = 1_000_000
@@ -21,6 +22,9 @@ SIGNALS = ("TERM", "USR1", "USR2", "INT")
 SAVE_SIGNALS = ("USR1", "USR2", "INT")
 MOST_NICE = 100
 AUTO = "auto"
+COMPATS = ("slurm", "none")
+PRESETS = ("sigterm", "torchrun", "hf", "lightning", "submitit")
+MOST_TASKS_OF_A_NODE = 1024
 
 _INTEGER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _GPUS = re.compile(r"(?:([A-Za-z][A-Za-z0-9_-]{0,62}):)?([0-9]{1,9})", re.ASCII)
@@ -62,6 +66,21 @@ def read_queue(raw: object) -> str:
 def read_runtime(raw: object) -> str:
     """A runtime's name."""
     return check_word(read_text(raw), "runtime")
+
+
+def read_compat(raw: object) -> str:
+    """`slurm`, or `none` (empty)."""
+    return _one_of(raw, COMPATS).removesuffix("none")
+
+
+def read_preset(raw: object) -> str:
+    """The name of a preset."""
+    return _one_of(raw, PRESETS)
+
+
+def read_tasks(raw: object) -> int:
+    """Tasks of each node."""
+    return _at_least_one(read_integer(raw, MOST_TASKS_OF_A_NODE), "tasks")
 
 
 def read_integer(raw: object, most: int) -> int:
@@ -212,6 +231,15 @@ def worded(raw: object) -> str:
     if isinstance(raw, bool) or not isinstance(raw, str | int | float):
         raise ValueError(f"{shown(str(raw))} is not text")
     return str(raw)
+
+
+def _one_of(raw: object, known: tuple[str, ...]) -> str:
+    word = read_text(raw).strip().lower()
+    if word not in known:
+        raise ValueError(
+            f"{shown(word)} is not one of {', '.join(known)}{did_you_mean(word, known)}"
+        )
+    return word
 
 
 def _stripped(part: object) -> object:

@@ -82,6 +82,8 @@ def _values(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
         ("queue", spec.queue),
         ("workdir", spec.working_directory),
         ("runtime", "" if spec.runtime == _BY_DEFAULT else spec.runtime),
+        ("compat", spec.compat),
+        ("tasks_per_node", spec.tasks_per_node),
         ("checkpoint.dir", spec.checkpoint.directory),
         ("checkpoint.marker", spec.checkpoint.marker),
         ("checkpoint.save_signal", spec.checkpoint.save_signal),

@@ -59,6 +59,11 @@ _ENTRIES: dict[str, Entry] = {
     "resources.gpu_type": Entry('"h100"', "As `dlq nodes` shows it, or how that begins."),
     "resources.cpus": Entry("32", "Limit on each node, in cores."),
     "resources.memory": Entry('"400GiB"', "Limit on each node. GB is 10^9, GiB (or G) 2^30."),
+    "compat": Entry('"slurm"', "Slurm's variables, and stand-ins for srun, scontrol and the like."),
+    "tasks_per_node": Entry("4", "Of srun, with compat. Default: one for each GPU."),
+    "checkpoint.preset": Entry(
+        '"hf"', "A framework's habits: sigterm, torchrun, hf, lightning, submitit."
+    ),
     "preempt.signal": Entry(
         '"USR1@120"', "Asks the main process to save: TERM, USR1, USR2, INT; @S seconds ahead."
     ),

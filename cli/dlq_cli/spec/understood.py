@@ -52,6 +52,8 @@ def understood(spec: Spec) -> str:
             spec.checkpoint_directory or "the cluster's place",
             origin("checkpoint.dir"),
         ),
+        ("marker", spec.checkpoint_marker or "", origin("checkpoint.marker")),
+        ("compat", _compat(spec), origin("compat")),
         ("restarts", str(spec.max_restart_count), origin("retry.max_restarts")),
         ("hold", "yes" if spec.hold else "", origin("hold")),
         ("array", _array(spec), origin("array")),
@@ -68,6 +70,11 @@ def understood(spec: Spec) -> str:
     return facts(
         (name, f"{value}  ({where or 'default'})" if value else "") for name, value, where in rows
     )
+
+
+def _compat(spec: Spec) -> str:
+    tasks = f"{spec.tasks_per_node} on each node" if spec.tasks_per_node else "one for each GPU"
+    return f"{spec.compat}, tasks: {tasks}" if spec.compat else ""
 
 
 def _array(spec: Spec) -> str:

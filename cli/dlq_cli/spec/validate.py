@@ -11,6 +11,7 @@ from typing import TypeVar
 from dlq_cli.spec.container import ContainerRequest, container_of
 from dlq_cli.spec.given import ReadLayer, wrong
 from dlq_cli.spec.ordering import DependencyText
+from dlq_cli.spec.presets import with_preset
 from dlq_cli.spec.readers import AUTO, SignalAhead
 from dlq_common.arrays import ArrayText
 from dlq_common.names import LONGEST_NAME, check_absolute_path, check_env
@@ -59,6 +60,8 @@ class Spec:
     begin: str | None  # as written: `now` is the submission
     disconnect_hold_s: int | None
     runtime: str | None
+    compat: str  # empty: none
+    tasks_per_node: int | None
     container: ContainerRequest | None
     labels: Mapping[str, str]
     # Where each thing was said, by the key of fields.py; what is missing here is a default.
@@ -70,6 +73,7 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
 
     InvalidRequest names the place of what is missing or contradicts.
     """
+    merged = with_preset(merged)
     get = _Getter(merged)
     command, script = _program(get, arguments)
     gpu_count, node_count = _width(get)
@@ -108,6 +112,8 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
         save_signal=get.of("checkpoint.save_signal", str),
         disconnect_hold_s=get.of("disconnect_hold", int),
         runtime=get.of("runtime", str),
+        compat=get.of("compat", str) or "",
+        tasks_per_node=_tasks(get),
         container=container,
         labels=_texts(merged, "labels."),
         origins={key: given.origin for key, given in merged.items()},
@@ -191,6 +197,16 @@ def _marker(get: _Getter) -> str | None:
             get.origin("checkpoint.marker"), "a marker needs the directory it is looked for in"
         )
     return marker
+
+
+def _tasks(get: _Getter) -> int | None:
+    tasks = get.of("tasks_per_node", int)
+    if tasks is not None and not get.of("compat", str):
+        raise wrong(
+            get.origin("tasks_per_node"),
+            "tasks are srun's: they need compat = slurm; torchrun starts one process for each GPU",
+        )
+    return tasks
 
 
 def _path(get: _Getter, key: str, directory: str) -> str | None:

@@ -1,0 +1,100 @@
+"""What a framework needs to be paused and resumed without a change to its script, by one name.
+
+A preset is the lowest layer of a spec: every key that somebody writes wins over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from dlq_cli.spec.given import Given, Layer, ReadLayer, wrong
+from dlq_cli.spec.readers import SignalAhead
+
+KEY = "checkpoint.preset"
+
+
+class Preset(NamedTuple):
+    """One framework's habits."""
+
+    signal: str
+    reaches: str  # who gets the signal, as a fact for people
+    saves: str  # what it does then
+    proof: str  # what counts as a committed checkpoint
+    resumes: str  # how the next attempt finds it
+    marker: str = ""  # below checkpoint.dir; without a directory there is nothing to look for
+    array_marker: str = ""  # the same for a task of an array
+    settle_s: float = 0.0
+    compat: str = ""
+    directory: str = ""  # what checkpoint.dir must be; empty: it may be missing
+
+
+PRESETS: Mapping[str, Preset] = {
+    "sigterm": Preset(
+        signal="TERM",
+        reaches="the main process",
+        saves="its own handler saves and leaves",
+        proof="a directory with dlq_train's COMMITTED, or what checkpoint.marker names",
+        resumes="DLQ_RESUME_FROM, or the newest file of its own directory",
+    ),
+    "torchrun": Preset(
+        signal="TERM",
+        reaches="torchrun, which passes it to all workers",
+        saves="the workers save and leave; torchrun ends with 1, which proves nothing",
+        proof="a directory with dlq_train's COMMITTED, or what checkpoint.marker names",
+        resumes="DLQ_RESUME_FROM, or the newest file of its own directory",
+    ),
+    "hf": Preset(
+        signal="TERM",
+        reaches="the main process; under torchrun all workers",
+        saves="Trainer with enable_jit_checkpoint saves at the end of the step and leaves",
+        proof="trainer_state.json in a checkpoint-N directory, which Trainer writes last",
+        resumes="trainer.train(resume_from_checkpoint=True), or DLQ_RESUME_FROM",
+        marker="checkpoint-*/trainer_state.json",
+        settle_s=1.0,
+        directory="the trainer's output_dir",
+    ),
+    "lightning": Preset(
+        signal="USR1",
+        reaches="all tasks that srun has started, else the main process",
+        saves="Trainer saves hpc_ckpt_N.ckpt in its default_root_dir, and calls scontrol requeue",
+        proof="that file, or the requeue",
+        resumes="Trainer loads the newest hpc_ckpt by itself",
+        marker="**/hpc_ckpt_*.ckpt",
+        settle_s=1.0,
+        compat="slurm",
+    ),
+    "submitit": Preset(
+        signal="USR2",
+        reaches="all tasks that srun has started, else the main process",
+        saves="task 0 calls the function's checkpoint(), stores what it returns, and requeues",
+        proof="the job's pickle written anew, or the requeue",
+        resumes="submitit loads that pickle by itself",
+        marker="**/%j_submitted.pkl",
+        array_marker="**/%A_%a_submitted.pkl",
+        compat="slurm",
+    ),
+}
+
+
+def with_preset(merged: ReadLayer) -> ReadLayer:
+    """The layer, and below it what its preset says. InvalidRequest when that needs a directory."""
+    given = merged.get(KEY)
+    preset = PRESETS.get(str(given.value)) if given else None
+    if given is None or preset is None:
+        return merged
+    if preset.directory and "checkpoint.dir" not in merged:
+        raise wrong(
+            given.origin,
+            f"the preset {given.value} looks for checkpoints in a directory: name it with "
+            f"checkpoint.dir ({preset.directory})",
+        )
+    origin = f"preset {given.value} ({given.origin})"
+    below: Layer = {"preempt.signal": Given(SignalAhead(preset.signal, 0), origin)}
+    marker = preset.array_marker if "array" in merged else preset.marker
+    if (marker or preset.marker) and "checkpoint.dir" in merged:
+        below["checkpoint.marker"] = Given(marker or preset.marker, origin)
+        below["checkpoint.settle"] = Given(preset.settle_s, origin)
+    if preset.compat:
+        below["compat"] = Given(preset.compat, origin)
+    return {**below, **merged}
