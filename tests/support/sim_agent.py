@@ -19,6 +19,7 @@ from dlq_master.control.stimuli import (
     RankReports,
     ReportedCheckpoint,
     ReportedPhase,
+    ReportedProgress,
     ReportedRank,
     Save,
     Signal,
@@ -132,6 +133,7 @@ class SimAgent:
                 node_id=self.node_id,
                 session_id=self.session_id,
                 hold_revision=self.hold_revision,
+                progress=tuple(self._progress(key) for key in self.living()),
             )
             # The session answers before the turn, with what was published before.
             node = self.master.loop.published.node(self.node_id)
@@ -139,6 +141,20 @@ class SimAgent:
             self.master.turn(beat)
             self.contact_s = self.master.clock.now_s()
             self._extend(node.hold_revision, node.maintenance_s)
+
+    def _progress(self, key: AttemptKey) -> ReportedProgress:
+        """A rank that runs and has nothing to say."""
+        launch = self.ranks[key].launch
+        return ReportedProgress(
+            key=key,
+            epoch=launch.epoch,
+            node_rank=launch.node_rank,
+            step=None,
+            total=None,
+            loss=None,
+            age_s=0.0,
+            memory_bytes=0,
+        )
 
     def _extend(self, revision: int, extension_s: float) -> None:
         """All shims are told."""

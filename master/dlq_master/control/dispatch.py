@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Protocol
 
+from dlq_master.control.standing import Standing, standing_of
 from dlq_master.control.state import State
 from dlq_master.control.stimuli import Command, Launch, Save, Signal, Stop
 from dlq_master.model.attempt import Attempt
@@ -53,6 +54,11 @@ def launch_command(
         restart_count=attempt.key.number - 1,
         time_left_s=None if job.time_limit_s is None else max(1.0, job.time_limit_s - ran_s),
     )
+
+
+def _shall_run(state: State, launch: Intention) -> bool:
+    fence = (launch.key, launch.epoch, launch.node_rank)
+    return standing_of(state.cluster, launch.node_id, *fence) is Standing.RUNS
 
 
 def stop_command(state: State, row: Intention, now_s: float) -> Stop:
@@ -129,7 +135,7 @@ def commands_for(
         elif row.kind in ("signal", "save"):
             if attempt is not None:
                 sent[row.node_id].append(word_to_rank(row))
-        elif attempt is not None and attempt.stop_cause is None:
+        elif attempt is not None and _shall_run(state, row):
             sent[row.node_id].append(
                 launch_command(state, specs, attempt, row.node_rank, now_s, row.sequence)
             )

@@ -7,8 +7,7 @@ the hold and a margin DOWN, with its attempts lost.
 """
 
 from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, NotFound, StaleFence
-from dlq_master.control import gpu_types, maintenance, reports
-from dlq_master.control.dispatch import launch_command, stop_command, stop_of
+from dlq_master.control import gpu_types, maintenance, reports, wanted
 from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import (
     AcceptGpus,
@@ -18,12 +17,11 @@ from dlq_master.control.stimuli import (
     FenceNode,
     ForgetNode,
     Heartbeat,
-    Launch,
     Opened,
     OpenSession,
     RankReports,
+    ReportedProgress,
     SetNodeFlags,
-    Stop,
 )
 from dlq_master.control.turn import Turn
 from dlq_master.model import attempt_steps as on_attempt
@@ -55,7 +53,7 @@ def open_session(turn: Turn, ask: OpenSession) -> Opened:
     acknowledged = reports.take(turn, ask.node_id, ask.reports)
     _register(turn, ask)
     reports.close_while_unclean(turn, ask.node_id)
-    reports.take_absent(turn, ask.node_id, {(r.key, r.node_rank) for r in ask.reports})
+    reports.take_absent(turn, ask.node_id, {(r.key, r.epoch, r.node_rank) for r in ask.reports})
     _return_attempts(turn, ask.node_id)
     return Opened(
         session_id=session_id,
@@ -63,8 +61,8 @@ def open_session(turn: Turn, ask: OpenSession) -> Opened:
         heartbeat_s=state.terms.heartbeat_s,
         ttl_s=state.terms.ttl_s,
         reconnect_jitter_s=state.config.nodes.reconnect_jitter,
-        launches=_wanted(turn, ask.node_id),
-        stops=_unwanted(turn, ask.node_id),
+        launches=wanted.launches_for(turn, ask.node_id),
+        stops=wanted.stops_for(turn, ask.node_id),
         acknowledged=acknowledged,
         hold_extension_s=state.cluster.nodes[ask.node_id].maintenance_s,
         hold_revision=state.cluster.nodes[ask.node_id].hold_revision,
@@ -84,11 +82,7 @@ def heartbeat(turn: Turn, ask: Heartbeat) -> None:
         return
     state.contacts[ask.node_id] = turn.now_s
     for word in ask.progress:
-        attempt = state.cluster.attempts.get(word.key)
-        if attempt is not None and attempt.epoch == word.epoch and word.node_rank == 0:
-            state.beats[word.key.job_id] = Beat(
-                word.step, word.total, word.loss, turn.now_s - word.age_s
-            )
+        _hear(turn, ask.node_id, word)
     if state.cluster.nodes[ask.node_id].state in (NodeState.SUSPECT, NodeState.UNREACHABLE):
         turn.step_node(ask.node_id, on_node.Heard(), actor=f"node:{ask.node_id}")
         _return_attempts(turn, ask.node_id)
@@ -237,7 +231,9 @@ def forget(turn: Turn, ask: ForgetNode) -> None:
         turn.delivered(row.sequence)  # nobody is left to take it
     turn.state.cluster.remove_node(ask.node_id)
     turn.state.contacts.pop(ask.node_id, None)
-    turn.state.holds_told.pop(ask.node_id, None)
+    turn.state.returned.discard(ask.node_id)
+    for told in (turn.state.holds_told, turn.state.strays, turn.state.clinging):
+        told.pop(ask.node_id, None)
     turn.batch.forgotten_nodes.append(ask.node_id)
     turn.note("node_forgotten", node_id=ask.node_id, actor=ask.caller.actor)
 
@@ -296,36 +292,18 @@ def _must_be_current(turn: Turn, node_id: NodeId, session_id: int) -> None:
         raise StaleFence(f"session {session_id} of node {node_id} is over")
 
 
-def _wanted(turn: Turn, node_id: NodeId) -> tuple[Launch, ...]:
-    """Everything that shall run here: the agent starts what it does not have."""
-    launches = []
-    for key in turn.state.cluster.attempts_on(node_id):
-        attempt = turn.state.cluster.attempts[key]
-        if attempt.stop_cause is not None:
-            continue
-        for rank, status in enumerate(attempt.ranks):
-            if status.node_id == node_id and not status.gone:
-                launches.append(launch_command(turn.state, turn.archive, attempt, rank, turn.now_s))
-    return tuple(launches)
-
-
-def _unwanted(turn: Turn, node_id: NodeId) -> tuple[Stop, ...]:
-    """What shall end here: attempts on their way out, and strays that the hello has shown."""
-    stops = [
-        stop_command(turn.state, row, turn.now_s)
-        for row in turn.state.outbox.values()
-        if row.node_id == node_id and row.kind == "stop"
-    ]
-    known = {(stop.key, stop.node_rank) for stop in stops}
-    for key in turn.state.cluster.attempts_on(node_id):
-        attempt = turn.state.cluster.attempts[key]
-        if attempt.stop_cause is None:
-            continue
-        for rank, status in enumerate(attempt.ranks):
-            if status.node_id != node_id or status.gone or (key, rank) in known:
-                continue
-            stops.append(stop_of(attempt, rank, turn.now_s))
-    return tuple(stops)
+def _hear(turn: Turn, node_id: NodeId, word: ReportedProgress) -> None:
+    """What a rank that runs says of itself. One that should not, and of which nobody has heard, is a
+    reason to compare all that runs there with all that should: its agent is to say hello again."""
+    found = wanted.standing(turn, node_id, word.key, word.epoch, word.node_rank)
+    if not found.ours:
+        if (word.key, word.node_rank) not in turn.state.strays.get(node_id, {}):
+            cause = f"{word.key} runs for nobody"
+            turn.note("node_out_of_step", node_id=node_id, actor=f"node:{node_id}", cause=cause)
+            turn.hang_up(node_id)
+    elif word.node_rank == 0:
+        beat = Beat(word.step, word.total, word.loss, turn.now_s - word.age_s)
+        turn.state.beats[word.key.job_id] = beat
 
 
 def _silence_attempts(turn: Turn, node_id: NodeId) -> None:

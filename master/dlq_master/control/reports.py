@@ -7,8 +7,10 @@ shows something running that nobody wants, that is told to stop.
 
 from collections.abc import Collection, Iterable
 
+from dlq_master.control.standing import Standing, ranks_on, standing_of
 from dlq_master.control.stimuli import ReportedCheckpoint, ReportedPhase, ReportedRank
 from dlq_master.control.turn import Turn
+from dlq_master.control.wanted import standing
 from dlq_master.model import attempt_steps as on_attempt
 from dlq_master.model import gang
 from dlq_master.model import job_steps as on_job
@@ -37,24 +39,22 @@ def take(turn: Turn, node_id: NodeId, reports: Iterable[ReportedRank]) -> int:
     for report in reports:
         highest = max(highest, report.sequence)
         _note_clinging(turn, node_id, report)
-        attempt = _counted(turn, node_id, report)
-        if attempt is None:
-            _turn_away(turn, node_id, report)
+        found = standing(turn, node_id, report.key, report.epoch, report.node_rank)
+        if found.ours:
+            _take_one(turn, node_id, turn.state.cluster.attempts[report.key], report)
         else:
-            _take_one(turn, node_id, attempt, report)
+            _turn_away(turn, node_id, report, found)
         _note_preparing(turn, node_id, report)
     return highest
 
 
-def take_absent(turn: Turn, node_id: NodeId, told: set[tuple[AttemptKey, int]]) -> None:
-    """After a hello: ranks that ran here and of which the agent knows nothing are lost."""
-    for key in turn.state.cluster.attempts_on(node_id):
-        attempt = turn.state.cluster.attempts[key]
-        for rank, status in enumerate(attempt.ranks):
-            forgotten = status.node_id == node_id and (key, rank) not in told
-            if forgotten and not status.gone and status.phase is not RankPhase.ASSIGNED:
-                lose(turn, key, actor="master", cause="its agent lost it", node_id=node_id)
-                break
+def take_absent(turn: Turn, node_id: NodeId, told: set[tuple[AttemptKey, int, int]]) -> None:
+    """After a hello: ranks that ran here and of which the agent knows nothing are lost. What it has
+    told are keys, epochs and ranks."""
+    for attempt, rank, _ in list(ranks_on(turn.state.cluster, node_id)):
+        began = attempt.ranks[rank].phase is not RankPhase.ASSIGNED
+        if began and (attempt.key, attempt.epoch, rank) not in told:
+            lose(turn, attempt.key, actor="master", cause="its agent lost it", node_id=node_id)
 
 
 def close_while_unclean(turn: Turn, node_id: NodeId) -> None:
@@ -151,7 +151,7 @@ def _note_clinging(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
 def _note_preparing(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
     """What its node does before a rank can start (it pulls an image): told once in its own words."""
     said, rank = turn.state.preparing, (report.key, report.node_rank)
-    if report.phase is not ReportedPhase.PREPARING or _counted(turn, node_id, report) is None:
+    if report.phase is not ReportedPhase.PREPARING or not _lives(turn, node_id, report):
         said.pop(rank, None)
     elif report.detail and said.get(rank) != report.detail:
         said[rank] = report.detail
@@ -166,16 +166,13 @@ def _note_preparing(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
         )
 
 
-def _counted(turn: Turn, node_id: NodeId, report: ReportedRank) -> Attempt | None:
-    attempt = turn.state.cluster.attempts.get(report.key)
-    if attempt is None or not attempt.live or attempt.epoch != report.epoch:
-        return None
-    if not 0 <= report.node_rank < len(attempt.ranks):
-        return None
-    return attempt if attempt.ranks[report.node_rank].node_id == node_id else None
+def _lives(turn: Turn, node_id: NodeId, report: ReportedRank) -> bool:
+    fence = (report.key, report.epoch, report.node_rank)
+    found = standing_of(turn.state.cluster, node_id, *fence)
+    return found in (Standing.RUNS, Standing.LEAVES)
 
 
-def _turn_away(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
+def _turn_away(turn: Turn, node_id: NodeId, report: ReportedRank, found: Standing) -> None:
     """A stray: ended here, or placed elsewhere since. It runs for nobody."""
     strays = turn.state.strays.setdefault(node_id, {})
     if _PHASES[report.phase] is RankPhase.EXITED:
@@ -184,7 +181,7 @@ def _turn_away(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
         return
     seen = (report.key, report.node_rank) in strays
     strays[report.key, report.node_rank] = report.gpu_indexes
-    if turn.known_job(report.key.job_id) is None:
+    if found is Standing.ORPHAN:
         # Not of this database (a restored backup): an operator decides, it is left alone.
         turn.never_again(report.key.job_id)
         if not seen:

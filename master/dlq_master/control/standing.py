@@ -1,0 +1,56 @@
+"""What a rank is to this master on a node: the one place that says so.
+
+It follows from the living attempts alone: which rank is placed where, with which fence, whether it is
+known to have ended, and whether its attempt is on its way out. Welcomes, commands, reports and
+heartbeats (`wanted.py`, `dispatch.py`, `reports.py`, `nodes.py`) all go by it.
+"""
+
+from collections.abc import Iterator
+from enum import Enum
+
+from dlq_master.model.attempt import Attempt
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import AttemptKey, NodeId
+
+
+class Standing(Enum):
+    """What a rank is to this master on that node."""
+
+    RUNS = "runs"  # it shall run there
+    LEAVES = "leaves"  # its attempt is on its way out
+    GONE = "gone"  # of a living attempt, and it has ended there
+    STRAY = "stray"  # lost, ended, or placed elsewhere since: it runs for nobody and must end
+    ORPHAN = "orphan"  # of a job that this database does not know: an operator decides
+
+    @property
+    def ours(self) -> bool:
+        """A living attempt has, or had, it there."""
+        return self in (Standing.RUNS, Standing.LEAVES, Standing.GONE)
+
+
+def standing_of(
+    cluster: Cluster, node_id: NodeId, key: AttemptKey, epoch: int, rank: int
+) -> Standing | None:
+    """What a living attempt has placed there; None: no living one has placed it there.
+
+    `epoch` and `key` are the fence of its launch.
+    """
+    attempt = cluster.attempts.get(key)
+    if attempt is None or attempt.epoch != epoch or not 0 <= rank < len(attempt.ranks):
+        return None
+    status = attempt.ranks[rank]
+    if status.node_id != node_id:
+        return None
+    if status.gone:
+        return Standing.STRAY if status.lost else Standing.GONE
+    return Standing.RUNS if attempt.stop_cause is None else Standing.LEAVES
+
+
+def ranks_on(cluster: Cluster, node_id: NodeId) -> Iterator[tuple[Attempt, int, Standing]]:
+    """Every rank that a living attempt has on the node and that is not known to have ended."""
+    for key in cluster.attempts_on(node_id):
+        attempt = cluster.attempts[key]
+        for rank in range(len(attempt.ranks)):
+            found = standing_of(cluster, node_id, key, attempt.epoch, rank)
+            if found in (Standing.RUNS, Standing.LEAVES):
+                yield attempt, rank, found

@@ -1,0 +1,40 @@
+"""What an agent is told when it says hello: all that shall run on its node, and all that shall end."""
+
+from dlq_master.control.dispatch import launch_command, stop_command, stop_of
+from dlq_master.control.standing import Standing, ranks_on, standing_of
+from dlq_master.control.stimuli import Launch, Stop
+from dlq_master.control.turn import Turn
+from dlq_master.model.ids import AttemptKey, NodeId
+
+
+def standing(turn: Turn, node_id: NodeId, key: AttemptKey, epoch: int, rank: int) -> Standing:
+    """What a rank that a node speaks of is, whether or not a living attempt knows it."""
+    placed = standing_of(turn.state.cluster, node_id, key, epoch, rank)
+    if placed is not None:
+        return placed
+    return Standing.ORPHAN if turn.known_job(key.job_id) is None else Standing.STRAY
+
+
+def launches_for(turn: Turn, node_id: NodeId) -> tuple[Launch, ...]:
+    """For a welcome: all that shall run there. The agent starts what it does not have."""
+    return tuple(
+        launch_command(turn.state, turn.archive, attempt, rank, turn.now_s)
+        for attempt, rank, found in ranks_on(turn.state.cluster, node_id)
+        if found is Standing.RUNS
+    )
+
+
+def stops_for(turn: Turn, node_id: NodeId) -> tuple[Stop, ...]:
+    """For a welcome: all that shall end there, what its hello has shown included."""
+    stops = [
+        stop_command(turn.state, row, turn.now_s)
+        for row in turn.state.outbox.values()
+        if row.node_id == node_id and row.kind == "stop"
+    ]
+    told = {(stop.key, stop.node_rank) for stop in stops}
+    stops += [
+        stop_of(attempt, rank, turn.now_s)
+        for attempt, rank, found in ranks_on(turn.state.cluster, node_id)
+        if found is Standing.LEAVES and (attempt.key, rank) not in told
+    ]
+    return tuple(stops)
