@@ -89,6 +89,10 @@ demo: setup  ## a cluster of your own, training real models; KEEP=1 leaves it up
 e2e: setup $(TORCH_STAMP)  ## real processes on loopback, with torchrun; ONLY=name selects
 	$(PY) -m pytest -q $(PATIENT) tests/e2e $(if $(ONLY),-k '$(ONLY)')
 
+.PHONY: podman
+podman: setup  ## containers: needs root, podman, conmon, a static busybox (Debian: podman runc conmon busybox-static)
+	$(PY) -m pytest -q $(PATIENT) -m podman tests
+
 .PHONY: systemd
 systemd: setup  ## the runbook on two booted hosts: install, a gang, upgrade, remove (needs root)
 	$(PY) -m pytest -q -s $(PATIENT) tests/systemd

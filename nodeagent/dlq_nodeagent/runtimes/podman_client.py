@@ -13,6 +13,8 @@ _PASSED_ON = (
     *("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "CONTAINERS_REGISTRIES_CONF"),
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
 )
+# An image's files are for whoever runs it; a service's umask may be tighter.
+_UMASK = 0o022
 
 
 class PodmanFailed(Exception):
@@ -66,6 +68,7 @@ class PodmanClient:
                 timeout=timeout_s,
                 check=False,
                 cwd="/",
+                umask=_UMASK,
             )
         except subprocess.TimeoutExpired:
             raise PodmanFailed(f"podman did not answer within {timeout_s:g} s", None) from None
@@ -87,6 +90,7 @@ class PodmanClient:
             text=True,
             errors="replace",
             cwd="/",
+            umask=_UMASK,
             start_new_session=True,
         )
 

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -62,6 +63,7 @@ static void run_client(int dir_fd, char **argv, char **env, int log_fd, int to_s
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     int home = openat(dir_fd, "podman", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     setsid();
+    umask(022); /* what podman makes for the container is for the job's user too */
     write_text("/proc/self/oom_score_adj", "0"); /* the shim's own protection is not inherited */
     /* conmon leaves its mark of an out-of-memory kill in its working directory. */
     if (null_fd < 0 || (dir_fd >= 0 && (home < 0 || fchdir(home) != 0)))
