@@ -48,6 +48,8 @@ class _RankPhaseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RankPhase.V
     """It could not be started by the fault of its host; nothing of it is left."""
     RANK_PHASE_ABSENT: _RankPhase.ValueType  # 6
     """The agent does not know it and nothing of it runs."""
+    RANK_PHASE_READY: _RankPhase.ValueType  # 7
+    """It was launched `at_barrier` and could start at once: it waits for the others."""
 
 class RankPhase(_RankPhase, metaclass=_RankPhaseEnumTypeWrapper):
     """Where a rank stands on its node."""
@@ -68,6 +70,8 @@ RANK_PHASE_START_FAILED: RankPhase.ValueType  # 5
 """It could not be started by the fault of its host; nothing of it is left."""
 RANK_PHASE_ABSENT: RankPhase.ValueType  # 6
 """The agent does not know it and nothing of it runs."""
+RANK_PHASE_READY: RankPhase.ValueType  # 7
+"""It was launched `at_barrier` and could start at once: it waits for the others."""
 Global___RankPhase: _TypeAlias = RankPhase  # noqa: Y015
 
 @_typing.final
@@ -518,6 +522,10 @@ class RankReport(_message.Message):
     AGE_DURATION_FIELD_NUMBER: _builtins.int
     GPU_INDEXES_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
+    PORTS_FIELD_NUMBER: _builtins.int
+    WORKERS_DONE_FIELD_NUMBER: _builtins.int
+    LAST_LINES_FIELD_NUMBER: _builtins.int
+    FAILED_TASK_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Rises over all sessions of the agent's life; acknowledged by ReportAck."""
     job_id: _builtins.str
@@ -544,6 +552,10 @@ class RankReport(_message.Message):
     """What a rank that is not running yet is waiting for, for people ("pulling IMAGE: 3 of 7 layers");
     empty: nothing worth telling.
     """
+    workers_done: _builtins.bool
+    """All workers on this node are done; what still runs here serves those of other nodes."""
+    failed_task: _builtins.str
+    """With several tasks on the node: the one that failed first ("rank 5", "ps 0")."""
     @_builtins.property
     def fence(self) -> _lease_pb2.Fence:
         """The fence of its launch."""
@@ -574,6 +586,14 @@ class RankReport(_message.Message):
     def gpu_indexes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """GPUs that the rank was given; empty: none, or the agent does not know."""
 
+    @_builtins.property
+    def ports(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Of a READY rank: ports of this node that were free, as many as its launch asks for."""
+
+    @_builtins.property
+    def last_lines(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The last lines of output of a rank that failed."""
+
     def __init__(
         self,
         *,
@@ -596,10 +616,14 @@ class RankReport(_message.Message):
         age_duration: _duration_pb2.Duration | None = ...,
         gpu_indexes: _abc.Iterable[_builtins.int] | None = ...,
         detail: _builtins.str = ...,
+        ports: _abc.Iterable[_builtins.int] | None = ...,
+        workers_done: _builtins.bool = ...,
+        last_lines: _abc.Iterable[_builtins.str] | None = ...,
+        failed_task: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "age_duration", b"age_duration", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "exit_code", b"exit_code", "fence", b"fence", "run_duration", b"run_duration", "save_duration", b"save_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "age_duration", b"age_duration", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "detail", b"detail", "done", b"done", "ended_by", b"ended_by", "error", b"error", "exit_code", b"exit_code", "fence", b"fence", "gpu_indexes", b"gpu_indexes", "job_id", b"job_id", "node_rank", b"node_rank", "oom_killed", b"oom_killed", "peak_memory_bytes", b"peak_memory_bytes", "phase", b"phase", "run_duration", b"run_duration", "save_duration", b"save_duration", "sequence", b"sequence", "signal", b"signal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "age_duration", b"age_duration", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "detail", b"detail", "done", b"done", "ended_by", b"ended_by", "error", b"error", "exit_code", b"exit_code", "failed_task", b"failed_task", "fence", b"fence", "gpu_indexes", b"gpu_indexes", "job_id", b"job_id", "last_lines", b"last_lines", "node_rank", b"node_rank", "oom_killed", b"oom_killed", "peak_memory_bytes", b"peak_memory_bytes", "phase", b"phase", "ports", b"ports", "run_duration", b"run_duration", "save_duration", b"save_duration", "sequence", b"sequence", "signal", b"signal", "workers_done", b"workers_done"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -737,6 +761,10 @@ class LaunchCommand(_message.Message):
     GRACE_DURATION_FIELD_NUMBER: _builtins.int
     RESTART_COUNT_FIELD_NUMBER: _builtins.int
     TIME_LEFT_DURATION_FIELD_NUMBER: _builtins.int
+    AT_BARRIER_FIELD_NUMBER: _builtins.int
+    PORT_FIRST_FIELD_NUMBER: _builtins.int
+    PORT_LAST_FIELD_NUMBER: _builtins.int
+    NODE_PORTS_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """The job."""
     node_rank: _builtins.int
@@ -755,6 +783,12 @@ class LaunchCommand(_message.Message):
     """Directory for the checkpoints of this attempt."""
     restart_count: _builtins.int
     """Times the job was started before."""
+    at_barrier: _builtins.bool
+    """Prepare it, say READY, and start it only when the same launch comes without this."""
+    port_first: _builtins.int
+    """Ports are chosen from here on ..."""
+    port_last: _builtins.int
+    """... up to here; 0: only master_port will do."""
     @_builtins.property
     def fence(self) -> _lease_pb2.Fence:
         """Its fence."""
@@ -791,6 +825,10 @@ class LaunchCommand(_message.Message):
     def time_left_duration(self) -> _duration_pb2.Duration:
         """Time left to its limit; unset: no limit."""
 
+    @_builtins.property
+    def node_ports(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodePorts]:
+        """Ports of all nodes in rank order, once all are ready; empty: not yet, or there was no barrier."""
+
     def __init__(
         self,
         *,
@@ -812,14 +850,42 @@ class LaunchCommand(_message.Message):
         grace_duration: _duration_pb2.Duration | None = ...,
         restart_count: _builtins.int = ...,
         time_left_duration: _duration_pb2.Duration | None = ...,
+        at_barrier: _builtins.bool = ...,
+        port_first: _builtins.int = ...,
+        port_last: _builtins.int = ...,
+        node_ports: _abc.Iterable[Global___NodePorts] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "grace_duration", b"grace_duration", "hold_duration", b"hold_duration", "spec", b"spec", "time_left_duration", b"time_left_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_directory", b"checkpoint_directory", "fence", b"fence", "gid", b"gid", "gpu_indexes", b"gpu_indexes", "grace_duration", b"grace_duration", "groups", b"groups", "hold_duration", b"hold_duration", "job_id", b"job_id", "master_port", b"master_port", "node_addresses", b"node_addresses", "node_ids", b"node_ids", "node_rank", b"node_rank", "restart_count", b"restart_count", "resume_from", b"resume_from", "spec", b"spec", "time_left_duration", b"time_left_duration", "uid", b"uid", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_barrier", b"at_barrier", "checkpoint_directory", b"checkpoint_directory", "fence", b"fence", "gid", b"gid", "gpu_indexes", b"gpu_indexes", "grace_duration", b"grace_duration", "groups", b"groups", "hold_duration", b"hold_duration", "job_id", b"job_id", "master_port", b"master_port", "node_addresses", b"node_addresses", "node_ids", b"node_ids", "node_ports", b"node_ports", "node_rank", b"node_rank", "port_first", b"port_first", "port_last", b"port_last", "restart_count", b"restart_count", "resume_from", b"resume_from", "spec", b"spec", "time_left_duration", b"time_left_duration", "uid", b"uid", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LaunchCommand: _TypeAlias = LaunchCommand  # noqa: Y015
+
+@_typing.final
+class NodePorts(_message.Message):
+    """Ports that are a rank's own."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PORTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def ports(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """In the order in which they were reported; on the first node the first is master_port."""
+
+    def __init__(
+        self,
+        *,
+        ports: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ports", b"ports"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodePorts: _TypeAlias = NodePorts  # noqa: Y015
 
 @_typing.final
 class StopCommand(_message.Message):

@@ -629,6 +629,8 @@ class JobSpec(_message.Message):
     NICE_FIELD_NUMBER: _builtins.int
     COMPAT_FIELD_NUMBER: _builtins.int
     TASKS_PER_NODE_FIELD_NUMBER: _builtins.int
+    LAUNCH_FIELD_NUMBER: _builtins.int
+    ROLES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; letters, digits and ". _ - + @ :". Empty: derived from the command."""
     script: _builtins.str
@@ -652,6 +654,10 @@ class JobSpec(_message.Message):
     tasks_per_node: _builtins.int
     """With `compat`: how many tasks each node has, for SLURM_NTASKS and for `srun` (1 to 1024). Unset: one
     for each of the node's GPUs.
+    """
+    launch: _builtins.str
+    """"per-node": one process of the command on each node, for launchers such as torchrun. "per-gpu": one
+    for each GPU, with RANK, LOCAL_RANK, WORLD_SIZE and LOCAL_WORLD_SIZE. Empty: per-node.
     """
     @_builtins.property
     def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -711,6 +717,10 @@ class JobSpec(_message.Message):
         image's own.
         """
 
+    @_builtins.property
+    def roles(self) -> Global___RolesSpec:
+        """Run the command as workers and parameter servers. Unset: there are no roles."""
+
     def __init__(
         self,
         *,
@@ -737,16 +747,47 @@ class JobSpec(_message.Message):
         nice: _builtins.int = ...,
         compat: _builtins.str = ...,
         tasks_per_node: _builtins.int | None = ...,
+        launch: _builtins.str = ...,
+        roles: Global___RolesSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "run_estimate_duration", b"run_estimate_duration", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "environment", b"environment", "hold", b"hold", "labels", b"labels", "name", b"name", "nice", b"nice", "preempt", b"preempt", "queue", b"queue", "resources", b"resources", "retry", b"retry", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration", "working_directory", b"working_directory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "environment", b"environment", "hold", b"hold", "labels", b"labels", "launch", b"launch", "name", b"name", "nice", b"nice", "preempt", b"preempt", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration", "working_directory", b"working_directory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__tasks_per_node: _TypeAlias = _typing.Literal["tasks_per_node"]  # noqa: Y015
     _WhichOneofArgType__tasks_per_node: _TypeAlias = _typing.Literal["_tasks_per_node", b"_tasks_per_node"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__tasks_per_node) -> _WhichOneofReturnType__tasks_per_node | None: ...
 
 Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
+
+@_typing.final
+class RolesSpec(_message.Message):
+    """Workers and parameter servers: each is a process of the command, told its role by TF_CONFIG and
+    DMLC_*. Both are spread evenly over the job's nodes, the first of each on the first node. The
+    workers of a node share its GPUs evenly, a server has none. The job is done when all its workers are.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_COUNT_FIELD_NUMBER: _builtins.int
+    PS_COUNT_FIELD_NUMBER: _builtins.int
+    worker_count: _builtins.int
+    """How many workers; at least one for each node, and none without a GPU."""
+    ps_count: _builtins.int
+    """How many parameter servers."""
+    def __init__(
+        self,
+        *,
+        worker_count: _builtins.int = ...,
+        ps_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ps_count", b"ps_count", "worker_count", b"worker_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RolesSpec: _TypeAlias = RolesSpec  # noqa: Y015
 
 @_typing.final
 class Checkpoint(_message.Message):
@@ -845,18 +886,26 @@ class Rank(_message.Message):
     EXIT_CODE_FIELD_NUMBER: _builtins.int
     SIGNAL_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    FAILED_TASK_FIELD_NUMBER: _builtins.int
+    LAST_LINES_FIELD_NUMBER: _builtins.int
     node_rank: _builtins.int
     """0 for the first slot of the allocation."""
     node_id: _builtins.str
     """The node."""
     phase: _builtins.str
-    """"waiting", "preparing", "started", "exited" or "gone"."""
+    """"waiting", "preparing", "ready", "started", "exited" or "gone"."""
     exit_code: _builtins.int
     """Exit code, once it exited by itself."""
     signal: _builtins.int
     """Signal that ended it, 0 for none."""
     error: _builtins.str
     """Words on a start that failed."""
+    failed_task: _builtins.str
+    """With several tasks on the node: the one that failed first ("rank 5", "ps 0")."""
+    @_builtins.property
+    def last_lines(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The last lines of output, if it failed."""
+
     def __init__(
         self,
         *,
@@ -866,10 +915,12 @@ class Rank(_message.Message):
         exit_code: _builtins.int | None = ...,
         signal: _builtins.int = ...,
         error: _builtins.str = ...,
+        failed_task: _builtins.str = ...,
+        last_lines: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "exit_code", b"exit_code"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "error", b"error", "exit_code", b"exit_code", "node_id", b"node_id", "node_rank", b"node_rank", "phase", b"phase", "signal", b"signal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "error", b"error", "exit_code", b"exit_code", "failed_task", b"failed_task", "last_lines", b"last_lines", "node_id", b"node_id", "node_rank", b"node_rank", "phase", b"phase", "signal", b"signal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
