@@ -30,6 +30,7 @@ from dlq_master.control.stimuli import (
 )
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.event import JournalEvent
+from dlq_master.model.ids import NodeId
 from dlq_master.model.job import HoldKind, Job
 from dlq_master.rpc.auth import caller_of, identity_of
 from dlq_master.rpc.call import Context
@@ -257,7 +258,15 @@ def _journal(read: Readable, after: int, job: Job | None) -> Iterator[JournalEve
 
 
 def _contact_s(attempt: Attempt, read: Readable) -> float | None:
-    """The last word of the attempt's most silent node; None when one has not been heard of."""
-    contacts = [read.contact_s(node_id) for node_id in attempt.lease.allocation.node_ids]
+    """The last word of the attempt's most silent node; None when one has not been heard of. An absence
+    that was announced counts as if it had been heard of for so long."""
+    contacts = [_heard_s(node_id, read) for node_id in attempt.lease.allocation.node_ids]
     known = [contact_s for contact_s in contacts if contact_s is not None]
     return min(known) if known and len(known) == len(contacts) else None
+
+
+def _heard_s(node_id: NodeId, read: Readable) -> float | None:
+    contact_s, node = read.contact_s(node_id), read.node(node_id)
+    if contact_s is None or node is None:
+        return contact_s
+    return contact_s + node.maintenance_s
