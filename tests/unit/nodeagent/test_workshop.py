@@ -30,6 +30,9 @@ class Asker:
     def prepared(self, key: AttemptKey, preparation: Preparation) -> None:
         self.preparations.append(preparation)
 
+    def preparing(self, key: AttemptKey, detail: str) -> None:
+        """What containers say; see the e2e tests of podman."""
+
     def looked(self, key: AttemptKey, purpose: Purpose, look: Look) -> None:
         self.looks.append(look)
 

@@ -115,5 +115,5 @@ def test_images_as_people_write_them_are_taken(name: str) -> None:
     ],
 )
 def test_what_is_no_image_or_could_be_another_thing_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="image|registry|version"):
+    with pytest.raises(ValueError, match=r"image|registry|version"):
         check_image(name)

@@ -1,0 +1,46 @@
+"""A rank that takes long to be made ready: what it waits for is told; who stops it wastes nothing."""
+
+from dlq_nodeagent.errands import Preparation
+from dlq_nodeagent.model.messages import Launch, Phase
+from support.agent_bench import AgentBench, a_launch, a_preparation, a_stop
+
+
+def never(launch: Launch) -> Preparation | None:
+    return None
+
+
+def test_what_preparing_waits_for_is_told_as_it_changes_and_not_once_it_runs() -> None:
+    bench = AgentBench()
+    bench.connect()
+    bench.prepare = never
+    launch = a_launch()
+    bench.order(launch)
+    bench.run(1)
+    for words in ("pulling i: 1 of 3 layers", "pulling i: 1 of 3 layers", "pulled i in 9 s"):
+        bench.core.preparing(launch.key, words)
+    assert [report.detail for report in bench.reports(launch)] == [
+        *("", "pulling i: 1 of 3 layers", "pulled i in 9 s")
+    ]
+    ready = a_preparation(launch)
+    assert ready is not None
+    bench.core.prepared(launch.key, ready)
+    bench.run(1)
+    bench.core.preparing(launch.key, "too late")
+    last = bench.last(launch)
+    assert (last.phase, last.detail) == (Phase.STARTED, "")
+
+
+def test_what_was_made_ready_for_a_rank_that_was_stopped_meanwhile_is_taken_back() -> None:
+    bench = AgentBench()
+    bench.connect()
+    bench.prepare = never
+    launch = a_launch()
+    bench.order(launch)
+    bench.run(1)
+    bench.order(a_stop(launch, "cancel"))
+    ready = a_preparation(launch)
+    assert ready is not None
+    bench.core.prepared(launch.key, ready)
+    bench.run(1)
+    assert bench.errands.tidied == [launch.key]
+    assert not bench.runs(launch)
