@@ -11,6 +11,11 @@ from dlq_nodeagent.slurm_env import COMPAT, slurm_environment
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SIGNALS_TO_HANDLE = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2"
 _LOOPBACK = "127.0.0.1"
+# Of a job's own variables these alone are the master's words: it refuses a submitter's DLQ_*.
+FROM_MASTER = frozenset(
+    f"DLQ_ARRAY_{word}"
+    for word in ("JOB_ID", "TASK_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX", "TASK_STEP")
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dlq_common.names import check_argument, check_env
 from dlq_nodeagent.devices.port import Device
-from dlq_nodeagent.env import Account, job_environment
+from dlq_nodeagent.env import FROM_MASTER, Account, job_environment
 from dlq_nodeagent.errands import Preparation
 from dlq_nodeagent.jobtree.checkpoints import CheckpointWatch, newest_mtime_ns
 from dlq_nodeagent.jobtree.paths import (
@@ -231,7 +231,8 @@ def _check_words(launch: Launch) -> None:
     if not launch.script and not launch.command:
         raise UserMistake("the command is empty")
     try:
-        check_env(dict(launch.environment))
+        submitted = launch.environment.items()
+        check_env({name: value for name, value in submitted if name not in FROM_MASTER})
         for word in launch.command:
             check_argument(word, "the command")
     except ValueError as error:

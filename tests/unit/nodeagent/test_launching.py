@@ -266,3 +266,13 @@ def test_an_agent_that_is_not_root_starts_nobody_elses_job(
     rules = replace(launching.rules, run_as="submitter")
     others = replace(launching, rules=rules)
     assert "only root" in error_of(others, replace(launch, uid=1000, gid=1000))
+
+
+def test_what_the_master_says_of_an_array_is_told_and_other_words_of_ours_are_refused(
+    launching: Launching, launch: Launch
+) -> None:
+    task = replace(launch, environment={"DLQ_ARRAY_TASK_ID": "4", "DLQ_ARRAY_JOB_ID": "12"})
+    told = plan_of(launching, task).env
+    assert (told["DLQ_ARRAY_TASK_ID"], told["DLQ_ARRAY_JOB_ID"]) == ("4", "12")
+    for name in ("DLQ_JOB_ID", "DLQ_ARRAY_OTHER", "PET_NNODES"):
+        assert name in error_of(launching, replace(launch, environment={name: "x"}))
