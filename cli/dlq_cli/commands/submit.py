@@ -97,8 +97,9 @@ def submit(
     your login environment.
     """
     app: App = ctx.obj
-    found = _source(source, ctx.meta["dlq.command"], wrap)
-    spec = _spec(found, flags)
+    over = _flags_layer(flags)
+    found = _source(source, ctx.meta["dlq.command"], wrap, over)
+    spec = _spec(found, over)
     for note in found.notes:
         app.say(note)
     with quiet_grpc():
@@ -113,13 +114,16 @@ def submit(
         raise
 
 
-def _spec(source: Source, flags: dict[str, Any]) -> Spec:
-    cli = layer_from(
+def _flags_layer(flags: dict[str, Any]) -> Layer:
+    return layer_from(
         (flag, value, f"--{flag.parameter.replace('_', '-')}")
         for flag in FLAGS
         for value in _values(flags[flag.parameter])
     )
-    merged = merge([source.layer, cli], os.environ)
+
+
+def _spec(source: Source, over: Layer) -> Spec:
+    merged = merge([source.layer, over], os.environ)
     return finish(merged, directory=_directory(merged), arguments=source.arguments)
 
 
@@ -140,7 +144,9 @@ def _values(value: object) -> list[Any]:
     return list(value) if isinstance(value, tuple) else [value]
 
 
-def _source(words: tuple[str, ...], command: tuple[str, ...] | None, wrap: str | None) -> Source:
+def _source(
+    words: tuple[str, ...], command: tuple[str, ...] | None, wrap: str | None, over: Layer
+) -> Source:
     if wrap is not None:
         if words or command:
             raise InvalidRequest("--wrap takes the place of a script or a command")
@@ -157,7 +163,7 @@ def _source(words: tuple[str, ...], command: tuple[str, ...] | None, wrap: str |
             raise InvalidRequest(
                 "there is nothing to submit", hint="dlq submit SCRIPT, SPEC.toml or -- COMMAND"
             )
-        return _from_script(STDIN, arguments)
+        return _from_script(STDIN, arguments, over)
     if words[0] != STDIN and words[0].lower().endswith(SUFFIXES):
         if arguments:
             raise InvalidRequest(
@@ -165,10 +171,10 @@ def _source(words: tuple[str, ...], command: tuple[str, ...] | None, wrap: str |
                 hint=f"flags come first: dlq submit {arguments[0]} {words[0]}",
             )
         return Source(read_spec_file(read_source(words[0]), words[0]), (), Notes())
-    return _from_script(words[0], arguments)
+    return _from_script(words[0], arguments, over)
 
 
-def _from_script(path: str, arguments: tuple[str, ...]) -> Source:
+def _from_script(path: str, arguments: tuple[str, ...], over: Layer) -> Source:
     content = read_source(path)
-    script = read_script(content, "stdin" if path == STDIN else path)
+    script = read_script(content, "stdin" if path == STDIN else path, over=over)
     return Source(script.layer, arguments, script.notes)

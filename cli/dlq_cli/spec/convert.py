@@ -6,7 +6,7 @@ Nothing is dropped silently: an option ends up as flags of ours, or in the list 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -43,14 +43,22 @@ class Conversion:
     taken: list[Taken] = field(default_factory=list)
     ignored: list[Ignored] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
+    compat: bool = False
 
 
-def convert(text: str, source: str) -> Conversion:
-    """Every #SBATCH option of a script. InvalidRequest when it has none, or one cannot be read."""
-    options = list(read_options(text, source))
-    if not options:
+def convert(
+    text: str, source: str, *, more: Sequence[Option] = (), compat: bool = False
+) -> Conversion:
+    """Every #SBATCH option of a script, and `more` of them that win. InvalidRequest when one cannot be
+    read.
+
+    For a job with `compat`, tasks mean something, Slurm's commands and variables are there, and none
+    of the options need be; without it, InvalidRequest when there is none.
+    """
+    options = [*read_options(text, source), *more]
+    if not options and not compat:
         raise wrong(source, "it has no #SBATCH lines before its first command: nothing to convert")
-    made = Conversion(source, text)
+    made = Conversion(source, text, compat=compat)
     last = {option.name: option for option in options}  # as in Slurm, the last word counts
     for option in options:
         if last[option.name] is not option and option.name not in _REPEATED:
@@ -64,8 +72,9 @@ def convert(text: str, source: str) -> Conversion:
     _compute(made, {name: last[name] for name in _COMPUTED if name in last}, last)
     made.taken.sort(key=lambda taken: taken.line)
     made.ignored.sort(key=lambda ignored: ignored.line)
-    made.remarks = remarks(text, nodes=_number(last.get("--nodes")) or 1)
-    _remark_defaults(made, last)
+    if not compat:
+        made.remarks = remarks(text, nodes=_number(last.get("--nodes")) or 1)
+        _remark_defaults(made, last)
     return made
 
 
@@ -274,7 +283,16 @@ def _compute(made: Conversion, some: Mapping[str, Option], every: Mapping[str, O
     _per_node(made, some, "--mem-per-cpu", cpus, "CPUs", "--mem")
     for name in ("--ntasks", "--ntasks-per-node"):
         if option := some.get(name):
-            _ignore(made, option, _ONCE)
+            _tasks(made, option, tasks)
+
+
+def _tasks(made: Conversion, option: Option, each: int) -> None:
+    if not made.compat:
+        _ignore(made, option, _ONCE)
+    elif each:
+        _take(made, option, "--ntasks-per-node", str(each))
+    else:
+        _ignore(made, option, "how many tasks a node has is not said: use --ntasks-per-node")
 
 
 def _per_node(

@@ -16,6 +16,13 @@ RIVALS: tuple[tuple[str, ...], ...] = (
 
 def merge(layers: Iterable[ReadLayer], shell: Mapping[str, str]) -> Layer:
     """One layer from several, lowest first. `shell` is the submitter's environment."""
+    merged = stacked(layers)
+    exported = _exported(merged.pop("export", None), shell)
+    return {key: _resolved(key, given, shell) for key, given in {**exported, **merged}.items()}
+
+
+def stacked(layers: Iterable[ReadLayer]) -> Layer:
+    """One layer from several, lowest first, with what is to be taken from a shell still open."""
     merged: Layer = {}
     for layer in layers:
         for rivals in RIVALS:
@@ -23,8 +30,7 @@ def merge(layers: Iterable[ReadLayer], shell: Mapping[str, str]) -> Layer:
                 for key in rivals:
                     merged.pop(key, None)
         merged.update(layer)
-    exported = _exported(merged.pop("export", None), shell)
-    return {key: _resolved(key, given, shell) for key, given in {**exported, **merged}.items()}
+    return merged
 
 
 def _exported(given: Given | None, shell: Mapping[str, str]) -> Layer:

@@ -77,6 +77,16 @@ PRESETS: Mapping[str, Preset] = {
 }
 
 
+def asks_for_slurm(merged: ReadLayer) -> bool:
+    """Whether a job is to find Slurm's variables and commands, by itself or by its preset."""
+    said = merged.get("compat")
+    if said is not None:
+        return said.value == "slurm"
+    given = merged.get(KEY)
+    preset = PRESETS.get(str(given.value)) if given else None
+    return preset is not None and preset.compat == "slurm"
+
+
 def with_preset(merged: ReadLayer) -> ReadLayer:
     """The layer, and below it what its preset says. InvalidRequest when that needs a directory."""
     given = merged.get(KEY)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dlq_cli.spec.given import wrong
@@ -54,6 +54,22 @@ def read_options(text: str, source: str) -> Iterator[Option]:
             yield from _options(line.removeprefix(PREFIX), number, f"{source}:{number}")
 
 
+def read_words(words: Sequence[str], origin: str) -> tuple[list[Option], list[str]]:
+    """The options of sbatch's own command line, on line 0, and what stands behind them.
+
+    InvalidRequest as `read_options`.
+    """
+    left = iter(words)
+    found: list[Option] = []
+    for word in left:
+        if word == "--":
+            return found, list(left)
+        if not word.startswith("-") or word == "-":
+            return found, [word, *left]
+        found.append(_option(word, left, 0, origin))
+    return found, []
+
+
 def is_directive(line: str) -> bool:
     """Whether this is an #SBATCH line."""
     rest = line.removeprefix(PREFIX)
@@ -63,15 +79,19 @@ def is_directive(line: str) -> bool:
 def _options(text: str, number: int, origin: str) -> Iterator[Option]:
     left = _words(text, origin)
     for word in left:
-        name, value, written = _split(word, origin)
-        if value is None and name in SWITCHES:
-            value = ""
-        elif value is None:
-            value = next(left, None)
-            if value is None:
-                raise wrong(origin, f"{name} needs a value")
-            written += f" {value}"
-        yield Option(name, value, number, written)
+        yield _option(word, left, number, origin)
+
+
+def _option(word: str, left: Iterator[str], number: int, origin: str) -> Option:
+    name, value, written = _split(word, origin)
+    if value is None and name in SWITCHES:
+        value = ""
+    elif value is None:
+        value = next(left, None)
+        if value is None:
+            raise wrong(origin, f"{name} needs a value")
+        written += f" {value}"
+    return Option(name, value, number, written)
 
 
 def _words(text: str, origin: str) -> Iterator[str]:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from types import MappingProxyType
 from typing import NamedTuple
 
 from dlq_cli.spec.flags import BY_NAME, LATER_FLAGS, Flag, put_flag
-from dlq_cli.spec.given import Given, Layer, Notes, collected, unknown_key, wrong
+from dlq_cli.spec.given import Given, Layer, Notes, ReadLayer, collected, unknown_key, wrong
+from dlq_cli.spec.merge import stacked
+from dlq_cli.spec.presets import asks_for_slurm
+from dlq_cli.spec.sbatch import is_directive as is_sbatch
+from dlq_cli.spec.slurm_script import sbatch_layer
 from dlq_common.errors import InvalidRequest
 
 # The master takes requests of up to 1 MiB, and a script is not where data belongs.
@@ -54,8 +59,15 @@ def decode_script(content: bytes, name: str) -> str:
     return text if text.endswith("\n") else text + "\n"
 
 
-def read_script(content: bytes, name: str, problems: list[InvalidRequest] | None = None) -> Script:
-    """The layer of a script: its text, and what its #DLQ lines ask for.
+def read_script(
+    content: bytes,
+    name: str,
+    problems: list[InvalidRequest] | None = None,
+    *,
+    over: ReadLayer = MappingProxyType({}),
+) -> Script:
+    """The layer of a script: its text, and what its #DLQ lines ask for. When they or the layer `over`
+    it ask for compat = slurm, its #SBATCH lines count as well, below its #DLQ lines.
 
     Only #DLQ lines before the first command count, as in Slurm; later ones are noted. With a list
     for `problems` it collects what is wrong, one for each line; without it raises the first.
@@ -68,12 +80,20 @@ def read_script(content: bytes, name: str, problems: list[InvalidRequest] | None
             for flag, raw, where in parse_directive(directive, origin):
                 put_flag(layer, flag, raw, where)
     layer["run"] = Given(text, name)
+    if not any(map(is_sbatch, text.split("\n"))):
+        return Script(layer, notes)
+    if asks_for_slurm(stacked([layer, over])):
+        with collected(problems):
+            layer = stacked([sbatch_layer(text, name, notes), layer])
+    else:
+        foreign = sum(map(is_sbatch, text.split("\n")))
+        notes.append(f"{name}: {foreign} #SBATCH lines are not read; write them as #DLQ")
     return Script(layer, notes)
 
 
 def _directives(text: str, name: str, notes: Notes) -> Iterator[tuple[str, str]]:
     """What follows #DLQ on each line that counts, and where it stands."""
-    foreign, before_commands = 0, True
+    before_commands = True
     for number, line in enumerate(text.split("\n"), start=1):
         origin = f"{name}:{number}"
         if line and not line.startswith("#") and not line.isspace():
@@ -82,10 +102,6 @@ def _directives(text: str, name: str, notes: Notes) -> Iterator[tuple[str, str]]
             yield line.removeprefix(PREFIX), origin
         elif _is_directive(line):
             notes.append(f"{origin}: a #DLQ line after the first command is not read")
-        elif line.startswith("#SBATCH"):
-            foreign += 1
-    if foreign:
-        notes.append(f"{name}: {foreign} #SBATCH lines are not read; write them as #DLQ")
 
 
 def _is_directive(line: str) -> bool:
