@@ -27,6 +27,7 @@ from dlq_nodeagent.contact import Contact
 from dlq_nodeagent.core import AgentCore
 from dlq_nodeagent.devices.choose import open_devices
 from dlq_nodeagent.devices.host import HostFacts, read_host_facts
+from dlq_nodeagent.devices.nodes import gpu_fence
 from dlq_nodeagent.devices.port import Devices
 from dlq_nodeagent.identity import keep_renewed, stored_address
 from dlq_nodeagent.journal import FileJournal
@@ -123,6 +124,7 @@ def _build(
         job_files=runtime.job_files,
         now_s=clock.now_s,
         containers=None if podman is None else podman.containers,
+        fence=gpu_fence if _fences(config, devices, cgroups) else lambda own: (),
     )
     workshop = Workshop(
         clock=clock, devices=devices, launching=launching, send_log=relay.send, wake=wake.set
@@ -156,6 +158,22 @@ def _cgroups(config: AgentConfig, node_id: str) -> CgroupTree:
     if cgroups.mode == "none":
         log.warning("no_cgroups", why=cgroups.why)
     return cgroups
+
+
+def _fences(config: AgentConfig, devices: Devices, cgroups: CgroupTree) -> bool:
+    """Whether jobs can be kept from other jobs' GPUs; ConfigError when they must and cannot be."""
+    wanted = config.jobs.gpu_fence
+    if not cgroups.unfenced:
+        return wanted != "off"
+    if any(not device.virtual for device in devices.devices()) and wanted != "off":
+        if wanted == "required":
+            raise ConfigError(
+                f"jobs cannot be kept from each other's GPUs: {cgroups.unfenced}",
+                hint="run the agent as root, or set jobs.gpu_fence to auto",
+                key="jobs.gpu_fence",
+            )
+        log.warning("gpus_not_fenced", why=cgroups.unfenced)
+    return False
 
 
 def _runtime(

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dlq_common.names import check_argument, check_env
+from dlq_nodeagent.cgroups.port import OnlyMinors
+from dlq_nodeagent.devices.nodes import gpu_fence
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.env import FROM_MASTER, Account, job_environment
 from dlq_nodeagent.errands import Preparation
@@ -60,6 +62,8 @@ class Launching:
     now_s: Callable[[], float]
     containers: Containers | None = None
     """Makes containers ready; None where this node runs none."""
+    fence: Callable[[Sequence[Device]], tuple[OnlyMinors, ...]] = gpu_fence
+    """Which GPU nodes a rank with these devices may open."""
 
     def prepare(self, launch: Launch, say: Say = lambda detail: None) -> Preparation:
         """Directories, script and plan; or the reason, for the user, why it cannot run here. `say`
@@ -170,6 +174,7 @@ class Launching:
             log_ring_bytes=rules.log_ring_bytes,
             log_bytes_per_s=rules.log_bytes_per_s,
             container=container,
+            fence=() if container else self.fence(self.devices_of(launch)),
         )
 
     def _container(self, launch: Launch, rights: UserRights, say: Say) -> ContainerPlan | None:

@@ -1,6 +1,7 @@
 """Finds out which control groups this host has and this user may write; assumes nothing."""
 
 import errno
+import os
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -43,6 +44,8 @@ def detect(
             return V2Tree(unified, node_id, make_dir=make_dir)
         bases = {kind: _base(mounts.get(kind), own.get(kind)) for kind in V1_KINDS}
         found = {kind: base for kind, base in bases.items() if base is not None}
+        if "devices" in found and not os.access(found["devices"], os.W_OK):
+            del found["devices"]  # the one that is no loss to whoever may have the others
         if not found.keys() >= _NEEDED:
             return NoTree(f"no cgroup for {', '.join(sorted(_NEEDED - found.keys()))}")
         if unified is not None:

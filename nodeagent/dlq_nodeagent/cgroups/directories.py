@@ -133,9 +133,16 @@ def _write(directory: Path | None, name: str, text: str) -> bool:
 
 def write_existing(path: Path, text: str) -> None:
     """Write a control file in one call; it is never created (OSError says which and why)."""
+    write_each(path, (text,))
+
+
+def write_each(path: Path, texts: Iterable[str]) -> None:
+    """The same for several words that the kernel takes one at a time."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    text = ""
     try:
-        os.write(descriptor, text.encode())
+        for text in texts:
+            os.write(descriptor, text.encode())
     except OSError as error:
         raise OSError(error.errno, f"{error.strerror}: writing {text!r}", str(path)) from error
     finally:

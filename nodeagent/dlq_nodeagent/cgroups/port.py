@@ -10,8 +10,15 @@ class CgroupDir(NamedTuple):
     """One directory an attempt's processes live in; several make up its group on v1 and hybrid."""
 
     kind: str
-    """memory | pids | cpu | cpuacct | freezer (v1 hierarchies) or unified (v2)."""
+    """memory | pids | cpu | cpuacct | freezer | devices (v1 hierarchies) or unified (v2)."""
     path: str
+
+
+class OnlyMinors(NamedTuple):
+    """Of the character devices with this major number, only those with these minors may be opened."""
+
+    major: int
+    minors: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +28,8 @@ class Limits:
     memory_bytes: int | None
     pids_max: int | None
     cpus: float | None
+    devices: tuple[OnlyMinors, ...] = ()
+    """Device nodes that are kept from it, whoever it runs as; only where the tree `fences`."""
 
 
 class CgroupTree(Protocol):
@@ -34,6 +43,11 @@ class CgroupTree(Protocol):
     @property
     def why(self) -> str:
         """One line for people: where the base is, or why there is none."""
+        ...
+
+    @property
+    def unfenced(self) -> str:
+        """Why device nodes cannot be kept from an attempt here; empty: they can be and are."""
         ...
 
     def create(self, name: str, limits: Limits) -> tuple[CgroupDir, ...]:

@@ -6,15 +6,19 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from dlq_nodeagent.cgroups import directories
-from dlq_nodeagent.cgroups.directories import write_existing
-from dlq_nodeagent.cgroups.port import CgroupDir, Limits, Mode
+from dlq_nodeagent.cgroups import device_filter, directories
+from dlq_nodeagent.cgroups.directories import write_each, write_existing
+from dlq_nodeagent.cgroups.port import CgroupDir, Limits, Mode, OnlyMinors
 
 PERIOD_US = 100_000
-V1_KINDS = ("memory", "pids", "cpu", "cpuacct", "freezer")
+V1_KINDS = ("memory", "pids", "cpu", "cpuacct", "freezer", "devices")
 _V2_CONTROLLERS = ("memory", "pids", "cpu")
 
+# v1 keeps a list of what is refused, so each minor is named; no driver for GPUs has more.
+_V1_MINORS = range(256)
+
 MakeDir = Callable[[Path], None]
+Attach = Callable[[Path, Iterable[OnlyMinors]], None]
 
 
 def make_dir(path: Path) -> None:
@@ -32,9 +36,19 @@ class V2Tree:
 
     mode: Mode = "v2"
 
-    def __init__(self, base: Path, node_id: str, *, make_dir: MakeDir = make_dir) -> None:
-        """Prepare the base; OSError when this user may not."""
+    def __init__(
+        self,
+        base: Path,
+        node_id: str,
+        *,
+        make_dir: MakeDir = make_dir,
+        attach: Attach = device_filter.attach,
+        unfenced: str | None = None,
+    ) -> None:
+        """Prepare the base; OSError when this user may not. `unfenced` None: find out."""
         self._make_dir = make_dir
+        self._attach = attach
+        self.unfenced = device_filter.obstacle() if unfenced is None else unfenced
         self.why = f"cgroup v2 below {base}"
         make_dir(base / "agent")
         for pid in (base / "cgroup.procs").read_text().split():
@@ -53,6 +67,8 @@ class V2Tree:
         self._make_dir(leaf)
         try:
             self._limit(leaf, limits)
+            if limits.devices and not self.unfenced:
+                self._attach(leaf, limits.devices)
         except OSError:
             directories.remove(dirs)
             raise
@@ -83,6 +99,7 @@ class V1Tree:
         """`bases` maps a kind to the group that ours go below; OSError when this user may not."""
         self._make_dir = make_dir
         self.mode: Mode = "hybrid" if "unified" in bases else "v1"
+        self.unfenced = "" if "devices" in bases else "there is no devices controller"
         self.why = f"cgroup {self.mode}: " + ", ".join(sorted(bases))
         self._parents = {kind: base / "dlq" / node_id for kind, base in bases.items()}
         for parent in self._parents.values():
@@ -112,6 +129,8 @@ class V1Tree:
         if limits.cpus is not None and "cpu" in at:
             write_existing(at["cpu"] / "cpu.cfs_period_us", str(PERIOD_US))
             write_existing(at["cpu"] / "cpu.cfs_quota_us", str(_quota_us(limits.cpus)))
+        if "devices" in at:
+            _fence_v1(at["devices"], limits.devices)
 
 
 class NoTree:
@@ -121,6 +140,7 @@ class NoTree:
 
     def __init__(self, why: str) -> None:
         self.why = why
+        self.unfenced = why
 
     def create(self, name: str, limits: Limits) -> tuple[CgroupDir, ...]:
         """Nothing to make. The limits are not kept: whoever shows them must say so."""
@@ -150,6 +170,18 @@ def _limit_v1_memory(directory: Path, memory_bytes: int) -> None:
     with_swap = directory / "memory.memsw.limit_in_bytes"
     if with_swap.exists() and os.access(with_swap, os.W_OK):
         write_existing(with_swap, str(memory_bytes))
+
+
+def _fence_v1(directory: Path, rules: Iterable[OnlyMinors]) -> None:
+    """Every minor but those of a rule, one by one: a list of refusals knows no exceptions."""
+    refusals = [
+        f"c {rule.major}:{minor} rwm"
+        for rule in rules
+        for minor in _V1_MINORS
+        if minor not in rule.minors
+    ]
+    if refusals:
+        write_each(directory / "devices.deny", refusals)
 
 
 def _quota_us(cpus: float | None) -> int | None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from dlq_nodeagent.cgroups.port import OnlyMinors
+
 if TYPE_CHECKING:
     from dlq_nodeagent.runtimes.container import ContainerPlan
 
@@ -85,6 +87,8 @@ class LaunchPlan:
     log_ring_bytes: int = 8 * _MIB
     log_bytes_per_s: int = 64 * _MIB
     """A job that writes faster is slowed down by its own pipe; 0 means no limit."""
+    fence: tuple[OnlyMinors, ...] = ()
+    """Which GPUs it may open; a container's are fenced by its engine."""
     container: "ContainerPlan | None" = None
     """Run it in a container, where `argv`, `env` and `cwd` then count; only `podman` can."""
 

@@ -1,13 +1,13 @@
 """Which words give a container its GPUs: names of a CDI specification, else the device nodes."""
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import structlog
 import yaml
 
+from dlq_nodeagent.devices.nodes import DEV, DRIVER_GPUS, node_of
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.runtimes.launch import LaunchRefused
 
@@ -24,8 +24,8 @@ def device_words(
     devices: Iterable[Device],
     *,
     cdi_dirs: Sequence[Path] = CDI_DIRS,
-    dev: Path = Path("/dev"),
-    proc: Path = Path("/proc/driver/nvidia/gpus"),
+    dev: Path = DEV,
+    proc: Path = DRIVER_GPUS,
 ) -> tuple[str, ...]:
     """Words for podman's --device. A CDI specification that names the GPU by its UUID or its index
     wins: it brings the driver's libraries. Raw nodes come without them: the image must have its own.
@@ -68,21 +68,7 @@ def _names_in(path: Path) -> set[str]:
 
 
 def _node(device: Device, dev: Path, proc: Path) -> Path:
-    """The node of a GPU by its minor number, which need not be its index."""
-    minor = _minor(device.uuid, proc)
-    node = dev / f"nvidia{device.index if minor is None else minor}"
+    node = node_of(device, dev=dev, driver_gpus=proc)
     if not node.exists():
         raise LaunchRefused(f"{device.uuid}: no CDI specification names it, and there is no {node}")
     return node
-
-
-def _minor(uuid: str, proc: Path) -> int | None:
-    for path in sorted(proc.glob("*/information")):
-        try:
-            text = path.read_text()
-        except OSError:
-            continue
-        found = re.search(r"Device Minor:\s*(\d+)", text)
-        if found and re.search(rf"GPU UUID:\s*{re.escape(uuid)}\s", text + "\n"):
-            return int(found[1])
-    return None

@@ -209,4 +209,9 @@ class ProcessRuntime:
 
 def limits_of(plan: LaunchPlan) -> Limits:
     """The limits of a plan, as its control group wants them."""
-    return Limits(memory_bytes=plan.memory_bytes, pids_max=plan.pids_max, cpus=plan.cpus)
+    return Limits(
+        memory_bytes=plan.memory_bytes,
+        pids_max=plan.pids_max,
+        cpus=plan.cpus,
+        devices=plan.fence,
+    )
