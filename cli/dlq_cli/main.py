@@ -41,6 +41,7 @@ COMMANDS = {
     "login": Lazy("dlq_cli.commands.login:login", "Get a certificate (on the master's host)."),
     "version": Lazy("dlq_cli.commands.version:version", "Versions of both ends."),
     "completion": Lazy("dlq_cli.commands.completion:completion", "A completion script."),
+    "slurm": Lazy("dlq_cli.commands.slurm:slurm", "Slurm's commands, for what calls them."),
     "admin": Lazy("dlq_cli.commands.admin:admin", "For operators: tokens, nodes, users."),
 }
 

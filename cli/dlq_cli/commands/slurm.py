@@ -1,0 +1,99 @@
+"""`dlq slurm`: Slurm's commands, for scripts and frameworks that call them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from dlq_cli.app import App
+from dlq_cli.commands.options import examples, pass_app
+from dlq_cli.quiet import quiet_grpc
+from dlq_common.errors import InvalidRequest
+
+
+class _Program(NamedTuple):
+    target: str  # module:function
+    help: str
+    example: str
+
+
+_PROGRAMS = {
+    "sbatch": _Program(
+        "sbatch:main",
+        "Queue a script by its #SBATCH lines.",
+        "sbatch --parsable --gres=gpu:8 -t 1-00:00:00 train.slurm",
+    ),
+    "squeue": _Program("squeue:main", "Jobs that wait and run.", "squeue --me -o '%i %t %R'"),
+    "sacct": _Program("sacct:main", "What became of jobs.", "sacct -P -j 17 -o JobID,State"),
+    "scancel": _Program("scancel:main", "End jobs, or signal them.", "scancel --signal=USR1 17"),
+    "scontrol": _Program(
+        "scancel:control",
+        "requeue, hold, release, suspend, resume; show job.",
+        "scontrol requeue 17",
+    ),
+}
+
+
+@click.group(
+    epilog=examples(
+        "dlq slurm install ~/bin/slurm && PATH=~/bin/slurm/bin:$PATH",
+        "dlq slurm sbatch --gres=gpu:8 train.slurm",
+    )
+)
+def slurm() -> None:
+    """Slurm's commands on this cluster, as far as scripts and frameworks call them.
+
+    They take Slurm's own options and print what Slurm would. Jobs with --compat slurm find them in
+    their PATH by themselves.
+    """
+
+
+@slurm.command(epilog=examples("dlq slurm install ~/bin/slurm"))
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+def install(directory: Path) -> None:
+    """Put stand-ins for Slurm's programs into DIRECTORY/bin, for the PATH of those who submit.
+
+    submitit and scripts then work as they are. Do not do it where the real ones are needed.
+    """
+    from dlq_compat.install import install as install_into
+
+    if (
+        directory.exists()
+        and any(directory.iterdir())
+        and not (directory / "lib" / "dlq_compat").is_dir()
+    ):
+        raise InvalidRequest(f"{directory} holds something else", hint="name a new directory")
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    programs = install_into(directory.absolute())
+    (programs / "batch").unlink(missing_ok=True)  # of use inside jobs only
+    click.echo(programs)
+
+
+def _command(name: str, known: _Program) -> click.Command:
+    @click.command(
+        name,
+        help=known.help,
+        epilog=examples(f"dlq slurm {known.example}"),
+        # -h is an option of theirs.
+        context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
+    )
+    @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS OF SLURM'S]")
+    @pass_app
+    def run(app: App, words: tuple[str, ...]) -> None:
+        module, _, function = known.target.partition(":")
+        with quiet_grpc():
+            program: Callable[[App, tuple[str, ...]], None] = getattr(
+                import_module(f"dlq_cli.slurm.{module}"), function
+            )
+        program(app, words)
+
+    run.allow_interspersed_args = False
+    return run
+
+
+for _name, _known in _PROGRAMS.items():
+    slurm.add_command(_command(_name, _known))

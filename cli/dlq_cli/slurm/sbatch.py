@@ -1,0 +1,93 @@
+"""`sbatch`: a script's #SBATCH lines and sbatch's own options, as a job with compat = slurm."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from dlq_cli.app import App
+from dlq_cli.commands.submitted import Manner, submit_spec
+from dlq_cli.source import STDIN, read_source
+from dlq_cli.spec.given import Given, Layer, Notes
+from dlq_cli.spec.merge import merge, stacked
+from dlq_cli.spec.presets import KEY
+from dlq_cli.spec.sbatch import Option, read_words
+from dlq_cli.spec.script import decode_script, read_script
+from dlq_cli.spec.slurm_script import sbatch_layer
+from dlq_cli.spec.validate import Spec, finish
+from dlq_common.errors import InvalidRequest
+
+_OURS = frozenset({"--parsable", "--wait", "--test-only", "--wrap", "--quiet", "--verbose"})
+_SUBMITIT = re.compile(r"^export SUBMITIT_EXECUTOR=slurm$", re.MULTILINE)
+# Slurm passes all of the environment on, which every script that was written for it relies on.
+_DEFAULTS: Layer = {
+    "compat": Given("slurm", "sbatch"),
+    "export": Given(("ALL",), "Slurm's default"),
+}
+
+
+def main(app: App, words: Sequence[str]) -> None:
+    """Queue a script (a file, stdin or --wrap) and print `Submitted batch job N`."""
+    options, rest = read_words(words, "sbatch")
+    said = {option.name: option.value for option in options if option.name in _OURS}
+    notes = Notes()
+    spec = spec_of(options, rest, notes)
+    if "--quiet" not in said:
+        for note in notes:
+            app.say(note)
+    wait = "--wait" in said
+    manner = Manner(parsable="--parsable" in said, as_json=False, wait=wait, follow=False)
+    submit_spec(app, spec, manner, request_id="", test_only="--test-only" in said)
+
+
+def spec_of(options: Sequence[Option], rest: Sequence[str], notes: Notes) -> Spec:
+    """What is to be queued. InvalidRequest names what cannot be read."""
+    text, name, arguments = _script(options, rest)
+    more = [option for option in options if option.name not in _OURS]
+    layer = stacked(
+        [
+            _DEFAULTS,
+            _named(name),
+            sbatch_layer(text, name, notes, more=more),
+            read_script(text.encode(), name, over=_DEFAULTS).layer,
+            # Once more: its own options win over the script's lines of either kind.
+            sbatch_layer("#!/bin/sh\n", name, Notes(), more=more) if more else {},
+        ]
+    )
+    layer |= _submitit(text, layer, notes)
+    return finish(merge([layer], os.environ), directory=os.getcwd(), arguments=tuple(arguments))
+
+
+def _script(options: Sequence[Option], rest: Sequence[str]) -> tuple[str, str, Sequence[str]]:
+    wrapped = next((option.value for option in options if option.name == "--wrap"), None)
+    if wrapped is not None:
+        if rest:
+            raise InvalidRequest("sbatch: --wrap takes the place of a script")
+        return f"#!/bin/sh\n{wrapped}\n", "wrap", ()
+    if not rest and sys.stdin.isatty():
+        raise InvalidRequest("sbatch: there is no script", hint="sbatch SCRIPT, or --wrap COMMAND")
+    path = rest[0] if rest else STDIN
+    name = "sbatch" if path == STDIN else path
+    return decode_script(read_source(path), name), name, rest[1:]
+
+
+def _named(name: str) -> Layer:
+    """Slurm names a job after its script, ending and all."""
+    word = re.sub(r"[^A-Za-z0-9_.+=@:-]", "_", PurePosixPath(name).name).lstrip(".+=@:-")
+    return {"name": Given(word[:128] or "sbatch", "the script's name")}
+
+
+def _submitit(text: str, layer: Layer, notes: Notes) -> Layer:
+    """The preset of a script that submitit wrote: its folder is where the output goes."""
+    if not _SUBMITIT.search(text) or KEY in layer:
+        return {}
+    found = re.search(r"^#SBATCH --output=(\S+)$", text, re.MULTILINE)
+    folder = found[1].strip("'\"").rpartition("/")[0] if found else ""
+    notes[:] = [note for note in notes if " --output" not in note and " --error" not in note]
+    more: Layer = {KEY: Given("submitit", "the script was written by submitit")}
+    if folder.startswith("/") and "checkpoint.dir" not in layer:
+        more["checkpoint.dir"] = Given(folder, "submitit's folder")
+    return more
