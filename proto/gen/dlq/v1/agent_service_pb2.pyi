@@ -7,6 +7,7 @@ they meet. No instants cross this line, only durations.
 """
 
 from collections import abc as _abc
+from dlq.v1 import exec_pb2 as _exec_pb2
 from dlq.v1 import job_pb2 as _job_pb2
 from dlq.v1 import lease_pb2 as _lease_pb2
 from dlq.v1 import resource_pb2 as _resource_pb2
@@ -666,8 +667,11 @@ class Command(_message.Message):
     OPEN_LOG_FIELD_NUMBER: _builtins.int
     SIGNAL_FIELD_NUMBER: _builtins.int
     SAVE_FIELD_NUMBER: _builtins.int
+    OPEN_EXEC_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
-    """Rises over the master's life; answered by CommandResult. 0 in open_log, which PushLog answers."""
+    """Rises over the master's life; answered by CommandResult. 0 in open_log and open_exec, which
+    PushLog and ServeExec answer.
+    """
     epoch: _builtins.int
     """The master's epoch."""
     @_builtins.property
@@ -690,6 +694,10 @@ class Command(_message.Message):
     def save(self) -> Global___SaveCommand:
         """Ask a rank to save and go on."""
 
+    @_builtins.property
+    def open_exec(self) -> Global___OpenExecCommand:
+        """Run a command inside a rank."""
+
     def __init__(
         self,
         *,
@@ -700,12 +708,13 @@ class Command(_message.Message):
         open_log: Global___OpenLogCommand | None = ...,
         signal: Global___SignalCommand | None = ...,
         save: Global___SaveCommand | None = ...,
+        open_exec: Global___OpenExecCommand | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "launch", b"launch", "open_log", b"open_log", "save", b"save", "signal", b"signal", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "launch", b"launch", "open_exec", b"open_exec", "open_log", b"open_log", "save", b"save", "signal", b"signal", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "epoch", b"epoch", "launch", b"launch", "open_log", b"open_log", "save", b"save", "sequence", b"sequence", "signal", b"signal", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "epoch", b"epoch", "launch", b"launch", "open_exec", b"open_exec", "open_log", b"open_log", "save", b"save", "sequence", b"sequence", "signal", b"signal", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["launch", "stop", "open_log", "signal", "save"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["launch", "stop", "open_log", "signal", "save", "open_exec"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -1175,3 +1184,99 @@ class AnnounceMaintenanceResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AnnounceMaintenanceResponse: _TypeAlias = AnnounceMaintenanceResponse  # noqa: Y015
+
+@_typing.final
+class OpenExecCommand(_message.Message):
+    """Run a command inside a rank, by ServeExec."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RELAY_ID_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
+    NODE_RANK_FIELD_NUMBER: _builtins.int
+    relay_id: _builtins.str
+    """Names it in ServeExec."""
+    job_id: _builtins.str
+    """The job."""
+    node_rank: _builtins.int
+    """The rank."""
+    @_builtins.property
+    def fence(self) -> _lease_pb2.Fence:
+        """The attempt's fence."""
+
+    def __init__(
+        self,
+        *,
+        relay_id: _builtins.str = ...,
+        job_id: _builtins.str = ...,
+        fence: _lease_pb2.Fence | None = ...,
+        node_rank: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "job_id", b"job_id", "node_rank", b"node_rank", "relay_id", b"relay_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpenExecCommand: _TypeAlias = OpenExecCommand  # noqa: Y015
+
+@_typing.final
+class ServeExecRequest(_message.Message):
+    """From the agent, in ServeExec."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RELAY_ID_FIELD_NUMBER: _builtins.int
+    OUTPUT_FIELD_NUMBER: _builtins.int
+    relay_id: _builtins.str
+    """The relay; in the first message, which may hold nothing else."""
+    @_builtins.property
+    def output(self) -> _exec_pb2.ExecOutput:
+        """What came out; unset in the first message."""
+
+    def __init__(
+        self,
+        *,
+        relay_id: _builtins.str = ...,
+        output: _exec_pb2.ExecOutput | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["output", b"output"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["output", b"output", "relay_id", b"relay_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ServeExecRequest: _TypeAlias = ServeExecRequest  # noqa: Y015
+
+@_typing.final
+class ServeExecResponse(_message.Message):
+    """To the agent, in ServeExec."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPEC_FIELD_NUMBER: _builtins.int
+    INPUT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def spec(self) -> _exec_pb2.ExecSpec:
+        """The first message, and no other."""
+
+    @_builtins.property
+    def input(self) -> _exec_pb2.ExecInput:
+        """All others."""
+
+    def __init__(
+        self,
+        *,
+        spec: _exec_pb2.ExecSpec | None = ...,
+        input: _exec_pb2.ExecInput | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "input", b"input", "spec", b"spec"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "input", b"input", "spec", b"spec"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["spec", "input"]  # noqa: Y015
+    _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
+
+Global___ServeExecResponse: _TypeAlias = ServeExecResponse  # noqa: Y015

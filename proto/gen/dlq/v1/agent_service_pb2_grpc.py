@@ -46,6 +46,11 @@ class AgentServiceStub:
                 request_serializer=dlq_dot_v1_dot_agent__service__pb2.PushLogRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_agent__service__pb2.PushLogResponse.FromString,
                 _registered_method=True)
+        self.ServeExec = channel.stream_stream(
+                '/dlq.v1.AgentService/ServeExec',
+                request_serializer=dlq_dot_v1_dot_agent__service__pb2.ServeExecRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_agent__service__pb2.ServeExecResponse.FromString,
+                _registered_method=True)
         self.AnnounceMaintenance = channel.unary_unary(
                 '/dlq.v1.AgentService/AnnounceMaintenance',
                 request_serializer=dlq_dot_v1_dot_agent__service__pb2.AnnounceMaintenanceRequest.SerializeToString,
@@ -68,6 +73,15 @@ class AgentServiceServicer:
 
     def PushLog(self, request_iterator, context):
         """Carries the output that an OpenLog asked for.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ServeExec(self, request_iterator, context):
+        """Carries what goes into a command that an OpenExec asked for, and what comes out of it. The agent's
+        first message names the relay; the master answers with the command. When the stream ends for
+        whatever reason, the agent kills the command. NOT_FOUND: nobody wants it any more.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -96,6 +110,11 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.PushLog,
                     request_deserializer=dlq_dot_v1_dot_agent__service__pb2.PushLogRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_agent__service__pb2.PushLogResponse.SerializeToString,
+            ),
+            'ServeExec': grpc.stream_stream_rpc_method_handler(
+                    servicer.ServeExec,
+                    request_deserializer=dlq_dot_v1_dot_agent__service__pb2.ServeExecRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_agent__service__pb2.ServeExecResponse.SerializeToString,
             ),
             'AnnounceMaintenance': grpc.unary_unary_rpc_method_handler(
                     servicer.AnnounceMaintenance,
@@ -159,6 +178,33 @@ class AgentService:
             '/dlq.v1.AgentService/PushLog',
             dlq_dot_v1_dot_agent__service__pb2.PushLogRequest.SerializeToString,
             dlq_dot_v1_dot_agent__service__pb2.PushLogResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ServeExec(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/dlq.v1.AgentService/ServeExec',
+            dlq_dot_v1_dot_agent__service__pb2.ServeExecRequest.SerializeToString,
+            dlq_dot_v1_dot_agent__service__pb2.ServeExecResponse.FromString,
             options,
             channel_credentials,
             insecure,

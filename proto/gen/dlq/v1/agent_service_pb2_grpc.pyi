@@ -44,6 +44,11 @@ class AgentServiceStub:
     """
     PushLog: _grpc.StreamUnaryMultiCallable[_agent_service_pb2.PushLogRequest, _agent_service_pb2.PushLogResponse]
     """Carries the output that an OpenLog asked for."""
+    ServeExec: _grpc.StreamStreamMultiCallable[_agent_service_pb2.ServeExecRequest, _agent_service_pb2.ServeExecResponse]
+    """Carries what goes into a command that an OpenExec asked for, and what comes out of it. The agent's
+    first message names the relay; the master answers with the command. When the stream ends for
+    whatever reason, the agent kills the command. NOT_FOUND: nobody wants it any more.
+    """
     AnnounceMaintenance: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.AnnounceMaintenanceRequest, _agent_service_pb2.AnnounceMaintenanceResponse]
     """Asks, for the caller's own node, that its ranks may go on for longer without their agent, before
     the agent goes down; a duration of 0 ends it early. Answered when it is on disk. `in_force` says
@@ -65,6 +70,11 @@ class AgentServiceAsyncStub(AgentServiceStub):
     """
     PushLog: _aio.StreamUnaryMultiCallable[_agent_service_pb2.PushLogRequest, _agent_service_pb2.PushLogResponse]  # type: ignore[assignment]
     """Carries the output that an OpenLog asked for."""
+    ServeExec: _aio.StreamStreamMultiCallable[_agent_service_pb2.ServeExecRequest, _agent_service_pb2.ServeExecResponse]  # type: ignore[assignment]
+    """Carries what goes into a command that an OpenExec asked for, and what comes out of it. The agent's
+    first message names the relay; the master answers with the command. When the stream ends for
+    whatever reason, the agent kills the command. NOT_FOUND: nobody wants it any more.
+    """
     AnnounceMaintenance: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.AnnounceMaintenanceRequest, _agent_service_pb2.AnnounceMaintenanceResponse]  # type: ignore[assignment]
     """Asks, for the caller's own node, that its ranks may go on for longer without their agent, before
     the agent goes down; a duration of 0 ends it early. Answered when it is on disk. `in_force` says
@@ -95,6 +105,17 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_agent_service_pb2.PushLogResponse, _abc.Awaitable[_agent_service_pb2.PushLogResponse]]:
         """Carries the output that an OpenLog asked for."""
+
+    @_abc_1.abstractmethod
+    def ServeExec(
+        self,
+        request_iterator: _MaybeAsyncIterator[_agent_service_pb2.ServeExecRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_agent_service_pb2.ServeExecResponse], _abc.AsyncIterator[_agent_service_pb2.ServeExecResponse]]:
+        """Carries what goes into a command that an OpenExec asked for, and what comes out of it. The agent's
+        first message names the relay; the master answers with the command. When the stream ends for
+        whatever reason, the agent kills the command. NOT_FOUND: nobody wants it any more.
+        """
 
     @_abc_1.abstractmethod
     def AnnounceMaintenance(

@@ -23,86 +23,93 @@ _sym_db = _symbol_database.Default()
 
 
 from dlq.v1 import event_pb2 as dlq_dot_v1_dot_event__pb2
+from dlq.v1 import exec_pb2 as dlq_dot_v1_dot_exec__pb2
 from dlq.v1 import job_pb2 as dlq_dot_v1_dot_job__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x64lq/v1/job_service.proto\x12\x06\x64lq.v1\x1a\x12\x64lq/v1/event.proto\x1a\x10\x64lq/v1/job.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"9\n\x07Refusal\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\"\\\n\x10SubmitJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x1d\n\x04spec\x18\x02 \x01(\x0b\x32\x0f.dlq.v1.JobSpec\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"R\n\x11SubmitJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12#\n\x07reasons\x18\x02 \x03(\x0b\x32\x12.dlq.v1.WaitReason\"\x1f\n\rGetJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"l\n\x0eGetJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x1d\n\x04spec\x18\x02 \x01(\x0b\x32\x0f.dlq.v1.JobSpec\x12!\n\x08\x61ttempts\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Attempt\"\xac\x02\n\x0fListJobsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0e\n\x06states\x18\x04 \x03(\t\x12!\n\x14\x65nded_within_seconds\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x0f\n\x07job_ids\x18\x06 \x03(\t\x12\r\n\x05queue\x18\x07 \x01(\t\x12\x0c\n\x04name\x18\x08 \x01(\t\x12\x33\n\x0f\x65nded_from_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x35\n\x11\x65nded_before_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x17\n\x15_ended_within_seconds\"V\n\x10ListJobsResponse\x12\x19\n\x04jobs\x18\x01 \x03(\x0b\x32\x0b.dlq.v1.Job\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x0e\n\x06\x63ursor\x18\x03 \x01(\x03\"^\n\x10\x43\x61ncelJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0c\n\x04kill\x18\x03 \x01(\x08\x12\x18\n\x10\x65xpected_version\x18\x04 \x01(\x03\"k\n\x11\x43\x61ncelJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"m\n\x0eHoldJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\r\n\x05\x61\x64min\x18\x03 \x01(\x08\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x05 \x01(\x03\"i\n\x0fHoldJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"Q\n\x11ReleaseJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x03\"l\n\x12ReleaseJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"O\n\x0fPauseJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x03\"j\n\x10PauseJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"P\n\x10ResumeJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x03\"k\n\x11ResumeJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"K\n\x0b\x46ieldChange\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x66ield\x18\x02 \x01(\t\x12\x0e\n\x06\x62\x65\x66ore\x18\x03 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x04 \x01(\t\"\x9d\x03\n\x10UpdateJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x03\x12\x11\n\x04name\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x12\n\x05queue\x18\x05 \x01(\tH\x01\x88\x01\x01\x12\x11\n\x04nice\x18\x06 \x01(\x11H\x02\x88\x01\x01\x12\x36\n\x13time_limit_duration\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x18\n\x10\x63lear_time_limit\x18\x08 \x01(\x08\x12.\n\nbegin_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0b\x63lear_begin\x18\n \x01(\x08\x12*\n\ndependency\x18\x0b \x01(\x0b\x32\x16.dlq.v1.DependencySpec\x12\x1d\n\x10\x63oncurrent_count\x18\x0c \x01(\x05H\x03\x88\x01\x01\x42\x07\n\x05_nameB\x08\n\x06_queueB\x07\n\x05_niceB\x13\n\x11_concurrent_count\"\x91\x01\n\x11UpdateJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\x12$\n\x07\x63hanges\x18\x04 \x03(\x0b\x32\x13.dlq.v1.FieldChange\"_\n\x11RequeueJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x03\x12\x0c\n\x04hold\x18\x04 \x01(\x08\"l\n\x12RequeueJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"s\n\x10SignalJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x03\x12\x0e\n\x06signal\x18\x04 \x01(\t\x12\x11\n\tall_ranks\x18\x05 \x01(\x08\"k\n\x11SignalJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"T\n\x14\x43heckpointJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x03\"\x9d\x01\n\x15\x43heckpointJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\x12,\n\x08\x61sk_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"#\n\x11\x45xplainJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"\x87\x01\n\x12\x45xplainJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12#\n\x07reasons\x18\x02 \x03(\x0b\x32\x12.dlq.v1.WaitReason\x12\x1d\n\x10jobs_ahead_count\x18\x03 \x01(\x05H\x00\x88\x01\x01\x42\x13\n\x11_jobs_ahead_count\"J\n\x11ListEventsRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"m\n\x12ListEventsResponse\x12\x1d\n\x06\x65vents\x18\x01 \x03(\x0b\x32\r.dlq.v1.Event\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x0f\n\x07horizon\x18\x03 \x01(\x03\x12\x0e\n\x06\x63ursor\x18\x04 \x01(\x03\"5\n\x12WatchEventsRequest\x12\x0f\n\x07job_ids\x18\x01 \x03(\t\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\x03\"]\n\x13WatchEventsResponse\x12\x1c\n\x05\x65vent\x18\x01 \x01(\x0b\x32\r.dlq.v1.Event\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\x03\x12\x18\n\x03job\x18\x03 \x01(\x0b\x32\x0b.dlq.v1.Job\"e\n\x0fReadLogsRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x03\x12\x11\n\tnode_rank\x18\x03 \x01(\x05\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12\x0e\n\x06\x66ollow\x18\x05 \x01(\x08\"N\n\x10ReadLogsResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x0b\n\x03\x65nd\x18\x03 \x01(\x08\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\x03\x32\xb6\x08\n\nJobService\x12@\n\tSubmitJob\x12\x18.dlq.v1.SubmitJobRequest\x1a\x19.dlq.v1.SubmitJobResponse\x12\x37\n\x06GetJob\x12\x15.dlq.v1.GetJobRequest\x1a\x16.dlq.v1.GetJobResponse\x12=\n\x08ListJobs\x12\x17.dlq.v1.ListJobsRequest\x1a\x18.dlq.v1.ListJobsResponse\x12@\n\tCancelJob\x12\x18.dlq.v1.CancelJobRequest\x1a\x19.dlq.v1.CancelJobResponse\x12:\n\x07HoldJob\x12\x16.dlq.v1.HoldJobRequest\x1a\x17.dlq.v1.HoldJobResponse\x12\x43\n\nReleaseJob\x12\x19.dlq.v1.ReleaseJobRequest\x1a\x1a.dlq.v1.ReleaseJobResponse\x12=\n\x08PauseJob\x12\x17.dlq.v1.PauseJobRequest\x1a\x18.dlq.v1.PauseJobResponse\x12@\n\tResumeJob\x12\x18.dlq.v1.ResumeJobRequest\x1a\x19.dlq.v1.ResumeJobResponse\x12@\n\tUpdateJob\x12\x18.dlq.v1.UpdateJobRequest\x1a\x19.dlq.v1.UpdateJobResponse\x12\x43\n\nRequeueJob\x12\x19.dlq.v1.RequeueJobRequest\x1a\x1a.dlq.v1.RequeueJobResponse\x12@\n\tSignalJob\x12\x18.dlq.v1.SignalJobRequest\x1a\x19.dlq.v1.SignalJobResponse\x12L\n\rCheckpointJob\x12\x1c.dlq.v1.CheckpointJobRequest\x1a\x1d.dlq.v1.CheckpointJobResponse\x12\x43\n\nExplainJob\x12\x19.dlq.v1.ExplainJobRequest\x1a\x1a.dlq.v1.ExplainJobResponse\x12\x43\n\nListEvents\x12\x19.dlq.v1.ListEventsRequest\x1a\x1a.dlq.v1.ListEventsResponse\x12H\n\x0bWatchEvents\x12\x1a.dlq.v1.WatchEventsRequest\x1a\x1b.dlq.v1.WatchEventsResponse0\x01\x12?\n\x08ReadLogs\x12\x17.dlq.v1.ReadLogsRequest\x1a\x18.dlq.v1.ReadLogsResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x64lq/v1/job_service.proto\x12\x06\x64lq.v1\x1a\x12\x64lq/v1/event.proto\x1a\x11\x64lq/v1/exec.proto\x1a\x10\x64lq/v1/job.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"9\n\x07Refusal\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\"\\\n\x10SubmitJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x1d\n\x04spec\x18\x02 \x01(\x0b\x32\x0f.dlq.v1.JobSpec\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"R\n\x11SubmitJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12#\n\x07reasons\x18\x02 \x03(\x0b\x32\x12.dlq.v1.WaitReason\"\x1f\n\rGetJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"l\n\x0eGetJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x1d\n\x04spec\x18\x02 \x01(\x0b\x32\x0f.dlq.v1.JobSpec\x12!\n\x08\x61ttempts\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Attempt\"\xac\x02\n\x0fListJobsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0e\n\x06states\x18\x04 \x03(\t\x12!\n\x14\x65nded_within_seconds\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x0f\n\x07job_ids\x18\x06 \x03(\t\x12\r\n\x05queue\x18\x07 \x01(\t\x12\x0c\n\x04name\x18\x08 \x01(\t\x12\x33\n\x0f\x65nded_from_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x35\n\x11\x65nded_before_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x17\n\x15_ended_within_seconds\"V\n\x10ListJobsResponse\x12\x19\n\x04jobs\x18\x01 \x03(\x0b\x32\x0b.dlq.v1.Job\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x0e\n\x06\x63ursor\x18\x03 \x01(\x03\"^\n\x10\x43\x61ncelJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0c\n\x04kill\x18\x03 \x01(\x08\x12\x18\n\x10\x65xpected_version\x18\x04 \x01(\x03\"k\n\x11\x43\x61ncelJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"m\n\x0eHoldJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\r\n\x05\x61\x64min\x18\x03 \x01(\x08\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x05 \x01(\x03\"i\n\x0fHoldJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"Q\n\x11ReleaseJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x03\"l\n\x12ReleaseJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"O\n\x0fPauseJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x03\"j\n\x10PauseJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"P\n\x10ResumeJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x03\"k\n\x11ResumeJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"K\n\x0b\x46ieldChange\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x66ield\x18\x02 \x01(\t\x12\x0e\n\x06\x62\x65\x66ore\x18\x03 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x04 \x01(\t\"\x9d\x03\n\x10UpdateJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x03\x12\x11\n\x04name\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x12\n\x05queue\x18\x05 \x01(\tH\x01\x88\x01\x01\x12\x11\n\x04nice\x18\x06 \x01(\x11H\x02\x88\x01\x01\x12\x36\n\x13time_limit_duration\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x18\n\x10\x63lear_time_limit\x18\x08 \x01(\x08\x12.\n\nbegin_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0b\x63lear_begin\x18\n \x01(\x08\x12*\n\ndependency\x18\x0b \x01(\x0b\x32\x16.dlq.v1.DependencySpec\x12\x1d\n\x10\x63oncurrent_count\x18\x0c \x01(\x05H\x03\x88\x01\x01\x42\x07\n\x05_nameB\x08\n\x06_queueB\x07\n\x05_niceB\x13\n\x11_concurrent_count\"\x91\x01\n\x11UpdateJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\x12$\n\x07\x63hanges\x18\x04 \x03(\x0b\x32\x13.dlq.v1.FieldChange\"_\n\x11RequeueJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x03\x12\x0c\n\x04hold\x18\x04 \x01(\x08\"l\n\x12RequeueJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"s\n\x10SignalJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x03\x12\x0e\n\x06signal\x18\x04 \x01(\t\x12\x11\n\tall_ranks\x18\x05 \x01(\x08\"k\n\x11SignalJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\"T\n\x14\x43heckpointJobRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x03\"\x9d\x01\n\x15\x43heckpointJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x19\n\x04jobs\x18\x02 \x03(\x0b\x32\x0b.dlq.v1.Job\x12!\n\x08refusals\x18\x03 \x03(\x0b\x32\x0f.dlq.v1.Refusal\x12,\n\x08\x61sk_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"#\n\x11\x45xplainJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"\x87\x01\n\x12\x45xplainJobResponse\x12\x18\n\x03job\x18\x01 \x01(\x0b\x32\x0b.dlq.v1.Job\x12#\n\x07reasons\x18\x02 \x03(\x0b\x32\x12.dlq.v1.WaitReason\x12\x1d\n\x10jobs_ahead_count\x18\x03 \x01(\x05H\x00\x88\x01\x01\x42\x13\n\x11_jobs_ahead_count\"J\n\x11ListEventsRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"m\n\x12ListEventsResponse\x12\x1d\n\x06\x65vents\x18\x01 \x03(\x0b\x32\r.dlq.v1.Event\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x0f\n\x07horizon\x18\x03 \x01(\x03\x12\x0e\n\x06\x63ursor\x18\x04 \x01(\x03\"5\n\x12WatchEventsRequest\x12\x0f\n\x07job_ids\x18\x01 \x03(\t\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\x03\"]\n\x13WatchEventsResponse\x12\x1c\n\x05\x65vent\x18\x01 \x01(\x0b\x32\r.dlq.v1.Event\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\x03\x12\x18\n\x03job\x18\x03 \x01(\x0b\x32\x0b.dlq.v1.Job\"e\n\x0fReadLogsRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x03\x12\x11\n\tnode_rank\x18\x03 \x01(\x05\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12\x0e\n\x06\x66ollow\x18\x05 \x01(\x08\"N\n\x10ReadLogsResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x0b\n\x03\x65nd\x18\x03 \x01(\x08\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\x03\"g\n\x0e\x45xecJobRequest\x12)\n\x07opening\x18\x01 \x01(\x0b\x32\x16.dlq.v1.ExecJobOpeningH\x00\x12\"\n\x05input\x18\x02 \x01(\x0b\x32\x11.dlq.v1.ExecInputH\x00\x42\x06\n\x04\x62ody\"S\n\x0e\x45xecJobOpening\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x11\n\tnode_rank\x18\x02 \x01(\x05\x12\x1e\n\x04spec\x18\x03 \x01(\x0b\x32\x10.dlq.v1.ExecSpec\"5\n\x0f\x45xecJobResponse\x12\"\n\x06output\x18\x01 \x01(\x0b\x32\x12.dlq.v1.ExecOutput2\xf6\x08\n\nJobService\x12@\n\tSubmitJob\x12\x18.dlq.v1.SubmitJobRequest\x1a\x19.dlq.v1.SubmitJobResponse\x12\x37\n\x06GetJob\x12\x15.dlq.v1.GetJobRequest\x1a\x16.dlq.v1.GetJobResponse\x12=\n\x08ListJobs\x12\x17.dlq.v1.ListJobsRequest\x1a\x18.dlq.v1.ListJobsResponse\x12@\n\tCancelJob\x12\x18.dlq.v1.CancelJobRequest\x1a\x19.dlq.v1.CancelJobResponse\x12:\n\x07HoldJob\x12\x16.dlq.v1.HoldJobRequest\x1a\x17.dlq.v1.HoldJobResponse\x12\x43\n\nReleaseJob\x12\x19.dlq.v1.ReleaseJobRequest\x1a\x1a.dlq.v1.ReleaseJobResponse\x12=\n\x08PauseJob\x12\x17.dlq.v1.PauseJobRequest\x1a\x18.dlq.v1.PauseJobResponse\x12@\n\tResumeJob\x12\x18.dlq.v1.ResumeJobRequest\x1a\x19.dlq.v1.ResumeJobResponse\x12@\n\tUpdateJob\x12\x18.dlq.v1.UpdateJobRequest\x1a\x19.dlq.v1.UpdateJobResponse\x12\x43\n\nRequeueJob\x12\x19.dlq.v1.RequeueJobRequest\x1a\x1a.dlq.v1.RequeueJobResponse\x12@\n\tSignalJob\x12\x18.dlq.v1.SignalJobRequest\x1a\x19.dlq.v1.SignalJobResponse\x12L\n\rCheckpointJob\x12\x1c.dlq.v1.CheckpointJobRequest\x1a\x1d.dlq.v1.CheckpointJobResponse\x12\x43\n\nExplainJob\x12\x19.dlq.v1.ExplainJobRequest\x1a\x1a.dlq.v1.ExplainJobResponse\x12\x43\n\nListEvents\x12\x19.dlq.v1.ListEventsRequest\x1a\x1a.dlq.v1.ListEventsResponse\x12H\n\x0bWatchEvents\x12\x1a.dlq.v1.WatchEventsRequest\x1a\x1b.dlq.v1.WatchEventsResponse0\x01\x12?\n\x08ReadLogs\x12\x17.dlq.v1.ReadLogsRequest\x1a\x18.dlq.v1.ReadLogsResponse0\x01\x12>\n\x07\x45xecJob\x12\x16.dlq.v1.ExecJobRequest\x1a\x17.dlq.v1.ExecJobResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'dlq.v1.job_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REFUSAL']._serialized_start=139
-  _globals['_REFUSAL']._serialized_end=196
-  _globals['_SUBMITJOBREQUEST']._serialized_start=198
-  _globals['_SUBMITJOBREQUEST']._serialized_end=290
-  _globals['_SUBMITJOBRESPONSE']._serialized_start=292
-  _globals['_SUBMITJOBRESPONSE']._serialized_end=374
-  _globals['_GETJOBREQUEST']._serialized_start=376
-  _globals['_GETJOBREQUEST']._serialized_end=407
-  _globals['_GETJOBRESPONSE']._serialized_start=409
-  _globals['_GETJOBRESPONSE']._serialized_end=517
-  _globals['_LISTJOBSREQUEST']._serialized_start=520
-  _globals['_LISTJOBSREQUEST']._serialized_end=820
-  _globals['_LISTJOBSRESPONSE']._serialized_start=822
-  _globals['_LISTJOBSRESPONSE']._serialized_end=908
-  _globals['_CANCELJOBREQUEST']._serialized_start=910
-  _globals['_CANCELJOBREQUEST']._serialized_end=1004
-  _globals['_CANCELJOBRESPONSE']._serialized_start=1006
-  _globals['_CANCELJOBRESPONSE']._serialized_end=1113
-  _globals['_HOLDJOBREQUEST']._serialized_start=1115
-  _globals['_HOLDJOBREQUEST']._serialized_end=1224
-  _globals['_HOLDJOBRESPONSE']._serialized_start=1226
-  _globals['_HOLDJOBRESPONSE']._serialized_end=1331
-  _globals['_RELEASEJOBREQUEST']._serialized_start=1333
-  _globals['_RELEASEJOBREQUEST']._serialized_end=1414
-  _globals['_RELEASEJOBRESPONSE']._serialized_start=1416
-  _globals['_RELEASEJOBRESPONSE']._serialized_end=1524
-  _globals['_PAUSEJOBREQUEST']._serialized_start=1526
-  _globals['_PAUSEJOBREQUEST']._serialized_end=1605
-  _globals['_PAUSEJOBRESPONSE']._serialized_start=1607
-  _globals['_PAUSEJOBRESPONSE']._serialized_end=1713
-  _globals['_RESUMEJOBREQUEST']._serialized_start=1715
-  _globals['_RESUMEJOBREQUEST']._serialized_end=1795
-  _globals['_RESUMEJOBRESPONSE']._serialized_start=1797
-  _globals['_RESUMEJOBRESPONSE']._serialized_end=1904
-  _globals['_FIELDCHANGE']._serialized_start=1906
-  _globals['_FIELDCHANGE']._serialized_end=1981
-  _globals['_UPDATEJOBREQUEST']._serialized_start=1984
-  _globals['_UPDATEJOBREQUEST']._serialized_end=2397
-  _globals['_UPDATEJOBRESPONSE']._serialized_start=2400
-  _globals['_UPDATEJOBRESPONSE']._serialized_end=2545
-  _globals['_REQUEUEJOBREQUEST']._serialized_start=2547
-  _globals['_REQUEUEJOBREQUEST']._serialized_end=2642
-  _globals['_REQUEUEJOBRESPONSE']._serialized_start=2644
-  _globals['_REQUEUEJOBRESPONSE']._serialized_end=2752
-  _globals['_SIGNALJOBREQUEST']._serialized_start=2754
-  _globals['_SIGNALJOBREQUEST']._serialized_end=2869
-  _globals['_SIGNALJOBRESPONSE']._serialized_start=2871
-  _globals['_SIGNALJOBRESPONSE']._serialized_end=2978
-  _globals['_CHECKPOINTJOBREQUEST']._serialized_start=2980
-  _globals['_CHECKPOINTJOBREQUEST']._serialized_end=3064
-  _globals['_CHECKPOINTJOBRESPONSE']._serialized_start=3067
-  _globals['_CHECKPOINTJOBRESPONSE']._serialized_end=3224
-  _globals['_EXPLAINJOBREQUEST']._serialized_start=3226
-  _globals['_EXPLAINJOBREQUEST']._serialized_end=3261
-  _globals['_EXPLAINJOBRESPONSE']._serialized_start=3264
-  _globals['_EXPLAINJOBRESPONSE']._serialized_end=3399
-  _globals['_LISTEVENTSREQUEST']._serialized_start=3401
-  _globals['_LISTEVENTSREQUEST']._serialized_end=3475
-  _globals['_LISTEVENTSRESPONSE']._serialized_start=3477
-  _globals['_LISTEVENTSRESPONSE']._serialized_end=3586
-  _globals['_WATCHEVENTSREQUEST']._serialized_start=3588
-  _globals['_WATCHEVENTSREQUEST']._serialized_end=3641
-  _globals['_WATCHEVENTSRESPONSE']._serialized_start=3643
-  _globals['_WATCHEVENTSRESPONSE']._serialized_end=3736
-  _globals['_READLOGSREQUEST']._serialized_start=3738
-  _globals['_READLOGSREQUEST']._serialized_end=3839
-  _globals['_READLOGSRESPONSE']._serialized_start=3841
-  _globals['_READLOGSRESPONSE']._serialized_end=3919
-  _globals['_JOBSERVICE']._serialized_start=3922
-  _globals['_JOBSERVICE']._serialized_end=5000
+  _globals['_REFUSAL']._serialized_start=158
+  _globals['_REFUSAL']._serialized_end=215
+  _globals['_SUBMITJOBREQUEST']._serialized_start=217
+  _globals['_SUBMITJOBREQUEST']._serialized_end=309
+  _globals['_SUBMITJOBRESPONSE']._serialized_start=311
+  _globals['_SUBMITJOBRESPONSE']._serialized_end=393
+  _globals['_GETJOBREQUEST']._serialized_start=395
+  _globals['_GETJOBREQUEST']._serialized_end=426
+  _globals['_GETJOBRESPONSE']._serialized_start=428
+  _globals['_GETJOBRESPONSE']._serialized_end=536
+  _globals['_LISTJOBSREQUEST']._serialized_start=539
+  _globals['_LISTJOBSREQUEST']._serialized_end=839
+  _globals['_LISTJOBSRESPONSE']._serialized_start=841
+  _globals['_LISTJOBSRESPONSE']._serialized_end=927
+  _globals['_CANCELJOBREQUEST']._serialized_start=929
+  _globals['_CANCELJOBREQUEST']._serialized_end=1023
+  _globals['_CANCELJOBRESPONSE']._serialized_start=1025
+  _globals['_CANCELJOBRESPONSE']._serialized_end=1132
+  _globals['_HOLDJOBREQUEST']._serialized_start=1134
+  _globals['_HOLDJOBREQUEST']._serialized_end=1243
+  _globals['_HOLDJOBRESPONSE']._serialized_start=1245
+  _globals['_HOLDJOBRESPONSE']._serialized_end=1350
+  _globals['_RELEASEJOBREQUEST']._serialized_start=1352
+  _globals['_RELEASEJOBREQUEST']._serialized_end=1433
+  _globals['_RELEASEJOBRESPONSE']._serialized_start=1435
+  _globals['_RELEASEJOBRESPONSE']._serialized_end=1543
+  _globals['_PAUSEJOBREQUEST']._serialized_start=1545
+  _globals['_PAUSEJOBREQUEST']._serialized_end=1624
+  _globals['_PAUSEJOBRESPONSE']._serialized_start=1626
+  _globals['_PAUSEJOBRESPONSE']._serialized_end=1732
+  _globals['_RESUMEJOBREQUEST']._serialized_start=1734
+  _globals['_RESUMEJOBREQUEST']._serialized_end=1814
+  _globals['_RESUMEJOBRESPONSE']._serialized_start=1816
+  _globals['_RESUMEJOBRESPONSE']._serialized_end=1923
+  _globals['_FIELDCHANGE']._serialized_start=1925
+  _globals['_FIELDCHANGE']._serialized_end=2000
+  _globals['_UPDATEJOBREQUEST']._serialized_start=2003
+  _globals['_UPDATEJOBREQUEST']._serialized_end=2416
+  _globals['_UPDATEJOBRESPONSE']._serialized_start=2419
+  _globals['_UPDATEJOBRESPONSE']._serialized_end=2564
+  _globals['_REQUEUEJOBREQUEST']._serialized_start=2566
+  _globals['_REQUEUEJOBREQUEST']._serialized_end=2661
+  _globals['_REQUEUEJOBRESPONSE']._serialized_start=2663
+  _globals['_REQUEUEJOBRESPONSE']._serialized_end=2771
+  _globals['_SIGNALJOBREQUEST']._serialized_start=2773
+  _globals['_SIGNALJOBREQUEST']._serialized_end=2888
+  _globals['_SIGNALJOBRESPONSE']._serialized_start=2890
+  _globals['_SIGNALJOBRESPONSE']._serialized_end=2997
+  _globals['_CHECKPOINTJOBREQUEST']._serialized_start=2999
+  _globals['_CHECKPOINTJOBREQUEST']._serialized_end=3083
+  _globals['_CHECKPOINTJOBRESPONSE']._serialized_start=3086
+  _globals['_CHECKPOINTJOBRESPONSE']._serialized_end=3243
+  _globals['_EXPLAINJOBREQUEST']._serialized_start=3245
+  _globals['_EXPLAINJOBREQUEST']._serialized_end=3280
+  _globals['_EXPLAINJOBRESPONSE']._serialized_start=3283
+  _globals['_EXPLAINJOBRESPONSE']._serialized_end=3418
+  _globals['_LISTEVENTSREQUEST']._serialized_start=3420
+  _globals['_LISTEVENTSREQUEST']._serialized_end=3494
+  _globals['_LISTEVENTSRESPONSE']._serialized_start=3496
+  _globals['_LISTEVENTSRESPONSE']._serialized_end=3605
+  _globals['_WATCHEVENTSREQUEST']._serialized_start=3607
+  _globals['_WATCHEVENTSREQUEST']._serialized_end=3660
+  _globals['_WATCHEVENTSRESPONSE']._serialized_start=3662
+  _globals['_WATCHEVENTSRESPONSE']._serialized_end=3755
+  _globals['_READLOGSREQUEST']._serialized_start=3757
+  _globals['_READLOGSREQUEST']._serialized_end=3858
+  _globals['_READLOGSRESPONSE']._serialized_start=3860
+  _globals['_READLOGSRESPONSE']._serialized_end=3938
+  _globals['_EXECJOBREQUEST']._serialized_start=3940
+  _globals['_EXECJOBREQUEST']._serialized_end=4043
+  _globals['_EXECJOBOPENING']._serialized_start=4045
+  _globals['_EXECJOBOPENING']._serialized_end=4128
+  _globals['_EXECJOBRESPONSE']._serialized_start=4130
+  _globals['_EXECJOBRESPONSE']._serialized_end=4183
+  _globals['_JOBSERVICE']._serialized_start=4186
+  _globals['_JOBSERVICE']._serialized_end=5328
 # @@protoc_insertion_point(module_scope)

@@ -12,6 +12,7 @@ same request_id with other content is ALREADY_EXISTS. Request ids are kept for 7
 
 from collections import abc as _abc
 from dlq.v1 import event_pb2 as _event_pb2
+from dlq.v1 import exec_pb2 as _exec_pb2
 from dlq.v1 import job_pb2 as _job_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
@@ -1267,3 +1268,91 @@ class ReadLogsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReadLogsResponse: _TypeAlias = ReadLogsResponse  # noqa: Y015
+
+@_typing.final
+class ExecJobRequest(_message.Message):
+    """From the caller of ExecJob."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPENING_FIELD_NUMBER: _builtins.int
+    INPUT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def opening(self) -> Global___ExecJobOpening:
+        """The first message, and no other."""
+
+    @_builtins.property
+    def input(self) -> _exec_pb2.ExecInput:
+        """All others."""
+
+    def __init__(
+        self,
+        *,
+        opening: Global___ExecJobOpening | None = ...,
+        input: _exec_pb2.ExecInput | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "input", b"input", "opening", b"opening"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "input", b"input", "opening", b"opening"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["opening", "input"]  # noqa: Y015
+    _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
+
+Global___ExecJobRequest: _TypeAlias = ExecJobRequest  # noqa: Y015
+
+@_typing.final
+class ExecJobOpening(_message.Message):
+    """What to run, and where."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    NODE_RANK_FIELD_NUMBER: _builtins.int
+    SPEC_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """The job."""
+    node_rank: _builtins.int
+    """The node rank."""
+    @_builtins.property
+    def spec(self) -> _exec_pb2.ExecSpec:
+        """The command."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        node_rank: _builtins.int = ...,
+        spec: _exec_pb2.ExecSpec | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["spec", b"spec"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "node_rank", b"node_rank", "spec", b"spec"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExecJobOpening: _TypeAlias = ExecJobOpening  # noqa: Y015
+
+@_typing.final
+class ExecJobResponse(_message.Message):
+    """To the caller of ExecJob."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OUTPUT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def output(self) -> _exec_pb2.ExecOutput:
+        """`started` first, `ended` last."""
+
+    def __init__(
+        self,
+        *,
+        output: _exec_pb2.ExecOutput | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["output", b"output"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["output", b"output"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExecJobResponse: _TypeAlias = ExecJobResponse  # noqa: Y015

@@ -115,6 +115,11 @@ class JobServiceStub:
                 request_serializer=dlq_dot_v1_dot_job__service__pb2.ReadLogsRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_job__service__pb2.ReadLogsResponse.FromString,
                 _registered_method=True)
+        self.ExecJob = channel.stream_stream(
+                '/dlq.v1.JobService/ExecJob',
+                request_serializer=dlq_dot_v1_dot_job__service__pb2.ExecJobRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_job__service__pb2.ExecJobResponse.FromString,
+                _registered_method=True)
 
 
 class JobServiceServicer:
@@ -247,6 +252,18 @@ class JobServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExecJob(self, request_iterator, context):
+        """Runs a command inside a running job: on the node of one of its ranks, in its control group, with its
+        user, environment and GPUs and with no right that the job has not. For the job's own user and for
+        admins. The first message says what to run. The command and what it started are killed when the
+        caller's stream ends for whatever reason (the caller, the master or the agent is gone), and when
+        the rank ends. FAILED_PRECONDITION: the job does not run; UNAVAILABLE: its node cannot be reached;
+        RESOURCE_EXHAUSTED: too many commands run there. Never repeated by a client: it is not idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -329,6 +346,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.ReadLogs,
                     request_deserializer=dlq_dot_v1_dot_job__service__pb2.ReadLogsRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_job__service__pb2.ReadLogsResponse.SerializeToString,
+            ),
+            'ExecJob': grpc.stream_stream_rpc_method_handler(
+                    servicer.ExecJob,
+                    request_deserializer=dlq_dot_v1_dot_job__service__pb2.ExecJobRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_job__service__pb2.ExecJobResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -764,6 +786,33 @@ class JobService:
             '/dlq.v1.JobService/ReadLogs',
             dlq_dot_v1_dot_job__service__pb2.ReadLogsRequest.SerializeToString,
             dlq_dot_v1_dot_job__service__pb2.ReadLogsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExecJob(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/dlq.v1.JobService/ExecJob',
+            dlq_dot_v1_dot_job__service__pb2.ExecJobRequest.SerializeToString,
+            dlq_dot_v1_dot_job__service__pb2.ExecJobResponse.FromString,
             options,
             channel_credentials,
             insecure,

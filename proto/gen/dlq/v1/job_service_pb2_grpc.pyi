@@ -94,6 +94,14 @@ class JobServiceStub:
     written; a chunk that does not follow the last one tells of bytes that were not kept. UNAVAILABLE
     when the node cannot be reached: resume from the last offset.
     """
+    ExecJob: _grpc.StreamStreamMultiCallable[_job_service_pb2.ExecJobRequest, _job_service_pb2.ExecJobResponse]
+    """Runs a command inside a running job: on the node of one of its ranks, in its control group, with its
+    user, environment and GPUs and with no right that the job has not. For the job's own user and for
+    admins. The first message says what to run. The command and what it started are killed when the
+    caller's stream ends for whatever reason (the caller, the master or the agent is gone), and when
+    the rank ends. FAILED_PRECONDITION: the job does not run; UNAVAILABLE: its node cannot be reached;
+    RESOURCE_EXHAUSTED: too many commands run there. Never repeated by a client: it is not idempotent.
+    """
 
 @_typing.type_check_only
 class JobServiceAsyncStub(JobServiceStub):
@@ -153,6 +161,14 @@ class JobServiceAsyncStub(JobServiceStub):
     """Streams the output of one rank from a logical offset. Offsets count the bytes the job has ever
     written; a chunk that does not follow the last one tells of bytes that were not kept. UNAVAILABLE
     when the node cannot be reached: resume from the last offset.
+    """
+    ExecJob: _aio.StreamStreamMultiCallable[_job_service_pb2.ExecJobRequest, _job_service_pb2.ExecJobResponse]  # type: ignore[assignment]
+    """Runs a command inside a running job: on the node of one of its ranks, in its control group, with its
+    user, environment and GPUs and with no right that the job has not. For the job's own user and for
+    admins. The first message says what to run. The command and what it started are killed when the
+    caller's stream ends for whatever reason (the caller, the master or the agent is gone), and when
+    the rank ends. FAILED_PRECONDITION: the job does not run; UNAVAILABLE: its node cannot be reached;
+    RESOURCE_EXHAUSTED: too many commands run there. Never repeated by a client: it is not idempotent.
     """
 
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -306,6 +322,20 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         """Streams the output of one rank from a logical offset. Offsets count the bytes the job has ever
         written; a chunk that does not follow the last one tells of bytes that were not kept. UNAVAILABLE
         when the node cannot be reached: resume from the last offset.
+        """
+
+    @_abc_1.abstractmethod
+    def ExecJob(
+        self,
+        request_iterator: _MaybeAsyncIterator[_job_service_pb2.ExecJobRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_job_service_pb2.ExecJobResponse], _abc.AsyncIterator[_job_service_pb2.ExecJobResponse]]:
+        """Runs a command inside a running job: on the node of one of its ranks, in its control group, with its
+        user, environment and GPUs and with no right that the job has not. For the job's own user and for
+        admins. The first message says what to run. The command and what it started are killed when the
+        caller's stream ends for whatever reason (the caller, the master or the agent is gone), and when
+        the rank ends. FAILED_PRECONDITION: the job does not run; UNAVAILABLE: its node cannot be reached;
+        RESOURCE_EXHAUSTED: too many commands run there. Never repeated by a client: it is not idempotent.
         """
 
 def add_JobServiceServicer_to_server(servicer: JobServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
