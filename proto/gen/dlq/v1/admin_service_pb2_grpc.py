@@ -65,6 +65,11 @@ class AdminServiceStub:
                 request_serializer=dlq_dot_v1_dot_admin__service__pb2.AcceptGpusRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_admin__service__pb2.AcceptGpusResponse.FromString,
                 _registered_method=True)
+        self.ClearGpuConditions = channel.unary_unary(
+                '/dlq.v1.AdminService/ClearGpuConditions',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.ClearGpuConditionsRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.ClearGpuConditionsResponse.FromString,
+                _registered_method=True)
         self.ForgetNode = channel.unary_unary(
                 '/dlq.v1.AdminService/ForgetNode',
                 request_serializer=dlq_dot_v1_dot_admin__service__pb2.ForgetNodeRequest.SerializeToString,
@@ -122,7 +127,8 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetNodeFlags(self, request, context):
-        """Sets and clears flags of a node (operator): "draining" and "cordoned". Idempotent.
+        """Sets and clears flags of a node (operator): "draining" and "cordoned"; "quarantined" can be cleared.
+        Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -131,6 +137,14 @@ class AdminServiceServicer:
     def AcceptGpus(self, request, context):
         """Takes the GPUs into use that a node has shown beyond those it was accepted with (operator).
         Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ClearGpuConditions(self, request, context):
+        """Takes GPUs into use again that were withheld for what was wrong with them (operator). What is still
+        the case comes back with the next heartbeat. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -197,6 +211,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.AcceptGpus,
                     request_deserializer=dlq_dot_v1_dot_admin__service__pb2.AcceptGpusRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_admin__service__pb2.AcceptGpusResponse.SerializeToString,
+            ),
+            'ClearGpuConditions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ClearGpuConditions,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.ClearGpuConditionsRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.ClearGpuConditionsResponse.SerializeToString,
             ),
             'ForgetNode': grpc.unary_unary_rpc_method_handler(
                     servicer.ForgetNode,
@@ -382,6 +401,33 @@ class AdminService:
             '/dlq.v1.AdminService/AcceptGpus',
             dlq_dot_v1_dot_admin__service__pb2.AcceptGpusRequest.SerializeToString,
             dlq_dot_v1_dot_admin__service__pb2.AcceptGpusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ClearGpuConditions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AdminService/ClearGpuConditions',
+            dlq_dot_v1_dot_admin__service__pb2.ClearGpuConditionsRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.ClearGpuConditionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -46,10 +46,16 @@ class AdminServiceStub:
     caller has made sure that the machine is off. Idempotent.
     """
     SetNodeFlags: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.SetNodeFlagsRequest, _admin_service_pb2.SetNodeFlagsResponse]
-    """Sets and clears flags of a node (operator): "draining" and "cordoned". Idempotent."""
+    """Sets and clears flags of a node (operator): "draining" and "cordoned"; "quarantined" can be cleared.
+    Idempotent.
+    """
     AcceptGpus: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.AcceptGpusRequest, _admin_service_pb2.AcceptGpusResponse]
     """Takes the GPUs into use that a node has shown beyond those it was accepted with (operator).
     Idempotent.
+    """
+    ClearGpuConditions: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ClearGpuConditionsRequest, _admin_service_pb2.ClearGpuConditionsResponse]
+    """Takes GPUs into use again that were withheld for what was wrong with them (operator). What is still
+    the case comes back with the next heartbeat. Idempotent.
     """
     ForgetNode: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ForgetNodeRequest, _admin_service_pb2.ForgetNodeResponse]
     """Forgets a node that is DOWN and holds nothing, and refuses its certificate from now on (admin).
@@ -80,10 +86,16 @@ class AdminServiceAsyncStub(AdminServiceStub):
     caller has made sure that the machine is off. Idempotent.
     """
     SetNodeFlags: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.SetNodeFlagsRequest, _admin_service_pb2.SetNodeFlagsResponse]  # type: ignore[assignment]
-    """Sets and clears flags of a node (operator): "draining" and "cordoned". Idempotent."""
+    """Sets and clears flags of a node (operator): "draining" and "cordoned"; "quarantined" can be cleared.
+    Idempotent.
+    """
     AcceptGpus: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.AcceptGpusRequest, _admin_service_pb2.AcceptGpusResponse]  # type: ignore[assignment]
     """Takes the GPUs into use that a node has shown beyond those it was accepted with (operator).
     Idempotent.
+    """
+    ClearGpuConditions: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ClearGpuConditionsRequest, _admin_service_pb2.ClearGpuConditionsResponse]  # type: ignore[assignment]
+    """Takes GPUs into use again that were withheld for what was wrong with them (operator). What is still
+    the case comes back with the next heartbeat. Idempotent.
     """
     ForgetNode: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ForgetNodeRequest, _admin_service_pb2.ForgetNodeResponse]  # type: ignore[assignment]
     """Forgets a node that is DOWN and holds nothing, and refuses its certificate from now on (admin).
@@ -141,7 +153,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.SetNodeFlagsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.SetNodeFlagsResponse, _abc.Awaitable[_admin_service_pb2.SetNodeFlagsResponse]]:
-        """Sets and clears flags of a node (operator): "draining" and "cordoned". Idempotent."""
+        """Sets and clears flags of a node (operator): "draining" and "cordoned"; "quarantined" can be cleared.
+        Idempotent.
+        """
 
     @_abc_1.abstractmethod
     def AcceptGpus(
@@ -151,6 +165,16 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_admin_service_pb2.AcceptGpusResponse, _abc.Awaitable[_admin_service_pb2.AcceptGpusResponse]]:
         """Takes the GPUs into use that a node has shown beyond those it was accepted with (operator).
         Idempotent.
+        """
+
+    @_abc_1.abstractmethod
+    def ClearGpuConditions(
+        self,
+        request: _admin_service_pb2.ClearGpuConditionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ClearGpuConditionsResponse, _abc.Awaitable[_admin_service_pb2.ClearGpuConditionsResponse]]:
+        """Takes GPUs into use again that were withheld for what was wrong with them (operator). What is still
+        the case comes back with the next heartbeat. Idempotent.
         """
 
     @_abc_1.abstractmethod

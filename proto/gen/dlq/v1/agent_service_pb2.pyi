@@ -332,6 +332,7 @@ class Heartbeat(_message.Message):
     SEQUENCE_FIELD_NUMBER: _builtins.int
     PROGRESS_FIELD_NUMBER: _builtins.int
     HOLD_REVISION_FIELD_NUMBER: _builtins.int
+    HEALTH_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Rises in a session."""
     hold_revision: _builtins.int
@@ -340,20 +341,134 @@ class Heartbeat(_message.Message):
     def progress(self) -> _containers.RepeatedCompositeFieldContainer[Global___RankProgress]:
         """What the running jobs last said."""
 
+    @_builtins.property
+    def health(self) -> Global___NodeHealth:
+        """How the node's GPUs are, the whole of it; unset: as told before in this session."""
+
     def __init__(
         self,
         *,
         sequence: _builtins.int = ...,
         progress: _abc.Iterable[Global___RankProgress] | None = ...,
         hold_revision: _builtins.int = ...,
+        health: Global___NodeHealth | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["health", b"health"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hold_revision", b"hold_revision", "progress", b"progress", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["health", b"health", "hold_revision", b"hold_revision", "progress", b"progress", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Heartbeat: _TypeAlias = Heartbeat  # noqa: Y015
+
+@_typing.final
+class NodeHealth(_message.Message):
+    """How the GPUs of a node are: facts only, what follows from them the master decides."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GPUS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def gpus(self) -> _containers.RepeatedCompositeFieldContainer[Global___GpuHealth]:
+        """Every GPU."""
+
+    def __init__(
+        self,
+        *,
+        gpus: _abc.Iterable[Global___GpuHealth] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gpus", b"gpus"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeHealth: _TypeAlias = NodeHealth  # noqa: Y015
+
+@_typing.final
+class GpuHealth(_message.Message):
+    """How one GPU is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    SYMPTOMS_FIELD_NUMBER: _builtins.int
+    TEMPERATURE_CELSIUS_FIELD_NUMBER: _builtins.int
+    UTILIZATION_PERCENT_FIELD_NUMBER: _builtins.int
+    USED_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    index: _builtins.int
+    """Its number."""
+    temperature_celsius: _builtins.int
+    """Temperature; unset: the driver does not say."""
+    utilization_percent: _builtins.int
+    """Part of the last second in which something ran on it; unset: the driver does not say."""
+    used_memory_bytes: _builtins.int
+    """Memory in use; unset: the driver does not say."""
+    @_builtins.property
+    def symptoms(self) -> _containers.RepeatedCompositeFieldContainer[Global___GpuSymptom]:
+        """What is, or was, wrong with it; empty: nothing is known."""
+
+    def __init__(
+        self,
+        *,
+        index: _builtins.int = ...,
+        symptoms: _abc.Iterable[Global___GpuSymptom] | None = ...,
+        temperature_celsius: _builtins.int | None = ...,
+        utilization_percent: _builtins.int | None = ...,
+        used_memory_bytes: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_temperature_celsius", b"_temperature_celsius", "_used_memory_bytes", b"_used_memory_bytes", "_utilization_percent", b"_utilization_percent", "temperature_celsius", b"temperature_celsius", "used_memory_bytes", b"used_memory_bytes", "utilization_percent", b"utilization_percent"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature_celsius", b"_temperature_celsius", "_used_memory_bytes", b"_used_memory_bytes", "_utilization_percent", b"_utilization_percent", "index", b"index", "symptoms", b"symptoms", "temperature_celsius", b"temperature_celsius", "used_memory_bytes", b"used_memory_bytes", "utilization_percent", b"utilization_percent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__temperature_celsius: _TypeAlias = _typing.Literal["temperature_celsius"]  # noqa: Y015
+    _WhichOneofArgType__temperature_celsius: _TypeAlias = _typing.Literal["_temperature_celsius", b"_temperature_celsius"]  # noqa: Y015
+    _WhichOneofReturnType__used_memory_bytes: _TypeAlias = _typing.Literal["used_memory_bytes"]  # noqa: Y015
+    _WhichOneofArgType__used_memory_bytes: _TypeAlias = _typing.Literal["_used_memory_bytes", b"_used_memory_bytes"]  # noqa: Y015
+    _WhichOneofReturnType__utilization_percent: _TypeAlias = _typing.Literal["utilization_percent"]  # noqa: Y015
+    _WhichOneofArgType__utilization_percent: _TypeAlias = _typing.Literal["_utilization_percent", b"_utilization_percent"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__temperature_celsius) -> _WhichOneofReturnType__temperature_celsius | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__used_memory_bytes) -> _WhichOneofReturnType__used_memory_bytes | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__utilization_percent) -> _WhichOneofReturnType__utilization_percent | None: ...
+
+Global___GpuHealth: _TypeAlias = GpuHealth  # noqa: Y015
+
+@_typing.final
+class GpuSymptom(_message.Message):
+    """Something wrong with a GPU."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CODE_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    AGE_DURATION_FIELD_NUMBER: _builtins.int
+    code: _builtins.str
+    """"xid_79" for a message of the driver; else what is the case as long as it is told:
+    "gpu_is_lost", "row_remap_pending", "nvlink_down", ...
+    """
+    detail: _builtins.str
+    """In words."""
+    @_builtins.property
+    def age_duration(self) -> _duration_pb2.Duration:
+        """How long ago it was last seen."""
+
+    def __init__(
+        self,
+        *,
+        code: _builtins.str = ...,
+        detail: _builtins.str = ...,
+        age_duration: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["age_duration", b"age_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_duration", b"age_duration", "code", b"code", "detail", b"detail"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GpuSymptom: _TypeAlias = GpuSymptom  # noqa: Y015
 
 @_typing.final
 class HeartbeatReply(_message.Message):

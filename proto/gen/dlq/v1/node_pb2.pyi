@@ -78,6 +78,8 @@ class Node(_message.Message):
     WITHHELD_GPU_INDEXES_FIELD_NUMBER: _builtins.int
     WITHHELD_REASON_FIELD_NUMBER: _builtins.int
     MAINTENANCE_END_TIME_FIELD_NUMBER: _builtins.int
+    GPU_STATUSES_FIELD_NUMBER: _builtins.int
+    REASONS_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """Name of the node, from its certificate."""
     hostname: _builtins.str
@@ -128,6 +130,14 @@ class Node(_message.Message):
     def maintenance_end_time(self) -> _timestamp_pb2.Timestamp:
         """Until when its agent has announced to be away; unset: it has not."""
 
+    @_builtins.property
+    def gpu_statuses(self) -> _containers.RepeatedCompositeFieldContainer[Global___GpuStatus]:
+        """How each of its GPUs is, in the order of `gpus`."""
+
+    @_builtins.property
+    def reasons(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeReason]:
+        """Everything that keeps it, or some of its GPUs, from taking work; empty: nothing does."""
+
     def __init__(
         self,
         *,
@@ -150,11 +160,144 @@ class Node(_message.Message):
         withheld_gpu_indexes: _abc.Iterable[_builtins.int] | None = ...,
         withheld_reason: _builtins.str = ...,
         maintenance_end_time: _timestamp_pb2.Timestamp | None = ...,
+        gpu_statuses: _abc.Iterable[Global___GpuStatus] | None = ...,
+        reasons: _abc.Iterable[Global___NodeReason] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["contact_time", b"contact_time", "maintenance_end_time", b"maintenance_end_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "attempts", b"attempts", "boot_id", b"boot_id", "contact_time", b"contact_time", "cpu_count", b"cpu_count", "flag_reason", b"flag_reason", "flags", b"flags", "free_gpu_count", b"free_gpu_count", "gpus", b"gpus", "hostname", b"hostname", "maintenance_end_time", b"maintenance_end_time", "memory_bytes", b"memory_bytes", "node_id", b"node_id", "root_jobs", b"root_jobs", "state", b"state", "version", b"version", "virtual_devices", b"virtual_devices", "withheld_gpu_indexes", b"withheld_gpu_indexes", "withheld_reason", b"withheld_reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "attempts", b"attempts", "boot_id", b"boot_id", "contact_time", b"contact_time", "cpu_count", b"cpu_count", "flag_reason", b"flag_reason", "flags", b"flags", "free_gpu_count", b"free_gpu_count", "gpu_statuses", b"gpu_statuses", "gpus", b"gpus", "hostname", b"hostname", "maintenance_end_time", b"maintenance_end_time", "memory_bytes", b"memory_bytes", "node_id", b"node_id", "reasons", b"reasons", "root_jobs", b"root_jobs", "state", b"state", "version", b"version", "virtual_devices", b"virtual_devices", "withheld_gpu_indexes", b"withheld_gpu_indexes", "withheld_reason", b"withheld_reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Node: _TypeAlias = Node  # noqa: Y015
+
+@_typing.final
+class NodeReason(_message.Message):
+    """One thing that keeps a node, or some of its GPUs, from taking work."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    WORDS_FIELD_NUMBER: _builtins.int
+    ACTOR_FIELD_NUMBER: _builtins.int
+    SINCE_TIME_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """A flag of the node, its state ("suspect", "unreachable", "down"), or "withheld" for single GPUs."""
+    words: _builtins.str
+    """Why, in words."""
+    actor: _builtins.str
+    """Who did it: "user:alice", "node:gpu01", "master"."""
+    @_builtins.property
+    def since_time(self) -> _timestamp_pb2.Timestamp:
+        """Since when; unset: not known."""
+
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        words: _builtins.str = ...,
+        actor: _builtins.str = ...,
+        since_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since_time", b"since_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "kind", b"kind", "since_time", b"since_time", "words", b"words"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeReason: _TypeAlias = NodeReason  # noqa: Y015
+
+@_typing.final
+class GpuCondition(_message.Message):
+    """What is known to be wrong with a GPU."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CODE_FIELD_NUMBER: _builtins.int
+    ACTION_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    SINCE_TIME_FIELD_NUMBER: _builtins.int
+    code: _builtins.str
+    """"xid_79", "row_remap_failed", "nvlink_down", ..."""
+    action: _builtins.str
+    """What is done about it: "monitor", "reset", "drain" or "rma"."""
+    detail: _builtins.str
+    """In words."""
+    @_builtins.property
+    def since_time(self) -> _timestamp_pb2.Timestamp:
+        """Since when."""
+
+    def __init__(
+        self,
+        *,
+        code: _builtins.str = ...,
+        action: _builtins.str = ...,
+        detail: _builtins.str = ...,
+        since_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since_time", b"since_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "code", b"code", "detail", b"detail", "since_time", b"since_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GpuCondition: _TypeAlias = GpuCondition  # noqa: Y015
+
+@_typing.final
+class GpuStatus(_message.Message):
+    """How one GPU is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    CONDITIONS_FIELD_NUMBER: _builtins.int
+    TEMPERATURE_CELSIUS_FIELD_NUMBER: _builtins.int
+    UTILIZATION_PERCENT_FIELD_NUMBER: _builtins.int
+    USED_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    index: _builtins.int
+    """Number on its node."""
+    state: _builtins.str
+    """"free", "busy", "withheld" (takes no work), or "closed" (its node takes none)."""
+    attempt: _builtins.str
+    """The attempt that holds it, such as "17.2"; empty: none."""
+    temperature_celsius: _builtins.int
+    """Temperature; unset: not reported."""
+    utilization_percent: _builtins.int
+    """Part of the last second in which something ran on it; unset: not reported."""
+    used_memory_bytes: _builtins.int
+    """Memory in use; unset: not reported."""
+    @_builtins.property
+    def conditions(self) -> _containers.RepeatedCompositeFieldContainer[Global___GpuCondition]:
+        """What is wrong with it; empty: nothing is known."""
+
+    def __init__(
+        self,
+        *,
+        index: _builtins.int = ...,
+        state: _builtins.str = ...,
+        attempt: _builtins.str = ...,
+        conditions: _abc.Iterable[Global___GpuCondition] | None = ...,
+        temperature_celsius: _builtins.int | None = ...,
+        utilization_percent: _builtins.int | None = ...,
+        used_memory_bytes: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_temperature_celsius", b"_temperature_celsius", "_used_memory_bytes", b"_used_memory_bytes", "_utilization_percent", b"_utilization_percent", "temperature_celsius", b"temperature_celsius", "used_memory_bytes", b"used_memory_bytes", "utilization_percent", b"utilization_percent"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature_celsius", b"_temperature_celsius", "_used_memory_bytes", b"_used_memory_bytes", "_utilization_percent", b"_utilization_percent", "attempt", b"attempt", "conditions", b"conditions", "index", b"index", "state", b"state", "temperature_celsius", b"temperature_celsius", "used_memory_bytes", b"used_memory_bytes", "utilization_percent", b"utilization_percent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__temperature_celsius: _TypeAlias = _typing.Literal["temperature_celsius"]  # noqa: Y015
+    _WhichOneofArgType__temperature_celsius: _TypeAlias = _typing.Literal["_temperature_celsius", b"_temperature_celsius"]  # noqa: Y015
+    _WhichOneofReturnType__used_memory_bytes: _TypeAlias = _typing.Literal["used_memory_bytes"]  # noqa: Y015
+    _WhichOneofArgType__used_memory_bytes: _TypeAlias = _typing.Literal["_used_memory_bytes", b"_used_memory_bytes"]  # noqa: Y015
+    _WhichOneofReturnType__utilization_percent: _TypeAlias = _typing.Literal["utilization_percent"]  # noqa: Y015
+    _WhichOneofArgType__utilization_percent: _TypeAlias = _typing.Literal["_utilization_percent", b"_utilization_percent"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__temperature_celsius) -> _WhichOneofReturnType__temperature_celsius | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__used_memory_bytes) -> _WhichOneofReturnType__used_memory_bytes | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__utilization_percent) -> _WhichOneofReturnType__utilization_percent | None: ...
+
+Global___GpuStatus: _TypeAlias = GpuStatus  # noqa: Y015
