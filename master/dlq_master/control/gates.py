@@ -7,6 +7,7 @@ nothing where nobody asked for it. The agents and a silent line have no part in 
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from heapq import heappush
 from typing import TypeVar
 
 from dlq_master.model.eligible import Block, Dependency, Relation, Term
@@ -74,6 +75,13 @@ class Gates:
             gate = self.arrays.setdefault(job.array.array_id, ArrayGate())
             if holds_place(job) and job.blocked is None:
                 gate.inside.add(job.job_id)
+            if (
+                job.blocked is Block.ARRAY_LIMIT
+                and job.depends is None
+                and job.begin_time_s is None
+            ):
+                self._queue_up(gate, job)
+                return
             self.stirred[job.job_id] = None
         if job.live_attempt is not None:
             return
@@ -84,6 +92,12 @@ class Gates:
             self.back_off(job)
         if job.blocked is not None:
             self.stirred[job.job_id] = None
+
+    def _queue_up(self, gate: ArrayGate, job: Job) -> None:
+        """One look is enough for all that stand at this door: the lowest are let in."""
+        if not gate.next:
+            self.stirred[job.job_id] = None
+        heappush(gate.next, job.job_id)
 
     def _track_terms(self, jobs: Jobs, job: Job) -> None:
         for term in job.depends.terms if job.depends is not None else ():

@@ -234,6 +234,19 @@ def test_a_begin_is_moved_and_taken_away(master: Master, agent: SimAgent) -> Non
     assert master.attempt(other.job_id).state == "assigned"
 
 
+def test_a_task_at_the_door_may_be_given_a_begin_or_a_dependency(master: Master) -> None:
+    first = master.submit(1, array=AskedArray((0, 1, 2), 1))
+    last, middle = JobId(first.job_id + 2), JobId(first.job_id + 1)
+    update(master, last, begin_time_s=master.clock.now_s() + 50.0)
+    update(master, middle, depends=None, begin_time_s=None)
+    assert master.job(last).blocked is Block.BEGIN_TIME
+    master.cancel(first.job_id)
+    master.cancel(middle)
+    assert master.job(last).blocked is Block.BEGIN_TIME
+    master.tick(50.0)
+    assert master.job(last).blocked is None
+
+
 def test_a_singleton_that_is_renamed_waits_for_others(master: Master) -> None:
     singleton = AskedDependency((AskedTerm(Relation.SINGLETON, JobId(0)),))
     first = master.submit()
