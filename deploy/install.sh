@@ -51,7 +51,9 @@ main() {
     [ "$(id -u)" = 0 ] || fail "run it as root"
     [ -d /run/systemd/system ] || fail "this host is not run by systemd"
     [ "$act" = install ] || [ "$act" = uninstall ] || [ -L "$HOME_DIR/current" ] || fail "nothing is installed"
-    "$act"
+    exec 9>/run/lock/dlq-install
+    flock -n 9 || fail "another install.sh runs"
+    "$act" 9>&-
 }
 
 # --- install and upgrade ------------------------------------------------------------------------
@@ -203,8 +205,11 @@ restart() {
     done
 }
 
+# What a job was started from stays while it runs: its stand-ins for other programs lie there too.
 remove_old_releases() {
+    in_use=$(for pid in $(pgrep -x dlq-shim); do readlink "/proc/$pid/exe" || true; done)
     for path in "$HOME_DIR"/releases/*; do
+        case "$in_use" in *"$path/"*) continue ;; esac
         name=$(basename "$path")
         [ "$name" = "$(release_of current)" ] || [ "$name" = "$(release_of previous)" ] || rm -rf "$path"
     done

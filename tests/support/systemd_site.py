@@ -38,18 +38,18 @@ class Site:
         return self.head, self.gpu01
 
     def prepare(self, files: Sequence[Path], wheels: Path) -> None:
-        """What a site brings along: a user, wheels for pip, and what people copied to /tmp."""
+        """What a site brings along: a user, wheels for pip, and what root copied there."""
         for host in self.hosts:
             host.run("useradd -m -u 1001 -s /bin/bash ada")
             for unit, text in OVERRIDES.items():
                 place = host.root() / f"etc/systemd/system/{unit}.d"
                 place.mkdir(parents=True)
                 (place / "site.conf").write_text(text)
-            shutil.copytree(wheels, host.root() / "tmp/wheels")
+            shutil.copytree(wheels, host.root() / "root/wheels")
             for file in files:
-                shutil.copy(file, host.root() / "tmp")
+                shutil.copy(file, host.root() / "root")
             (host.root() / "etc/pip.conf").write_text(
-                "[global]\nno-index = true\nfind-links = /tmp/wheels\n"
+                "[global]\nno-index = true\nfind-links = /root/wheels\n"
             )
 
     def follow(self, section: str, at: int = 0, *, token: str = "", on: Host | None = None) -> str:

@@ -6,6 +6,7 @@ counts from the third test to the last but one and must never notice anything.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -36,7 +37,7 @@ TOOLS = ("systemd-nspawn", "debootstrap", "ip", "nsenter")
 NEVER_STARTS = "0.1.2"
 # Files that come and go with any service, user or package, and are nobody's.
 NOISE = re.compile(
-    r"/(proc|sys|tmp|run/(systemd|log|udev|lock)|var/(log|tmp|cache|lib/systemd)|home/ada|shared)(/|$)"
+    r"/(proc|sys|tmp|run/(systemd|log|udev|lock|agetty.reload)|var/(log|tmp|cache|lib/systemd)|home/ada|shared)(/|$)"
     r"|/etc/(passwd|group|shadow|gshadow|subuid|subgid)-$|/etc/\.pwd\.lock$|/root/\.config(/|$)"
     r"|/root/\.(bash_history|cache)(/|$)"
 )
@@ -214,23 +215,30 @@ def test_who_logs_in_while_the_master_restarts_waits(site: Site, gang: Gang) -> 
     gang.running()
 
 
-def test_an_upgrade_restarts_the_daemons_under_the_gang(site: Site, gang: Gang) -> None:
+def test_an_upgrade_restarts_the_daemons_under_the_gang(
+    site: Site, gang: Gang, releases: dict[str, Path]
+) -> None:
+    # One that was cut short before leaves a half-made release, which is made anew.
+    digest = hashlib.sha256(releases["0.1.1"].read_bytes()).hexdigest()[:8]
+    half_made = site.head.root() / f"opt/dlq/releases/0.1.1-{digest}/bin"
+    half_made.mkdir(parents=True)
+    (half_made / "python3").write_text("half a file")
+
     pids = [site.property_of(host, AGENT, "MainPID") for host in site.hosts]
     assert site.follow("Upgrade, and back").split()[-1] == "0.1.1"
     for host, pid in zip(site.hosts, pids, strict=True):
         assert site.property_of(host, AGENT, "MainPID") != pid
-        assert "/opt/dlq/releases/0.1.1-" in host.read(
-            f"readlink -f {'/usr/local/bin/dlq-nodeagent'}"
-        )
+        at = host.read("readlink -f /usr/local/bin/dlq-nodeagent")
+        assert at == f"/opt/dlq/releases/0.1.1-{digest}/bin/dlq-nodeagent"
     assert site.head.read("ls /var/backups/dlq").startswith("dlq-")
     site.wait_up("head", "gpu01")
     gang.running()
 
 
 def test_a_release_that_does_not_start_is_taken_back_by_itself(site: Site, gang: Gang) -> None:
-    wheel = f"/tmp/dlq-{NEVER_STARTS}-py3-none-linux_x86_64.whl"
+    wheel = f"/root/dlq-{NEVER_STARTS}-py3-none-linux_x86_64.whl"
     done = site.gpu01.run(
-        f"sh /tmp/install.sh --wheel {wheel} --find-links /tmp/wheels", check=False
+        f"sh /root/install.sh --wheel {wheel} --find-links /root/wheels", check=False
     )
     assert done.status == 1
     assert re.search(r"release 0\.1\.2-\w+ does not start; 0\.1\.1-\w+ serves again", done.err)
@@ -239,13 +247,18 @@ def test_a_release_that_does_not_start_is_taken_back_by_itself(site: Site, gang:
     gang.running()
 
 
-def test_the_same_again_changes_nothing(site: Site, gang: Gang) -> None:
-    links = site.head.read("readlink /opt/dlq/current /opt/dlq/previous; ls /opt/dlq/releases")
-    site.follow("Upgrade, and back", on=site.head)
-    assert (
-        site.head.read("readlink /opt/dlq/current /opt/dlq/previous; ls /opt/dlq/releases") == links
-    )
-    site.wait_up("head")
+def test_the_same_again_changes_nothing_and_keeps_what_jobs_run_from(
+    site: Site, gang: Gang
+) -> None:
+    look = "readlink /opt/dlq/current /opt/dlq/previous; ls /opt/dlq/releases"
+    for host in site.hosts:
+        before = host.read(look)
+        site.follow("Upgrade, and back", on=host)
+        assert host.read(look) == before
+    # Neither current nor previous there; the gang's shim was started from it.
+    assert "0.1.0-" in site.gpu01.read("ls /opt/dlq/releases")
+    assert "0.1.0-" not in site.gpu01.read("readlink /opt/dlq/current /opt/dlq/previous")
+    site.wait_up("head", "gpu01")
     gang.running()
 
 
