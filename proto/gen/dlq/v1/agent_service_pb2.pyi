@@ -889,6 +889,7 @@ class LaunchCommand(_message.Message):
     PORT_FIRST_FIELD_NUMBER: _builtins.int
     PORT_LAST_FIELD_NUMBER: _builtins.int
     NODE_PORTS_FIELD_NUMBER: _builtins.int
+    NODE_GPU_COUNTS_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """The job."""
     node_rank: _builtins.int
@@ -953,6 +954,10 @@ class LaunchCommand(_message.Message):
     def node_ports(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodePorts]:
         """Ports of all nodes in rank order, once all are ready; empty: not yet, or there was no barrier."""
 
+    @_builtins.property
+    def node_gpu_counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """How many GPUs the gang has on each node, in rank order."""
+
     def __init__(
         self,
         *,
@@ -978,10 +983,11 @@ class LaunchCommand(_message.Message):
         port_first: _builtins.int = ...,
         port_last: _builtins.int = ...,
         node_ports: _abc.Iterable[Global___NodePorts] | None = ...,
+        node_gpu_counts: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "grace_duration", b"grace_duration", "hold_duration", b"hold_duration", "spec", b"spec", "time_left_duration", b"time_left_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_barrier", b"at_barrier", "checkpoint_directory", b"checkpoint_directory", "fence", b"fence", "gid", b"gid", "gpu_indexes", b"gpu_indexes", "grace_duration", b"grace_duration", "groups", b"groups", "hold_duration", b"hold_duration", "job_id", b"job_id", "master_port", b"master_port", "node_addresses", b"node_addresses", "node_ids", b"node_ids", "node_ports", b"node_ports", "node_rank", b"node_rank", "port_first", b"port_first", "port_last", b"port_last", "restart_count", b"restart_count", "resume_from", b"resume_from", "spec", b"spec", "time_left_duration", b"time_left_duration", "uid", b"uid", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_barrier", b"at_barrier", "checkpoint_directory", b"checkpoint_directory", "fence", b"fence", "gid", b"gid", "gpu_indexes", b"gpu_indexes", "grace_duration", b"grace_duration", "groups", b"groups", "hold_duration", b"hold_duration", "job_id", b"job_id", "master_port", b"master_port", "node_addresses", b"node_addresses", "node_gpu_counts", b"node_gpu_counts", "node_ids", b"node_ids", "node_ports", b"node_ports", "node_rank", b"node_rank", "port_first", b"port_first", "port_last", b"port_last", "restart_count", b"restart_count", "resume_from", b"resume_from", "spec", b"spec", "time_left_duration", b"time_left_duration", "uid", b"uid", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
