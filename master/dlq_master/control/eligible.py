@@ -26,7 +26,9 @@ def settle(turn: Turn) -> None:
         job_id = next(iter(gates.stirred))
         del gates.stirred[job_id]
         job = turn.state.cluster.jobs.get(job_id)
-        if job is None:
+        if job is None:  # it has ended, and left memory before anybody looked
+            for other in list(gates.dependents.get(job_id, ())):
+                _look(turn, other)
             continue
         for other in gates.learn(turn.state.cluster.jobs, job):
             if other != job_id:

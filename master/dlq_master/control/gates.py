@@ -193,8 +193,8 @@ class Gates:
     def _elders(self, jobs: Jobs, job: Job) -> Iterator[JobId]:
         """Earlier jobs of the same name that live; the tasks of its own array do not count."""
         for job_id in self.namesakes.get(name_of(job), ()):
-            same_array = job.array is not None and jobs[job_id].array == job.array
-            if job_id < job.job_id and not same_array:
+            elder = jobs.get(job_id) if job_id < job.job_id else None
+            if elder is not None and (job.array is None or elder.array != job.array):
                 yield job_id
 
 

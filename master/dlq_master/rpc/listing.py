@@ -17,12 +17,14 @@ from dlq_common.wire import from_timestamp
 from dlq_master.control.ports import PastJobs, Readable
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempt import LIVE
+from dlq_master.model.ids import JobId
 from dlq_master.model.job import ENDED, Job, JobState, shown_state
 from dlq_master.rpc.paging import position_of
 from dlq_master.rpc.visible import jobs_named, may_see
 
 # A long answer must not keep heartbeats waiting: after this many, others get their turn.
 BREATH: Final = 256
+MOST_NAMED: Final = 100_000
 SHOWN_STATES = frozenset({state.value for state in (*JobState, *LIVE)})
 ENDED_STATES = frozenset(state.value for state in ENDED)
 
@@ -118,8 +120,7 @@ async def _candidates(
     after: int,
 ) -> AsyncIterator[Job]:
     if request.job_ids:
-        named = (job for text in request.job_ids for job in jobs_named(read, text, "job_ids"))
-        by_id = {job.job_id: job for job in named if job is not None}
+        by_id = _named(request, read)
         for job_id in sorted(by_id):
             yield by_id[job_id]
         return
@@ -132,6 +133,18 @@ async def _candidates(
         return
     for job in here:
         yield job
+
+
+def _named(request: wire.ListJobsRequest, read: Readable) -> dict[JobId, Job]:
+    named: dict[JobId, Job] = {}
+    looked_at = 0
+    for text in dict.fromkeys(request.job_ids):
+        found = jobs_named(read, text, "job_ids")
+        looked_at += len(found)
+        if looked_at > MOST_NAMED:
+            raise InvalidRequest(f"more than {MOST_NAMED} jobs at once", field="job_ids")
+        named |= {job.job_id: job for job in found if job is not None}
+    return named
 
 
 def _reaches_back(asked: PastJobs, states: frozenset[str], read: Readable) -> bool:

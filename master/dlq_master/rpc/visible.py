@@ -13,6 +13,8 @@ from dlq_master.model.job import Job
 from dlq_master.rpc.errors import HiddenFromCaller
 from dlq_master.rpc.intake import job_id_of
 
+FEW = 8  # tasks that are quicker found one by one than all together
+
 
 def may_see(caller: Caller, job: Job) -> bool:
     """Whether this job is any business of the caller's."""
@@ -62,9 +64,12 @@ def jobs_named(read: Readable, text: str, field: str) -> list[Job | None]:
 
 def _tasks_named(read: Readable, named: TasksText, field: str) -> list[Job | None]:
     array = arrays.array_of(read.job, job_id_of(named.array_id, field))
-    if array is None:
+    if array is None or len(named.indexes) > array.tasks:
         return [None]
-    return [arrays.task_of(read.job, array, index) for index in named.indexes]
+    if len(named.indexes) <= FEW:
+        return [arrays.task_of(read.job, array, index) for index in named.indexes]
+    tasks = {task.array_index: task for task in arrays.tasks(read.job, array)}
+    return [tasks.get(index) for index in named.indexes]
 
 
 def may_see_event(read: Readable, caller: Caller, event: JournalEvent) -> bool:
