@@ -85,14 +85,15 @@ def remove(dirs: Iterable[CgroupDir]) -> bool:
 
 
 def _with_below(directory: Path, depth: int = 0) -> list[Path]:
-    """A group and those in it, parents first."""
+    """A group and those in it, parents first; nothing is below what is not a control group."""
     found = [directory]
     try:
         with os.scandir(directory) as entries:
-            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+            kinds = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
     except OSError:
         return found
-    for name in sorted(names) if depth < _DEEPEST else ():
+    names = [name for name, is_directory in kinds.items() if is_directory]
+    for name in sorted(names) if depth < _DEEPEST and "cgroup.procs" in kinds else ():
         found += _with_below(directory / name, depth + 1)
     return found
 
