@@ -4,7 +4,7 @@ Used by tests, and by an agent that was started with this runtime by name. It ke
 the port; what a job does is said by knobs, in the command itself (`fake run_for=5 exit_code=3`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dlq_common.clock import Clock
 from dlq_nodeagent.runtimes.fake_attempt import FakeAttempt, FakeJob
@@ -13,6 +13,7 @@ from dlq_nodeagent.runtimes.port import (
     AttemptKey,
     ExitRecord,
     Handle,
+    Inside,
     JobFiles,
     LaunchPlan,
     LogChunk,
@@ -153,6 +154,13 @@ class FakeRuntime:
             offset = max(offset, plan.log_head_bytes, len(log) - plan.log_ring_bytes)
             stop = offset + max(limit, 0)
         return LogChunk(offset=offset, data=log[offset:stop], end=len(log))
+
+    def inside(
+        self, handle: Handle, command: Sequence[str], *, terminal: bool, variable: str = ""
+    ) -> Inside:
+        """There is no process to be beside."""
+        self._settled(handle)
+        raise RuntimeFault("this node runs fake jobs, which have no processes")
 
     def forget(self, handle: Handle) -> None:
         if handle.key not in self._host.attempts:

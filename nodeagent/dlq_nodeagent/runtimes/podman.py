@@ -27,11 +27,12 @@ from dlq_nodeagent.runtimes.podman_run import (
     LABEL_KEY,
     REMOVE,
     container_name,
+    exec_command,
     remove_command,
     run_command,
 )
 from dlq_nodeagent.runtimes.podman_secrets import Secrets
-from dlq_nodeagent.runtimes.port import ExitRecord, ExitWhy, Handle
+from dlq_nodeagent.runtimes.port import ExitRecord, ExitWhy, Handle, RuntimeFault
 from dlq_nodeagent.runtimes.process import ProcessRuntime
 
 PRIVATE = "podman"
@@ -140,6 +141,21 @@ class PodmanRuntime(ProcessRuntime):
             *(f"mount_root={root}" for root in box.mount_roots),
             *([f"image_cwd={box.image_cwd}"] if box.image_cwd else []),
         )
+
+    def _engine_words(self, attempt: OpenAttempt, *, terminal: bool) -> Sequence[str]:
+        if not layout.exists(attempt.at, PRIVATE):
+            return ()
+        name = container_name(self._agent, attempt.handle.key)
+        return exec_command(self._client, name, init=self._init_inside(attempt), terminal=terminal)
+
+    def _init_inside(self, attempt: OpenAttempt) -> str:
+        """Where dlq-init is in the container: podman's releases differ, and process 1 knows."""
+        try:
+            pid = int(layout.read(attempt.at, f"{PRIVATE}/pid") or b"")
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except (OSError, ValueError) as error:
+            raise RuntimeFault(f"{attempt.handle.key} does not run ({error})") from None
+        return os.fsdecode(words[0])
 
     def _tidy(self, attempt: OpenAttempt) -> None:
         """Our own names only, by descriptor: a mount that is still there makes rmdir fail, no more."""

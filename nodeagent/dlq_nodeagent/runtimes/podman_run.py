@@ -94,6 +94,15 @@ def run_command(
     )
 
 
+def exec_command(client: PodmanClient, name: str, *, init: str, terminal: bool) -> list[str]:
+    """`podman exec` of dlq-init, which becomes the command that descriptor 3 holds. User, groups,
+    capabilities and limits are the container's: nothing here can widen them."""
+    return client.command(
+        *("exec", "--interactive", *(["--tty"] if terminal else []), "--detach-keys="),
+        *("--preserve-fds=1", "--workdir=/", name, init, "exec"),
+    )
+
+
 def remove_command(client: PodmanClient, name: str) -> list[str]:
     """Take the container and its files away, whatever its state; fine when there is none."""
     return client.command(*REMOVE, name)

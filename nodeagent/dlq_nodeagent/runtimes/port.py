@@ -1,6 +1,6 @@
 """The port through which the supervisor runs attempts: what every runtime promises."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -13,6 +13,7 @@ __all__ = [
     "ExitRecord",
     "ExitWhy",
     "Handle",
+    "Inside",
     "JobFiles",
     "LaunchPlan",
     "LaunchRefused",
@@ -178,6 +179,16 @@ class Notice:
     """Instant of the notice, on the same axis; only a checkpoint newer than this counts."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inside:
+    """How to start a command inside a rank: what to run with which descriptors is in shim/exec.c."""
+
+    argv: tuple[str, ...]
+    shim_pidfd: int
+    """Of the rank's shim, borrowed: the runtime closes it when the attempt is forgotten."""
+    uid: int
+
+
 class Runtime(Protocol):
     """Starts attempts, watches them and ends them. Synchronous; no call waits for a job.
 
@@ -275,6 +286,16 @@ class Runtime(Protocol):
 
     def read_log(self, handle: Handle, offset: int, limit: int) -> LogChunk:
         """At most `limit` bytes from logical `offset`; empty at the end. Works after the end too."""
+        ...
+
+    def inside(
+        self, handle: Handle, command: Sequence[str], *, terminal: bool, variable: str = ""
+    ) -> Inside:
+        """How to start a command beside the main process, with its rights, limits, directory and
+        environment, `variable` (NAME=VALUE) added to that; at a terminal or not. Starts nothing.
+
+        RuntimeFault when the main process does not run, or where there are no processes.
+        """
         ...
 
     def forget(self, handle: Handle) -> None:

@@ -17,6 +17,7 @@ from dlq_nodeagent.runtimes.port import (
     AttemptKey,
     ExitRecord,
     Handle,
+    Inside,
     JobFiles,
     LaunchPlan,
     LaunchRefused,
@@ -144,6 +145,26 @@ class ProcessRuntime:
         found = layout.read_job_file(attempt.at, layout.DONE, uid=attempt.uid, limit=1)
         return found is not None
 
+    # ---- beside the main process
+
+    def inside(
+        self, handle: Handle, command: Sequence[str], *, terminal: bool, variable: str = ""
+    ) -> Inside:
+        attempt = self._known(handle)
+        pidfd = attempt.pidfd
+        if attempt.poll(self._clock) is not None or attempt.started() is None or pidfd is None:
+            raise RuntimeFault(f"{handle.key} does not run")
+        engine = self._engine_words(attempt, terminal=terminal)
+        return Inside(
+            argv=(
+                *(str(self._shim), "exec", str(layout.attempt_path(self._state_dir, handle.key))),
+                *("yes" if terminal else "no", variable, str(len(engine)), *engine),
+                *command,
+            ),
+            shim_pidfd=pidfd,
+            uid=attempt.uid,
+        )
+
     # ---- command
 
     def signal(self, handle: Handle, number: int, *, epoch: int) -> None:
@@ -188,6 +209,10 @@ class ProcessRuntime:
 
     def _more_records(self, plan: LaunchPlan, attempt: OpenAttempt) -> Sequence[str]:
         """What else the shim must know; made in the attempt's directory first, if need be."""
+        return ()
+
+    def _engine_words(self, attempt: OpenAttempt, *, terminal: bool) -> Sequence[str]:
+        """What starts a command in the rank's container, up to the command; empty: it has none."""
         return ()
 
     def _tidy(self, attempt: OpenAttempt) -> None:

@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static void fail(int status_fd, const char *stage)
+void child_fail(int status_fd, const char *stage)
 {
     struct start_error error = {.error = errno};
     snprintf(error.stage, sizeof error.stage, "%s", stage);
@@ -97,31 +97,38 @@ static const char *exec_stage(const char *program)
     return there ? "interpreter" : "exec";
 }
 
+/* From here on a rank's main process and a command inside the rank are treated alike: neither gets a
+ * right that the other has not. */
+void child_become(const struct plan *plan, pid_t guard, int status_fd)
+{
+    set_limits();
+    drop_bounding_set();
+    if (become(plan) != 0)
+        child_fail(status_fd, "identity");
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        child_fail(status_fd, "no_new_privs");
+    /* After the change of ids, which clears it: a job without its guard must not live on. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (getppid() != guard)
+        _exit(127);
+    umask(022);
+    if (chdir(plan->cwd) != 0) /* as the user, so that the user's rights decide */
+        child_fail(status_fd, "chdir");
+    child_reset_signals();
+    environ = plan->env; /* execvp searches the PATH of `environ`: the plan's, nobody else's */
+    execvp(plan->argv[0], plan->argv);
+    child_fail(status_fd, exec_stage(plan->argv[0]));
+}
+
 static void run(const struct plan *plan, pid_t shim, int status_fd, int log_fd)
 {
     setsid();
     write_text("/proc/self/oom_score_adj", "0"); /* the shim's own protection is not inherited */
     if (cgroup_join(plan) != 0)
-        fail(status_fd, "cgroup");
+        child_fail(status_fd, "cgroup");
     if (redirect(log_fd) != 0)
-        fail(status_fd, "output");
-    set_limits();
-    drop_bounding_set();
-    if (become(plan) != 0)
-        fail(status_fd, "identity");
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
-        fail(status_fd, "no_new_privs");
-    /* After the change of ids, which clears it: a job without its guard must not live on. */
-    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    if (getppid() != shim)
-        _exit(127);
-    umask(022);
-    if (chdir(plan->cwd) != 0) /* as the user, so that the user's rights decide */
-        fail(status_fd, "chdir");
-    child_reset_signals();
-    environ = plan->env; /* execvp searches the PATH of `environ`: the plan's, nobody else's */
-    execvp(plan->argv[0], plan->argv);
-    fail(status_fd, exec_stage(plan->argv[0]));
+        child_fail(status_fd, "output");
+    child_become(plan, shim, status_fd);
 }
 
 void child_words(const struct plan *plan, const struct start_error *error, char *words, size_t size)

@@ -36,7 +36,7 @@ static int put(int fd, const char *key, const char *value)
     return 0;
 }
 
-static int write_job(const struct plan *plan)
+int container_job(const struct plan *plan)
 {
     int fd = memfd_create("job", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     int failed = fd < 0;
@@ -92,7 +92,7 @@ const char *container_start(int dir_fd, const struct plan *plan, struct containe
                             struct child *child)
 {
     int pair[2], log[2], on = 1;
-    int job = write_job(plan);
+    int job = container_job(plan);
     if (job < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
         return "container";
     if (setsockopt(pair[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||

@@ -1,4 +1,4 @@
-/* dlq-shim ATTEMPT_DIR: see README.md. Started by the agent, and outlives it. */
+/* dlq-shim ATTEMPT_DIR: see README.md. Started by the agent, and outlives it (but not as `exec`). */
 #include "shim.h"
 
 #include <fcntl.h>
@@ -64,6 +64,8 @@ int main(int argc, char **argv)
     char boot_id[40];
     if (argc == 2 && strcmp(argv[1], "--version") == 0)
         return fputs(VERSION, stdout) < 0;
+    if (argc > 1 && strcmp(argv[1], "exec") == 0)
+        return exec_main(argc - 2, argv + 2);
     if (argc != 2)
         return USAGE;
     tidy_descriptors();

@@ -28,15 +28,23 @@ bool parse_number(const char *text, int64_t max, int64_t *out)
     return value <= max;
 }
 
-int plan_open(int dir_fd)
+int plan_look(int dir_fd)
 {
     struct stat info;
     int fd = openat(dir_fd, "plan", O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return -1;
-    bool trusted = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() &&
-                   (info.st_mode & 077) == 0;
-    if (trusted && flock(fd, LOCK_EX | LOCK_NB) == 0)
+    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() &&
+        (info.st_mode & 077) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+int plan_open(int dir_fd)
+{
+    int fd = plan_look(dir_fd);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0)
         return fd;
     close(fd);
     return -1;

@@ -53,6 +53,8 @@ struct plan {
 /* Opens, locks and reads ATTEMPT_DIR/plan. Returns the locked descriptor (keep it open: the lock
  * says that the shim lives), or -1 when another shim holds it or the file is not to be trusted. */
 int plan_open(int dir_fd);
+/* The same without the lock: for who only wants to know what the shim runs. */
+int plan_look(int dir_fd);
 /* Returns NULL, or what is wrong with the plan. */
 const char *plan_read(int plan_fd, struct plan *plan);
 /* A decimal number without sign, at most `max`; false for anything else. */
@@ -78,6 +80,11 @@ struct child {
 
 /* Forks the main process, which joins its cgroups, drops its privileges and execs. */
 int child_start(const struct plan *plan, struct child *child);
+/* In a forked child of `guard` that has joined its groups and has its descriptors: drops all rights
+ * but the job's, and execs. Says on status_fd what failed. Never returns. */
+void child_become(const struct plan *plan, pid_t guard, int status_fd);
+/* Says that a stage failed (errno says why), and ends the process. */
+void child_fail(int status_fd, const char *stage);
 /* For what is about to exec: default signal dispositions, nothing blocked. */
 void child_reset_signals(void);
 /* The system's words on a start that failed, and the name of what they are about. */
@@ -122,6 +129,8 @@ struct container {
     char last_line[256]; /* of the output before the job's program ran: podman's words */
 };
 
+/* A sealed memory file with the words, environment and directory of a plan, for dlq-init; -1. */
+int container_job(const struct plan *plan);
 /* Starts `podman run`. Returns NULL, or the stage that failed (errno says why). */
 const char *container_start(int dir_fd, const struct plan *plan, struct container *box,
                             struct child *child);
@@ -230,6 +239,11 @@ int record_notice(int dir_fd, const struct plan *plan, int64_t left_ns);
 
 /* Runs the plan and returns when the exit record is on the disk. */
 void guard_run(int dir_fd, const struct plan *plan, const char *boot_id);
+
+/* ---- exec.c: a command beside the main process ---- */
+
+/* `dlq-shim exec ATTEMPT_DIR TERMINAL TERM WORDS_OF_PODMAN ...`; see exec.c. Returns an exit code. */
+int exec_main(int argc, char **argv);
 
 /* ---- base.c ---- */
 

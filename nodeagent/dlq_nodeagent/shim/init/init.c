@@ -28,7 +28,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SHIM = 3, JOB = 4, CANNOT = 125, KILLED = 137 };
+enum { SHIM = 3, JOB = 4, CANNOT = 125, NOT_RUN = 126, NOT_FOUND = 127, KILLED = 137 };
+/* As `dlq-init exec` it is no process 1 but becomes a command beside the job's program: its words,
+ * environment and directory come in the same form, by descriptor 3. */
+enum { COMMAND = 3 };
 
 struct job {
     const char *cwd, *wish;
@@ -73,10 +76,10 @@ static size_t keep_image_env(char **env, size_t mine, char **image)
     return count;
 }
 
-static bool read_job(struct job *job)
+static bool read_job(int fd, struct job *job)
 {
     size_t length = 0, args = 0, envs = 0, inherited = 0;
-    char *text = slurp(JOB, &length);
+    char *text = slurp(fd, &length);
     if (text == NULL)
         return false;
     for (char **each = environ; *each != NULL; each++)
@@ -127,20 +130,26 @@ static void fail(const char *stage)
     _exit(CANNOT);
 }
 
-static void run(const struct job *job)
+/* Into the job's directory, with the job's limits; -1 with errno. */
+static int enter(const struct job *job)
 {
     struct rlimit files;
-    if (tell(INIT_MAIN, 0, "") != 0)
-        _exit(CANNOT);
-    setsid();
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
     umask(022);
     if (job->wish != NULL && chdir(job->wish) != 0 && chdir("/") != 0)
-        fail("chdir");
-    if (job->cwd != NULL && chdir(job->cwd) != 0)
+        return -1;
+    return job->cwd != NULL ? chdir(job->cwd) : 0;
+}
+
+static void run(const struct job *job)
+{
+    if (tell(INIT_MAIN, 0, "") != 0)
+        _exit(CANNOT);
+    setsid();
+    if (enter(job) != 0)
         fail("chdir");
     reset_signals();
     environ = job->env; /* execvp searches the PATH of `environ`: the image's or the job's */
@@ -201,16 +210,36 @@ static void serve(pid_t program, int signals)
     }
 }
 
-int main(void)
+static int become_command(void)
+{
+    struct job job = {0};
+    if (!read_job(COMMAND, &job))
+        return CANNOT;
+    close(COMMAND);
+    if (enter(&job) != 0) {
+        dprintf(2, "dlq: cannot run the command: %s: '%.200s'\n", strerror(errno), job.cwd);
+        return NOT_RUN;
+    }
+    reset_signals();
+    environ = job.env;
+    execvp(job.argv[0], job.argv);
+    int found = errno != ENOENT;
+    dprintf(2, "dlq: cannot run the command: %s: '%.200s'\n", strerror(errno), job.argv[0]);
+    return found ? NOT_RUN : NOT_FOUND;
+}
+
+int main(int argc, char **argv)
 {
     struct job job = {0};
     sigset_t all;
+    if (argc == 2 && strcmp(argv[1], "exec") == 0)
+        return become_command();
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* the job has our uid, but not our descriptors */
     fcntl(SHIM, F_SETFD, FD_CLOEXEC);
     int signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (tell(INIT_HELLO, 0, "") != 0 || signals < 0 || !read_job(&job))
+    if (tell(INIT_HELLO, 0, "") != 0 || signals < 0 || !read_job(JOB, &job))
         return CANNOT;
     close(JOB);
     pid_t program = start(&job);

@@ -1,0 +1,1 @@
+"""Commands inside ranks that run: `dlq exec`, as the node sees it."""

@@ -1,0 +1,167 @@
+"""One command inside a rank: its guard process (shim/exec.c), its descriptors, and how it ended."""
+
+import fcntl
+import os
+import socket
+import struct
+import termios
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dlq_nodeagent.execs.streams import ended, read_some
+from dlq_nodeagent.runtimes.port import Inside
+from dlq_nodeagent.runtimes.shim_process import reap
+
+# Numbers of the guard's descriptors; ours must be others, or posix_spawn would leave them close-on-exec.
+_LEASH, _SHIM, _ABOVE = 3, 4, 16
+_LONGEST_WORD_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a command ended; all unset: nobody saw it (its guard was killed)."""
+
+    exit_code: int | None = None
+    signal: int = 0
+    error: str = ""
+    """Why it never ran."""
+    rank_ended: bool = False
+
+
+class Guarded:
+    """A command that has been started. Everything of it is killed by `close`, or with this process."""
+
+    def __init__(self, inside: Inside, *, size: tuple[int, int] | None) -> None:
+        """Start it; `size` (columns, rows) gives it a terminal. OSError when this node cannot."""
+        self.stdin = self.stdout = self.stderr = -1
+        self._pid = self._pidfd = -1
+        self._leash: socket.socket | None = None
+        theirs: list[int] = []
+        try:
+            theirs = self._make_descriptors(inside, size)
+            self._start(inside, theirs)
+        except OSError:
+            self.close()
+            raise
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+
+    @property
+    def has_terminal(self) -> bool:
+        return self.stdin == self.stdout
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Tell the terminal, if there is one, its size; the kernel tells who sits at it."""
+        if self.has_terminal and self.stdout >= 0:
+            fcntl.ioctl(self.stdout, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def close_stdin(self) -> None:
+        """No more input. (A terminal has Ctrl-D for that, which whoever types sends.)"""
+        if not self.has_terminal and self.stdin >= 0:
+            os.close(self.stdin)
+            self.stdin = -1
+
+    async def wait(self) -> Ending:
+        """How it ended, when it and all that it started has ended. Call once."""
+        said = b""
+        assert self._leash is not None
+        while piece := await _read_leash(self._leash):
+            said += piece
+        await ended(self._pidfd)
+        reap(self._pid)
+        self._pid = -1
+        return parse_ending(said.decode("utf-8", "replace"))
+
+    def close(self) -> None:
+        """Let go of everything; what still runs is killed by the guard, within moments."""
+        if self._leash is not None:
+            self._leash.close()
+            self._leash = None
+        for descriptor in {self.stdin, self.stdout, self.stderr} - {-1}:
+            os.close(descriptor)
+        self.stdin = self.stdout = self.stderr = -1
+
+    async def reap(self) -> None:
+        """After `close`, when nobody waits for its end: leave no zombie behind."""
+        if self._pidfd >= 0:
+            if self._pid >= 0:
+                await ended(self._pidfd)
+                reap(self._pid)
+                self._pid = -1
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+    def _make_descriptors(self, inside: Inside, size: tuple[int, int] | None) -> list[int]:
+        """Ours go into this object; theirs are 0 to 4 in order."""
+        mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        mine.setblocking(False)
+        self._leash = mine
+        theirs = self._pipes() if size is None else self._terminal(inside, size)
+        return [*theirs, its.detach(), os.dup(inside.shim_pidfd)]
+
+    def _pipes(self) -> list[int]:
+        read_in, self.stdin = os.pipe()
+        self.stdout, write_out = os.pipe()
+        self.stderr, write_err = os.pipe()
+        for descriptor in (self.stdin, self.stdout, self.stderr):
+            os.set_blocking(descriptor, False)
+        return [read_in, write_out, write_err]
+
+    def _terminal(self, inside: Inside, size: tuple[int, int]) -> list[int]:
+        master, slave = os.openpty()
+        os.set_blocking(master, False)
+        self.stdin = self.stdout = master
+        if os.geteuid() == 0:
+            # As a login does: programs open their terminal by its name.
+            os.fchown(slave, inside.uid, -1)
+            os.fchmod(slave, 0o600)
+        self.resize(*size)
+        return [slave, os.dup(slave), os.dup(slave)]
+
+    def _start(self, inside: Inside, theirs: Sequence[int]) -> None:
+        high = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, _ABOVE) for each in theirs]
+        try:
+            actions = [(os.POSIX_SPAWN_DUP2, each, number) for number, each in enumerate(high)]
+            argv = list(inside.argv)
+            self._pid = os.posix_spawn(argv[0], argv, {}, file_actions=actions)
+        finally:
+            for descriptor in high:
+                os.close(descriptor)
+        self._pidfd = os.pidfd_open(self._pid)
+
+
+def parse_ending(said: str) -> Ending:
+    """What the guard said in its life, line by line; the last line counts."""
+    lines = said.splitlines()
+    word, _, rest = (lines[-1] if lines else "").partition(" ")
+    match word:
+        case "exit":
+            return Ending(exit_code=int(rest))
+        case "signal":
+            return Ending(signal=int(rest))
+        case "rank_ended":
+            return Ending(rank_ended=True, signal=9)
+        case "error":
+            stage, _, rest = rest.partition(" ")
+            number, _, words = rest.partition(" ")
+            return _start_error(stage, int(number), words)
+        case _:
+            return Ending()
+
+
+def _start_error(stage: str, number: int, words: str) -> Ending:
+    """126 and 127 as a shell has them, for what is the command's own fault."""
+    if stage == "cgroup":
+        return Ending(error="the rank has just ended", rank_ended=True)
+    if stage in ("exec", "interpreter", "chdir"):
+        code = 127 if stage == "exec" and os.strerror(number) == os.strerror(2) else 126
+        return Ending(exit_code=code, error=words)
+    return Ending(error=f"{words} ({stage})")
+
+
+async def _read_leash(leash: socket.socket) -> bytes:
+    try:
+        return await read_some(leash.fileno())
+    except (ConnectionResetError, OSError):
+        return b""
