@@ -24,6 +24,8 @@ TORCH_STAMP := .venv-torch/.stamp
 # Marked tests need more than a fresh machine, or more than two minutes; they have their own targets.
 NOTHING_SPECIAL := not (e2e or torture or podman or netns or systemd or slurm or torch or gpu)
 N ?= 30
+# Many tests wait for processes of theirs: more workers than cores.
+WORKERS ?= 3
 # A single test of these may take longer than pyproject.toml allows for a hang.
 PATIENT := -o faulthandler_timeout=3600
 
@@ -79,7 +81,7 @@ check: setup  ## style, types, layers, and generated code that follows from its 
 
 .PHONY: test
 test: setup  ## every test that needs nothing special (under two minutes)
-	$(PY) -m pytest -q -m '$(NOTHING_SPECIAL)'
+	$(PY) -m pytest -q -n $(WORKERS) --dist loadfile -m '$(NOTHING_SPECIAL)'
 
 .PHONY: demo
 demo: setup  ## a cluster of your own, training real models; KEEP=1 leaves it up

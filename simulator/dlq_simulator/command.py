@@ -88,6 +88,18 @@ class _Simulate(click.Command):
     metavar="FILE.csv",
     help="write one row per job",
 )
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="write pictures (SVG): CDFs, use over time, Gantt charts, bars",
+)
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.html",
+    help="write one page that compares the policies",
+)
 def simulate(
     trace: str,
     cluster: str,
@@ -98,6 +110,8 @@ def simulate(
     seed: int,
     as_json: bool,
     jobs_out: Path | None,
+    plot: Path | None,
+    report: Path | None,
 ) -> None:
     """Replay TRACE (CSV, also .csv.gz) on a cluster that exists only here.
 
@@ -108,7 +122,7 @@ def simulate(
     `dlq simulate generate --help` tells of the papers' workloads.
     """
     with refusals():
-        _check_typed(policies, jobs_out)
+        _check_typed(policies, jobs_out, report)
         spec = read_cluster(cluster)
         settings = read_settings(policies, assignments)
         workload = read_trace(trace, form, skip_bad=skip_bad)
@@ -118,10 +132,11 @@ def simulate(
         for chosen in settings:
             with _progress(chosen.policy.name, len(workload.jobs)) as advance:
                 results.append(replay(workload, spec, chosen, progress=advance))
+        _draw(workload, spec, results, seed, assignments, plot, report)
         _publish(workload, spec, results, seed, assignments, as_json, jobs_out)
 
 
-def _check_typed(policies: Sequence[str], jobs_out: Path | None) -> None:
+def _check_typed(policies: Sequence[str], *files: Path | None) -> None:
     """What can be refused before any work is done."""
     if not policies:
         raise UsageError(
@@ -132,12 +147,13 @@ def _check_typed(policies: Sequence[str], jobs_out: Path | None) -> None:
             raise UsageError(
                 f"cannot compare {name!r} with itself", "it was given twice", "give it once"
             )
-    if jobs_out is not None and not jobs_out.parent.is_dir():
-        raise UsageError(
-            f"cannot write {str(jobs_out)!r}",
-            f"there is no directory {str(jobs_out.parent)!r}",
-            "create it first",
-        )
+    for file in files:
+        if file is not None and not file.parent.is_dir():
+            raise UsageError(
+                f"cannot write {str(file)!r}",
+                f"there is no directory {str(file.parent)!r}",
+                "create it first",
+            )
 
 
 @contextmanager
@@ -151,6 +167,50 @@ def _progress(policy: str, jobs: int) -> Iterator[Progress | None]:
         length=jobs, label=policy, file=sys.stderr, update_min_steps=steps
     ) as bar:
         yield bar.update
+
+
+def _draw(
+    trace: Trace,
+    cluster: ClusterSpec,
+    results: Sequence[Result],
+    seed: int,
+    assignments: Sequence[str],
+    plot: Path | None,
+    report: Path | None,
+) -> None:
+    """Pictures and page; the drawing library is imported only here."""
+    if plot is None and report is None:
+        return
+    from dlq_simulator.plots.draw import pictures
+    from dlq_simulator.plots.page import page
+
+    drawn = pictures(results, cluster)
+    if plot is not None:
+        _made_directory(plot)
+        for name, svg in drawn.items():
+            _write_text(plot / name, svg)
+    if report is not None:
+        _write_text(report, page(trace, cluster, results, drawn, seed=seed, settings=assignments))
+
+
+def _made_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise SimulateError(
+            f"cannot create {str(path)!r}", reason, "give another directory"
+        ) from error
+
+
+def _write_text(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise SimulateError(
+            f"cannot write {str(path)!r}", reason, "give a path that you may write"
+        ) from error
 
 
 def _publish(

@@ -18,7 +18,8 @@ class Outcome:
     """One finished job's history, in seconds of the trace's clock.
 
     `queue_s` is the time without GPUs, `overhead_s` the time with GPUs but without progress
-    (saving and resuming); jct = queue + overhead + duration.
+    (saving and resuming); jct = queue + overhead + duration. `spans`: from when to when it held
+    its GPUs, one for each attempt.
     """
 
     job: TraceJob
@@ -27,6 +28,7 @@ class Outcome:
     queue_s: Number
     overhead_s: Number
     preemptions: int
+    spans: tuple[tuple[Number, Number], ...] = ()
 
     @property
     def jct_s(self) -> Number:

@@ -55,6 +55,7 @@ class Course:
         "preemptions",
         "progress_s",
         "row",
+        "spans",
         "stopped_s",
     )
 
@@ -68,6 +69,7 @@ class Course:
         self.done_s: Seconds = 0
         self.overhead_s: Seconds = 0
         self.preemptions = 0
+        self.spans: list[tuple[Seconds, Seconds]] = []  # when it held GPUs, until its last start
 
     def start(self, attempt: int, now_s: Seconds, resume_s: Seconds) -> Seconds:
         """It gets GPUs; returns when it will finish if it is left alone."""
@@ -96,6 +98,7 @@ class Course:
         """Its GPUs are free; it held them since the stop to save."""
         self.overhead_s += now_s - self.stopped_s
         self.preemptions += 1
+        self.spans.append((self.placed_s, now_s))
 
     def outcome(self, now_s: Seconds) -> Outcome:
         """Its history, finished now."""
@@ -108,4 +111,5 @@ class Course:
             queue_s=jct_s - self.row.duration_s - overhead_s,
             overhead_s=overhead_s,
             preemptions=self.preemptions,
+            spans=(*self.spans, (self.placed_s, now_s)),
         )

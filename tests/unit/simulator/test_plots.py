@@ -1,0 +1,107 @@
+"""Pictures of replays: the numbers behind them, and files that are the same for the same replay."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dlq_simulator.command import simulate
+from dlq_simulator.metrics import Outcome
+from dlq_simulator.plots.series import busy_gpus, cdf, gantt
+from dlq_simulator.workload import TraceJob
+
+TRACE = str(Path(__file__).parents[2] / "data" / "traces" / "tiresias_60_job.csv")
+
+
+def outcome(gpus: int, *spans: tuple[int, int]) -> Outcome:
+    job = TraceJob(job_id=f"{gpus}{spans}", submit_time_s=0, num_gpus=gpus, duration_s=1)
+    return Outcome(
+        job=job,
+        start_s=spans[0][0],
+        finish_s=spans[-1][1],
+        queue_s=0,
+        overhead_s=0,
+        preemptions=len(spans) - 1,
+        spans=spans,
+    )
+
+
+def test_a_cdf_rises_by_one_part_a_value() -> None:
+    assert cdf([3, 1, 2, 2]) == ([1.0, 2.0, 2.0, 3.0], [0.25, 0.5, 0.75, 1.0])
+
+
+def test_gpus_are_held_from_each_start_to_each_leave() -> None:
+    series = busy_gpus([outcome(4, (0, 10), (20, 30)), outcome(2, (5, 20))])
+    assert dict(zip(*series, strict=True)) == {0: 4, 5: 6, 10: 2, 20: 4, 30: 0}
+
+
+def test_no_lane_of_a_gantt_chart_holds_two_at_once() -> None:
+    outcomes = [
+        outcome(2, (0, 4), (6, 9)),
+        outcome(1, (1, 8)),
+        outcome(3, (8, 12)),
+        outcome(1, (4, 6)),
+    ]
+    bars = gantt(outcomes, gpus=4)
+    assert sum(bar.gpus for bar in bars if bar.job == 0) == 4
+    for lane in range(4):
+        held = sorted((b.begin_s, b.end_s) for b in bars if b.lane <= lane < b.lane + b.gpus)
+        assert all(before[1] <= after[0] for before, after in pairwise(held))
+
+
+def draw(directory: Path, *words: str) -> Result:
+    policies = ("--policy", "fifo", "--policy", "tiresias-las")
+    report = str(directory / "r.html")
+    words = (*policies, "--plot", str(directory / "p"), "--report", report, *words)
+    return CliRunner().invoke(simulate, [TRACE, "--cluster", "2x4", *words])
+
+
+def test_the_same_replay_draws_the_same_bytes(tmp_path: Path) -> None:
+    first, again = tmp_path / "1", tmp_path / "2"
+    for directory in (first, again):
+        directory.mkdir()
+        assert draw(directory).exit_code == 0
+    names = sorted(path.name for path in (first / "p").iterdir())
+    assert names == [
+        "gantt.fifo.svg",
+        "gantt.tiresias-las.svg",
+        "jct-cdf.svg",
+        "queue-cdf.svg",
+        "utilization.svg",
+    ]
+    assert all((first / "p" / n).read_bytes() == (again / "p" / n).read_bytes() for n in names)
+    assert (first / "r.html").read_bytes() == (again / "r.html").read_bytes()
+
+
+def test_the_report_stands_alone_and_has_every_figure_of_the_table(tmp_path: Path) -> None:
+    draw(tmp_path)
+    text = (tmp_path / "r.html").read_text()
+    assert text.count("<svg") == 5
+    assert "avg_jct_s" in text
+    assert "1,556.483" in text
+    links = set(re.findall(r'(?:src|href)="([^"#][^"]*)"', text))
+    assert links == set()
+    assert "wdmr" not in text
+
+
+def test_a_name_with_markup_is_told_as_text(tmp_path: Path) -> None:
+    trace = tmp_path / "<b>.csv"
+    trace.write_bytes(Path(TRACE).read_bytes())
+    report = tmp_path / "r.html"
+    words = [str(trace), "--cluster", "2x4", "--policy", "fifo", "--report", str(report)]
+    assert CliRunner().invoke(simulate, words).exit_code == 0
+    assert "<b>.csv" not in report.read_text()
+
+
+@pytest.mark.parametrize("option", ["--plot", "--report"])
+def test_a_place_that_cannot_be_written_is_refused_in_one_line(tmp_path: Path, option: str) -> None:
+    taken = tmp_path / "taken"
+    taken.mkdir() if option == "--report" else taken.write_text("")
+    words = [TRACE, "--cluster", "2x4", "--policy", "fifo", option, str(taken)]
+    result = CliRunner().invoke(simulate, words)
+    assert result.exit_code in (1, 2)
+    assert result.exception is None or isinstance(result.exception, SystemExit)
