@@ -97,7 +97,7 @@ podman: setup  ## containers: needs root, podman, conmon, a static busybox (Debi
 
 .PHONY: systemd
 systemd: setup  ## the runbook on two booted hosts: install, a gang, upgrade, remove (needs root)
-	$(PY) -m pytest -q -s $(PATIENT) tests/systemd
+	$(PY) -m pytest -q -x $(PATIENT) tests/systemd
 
 .PHONY: bench
 bench: setup  ## measure; figures beside their goals and conditions, and one table at the end

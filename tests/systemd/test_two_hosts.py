@@ -352,8 +352,9 @@ def test_nothing_of_it_is_left_when_it_is_removed(site: Site, before: dict[str, 
         assert host.read("systemctl list-unit-files --no-legend 'dlq*' || true") == ""
         assert host.read("getent passwd dlq || true; getent group dlq || true") == ""
         assert host.read("find /sys/fs/cgroup -name '*dlq*'") == ""
-        assert host.read("pgrep -af dlq || true") == ""
-        assert "dlq" not in host.read("cat /proc/mounts").replace("dlq-systemd-shared", "")
+        assert host.read("ps -eo args | grep '[d]lq' || true") == ""
+        mounts = host.read("awk '$2 ~ /dlq/' /proc/mounts")
+        assert mounts == ""
 
 
 def test_every_command_of_the_runbook_has_been_run(site: Site) -> None:
