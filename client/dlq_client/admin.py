@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dlq.v1 import admin_service_pb2 as wire
 from dlq.v1 import node_pb2
@@ -62,6 +62,13 @@ class Admin:
             reason=reason,
         )
         return self._connection.call(self.stub.SetNodeFlags, request).node
+
+    def clear_gpu_conditions(self, node_id: str, gpu_indexes: Iterable[int] = ()) -> node_pb2.Node:
+        """Use GPUs again that were withheld for what was wrong with them; none named: all of them."""
+        request = wire.ClearGpuConditionsRequest(
+            request_id=self._request_id(), node_id=node_id, gpu_indexes=sorted(gpu_indexes)
+        )
+        return self._connection.call(self.stub.ClearGpuConditions, request).node
 
     def accept_gpus(self, node_id: str) -> node_pb2.Node:
         """Use the GPUs that a node shows beyond those it was accepted with."""

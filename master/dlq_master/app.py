@@ -20,6 +20,7 @@ from dlq_master.control.config import MasterConfig
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.scheduling import policy_of
 from dlq_master.founding import Charter, found
+from dlq_master.model.gpu_health import actions_of
 from dlq_master.policy.policy import Policy
 from dlq_master.safekeeping import Copies, copy_master
 from dlq_master.store.writer import CommitFailed
@@ -228,6 +229,12 @@ def _checked(config: MasterConfig) -> Policy:
         config.lease.terms()
     except ValueError as error:
         raise ConfigError(f"lease: {error}") from None
+    try:
+        actions_of(config.health.actions)
+    except ValueError as error:
+        raise ConfigError(f"health.actions: {error}", key="health.actions") from None
+    if not 0 <= config.health.closed_share <= 1:
+        raise ConfigError("health.closed_share is between 0 and 1", key="health.closed_share")
     names = [queue.name for queue in config.queues]
     if len(set(names)) != len(names):
         raise ConfigError("queues: two queues have the same name")

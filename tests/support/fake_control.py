@@ -21,6 +21,7 @@ from dlq_common.errors import (
     Unauthenticated,
 )
 from dlq_master.control import stimuli as say
+from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.ports import PastJobs
 from dlq_master.control.queues import LevelFacts, QueueFacts
 from dlq_master.model.attempt import Attempt, AttemptState, RankStatus
@@ -28,7 +29,7 @@ from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
 from dlq_master.model.job import HoldKind, Job, JobState
 from dlq_master.model.lease import Lease, LeaseKind
-from dlq_master.model.node import Node, NodeState
+from dlq_master.model.node import GpusCleared, Node, NodeState, step
 from dlq_master.model.resources import Allocation, Slot
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.store.batch import JoinToken, User
@@ -97,6 +98,12 @@ class FakeRead:
 
     def contact_s(self, node_id: NodeId) -> float | None:
         return self.all_nodes[node_id].last_contact_s if node_id in self.all_nodes else None
+
+    def holders(self, node_id: NodeId) -> dict[int, AttemptKey]:
+        return {}
+
+    def figures(self, node_id: NodeId) -> dict[int, Figures]:
+        return {}
 
     def free_gpu_count(self, node_id: NodeId) -> int:
         return len(self.all_nodes[node_id].gpus)
@@ -324,6 +331,11 @@ class FakeControl:
     def _AcceptGpus(self, ask: say.AcceptGpus) -> Node:
         node = self._node(ask.node_id)
         node = node._replace(accepted=frozenset(gpu.word for gpu in node.gpus))
+        self.published.all_nodes[ask.node_id] = node
+        return node
+
+    def _ClearGpuConditions(self, ask: say.ClearGpuConditions) -> Node:
+        node = step(self._node(ask.node_id), GpusCleared(indexes=ask.indexes), at_s=0.0)
         self.published.all_nodes[ask.node_id] = node
         return node
 

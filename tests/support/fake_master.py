@@ -379,6 +379,16 @@ class FakeMaster(
         node.flag_reason = request.reason
         return admin.SetNodeFlagsResponse(node=node)
 
+    def ClearGpuConditions(
+        self, request: admin.ClearGpuConditionsRequest, context: Any
+    ) -> admin.ClearGpuConditionsResponse:
+        self._note("ClearGpuConditions", request, context)
+        node = self._node(request.node_id, context)
+        for status in node.gpu_statuses:
+            if status.index in request.gpu_indexes or not request.gpu_indexes:
+                del status.conditions[:]
+        return admin.ClearGpuConditionsResponse(node=node)
+
     def AcceptGpus(
         self, request: admin.AcceptGpusRequest, context: Any
     ) -> admin.AcceptGpusResponse:

@@ -199,7 +199,7 @@ class Master:
             caller=caller,
             request_id=self._request_id() if request_id is None else request_id,
             digest=digest,
-            name="job",
+            name=more.pop("name", "job"),
             queue="",
             request=Request(gpus=gpus, nodes=nodes),
             spec=b"spec",

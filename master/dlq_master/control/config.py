@@ -65,13 +65,31 @@ class LeaseConfig:
 
 @dataclass(frozen=True, slots=True)
 class NodesConfig:
-    """How agents come back."""
+    """How agents come back, and for how long they may be away by agreement."""
 
     reconnect_jitter: Seconds = Seconds(15.0)
     # After a start nothing new is placed until 95 % of the known nodes are back, or this long.
     start_grace: Seconds = Seconds(60.0)
     # The longest absence that `dlq-nodeagent maintenance` may announce.
     longest_maintenance: Seconds = Seconds(8 * 3600.0)
+
+
+@dataclass(frozen=True, slots=True)
+class HealthConfig:
+    """When GPUs and nodes take no work for what is wrong with them (docs/gpu-health.md)."""
+
+    # An own word on a symptom: xid_31 = "monitor", row_remap_pending = "none". See model/gpu_health.py.
+    actions: Mapping[str, str] = field(default_factory=dict)
+    # A node on which so many different jobs fail within `quarantine_window`, each by itself and within
+    # `quarantine_fast` of its start, takes no more; 0: never.
+    quarantine_jobs: int = 3
+    quarantine_fast: Seconds = Seconds(60.0)
+    quarantine_window: Seconds = Seconds(600.0)
+    # The master itself drains or quarantines no more than this part of the nodes; one it always may,
+    # the last one never.
+    closed_share: float = 0.25
+    # A node that is not clean after so long is cordoned, for an operator to look at.
+    cleaning_limit: Seconds = Seconds(600.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +180,7 @@ class MasterConfig:
     listen: ListenConfig = ListenConfig()
     lease: LeaseConfig = LeaseConfig()
     nodes: NodesConfig = NodesConfig()
+    health: HealthConfig = HealthConfig()
     scheduler: SchedulerConfig = SchedulerConfig()
     queues: tuple[QueueConfig, ...] = (QueueConfig("default"),)
     jobs: JobsConfig = JobsConfig()

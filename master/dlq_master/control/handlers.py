@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dlq_master.control import (
+    gpu_health,
     jobs,
     limits,
     maintenance,
@@ -19,6 +20,7 @@ from dlq_master.control.stimuli import (
     AnnounceMaintenance,
     CancelJob,
     CheckpointJob,
+    ClearGpuConditions,
     CloseSession,
     CommandDone,
     CreateToken,
@@ -72,6 +74,7 @@ _PLAIN: Final[dict[type, Callable[[Turn, Any], Any]]] = {
     FenceNode: nodes.fence,
     SetNodeFlags: nodes.set_flags,
     AcceptGpus: nodes.accept_gpus,
+    ClearGpuConditions: gpu_health.clear,
     ForgetNode: nodes.forget,
     CreateToken: people.create_token,
     RevokeToken: people.revoke_token,

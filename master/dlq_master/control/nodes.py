@@ -7,7 +7,7 @@ the hold and a margin DOWN, with its attempts lost.
 """
 
 from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, NotFound, StaleFence
-from dlq_master.control import gpu_types, maintenance, reports, wanted
+from dlq_master.control import gpu_health, gpu_types, maintenance, quarantine, reports, wanted
 from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import (
     AcceptGpus,
@@ -87,6 +87,8 @@ def heartbeat(turn: Turn, ask: Heartbeat) -> None:
         turn.step_node(ask.node_id, on_node.Heard(), actor=f"node:{ask.node_id}")
         _return_attempts(turn, ask.node_id)
     maintenance.told(turn, ask.node_id, ask.hold_revision)
+    if ask.health is not None:
+        gpu_health.take(turn, ask.node_id, ask.health)
 
 
 def rank_reports(turn: Turn, ask: RankReports) -> int:
@@ -135,6 +137,7 @@ def watch_silence(turn: Turn) -> None:
     """Once a second: what silence has made of each node."""
     state = turn.state
     maintenance.end_due(turn)
+    gpu_health.watch_cleaning(turn)
     _notice_freeze(turn)
     for node in list(state.cluster.nodes.values()):
         if node.state is NodeState.DOWN:
@@ -180,7 +183,7 @@ def set_flags(turn: Turn, ask: SetNodeFlags) -> Node:
     turn.remember(ask, ask.node_id)
     actor = ask.caller.actor
     for flag in sorted(ask.set_flags - node.flags):
-        event: on_node.NodeEvent = on_node.FlagSet(flag=flag, reason=ask.reason)
+        event: on_node.NodeEvent = on_node.FlagSet(flag=flag, reason=ask.reason, by=actor)
         node = turn.step_node(ask.node_id, event, actor=actor, cause=f"{flag.value}: {ask.reason}")
         if flag is on_node.NodeFlag.DRAINING:
             _move_away(turn, ask.node_id, actor)
@@ -188,6 +191,8 @@ def set_flags(turn: Turn, ask: SetNodeFlags) -> Node:
         node = turn.step_node(
             ask.node_id, on_node.FlagCleared(flag=flag), actor=actor, cause=flag.value
         )
+        if flag is on_node.NodeFlag.QUARANTINED:
+            quarantine.released(turn, ask.node_id)
     return node
 
 
@@ -234,6 +239,8 @@ def forget(turn: Turn, ask: ForgetNode) -> None:
     turn.state.returned.discard(ask.node_id)
     for told in (turn.state.holds_told, turn.state.strays, turn.state.clinging):
         told.pop(ask.node_id, None)
+    turn.state.figures.pop(ask.node_id, None)
+    quarantine.released(turn, ask.node_id)
     turn.batch.forgotten_nodes.append(ask.node_id)
     turn.note("node_forgotten", node_id=ask.node_id, actor=ask.caller.actor)
 

@@ -1,8 +1,9 @@
 """What the rest of the master may ask of the loop, and what the loop asks of the world."""
 
-from collections.abc import AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.queues import QueueFacts as QueueFacts
 from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import Command, JoinToken, Stimulus, User
@@ -37,6 +38,8 @@ class Readable(Protocol):
     def nodes(self) -> Sequence[Node]: ...  # in the order of their ids
     def contact_s(self, node_id: NodeId) -> float | None: ...  # None: never by this master
     def free_gpu_count(self, node_id: NodeId) -> int: ...
+    def holders(self, node_id: NodeId) -> Mapping[int, AttemptKey]: ...  # by GPU
+    def figures(self, node_id: NodeId) -> Mapping[int, Figures]: ...  # by GPU, as last told
     def attempts_on(self, node_id: NodeId) -> Sequence[AttemptKey]: ...
     def user(self, name: str) -> User | None: ...
     def users(self) -> Sequence[User]: ...

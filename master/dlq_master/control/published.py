@@ -1,9 +1,10 @@
 """The read model: what the last commit made true. Readers look here and nowhere else."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from dlq_master.control import queues, scheduling
+from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.queues import QueueFacts
 from dlq_master.control.state import Beat, State
 from dlq_master.model.attempt import Attempt
@@ -11,6 +12,7 @@ from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
+from dlq_master.model.resources import indices
 from dlq_master.model.why import ReasonCode
 from dlq_master.store.batch import Batch, JoinToken, PastJobs, User
 
@@ -179,6 +181,15 @@ class Published:
             held |= mask
         # A GPU that is gone may still be held: it is not free, and takes none away.
         return sum(not held >> gpu.index & 1 for gpu in node.gpus)
+
+    def holders(self, node_id: NodeId) -> dict[int, AttemptKey]:
+        """Which GPUs of the node are held, and by which attempts."""
+        here = self._on_node.get(node_id, {})
+        return {index: key for key, mask in here.items() for index in indices(mask)}
+
+    def figures(self, node_id: NodeId) -> Mapping[int, Figures]:
+        """What the node's GPUs last measured; empty before its first word."""
+        return self._state.figures.get(node_id, {})
 
     # --- queues -------------------------------------------------------------------------------
 

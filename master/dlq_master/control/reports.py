@@ -7,6 +7,7 @@ shows something running that nobody wants, that is told to stop.
 
 from collections.abc import Collection, Iterable
 
+from dlq_master.control import quarantine
 from dlq_master.control.standing import Standing, ranks_on, standing_of
 from dlq_master.control.stimuli import ReportedCheckpoint, ReportedPhase, ReportedRank
 from dlq_master.control.turn import Turn
@@ -67,7 +68,7 @@ def close_while_unclean(turn: Turn, node_id: NodeId) -> None:
     why = _unclean(turn, node_id)
     flagged = on_node.NodeFlag.CLEANING in turn.state.cluster.nodes[node_id].flags
     if why and not flagged:
-        told = on_node.FlagSet(flag=on_node.NodeFlag.CLEANING, reason=why)
+        told = on_node.FlagSet(flag=on_node.NodeFlag.CLEANING, reason=why, by=f"node:{node_id}")
         turn.step_node(node_id, told, cause=why)
     elif flagged and not why:
         turn.step_node(node_id, on_node.FlagCleared(flag=on_node.NodeFlag.CLEANING))

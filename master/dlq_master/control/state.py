@@ -1,17 +1,21 @@
 """Everything the loop owns between turns. Only the loop's thread touches it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.gates import Gates, build
+from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.queues import in_order, rank_base
 from dlq_master.control.rates import Rates
 from dlq_master.control.recent import Recent
 from dlq_master.control.retries import Retries
 from dlq_master.control.retries import build as retries_of
+from dlq_master.control.suspicion import Suspicion
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.eligible import Array
+from dlq_master.model.gpu_health import Action, actions_of
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.lease import Terms
@@ -92,9 +96,13 @@ class State:
     journal_horizon: int = 0  # up to this sequence the journal may have been cut
     recent: Recent = field(init=False)  # ended jobs that are still in memory
     rates: Rates = field(init=False)  # how fast users submit
+    figures: dict[NodeId, dict[int, Figures]] = field(default_factory=dict)  # of GPUs, never stored
+    suspicion: Suspicion = field(default_factory=Suspicion)  # what speaks against nodes
+    gpu_actions: Mapping[str, Action] = field(init=False)  # what is done about which symptom
 
     def __post_init__(self) -> None:
         self.recent = Recent(window_of(self.config))
+        self.gpu_actions = actions_of(self.config.health.actions)
         self.rates = Rates(self.config.jobs.submit_rate, self.config.jobs.submit_burst)
 
 

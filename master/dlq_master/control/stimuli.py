@@ -258,6 +258,24 @@ class ReportedProgress:
     memory_bytes: int
 
 
+class ToldSymptom(NamedTuple):
+    """Something wrong with a GPU, as its node says."""
+
+    code: str
+    age_s: float
+    detail: str
+
+
+class ToldGpu(NamedTuple):
+    """How a GPU is, as its node says; figures are None where its driver does not tell."""
+
+    gpu: int  # its number
+    symptoms: tuple[ToldSymptom, ...] = ()
+    temperature_celsius: int | None = None
+    utilization_percent: int | None = None
+    used_memory_bytes: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
     """Sign of life. Not awaited: the session answers it at once, without the disk."""
@@ -266,6 +284,7 @@ class Heartbeat:
     session_id: int
     progress: tuple[ReportedProgress, ...] = ()
     hold_revision: int = 0  # the word on holds that all its ranks have; 0: none in this session
+    health: tuple[ToldGpu, ...] | None = None  # of all its GPUs; None: as told before
 
 
 class ReportedPhase(StrEnum):
@@ -498,6 +517,16 @@ class AcceptGpus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClearGpuConditions:
+    """Take GPUs for healthy; no indexes: all of them. Answered with the `Node`."""
+
+    caller: Caller
+    request_id: str
+    node_id: NodeId
+    indexes: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetNode:
     """Drop a node that is DOWN and empty; its certificate is refused from now on. Answered with None."""
 
@@ -560,6 +589,7 @@ AdminStimulus: TypeAlias = (
     | FenceNode
     | SetNodeFlags
     | AcceptGpus
+    | ClearGpuConditions
     | ForgetNode
     | SetUser
     | DeleteUser

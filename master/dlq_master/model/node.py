@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, assert_never
 
+from dlq_master.model.gpu_health import Cleared, GpuCondition, after_boot
 from dlq_master.model.ids import NodeId
 from dlq_master.model.lease import Terms
 from dlq_master.model.machine import IllegalTransition
@@ -49,6 +50,15 @@ class Gpu:
         return f"{self.index}:{self.gpu_type}"
 
 
+class FlagNote(NamedTuple):
+    """Who set a flag, why and when."""
+
+    flag: NodeFlag
+    reason: str
+    by: str
+    since_s: float
+
+
 class Node(NamedTuple):
     """A registered node. Free GPUs are derived from live attempts, never stored here."""
 
@@ -77,6 +87,9 @@ class Node(NamedTuple):
     hold_extension_s: float = 0.0  # the most that a rank may still believe: what reclaiming counts
     hold_revision: int = 0  # names the last word on that
     version: int = 1
+    notes: tuple[FlagNote, ...] = ()  # on its flags, in the order in which they were set
+    conditions: tuple[GpuCondition, ...] = ()  # what is wrong with its GPUs
+    cleared: tuple[Cleared, ...] = ()  # GPUs that an operator has taken for healthy, and when
 
     @property
     def open(self) -> bool:
@@ -89,6 +102,20 @@ class Node(NamedTuple):
         if not self.accepted:
             return frozenset()
         return frozenset(gpu.index for gpu in self.gpus if gpu.word not in self.accepted)
+
+    @property
+    def ailing(self) -> frozenset[int]:
+        """GPUs that take no work for what is wrong with them."""
+        return frozenset(one.gpu for one in self.conditions if one.withholds)
+
+    @property
+    def uuids(self) -> dict[int, str]:
+        """GPU index -> the card that is there."""
+        return {gpu.index: gpu.uuid for gpu in self.gpus}
+
+    def note(self, flag: NodeFlag) -> FlagNote | None:
+        """Who set this flag, why and when; None: it is not set, or that is not known."""
+        return next((one for one in self.notes if one.flag is flag), None)
 
     def masks(self) -> dict[str, int]:
         """GPU type -> bitmask of the indices of that type."""
@@ -139,6 +166,7 @@ class FlagSet:
 
     flag: NodeFlag
     reason: str = ""
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +187,20 @@ class GpusStrayed:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpusAccepted:
     """An operator takes the GPUs into use that it has shown beyond those it came with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpusJudged:
+    """This is what is wrong with its GPUs now, all of it."""
+
+    conditions: tuple[GpuCondition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpusCleared:
+    """An operator takes these of its GPUs for healthy."""
+
+    indexes: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +230,8 @@ NodeEvent = (
     | FlagCleared
     | GpusStrayed
     | GpusAccepted
+    | GpusJudged
+    | GpusCleared
     | MaintenanceAnnounced
     | MaintenanceEnded
     | HoldsConfirmed
@@ -214,6 +258,8 @@ TABLE: Mapping[tuple[NodeState, type[NodeEvent]], NodeState] = {
     # its agent's reports; an operator
     **{(state, GpusStrayed): state for state in NodeState},
     **{(state, GpusAccepted): state for state in NodeState},
+    **{(state, GpusJudged): state for state in NodeState},
+    **{(state, GpusCleared): state for state in NodeState},
     # its agent, before it goes down and when it is back; the master's clock
     **{(state, MaintenanceAnnounced): state for state in NodeState},
     **{(state, MaintenanceEnded): state for state in NodeState},
@@ -252,14 +298,30 @@ def step(  # noqa: C901 one case per event
                 vanished_time_s=None,
             )
         case FlagSet():
-            after = node._replace(flags=node.flags | {event.flag}, flag_reason=event.reason)
+            note = FlagNote(event.flag, event.reason, event.by, at_s)
+            after = node._replace(
+                flags=node.flags | {event.flag},
+                flag_reason=event.reason,
+                notes=(*_notes_without(node, event.flag), note),
+            )
         case FlagCleared():
-            left = node.flags - {event.flag}
-            after = node._replace(flags=left, flag_reason=node.flag_reason if left else "")
+            left = _notes_without(node, event.flag)
+            after = node._replace(
+                flags=node.flags - {event.flag},
+                flag_reason=left[-1].reason if left else "",
+                notes=left,
+            )
         case GpusStrayed():
             after = node._replace(strayed=event.indexes, stray_reason=event.reason)
         case GpusAccepted():
             after = node._replace(accepted=frozenset(gpu.word for gpu in node.gpus))
+        case GpusJudged():
+            after = node._replace(conditions=event.conditions)
+        case GpusCleared():
+            known = tuple(one for one in node.cleared if one.gpu not in event.indexes)
+            news = tuple(Cleared(index, at_s) for index in sorted(event.indexes))
+            kept = tuple(one for one in node.conditions if one.gpu not in event.indexes)
+            after = node._replace(conditions=kept, cleared=known + news)
         case MaintenanceAnnounced():
             after = node._replace(
                 flags=node.flags | {NodeFlag.MAINTENANCE},
@@ -280,8 +342,15 @@ def step(  # noqa: C901 one case per event
             after = node._replace(hold_extension_s=node.maintenance_s)
         case _:
             assert_never(event)
-    withheld = mask_of(after.unaccepted | after.strayed)
+    if isinstance(event, Registered) and node.boot_id != event.boot_id:
+        left_over = after_boot(node.conditions, after.uuids)
+        after = after._replace(conditions=left_over, cleared=())
+    withheld = mask_of(after.unaccepted | after.strayed | after.ailing)
     return after._replace(version=node.version + 1, withheld=withheld)
+
+
+def _notes_without(node: Node, flag: NodeFlag) -> tuple[FlagNote, ...]:
+    return tuple(note for note in node.notes if note.flag is not flag)
 
 
 def due_event(node: Node, now_s: float, terms: Terms) -> Missed | Vanished | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from dlq.v1 import admin_service_pb2 as wire
 from dlq.v1.admin_service_pb2_grpc import AdminServiceServicer
@@ -17,6 +17,7 @@ from dlq_common.units import DAY, HOUR
 from dlq_master.control.ports import Control
 from dlq_master.control.stimuli import (
     AcceptGpus,
+    ClearGpuConditions,
     CreateToken,
     DeleteUser,
     Fenced,
@@ -42,8 +43,9 @@ LONGEST_LIFETIME_S = 7.0 * DAY
 # The kernel's own "no such user" ends the range.
 LARGEST_UID = 2**32 - 2
 MOST_GROUPS = 64
-# The other flags are set by the master itself.
+# The other flags are set by the master itself; what it has quarantined, people release.
 PEOPLES_FLAGS = {flag.value: flag for flag in (NodeFlag.DRAINING, NodeFlag.CORDONED)}
+RELEASABLE = PEOPLES_FLAGS | {NodeFlag.QUARANTINED.value: NodeFlag.QUARANTINED}
 
 
 class AdminService(AdminServiceServicer):
@@ -132,8 +134,8 @@ class AdminService(AdminServiceServicer):
     async def SetNodeFlags(
         self, request: wire.SetNodeFlagsRequest, context: Context
     ) -> wire.SetNodeFlagsResponse:
-        set_flags = _flags(request.set_flags, "set_flags")
-        clear_flags = _flags(request.clear_flags, "clear_flags")
+        set_flags = _flags(request.set_flags, "set_flags", PEOPLES_FLAGS)
+        clear_flags = _flags(request.clear_flags, "clear_flags", RELEASABLE)
         if set_flags & clear_flags:
             raise InvalidRequest("a flag cannot be set and cleared at once", field="clear_flags")
         node = await self._control.ask(
@@ -148,6 +150,20 @@ class AdminService(AdminServiceServicer):
         )
         assert isinstance(node, Node)
         return wire.SetNodeFlagsResponse(node=node_message(node, self._control.published))
+
+    async def ClearGpuConditions(
+        self, request: wire.ClearGpuConditionsRequest, context: Context
+    ) -> wire.ClearGpuConditionsResponse:
+        node = await self._control.ask(
+            ClearGpuConditions(
+                caller=caller_of(context),
+                request_id=check_request_id(request.request_id),
+                node_id=node_id_of(request.node_id),
+                indexes=frozenset(request.gpu_indexes),
+            )
+        )
+        assert isinstance(node, Node)
+        return wire.ClearGpuConditionsResponse(node=node_message(node, self._control.published))
 
     async def AcceptGpus(
         self, request: wire.AcceptGpusRequest, context: Context
@@ -215,12 +231,13 @@ class AdminService(AdminServiceServicer):
         return wire.DeleteUserResponse()
 
 
-def _flags(words: Iterable[str], field: str) -> frozenset[NodeFlag]:
+def _flags(words: Iterable[str], field: str, known: Mapping[str, NodeFlag]) -> frozenset[NodeFlag]:
+    words = tuple(words)
     for word in words:
-        if word not in PEOPLES_FLAGS:
-            guess = did_you_mean(word, PEOPLES_FLAGS)
+        if word not in known:
+            guess = did_you_mean(word, known)
             raise InvalidRequest(f"{shown(word)} is no flag people set{guess}", field=field)
-    return frozenset(PEOPLES_FLAGS[word] for word in words)
+    return frozenset(known[word] for word in words)
 
 
 def _number(value: int, field: str) -> int:

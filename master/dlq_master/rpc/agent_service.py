@@ -31,6 +31,7 @@ from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.rpc.auth import Door, caller_of, identity_of
 from dlq_master.rpc.call import Context
 from dlq_master.rpc.convert import launch_message, stop_message
+from dlq_master.rpc.health_intake import health_of
 from dlq_master.rpc.intake import facts_of, progress_of, report_of, reports_of, words_of
 from dlq_master.rpc.logs_relay import LogsRelay
 from dlq_master.rpc.sessions import Line, Sessions
@@ -211,6 +212,7 @@ class _Conversation:
                 session_id=self._session_id,
                 progress=progress,
                 hold_revision=heartbeat.hold_revision,
+                health=health_of(heartbeat),
             )
         )
         self._line.say(wire.SessionResponse(heartbeat_reply=self._reply(heartbeat.sequence)))

@@ -21,6 +21,7 @@ from dlq_master.model.node import Gpu, Node, NodeState
 from dlq_master.model.resources import Allocation, Request, indices
 from dlq_master.model.sentence import sentence
 from dlq_master.model.why import Reason
+from dlq_master.rpc.node_view import gpu_statuses, reasons, withheld_words
 from dlq_master.rpc.task import fit_to_task
 
 JOB_STATES = {state: job_pb2.JobState.Value(f"JOB_STATE_{state.name}") for state in JobState}
@@ -235,7 +236,9 @@ def node_message(node: Node, read: Readable) -> node_pb2.Node:
         root_jobs=node.root_jobs,
         version=node.version,
         withheld_gpu_indexes=indices(node.withheld),
-        withheld_reason=_withheld(node),
+        withheld_reason=withheld_words(node),
+        gpu_statuses=gpu_statuses(node, read),
+        reasons=reasons(node, read),
     )
     if node.maintenance_end_s is not None:
         message.maintenance_end_time.CopyFrom(to_timestamp(node.maintenance_end_s))
@@ -243,22 +246,6 @@ def node_message(node: Node, read: Readable) -> node_pb2.Node:
     if contact_s is not None:
         message.contact_time.CopyFrom(to_timestamp(contact_s))
     return message
-
-
-def _withheld(node: Node) -> str:
-    """Why some of its GPUs take no work, in words."""
-    new = sorted(node.unaccepted)
-    words = [f"GPU {_numbers(sorted(node.strayed))}: {node.stray_reason}"] if node.strayed else []
-    if new:
-        words.append(
-            f"GPU {_numbers(new)}: not among those it was accepted with"
-            f" (dlq admin node accept {node.node_id})"
-        )
-    return "; ".join(words)
-
-
-def _numbers(numbers: Iterable[int]) -> str:
-    return ", ".join(map(str, numbers))
 
 
 def gpu_message(gpu: Gpu) -> resource_pb2.Gpu:

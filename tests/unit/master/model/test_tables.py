@@ -8,6 +8,7 @@ import pytest
 from dlq_master.model import attempt_steps, job_steps, node
 from dlq_master.model.attempt import LIVE, AttemptState
 from dlq_master.model.eligible import Block
+from dlq_master.model.gpu_health import Action, GpuCondition
 from dlq_master.model.ids import NodeId
 from dlq_master.model.job import ENDED, Checkpoint, EndReason, HoldKind, JobState
 from dlq_master.model.machine import IllegalTransition, StopCause
@@ -71,6 +72,8 @@ NODE_EVENTS: tuple[node.NodeEvent, ...] = (
     node.FlagCleared(flag=NodeFlag.CORDONED),
     node.GpusStrayed(indexes=frozenset({1}), reason="17.1 runs for nobody"),
     node.GpusAccepted(),
+    node.GpusJudged(conditions=(GpuCondition(1, "xid_79", Action.DRAIN, 3.0),)),
+    node.GpusCleared(indexes=frozenset({1})),
     node.MaintenanceAnnounced(maintenance_s=7200.0),
     node.MaintenanceEnded(),
     node.HoldsConfirmed(),

@@ -1,0 +1,110 @@
+"""How nodes say their GPUs are, and what is done about it.
+
+Facts come with heartbeats, the whole of a node at once. A GPU that the table of model/gpu_health.py
+withholds takes no new work; what runs on it goes on, for as long as it can. What happens when: the
+agent restarts - it tells all anew, and the driver's messages of this boot from the kernel's log; the
+master restarts - what it has judged is on disk; the line is silent - the last word stands.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from dlq_common.errors import InvalidRequest, NotFound
+from dlq_master.control import quarantine
+from dlq_master.control.gpu_figures import Figures
+from dlq_master.control.stimuli import ClearGpuConditions, ToldGpu
+from dlq_master.control.turn import Turn
+from dlq_master.model import node as on_node
+from dlq_master.model.gpu_health import Action, GpuCondition, Symptom, judge
+from dlq_master.model.ids import NodeId
+from dlq_master.model.machine import StopCause
+from dlq_master.model.node import Node, NodeFlag
+
+
+def take(turn: Turn, node_id: NodeId, told: Iterable[ToldGpu]) -> None:
+    """All that a node says of its GPUs now."""
+    state = turn.state
+    told = tuple(told)
+    state.figures[node_id] = {
+        one.gpu: Figures(one.temperature_celsius, one.utilization_percent, one.used_memory_bytes)
+        for one in told
+    }
+    node = state.cluster.nodes[node_id]
+    conditions = judge(
+        node.conditions,
+        {one.gpu: _symptoms(one, turn.now_s) for one in told},
+        uuids=node.uuids,
+        cleared=node.cleared,
+        actions=state.gpu_actions,
+    )
+    if conditions == node.conditions:
+        return
+    cause = _changes(node.conditions, conditions)
+    actor = f"node:{node_id}"
+    before = {(one.gpu, one.code) for one in node.conditions}
+    node = turn.step_node(
+        node_id, on_node.GpusJudged(conditions=conditions), actor=actor, cause=cause
+    )
+    grave = [one for one in conditions if one.action is Action.DRAIN]
+    if any((one.gpu, one.code) not in before for one in grave):
+        _drain(turn, node, "; ".join(map(str, grave)))
+
+
+def clear(turn: Turn, ask: ClearGpuConditions) -> Node:
+    """Use GPUs again that were withheld for what was wrong with them."""
+    node = turn.state.cluster.nodes.get(ask.node_id)
+    if node is None:
+        raise NotFound(f"there is no node {ask.node_id}", kind="node", id=ask.node_id)
+    if turn.replay(ask) is not None:
+        return node
+    missing = sorted(ask.indexes - node.uuids.keys())
+    if missing:
+        raise InvalidRequest(f"node {ask.node_id} has no GPU {missing[0]}", field="gpu_indexes")
+    turn.remember(ask, ask.node_id)
+    indexes = ask.indexes or frozenset(node.uuids)
+    cause = "; ".join(str(one) for one in node.conditions if one.gpu in indexes)
+    event = on_node.GpusCleared(indexes=indexes)
+    return turn.step_node(ask.node_id, event, actor=ask.caller.actor, cause=cause)
+
+
+def watch_cleaning(turn: Turn) -> None:
+    """Once a second: a node that is not clean after its time is left to an operator."""
+    limit_s = turn.state.config.health.cleaning_limit
+    for node in list(turn.state.cluster.nodes.values()):
+        note = node.note(NodeFlag.CLEANING)
+        if note is None or NodeFlag.CORDONED in node.flags:
+            continue
+        if turn.now_s - note.since_s >= limit_s:
+            minutes = round((turn.now_s - note.since_s) / 60)
+            reason = f"not clean after {minutes} min: {note.reason}"
+            event = on_node.FlagSet(flag=NodeFlag.CORDONED, reason=reason, by=quarantine.BY)
+            turn.step_node(node.node_id, event, cause=reason)
+
+
+def _drain(turn: Turn, node: Node, reason: str) -> None:
+    if NodeFlag.DRAINING in node.flags:
+        return
+    if not quarantine.may_close(turn):
+        cause = f"{reason}; enough nodes are closed already"
+        turn.note("node_not_drained", node_id=node.node_id, cause=cause)
+        return
+    event = on_node.FlagSet(flag=NodeFlag.DRAINING, reason=reason, by=quarantine.BY)
+    turn.step_node(node.node_id, event, cause=reason)
+    for key in turn.state.cluster.attempts_on(node.node_id):
+        if turn.state.cluster.attempts[key].stop_cause is None:
+            turn.stop(key, StopCause.DRAIN, actor=quarantine.BY)
+
+
+def _symptoms(told: ToldGpu, now_s: float) -> tuple[Symptom, ...]:
+    return tuple(Symptom(one.code, now_s - one.age_s, one.detail) for one in told.symptoms)
+
+
+def _changes(before: tuple[GpuCondition, ...], after: tuple[GpuCondition, ...]) -> str:
+    was = _by_code(before)
+    now = _by_code(after)
+    came = [f"{one}, {one.action.value}" for code, one in now.items() if code not in was]
+    went = [f"GPU {index}: {code} is over" for index, code in was if (index, code) not in now]
+    return "; ".join(came + went)
+
+
+def _by_code(conditions: tuple[GpuCondition, ...]) -> Mapping[tuple[int, str], GpuCondition]:
+    return {(one.gpu, one.code): one for one in conditions}

@@ -1,0 +1,55 @@
+"""What agents say of their GPUs, checked: short codes, few of them, numbers that can be."""
+
+from __future__ import annotations
+
+import re
+
+from dlq.v1 import agent_service_pb2 as agent
+from dlq_common.errors import InvalidRequest
+from dlq_common.names import printable
+from dlq_common.units import DAY
+from dlq_common.wire import from_duration
+from dlq_master.control.stimuli import ToldGpu, ToldSymptom
+
+MOST_GPUS = 64
+MOST_SYMPTOMS = 32
+LONGEST_DETAIL = 200
+OLDEST_S = 366.0 * DAY
+_CODE = re.compile(r"[a-z][a-z0-9_]{0,39}\Z", re.ASCII)
+
+
+def health_of(heartbeat: agent.Heartbeat) -> tuple[ToldGpu, ...] | None:
+    """The whole of a node's GPUs; None when the heartbeat does not speak of them."""
+    if not heartbeat.HasField("health"):
+        return None
+    told = tuple(_gpu(gpu) for gpu in heartbeat.health.gpus)
+    indexes = {gpu.gpu for gpu in told}
+    if len(told) > MOST_GPUS or len(indexes) != len(told):
+        raise InvalidRequest("GPU indexes must differ and be few", field="health.gpus")
+    return told
+
+
+def _gpu(gpu: agent.GpuHealth) -> ToldGpu:
+    if len(gpu.symptoms) > MOST_SYMPTOMS:
+        raise InvalidRequest(f"more than {MOST_SYMPTOMS} symptoms", field="health.gpus.symptoms")
+    return ToldGpu(
+        gpu=gpu.index,
+        symptoms=tuple(_symptom(symptom) for symptom in gpu.symptoms),
+        temperature_celsius=(
+            gpu.temperature_celsius if gpu.HasField("temperature_celsius") else None
+        ),
+        utilization_percent=(
+            gpu.utilization_percent if gpu.HasField("utilization_percent") else None
+        ),
+        used_memory_bytes=gpu.used_memory_bytes if gpu.HasField("used_memory_bytes") else None,
+    )
+
+
+def _symptom(symptom: agent.GpuSymptom) -> ToldSymptom:
+    if not _CODE.match(symptom.code):
+        raise InvalidRequest("a symptom's code is a short word", field="health.gpus.symptoms.code")
+    return ToldSymptom(
+        code=symptom.code,
+        age_s=min(max(0.0, from_duration(symptom.age_duration)), OLDEST_S),
+        detail=printable(symptom.detail[:LONGEST_DETAIL]),
+    )
