@@ -22,9 +22,13 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareOrder:
-    """Make what a rank needs before it can start."""
+    """Make what a rank needs before it can start, ports included that none of the others has."""
 
     launch: Launch
+    ports: tuple[int, ...] = ()
+    """Those that it was given before."""
+    taken: frozenset[int] = frozenset()
+    """Those of the other ranks on this node, which may not listen yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +37,7 @@ class Preparation:
 
     plan: LaunchPlan | None = None
     floor_mtime_ns: int = 0
+    ports: tuple[int, ...] = ()
     error: str = ""
     exit_code: int | None = None
     """Set when it cannot be by the user's own mistake (model/mistakes.py)."""

@@ -48,6 +48,7 @@ class RankRecord:
     done: bool = False
     error: str = ""
     exit_code: int | None = None
+    ports: tuple[int, ...] = ()
     recorded_s: float = 0.0
 
 

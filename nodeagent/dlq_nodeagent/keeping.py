@@ -67,6 +67,7 @@ class Keeping:
                 done=rank.done,
                 error=rank.error,
                 exit_code=rank.exit_code,
+                ports=rank.ports,
                 recorded_s=watched.recorded_s,
             )
         )

@@ -24,11 +24,13 @@ from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.mistakes import UserMistake
 from dlq_nodeagent.orders import SIGNALS
+from dlq_nodeagent.ports import ports_for
 from dlq_nodeagent.runtimes.container import ContainerPlan
 from dlq_nodeagent.runtimes.launch import RunAs
 from dlq_nodeagent.runtimes.podman_prepare import Containers, Say, inside_container
 from dlq_nodeagent.runtimes.port import AttemptKey, JobFiles, LaunchPlan, LaunchRefused
 from dlq_nodeagent.slurm_launch import stand_ins_mount, with_batch
+from dlq_nodeagent.tasks import port_count, with_own_ports
 
 _DEFAULT_INTERPRETER = ("/bin/sh",)
 
@@ -65,11 +67,20 @@ class Launching:
     fence: Callable[[Sequence[Device]], tuple[OnlyMinors, ...]] = gpu_fence
     """Which GPU nodes a rank with these devices may open."""
 
-    def prepare(self, launch: Launch, say: Say = lambda detail: None) -> Preparation:
-        """Directories, script and plan; or the reason, for the user, why it cannot run here. `say`
-        hears what takes long.
+    def prepare(
+        self,
+        launch: Launch,
+        say: Say = lambda detail: None,
+        *,
+        ports: tuple[int, ...] = (),
+        taken: frozenset[int] = frozenset(),
+    ) -> Preparation:
+        """Directories, ports, script and plan; or the reason, for the user, why it cannot run here.
+        `say` hears what takes long; `ports` it was given before, `taken` are those of others.
         """
         try:
+            ports = ports_for(launch, port_count(launch), kept=ports, taken=taken)
+            launch = with_own_ports(launch, ports)
             self._check_runtime(launch)
             rights = self.rights_of(launch)
             cwd, watch = self._directories(launch, rights)
@@ -81,7 +92,8 @@ class Launching:
         except OSError as error:
             return Preparation(error=f"{error.filename or 'this node'}: {error.strerror}")
         with rights.taken():
-            return Preparation(plan=plan, floor_mtime_ns=newest_mtime_ns(watch))
+            floor_mtime_ns = newest_mtime_ns(watch)
+        return Preparation(plan=plan, floor_mtime_ns=floor_mtime_ns, ports=ports)
 
     def rights_of(self, launch: Launch) -> UserRights:
         """Whose rights its files are touched with; PermissionError for uid 0 in disguise."""

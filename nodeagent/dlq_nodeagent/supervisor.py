@@ -19,6 +19,7 @@ from dlq_nodeagent.model.rank import (
     Exited,
     HandedOver,
     LaunchFailed,
+    LetGo,
     MainStarted,
     NoticeDue,
     Prepared,
@@ -133,6 +134,7 @@ class Supervisor:
             if known.rank.launch.fence != launch.fence:
                 return "fence_mismatch"
             known.confirmed = True
+            self._let_go(known, launch)
             self.tell(launch.key)
             return ""
         watched = Watched(accept(launch, now_s=self.clock.boottime_s()).rank)
@@ -214,11 +216,15 @@ class Supervisor:
             self.errands.tidy(key)  # it was stopped meanwhile: what was made ready is for nobody
             return
         watched.preparing = False
+        if watched.again:
+            watched.again = False
+            self._prepare(watched)
+            return
         if preparation.plan is None:
             self._apply(watched, LaunchFailed(preparation.error, preparation.exit_code))
             return
         watched.plan = preparation.plan
-        self._apply(watched, Prepared(preparation.floor_mtime_ns))
+        self._apply(watched, Prepared(preparation.floor_mtime_ns, preparation.ports))
         self._start_if_due(watched)
 
     def preparing(self, key: AttemptKey, detail: str) -> None:
@@ -346,13 +352,32 @@ class Supervisor:
         else:
             self._start_if_due(watched)
 
+    def _let_go(self, watched: Watched, launch: Launch) -> None:
+        """The launch of a rank that waits at the barrier has come again: go, if it says so."""
+        rank = watched.rank
+        if rank.state is not RankState.PREPARING or not rank.launch.at_barrier or launch.at_barrier:
+            return
+        log.info("rank_let_go", key=str(launch.key))
+        self._apply(watched, LetGo(launch))
+        watched.plan = None
+        if watched.preparing:
+            watched.again = True
+        else:
+            self._prepare(watched)
+
     def _prepare(self, watched: Watched) -> None:
         watched.preparing = True
-        self.errands.prepare(PrepareOrder(launch=watched.rank.launch))
+        others = (it.rank for it in self._watched.values() if it is not watched)
+        over = (RankState.ENDED, RankState.KEPT)
+        taken = frozenset(port for it in others if it.state not in over for port in it.ports)
+        order = PrepareOrder(launch=watched.rank.launch, ports=watched.rank.ports, taken=taken)
+        self.errands.prepare(order)
 
     def _start_if_due(self, watched: Watched) -> None:
         launch = watched.rank.launch
-        if watched.plan is None or not watched.confirmed or not self.may_start(launch):
+        if launch.at_barrier or watched.plan is None or not watched.confirmed:
+            return
+        if not self.may_start(launch):
             return
         try:
             watched.handle = self.runtime.start(watched.plan)

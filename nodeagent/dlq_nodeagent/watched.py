@@ -21,6 +21,8 @@ class Watched:
     handle: Handle | None = None
     plan: LaunchPlan | None = None
     preparing: bool = False
+    again: bool = False
+    """It was let go while it was being prepared: what that makes is of no use any more."""
     confirmed: bool = True
     """False after a restart, for a rank that never started: the master must want it again."""
     beat: Beat | None = None
@@ -84,6 +86,7 @@ def recovered(record: RankRecord, handle: Handle | None, *, now_s: float) -> Wat
         done=record.done,
         error=record.error,
         exit_code=record.exit_code,
+        ports=record.ports,
         beaten=True,  # it has had its first seconds
     )
     if rank.state is RankState.ENDED and record.state is not RankState.ENDED:

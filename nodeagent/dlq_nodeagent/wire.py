@@ -38,6 +38,7 @@ _PHASES = {
     Phase.STOPPING: wire.RANK_PHASE_STOPPING,
     Phase.EXITED: wire.RANK_PHASE_EXITED,
     Phase.START_FAILED: wire.RANK_PHASE_START_FAILED,
+    Phase.READY: wire.RANK_PHASE_READY,
     Phase.ABSENT: wire.RANK_PHASE_ABSENT,
 }
 
@@ -124,6 +125,10 @@ def _report(report: RankReport) -> wire.RankReport:
         age_duration=to_duration(report.age_s),
         gpu_indexes=report.gpu_indexes,
         detail=_text(report.detail),
+        ports=report.ports,
+        workers_done=report.workers_done,
+        last_lines=[_text(line) for line in report.last_lines],
+        failed_task=_text(report.failed_task),
     )
     if report.checkpoint is not None:
         message.checkpoint.CopyFrom(_checkpoint(report.checkpoint))
@@ -268,6 +273,14 @@ def _launch(launch: wire.LaunchCommand) -> Launch:
         queue=spec.queue,
         compat=spec.compat,
         tasks_per_node=spec.tasks_per_node if spec.HasField("tasks_per_node") else None,
+        launch_mode=spec.launch,
+        worker_count=spec.roles.worker_count,
+        ps_count=spec.roles.ps_count,
+        at_barrier=launch.at_barrier,
+        port_first=launch.port_first,
+        port_last=launch.port_last,
+        node_ports=tuple(tuple(each.ports) for each in launch.node_ports),
+        node_gpu_counts=tuple(launch.node_gpu_counts),
     )
 
 

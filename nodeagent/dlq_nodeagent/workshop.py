@@ -70,7 +70,7 @@ class Workshop:
                 loop.call_soon_threadsafe(self._tell, launch.key, detail)
 
         self._run(
-            lambda: self._launching.prepare(launch, say),
+            lambda: self._launching.prepare(launch, say, ports=order.ports, taken=order.taken),
             lambda answer: self._asker().prepared(launch.key, answer),
             lambda error: Preparation(error=f"{type(error).__name__}: {error}"),
         )

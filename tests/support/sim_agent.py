@@ -29,6 +29,8 @@ from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.node import Gpu, Registered
 from support.master_harness import Master
 
+_UNSTARTED = (ReportedPhase.PREPARING, ReportedPhase.READY)
+
 
 @dataclass(slots=True)
 class SimRank:
@@ -42,6 +44,7 @@ class SimRank:
     error: str = ""
     checkpoint: ReportedCheckpoint | None = None
     save_s: float | None = None
+    ports: tuple[int, ...] = ()
     sequence: int = 0
     confirmed: bool = False  # its end is on the master's disk
     noticed: bool = False
@@ -106,7 +109,7 @@ class SimAgent:
         self._extend(opened.hold_revision, opened.hold_extension_s)
         wanted = {launch.key for launch in opened.launches}
         for key, rank in self.ranks.items():
-            if rank.phase is ReportedPhase.PREPARING and key not in wanted:
+            if rank.phase in _UNSTARTED and key not in wanted:
                 self._fail_start(key, "not wanted any more")
         for stop in opened.stops:
             self._stop(stop)
@@ -219,6 +222,9 @@ class SimAgent:
             self.ranks[launch.key] = SimRank(launch)
         elif known.launch.epoch != launch.epoch:
             return "fence_mismatch"
+        elif known.phase is ReportedPhase.READY and not launch.at_barrier:
+            known.launch, known.phase = launch, ReportedPhase.PREPARING
+            self.start(launch.key)
         self._tell(launch.key)
         return ""
 
@@ -251,7 +257,7 @@ class SimAgent:
             return ""
         if rank.launch.epoch != stop.epoch:
             return "fence_mismatch"
-        if rank.phase is ReportedPhase.PREPARING:
+        if rank.phase in _UNSTARTED:
             self._fail_start(stop.key, "stopped before it started")
         elif rank.alive:
             rank.phase = ReportedPhase.STOPPING
@@ -266,6 +272,14 @@ class SimAgent:
         self._tell(key)
 
     # --- jobs ---------------------------------------------------------------------------------
+
+    def ready(self, key: AttemptKey, *ports: int) -> None:
+        """A rank is prepared; it waits for the others, and starts when its launch comes again."""
+        rank = self.ranks[key]
+        assert rank.launch.at_barrier
+        if rank.phase in _UNSTARTED:
+            rank.phase, rank.ports = ReportedPhase.READY, ports
+            self._tell(key)
 
     def start(self, key: AttemptKey) -> None:
         """The process of a prepared rank runs. Only while the master is in contact."""
@@ -387,5 +401,6 @@ class SimAgent:
             ended_by=rank.ended_by,
             checkpoint=rank.checkpoint,
             save_s=rank.save_s,
+            ports=rank.ports if rank.phase is ReportedPhase.READY else (),
             gpu_indexes=rank.launch.gpu_indexes if self.tells_gpus else (),
         )

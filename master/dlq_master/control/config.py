@@ -125,6 +125,8 @@ class JobsConfig:
     # One user may submit so many jobs at once, and so many a second in the long run.
     submit_burst: int = 10_000
     submit_rate: float = 100.0
+    # How long the ranks of a gang wait for its last node, from the first that is ready.
+    barrier_timeout: Seconds = Seconds(600.0)
     port_first: int = 20_000  # rendezvous ports, one for each living attempt
     port_last: int = 29_999
     request_id_kept: Seconds = Seconds(7 * 86_400.0)

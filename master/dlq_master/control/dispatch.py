@@ -53,6 +53,15 @@ def launch_command(
         grace_s=attempt.grace_s or grace_s(job.saves, job.rules),
         restart_count=attempt.key.number - 1,
         time_left_s=None if job.time_limit_s is None else max(1.0, job.time_limit_s - ran_s),
+        at_barrier=attempt.at_barrier,
+        node_gpu_counts=tuple(len(slot.gpu_indices) for slot in slots),
+        port_first=state.config.jobs.port_first,
+        port_last=state.config.jobs.port_last,
+        node_ports=(
+            ()
+            if attempt.barrier_time_s is None
+            else tuple(status.ports for status in attempt.ranks)
+        ),
     )
 
 

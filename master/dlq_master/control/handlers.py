@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dlq_master.control import (
+    barrier,
     gpu_health,
     jobs,
     limits,
@@ -99,6 +100,7 @@ def handle(turn: Turn, stimulus: Stimulus) -> Answer:
 def _tick(turn: Turn, name: str) -> None:
     if name == "leases":
         nodes.watch_silence(turn)
+        barrier.watch(turn)
         limits.watch(turn)
         scheduling.notice_pause(turn)
     elif name == "compact":

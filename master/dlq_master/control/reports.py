@@ -24,6 +24,7 @@ from dlq_master.store.batch import Intention
 
 _PHASES = {
     ReportedPhase.PREPARING: RankPhase.PREPARING,
+    ReportedPhase.READY: RankPhase.STARTING,
     ReportedPhase.STARTED: RankPhase.RUNNING,
     ReportedPhase.STOPPING: RankPhase.RUNNING,
     ReportedPhase.EXITED: RankPhase.EXITED,
@@ -31,6 +32,7 @@ _PHASES = {
     ReportedPhase.ABSENT: RankPhase.EXITED,
 }
 # An agent that cannot give the GPUs of an ended rank back goes on saying STOPPING, and why.
+_NEVER_STARTED = "never_started"
 _CLINGS = ("gpu_not_released", "unkillable", "look_timeout")
 
 
@@ -104,6 +106,14 @@ def fail_start(turn: Turn, launch: Intention, why: str) -> None:
 def settle_return(turn: Turn, key: AttemptKey) -> None:
     """All nodes of an UNKNOWN attempt answer again: it goes back to what its ranks say it is."""
     turn.step_attempt(key, gang.returned(turn.state.cluster.attempts[key]), actor="master")
+    _open_barrier(turn, key)
+
+
+def never_ran(turn: Turn, key: AttemptKey, rank: int, why: str) -> None:
+    """A rank that nobody has let go, on a node that does not answer: it will not start any more."""
+    node_id = turn.state.cluster.attempts[key].ranks[rank].node_id
+    gone = RankStatus(node_id, phase=RankPhase.EXITED, exited_time_s=turn.now_s, start_error=why)
+    _gather(turn, key, rank, gone, "master")
 
 
 def _withhold(turn: Turn, node_id: NodeId) -> None:
@@ -199,7 +209,10 @@ def _take_one(turn: Turn, node_id: NodeId, attempt: Attempt, report: ReportedRan
     actor = f"node:{node_id}"
     if report.checkpoint is not None:
         _promote(turn, key, report, report.checkpoint)
-    status = _status(attempt.ranks[report.node_rank], report, turn.now_s)
+    before = attempt.ranks[report.node_rank]
+    status = _status(before, report, turn.now_s)
+    if not attempt.at_barrier:
+        status = status._replace(ports=before.ports)  # the others know them
     if status.gone:
         _drop_intentions(turn, key, report.node_rank, node_id)
         turn.note(
@@ -213,7 +226,8 @@ def _take_one(turn: Turn, node_id: NodeId, attempt: Attempt, report: ReportedRan
             exit_code=report.exit_code,
             signal=report.signal,
         )
-        if not status.start_error and not status.lost:
+        never_ran = report.ended_by == _NEVER_STARTED and report.exit_code is None
+        if not status.start_error and not status.lost and not never_ran:
             # It ran, although we may never have been told so.
             running = RankStatus(node_id, phase=RankPhase.RUNNING)
             _gather(turn, key, report.node_rank, running, actor)
@@ -231,6 +245,8 @@ def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: s
     if (event := gang.progress(attempt)) is not None:
         turn.step_attempt(key, event, actor=actor)
     attempt = turn.state.cluster.attempts[key]
+    _open_barrier(turn, key)
+    attempt = turn.state.cluster.attempts[key]
     if gang.silenced(attempt):
         turn.stop(key, StopCause.HOLD_EXPIRED, grace_s=0.0, actor=actor)
     elif gang.must_stop(attempt):
@@ -239,6 +255,27 @@ def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: s
         attempt = turn.state.cluster.attempts[key]
         end = gang.verdict(attempt, turn.job(key.job_id), turn.now_s)
         turn.step_attempt(key, end.attempt, actor="master")
+        quarantine.take(turn, attempt, end.attempt, turn.job(key.job_id))
+
+
+def _open_barrier(turn: Turn, key: AttemptKey) -> None:
+    """Let the ranks of a gang go once all of them are ready: the same launches again, without the
+    barrier and with everybody's ports."""
+    attempt = turn.state.cluster.attempts.get(key)
+    if attempt is None or not gang.all_ready(attempt):
+        return
+    ports = attempt.ranks[0].ports
+    port = ports[0] if ports else attempt.master_port
+    turn.put_attempt(attempt._replace(barrier_time_s=turn.now_s, master_port=port))
+    if port is not None:
+        turn.state.ports[port] = key
+    turn.note("barrier_opened", job_id=key.job_id, attempt=key.number, actor="master")
+    for rank, status in enumerate(attempt.ranks):
+        if status.phase is RankPhase.STARTING:
+            turn.intend("launch", status.node_id, key, attempt.epoch, rank)
+    event = gang.progress(turn.state.cluster.attempts[key])
+    if event is not None:
+        turn.step_attempt(key, event, actor="master")
 
 
 def _drop_launches(turn: Turn, key: AttemptKey, rank: int) -> None:
@@ -257,7 +294,7 @@ def _status(before: RankStatus, report: ReportedRank, now_s: float) -> RankStatu
         report.phase is ReportedPhase.EXITED
         and report.exit_code is None
         and not report.signal
-        and report.ended_by != "hold_expired"
+        and report.ended_by not in ("hold_expired", _NEVER_STARTED)
     )
     return RankStatus(
         node_id=before.node_id,
@@ -266,12 +303,25 @@ def _status(before: RankStatus, report: ReportedRank, now_s: float) -> RankStatu
         signal=report.signal or None,
         oom_killed=report.oom_killed,
         words=report.error if phase is RankPhase.EXITED else "",
-        start_error=(report.error or "it could not be started") if failed_start else "",
+        start_error=(
+            before.start_error or report.error or "it could not be started"
+            if failed_start
+            else before.start_error
+        ),
         exited_time_s=now_s - report.age_s if phase is RankPhase.EXITED else None,
         done_file=report.done,
         saved=before.saved or (report.checkpoint is not None and report.checkpoint.after_notice),
         hold_expired=report.ended_by == "hold_expired",
         lost=vanished or untold,
+        ready_time_s=(
+            now_s - report.age_s
+            if before.ready_time_s is None and report.phase is ReportedPhase.READY
+            else before.ready_time_s
+        ),
+        ports=report.ports if report.phase is ReportedPhase.READY else before.ports,
+        workers_done=before.workers_done or report.workers_done,
+        failed_task=report.failed_task,
+        last_lines=report.last_lines,
     )
 
 

@@ -134,6 +134,8 @@ def _launch(turn: Turn, job_id: JobId) -> None:
     key = AttemptKey(job_id, job.live_attempt)
     attempt = turn.state.cluster.attempts[key]
     turn.put_attempt(attempt._replace(master_port=_port(turn, key)))
+    if len(attempt.ranks) > 1:
+        turn.state.starting.add(key)
     for rank, status in enumerate(attempt.ranks):
         turn.intend("launch", status.node_id, key, attempt.epoch, rank)
 

@@ -89,6 +89,7 @@ class State:
     clinging: dict[NodeId, dict[tuple[AttemptKey, int], str]] = field(default_factory=dict)
     # What was last told of ranks that are being prepared.
     preparing: dict[tuple[AttemptKey, int], str] = field(default_factory=dict)
+    starting: set[AttemptKey] = field(default_factory=set)  # gangs that do not run yet
     returned: set[NodeId] = field(default_factory=set)  # nodes that said hello to this master
     holds_told: dict[NodeId, int] = field(default_factory=dict)  # hold revision its ranks have
     gates: Gates = field(default_factory=Gates)  # jobs that may not wait yet
@@ -146,6 +147,8 @@ def restore(state: State, loaded: Loaded) -> None:
         state.cluster.put_attempt(attempt)
         if attempt.master_port is not None:
             state.ports[attempt.master_port] = attempt.key
+        if len(attempt.ranks) > 1 and attempt.live and attempt.started_time_s is None:
+            state.starting.add(attempt.key)
     state.gates = build(state.cluster.jobs, state.started_s)
     state.retries = retries_of(state.cluster.jobs)
     state.users = {user.name: user for user in loaded.users}

@@ -296,6 +296,7 @@ class ReportedPhase(StrEnum):
     EXITED = "exited"
     START_FAILED = "start_failed"
     ABSENT = "absent"  # the agent does not know it and nothing of it runs
+    READY = "ready"  # it could start, and waits at the barrier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,6 +329,10 @@ class ReportedRank:
     age_s: float = 0.0
     gpu_indexes: tuple[int, ...] = ()  # of its launch; empty: the agent does not know
     detail: str = ""  # what one that is being prepared waits for
+    ports: tuple[int, ...] = ()  # of a ready one: free on its node
+    workers_done: bool = False
+    last_lines: tuple[str, ...] = ()
+    failed_task: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -400,6 +405,11 @@ class Launch:
     name: str = ""
     array: Array | None = None
     array_index: int = 0
+    at_barrier: bool = False  # make it ready, and start it only when it is said again without this
+    port_first: int = 0  # its node chooses ports from here to there
+    port_last: int = 0
+    node_ports: tuple[tuple[int, ...], ...] = ()  # of all ranks, once all are ready
+    node_gpu_counts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

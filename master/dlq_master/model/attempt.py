@@ -16,7 +16,7 @@ from dlq_master.model.values import maker
 class AttemptState(StrEnum):
     ASSIGNED = "assigned"
     PREPARING = "preparing"  # image, directories
-    STARTING = "starting"  # at the barrier
+    STARTING = "starting"  # the barrier is open: all ranks are let go
     RUNNING = "running"
     PAUSING = "pausing"  # told to save and leave
     UNKNOWN = "unknown"  # at least one of its nodes is silent
@@ -51,7 +51,7 @@ class RankPhase(StrEnum):
 
     ASSIGNED = "assigned"
     PREPARING = "preparing"
-    STARTING = "starting"
+    STARTING = "starting"  # ready, at the barrier or past it
     RUNNING = "running"
     EXITED = "exited"  # confirmed gone: cgroup empty, GPUs released
 
@@ -71,6 +71,11 @@ class RankStatus(NamedTuple):
     saved: bool = False  # a checkpoint was committed after this rank's notice
     hold_expired: bool = False  # the shim ended it: the master was silent for too long
     lost: bool = False  # nobody will ever say how it ended
+    ready_time_s: float | None = None  # since when it could start
+    ports: tuple[int, ...] = ()  # of its node, found free when it was ready
+    workers_done: bool = False  # what still runs there serves the workers of other nodes
+    failed_task: str = ""  # of several on its node: the one that failed first
+    last_lines: tuple[str, ...] = ()  # the end of its output, if it failed
 
     @property
     def gone(self) -> bool:
@@ -111,10 +116,16 @@ class Attempt(NamedTuple):
         None  # when its nodes give the notice: a lapse is asked for earlier
     )
     warned_time_s: float | None = None  # of the time limit
+    barrier_time_s: float | None = None  # when all ranks of a gang were ready and were let go
 
     @property
     def live(self) -> bool:
         return self.state in LIVE
+
+    @property
+    def at_barrier(self) -> bool:
+        """A gang none of whose ranks may have started: nobody has let them go."""
+        return len(self.ranks) > 1 and self.barrier_time_s is None
 
     @property
     def fence(self) -> Fence:

@@ -17,6 +17,7 @@ from dlq_master.model.machine import StopCause
 from dlq_master.model.values import maker
 
 _ORDER = {phase: place for place, phase in enumerate(RankPhase)}
+_ASSIGNED = frozenset({RankPhase.ASSIGNED})
 _BEFORE_RUNNING = frozenset({AttemptState.ASSIGNED, AttemptState.PREPARING, AttemptState.STARTING})
 # Stops after which the job goes on later: the work must have been saved.
 _COMES_BACK = frozenset(
@@ -62,11 +63,41 @@ def progress(attempt: Attempt) -> on_attempt.AttemptEvent | None:
         return None
     if all(_ORDER[phase] >= _ORDER[RankPhase.RUNNING] for phase in phases):
         return on_attempt.Running()
-    if attempt.state is not AttemptState.STARTING and RankPhase.RUNNING in phases:
+    if attempt.state is not AttemptState.STARTING and _starts(attempt):
         return on_attempt.Starting()
-    if attempt.state is AttemptState.ASSIGNED and RankPhase.PREPARING in phases:
+    if attempt.state is AttemptState.ASSIGNED and not _ASSIGNED.issuperset(phases):
         return on_attempt.Preparing()
     return None
+
+
+def all_ready(attempt: Attempt) -> bool:
+    """Whether a gang that waits at its barrier may be let go: every rank could start, and every node
+    answers."""
+    return (
+        attempt.at_barrier
+        and attempt.stop_cause is None
+        and attempt.state in _BEFORE_RUNNING
+        and all(_ORDER[status.phase] >= _ORDER[RankPhase.STARTING] for status in attempt.ranks)
+    )
+
+
+def late(attempt: Attempt, now_s: float, timeout_s: float) -> tuple[int, ...]:
+    """The ranks for which the others have waited too long: to be ready, or, once they were let go, to
+    run. The time counts from the first rank that was ready, so a gang that is being prepared
+    everywhere has all the time it needs.
+    """
+    if attempt.stop_cause is not None or attempt.started_time_s is not None:
+        return ()
+    ready_s = [it.ready_time_s for it in attempt.ranks if it.ready_time_s is not None]
+    since_s = (
+        attempt.barrier_time_s if attempt.barrier_time_s is not None else min(ready_s, default=None)
+    )
+    if since_s is None or now_s < since_s + timeout_s:
+        return ()
+    wanted = RankPhase.STARTING if attempt.at_barrier else RankPhase.RUNNING
+    return tuple(
+        rank for rank, status in enumerate(attempt.ranks) if _ORDER[status.phase] < _ORDER[wanted]
+    )
 
 
 def returned(attempt: Attempt) -> on_attempt.AttemptEvent:
@@ -76,11 +107,17 @@ def returned(attempt: Attempt) -> on_attempt.AttemptEvent:
     phases = [status.phase for status in attempt.ranks]
     if all(_ORDER[phase] >= _ORDER[RankPhase.RUNNING] for phase in phases):
         return on_attempt.ReturnedRunning()
-    if RankPhase.RUNNING in phases or RankPhase.STARTING in phases:
+    if _starts(attempt):
         return on_attempt.ReturnedStarting()
-    if RankPhase.PREPARING in phases:
+    if not _ASSIGNED.issuperset(phases):
         return on_attempt.ReturnedPreparing()
     return on_attempt.ReturnedAssigned()
+
+
+def _starts(attempt: Attempt) -> bool:
+    """Its ranks have been let go, or an agent that knows no barrier has let one go by itself."""
+    running = any(status.phase is RankPhase.RUNNING for status in attempt.ranks)
+    return running or attempt.barrier_time_s is not None
 
 
 def must_stop(attempt: Attempt) -> bool:
@@ -153,10 +190,17 @@ def _attempt_end(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
         return on_attempt.NodeLost()
     if cause in _COMES_BACK or any(status.hold_expired for status in ranks):
         return _taken_off(attempt, rules)
-    broken = next((status.start_error for status in ranks if status.start_error), "")
+    broken = _start_error(attempt)
     if broken and attempt.started_time_s is None:
         return on_attempt.StartFailed(detail=broken)
     return _own_failure(attempt, rules)
+
+
+def _start_error(attempt: Attempt) -> str:
+    """Why it could not start: in the words of the rank that was named first."""
+    first = attempt.first_failed_rank
+    named = attempt.ranks if first is None else (attempt.ranks[first], *attempt.ranks)
+    return next((status.start_error for status in named if status.start_error), "")
 
 
 def _clean(status: RankStatus) -> bool:

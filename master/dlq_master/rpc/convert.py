@@ -35,7 +35,7 @@ LEASE_KINDS = {kind: lease_pb2.LeaseKind.Value(f"LEASE_KIND_{kind.name}") for ki
 RANK_WORDS = {
     "assigned": "waiting",
     "preparing": "preparing",
-    "starting": "started",
+    "starting": "ready",
     "running": "started",
     "exited": "exited",
 }
@@ -197,6 +197,8 @@ def rank_message(rank: int, status: RankStatus) -> job_pb2.Rank:
         exit_code=status.exit_code,
         signal=status.signal or 0,
         error=status.start_error or status.words,
+        failed_task=status.failed_task,
+        last_lines=status.last_lines,
     )
 
 
@@ -373,6 +375,10 @@ def launch_message(launch: Launch, checkpoint_root: str) -> agent.LaunchCommand:
         grace_duration=to_duration(launch.grace_s),
         restart_count=launch.restart_count,
     )
+    message.at_barrier = launch.at_barrier
+    message.node_gpu_counts.extend(launch.node_gpu_counts)
+    message.port_first, message.port_last = launch.port_first, launch.port_last
+    message.node_ports.extend(agent.NodePorts(ports=ports) for ports in launch.node_ports)
     if launch.time_left_s is not None:
         message.time_left_duration.CopyFrom(to_duration(launch.time_left_s))
     return message

@@ -34,6 +34,7 @@ from dlq_master.model.node import Gpu, Registered
 from dlq_master.model.resources import Request
 from dlq_master.rpc.edit import Edit
 from dlq_master.rpc.spec import (
+    MOST_TASKS_OF_A_NODE,
     RELATIONS,
     SPANS,
     USER_SIGNALS,
@@ -48,6 +49,9 @@ from dlq_master.rpc.spec import (
 
 LARGEST_INTEGER = 2**63 - 1
 LONGEST_WORDS = 500
+LONGEST_LINE = 500
+MOST_LAST_LINES = 10
+LONGEST_TASK = 64
 MOST_GPUS_OF_A_NODE = 1024
 MOST_RANKS = 10_000
 SAVED_EXIT_CODE = 99
@@ -343,7 +347,20 @@ def report_of(report: agent.RankReport) -> ReportedRank:
         age_s=_positive(from_duration(report.age_duration)),
         gpu_indexes=_gpu_indexes(report),
         detail=printable(report.detail[:LONGEST_WORDS]),
+        ports=_ports(report),
+        workers_done=report.workers_done,
+        last_lines=tuple(
+            printable(line[:LONGEST_LINE]) for line in report.last_lines[-MOST_LAST_LINES:]
+        ),
+        failed_task=printable(report.failed_task[:LONGEST_TASK]),
     )
+
+
+def _ports(report: agent.RankReport) -> tuple[int, ...]:
+    ports = tuple(report.ports)
+    if len(ports) > MOST_TASKS_OF_A_NODE or not all(0 < port < 65_536 for port in ports):
+        raise InvalidRequest("ports must be few, and between 1 and 65535", field="ports")
+    return ports
 
 
 def _gpu_indexes(report: agent.RankReport) -> tuple[int, ...]:

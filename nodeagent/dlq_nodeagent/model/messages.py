@@ -29,6 +29,7 @@ class Phase(StrEnum):
     STOPPING = "stopping"
     EXITED = "exited"
     START_FAILED = "start_failed"
+    READY = "ready"
     ABSENT = "absent"
 
 
@@ -89,6 +90,17 @@ class Launch:
     queue: str = ""
     compat: str = ""
     tasks_per_node: int | None = None
+    launch_mode: str = ""
+    """"per-gpu": one process for each GPU; else one."""
+    worker_count: int = 0
+    ps_count: int = 0
+    at_barrier: bool = False
+    """Make it ready and say so; it starts when the same launch comes without this."""
+    port_first: int = 0
+    port_last: int = 0
+    node_ports: tuple[tuple[int, ...], ...] = ()
+    """Ports of all nodes in rank order; empty as long as this node may still choose its own."""
+    node_gpu_counts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +222,11 @@ class RankReport:
     detail: str = ""
     """What a rank that is being prepared waits for, for people."""
     gpu_indexes: tuple[int, ...] = ()
+    ports: tuple[int, ...] = ()
+    """Of a rank that is ready: free on this node, and its own from now on."""
+    workers_done: bool = False
+    last_lines: tuple[str, ...] = ()
+    failed_task: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

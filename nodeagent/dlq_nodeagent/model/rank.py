@@ -31,6 +31,14 @@ class Prepared:
     """Directories exist; checkpoints not newer than the floor (file system time) are not ours."""
 
     floor_mtime_ns: int
+    ports: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LetGo:
+    """All ranks of its gang are ready: the launch came again, without the barrier."""
+
+    launch: Launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +96,7 @@ class Acknowledged:
 
 RankEvent = (
     Prepared
+    | LetGo
     | LaunchFailed
     | HandedOver
     | MainStarted
@@ -101,6 +110,7 @@ RankEvent = (
 _S = RankState
 TABLE: Mapping[tuple[RankState, type[RankEvent]], RankState] = {
     (_S.PREPARING, Prepared): _S.PREPARING,  # the file thread; starts at the next contact
+    (_S.PREPARING, LetGo): _S.PREPARING,  # master; it is prepared again, now with everybody's ports
     (_S.PREPARING, LaunchFailed): _S.ENDED,  # the file thread, or the runtime refuses the plan
     (_S.PREPARING, HandedOver): _S.LAUNCHING,  # the supervisor, after `runtime.start`
     (_S.PREPARING, StopAsked): _S.ENDED,  # master; nothing ever ran
@@ -177,6 +187,9 @@ class Rank:
     accepted_s: float = 0.0
     prepared: bool = False
     floor_mtime_ns: int = 0
+    ports: tuple[int, ...] = ()
+    """Its own on this node, from when it is first prepared."""
+    ready_s: float | None = None
     detail: str = ""
     """What preparing it is about just now, for people."""
     started_s: float | None = None
@@ -218,10 +231,16 @@ def step(rank: Rank, event: RankEvent, *, now_s: float) -> Step:
         raise IllegalRankEvent(rank, event)
     moved = replace(rank, state=target)
     match event:
-        case Prepared(floor_mtime_ns):
-            ready = replace(moved, prepared=True, floor_mtime_ns=floor_mtime_ns)
-            # Preparing again after a crash is harmless; only a floor cannot be found again.
-            return Step(ready, (Effect.RECORD,) if floor_mtime_ns else ())
+        case Prepared(floor_mtime_ns, ports):
+            ready = replace(
+                moved, prepared=True, floor_mtime_ns=floor_mtime_ns, ports=ports, ready_s=now_s
+            )
+            # Preparing again after a crash is harmless; a floor cannot be found again, and ports that
+            # were told shall stay.
+            kept = (Effect.RECORD,) if floor_mtime_ns or ports else ()
+            return Step(ready, (*kept, Effect.TELL) if rank.launch.at_barrier else kept)
+        case LetGo(launch):
+            return Step(replace(moved, launch=launch, prepared=False), (Effect.RECORD,))
         case LaunchFailed(error, exit_code):
             return _ended(replace(moved, error=error, exit_code=exit_code), now_s)
         case HandedOver():

@@ -19,6 +19,8 @@ _PHASES = {
 
 def phase_of(rank: Rank) -> Phase:
     """The phase on the wire. A rank whose GPUs are not proven free has not exited yet."""
+    if rank.state is RankState.PREPARING and rank.prepared and rank.launch.at_barrier:
+        return Phase.READY
     if rank.state in _PHASES:
         return _PHASES[rank.state]
     if _mistake_code(rank) is not None:
@@ -32,7 +34,8 @@ def report_of(rank: Rank, *, sequence: int, now_s: float) -> RankReport:
     phase = phase_of(rank)
     ended = phase in (Phase.EXITED, Phase.START_FAILED)
     record = rank.record if ended else None
-    since_s = rank.ended_s if ended else rank.started_s
+    ready = phase is Phase.READY
+    since_s = rank.ended_s if ended else rank.ready_s if ready else rank.started_s
     return RankReport(
         sequence=sequence,
         key=rank.launch.key,
@@ -52,6 +55,7 @@ def report_of(rank: Rank, *, sequence: int, now_s: float) -> RankReport:
         age_s=0.0 if since_s is None else max(0.0, now_s - since_s),
         detail=rank.detail if phase is Phase.PREPARING else "",
         gpu_indexes=rank.launch.gpu_indexes,
+        ports=rank.ports if ready else (),
     )
 
 

@@ -15,6 +15,7 @@ from dlq_nodeagent.model.rank import (
     HandedOver,
     IllegalRankEvent,
     LaunchFailed,
+    LetGo,
     MainStarted,
     NoticeDue,
     Prepared,
@@ -36,6 +37,7 @@ LAUNCH = a_launch()
 RECORD = ExitRecord(key=LAUNCH.key, epoch=7, why=ExitWhy.EXITED, code=0, signal=None)
 EVENTS: tuple[RankEvent, ...] = (
     Prepared(0),
+    LetGo(LAUNCH),
     LaunchFailed("no"),
     HandedOver(),
     MainStarted(11.0),

@@ -1,0 +1,71 @@
+"""The barrier of a gang: its ranks are made ready, and only when all of them are does any start.
+
+A rank says READY when nothing keeps it from starting, with ports that were free on its node. When the
+last one has said so, the same launches go out again without the barrier (`reports.py`), with
+everybody's ports. So a partial gang never runs, and nobody sits on GPUs for ever waiting for a node.
+
+What happens when: an agent restarts - it finds the rank in its journal, makes it ready again when the
+welcome asks for it, and waits, or goes if the barrier is open by then; the master restarts - phases,
+ports and the opening are on disk, and the timeout counts from the first rank that was ready; the line
+goes silent - the barrier stays shut, and at the timeout the silent node is named as late. Its rank has
+not started and cannot any more: only a message that is not sent now could have let it go. So the
+others are released at once, and its GPUs with them; after the opening it has its hold, like any rank.
+"""
+
+from collections.abc import Sequence
+
+from dlq_common.units import format_duration
+from dlq_master.control import reports
+from dlq_master.control.turn import Turn
+from dlq_master.model import gang
+from dlq_master.model.attempt import Attempt
+from dlq_master.model.ids import AttemptKey
+from dlq_master.model.machine import StopCause
+from dlq_master.model.node import NodeState
+
+_SILENT = (NodeState.UNREACHABLE, NodeState.DOWN)
+
+
+def watch(turn: Turn) -> None:
+    """Once a second: give up gangs whose last node is too late, and let go of what cannot start."""
+    timeout_s = turn.state.config.jobs.barrier_timeout
+    for key in sorted(turn.state.starting):
+        attempt = turn.state.cluster.attempts.get(key)
+        if attempt is None or not attempt.live or attempt.started_time_s is not None:
+            turn.state.starting.discard(key)
+            continue
+        late = gang.late(attempt, turn.now_s, timeout_s)
+        if late:
+            _give_up(turn, attempt, late)
+        _release_unreachable(turn, key)
+
+
+def _give_up(turn: Turn, attempt: Attempt, late: Sequence[int]) -> None:
+    why = _in_words(attempt, late, turn.state.config.jobs.barrier_timeout)
+    key = attempt.key
+    turn.note("barrier_timeout", job_id=key.job_id, attempt=key.number, actor="master", cause=why)
+    ranks = list(attempt.ranks)
+    for rank in late:
+        ranks[rank] = ranks[rank]._replace(start_error=why)
+    turn.put_attempt(attempt._replace(ranks=tuple(ranks), first_failed_rank=late[0]))
+    turn.stop(key, StopCause.GANG_FAILURE, grace_s=0.0, actor="master")
+
+
+def _in_words(attempt: Attempt, late: Sequence[int], timeout_s: float) -> str:
+    names = ", ".join(str(attempt.ranks[rank].node_id) for rank in late)
+    waited = format_duration(timeout_s)
+    if attempt.at_barrier:
+        return f"{names}: not ready {waited} after the first node of the gang"
+    return f"{names}: not started {waited} after the gang was let go"
+
+
+def _release_unreachable(turn: Turn, key: AttemptKey) -> None:
+    """Of a gang that is being stopped at its barrier, what no stop can reach has not run either."""
+    attempt = turn.state.cluster.attempts[key]
+    if attempt.stop_cause is None or not attempt.at_barrier:
+        return
+    for rank, status in enumerate(attempt.ranks):
+        silent = turn.state.cluster.nodes[status.node_id].state in _SILENT
+        if silent and not status.gone and key in turn.state.cluster.attempts:
+            why = status.start_error or f"{status.node_id}: silent before the gang was let go"
+            reports.never_ran(turn, key, rank, why)

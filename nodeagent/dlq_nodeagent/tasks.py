@@ -1,0 +1,155 @@
+"""What runs on this node for one rank: one process, one for each GPU, or workers and servers."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dlq_nodeagent.devices.port import Device
+from dlq_nodeagent.model.messages import Launch
+
+PER_GPU = "per-gpu"
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One process of the command, and what it alone is told."""
+
+    name: str
+    """As people know it: "rank 5", "worker 2", "ps 0"."""
+    environment: Mapping[str, str]
+    serves: bool = False
+    """It is there for the others: the job is done without it."""
+
+
+def port_count(launch: Launch) -> int:
+    """Ports that a rank needs of its own: the gang's rendezvous, and one for each worker or server."""
+    rendezvous = 1 if launch.key.node_rank == 0 else 0
+    return rendezvous + len(_roles_here(launch))
+
+
+def with_own_ports(launch: Launch, ports: tuple[int, ...]) -> Launch:
+    """A launch on one node alone needs nobody's word: its ports are those that were found here."""
+    if not ports or launch.node_ports or len(launch.node_ids) > 1:
+        return launch
+    return replace(launch, master_port=ports[0], node_ports=(ports,))
+
+
+def tasks_of(launch: Launch, devices: Sequence[Device]) -> tuple[Task, ...]:
+    """The processes of this node beside each other; empty: it is one process, told by node alone."""
+    if launch.worker_count:
+        return _role_tasks(launch, devices)
+    if launch.launch_mode == PER_GPU:
+        return _gpu_tasks(launch, devices)
+    return ()
+
+
+# ---- a process for each GPU
+
+
+def _gpu_tasks(launch: Launch, devices: Sequence[Device]) -> tuple[Task, ...]:
+    counts = launch.node_gpu_counts or (len(devices),) * max(1, len(launch.node_ids))
+    first = sum(counts[: launch.key.node_rank])
+    return tuple(
+        Task(
+            name=f"rank {first + local}",
+            environment={
+                "RANK": str(first + local),
+                "LOCAL_RANK": str(local),
+                "WORLD_SIZE": str(sum(counts)),
+                "LOCAL_WORLD_SIZE": str(len(devices)),
+                "GROUP_RANK": str(launch.key.node_rank),
+            },
+        )
+        for local in range(len(devices))
+    )
+
+
+# ---- roles
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where one worker or server is: the rank of its node, and its place among those there."""
+
+    role: str
+    index: int
+    node_rank: int
+    local: int
+
+
+def _places(launch: Launch) -> tuple[_Place, ...]:
+    """Every worker and server of the job. Workers go where their GPUs are, servers round the nodes."""
+    counts = launch.node_gpu_counts or (len(launch.gpu_indexes),)
+    each = max(1, sum(counts) // max(1, launch.worker_count))
+    wanted = [("worker", node) for node, count in enumerate(counts) for _ in range(count // each)]
+    wanted = wanted[: launch.worker_count]
+    wanted += [("ps", index % len(counts)) for index in range(launch.ps_count)]
+    places: list[_Place] = []
+    for role, node in wanted:
+        index = sum(place.role == role for place in places)
+        local = sum(place.node_rank == node for place in places)
+        places.append(_Place(role, index, node, local))
+    return tuple(places)
+
+
+def _roles_here(launch: Launch) -> tuple[_Place, ...]:
+    if not launch.worker_count:
+        return ()
+    return tuple(it for it in _places(launch) if it.node_rank == launch.key.node_rank)
+
+
+def _role_tasks(launch: Launch, devices: Sequence[Device]) -> tuple[Task, ...]:
+    places = _places(launch)
+    cluster: dict[str, list[str]] = {"worker": [], "ps": []}
+    for place in places:
+        cluster[place.role].append(f"{_address(launch, place)}:{_port(launch, place)}")
+    each = sum(launch.node_gpu_counts or (len(devices),)) // launch.worker_count
+    tasks, given = [], 0
+    for place in (it for it in places if it.node_rank == launch.key.node_rank):
+        serves = place.role == "ps"
+        own = () if serves else devices[given : given + each]
+        given += len(own)
+        tasks.append(
+            Task(
+                name=f"{place.role} {place.index}",
+                environment=_role_environment(launch, place, cluster, own),
+                serves=serves,
+            )
+        )
+    return tuple(tasks)
+
+
+def _role_environment(
+    launch: Launch, place: _Place, cluster: Mapping[str, Sequence[str]], devices: Sequence[Device]
+) -> dict[str, str]:
+    task = {"type": place.role, "index": place.index}
+    told = {name: found for name, found in cluster.items() if found}
+    number = "DMLC_SERVER_ID" if place.role == "ps" else "DMLC_WORKER_ID"
+    virtual = [device.uuid for device in devices if device.virtual]
+    return {
+        "TF_CONFIG": json.dumps({"cluster": told, "task": task}, separators=(",", ":")),
+        "DMLC_ROLE": "server" if place.role == "ps" else "worker",
+        "DMLC_PS_ROOT_URI": launch.node_addresses[0] if len(launch.node_ids) > 1 else _LOOPBACK,
+        "DMLC_PS_ROOT_PORT": str(launch.master_port),
+        "DMLC_NUM_WORKER": str(launch.worker_count),
+        "DMLC_NUM_SERVER": str(launch.ps_count),
+        number: str(place.index),
+        "DLQ_ROLE": place.role,
+        "DLQ_ROLE_INDEX": str(place.index),
+        "DLQ_TASK_PORT": str(_port(launch, place)),
+        "CUDA_VISIBLE_DEVICES": ",".join(it.uuid for it in devices if not it.virtual),
+        "DLQ_VIRTUAL_DEVICES": ",".join(virtual),
+    }
+
+
+def _address(launch: Launch, place: _Place) -> str:
+    return launch.node_addresses[place.node_rank] if len(launch.node_ids) > 1 else _LOOPBACK
+
+
+def _port(launch: Launch, place: _Place) -> int:
+    """0 as long as the ports of all nodes are not known: nothing is started with that."""
+    if len(launch.node_ports) <= place.node_rank:
+        return 0
+    rendezvous = 1 if place.node_rank == 0 else 0
+    return launch.node_ports[place.node_rank][rendezvous + place.local]
