@@ -1350,21 +1350,27 @@ class ServeExecRequest(_message.Message):
 
     RELAY_ID_FIELD_NUMBER: _builtins.int
     OUTPUT_FIELD_NUMBER: _builtins.int
+    STDIN_TAKEN_BYTES_FIELD_NUMBER: _builtins.int
     relay_id: _builtins.str
     """The relay; in the first message, which may hold nothing else."""
+    stdin_taken_bytes: _builtins.int
+    """Bytes of stdin that the command has taken so far, or will never take. The master sends at most
+    256 KiB beyond them, so that the agent can always read on and hears the end of the stream at once.
+    """
     @_builtins.property
     def output(self) -> _exec_pb2.ExecOutput:
-        """What came out; unset in the first message."""
+        """What came out; unset in the first message, and in one that only says what went in."""
 
     def __init__(
         self,
         *,
         relay_id: _builtins.str = ...,
         output: _exec_pb2.ExecOutput | None = ...,
+        stdin_taken_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["output", b"output"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["output", b"output", "relay_id", b"relay_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["output", b"output", "relay_id", b"relay_id", "stdin_taken_bytes", b"stdin_taken_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
