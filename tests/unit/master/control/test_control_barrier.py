@@ -98,7 +98,7 @@ def test_a_node_that_is_late_is_named_and_the_whole_gang_released(
     wait(master, 10, agent, other)
     ended = master.ended(key.job_id, 1)
     assert ended.state == "start_failed"
-    assert ended.stop_detail == "gpu02: not ready 1m after the first node of the gang"
+    assert ended.stop_detail == "gpu02: not ready 00:01:00 after the first node of the gang"
     assert ended.first_failed_rank == 1
     assert (agent.living(), other.living()) == ([], [])
     assert "barrier_timeout" in master.words(key.job_id)
