@@ -21,6 +21,7 @@ from dlq_nodeagent.model.messages import (
     HeartbeatReply,
     Hello,
     Launch,
+    OpenExec,
     OpenLog,
     Phase,
     RankProgress,
@@ -197,7 +198,7 @@ class AgentCore:
         refusal = self._obey(command.order) if self._obeys(command.epoch) else "stale_epoch"
         self.uplink.send(CommandResult(command.sequence, refusal))
 
-    def _obey(self, order: Launch | Stop | Signal | Save | OpenLog) -> str:
+    def _obey(self, order: Launch | Stop | Signal | Save | OpenLog | OpenExec) -> str:
         match order:
             case Launch():
                 # A stop that overtook its launch has been answered with "absent".
@@ -210,6 +211,9 @@ class AgentCore:
                 return self.supervisor.ask_save(order)
             case OpenLog():
                 self._open_log(order)
+                return ""
+            case OpenExec():
+                self._errands.run_inside(order, self.supervisor.running(order.key, order.fence))
                 return ""
 
     def _open_log(self, order: OpenLog) -> None:

@@ -29,6 +29,7 @@ from dlq_nodeagent.devices.choose import open_devices
 from dlq_nodeagent.devices.host import HostFacts, read_host_facts
 from dlq_nodeagent.devices.nodes import gpu_fence
 from dlq_nodeagent.devices.port import Devices
+from dlq_nodeagent.execs.serving import Execs
 from dlq_nodeagent.identity import keep_renewed, stored_address
 from dlq_nodeagent.journal import FileJournal
 from dlq_nodeagent.launching import Launching
@@ -58,6 +59,7 @@ class _Parts:
     transport: GrpcTransport
     workshop: Workshop
     relay: LogRelay
+    execs: Execs
     channels: Channels
     cgroups: CgroupTree
     podman: PodmanParts | None
@@ -117,7 +119,7 @@ def _build(
         runtimes=() if podman is None else (runtime.name,),
     )
     transport = GrpcTransport(channels, lambda: facts, wake=wake.set)
-    relay = LogRelay(channels, runtime)
+    relay, execs = LogRelay(channels, runtime), Execs(channels, runtime)
     launching = Launching(
         rules=config.rules(),
         devices=devices.devices(),
@@ -127,7 +129,12 @@ def _build(
         fence=gpu_fence if _fences(config, devices, cgroups) else lambda own: (),
     )
     workshop = Workshop(
-        clock=clock, devices=devices, launching=launching, send_log=relay.send, wake=wake.set
+        clock=clock,
+        devices=devices,
+        launching=launching,
+        send_log=relay.send,
+        run_inside=execs.run,
+        wake=wake.set,
     )
     core = AgentCore(
         clock=clock,
@@ -144,7 +151,7 @@ def _build(
     workshop.answers = core
     _say_hello_to_the_log(config, node_id, address, host, devices, runtime)
     core.start()
-    return _Parts(node_id, core, transport, workshop, relay, channels, cgroups, podman)
+    return _Parts(node_id, core, transport, workshop, relay, execs, channels, cgroups, podman)
 
 
 def _cgroups(config: AgentConfig, node_id: str) -> CgroupTree:
@@ -214,6 +221,7 @@ async def _serve(parts: _Parts, clock: Clock, wake: asyncio.Event, service: Serv
         service.stopping()
         renewal.cancel()
         parts.transport.close()
+        await parts.execs.close()
         await parts.relay.close()
         if parts.podman is not None:
             parts.podman.close()

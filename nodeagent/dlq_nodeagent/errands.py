@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from dlq_nodeagent.model.messages import Launch, OpenLog
+from dlq_nodeagent.model.messages import Launch, OpenExec, OpenLog
 from dlq_nodeagent.runtimes.port import AttemptKey, Handle, LaunchPlan
 
 
@@ -97,6 +97,12 @@ class Errands(Protocol):
         """
         ...
 
+    def run_inside(self, order: OpenExec, handle: Handle | None) -> None:
+        """Run a command inside a rank, which the master tells by its own stream. Without a handle:
+        say that the rank does not run.
+        """
+        ...
+
     def tidy(self, key: AttemptKey) -> None:
         """The rank is forgotten: drop what preparing made in the agent's own directories."""
         ...
@@ -109,6 +115,7 @@ class FakeErrands:
         self.prepares: list[PrepareOrder] = []
         self.looks: list[LookOrder] = []
         self.logs: list[tuple[OpenLog, Handle | None, str]] = []
+        self.inside: list[tuple[OpenExec, Handle | None]] = []
         self.tidied: list[AttemptKey] = []
 
     def prepare(self, order: PrepareOrder) -> None:
@@ -122,6 +129,10 @@ class FakeErrands:
     def send_log(self, order: OpenLog, handle: Handle | None, never_ran: str) -> None:
         """See the port."""
         self.logs.append((order, handle, never_ran))
+
+    def run_inside(self, order: OpenExec, handle: Handle | None) -> None:
+        """See the port."""
+        self.inside.append((order, handle))
 
     def tidy(self, key: AttemptKey) -> None:
         """See the port."""

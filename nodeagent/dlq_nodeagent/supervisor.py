@@ -267,6 +267,13 @@ class Supervisor:
         watched = self._watched.get(key)
         return None if watched is None else watched.handle
 
+    def running(self, key: AttemptKey, fence: Fence) -> Handle | None:
+        """The handle of a rank with this fence that runs; None when there is none."""
+        watched = self._watched.get(key)
+        if watched is None or watched.rank.launch.fence != fence:
+            return None
+        return watched.handle if watched.rank.state in ALIVE else None
+
     def progress(self) -> tuple[RankProgress, ...]:
         """What the living ranks last said, for the heartbeat."""
         now_s = self.clock.boottime_s()

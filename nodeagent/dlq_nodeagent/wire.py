@@ -20,6 +20,7 @@ from dlq_nodeagent.model.messages import (
     Hello,
     Launch,
     MountRequest,
+    OpenExec,
     OpenLog,
     Phase,
     RankProgress,
@@ -214,7 +215,7 @@ def _heartbeat_reply(reply: wire.HeartbeatReply) -> HeartbeatReply:
 
 
 def _command(command: wire.Command) -> Command | None:
-    order: Launch | Stop | Signal | Save | OpenLog
+    order: Launch | Stop | Signal | Save | OpenLog | OpenExec
     match command.WhichOneof("body"):
         case "launch":
             order = _launch(command.launch)
@@ -226,6 +227,8 @@ def _command(command: wire.Command) -> Command | None:
             order = _save(command.save)
         case "open_log":
             order = _open_log(command.open_log)
+        case "open_exec":
+            order = _open_exec(command.open_exec)
         case _:
             return None
     return Command(sequence=command.sequence, epoch=command.epoch, order=order)
@@ -330,6 +333,14 @@ def _open_log(order: wire.OpenLogCommand) -> OpenLog:
         key=_key(order.job_id, order.fence, order.node_rank),
         offset=order.offset,
         follow=order.follow,
+    )
+
+
+def _open_exec(order: wire.OpenExecCommand) -> OpenExec:
+    return OpenExec(
+        relay_id=order.relay_id,
+        key=_key(order.job_id, order.fence, order.node_rank),
+        fence=Fence(order.fence.epoch, order.fence.attempt),
     )
 
 

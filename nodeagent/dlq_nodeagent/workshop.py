@@ -14,7 +14,7 @@ from dlq_nodeagent.devices.port import DeviceFault, Devices
 from dlq_nodeagent.errands import Look, LookOrder, Preparation, PrepareOrder, Purpose
 from dlq_nodeagent.jobtree.checkpoints import newest_checkpoint
 from dlq_nodeagent.launching import Launching, watch_of
-from dlq_nodeagent.model.messages import OpenLog
+from dlq_nodeagent.model.messages import OpenExec, OpenLog
 from dlq_nodeagent.runtimes.port import AttemptKey, Handle, LaunchRefused
 
 # A rank on a dead file system holds at most three: one for each purpose of a look.
@@ -50,12 +50,14 @@ class Workshop:
         devices: Devices,
         launching: Launching,
         send_log: Callable[[OpenLog, Handle | None, str], None],
+        run_inside: Callable[[OpenExec, Handle | None], None],
         wake: Callable[[], None],
     ) -> None:
         self._clock = clock
         self._devices = devices
         self._launching = launching
         self._send_log = send_log
+        self._run_inside = run_inside
         self._wake = wake
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="errand")
         self.answers: Answers | None = None
@@ -86,6 +88,10 @@ class Workshop:
     def send_log(self, order: OpenLog, handle: Handle | None, never_ran: str) -> None:
         """See the port."""
         self._send_log(order, handle, never_ran)
+
+    def run_inside(self, order: OpenExec, handle: Handle | None) -> None:
+        """See the port."""
+        self._run_inside(order, handle)
 
     def tidy(self, key: AttemptKey) -> None:
         """See the port."""

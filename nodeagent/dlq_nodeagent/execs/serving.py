@@ -28,6 +28,8 @@ _DIAL_S = 10.0
 _SPEC_S = 10.0
 _RANK_ENDS_S = 2.0
 _LONGEST_TERM = 64
+MOST_UNTAKEN_BYTES = 1 << 20
+END_OF_INPUT = b"\x04"  # Ctrl-D, to which a terminal in its usual mode listens
 SIZE = (80, 24)
 # Said in place of an ending; the master knows these words.
 NOT_RUNNING, TOO_MANY = "not_running", "too_many"
@@ -78,7 +80,10 @@ class Execs:
                     await asyncio.wait_for(call.code(), _DIAL_S)
                 finally:
                     call.cancel()
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError, DlqError) as error:
+        except (
+            *(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError, DlqError),
+            *(StopAsyncIteration, ValueError),
+        ) as error:
             # Mostly a caller who has gone.
             log.debug("exec_ended", relay_id=order.relay_id, error=str(error))
 
@@ -136,7 +141,9 @@ class Execs:
             return tasks[-1]
 
         waiting = asyncio.create_task(guarded.wait())
-        gone = {begin(_hear(guarded, messages)), begin(_over(call))}
+        stdin = Stdin(guarded)
+        gone = {begin(_hear(guarded, stdin, messages)), begin(_over(call))}
+        begin(stdin.feed(say))
         outputs = {begin(_pump(guarded.stdout, over, say, _stdout))}
         if not guarded.has_terminal:
             errors = _pump(guarded.stderr, over, say, _stderr)
@@ -195,17 +202,47 @@ def _check_caller(gone: set["asyncio.Task[object]"]) -> None:
             raise TimeoutError("the caller has gone")
 
 
-async def _hear(guarded: Guarded, messages: AsyncIterator[wire.ServeExecResponse]) -> None:
-    """Returns at the end of the stream. While the command does not read its stdin nothing more is
-    heard, a new size of the terminal neither."""
-    reads = True
+class Stdin:
+    """Input on its way into a command. The master sends only so much beyond what was taken, so what
+    waits here is bounded, and the stream is always read: its end is heard at once."""
+
+    def __init__(self, guarded: Guarded) -> None:
+        self._guarded = guarded
+        self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._untaken_bytes = 0
+
+    def put(self, data: bytes | None) -> None:
+        """The next bytes; None: there are no more. ValueError for a master that does not wait."""
+        self._untaken_bytes += len(data or b"")
+        if self._untaken_bytes > MOST_UNTAKEN_BYTES:
+            raise ValueError("the master sends more input than was asked for")
+        self._waiting.put_nowait(data)
+
+    async def feed(self, say: Callable[[wire.ServeExecRequest], Awaitable[None]]) -> None:
+        """Hand it over as the command takes it, and say so. What nobody will read counts as taken."""
+        taken_bytes, reads = 0, True
+        while (data := await self._waiting.get()) is not None:
+            reads = reads and await write_all(self._guarded.stdin, data)
+            taken_bytes += len(data)
+            self._untaken_bytes -= len(data)
+            await say(wire.ServeExecRequest(stdin_taken_bytes=taken_bytes))
+        if self._guarded.has_terminal:
+            await write_all(self._guarded.stdin, END_OF_INPUT)
+        else:
+            self._guarded.close_stdin()
+
+
+async def _hear(
+    guarded: Guarded, stdin: Stdin, messages: AsyncIterator[wire.ServeExecResponse]
+) -> None:
+    """Returns at the end of the stream."""
     async for message in messages:
         heard = message.input
         match heard.WhichOneof("body"):
-            case "stdin" if reads and guarded.stdin >= 0:
-                reads = await write_all(guarded.stdin, heard.stdin)
+            case "stdin":
+                stdin.put(heard.stdin)
             case "stdin_end":
-                guarded.close_stdin()
+                stdin.put(None)
             case "terminal_size":
                 guarded.resize(*_bounded(heard.terminal_size))
             case _:

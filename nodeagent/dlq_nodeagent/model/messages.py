@@ -143,12 +143,21 @@ class OpenLog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenExec:
+    """Run a command inside a rank, for the relay of that name."""
+
+    relay_id: str
+    key: AttemptKey
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """Something to do, answered by one CommandResult with the same sequence."""
 
     sequence: int
     epoch: int
-    order: Launch | Stop | Signal | Save | OpenLog
+    order: Launch | Stop | Signal | Save | OpenLog | OpenExec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

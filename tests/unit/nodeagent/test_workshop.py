@@ -93,6 +93,7 @@ def make_bench(tmp_path: Path) -> MakeBench:
             devices=devices,
             launching=launching,
             send_log=lambda order, handle, never_ran: None,
+            run_inside=lambda order, handle: None,
             wake=asker.arrived.set,
         )
         workshop.answers = asker
