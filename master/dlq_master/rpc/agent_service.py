@@ -31,6 +31,7 @@ from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.rpc.auth import Door, caller_of, identity_of
 from dlq_master.rpc.call import Context
 from dlq_master.rpc.convert import launch_message, stop_message
+from dlq_master.rpc.exec_relay import ExecRelay
 from dlq_master.rpc.health_intake import health_of
 from dlq_master.rpc.intake import facts_of, progress_of, report_of, reports_of, words_of
 from dlq_master.rpc.logs_relay import LogsRelay
@@ -51,11 +52,13 @@ class AgentService(AgentServiceServicer):
         door: Door,
         sessions: Sessions,
         relay: LogsRelay,
+        execs: ExecRelay,
     ) -> None:
         self._control = control
         self._door = door
         self._sessions = sessions
         self._relay = relay
+        self._execs = execs
 
     async def Session(
         self, request_iterator: AsyncIterator[wire.SessionRequest], context: Context
@@ -91,6 +94,13 @@ class AgentService(AgentServiceServicer):
     ) -> wire.PushLogResponse:
         await self._relay.push(NodeId(caller_of(context).name), request_iterator)
         return wire.PushLogResponse()
+
+    async def ServeExec(
+        self, request_iterator: AsyncIterator[wire.ServeExecRequest], context: Context
+    ) -> AsyncIterator[wire.ServeExecResponse]:
+        node_id = NodeId(caller_of(context).name)
+        async for message in self._execs.serve(node_id, request_iterator):
+            yield message
 
     async def AnnounceMaintenance(
         self, request: wire.AnnounceMaintenanceRequest, context: Context

@@ -26,7 +26,7 @@ class Call:
     method: str  # "/dlq.v1.JobService/SubmitJob"
     context: Context
     streaming: bool  # in either direction
-    request: Message | None = None  # None when the client streams
+    request: Message | None = None  # of a client that streams the first, once it has come
     response: Message | None = None  # set when one answer was made
     identity: Identity | None = None  # set once the certificate has been read
 
@@ -81,11 +81,21 @@ class Surround(aio.ServerInterceptor):
     ) -> Callable[[Any, Context], AsyncIterator[Any]]:
         async def behave(request: Any, context: Context) -> AsyncIterator[Any]:
             call = Call(method, context, True, None if request_streams else request)
+            if request_streams:
+                request = _noting_first(request, call)
             async with self._step(call):
                 async for response in inner(request, context):
                     yield response
 
         return behave
+
+
+async def _noting_first(requests: AsyncIterator[Any], call: Call) -> AsyncIterator[Any]:
+    """The same requests; the first says what the call is about."""
+    async for request in requests:
+        if call.request is None:
+            call.request = request
+        yield request
 
 
 def _behaviour(handler: Handler) -> tuple[Callable[..., Any], Callable[..., Any]]:

@@ -42,6 +42,7 @@ from dlq_master.rpc.convert import (
 )
 from dlq_master.rpc.edit import Edit, EditRequest
 from dlq_master.rpc.edits import Outcome, edit_each
+from dlq_master.rpc.execs import Execs
 from dlq_master.rpc.intake import signal_of, submit_stimulus, update_stimulus, words_of
 from dlq_master.rpc.listing import BREATH, listed
 from dlq_master.rpc.logs import Logs
@@ -65,11 +66,14 @@ class Changed(TypedDict):
 class JobService(JobServiceServicer):
     """dlq.v1.JobService."""
 
-    def __init__(self, control: Control, clock: Clock, watch: Watch, logs: Logs) -> None:
+    def __init__(
+        self, control: Control, clock: Clock, watch: Watch, logs: Logs, execs: Execs
+    ) -> None:
         self._control = control
         self._clock = clock
         self._watch = watch
         self._logs = logs
+        self._execs = execs
 
     async def SubmitJob(
         self, request: wire.SubmitJobRequest, context: Context
@@ -228,6 +232,14 @@ class JobService(JobServiceServicer):
         self, request: wire.ReadLogsRequest, context: Context
     ) -> AsyncIterator[wire.ReadLogsResponse]:
         async for message in self._logs.read(request, caller_of(context), identity_of(context)):
+            yield message
+
+    async def ExecJob(
+        self, request_iterator: AsyncIterator[wire.ExecJobRequest], context: Context
+    ) -> AsyncIterator[wire.ExecJobResponse]:
+        async for message in self._execs.run(
+            request_iterator, caller_of(context), identity_of(context), context.peer()
+        ):
             yield message
 
     async def _edit(

@@ -32,6 +32,8 @@ from dlq_master.rpc.auth import Door
 from dlq_master.rpc.call import Call, Surround
 from dlq_master.rpc.certificate import MasterCertificate
 from dlq_master.rpc.errors import Errors
+from dlq_master.rpc.exec_relay import ExecRelay
+from dlq_master.rpc.execs import Execs
 from dlq_master.rpc.identity_service import IdentityService
 from dlq_master.rpc.job_service import JobService
 from dlq_master.rpc.join_service import JoinService
@@ -100,7 +102,9 @@ class MasterServer:
 
         api, relay = self._api, LogsRelay(sessions, ids)
         watch, logs = Watch(control, clock, door), Logs(control, door, relay)
-        add_JobServiceServicer_to_server(JobService(control, clock, watch, logs), api)
+        exec_relay = ExecRelay(sessions, ids)
+        execs = Execs(control, door, exec_relay, audit.record)
+        add_JobServiceServicer_to_server(JobService(control, clock, watch, logs, execs), api)
         add_NodeServiceServicer_to_server(NodeService(control), api)
         add_QueueServiceServicer_to_server(QueueService(control, clock, settings.version), api)
         add_AdminServiceServicer_to_server(
@@ -110,7 +114,9 @@ class MasterServer:
             api,
         )
         add_IdentityServiceServicer_to_server(IdentityService(authority, clock), api)
-        add_AgentServiceServicer_to_server(AgentService(control, door, sessions, relay), api)
+        add_AgentServiceServicer_to_server(
+            AgentService(control, door, sessions, relay, exec_relay), api
+        )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, api)
         add_JoinServiceServicer_to_server(
             JoinService(control, authority, clock, self.advertised), self._join

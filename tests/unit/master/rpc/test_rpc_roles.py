@@ -35,6 +35,7 @@ def test_nodes_may_not_call_what_is_for_people_alone() -> None:
     assert for_nodes == {
         "/dlq.v1.AgentService/Session",
         "/dlq.v1.AgentService/PushLog",
+        "/dlq.v1.AgentService/ServeExec",
         "/dlq.v1.AgentService/AnnounceMaintenance",
         "/dlq.v1.IdentityService/RenewCertificate",
         "/dlq.v1.QueueService/GetCluster",
