@@ -249,7 +249,7 @@ async def test_input_is_sent_as_it_is_taken_so_that_the_end_never_waits_behind_i
     await serving.write(agent_wire.ServeExecRequest(stdin_taken_bytes=65_536))
     assert len((await fifth).input.stdin) == 65_536
     call.cancel()
-    assert await refusal(serving) is grpc.StatusCode.NOT_FOUND
+    assert await asyncio.wait_for(serving.code(), DEADLINE_S) is grpc.StatusCode.NOT_FOUND
 
 
 async def test_an_agent_that_goes_away_is_told_to_the_caller(house: RpcHouse) -> None:
