@@ -66,7 +66,7 @@ class Capacity:
             self.closed.discard(node.node_id)
         else:
             self.closed.add(node.node_id)
-        if before is None or before.gpus != node.gpus:
+        if before is None or before.gpus != node.gpus or before.runtimes != node.runtimes:
             self._masks[node.node_id] = node.masks()
             self.claims.setdefault(node.node_id, {})
             self._outdate()
@@ -188,11 +188,15 @@ class Capacity:
         gpu_types = sorted({gpu_type for masks in self._masks.values() for gpu_type in masks})
         for pools in (self.free, self.open, self.total):
             pools.clear()
+        runtimes: dict[str, int] = {}
+        for ordinal, node_id in enumerate(self.node_ids):
+            for runtime in self.nodes[node_id].runtimes:
+                runtimes[runtime] = runtimes.get(runtime, 0) | 1 << ordinal
         for gpu_type in gpu_types:
             owned = [self._masks[node_id].get(gpu_type, 0) for node_id in self.node_ids]
             sizes = [mask.bit_count() for mask in owned]
             for pools in (self.free, self.open, self.total):
-                pools[gpu_type] = Pool(sizes, self.node_ids)
+                pools[gpu_type] = Pool(sizes, self.node_ids, runtimes)
             for ordinal, mask in enumerate(owned):
                 self.total[gpu_type].set(ordinal, mask)
         self.free_gpus = 0

@@ -90,6 +90,7 @@ class Node(NamedTuple):
     notes: tuple[FlagNote, ...] = ()  # on its flags, in the order in which they were set
     conditions: tuple[GpuCondition, ...] = ()  # what is wrong with its GPUs
     cleared: tuple[Cleared, ...] = ()  # GPUs that an operator has taken for healthy, and when
+    runtimes: frozenset[str] = frozenset()  # of jobs, besides processes: "podman"
 
     @property
     def open(self) -> bool:
@@ -158,6 +159,7 @@ class Registered:
     cpu_count: int = 0
     memory_bytes: int = 0
     root_jobs: bool = False
+    runtimes: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +296,7 @@ def step(  # noqa: C901 one case per event
                 cpu_count=event.cpu_count,
                 memory_bytes=event.memory_bytes,
                 root_jobs=event.root_jobs,
+                runtimes=event.runtimes,
                 last_contact_s=at_s,
                 vanished_time_s=None,
             )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
+from types import MappingProxyType
 from typing import NamedTuple
 
 from dlq_master.model.ids import NodeId
-from dlq_master.model.resources import indices
+from dlq_master.model.resources import Shape, indices
 from dlq_master.model.values import maker
 
 
@@ -31,11 +32,20 @@ class Pool:
     it takes the lowest node first, so it depends on what is free, never on history.
     """
 
-    __slots__ = ("buckets", "fullest", "masks", "node_ids", "total")
+    __slots__ = ("buckets", "fullest", "masks", "node_ids", "runtimes", "total")
 
-    def __init__(self, sizes: Sequence[int], node_ids: Sequence[NodeId] = ()) -> None:
-        """An empty pool over nodes that own `sizes[ordinal]` GPUs of this type; their ids, sorted."""
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        node_ids: Sequence[NodeId] = (),
+        runtimes: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """An empty pool over nodes that own `sizes[ordinal]` GPUs of this type; their ids, sorted.
+
+        `runtimes`: which nodes run what besides processes, as bitmasks over nodes.
+        """
         self.node_ids = node_ids
+        self.runtimes = runtimes
         self.masks = [0] * len(sizes)
         self.buckets = [0] * (max(sizes, default=0) + 1)
         self.buckets[0] = (1 << len(sizes)) - 1
@@ -50,7 +60,21 @@ class Pool:
         twin.total = self.total
         twin.fullest = self.fullest
         twin.node_ids = self.node_ids
+        twin.runtimes = self.runtimes
         return twin
+
+    def allowed(self, shape: Shape) -> Pool:
+        """The same as if nothing were left where this shape must not go."""
+        pool = self.without(shape.avoid) if shape.avoid else self
+        if shape.runtime is None:
+            return pool
+        everybody = (1 << len(self.masks)) - 1
+        unable = everybody & ~self.runtimes.get(shape.runtime, 0)
+        if unable and pool is self:
+            pool = self.copy()
+        for ordinal in indices(unable & ~pool.buckets[0]):
+            pool.set(ordinal, 0)
+        return pool
 
     def without(self, node_ids: Iterable[NodeId]) -> Pool:
         """The same as if nothing were left on these nodes."""

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from dlq_master.model.ids import NodeId
 
+PODMAN = "podman"  # the runtime of jobs with an image, as agents name it
+
 
 class Shape(NamedTuple):
     """The part of a request that decides where it fits; jobs of one shape are interchangeable."""
@@ -16,6 +18,7 @@ class Shape(NamedTuple):
     nodes: int | None  # exact number of nodes, or None: any split
     gpu_type: str | None  # or None: any type, but one type per job
     avoid: tuple[NodeId, ...] = ()  # not on these nodes
+    runtime: str | None = None  # on nodes that run this; None: on any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +31,7 @@ class Request:
     cpus_per_node: int | None = None
     memory_bytes_per_node: int | None = None
     avoid: tuple[NodeId, ...] = ()  # nodes that it must not get, for now
+    runtime: str | None = None  # what its nodes must run besides processes: PODMAN, for an image
     shape: Shape = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -39,7 +43,8 @@ class Request:
             limit = getattr(self, name)
             if limit is not None and limit < 1:
                 raise ValueError(f"{name} must be positive, not {limit}")
-        object.__setattr__(self, "shape", Shape(self.gpus, self.nodes, self.gpu_type, self.avoid))
+        shape = Shape(self.gpus, self.nodes, self.gpu_type, self.avoid, self.runtime)
+        object.__setattr__(self, "shape", shape)
 
 
 class Slot(NamedTuple):

@@ -152,6 +152,10 @@ def _ended(reason: Reason, job: Job, _reader: str) -> str:
     return f"it has ended: {reason.detail or job.state.value}"
 
 
+def _runtime(reason: Reason, _job: Job, _reader: str) -> str:
+    return f"it has an image, and {reason.detail}"
+
+
 def _detail(reason: Reason, job: Job, _reader: str) -> str:
     return reason.detail or f"no GPU of type {job.request.gpu_type} is free"
 
@@ -169,6 +173,7 @@ _WRITERS: Mapping[ReasonCode, Callable[[Reason, Job, str], str]] = {
     ReasonCode.ARRAY_LIMIT: _array_limit,
     ReasonCode.NO_SUCH_SHAPE: _no_such_shape,
     ReasonCode.GPU_TYPE: _detail,
+    ReasonCode.RUNTIME: _runtime,
     ReasonCode.NODES_CLOSED: _nodes_closed,
     ReasonCode.RESOURCES: _resources,
     ReasonCode.FRAGMENTATION: _fragmentation,

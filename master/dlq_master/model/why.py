@@ -21,6 +21,7 @@ class ReasonCode(StrEnum):
     NOT_ADMITTED = "not_admitted"  # the admit stage looks at it in the next plan
     NO_NODES = "no_nodes"  # nothing has registered yet
     NO_SUCH_SHAPE = "no_such_shape"  # no registered node set could ever hold it
+    RUNTIME = "runtime"  # GPUs are free, but not on nodes that run containers, and it has an image
     GPU_TYPE = "gpu_type"  # GPUs are free, but not of the type it names
     NODES_CLOSED = "nodes_closed"  # it would fit if drained, cordoned or silent nodes were open
     FAILED_NODES = "failed_nodes"  # GPUs are free only where its attempts have failed

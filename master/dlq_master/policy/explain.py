@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from dlq_master.model.attempt import Attempt
 from dlq_master.model.capacity import Capacity, Pools
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.eligible import blocks
@@ -115,6 +116,10 @@ def _shortage(cluster: Cluster, policy: Policy, shape: Shape, *, holders: bool) 
     if _fits(capacity.free, shape, policy):
         return []
     reasons: list[Reason] = []
+    if shape.runtime is not None and _fits(capacity.free, shape._replace(runtime=None), policy):
+        able = sum(shape.runtime in node.runtimes for node in capacity.nodes.values())
+        detail = f"of {len(capacity.nodes)} nodes {able} run containers; GPUs are free on others"
+        reasons.append(Reason(ReasonCode.RUNTIME, "nodes", shape.nodes, able, detail=detail))
     anywhere = shape._replace(avoid=())
     if shape.avoid and _fits(capacity.free, anywhere, policy):
         reasons.append(Reason(ReasonCode.FAILED_NODES, "nodes", detail=_named(shape.avoid)))
@@ -219,8 +224,13 @@ def _fits(pools: Pools, shape: Shape, policy: Policy) -> bool:
 
 
 def _best(pools: Pools, shape: Shape) -> Pool | None:
-    """The pool with the most free GPUs of a type that will do."""
-    usable = [pool for gpu_type, pool in pools.items() if shape.gpu_type in (None, gpu_type)]
+    """The pool with the most free GPUs of a type that will do, on nodes that run what it needs."""
+    where = shape._replace(avoid=())
+    usable = [
+        pool.allowed(where)
+        for gpu_type, pool in pools.items()
+        if shape.gpu_type in (None, gpu_type)
+    ]
     return max(usable, key=lambda pool: pool.total, default=None)
 
 
@@ -229,11 +239,21 @@ def _holders(cluster: Cluster, shape: Shape) -> tuple[JobId, ...]:
     found: list[tuple[float, JobId]] = []
     for key, attempt in cluster.attempts.items():
         types = cluster.capacity.parts(attempt.lease.allocation)
-        if shape.gpu_type is None or shape.gpu_type in types:
+        if (shape.gpu_type is None or shape.gpu_type in types) and _runs_on(
+            cluster, shape, attempt
+        ):
             found.append(
                 (_expected_end_s(cluster.jobs[key.job_id], attempt.started_time_s), key.job_id)
             )
     return tuple(job_id for _, job_id in sorted(found)[:BLOCKERS_NAMED])
+
+
+def _runs_on(cluster: Cluster, shape: Shape, attempt: Attempt) -> bool:
+    """Whether a node that the attempt holds runs what the shape needs."""
+    if shape.runtime is None:
+        return True
+    held = map(cluster.nodes.get, attempt.lease.allocation.node_ids)
+    return any(shape.runtime in node.runtimes for node in held if node is not None)
 
 
 def _expected_end_s(job: Job, started_s: float | None) -> float:

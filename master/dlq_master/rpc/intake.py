@@ -31,7 +31,7 @@ from dlq_master.model.eligible import Relation
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import ExitZeroInGrace, RunRules
 from dlq_master.model.node import Gpu, Registered
-from dlq_master.model.resources import Request
+from dlq_master.model.resources import PODMAN, Request
 from dlq_master.rpc.edit import Edit
 from dlq_master.rpc.spec import (
     MOST_TASKS_OF_A_NODE,
@@ -53,6 +53,7 @@ LONGEST_LINE = 500
 MOST_LAST_LINES = 10
 LONGEST_TASK = 64
 MOST_GPUS_OF_A_NODE = 1024
+MOST_RUNTIMES = 16
 MOST_RANKS = 10_000
 SAVED_EXIT_CODE = 99
 
@@ -244,6 +245,7 @@ def request_of(spec: JobSpec) -> Request:
         memory_bytes_per_node=(
             asked.memory_limit_bytes if asked.HasField("memory_limit_bytes") else None
         ),
+        runtime=PODMAN if spec.HasField("container") else None,
     )
 
 
@@ -283,7 +285,17 @@ def facts_of(facts: agent.NodeFacts) -> Registered:
         cpu_count=facts.cpu_count,
         memory_bytes=facts.memory_bytes,
         root_jobs=facts.root_jobs,
+        runtimes=_runtimes(facts),
     )
+
+
+def _runtimes(facts: agent.NodeFacts) -> frozenset[str]:
+    if len(facts.runtimes) > MOST_RUNTIMES:
+        raise InvalidRequest(f"a node has at most {MOST_RUNTIMES} runtimes", field="runtimes")
+    try:
+        return frozenset(check_word(name, "runtime") for name in facts.runtimes)
+    except ValueError as error:
+        raise InvalidRequest(str(error), field="runtimes") from None
 
 
 def _gpus(facts: agent.NodeFacts) -> tuple[Gpu, ...]:

@@ -50,6 +50,10 @@ def never(cluster: Cluster, placement: Placement, shape: Shape) -> Reason | None
         )
     if any(placement.find(pool, shape) for pool in pools):
         return None
+    bare = shape._replace(runtime=None)
+    if shape.runtime is not None and any(placement.find(pool, bare) for pool in pools):
+        able = sum(shape.runtime in node.runtimes for node in cluster.nodes.values())
+        return Reason(ReasonCode.RUNTIME, "nodes", shape.nodes, able, (), _too_few(able, shape))
     most = max(pool.total for pool in pools)
     over = f" over {shape.nodes} nodes" if shape.nodes is not None else ""
     return Reason(
@@ -60,3 +64,10 @@ def never(cluster: Cluster, placement: Placement, shape: Shape) -> Reason | None
         (),
         f"no set of the registered nodes has {shape.gpus} GPUs{over}",
     )
+
+
+def _too_few(able: int, shape: Shape) -> str:
+    if not able:
+        return 'no node runs containers (runtime = "podman" in an agent\'s configuration)'
+    count = "1 node runs" if able == 1 else f"{able} nodes run"
+    return f"the {count} containers and could never hold it"

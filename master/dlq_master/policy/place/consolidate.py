@@ -10,9 +10,9 @@ from dlq_master.policy.place.placement import Placement
 
 def find(pool: Pool, shape: Shape) -> Parts | None:
     """None also when the GPUs are there, but on more nodes than the width needs: it waits."""
-    gpus, nodes, _, avoid = shape
-    if avoid:
-        pool = pool.without(avoid)
+    gpus, nodes, _, avoid, runtime = shape
+    if avoid or runtime:
+        pool = pool.allowed(shape)
     if nodes is not None:
         return exact.find(pool, gpus // nodes, nodes)
     if pool.total < gpus:

@@ -25,4 +25,6 @@ class Placement(NamedTuple):
 
     def any_gpus(self, shape: Shape) -> bool:
         """Whether this shape fits exactly when enough GPUs are left, wherever they are."""
-        return self.counts_only or (self.splits and shape.nodes is None and not shape.avoid)
+        if shape.avoid or shape.runtime:
+            return False
+        return self.counts_only or (self.splits and shape.nodes is None)

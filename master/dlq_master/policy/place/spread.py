@@ -10,9 +10,9 @@ from dlq_master.policy.place.placement import Placement
 
 def find(pool: Pool, shape: Shape) -> Parts | None:
     """An explicit number of nodes is honoured; without one the width may be split at will."""
-    gpus, nodes, _, avoid = shape
-    if avoid:
-        pool = pool.without(avoid)
+    gpus, nodes, _, avoid, runtime = shape
+    if avoid or runtime:
+        pool = pool.allowed(shape)
     if nodes is not None:
         return exact.find(pool, gpus // nodes, nodes)
     if pool.total < gpus:

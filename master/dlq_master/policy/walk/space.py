@@ -98,7 +98,7 @@ class Space:
 
     def find_free(self, shape: Shape) -> tuple[Stock, Parts] | None:
         """GPUs that are free now."""
-        gpus, _, wanted, _ = shape
+        gpus, _, wanted, _, _ = shape
         for gpu_type, stock in self.stocks.items():
             free = stock.free
             if gpus <= free.total and (wanted is None or wanted == gpu_type):

@@ -73,6 +73,20 @@ def _facts() -> agent.NodeFacts:
     return facts
 
 
+def test_the_runtimes_of_a_node_are_words_and_few() -> None:
+    facts = _facts()
+    facts.runtimes.extend(["podman", "podman"])
+    assert intake.facts_of(facts).runtimes == frozenset({"podman"})
+    for hostile in ("pod man", "x" * 500, ""):
+        facts.runtimes[0] = hostile
+        with pytest.raises(InvalidRequest, match="runtime"):
+            intake.facts_of(facts)
+    del facts.runtimes[:]
+    facts.runtimes.extend(["podman"] * 17)
+    with pytest.raises(InvalidRequest, match="at most 16"):
+        intake.facts_of(facts)
+
+
 def test_the_facts_of_a_node_come_with_its_gpus_in_order() -> None:
     facts = intake.facts_of(_facts())
     assert [gpu.index for gpu in facts.gpus] == [0, 1]
