@@ -14,6 +14,7 @@ from dlq_common.config import Bytes, Seconds
 from dlq_common.errors import ConfigError
 from dlq_nodeagent.core import CoreSettings
 from dlq_nodeagent.devices.choose import check_devices_word
+from dlq_nodeagent.devices.watch import WatchSettings
 from dlq_nodeagent.launching import LaunchRules
 from dlq_nodeagent.reconnect import ReconnectSettings
 from dlq_nodeagent.runtimes.launch import RunAs
@@ -92,6 +93,25 @@ class OutputConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class GpusConfig:
+    """How GPUs are watched. What is done about what is found, the master's configuration says."""
+
+    look_every: Seconds = Seconds(10.0)
+    figures_every: Seconds = Seconds(30.0)  # temperature and use are told so often
+    hangs: Seconds = Seconds(60.0)  # a driver that has not answered for so long
+    free_below: Bytes = Bytes(500 * 1024**2)  # memory in use on a GPU that counts as free
+
+    def watch(self) -> WatchSettings:
+        """The same, for whoever watches."""
+        return WatchSettings(
+            every_s=self.look_every,
+            figures_s=self.figures_every,
+            hangs_s=self.hangs,
+            free_below_bytes=self.free_below,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ReconnectConfig:
     """How the agent dials again; the master's own word on the jitter wins once it is known."""
 
@@ -109,6 +129,7 @@ class AgentConfig:
     jobs: JobsConfig = field(default_factory=JobsConfig)
     podman: PodmanConfig = field(default_factory=PodmanConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
+    gpus: GpusConfig = field(default_factory=GpusConfig)
     reconnect: ReconnectConfig = field(default_factory=ReconnectConfig)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 

@@ -29,6 +29,7 @@ from dlq_nodeagent.devices.choose import open_devices
 from dlq_nodeagent.devices.host import HostFacts, read_host_facts
 from dlq_nodeagent.devices.nodes import gpu_fence
 from dlq_nodeagent.devices.port import Devices
+from dlq_nodeagent.devices.watch import GpuWatch
 from dlq_nodeagent.execs.serving import Execs
 from dlq_nodeagent.identity import keep_renewed, stored_address
 from dlq_nodeagent.journal import FileJournal
@@ -63,6 +64,7 @@ class _Parts:
     channels: Channels
     cgroups: CgroupTree
     podman: PodmanParts | None
+    gpus: GpuWatch
 
 
 async def run_agent(config: AgentConfig, *, clock: Clock, ids: Ids, version: str) -> int:
@@ -135,6 +137,7 @@ def _build(
         send_log=relay.send,
         run_inside=execs.run,
         wake=wake.set,
+        free_below_bytes=config.gpus.free_below,
     )
     core = AgentCore(
         clock=clock,
@@ -151,7 +154,15 @@ def _build(
     workshop.answers = core
     _say_hello_to_the_log(config, node_id, address, host, devices, runtime)
     core.start()
-    return _Parts(node_id, core, transport, workshop, relay, execs, channels, cgroups, podman)
+    gpus = GpuWatch(
+        clock=clock,
+        devices=devices,
+        in_use=core.supervisor.gpus_in_use,
+        settings=config.gpus.watch(),
+    )
+    core.uplink.health = gpus.told
+    gpus.start()
+    return _Parts(node_id, core, transport, workshop, relay, execs, channels, cgroups, podman, gpus)
 
 
 def _cgroups(config: AgentConfig, node_id: str) -> CgroupTree:
@@ -226,6 +237,7 @@ async def _serve(parts: _Parts, clock: Clock, wake: asyncio.Event, service: Serv
         if parts.podman is not None:
             parts.podman.close()
         parts.workshop.close()
+        parts.gpus.stop()
         parts.cgroups.remove()
     for failure in failures:
         log.critical("agent_failed", error=repr(failure), exc_info=failure)

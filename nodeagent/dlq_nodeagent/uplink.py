@@ -8,6 +8,7 @@ from typing import Protocol
 
 from dlq_common.clock import Clock
 from dlq_nodeagent.contact import Contact
+from dlq_nodeagent.model.gpus import GpuHealth
 from dlq_nodeagent.model.messages import FromAgent, Heartbeat, Hello, RankProgress, Welcome
 from dlq_nodeagent.reconnect import Reconnect, ReconnectSettings
 
@@ -76,6 +77,8 @@ class Uplink:
         self._said_revision = 0
         self._reconnect = Reconnect(settings.reconnect, rng)
         self.state = LinkState.DOWN
+        self.health: Callable[[bool], tuple[GpuHealth, ...] | None] = lambda first: None
+        """What a heartbeat says of the GPUs; asked with whether it is the first of its session."""
         self._since_s = 0.0  # when the state was entered
         self._dial_at_s = clock.boottime_s()
         self._heartbeat_s = settings.heartbeat_s
@@ -180,6 +183,7 @@ class Uplink:
                 sequence=self._sequence,
                 progress=self._progress(),
                 hold_revision=self._said_revision,
+                health=self.health(self._sequence == 1),
             )
         )
 

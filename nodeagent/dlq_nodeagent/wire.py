@@ -7,6 +7,7 @@ from dlq.v1 import job_pb2, lease_pb2, resource_pb2
 from dlq_common.wire import from_duration, to_duration
 from dlq_nodeagent.devices.host import HostFacts
 from dlq_nodeagent.devices.port import Device
+from dlq_nodeagent.model.gpus import GpuHealth
 from dlq_nodeagent.model.messages import (
     CheckpointFact,
     Command,
@@ -100,12 +101,36 @@ def encode(message: FromAgent, facts: wire.NodeFacts) -> wire.SessionRequest:
             progress = [_progress(rank) for rank in message.progress]
             beat = wire.Heartbeat(sequence=message.sequence, progress=progress)
             beat.hold_revision = message.hold_revision
+            if message.health is not None:
+                beat.health.CopyFrom(_health(message.health))
             return wire.SessionRequest(heartbeat=beat)
         case RankReport():
             return wire.SessionRequest(report=_report(message))
         case CommandResult(sequence, refusal):
             result = wire.CommandResult(sequence=sequence, refusal=refusal)
             return wire.SessionRequest(command_result=result)
+
+
+def _health(told: Iterable[GpuHealth]) -> wire.NodeHealth:
+    return wire.NodeHealth(
+        gpus=[
+            wire.GpuHealth(
+                index=gpu.index,
+                symptoms=[
+                    wire.GpuSymptom(
+                        code=symptom.code,
+                        detail=_text(symptom.words),
+                        age_duration=to_duration(symptom.age_s),
+                    )
+                    for symptom in gpu.symptoms
+                ],
+                temperature_celsius=gpu.temperature_celsius,
+                utilization_percent=gpu.utilization_percent,
+                used_memory_bytes=gpu.used_memory_bytes,
+            )
+            for gpu in told
+        ]
+    )
 
 
 def _report(report: RankReport) -> wire.RankReport:

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 import structlog
 
 from dlq_common.clock import Clock
-from dlq_nodeagent.devices.port import DeviceFault, Devices
+from dlq_nodeagent.devices.port import RELEASED_MEMORY_BYTES, DeviceFault, Devices
 from dlq_nodeagent.errands import Look, LookOrder, Preparation, PrepareOrder, Purpose
 from dlq_nodeagent.jobtree.checkpoints import newest_checkpoint
 from dlq_nodeagent.launching import Launching, watch_of
@@ -52,6 +52,7 @@ class Workshop:
         send_log: Callable[[OpenLog, Handle | None, str], None],
         run_inside: Callable[[OpenExec, Handle | None], None],
         wake: Callable[[], None],
+        free_below_bytes: int = RELEASED_MEMORY_BYTES,
     ) -> None:
         self._clock = clock
         self._devices = devices
@@ -59,6 +60,7 @@ class Workshop:
         self._send_log = send_log
         self._run_inside = run_inside
         self._wake = wake
+        self._free_below_bytes = free_below_bytes
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="errand")
         self.answers: Answers | None = None
 
@@ -130,9 +132,8 @@ class Workshop:
                 usage = self._devices.usage(device.uuid)
             except DeviceFault as fault:
                 return str(fault)
-            if not usage.released:
-                pids = ", ".join(str(process.pid) for process in usage.processes) or "none"
-                return f"{device.uuid}: {usage.used_memory_bytes} bytes used, processes: {pids}"
+            if not usage.released_below(self._free_below_bytes):
+                return f"{device.uuid}: {usage.words}"
         return ""
 
     def _asker(self) -> Answers:

@@ -144,3 +144,22 @@ def test_the_usage_of_a_lost_device_is_a_fault_and_never_a_guess(bench: Bench) -
 
 def test_the_driver_version_is_a_word(bench: Bench) -> None:
     assert bench.devices.driver_version() == ("virtual" if bench.virtual else "580.65.06")
+
+
+def test_a_device_in_good_order_has_no_symptoms_and_says_what_is_on_it(bench: Bench) -> None:
+    vitals = bench.devices.vitals()
+    assert [it.uuid for it in vitals] == [it.uuid for it in bench.devices.devices()]
+    assert [it.symptoms for it in vitals] == [()] * 4
+    assert vitals[0].usage == bench.devices.usage(vitals[0].uuid)
+
+
+def test_a_lost_device_has_its_loss_as_a_symptom_and_no_figures(bench: Bench) -> None:
+    bench.lose(bench.devices.devices()[3].uuid)
+    lost = bench.devices.vitals()[3]
+    assert [code for code, _ in lost.symptoms] == ["gpu_is_lost"]
+    assert (lost.usage, lost.temperature_celsius) == (None, None)
+    assert bench.devices.vitals()[0].symptoms == ()
+
+
+def test_a_driver_that_has_said_nothing_has_no_message(bench: Bench) -> None:
+    assert bench.devices.next_xid() is None

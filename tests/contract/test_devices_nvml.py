@@ -97,3 +97,100 @@ def test_a_driver_older_than_the_versioned_calls_still_answers(tmp_path: Path) -
     assert [p.pid for p in probed.usage("GPU-a").processes] == [77]
     assert [h.healthy for h in probed.health()] == [True]
     probed.close()
+
+
+def vitals_of(box: NvmlBox) -> dict[str, str]:
+    """What is wrong with the only card, by code."""
+    probed = ProbedDevices(box.start_probe())
+    (found,) = probed.vitals()
+    probed.close()
+    return dict(found.symptoms)
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("remap_pending|0", "row_remap_pending", "rows"),
+        ("remap_failure|0", "row_remap_failed", "no spare row"),
+        ("ecc|0|3", "ecc_uncorrected", "3 since"),
+        ("throttle|0|40", "thermal_slowdown", "hardware"),
+        ("throttle|0|20", "thermal_slowdown", "driver"),
+        ("throttle|0|80", "power_brake", "power supply"),
+        ("recovery|0|1", "recovery_reset", "driver asks"),
+        ("recovery|0|2", "recovery_reboot", "driver asks"),
+        ("error|0|15", "gpu_is_lost", ""),
+        ("error|0|16", "reset_required", ""),
+    ],
+)
+def test_each_fact_of_the_driver_is_a_symptom(
+    box: NvmlBox, line: str, code: str, words: str
+) -> None:
+    box.add_gpu("GPU-a")
+    probed = ProbedDevices(box.start_probe())
+    assert len(probed.devices()) == 1
+    box.say(line)
+    (found,) = probed.vitals()
+    probed.close()
+    assert [name for name, _ in found.symptoms] == [code]
+    assert words in found.symptoms[0][1]
+
+
+def test_a_card_that_is_well_has_no_symptoms_and_its_figures(box: NvmlBox) -> None:
+    box.add_gpu("GPU-a")
+    for line in ("temperature|0|54", "utilization|0|97", "throttle|0|4", "recovery|0|0"):
+        box.say(line)
+    probed = ProbedDevices(box.start_probe())
+    (found,) = probed.vitals()
+    assert (found.symptoms, found.temperature_celsius, found.utilization_percent) == ((), 54, 97)
+    probed.close()
+
+
+def test_a_figure_that_the_driver_does_not_tell_is_none(box: NvmlBox) -> None:
+    box.add_gpu("GPU-a")
+    probed = ProbedDevices(box.start_probe())
+    assert probed.vitals()[0].temperature_celsius is None
+    probed.close()
+
+
+def test_a_link_that_is_down_beside_others_that_are_up_is_a_symptom(box: NvmlBox) -> None:
+    box.add_gpu("GPU-a")
+    for line in ("link|0|0|1|0", "link|0|1|0|0", "link|0|2|1|0"):
+        box.say(line)
+    assert vitals_of(box) == {"nvlink_down": "links 1"}
+
+
+def test_a_card_without_partners_has_all_links_down_and_that_is_fine(box: NvmlBox) -> None:
+    box.add_gpu("GPU-a")
+    box.say("link|0|0|0|0")
+    assert vitals_of(box) == {}
+
+
+def test_only_link_errors_that_are_new_are_told(box: NvmlBox) -> None:
+    box.add_gpu("GPU-a")
+    box.say("link|0|0|1|500")
+    probed = ProbedDevices(box.start_probe())
+    assert probed.vitals()[0].symptoms == ()
+    box.unsay("link|0|0|1|500")
+    box.say("link|0|0|1|507")
+    assert probed.vitals()[0].symptoms == (("nvlink_errors", "7 more since the last look"),)
+    assert probed.vitals()[0].symptoms == ()
+    probed.close()
+
+
+def test_xids_come_once_each_with_the_card_they_are_about(box: NvmlBox) -> None:
+    box.add_gpu("GPU-a")
+    box.add_gpu("GPU-b")
+    probed = ProbedDevices(box.start_probe())
+    assert probed.next_xid() is None
+    box.say("xid|1|79")
+    box.say("xid|0|31")
+    assert [probed.next_xid() for _ in range(3)] == [("GPU-b", 79), ("GPU-a", 31), None]
+    probed.close()
+
+
+def test_a_cards_place_is_written_as_the_kernel_writes_it(box: NvmlBox) -> None:
+    box.add_gpu("GPU-a")
+    box.say("pci|0|0|3b|0")
+    probed = ProbedDevices(box.start_probe())
+    assert probed.devices()[0].pci == "0000:3b:00"
+    probed.close()

@@ -22,6 +22,10 @@ def answer(devices: Devices, question: list[str]) -> Any:
             return dataclasses.asdict(devices.usage(uuid))
         case ["health"]:
             return [dataclasses.asdict(health) for health in devices.health()]
+        case ["vitals"]:
+            return [dataclasses.asdict(vitals) for vitals in devices.vitals()]
+        case ["next_xid"]:
+            return devices.next_xid()
         case ["driver_version"]:
             return devices.driver_version()
         case _:

@@ -9,6 +9,15 @@
  *   process|INDEX|PID|BYTES
  *   error|INDEX|15                         every question about this GPU answers with this error
  *   remap_failure|INDEX
+ *   remap_pending|INDEX
+ *   pci|INDEX|DOMAIN|BUS|DEVICE                                hexadecimal; not told: 0|INDEX+1|0
+ *   ecc|INDEX|COUNT                        uncorrected since the driver was loaded
+ *   throttle|INDEX|MASK                    hexadecimal, nvmlClocksThrottleReason*
+ *   temperature|INDEX|CELSIUS
+ *   utilization|INDEX|PERCENT
+ *   link|INDEX|LINK|ACTIVE|ERRORS          NVLink; a GPU without such lines has none
+ *   recovery|INDEX|ACTION                  NVML_GPU_RECOVERY_ACTION_*
+ *   xid|INDEX|NUMBER                       sent once, to the first who waits for events
  *
  * Compiled with -DOLD_DRIVER it exports no _v3 process call, no memory _v2 and no remapped rows,
  * as drivers before 510 did.
@@ -19,13 +28,33 @@
 
 #define MAX_GPUS 64
 #define MAX_PROCESSES 256
+#define MAX_LINKS 18
+#define MAX_XIDS 64
 
-enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, INSUFFICIENT_SIZE = 7, UNKNOWN = 999 };
+enum {
+    SUCCESS = 0,
+    UNINITIALIZED = 1,
+    INVALID_ARGUMENT = 2,
+    NOT_SUPPORTED = 3,
+    INSUFFICIENT_SIZE = 7,
+    TIMEOUT = 10,
+    UNKNOWN = 999
+};
 
 struct gpu {
     char uuid[96], name[96];
     unsigned long long total, used, reserved;
-    int error, remap_failure;
+    int error, remap_failure, remap_pending;
+    unsigned int domain, bus, device;
+    unsigned long long ecc, throttle;
+    unsigned int temperature, utilization, recovery;
+    unsigned int links, active[MAX_LINKS];
+    unsigned long long link_errors[MAX_LINKS];
+};
+
+struct xid {
+    unsigned int gpu;
+    unsigned long long number;
 };
 
 struct process {
@@ -36,7 +65,8 @@ struct process {
 struct machine {
     char driver[80];
     int init_error;
-    unsigned int gpus, processes;
+    unsigned int gpus, processes, xids;
+    struct xid xid[MAX_XIDS];
     struct gpu gpu[MAX_GPUS];
     struct process process[MAX_PROCESSES];
 };
@@ -55,7 +85,66 @@ struct process_info {
     unsigned int gpu_instance, compute_instance;
 };
 
+struct pci_info {
+    char bus_id_legacy[16];
+    unsigned int domain, bus, device, pci_device_id, pci_subsystem_id;
+    char bus_id[32];
+};
+struct utilization {
+    unsigned int gpu, memory;
+};
+struct event {
+    void *device;
+    unsigned long long type, data;
+    unsigned int gpu_instance, compute_instance;
+};
+struct field_value {
+    unsigned int field, scope;
+    long long timestamp, latency;
+    unsigned int type, rc;
+    union {
+        double d;
+        unsigned int ui;
+        unsigned long long ull;
+    } value;
+};
+
 static int initialized;
+static unsigned int told_xids;
+
+static void read_vitals(struct machine *m, const char *line)
+{
+    unsigned int index, link, active, a, b, c;
+    unsigned long long number;
+    struct gpu *g;
+
+    if (sscanf(line, "xid|%u|%llu", &index, &number) == 2 && m->xids < MAX_XIDS) {
+        m->xid[m->xids].gpu = index;
+        m->xid[m->xids++].number = number;
+        return;
+    }
+    if (sscanf(line, "%*[a-z]|%u", &index) != 1 || index >= MAX_GPUS)
+        return;
+    g = &m->gpu[index];
+    if (sscanf(line, "pci|%*u|%x|%x|%x", &a, &b, &c) == 3)
+        g->domain = a, g->bus = b, g->device = c;
+    else if (sscanf(line, "ecc|%*u|%llu", &number) == 1)
+        g->ecc = number;
+    else if (sscanf(line, "throttle|%*u|%llx", &number) == 1)
+        g->throttle = number;
+    else if (sscanf(line, "temperature|%*u|%u", &a) == 1)
+        g->temperature = a;
+    else if (sscanf(line, "utilization|%*u|%u", &a) == 1)
+        g->utilization = a;
+    else if (sscanf(line, "recovery|%*u|%u", &a) == 1)
+        g->recovery = a;
+    else if (sscanf(line, "link|%*u|%u|%u|%llu", &link, &active, &number) == 3 && link < MAX_LINKS) {
+        g->active[link] = active;
+        g->link_errors[link] = number;
+        if (link >= g->links)
+            g->links = link + 1;
+    }
+}
 
 static void read_line(struct machine *m, const char *line)
 {
@@ -67,8 +156,10 @@ static void read_line(struct machine *m, const char *line)
     if (sscanf(line, "driver|%79[^\n]", m->driver) == 1 || sscanf(line, "init|%d", &m->init_error) == 1)
         return;
     if (sscanf(line, "gpu|%95[^|]|%95[^|]|%llu|%llu|%llu", g.uuid, g.name, &g.total, &g.used,
-               &g.reserved) == 5 && m->gpus < MAX_GPUS)
+               &g.reserved) == 5 && m->gpus < MAX_GPUS) {
+        g.bus = m->gpus + 1;
         m->gpu[m->gpus++] = g;
+    }
     else if (sscanf(line, "process|%u|%u|%llu", &p.gpu, &p.pid, &p.bytes) == 3 &&
              m->processes < MAX_PROCESSES)
         m->process[m->processes++] = p;
@@ -76,6 +167,10 @@ static void read_line(struct machine *m, const char *line)
         m->gpu[index].error = code;
     else if (sscanf(line, "remap_failure|%u", &index) == 1 && index < MAX_GPUS)
         m->gpu[index].remap_failure = 1;
+    else if (sscanf(line, "remap_pending|%u", &index) == 1 && index < MAX_GPUS)
+        m->gpu[index].remap_pending = 1;
+    else
+        read_vitals(m, line);
 }
 
 static int machine(struct machine *m)
@@ -223,7 +318,152 @@ int nvmlDeviceGetComputeRunningProcesses_v2(void *handle, unsigned int *count, s
     return processes_of(handle, count, out);
 }
 
+int nvmlDeviceGetPciInfo_v3(void *handle, struct pci_info *pci)
+{
+    struct machine m;
+    struct gpu *gpu;
+    int rc = gpu_of(&m, handle, &gpu);
+
+    if (rc)
+        return rc;
+    memset(pci, 0, sizeof *pci);
+    pci->domain = gpu->domain, pci->bus = gpu->bus, pci->device = gpu->device;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetTemperature(void *handle, int sensor, unsigned int *celsius)
+{
+    struct machine m;
+    struct gpu *gpu;
+    int rc = gpu_of(&m, handle, &gpu);
+
+    (void)sensor;
+    if (rc || !gpu->temperature)
+        return rc ? rc : NOT_SUPPORTED;
+    *celsius = gpu->temperature;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetUtilizationRates(void *handle, struct utilization *rates)
+{
+    struct machine m;
+    struct gpu *gpu;
+    int rc = gpu_of(&m, handle, &gpu);
+
+    if (rc)
+        return rc;
+    rates->gpu = gpu->utilization;
+    rates->memory = 0;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetTotalEccErrors(void *handle, int type, int counter, unsigned long long *count)
+{
+    struct machine m;
+    struct gpu *gpu;
+    int rc = gpu_of(&m, handle, &gpu);
+
+    if (rc)
+        return rc;
+    if (type != 1 || counter != 0) /* uncorrected, volatile */
+        return INVALID_ARGUMENT;
+    *count = gpu->ecc;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *handle, unsigned long long *reasons)
+{
+    struct machine m;
+    struct gpu *gpu;
+    int rc = gpu_of(&m, handle, &gpu);
+
+    if (!rc)
+        *reasons = gpu->throttle;
+    return rc;
+}
+
+int nvmlDeviceGetNvLinkState(void *handle, unsigned int link, unsigned int *active)
+{
+    struct machine m;
+    struct gpu *gpu;
+    int rc = gpu_of(&m, handle, &gpu);
+
+    if (rc)
+        return rc;
+    if (link >= gpu->links)
+        return gpu->links ? INVALID_ARGUMENT : NOT_SUPPORTED;
+    *active = gpu->active[link];
+    return SUCCESS;
+}
+
+int nvmlDeviceGetNvLinkErrorCounter(void *handle, unsigned int link, int counter,
+                                    unsigned long long *count)
+{
+    struct machine m;
+    struct gpu *gpu;
+    int rc = gpu_of(&m, handle, &gpu);
+
+    if (rc)
+        return rc;
+    if (link >= gpu->links)
+        return INVALID_ARGUMENT;
+    *count = counter == 0 ? gpu->link_errors[link] : 0;
+    return SUCCESS;
+}
+
+int nvmlEventSetCreate(void **set)
+{
+    *set = &told_xids;
+    return SUCCESS;
+}
+
+int nvmlEventSetFree(void *set)
+{
+    (void)set;
+    return SUCCESS;
+}
+
+int nvmlDeviceRegisterEvents(void *handle, unsigned long long types, void *set)
+{
+    struct machine m;
+    struct gpu *gpu;
+
+    (void)types, (void)set;
+    return gpu_of(&m, handle, &gpu);
+}
+
+int nvmlEventSetWait_v2(void *set, struct event *event, unsigned int timeout_ms)
+{
+    struct machine m;
+    int rc = initialized ? machine(&m) : UNINITIALIZED;
+
+    (void)set, (void)timeout_ms;
+    if (rc)
+        return rc;
+    if (told_xids >= m.xids)
+        return TIMEOUT;
+    memset(event, 0, sizeof *event);
+    event->device = (void *)(size_t)(m.xid[told_xids].gpu + 1);
+    event->type = 8; /* nvmlEventTypeXidCriticalError */
+    event->data = m.xid[told_xids].number;
+    told_xids++;
+    return SUCCESS;
+}
+
 #ifndef OLD_DRIVER
+int nvmlDeviceGetFieldValues(void *handle, int count, struct field_value *values)
+{
+    struct machine m;
+    struct gpu *gpu;
+    int i, rc = gpu_of(&m, handle, &gpu);
+
+    for (i = 0; !rc && i < count; i++) {
+        values[i].rc = values[i].field == 230 ? SUCCESS : NOT_SUPPORTED;
+        values[i].value.ui = gpu->recovery;
+    }
+    return rc;
+}
+
 int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned int *count, struct process_info *out)
 {
     return processes_of(handle, count, out);
@@ -253,7 +493,8 @@ int nvmlDeviceGetRemappedRows(void *handle, unsigned int *corrected, unsigned in
 
     if (rc)
         return rc;
-    *corrected = *uncorrected = *pending = 0;
+    *corrected = *uncorrected = 0;
+    *pending = gpu->remap_pending;
     *failure = gpu->remap_failure;
     return SUCCESS;
 }

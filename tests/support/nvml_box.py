@@ -14,6 +14,7 @@ from dlq_nodeagent.devices.port import (
     DeviceHealth,
     DeviceProcess,
     DeviceUsage,
+    DeviceVitals,
 )
 
 HERE = Path(__file__).parent
@@ -47,6 +48,11 @@ class NvmlBox:
     def say(self, line: str) -> None:
         """Add one line of the library's text file (see fake_nvml.c)."""
         self.lines.append(line)
+        self.write()
+
+    def unsay(self, line: str) -> None:
+        """Take a line back."""
+        self.lines.remove(line)
         self.write()
 
     def use(self, uuid: str, used: int) -> None:
@@ -89,13 +95,20 @@ class ProbedDevices:
 
     def usage(self, uuid: str) -> DeviceUsage:
         """See the port."""
-        fields = self._ask("usage", uuid)
-        processes = tuple(DeviceProcess(**process) for process in fields["processes"])
-        return DeviceUsage(fields["used_memory_bytes"], processes)
+        return _usage(self._ask("usage", uuid))
 
     def health(self) -> tuple[DeviceHealth, ...]:
         """See the port."""
         return tuple(DeviceHealth(**fields) for fields in self._ask("health"))
+
+    def vitals(self) -> tuple[DeviceVitals, ...]:
+        """See the port."""
+        return tuple(_vitals(fields) for fields in self._ask("vitals"))
+
+    def next_xid(self) -> tuple[str, int] | None:
+        """See the port."""
+        found = self._ask("next_xid")
+        return None if found is None else (str(found[0]), int(found[1]))
 
     def driver_version(self) -> str:
         """See the port."""
@@ -116,6 +129,17 @@ class ProbedDevices:
         if "key_error" in reply:
             raise KeyError(reply["key_error"])
         return reply["ok"]
+
+
+def _usage(fields: Any) -> DeviceUsage:
+    processes = tuple(DeviceProcess(**process) for process in fields["processes"])
+    return DeviceUsage(fields["used_memory_bytes"], processes)
+
+
+def _vitals(fields: Any) -> DeviceVitals:
+    symptoms = tuple((code, words) for code, words in fields.pop("symptoms"))
+    usage = fields.pop("usage")
+    return DeviceVitals(symptoms=symptoms, usage=None if usage is None else _usage(usage), **fields)
 
 
 def _with_used(line: str, uuid: str, used: int) -> str:

@@ -53,6 +53,7 @@ ACTIONS: Mapping[str, Action] = {
     "recovery_reset": Action.RESET,  # the driver's own word (NVML: GPU recovery action)
     "recovery_reboot": Action.DRAIN,
     "row_remap_pending": Action.RESET,
+    "page_retirement_pending": Action.RESET,
     "row_remap_failed": Action.RMA,
     "ecc_uncorrected": Action.MONITOR,
     "thermal_slowdown": Action.MONITOR,
@@ -60,6 +61,8 @@ ACTIONS: Mapping[str, Action] = {
     "nvlink_down": Action.MONITOR,
     "nvlink_errors": Action.MONITOR,
     "held": Action.WAIT,  # something computes on it, or holds its memory, for no job of ours
+    "timeout": Action.WAIT,
+    "driver_hangs": Action.WAIT,
 }
 
 
@@ -109,6 +112,12 @@ def actions_of(words: Mapping[str, str]) -> Mapping[str, Action]:
     return actions
 
 
+def action_of(actions: Mapping[str, Action], code: str) -> Action:
+    """What is done about a symptom; one that nobody knows is shown, and a driver's error waited for."""
+    unknown = Action.WAIT if code.startswith("nvml_error") else Action.MONITOR
+    return actions.get(code, unknown)
+
+
 def judge(
     before: Iterable[GpuCondition],
     told: Mapping[int, tuple[Symptom, ...]],
@@ -126,13 +135,13 @@ def judge(
     since = {one.gpu: one.time_s for one in cleared}
     found: dict[tuple[int, str], GpuCondition] = {}
     for one in known.values():
-        action = actions.get(one.code, Action.MONITOR)
+        action = action_of(actions, one.code)
         if action in _STAYS or one.gpu not in told:
             found[one.gpu, one.code] = one._replace(action=action)
     for index, symptoms in told.items():
         if index in uuids:
             for symptom in _counting(symptoms, since.get(index)):
-                action = actions.get(symptom.code, Action.MONITOR)
+                action = action_of(actions, symptom.code)
                 old = known.get((index, symptom.code))
                 since_s = symptom.time_s if old is None else old.since_s
                 found[index, symptom.code] = GpuCondition(

@@ -1,22 +1,39 @@
-"""Virtual GPUs, made only by an explicit `--devices fake:8xH100-80GB` and labelled wherever shown."""
+"""Virtual GPUs, made only by an explicit `--devices fake:8xH100-80GB` and labelled wherever shown.
+
+With `@/path/of/a/file` behind it, that file says how they are, and is read anew at every look: a line
+`1|xid_79|fallen off the bus` gives GPU 1 a symptom, `1|temperature|85` and `1|utilization|97` figures,
+`1|process|4711|8589934592` a process that holds so much of its memory.
+"""
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from dlq_nodeagent.devices.port import GIB, Device, DeviceFault, DeviceHealth, DeviceUsage
+from dlq_nodeagent.devices.port import (
+    GIB,
+    Device,
+    DeviceFault,
+    DeviceHealth,
+    DeviceProcess,
+    DeviceUsage,
+    DeviceVitals,
+)
 
-_FORM = re.compile(r"([1-9][0-9]{0,2})x([A-Za-z][A-Za-z0-9]{0,15})-([1-9][0-9]{0,3})GB")
+_FORM = re.compile(
+    r"([1-9][0-9]{0,2})x([A-Za-z][A-Za-z0-9]{0,15})-([1-9][0-9]{0,3})GB(?:@(/[^\n]+))?"
+)
 _MAX_DEVICES = 64
 _GIVEN_BACK = DeviceUsage(used_memory_bytes=0, processes=())
 
 
 @dataclass(frozen=True, slots=True)
 class VirtualDevices:
-    """What `fake:COUNTxMODEL-MEMORYGB` asks for."""
+    """What `fake:COUNTxMODEL-MEMORYGB@SCRIPT` asks for; without SCRIPT nothing is ever wrong."""
 
     count: int
     model: str
     memory_gb: int
+    script: Path | None = None
 
 
 def parse_virtual(text: str) -> VirtualDevices:
@@ -27,7 +44,8 @@ def parse_virtual(text: str) -> VirtualDevices:
             f"virtual devices are written COUNTxMODEL-MEMORYGB with at most {_MAX_DEVICES} devices, "
             f"like 8xH100-80GB; got {text!r}"
         )
-    return VirtualDevices(int(match.group(1)), match.group(2), int(match.group(3)))
+    script = Path(match.group(4)) if match.group(4) else None
+    return VirtualDevices(int(match.group(1)), match.group(2), int(match.group(3)), script)
 
 
 @dataclass(slots=True)
@@ -52,7 +70,7 @@ class FakeDevices:
             raise KeyError(uuid)
         if uuid in self.broken:
             raise DeviceFault(uuid, self.broken[uuid])
-        return self.usages.get(uuid, _GIVEN_BACK)
+        return self.usages.get(uuid) or self._scripted(self._index(uuid)).usage or _GIVEN_BACK
 
     def health(self) -> tuple[DeviceHealth, ...]:
         """See the port."""
@@ -65,9 +83,43 @@ class FakeDevices:
             for device in self.devices()
         )
 
+    def vitals(self) -> tuple[DeviceVitals, ...]:
+        """See the port."""
+        return tuple(self._vitals(device) for device in self.devices())
+
+    def next_xid(self) -> tuple[str, int] | None:
+        """See the port. A script's are among the symptoms."""
+        return None
+
     def driver_version(self) -> str:
         """See the port."""
         return "virtual"
+
+    def _vitals(self, device: Device) -> DeviceVitals:
+        if device.uuid in self.broken:
+            return DeviceVitals(device.uuid, ((self.broken[device.uuid], ""),))
+        said = self._scripted(device.index)
+        usage = self.usages.get(device.uuid) or said.usage or _GIVEN_BACK
+        return DeviceVitals(
+            device.uuid,
+            tuple(said.symptoms),
+            usage,
+            said.figures.get("temperature"),
+            said.figures.get("utilization"),
+        )
+
+    def _scripted(self, index: int) -> "_Said":
+        said = _Said()
+        if self.spec.script is None or not self.spec.script.exists():
+            return said
+        for line in self.spec.script.read_text().splitlines():
+            number, code, *rest = [*line.split("|"), "", ""]
+            if number == str(index) and code:
+                said.take(code, rest)
+        return said
+
+    def _index(self, uuid: str) -> int:
+        return next(device.index for device in self.devices() if device.uuid == uuid)
 
     def _device(self, index: int) -> Device:
         spec = self.spec
@@ -79,3 +131,25 @@ class FakeDevices:
             memory_bytes=spec.memory_gb * GIB,
             virtual=True,
         )
+
+
+@dataclass(slots=True)
+class _Said:
+    """What a script says of one device."""
+
+    symptoms: list[tuple[str, str]] = field(default_factory=list)
+    figures: dict[str, int] = field(default_factory=dict)
+    usage: DeviceUsage | None = None
+
+    def take(self, code: str, rest: list[str]) -> None:
+        """One line, without the number of its device."""
+        if code in ("temperature", "utilization"):
+            self.figures[code] = int(rest[0])
+        elif code == "process":
+            before = self.usage or _GIVEN_BACK
+            process = DeviceProcess(int(rest[0]), int(rest[1]))
+            self.usage = DeviceUsage(
+                before.used_memory_bytes + int(rest[1]), (*before.processes, process)
+            )
+        else:
+            self.symptoms.append((code, rest[0]))

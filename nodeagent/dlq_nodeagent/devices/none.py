@@ -1,6 +1,6 @@
 """A machine without GPUs, asked for by name."""
 
-from dlq_nodeagent.devices.port import Device, DeviceHealth, DeviceUsage
+from dlq_nodeagent.devices.port import Device, DeviceHealth, DeviceUsage, DeviceVitals
 
 
 class NoDevices:
@@ -17,6 +17,14 @@ class NoDevices:
     def health(self) -> tuple[DeviceHealth, ...]:
         """See the port."""
         return ()
+
+    def vitals(self) -> tuple[DeviceVitals, ...]:
+        """See the port."""
+        return ()
+
+    def next_xid(self) -> tuple[str, int] | None:
+        """See the port."""
+        return None
 
     def driver_version(self) -> str:
         """See the port."""

@@ -1,11 +1,14 @@
 """Real NVIDIA GPUs, asked through NVML (`pynvml` of the nvidia-ml-py distribution)."""
 
+import ctypes
 import importlib
 from collections.abc import Callable
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
 from dlq_nodeagent.devices.gpu_type import gpu_type_of
+from dlq_nodeagent.devices.nvml_vitals import Examiner
 from dlq_nodeagent.devices.port import (
     Device,
     DeviceFault,
@@ -13,6 +16,7 @@ from dlq_nodeagent.devices.port import (
     DeviceProcess,
     DevicesUnavailable,
     DeviceUsage,
+    DeviceVitals,
 )
 
 _NO_LIBRARY = (
@@ -42,6 +46,8 @@ class NvmlDevices:
         self._handles: dict[str, Any] = {}
         self._devices = tuple(self._read_devices())
         self._driver_version = str(self._nvml.nvmlSystemGetDriverVersion())
+        self._examiner = Examiner(self._nvml)
+        self._events: Any = None
 
     def close(self) -> None:
         """Shut NVML down; the object is not used afterwards."""
@@ -68,6 +74,55 @@ class NvmlDevices:
     def health(self) -> tuple[DeviceHealth, ...]:
         """See the port."""
         return tuple(self._health_of(device.uuid) for device in self._devices)
+
+    def vitals(self) -> tuple[DeviceVitals, ...]:
+        """See the port."""
+        return tuple(self._vitals_of(device.uuid) for device in self._devices)
+
+    def next_xid(self) -> tuple[str, int] | None:
+        """See the port. A driver that sends no messages has none."""
+        nvml = self._nvml
+        try:
+            if self._events is None:
+                self._events = self._registered()
+            event = nvml.nvmlEventSetWait_v2(self._events, 0)
+        except nvml.NVMLError_Timeout:
+            return None
+        except nvml.NVMLError:
+            # A card that was lost takes the whole set along: the next call makes another.
+            self._drop_events()
+            return None
+        if event.eventType != nvml.nvmlEventTypeXidCriticalError:
+            return None
+        uuid = next((it for it, handle in self._handles.items() if _same(handle, event.device)), "")
+        return (uuid, int(event.eventData)) if uuid else None
+
+    def _vitals_of(self, uuid: str) -> DeviceVitals:
+        handle = self._handles[uuid]
+        try:
+            usage = self.usage(uuid)
+            vitals: DeviceVitals = self._ask(
+                uuid, lambda it: self._examiner.examine(uuid, it, usage), handle
+            )
+        except DeviceFault as fault:
+            return DeviceVitals(uuid, ((fault.reason, ""),))
+        return vitals
+
+    def _registered(self) -> Any:
+        nvml = self._nvml
+        events = nvml.nvmlEventSetCreate()
+        for handle in self._handles.values():
+            try:
+                nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
+            except nvml.NVMLError:
+                continue
+        return events
+
+    def _drop_events(self) -> None:
+        if self._events is not None:
+            with suppress(self._nvml.NVMLError):
+                self._nvml.nvmlEventSetFree(self._events)
+        self._events = None
 
     def _health_of(self, uuid: str) -> DeviceHealth:
         handle = self._handles[uuid]
@@ -140,7 +195,17 @@ class NvmlDevices:
             model_name=name,
             memory_bytes=memory_bytes,
             virtual=False,
+            pci=self._pci(handle),
         )
+
+    def _pci(self, handle: Any) -> str:
+        """`00000000:3B:00.0` of NVML is `0000:3b:00` in the kernel's log."""
+        nvml = self._nvml
+        try:
+            place = nvml.nvmlDeviceGetPciInfo(handle)
+        except (nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
+            return ""
+        return f"{place.domain:04x}:{place.bus:02x}:{place.device:02x}"
 
     def _ask(self, uuid: str, call: Callable[[Any], Any], handle: Any) -> Any:
         try:
@@ -156,6 +221,13 @@ class NvmlDevices:
             nvml.NVML_ERROR_TIMEOUT: "timeout",
         }
         return DeviceFault(uuid, words.get(error.value, f"nvml_error_{error.value}"))
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two handles, which are pointers, are of the same device."""
+    return bool(
+        ctypes.cast(one, ctypes.c_void_p).value == ctypes.cast(other, ctypes.c_void_p).value
+    )
 
 
 def _load() -> ModuleType:

@@ -26,6 +26,8 @@ class Device:
     model_name: str
     memory_bytes: int
     virtual: bool
+    pci: str = ""
+    """`0000:3b:00`, as the kernel's log names it; empty when it has no such place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,18 @@ class DeviceUsage:
 
     @property
     def released(self) -> bool:
-        """Whether the device can be given to somebody else."""
-        return not self.processes and self.used_memory_bytes < RELEASED_MEMORY_BYTES
+        """Whether the device can be given to somebody else, with the usual bound."""
+        return self.released_below(RELEASED_MEMORY_BYTES)
+
+    def released_below(self, memory_bytes: int) -> bool:
+        """The same, with this much memory as what the driver may keep for itself."""
+        return not self.processes and self.used_memory_bytes < memory_bytes
+
+    @property
+    def words(self) -> str:
+        """What is on it, for people."""
+        pids = ", ".join(str(process.pid) for process in self.processes) or "none"
+        return f"{self.used_memory_bytes} bytes used, processes: {pids}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +68,21 @@ class DeviceHealth:
     uuid: str
     healthy: bool
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceVitals:
+    """How a device is at this instant: facts, no verdict. None: the driver does not say.
+
+    `symptoms` are (code, words): `gpu_is_lost`, `row_remap_pending`, `nvlink_down`, ...; the master's
+    model/gpu_health.py knows what is done about them.
+    """
+
+    uuid: str
+    symptoms: tuple[tuple[str, str], ...] = ()
+    usage: DeviceUsage | None = None
+    temperature_celsius: int | None = None
+    utilization_percent: int | None = None
 
 
 class DevicesUnavailable(Exception):
@@ -87,6 +114,16 @@ class Devices(Protocol):
 
     def health(self) -> tuple[DeviceHealth, ...]:
         """One entry for each device, in the order of `devices()`; never raises for a broken device."""
+        ...
+
+    def vitals(self) -> tuple[DeviceVitals, ...]:
+        """One entry for each device, in the order of `devices()`; never raises for a broken device."""
+        ...
+
+    def next_xid(self) -> tuple[str, int] | None:
+        """The uuid and number of a message that the driver has sent since the last call, one at a time;
+        None: there is none (any more). Does not wait.
+        """
         ...
 
     def driver_version(self) -> str:

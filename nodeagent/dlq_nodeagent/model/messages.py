@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from dlq_nodeagent.model.gpus import GpuHealth
 from dlq_nodeagent.runtimes.launch import AttemptKey
 
 
@@ -267,6 +268,8 @@ class Heartbeat:
     progress: tuple[RankProgress, ...]
     hold_revision: int = 0
     """The word on holds that every living rank has been told of."""
+    health: tuple[GpuHealth, ...] | None = None
+    """Of all GPUs; None: as told before in this session."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dlq.v1 import job_pb2, resource_pb2
 from dlq_common.wire import from_duration, to_duration
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.host import HostFacts
+from dlq_nodeagent.model.gpus import GpuHealth, GpuSymptom
 from dlq_nodeagent.model.messages import (
     CheckpointFact,
     Command,
@@ -185,4 +186,26 @@ def _welcome(*wanted: wire.LaunchCommand) -> wire.Welcome:
         ttl_duration=to_duration(20),
         reconnect_jitter_duration=to_duration(15),
         wanted=wanted,
+    )
+
+
+def test_a_heartbeat_tells_how_the_gpus_are_and_leaves_out_what_is_not_known() -> None:
+    told = GpuHealth(
+        index=1,
+        symptoms=(GpuSymptom("xid_79", "off the bus", 2.5),),
+        temperature_celsius=61,
+    )
+    beat = Heartbeat(sequence=1, progress=(), health=(told,))
+    sent = encode(beat, wire.NodeFacts()).heartbeat
+    (gpu,) = sent.health.gpus
+    assert (gpu.index, gpu.temperature_celsius) == (1, 61)
+    assert not gpu.HasField("utilization_percent")
+    (symptom,) = gpu.symptoms
+    assert (symptom.code, symptom.detail, symptom.age_duration.nanos) == (
+        "xid_79",
+        "off the bus",
+        500_000_000,
+    )
+    assert not encode(Heartbeat(sequence=2, progress=()), wire.NodeFacts()).heartbeat.HasField(
+        "health"
     )

@@ -1,0 +1,194 @@
+"""Looks at the GPUs again and again, in threads of its own, and says what the master must hear.
+
+Drivers may hang: the agent's loop never waits for them, and a look that does not come back is told as
+`driver_hangs`. What happens when: the agent restarts - everything is looked at anew, and the driver's
+messages of this boot are read from the kernel's log; the master restarts or the line was silent - the
+first heartbeat of a session tells everything.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import structlog
+
+from dlq_common.clock import Clock
+from dlq_nodeagent.devices.kernel_log import KernelLog
+from dlq_nodeagent.devices.port import RELEASED_MEMORY_BYTES, Device, Devices, DeviceVitals
+from dlq_nodeagent.model.gpus import GpuHealth, GpuSymptom
+
+_XID = "xid_"
+_HELD, _HANGS = "held", "driver_hangs"
+_LISTEN_S = 1.0
+
+log = structlog.get_logger("nodeagent.gpus")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchSettings:
+    """Seconds, and bytes."""
+
+    every_s: float = 10.0
+    figures_s: float = 30.0
+    """How often figures alone are a reason to tell."""
+    hangs_s: float = 60.0
+    forget_s: float = 86_400.0
+    """A message of the driver is told for so long."""
+    free_below_bytes: int = RELEASED_MEMORY_BYTES
+
+
+@dataclass(slots=True)
+class _Xid:
+    last_s: float
+    words: str
+
+
+@dataclass(slots=True, kw_only=True)
+class GpuWatch:
+    """`in_use` names the GPUs that ranks of ours have; it may be called from any thread."""
+
+    clock: Clock
+    devices: Devices
+    in_use: Callable[[], frozenset[int]]
+    settings: WatchSettings = field(default_factory=WatchSettings)
+    open_log: Callable[[], KernelLog] = KernelLog
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _stopped: threading.Event = field(default_factory=threading.Event)
+    _vitals: tuple[DeviceVitals, ...] = ()
+    _looked_s: float = 0.0
+    _xids: dict[tuple[str, str], _Xid] = field(default_factory=dict)
+    _held: dict[int, str] = field(default_factory=dict)
+    _told: tuple[GpuHealth, ...] = ()
+    _told_s: float = 0.0
+
+    def start(self) -> None:
+        """Begin to look. A machine without GPUs is not looked at."""
+        self._looked_s = self.clock.boottime_s()
+        if self.devices.devices():
+            threading.Thread(target=self._look_again, name="gpus", daemon=True).start()
+
+    def stop(self) -> None:
+        """Look no more; waits for nothing, since a driver may hang."""
+        self._stopped.set()
+
+    # ---- the agent's loop
+
+    def told(self, first: bool) -> tuple[GpuHealth, ...] | None:
+        """What a heartbeat says of the GPUs; None: what was told before still holds."""
+        now_s = self.clock.boottime_s()
+        ours = self.in_use()
+        with self._lock:
+            found = tuple(self._health(it, ours, now_s) for it in self._vitals)
+        same = [_codes(it) for it in found] == [_codes(it) for it in self._told]
+        if not found or (not first and same and now_s - self._told_s < self.settings.figures_s):
+            return None
+        if not same:
+            for it in found:
+                if it.symptoms:
+                    log.warning("gpu_symptoms", gpu=it.index, codes=sorted(_codes(it)))
+        self._told, self._told_s = found, now_s
+        return found
+
+    def _health(self, vitals: DeviceVitals, ours: frozenset[int], now_s: float) -> GpuHealth:
+        device = self._device(vitals.uuid)
+        symptoms = [
+            GpuSymptom(code, words) for code, words in vitals.symptoms if not code.startswith(_XID)
+        ]
+        if now_s - self._looked_s > self.settings.hangs_s:
+            symptoms.append(GpuSymptom(_HANGS, "the driver does not answer"))
+        if device.index in self._held and device.index not in ours:
+            symptoms.append(GpuSymptom(_HELD, self._held[device.index]))
+        usage = vitals.usage
+        for (uuid, code), xid in self._xids.items():
+            age_s = max(0.0, now_s - xid.last_s)
+            if uuid == vitals.uuid and age_s < self.settings.forget_s:
+                symptoms.append(GpuSymptom(code, xid.words, age_s))
+        return GpuHealth(
+            index=device.index,
+            symptoms=tuple(symptoms),
+            temperature_celsius=vitals.temperature_celsius,
+            utilization_percent=vitals.utilization_percent,
+            used_memory_bytes=None if usage is None else usage.used_memory_bytes,
+        )
+
+    # ---- the threads
+
+    def look(self) -> None:
+        """One look; may take as long as a driver likes."""
+        ours = self.in_use()
+        vitals = self.devices.vitals()
+        ours |= self.in_use()  # a rank that came or went meanwhile may be what was seen
+        now_s = self.clock.boottime_s()
+        with self._lock:
+            self._vitals, self._looked_s = vitals, now_s
+            self._held = dict(self._found_held(vitals, ours))
+            for it in vitals:
+                for code, words in it.symptoms:
+                    if code.startswith(_XID):
+                        self._xids.setdefault((it.uuid, code), _Xid(now_s, words))
+
+    def _found_held(
+        self, vitals: Iterable[DeviceVitals], ours: frozenset[int]
+    ) -> Iterator[tuple[int, str]]:
+        for it in vitals:
+            index, usage = self._device(it.uuid).index, it.usage
+            if usage is None or index in ours:
+                continue
+            if not usage.released_below(self.settings.free_below_bytes):
+                yield index, usage.words
+
+    def heard(self, uuid: str, number: int, at_s: float, words: str = "") -> None:
+        """The driver has said something about a GPU, at that boottime."""
+        key = (uuid, f"{_XID}{number}")
+        with self._lock:
+            known = self._xids.get(key)
+            if known is None or at_s > known.last_s:
+                self._xids[key] = _Xid(at_s, words or (known.words if known else ""))
+
+    def read_log(self, kernel_log: KernelLog) -> None:
+        """Take what the kernel's log has that is new."""
+        places = {it.pci: it for it in self.devices.devices() if it.pci}
+        for xid in kernel_log.xids():
+            if xid.pci in places:
+                self.heard(places[xid.pci].uuid, xid.number, xid.boot_s, xid.words)
+
+    def listen(self) -> None:
+        """Take what the driver has sent since the last time."""
+        while (heard := self.devices.next_xid()) is not None:
+            uuid, number = heard
+            log.warning("xid", gpu=uuid, number=number)
+            self.heard(uuid, number, self.clock.boottime_s())
+
+    def _look_again(self) -> None:
+        kernel_log = self._opened_log()
+        look_at_s = 0.0
+        while not self._stopped.is_set():
+            try:
+                self.listen()
+                if kernel_log is not None:
+                    self.read_log(kernel_log)
+                if self.clock.boottime_s() >= look_at_s:
+                    self.look()
+                    look_at_s = self.clock.boottime_s() + self.settings.every_s
+            except Exception:
+                # Whatever it is, the next look may go well; till then it is told as a hang.
+                log.exception("gpu_look_failed")
+            self._stopped.wait(_LISTEN_S)
+        if kernel_log is not None:
+            kernel_log.close()
+
+    def _opened_log(self) -> KernelLog | None:
+        if all(device.virtual for device in self.devices.devices()):
+            return None
+        try:
+            return self.open_log()
+        except OSError as error:
+            log.warning("kernel_log_unreadable", why=error.strerror)
+            return None
+
+    def _device(self, uuid: str) -> Device:
+        return next(device for device in self.devices.devices() if device.uuid == uuid)
+
+
+def _codes(health: GpuHealth) -> frozenset[str]:
+    return frozenset(symptom.code for symptom in health.symptoms)

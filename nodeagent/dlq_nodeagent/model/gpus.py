@@ -1,0 +1,23 @@
+"""How the GPUs of this node are, as a heartbeat tells it: plain values."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSymptom:
+    """Something wrong with a GPU: a message of the driver so long ago, or what is the case now."""
+
+    code: str
+    words: str = ""
+    age_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuHealth:
+    """One GPU by its index; figures are None where the driver does not say."""
+
+    index: int
+    symptoms: tuple[GpuSymptom, ...] = ()
+    temperature_celsius: int | None = None
+    utilization_percent: int | None = None
+    used_memory_bytes: int | None = None
