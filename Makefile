@@ -53,7 +53,7 @@ $(STAMP): $(LOCK) pyproject.toml hatch_build.py | $(UV_TOOL)
 	touch $(STAMP)
 
 # No sources or no compiler: nothing is built, and the agent says what it misses.
-$(SHIM): $(wildcard $(SHIM_DIR)/*.[ch] $(SHIM_DIR)/init/*.[ch]) hatch_build.py | $(STAMP)
+$(SHIM): $(wildcard $(SHIM_DIR)/*.[ch] $(SHIM_DIR)/init/*.[ch] $(SHIM_DIR)/tasks/*.c) hatch_build.py | $(STAMP)
 	$(PY) hatch_build.py
 
 .PHONY: lock
@@ -114,7 +114,7 @@ package: setup | $(UV_TOOL)  ## build the wheel, install it with each extra into
 .PHONY: clean
 clean:  ## remove everything that make made, the environments included
 	rm -rf .venv .venv-torch build dist .demo .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis \
-	  .import_linter_cache $(SHIM) $(SHIM_DIR)/dlq-init
+	  .import_linter_cache $(SHIM) $(SHIM_DIR)/dlq-init $(SHIM_DIR)/dlq-tasks
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # PyTorch only by pip (uv would take the CUDA build), and only into an environment of its own.

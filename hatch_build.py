@@ -19,6 +19,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 SHIM_DIR = Path("nodeagent/dlq_nodeagent/shim")
 SHIM_NAME = "dlq-shim"
 INIT_NAME = "dlq-init"
+TASKS_NAME = "dlq-tasks"
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-pthread"]
 
 
@@ -30,7 +31,8 @@ def find_compiler() -> list[str] | None:
 
 
 def compile_shim(root: Path) -> Path | None:
-    """Compile every C file of the shim into one executable and return its path; and dlq-init with it.
+    """Compile every C file of the shim into one executable and return its path; and with it dlq-init
+    and dlq-tasks.
 
     Returns None when there is nothing to compile or nothing to compile it with; the agent then
     refuses to start and says how to get a compiler. A compiler that fails raises: a half-built
@@ -49,6 +51,12 @@ def compile_shim(root: Path) -> Path | None:
         _compile([*compiler, *FLAGS, "-static"], inside, shim_dir / INIT_NAME)
     except subprocess.CalledProcessError:
         print("dlq-init was not linked (no static C library): no containers", file=sys.stderr)
+    # The main process of a rank with several tasks; static for the same reason, where that is possible.
+    tasks = [str(shim_dir / "tasks" / "tasks.c")]
+    try:
+        _compile([*compiler, *FLAGS, "-static"], tasks, shim_dir / TASKS_NAME)
+    except subprocess.CalledProcessError:
+        _compile([*compiler, *FLAGS], tasks, shim_dir / TASKS_NAME)
     return shim_dir / SHIM_NAME
 
 
@@ -83,7 +91,7 @@ class ShimBuildHook(BuildHookInterface[Any]):
             return
         build_data["pure_python"] = False
         build_data["tag"] = wheel_tag()
-        for built in (shim, shim.with_name(INIT_NAME)):
+        for built in (shim, shim.with_name(INIT_NAME), shim.with_name(TASKS_NAME)):
             if built.exists():
                 build_data["force_include"][str(built)] = f"dlq_nodeagent/shim/{built.name}"
 

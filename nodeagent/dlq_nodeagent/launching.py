@@ -30,7 +30,7 @@ from dlq_nodeagent.runtimes.launch import RunAs
 from dlq_nodeagent.runtimes.podman_prepare import Containers, Say, inside_container
 from dlq_nodeagent.runtimes.port import AttemptKey, JobFiles, LaunchPlan, LaunchRefused
 from dlq_nodeagent.slurm_launch import stand_ins_mount, with_batch
-from dlq_nodeagent.tasks import port_count, with_own_ports
+from dlq_nodeagent.tasks import port_count, tasks_mount, with_own_ports, with_tasks
 
 _DEFAULT_INTERPRETER = ("/bin/sh",)
 
@@ -194,9 +194,8 @@ class Launching:
             return None
         script = self._script_path(launch.key) if launch.script else None
         plan = self.containers.plan(launch, rights, self.devices_of(launch), script, say)
-        return replace(
-            plan, own_mounts=plan.own_mounts + stand_ins_mount(launch, self.rules.stand_ins)
-        )
+        more = stand_ins_mount(launch, self.rules.stand_ins) + tasks_mount(launch)
+        return replace(plan, own_mounts=plan.own_mounts + more)
 
     def _script_path(self, key: AttemptKey) -> Path:
         return self.rules.scripts / str(key)
@@ -204,7 +203,10 @@ class Launching:
     def _argv(self, launch: Launch, rights: UserRights) -> tuple[str, ...]:
         _check_words(launch)
         words = self._words(launch, rights)
-        return with_batch(launch, words, self.devices_of(launch), self.rules.stand_ins)
+        words = with_batch(launch, words, self.devices_of(launch), self.rules.stand_ins)
+        return with_tasks(
+            launch, words, self.devices_of(launch), words_at=self.job_files(launch.key).job_dir
+        )
 
     def _words(self, launch: Launch, rights: UserRights) -> tuple[str, ...]:
         if not launch.script:

@@ -10,6 +10,7 @@ from dlq_nodeagent.errands import Errands, Look, Preparation, PrepareOrder, Purp
 from dlq_nodeagent.holding import Holding
 from dlq_nodeagent.journal import Journal, RankRecord
 from dlq_nodeagent.keeping import Keeping
+from dlq_nodeagent.last_words import failed_by_itself, last_lines
 from dlq_nodeagent.looking import Looking
 from dlq_nodeagent.model.messages import Fence, Launch, RankProgress, Save, Signal, Stop
 from dlq_nodeagent.model.rank import (
@@ -334,6 +335,7 @@ class Supervisor:
             watched.beat_at_s = now_s + self.settings.watch_s
             assert watched.handle is not None
             watched.take_beat(self.runtime.beat(watched.handle), now_s)
+            self._hear_workers(watched, watched.handle)
         match watched.rank.state:
             case RankState.PREPARING:
                 self._drive_preparing(watched)
@@ -360,6 +362,7 @@ class Supervisor:
             watched.rank = replace(
                 watched.rank, record=ended, ended_s=self._releasing.ended_s(ended)
             )
+            self._hear_last_words(watched, ended)
 
     def _drive_preparing(self, watched: Watched) -> None:
         if not watched.confirmed or watched.preparing:
@@ -445,7 +448,22 @@ class Supervisor:
         handle = watched.handle
         done = handle is not None and self.runtime.done(handle)
         watched.rank = replace(watched.rank, ended_s=self._releasing.ended_s(record), done=done)
+        self._hear_last_words(watched, record)
         self._looking.now(watched, Purpose.FINAL, self.settings.watch_s)
+
+    def _hear_workers(self, watched: Watched, handle: Handle) -> None:
+        """Tell the master once that the workers here are done; a restarted agent says it again."""
+        rank = watched.rank
+        if rank.launch.worker_count and not rank.workers_done and self.runtime.workers_done(handle):
+            watched.rank = replace(rank, workers_done=True)
+            self.tell(rank.launch.key)
+
+    def _hear_last_words(self, watched: Watched, record: ExitRecord) -> None:
+        if watched.handle is None or not failed_by_itself(record):
+            return
+        task = self.runtime.failed_task(watched.handle)
+        lines = last_lines(self.runtime, watched.handle, task)
+        watched.rank = replace(watched.rank, failed_task=task, last_lines=lines)
 
     def _drive_releasing(self, watched: Watched, now_s: float) -> None:
         if watched.looking is None:

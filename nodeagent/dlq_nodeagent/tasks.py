@@ -6,6 +6,9 @@ from dataclasses import dataclass, replace
 
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.model.messages import Launch
+from dlq_nodeagent.runtimes.container import Mount
+from dlq_nodeagent.runtimes.port import LaunchRefused
+from dlq_nodeagent.shim.binary import ShimMissing, ensure_tasks
 
 PER_GPU = "per-gpu"
 _LOOPBACK = "127.0.0.1"
@@ -42,6 +45,45 @@ def tasks_of(launch: Launch, devices: Sequence[Device]) -> tuple[Task, ...]:
     if launch.launch_mode == PER_GPU:
         return _gpu_tasks(launch, devices)
     return ()
+
+
+def with_tasks(
+    launch: Launch, words: tuple[str, ...], devices: Sequence[Device], *, words_at: str
+) -> tuple[str, ...]:
+    """The words that start a rank: those of `dlq-tasks`, if it has several processes. It tells of them
+    in the job's own directory `words_at`.
+
+    A restart of the agent or the master does not touch it, and silence ends it as any main process.
+    """
+    tasks = tasks_of(launch, devices)
+    if not tasks:
+        return words
+    told: list[str] = [
+        _program(),
+        "--words",
+        words_at,
+        "--grace",
+        str(round(launch.grace_s * 1000)),
+    ]
+    if len(launch.node_ids) <= 1:
+        told.append("--alone")
+    for task in tasks:
+        told += ["--serve" if task.serves else "--task", task.name]
+        told += [f"{name}={value}" for name, value in task.environment.items()]
+    return (*told, "--", *words)
+
+
+def tasks_mount(launch: Launch) -> tuple[Mount, ...]:
+    """What a container with several tasks must see of the node."""
+    several = launch.worker_count or launch.launch_mode == PER_GPU
+    return (Mount(_program(), _program(), read_only=True),) if several else ()
+
+
+def _program() -> str:
+    try:
+        return str(ensure_tasks())
+    except ShimMissing as missing:
+        raise LaunchRefused(str(missing)) from None
 
 
 # ---- a process for each GPU

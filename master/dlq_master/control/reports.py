@@ -232,6 +232,8 @@ def _take_one(turn: Turn, node_id: NodeId, attempt: Attempt, report: ReportedRan
             running = RankStatus(node_id, phase=RankPhase.RUNNING)
             _gather(turn, key, report.node_rank, running, actor)
     _gather(turn, key, report.node_rank, status, actor)
+    if (status.workers_done, status.gone) != (before.workers_done, before.gone):
+        _end_servers(turn, key)
 
 
 def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: str) -> None:
@@ -276,6 +278,16 @@ def _open_barrier(turn: Turn, key: AttemptKey) -> None:
     event = gang.progress(turn.state.cluster.attempts[key])
     if event is not None:
         turn.step_attempt(key, event, actor="master")
+
+
+def _end_servers(turn: Turn, key: AttemptKey) -> None:
+    """All workers are done: what still runs serves nobody, and ends well when it is told."""
+    attempt = turn.state.cluster.attempts.get(key)
+    if attempt is None or attempt.stop_cause is not None or not gang.workers_done(attempt):
+        return
+    for rank, status in enumerate(attempt.ranks):
+        if not status.gone:
+            turn.intend("signal", status.node_id, key, attempt.epoch, rank, cause="TERM")
 
 
 def _drop_launches(turn: Turn, key: AttemptKey, rank: int) -> None:

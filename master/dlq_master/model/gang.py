@@ -130,6 +130,12 @@ def must_stop(attempt: Attempt) -> bool:
     )
 
 
+def workers_done(attempt: Attempt) -> bool:
+    """Every rank has ended, or has none but servers left; and some have."""
+    ranks = attempt.ranks
+    return not over(attempt) and all(it.gone or it.workers_done for it in ranks)
+
+
 def over(attempt: Attempt) -> bool:
     """Every rank is confirmed gone."""
     return all(status.gone for status in attempt.ranks)

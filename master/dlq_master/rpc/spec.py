@@ -63,6 +63,8 @@ SAVE_SIGNALS = ("USR1", "USR2", "INT")
 USER_SIGNALS = ("HUP", "INT", "QUIT", "USR1", "USR2", "ALRM", "TERM", "CONT", "URG", "WINCH")
 RUNTIMES = ("process", "podman")
 COMPATS = ("slurm",)
+PER_GPU = "per-gpu"
+LAUNCHES = ("per-node", PER_GPU)
 DEFAULT_SIGNAL = "TERM"
 DEFAULT_RUNTIME = "process"
 DEFAULT_DIRECTORY = "/"
@@ -103,6 +105,8 @@ def checked(spec: JobSpec) -> JobSpec:
     _check_save_signal(spec)
     check_container(spec)
     _check_compat(spec)
+    _check_launch(spec)
+    _check_roles(spec)
     _check_spans(spec)
     _check_array(spec)
     check_dependency(spec.dependency)
@@ -240,6 +244,40 @@ def _check_compat(spec: JobSpec) -> None:
         raise _wrong("tasks_per_node", "means something only with compat")
     if not 1 <= spec.tasks_per_node <= MOST_TASKS_OF_A_NODE:
         raise _wrong("tasks_per_node", f"must be between 1 and {MOST_TASKS_OF_A_NODE}")
+
+
+def _check_launch(spec: JobSpec) -> None:
+    if not spec.launch:
+        return
+    _one_of("launch", spec.launch, LAUNCHES)
+    if spec.launch == PER_GPU and spec.compat:
+        raise _wrong("launch", "per-gpu is what compat does already: say one of them")
+
+
+def _check_roles(spec: JobSpec) -> None:
+    if not spec.HasField("roles"):
+        return
+    roles, resources = spec.roles, spec.resources
+    if spec.compat or spec.launch == PER_GPU:
+        raise _wrong("roles", "go neither with compat nor with launch = per-gpu")
+    if not 1 <= roles.worker_count <= MOST_TASKS:
+        raise _wrong("roles.worker_count", f"must be between 1 and {MOST_TASKS}")
+    if not 0 <= roles.ps_count <= MOST_TASKS:
+        raise _wrong("roles.ps_count", f"must be between 0 and {MOST_TASKS}")
+    if resources.gpu_count % roles.worker_count:
+        raise _wrong(
+            "roles.worker_count",
+            f"{resources.gpu_count} GPUs cannot be shared evenly by {roles.worker_count} workers",
+        )
+    if not resources.HasField("node_count"):
+        if resources.gpu_count != roles.worker_count:
+            raise _wrong("resources.node_count", "must be said for workers with several GPUs each")
+        return
+    if roles.worker_count % resources.node_count:
+        raise _wrong(
+            "roles.worker_count",
+            f"{roles.worker_count} workers cannot be split evenly over {resources.node_count} nodes",
+        )
 
 
 def _check_array(spec: JobSpec) -> None:

@@ -198,6 +198,11 @@ class Rank:
     checkpoint: FoundCheckpoint | None = None
     done: bool = False
     record: ExitRecord | None = None
+    workers_done: bool = False
+    """Only tasks that serve others are left of it."""
+    failed_task: str = ""
+    last_lines: tuple[str, ...] = ()
+    """The end of its output, if it failed by itself."""
     error: str = ""
     exit_code: int | None = None
     """Of a launch that failed by the user's own mistake."""

@@ -56,6 +56,9 @@ def report_of(rank: Rank, *, sequence: int, now_s: float) -> RankReport:
         detail=rank.detail if phase is Phase.PREPARING else "",
         gpu_indexes=rank.launch.gpu_indexes,
         ports=rank.ports if ready else (),
+        workers_done=rank.workers_done,
+        last_lines=rank.last_lines if ended else (),
+        failed_task=rank.failed_task if ended else "",
     )
 
 

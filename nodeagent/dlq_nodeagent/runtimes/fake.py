@@ -132,6 +132,13 @@ class FakeRuntime:
         attempt = self._settled(handle)
         return attempt.job.done and attempt.record is not None
 
+    def workers_done(self, handle: Handle) -> bool:
+        return self._settled(handle).job.workers_done
+
+    def failed_task(self, handle: Handle) -> str:
+        attempt = self._settled(handle)
+        return attempt.job.failed_task if attempt.record is not None else ""
+
     def usage(self, handle: Handle) -> Usage:
         attempt = self._settled(handle)
         lives = attempt.record is None

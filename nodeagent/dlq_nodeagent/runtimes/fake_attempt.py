@@ -37,6 +37,8 @@ class FakeJob:
     log: str = ""
     beat: str = ""
     done: bool = False
+    workers_done: bool = False
+    failed_task: str = ""
 
     @classmethod
     def from_argv(cls, argv: tuple[str, ...]) -> "FakeJob":

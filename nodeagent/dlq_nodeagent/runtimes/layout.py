@@ -38,6 +38,8 @@ SAVE = "save.json"
 JOB = "job"
 BEAT = "beat"
 DONE = "done"
+WORKERS_DONE = "workers_done"
+FAILED_TASK = "failed_task"
 
 # Everything we or the shim ever put into an attempt's directory, temporary names included.
 _OUR_NAMES = (

@@ -280,6 +280,14 @@ class Runtime(Protocol):
         """Whether the job made its done file."""
         ...
 
+    def workers_done(self, handle: Handle) -> bool:
+        """Whether only tasks that serve others are left of a rank with several (dlq-tasks says so)."""
+        ...
+
+    def failed_task(self, handle: Handle) -> str:
+        """Which task of several failed first, as far as the job itself says; empty: none."""
+        ...
+
     def usage(self, handle: Handle) -> Usage:
         """What the attempt uses now; after its end, zeros or None."""
         ...

@@ -32,6 +32,7 @@ from dlq_nodeagent.runtimes.port import (
 from dlq_nodeagent.shim.contact import read_boot_id
 
 _MAX_BEAT_BYTES = 65_536
+_MAX_TASK_BYTES = 64
 
 
 class ProcessRuntime:
@@ -164,6 +165,18 @@ class ProcessRuntime:
             shim_pidfd=pidfd,
             uid=attempt.uid,
         )
+
+    def workers_done(self, handle: Handle) -> bool:
+        attempt = self._known(handle)
+        found = layout.read_job_file(attempt.at, layout.WORKERS_DONE, uid=attempt.uid, limit=1)
+        return found is not None
+
+    def failed_task(self, handle: Handle) -> str:
+        attempt = self._known(handle)
+        found = layout.read_job_file(
+            attempt.at, layout.FAILED_TASK, uid=attempt.uid, limit=_MAX_TASK_BYTES
+        )
+        return "" if found is None else found.decode("utf-8", "replace")
 
     # ---- command
 

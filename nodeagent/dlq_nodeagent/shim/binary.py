@@ -5,6 +5,7 @@ from pathlib import Path
 
 SHIM_NAME = "dlq-shim"
 INIT_NAME = "dlq-init"
+TASKS_NAME = "dlq-tasks"
 
 
 class ShimMissing(Exception):
@@ -27,6 +28,14 @@ def ensure_shim(path: Path | None = None) -> Path:
         )
     if not os.access(path, os.X_OK):
         raise ShimMissing(f"the launch shim is not executable: chmod 755 {path}")
+    return path
+
+
+def ensure_tasks() -> Path:
+    """The main process of ranks with several tasks; ShimMissing with the remedy otherwise."""
+    path = shim_path().with_name(TASKS_NAME)
+    if not path.is_file():
+        raise ShimMissing(f"dlq-tasks is missing ({path}): run `make setup`, or install dlq again")
     return path
 
 
