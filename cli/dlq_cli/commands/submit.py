@@ -97,11 +97,7 @@ def submit(
     your login environment.
     """
     app: App = ctx.obj
-    over = _flags_layer(flags)
-    found = _source(source, ctx.meta["dlq.command"], wrap, over)
-    spec = _spec(found, over)
-    for note in found.notes:
-        app.say(note)
+    spec = asked_spec(ctx, source, wrap, flags)
     with quiet_grpc():
         from dlq_cli.commands.submitted import Manner, submit_spec
 
@@ -112,6 +108,18 @@ def submit(
         if key := error.metadata.get("request_id"):
             error.hint = f"it may have been queued; to be sure: dlq submit --request-id {key} ..."
         raise
+
+
+def asked_spec(
+    ctx: click.Context, source: tuple[str, ...], wrap: str | None, flags: dict[str, Any]
+) -> Spec:
+    """What a command line of this form asks for; notes on it are told."""
+    over = _flags_layer(flags)
+    found = _source(source, ctx.meta["dlq.command"], wrap, over)
+    spec = _spec(found, over)
+    for note in found.notes:
+        ctx.obj.say(note)
+    return spec
 
 
 def _flags_layer(flags: dict[str, Any]) -> Layer:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import click
 
-from dlq.v1 import job_pb2
+from dlq.v1 import job_pb2, job_service_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.commands.options import detaching
@@ -52,15 +52,7 @@ def submit_spec(
     """
     message = message or to_message(spec)
     jobs = Jobs(app.connection())
-    key = request_id or jobs.new_request_id()
-    if spec.begin is not None:
-        at_s = begin_s(spec.begin, now_s=app.clock.now_s(), zone=LocalZone())
-        message.begin_time.CopyFrom(to_timestamp(at_s))
-    try:
-        answer = jobs.submit(message, request_id=key, validate_only=test_only)
-    except Unavailable as error:
-        error.metadata["request_id"] = key
-        raise
+    answer = send_spec(app, spec, message, request_id=request_id, test_only=test_only)
     array = answer.job.HasField("array_task")
     job_id = answer.job.array_task.array_id if array else answer.job.job_id
     if manner.as_json:
@@ -79,11 +71,32 @@ def submit_spec(
     stays = not test_only and (manner.wait or manner.follow)
     # Who stays is told of holds by those who wait.
     if not manner.as_json and not (stays and shown_state(answer.job) == "held"):
-        _tell_reasons(app, job_id, answer.reasons)
+        tell_reasons(app, job_id, answer.reasons)
         if answer.reasons and job_id and not manner.parsable and not array:
             _tell_place(app, jobs, job_id)
     if stays:
         _stay(app, several_jobs(jobs, [job_id]) if array else [job_id], manner)
+
+
+def send_spec(
+    app: App,
+    spec: Spec,
+    message: job_pb2.JobSpec,
+    *,
+    request_id: str = "",
+    test_only: bool = False,
+) -> job_service_pb2.SubmitJobResponse:
+    """Queue `message`, with the begin that the spec names. As `submit_spec` when the master is away."""
+    jobs = Jobs(app.connection())
+    key = request_id or jobs.new_request_id()
+    if spec.begin is not None:
+        at_s = begin_s(spec.begin, now_s=app.clock.now_s(), zone=LocalZone())
+        message.begin_time.CopyFrom(to_timestamp(at_s))
+    try:
+        return jobs.submit(message, request_id=key, validate_only=test_only)
+    except Unavailable as error:
+        error.metadata["request_id"] = key
+        raise
 
 
 def _tasks(job: job_pb2.Job) -> str:
@@ -96,7 +109,7 @@ def _tasks(job: job_pb2.Job) -> str:
     return f" ({count}{limit})"
 
 
-def _tell_reasons(app: App, job_id: str, reasons: Sequence[job_pb2.WaitReason]) -> None:
+def tell_reasons(app: App, job_id: str, reasons: Sequence[job_pb2.WaitReason]) -> None:
     """Why it does not run yet, on stderr."""
     for reason in reasons[:3]:
         text = reason_text(reason)

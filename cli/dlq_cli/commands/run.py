@@ -1,0 +1,128 @@
+"""`dlq run`: queue a job and stay with it, as if it ran here."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import click
+
+from dlq_cli import exit_codes
+from dlq_cli.app import App
+from dlq_cli.commands.logs import follow_job
+from dlq_cli.commands.options import detaching, examples
+from dlq_cli.commands.submit import SubmitCommand, asked_spec
+from dlq_cli.commands.submitted import send_spec, tell_reasons
+from dlq_cli.commands.wait import exit_code, wait_for
+from dlq_cli.held import HoldTeller
+from dlq_cli.spec.message import to_message
+from dlq_client.jobs import Jobs
+from dlq_common.errors import DlqError, IllegalTransition, InvalidRequest, Unavailable
+
+# Two presses within it mean it; one alone is the job's.
+TWICE_S = 2.0
+
+
+@click.command(
+    cls=SubmitCommand,
+    context_settings={"allow_interspersed_args": False},
+    options_metavar="[FLAGS]",
+    epilog=examples(
+        "dlq run -G 1 -- nvidia-smi",
+        "dlq run -G 8 -t 2h train.sh --lr 0.1 | tee out.txt",
+        "dlq run -N 2 --gpus-per-node 8 -- torchrun train.py && echo it went well",
+    ),
+)
+@click.option("--wrap", metavar="LINE", help="Run one line by /bin/sh instead of a script.")
+@click.argument("source", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT ARGS | SPEC | -- CMD]")
+@click.pass_context
+def run(ctx: click.Context, /, source: tuple[str, ...], wrap: str | None, **flags: Any) -> None:
+    """Queue a job, print the output of its rank 0 as it comes, and exit as the job does.
+
+    The first Ctrl-C goes to the job, as SIGINT to the main process of every rank; a second within two
+    seconds cancels it, and then a third leaves. While the job waits only two together do anything. A
+    lost line ends nothing: the job goes on, and `dlq attach` joins it again.
+
+    Nothing can be typed into a job. A terminal in one: `dlq exec -t JOB -- bash`.
+    """
+    app: App = ctx.obj
+    spec = asked_spec(ctx, source, wrap, flags)
+    message = to_message(spec)
+    if message.HasField("array"):
+        raise InvalidRequest("dlq run stays with one job; an array is many", hint="dlq submit")
+    try:
+        answer = send_spec(app, spec, message)
+    except Unavailable as error:
+        if key := error.metadata.get("request_id"):
+            error.hint = f"it may have been queued; see `dlq status`, or submit under {key} again"
+        raise
+    job_id = answer.job.job_id
+    app.say(f"job {job_id} is queued")
+    tell_reasons(app, job_id, answer.reasons)
+    holds = HoldTeller(app)
+    with detaching(app, [job_id]), CtrlC(app, job_id).heard():
+        follow_job(app, job_id, lines=None, holds=holds)
+        ended = wait_for(app, [job_id], holds=holds)
+    if code := exit_code(ended.values()):
+        raise exit_codes.Ended(code)
+
+
+class CtrlC:
+    """What Ctrl-C means while a job runs for somebody: to the job, to the master, to us."""
+
+    def __init__(self, app: App, job_id: str) -> None:
+        self._app = app
+        self._job_id = job_id
+        self._pressed_s: float | None = None
+        self._cancelled = False
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Inside, presses are ours. The calls they cause are made by threads: the main one is reading."""
+        before = signal.signal(signal.SIGINT, self._handle)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.press()
+
+    def press(self) -> None:
+        """One press. KeyboardInterrupt for one after the job has been cancelled."""
+        now_s, before_s = self._app.clock.boottime_s(), self._pressed_s
+        self._pressed_s = now_s
+        if self._cancelled:
+            raise KeyboardInterrupt
+        if before_s is not None and now_s - before_s <= TWICE_S:
+            self._cancelled = True
+            self._begin(self._cancel)
+        else:
+            self._begin(self._forward)
+
+    @staticmethod
+    def _begin(work: Callable[[], None]) -> None:
+        threading.Thread(target=work, daemon=True).start()
+
+    def _forward(self) -> None:
+        try:
+            Jobs(self._app.connection()).signal_each(self._job_id, "INT", all_ranks=True)
+        except IllegalTransition:
+            self._app.say(f"job {self._job_id} is not running; Ctrl-C twice within 2 s cancels it")
+        except DlqError as error:
+            self._app.say(f"the job could not be told: {error.what}")
+        else:
+            self._app.say("the job has been told (SIGINT); once more within 2 s cancels it")
+
+    def _cancel(self) -> None:
+        try:
+            Jobs(self._app.connection()).cancel(self._job_id)
+        except DlqError as error:
+            self._cancelled = False
+            self._app.say(f"job {self._job_id} could not be cancelled: {error.what}")
+        else:
+            self._app.say(f"job {self._job_id} is being cancelled; it may save first")

@@ -1,0 +1,112 @@
+"""Bytes between a command and the master's stream, both ways, no faster than the slower side."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import grpc
+
+from dlq.v1 import agent_service_pb2 as wire
+from dlq.v1 import exec_pb2
+from dlq_nodeagent.execs.guarded import Guarded
+from dlq_nodeagent.execs.streams import read_some, write_all
+
+MOST_UNTAKEN_BYTES = 1 << 20
+END_OF_INPUT = b"\x04"  # Ctrl-D, to which a terminal in its usual mode listens
+SIZE = (80, 24)
+
+Call = grpc.aio.StreamStreamCall[wire.ServeExecRequest, wire.ServeExecResponse]
+
+
+class Talk:
+    """One ServeExec stream. To cancel who reads or writes it is to cancel all of it: the library
+    knows no half of that."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._speaking = asyncio.Lock()  # one stream has one writer at a time
+        self.messages: AsyncIterator[wire.ServeExecResponse] = aiter(call)
+
+    async def name(self, relay_id: str) -> None:
+        """The first message: what this is about."""
+        await self._say(wire.ServeExecRequest(relay_id=relay_id))
+
+    async def say(self, output: exec_pb2.ExecOutput) -> None:
+        """Something came out."""
+        await self._say(wire.ServeExecRequest(output=output))
+
+    async def taken(self, total_bytes: int) -> None:
+        """The command has taken so much input in all."""
+        await self._say(wire.ServeExecRequest(stdin_taken_bytes=total_bytes))
+
+    async def over(self) -> None:
+        """Returns when the master has ended the stream, or the line has, whatever is unread."""
+        await self._call.code()
+
+    def end(self) -> None:
+        """Nothing more is said or heard."""
+        self._call.cancel()
+
+    async def _say(self, message: wire.ServeExecRequest) -> None:
+        async with self._speaking:
+            await self._call.write(message)
+
+
+async def pump(descriptor: int, talk: Talk, over: asyncio.Event, *, stderr: bool = False) -> None:
+    """All that comes out of one descriptor, until its end; see `read_some`."""
+    while data := await read_some(descriptor, over):
+        output = exec_pb2.ExecOutput(stderr=data) if stderr else exec_pb2.ExecOutput(stdout=data)
+        await talk.say(output)
+
+
+class Stdin:
+    """Input on its way into a command. The master sends only so much beyond what was taken, so what
+    waits here is bounded, and the stream is always read: its end is heard at once."""
+
+    def __init__(self, guarded: Guarded) -> None:
+        self._guarded = guarded
+        self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._untaken_bytes = 0
+
+    def put(self, data: bytes | None) -> None:
+        """The next bytes; None: there are no more. ValueError for a master that does not wait."""
+        self._untaken_bytes += len(data or b"")
+        if self._untaken_bytes > MOST_UNTAKEN_BYTES:
+            raise ValueError("the master sends more input than was asked for")
+        self._waiting.put_nowait(data)
+
+    async def feed(self, talk: Talk) -> None:
+        """Hand it over as the command takes it, and say so. What nobody will read counts as taken."""
+        taken_bytes, reads = 0, True
+        while (data := await self._waiting.get()) is not None:
+            reads = reads and await write_all(self._guarded.stdin, data)
+            taken_bytes += len(data)
+            self._untaken_bytes -= len(data)
+            await talk.taken(taken_bytes)
+        if self._guarded.has_terminal:
+            await write_all(self._guarded.stdin, END_OF_INPUT)
+        else:
+            self._guarded.close_stdin()
+
+
+async def hear(guarded: Guarded, stdin: Stdin, talk: Talk) -> None:
+    """Take what the master sends; returns at the end of the stream."""
+    async for message in talk.messages:
+        heard = message.input
+        match heard.WhichOneof("body"):
+            case "stdin":
+                stdin.put(heard.stdin)
+            case "stdin_end":
+                stdin.put(None)
+            case "terminal_size":
+                guarded.resize(*_bounded(heard.terminal_size))
+            case _:
+                pass
+
+
+def size_of(spec: exec_pb2.ExecSpec) -> tuple[int, int]:
+    """Columns and rows of the wanted terminal."""
+    return _bounded(spec.terminal_size) if spec.HasField("terminal_size") else SIZE
+
+
+def _bounded(size: exec_pb2.TerminalSize) -> tuple[int, int]:
+    return (min(max(size.column_count, 1), 65_535), min(max(size.row_count, 1), 65_535))

@@ -1,0 +1,365 @@
+"""`dlq exec`, `attach` and `run` on real daemons, some of which die meanwhile."""
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from support.harness import BIN, Daemons
+from support.process_box import is_alive
+from support.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
+    """A master and one node with eight virtual GPUs."""
+    made = Daemons(tmp_path_factory.mktemp("inside"), ("n1",))
+    with made.up():
+        yield made
+
+
+def dlq(
+    daemons: Daemons, *arguments: str, stdin: bytes = b"", timeout_s: float = 60.0
+) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [BIN / "dlq", *arguments],
+        env=daemons._environment(),
+        input=stdin,
+        capture_output=True,
+        timeout=timeout_s,
+        cwd="/tmp",
+    )
+
+
+@contextmanager
+def started(daemons: Daemons, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """A `dlq` that goes on; killed at the end of the block."""
+    process = subprocess.Popen(
+        [BIN / "dlq", *arguments],
+        env=daemons._environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd="/tmp",
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextmanager
+def running_job(daemons: Daemons, script: str = "echo up; exec sleep 1000") -> Iterator[str]:
+    """The number of a job that runs; cancelled at the end."""
+    made = dlq(
+        daemons, "submit", "--parsable", "-G", "1", "--env", "COLOUR=blue", "--", "sh", "-c", script
+    )
+    job_id = made.stdout.decode().strip()
+    assert job_id.isdigit(), made.stderr
+    assert dlq(daemons, "wait", "--for", "running", "--timeout", "60s", job_id).returncode == 0
+    try:
+        yield job_id
+    finally:
+        dlq(daemons, "cancel", "--kill", job_id)
+
+
+def line_of(process: "subprocess.Popen[bytes]") -> bytes:
+    assert process.stdout is not None
+    ready, _, _ = select.select([process.stdout], [], [], 60.0)
+    assert ready, "it says nothing"
+    line: bytes = process.stdout.readline()
+    return line
+
+
+def test_a_command_has_the_jobs_directory_environment_and_gpus(daemons: Daemons) -> None:
+    with running_job(daemons) as job_id:
+        script = "echo $DLQ_JOB_ID $COLOUR $DLQ_VIRTUAL_DEVICES; pwd; cat >&2; exit 5"
+        done = dlq(daemons, "exec", job_id, "--", "sh", "-c", script, stdin=b"typed")
+    first, where = done.stdout.decode().splitlines()
+    number, colour, devices = first.split()
+    assert (number, colour, where) == (job_id, "blue", "/tmp")
+    assert devices
+    assert done.stderr == b"typed"
+    assert done.returncode == 5
+
+
+def test_ten_megabytes_pass_and_none_is_lost(daemons: Daemons) -> None:
+    data = os.urandom(10 << 20)
+    with running_job(daemons) as job_id:
+        done = dlq(daemons, "exec", job_id, "--", "cat", stdin=data)
+    assert done.returncode == 0
+    assert done.stdout == data
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "words"),
+    [
+        (["sh", "-c", "kill -USR1 $$"], 128 + signal.SIGUSR1, b""),
+        (["no-such-program"], 127, b"no-such-program"),
+        (["/etc/passwd"], 126, b"/etc/passwd"),
+    ],
+)
+def test_how_a_command_ends_is_the_exit_code(
+    daemons: Daemons, command: list[str], code: int, words: bytes
+) -> None:
+    with running_job(daemons) as job_id:
+        done = dlq(daemons, "exec", "-n", job_id, "--", *command)
+    assert done.returncode == code
+    assert words in done.stderr
+
+
+def test_a_caller_that_is_killed_takes_its_command_along(daemons: Daemons) -> None:
+    with running_job(daemons) as job_id:
+        with started(daemons, "exec", job_id, "--", "sh", "-c", "echo $$; sleep 1000") as caller:
+            pid = int(line_of(caller))
+            assert is_alive(pid)
+        wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=30.0)
+        assert b"running" in dlq(daemons, "status", job_id).stdout
+
+
+def test_ctrl_c_ends_the_command_and_not_the_job(daemons: Daemons) -> None:
+    with running_job(daemons) as job_id:
+        with started(daemons, "exec", job_id, "--", "sh", "-c", "echo $$; sleep 1000") as caller:
+            pid = int(line_of(caller))
+            caller.send_signal(signal.SIGINT)
+            assert caller.wait(timeout=30.0) == 130
+        wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=30.0)
+        assert b"running" in dlq(daemons, "status", job_id).stdout
+
+
+def test_a_caller_goes_away_while_its_command_reads_nothing(daemons: Daemons) -> None:
+    with running_job(daemons) as job_id:
+        with started(daemons, "exec", job_id, "--", "sh", "-c", "echo $$; sleep 1000") as caller:
+            pid = int(line_of(caller))
+            assert caller.stdin is not None
+            os.set_blocking(caller.stdin.fileno(), False)
+            with suppress(BlockingIOError):
+                while True:
+                    os.write(caller.stdin.fileno(), b"x" * 65_536)
+        wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=30.0)
+
+
+def test_the_end_of_the_job_ends_its_commands_and_is_not_held_up(daemons: Daemons) -> None:
+    with (
+        running_job(daemons) as job_id,
+        started(
+            daemons, "exec", job_id, "--", "sh", "-c", "trap '' TERM; echo $$; sleep 1000"
+        ) as caller,
+    ):
+        pid = int(line_of(caller))
+        assert dlq(daemons, "cancel", "--kill", job_id).returncode == 0
+        assert caller.wait(timeout=30.0) == 128 + signal.SIGKILL
+        assert caller.stderr is not None
+        assert b"the job's rank has ended" in caller.stderr.read()
+        assert not is_alive(pid)
+        assert dlq(daemons, "wait", "--timeout", "30s", job_id).returncode == 1
+
+
+def test_a_job_that_has_ended_has_no_inside(daemons: Daemons) -> None:
+    with running_job(daemons) as job_id:
+        pass
+    dlq(daemons, "wait", job_id)
+    done = dlq(daemons, "exec", job_id, "--", "true")
+    assert done.returncode == 1
+    assert b"nothing of it runs" in done.stderr
+
+
+def test_a_terminal_is_passed_through(daemons: Daemons) -> None:
+    with running_job(daemons) as job_id:
+        said, code = at_terminal(
+            daemons, ["exec", "-t", job_id, "--", "sh"], b"tty && stty size && exit 4\n"
+        )
+    assert b"/dev/pts/" in said
+    assert re.search(rb"\r\n\d+ \d+\r\n", said)
+    assert code == 4
+
+
+def test_ctrl_c_at_a_terminal_is_the_commands(daemons: Daemons) -> None:
+    with running_job(daemons) as job_id:
+        said, code = at_terminal(
+            daemons,
+            [
+                "exec",
+                "-t",
+                job_id,
+                "--",
+                "sh",
+                "-c",
+                "trap 'echo caught; exit 6' INT; echo ok; sleep 99 & wait",
+            ],
+            b"\x03",
+            after=b"ok\r\n",
+        )
+    assert b"caught" in said
+    assert code == 6
+
+
+def test_a_terminal_is_not_given_where_there_is_none(daemons: Daemons) -> None:
+    with running_job(daemons) as job_id:
+        done = dlq(daemons, "exec", "-t", job_id, "--", "sh")
+    assert done.returncode == 2
+    assert b"needs a terminal" in done.stderr
+
+
+def at_terminal(
+    daemons: Daemons, arguments: list[str], typed: bytes, *, after: bytes = b""
+) -> tuple[bytes, int]:
+    """What is seen of a `dlq` at a terminal, where this is typed once `after` was said."""
+    pid, master = pty.fork()
+    if pid == 0:
+        os.chdir("/tmp")
+        program = str(BIN / "dlq")
+        os.execve(program, [program, *arguments], {**daemons._environment(), "TERM": "vt100"})
+    said = b""
+    try:
+        while True:
+            if typed and after in said:
+                os.write(master, typed)
+                typed = b""
+            ready, _, _ = select.select([master], [], [], 60.0)
+            assert ready, f"it says nothing more after {said!r}"
+            data = os.read(master, 65_536)
+            if not data:
+                break
+            said += data
+    except OSError:
+        pass  # how a terminal says that everybody has gone
+    finally:
+        os.close(master)
+    _, status = os.waitpid(pid, 0)
+    return said, os.waitstatus_to_exitcode(status)
+
+
+def test_attach_shows_what_comes_and_leaves_the_job_alone(daemons: Daemons) -> None:
+    with (
+        running_job(
+            daemons, "i=0; while :; do i=$((i+1)); echo line $i; sleep 0.1; done"
+        ) as job_id,
+        started(daemons, "attach", job_id) as watcher,
+    ):
+        assert line_of(watcher).startswith(b"line ")
+        watcher.send_signal(signal.SIGINT)
+        assert watcher.wait(timeout=30.0) == 130
+        assert watcher.stderr is not None
+        assert f"dlq cancel {job_id}".encode() in watcher.stderr.read()
+        assert b"running" in dlq(daemons, "status", job_id).stdout
+
+
+def test_attach_exits_as_the_job_does(daemons: Daemons) -> None:
+    with running_job(daemons, "sleep 2; echo bye; exit 9") as job_id:
+        done = dlq(daemons, "attach", job_id)
+    assert (done.returncode, done.stdout) == (9, b"bye\n")
+
+
+def test_attach_says_that_nothing_can_be_typed_into_a_job(daemons: Daemons) -> None:
+    done = dlq(daemons, "attach", "--stdin", "1")
+    assert done.returncode == 2
+    assert b"a job has no stdin" in done.stderr
+    assert b"dlq exec -t 1" in done.stderr
+
+
+def test_run_prints_the_output_alone_and_exits_as_the_job_does(daemons: Daemons) -> None:
+    done = dlq(daemons, "run", "-G", "1", "--", "sh", "-c", "echo out; echo err >&2; exit 7")
+    assert sorted(done.stdout.splitlines()) == [b"err", b"out"]
+    assert b"is queued" in done.stderr
+    assert done.returncode == 7
+
+
+def test_the_first_ctrl_c_of_run_goes_to_the_job(daemons: Daemons) -> None:
+    script = "trap 'echo caught; exit 3' INT; echo up; while :; do sleep 0.1; done"
+    with started(daemons, "run", "-G", "1", "--", "sh", "-c", script) as runner:
+        assert line_of(runner) == b"up\n"
+        runner.send_signal(signal.SIGINT)
+        assert line_of(runner) == b"caught\n"
+        assert runner.wait(timeout=60.0) == 3
+
+
+def test_the_second_ctrl_c_of_run_cancels_the_job(daemons: Daemons) -> None:
+    script = "trap '' INT; echo up; while :; do sleep 0.1; done"
+    with started(daemons, "run", "-G", "1", "--", "sh", "-c", script) as runner:
+        assert line_of(runner) == b"up\n"
+        runner.send_signal(signal.SIGINT)
+        runner.send_signal(signal.SIGINT)
+        # Two signals at once may be one: a third press within the two seconds makes sure.
+        assert runner.stderr is not None
+        said = b""
+        while b"being cancelled" not in said:
+            line = runner.stderr.readline()
+            assert line, said
+            said += line
+            if b"once more" in line:
+                runner.send_signal(signal.SIGINT)
+        job_id = re.search(rb"job (\d+) is being", said)
+        assert job_id
+        assert runner.wait(timeout=60.0) in (1, 130, 128 + signal.SIGTERM)
+
+
+def test_a_master_that_dies_ends_the_commands_and_no_job(daemons: Daemons) -> None:
+    with running_job(daemons) as job_id:
+        with started(daemons, "exec", job_id, "--", "sh", "-c", "echo $$; sleep 1000") as caller:
+            pid = int(line_of(caller))
+            daemons.kill("master")
+            assert caller.wait(timeout=60.0) == 69
+            wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=30.0)
+            daemons.start("master")
+            daemons.wait_for("master")
+        wait_until(
+            lambda: dlq(daemons, "exec", "-n", job_id, "--", "true").returncode == 0,
+            what="a command under the new master",
+            timeout_s=60.0,
+        )
+
+
+def test_an_agent_that_dies_takes_its_commands_along_and_no_job(daemons: Daemons) -> None:
+    with running_job(daemons) as job_id:
+        with started(daemons, "exec", job_id, "--", "sh", "-c", "echo $$; sleep 1000") as caller:
+            pid = int(line_of(caller))
+            daemons.kill("n1")
+            assert caller.wait(timeout=60.0) == 69
+            assert caller.stderr is not None
+            assert b"n1 is gone" in caller.stderr.read()
+            wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=30.0)
+            daemons.start("n1")
+            daemons.wait_for("n1")
+        wait_until(
+            lambda: dlq(daemons, "exec", "-n", job_id, "--", "true").returncode == 0,
+            what="a command by the new agent",
+            timeout_s=60.0,
+        )
+
+
+def test_a_line_that_goes_silent_ends_the_command_on_the_node(daemons: Daemons) -> None:
+    with running_job(daemons) as job_id:
+        with started(daemons, "exec", job_id, "--", "sh", "-c", "echo $$; sleep 1000") as caller:
+            pid = int(line_of(caller))
+            daemons.freeze("master")
+            try:
+                wait_until(lambda: not is_alive(pid), what="its end on the node", timeout_s=60.0)
+                assert caller.wait(timeout=60.0) == 69
+            finally:
+                daemons.thaw("master")
+
+
+def test_every_command_is_in_the_audit(daemons: Daemons) -> None:
+    with running_job(daemons) as job_id:
+        dlq(daemons, "exec", "-n", job_id, "--", "true", "secret-argument")
+        audit = Path(daemons.root / "master" / "audit.jsonl")
+
+        def lines() -> list[str]:
+            return [line for line in audit.read_text().splitlines() if "ExecJob" in line]
+
+        wait_until(
+            lambda: any(f'"{job_id}.1 rank 0: true"' in line for line in lines()), what="a line"
+        )
+        assert not any("secret-argument" in line for line in lines())
