@@ -108,18 +108,21 @@ class Daemons:
 
     def start(self, name: str, **env: str) -> None:
         """Start one; its output goes to `root/NAME.log`."""
-        program = "dlq-master" if name == "master" else "dlq-nodeagent"
         path = self.root / f"{name}.log"
         self._seen[name] = path.stat().st_size if path.exists() else 0
         with path.open("ab") as log:
             self._running[name] = subprocess.Popen(
-                [BIN / program, "run", "--config", self.root / f"{name}.toml"],
+                self._command(name),
                 env=self._environment() | env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
+
+    def _command(self, name: str) -> list[str]:
+        program = "dlq-master" if name == "master" else "dlq-nodeagent"
+        return [str(BIN / program), "run", "--config", str(self.root / f"{name}.toml")]
 
     def kill(self, name: str) -> None:
         """kill -9, and wait until it is gone."""
