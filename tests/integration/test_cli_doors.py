@@ -88,7 +88,7 @@ async def test_administration_is_not_for_users(house: RpcHouse, tmp_path: Path) 
     for line in (
         "admin token create", "admin token list", "admin user list", "admin user del bob -y",
         "admin node drain gpu01 --reason x -y", "admin node fence gpu01 --reason x -y",
-        "admin node forget gpu01 -y",
+        "admin node forget gpu01 -y", "admin node clear gpu01", "admin node unquarantine gpu01",
     ):  # fmt: skip
         assert (await alice.types(*line.split())).code == 4, line
     assert (await alice.types("nodes")).code == 0

@@ -1,4 +1,4 @@
-"""`dlq admin node`: drain, cordon, accept, fence and forget nodes."""
+"""`dlq admin node`: drain, cordon, release, accept, clear, fence and forget nodes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from dlq_client.nodes import Nodes
 from dlq_client.queues import Queues
 from dlq_common.errors import InvalidRequest, PermissionDenied
 
-DRAINING, CORDONED = "draining", "cordoned"
+DRAINING, CORDONED, QUARANTINED = "draining", "cordoned", "quarantined"
 
 
 @click.group()
 def node() -> None:
-    """Drain, cordon, accept, fence and forget nodes. NODE may be a list: gpu[01-08]."""
+    """Drain, cordon, release, accept, clear, fence and forget nodes. NODE may be a list: gpu[01-08]."""
 
 
 node.add_command(nodes, "list")
@@ -84,6 +84,32 @@ def cordon(app: App, node_id: tuple[str, ...], reason: str, as_json: bool) -> No
 def uncordon(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
     """Let work start on NODE... again."""
     _clear(app, node_id, CORDONED, as_json=as_json)
+
+
+@node.command(epilog=examples("dlq admin node unquarantine gpu07"))
+@json_option
+@click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
+@pass_app
+def unquarantine(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
+    """Let work start again on NODE..., on which different jobs had failed one after the other."""
+    _clear(app, node_id, QUARANTINED, as_json=as_json)
+
+
+@node.command(epilog=examples("dlq admin node clear gpu07 --gpu 3", "dlq admin node clear gpu07"))
+@click.option(
+    "--gpu", "gpu_indexes", multiple=True, type=int, metavar="N", help="This one; may be repeated."
+)
+@json_option
+@click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
+@pass_app
+def clear(app: App, node_id: tuple[str, ...], gpu_indexes: tuple[int, ...], as_json: bool) -> None:
+    """Use GPUs of NODE... again that were withheld for their health: all of them, or those named.
+
+    What is still wrong comes back with the node's next word; an old message of the driver does not.
+    """
+    found = chosen_nodes(Nodes(app.connection()), node_id)
+    admin = Admin(app.connection())
+    _change(found, lambda name: admin.clear_gpu_conditions(name, gpu_indexes), as_json=as_json)
 
 
 @node.command(epilog=examples("dlq admin node accept gpu07"))

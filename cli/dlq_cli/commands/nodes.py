@@ -29,7 +29,7 @@ from dlq_common.wire import from_timestamp
     )
 )
 @click.option("-l", "--long", "each", is_flag=True, help="One line for each node.")
-@click.option("-R", "--reasons", is_flag=True, help="Only nodes that take no work, and why.")
+@click.option("-R", "--reasons", is_flag=True, help="What takes no work: why, by whom, since when.")
 @click.option("--no-header", is_flag=True, help="No headings.")
 @json_option
 @click.argument("node", nargs=-1)
@@ -41,9 +41,7 @@ def nodes(
     connection = app.connection()
     found = chosen_nodes(Nodes(connection), node)
     if reasons:
-        found = [
-            one for one in found if state_of(one) != "up" or one.flags or one.withheld_gpu_indexes
-        ]
+        found = [one for one in found if reasons_of(one)]
     look = app.look()
     if as_json:
         click.echo(document({"nodes": [node_facts(one) for one in found]}))
@@ -95,6 +93,18 @@ def labels(node: node_pb2.Node) -> list[str]:
     ]
 
 
+def reasons_of(node: node_pb2.Node) -> list[node_pb2.NodeReason]:
+    """What keeps it from work, also as a master tells it that knows no more than flags."""
+    if node.reasons:
+        return list(node.reasons)
+    told = [node_pb2.NodeReason(kind=flag, words=node.flag_reason) for flag in node.flags]
+    if state_of(node) != "up":
+        told.insert(0, node_pb2.NodeReason(kind=state_of(node)))
+    if node.withheld_gpu_indexes:
+        told.append(node_pb2.NodeReason(kind="withheld", words=node.withheld_reason))
+    return told
+
+
 def gpu_types(node: node_pb2.Node) -> str:
     """`8 x h100-80gb`, a sum for mixed nodes."""
     counts: dict[str, int] = defaultdict(int)
@@ -110,9 +120,8 @@ def node_text(node: node_pb2.Node, look: Look) -> str:
     return head + facts(
         (
             ("flags", ", ".join(node.flags)),
-            ("reason", node.flag_reason),
             ("maintenance", _maintenance(node, look)),
-            ("withheld", node.withheld_reason),
+            *((one.kind, _told(one, look)) for one in reasons_of(node)),
             ("gpus", gpu_types(node)),
             ("free gpus", f"{node.free_gpu_count} of {len(node.gpus)}"),
             ("note", ", ".join(labels(node))),
@@ -125,6 +134,11 @@ def node_text(node: node_pb2.Node, look: Look) -> str:
             ("boot", node.boot_id),
         )
     )
+
+
+def _told(reason: node_pb2.NodeReason, look: Look) -> str:
+    about = ", ".join(word for word in (reason.actor, _since(reason, look)) if word)
+    return f"{reason.words} ({about})" if about else reason.words
 
 
 def _maintenance(node: node_pb2.Node, look: Look) -> str:
@@ -172,21 +186,22 @@ def _list(found: Iterable[node_pb2.Node], look: Look, *, each: bool, headings: b
 
 
 def _reasons(found: Iterable[node_pb2.Node], look: Look, *, headings: bool) -> str:
+    """One line for each thing that keeps a node, or some of its GPUs, from work: what, who, since."""
     cells = [
         Cell("NODE"),
         Cell("STATE", state=True),
-        Cell("FLAGS"),
-        Cell("CONTACT"),
+        Cell("WHAT"),
+        Cell("BY"),
+        Cell("SINCE"),
         Cell("REASON"),
     ]
     rows = [
-        [
-            node.node_id,
-            state_of(node),
-            ",".join(node.flags),
-            when(from_timestamp(node.contact_time), look) if node.HasField("contact_time") else "",
-            node.flag_reason or _maintenance(node, look) or node.withheld_reason,
-        ]
+        [node.node_id, state_of(node), one.kind, one.actor, _since(one, look), one.words]
         for node in found
+        for one in reasons_of(node)
     ]
     return table(cells, rows, look, headings=headings)
+
+
+def _since(reason: node_pb2.NodeReason, look: Look) -> str:
+    return when(from_timestamp(reason.since_time), look) if reason.HasField("since_time") else ""

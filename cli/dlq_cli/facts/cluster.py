@@ -33,6 +33,15 @@ def node_facts(node: node_pb2.Node) -> Facts:
         "contact_time": instant(node.contact_time) if node.HasField("contact_time") else None,
         "withheld_gpu_indexes": list(node.withheld_gpu_indexes),
         "withheld_reason": node.withheld_reason or None,
+        "reasons": [
+            {
+                "kind": one.kind,
+                "words": one.words or None,
+                "actor": one.actor or None,
+                "since_time": instant(one.since_time) if one.HasField("since_time") else None,
+            }
+            for one in node.reasons
+        ],
         "maintenance_end_time": (
             instant(node.maintenance_end_time) if node.HasField("maintenance_end_time") else None
         ),

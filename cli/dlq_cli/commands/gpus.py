@@ -1,0 +1,167 @@
+"""`dlq gpus`: every GPU, who has it, and how it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import click
+
+from dlq.v1 import node_pb2, resource_pb2
+from dlq_cli.app import App
+from dlq_cli.commands.nodes import chosen_nodes, state_of
+from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.facts.common import Facts, document, instant
+from dlq_cli.render import Cell, Look, table
+from dlq_client.nodes import Nodes
+from dlq_common.units import approximate_size
+
+STATES = ("free", "busy", "withheld", "closed", "unknown")
+
+
+class Row(NamedTuple):
+    """One GPU of a node, and what is known of it."""
+
+    node: node_pb2.Node
+    gpu: resource_pb2.Gpu
+    status: node_pb2.GpuStatus
+
+
+@click.command(
+    epilog=examples(
+        "dlq gpus",
+        "dlq gpus gpu07",
+        "dlq gpus -t withheld",
+        "dlq gpus --unhealthy",
+        "dlq gpus --json",
+    )
+)
+@click.option(
+    "-t",
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(STATES),
+    help="Only GPUs in this state; may be repeated.",
+)
+@click.option("--unhealthy", is_flag=True, help="Only GPUs with which something is wrong.")
+@click.option("--no-header", is_flag=True, help="No headings.")
+@json_option
+@click.argument("node", nargs=-1)
+@pass_app
+def gpus(
+    app: App,
+    node: tuple[str, ...],
+    states: tuple[str, ...],
+    unhealthy: bool,
+    no_header: bool,
+    as_json: bool,
+) -> None:
+    """One line for each GPU: its job, its health, what it last measured.
+
+    free: takes work; busy: a job has it; withheld: it takes none, though its node does; closed: its
+    node takes none (dlq nodes -R says why).
+    """
+    found = [
+        row
+        for row in rows_of(chosen_nodes(Nodes(app.connection()), node))
+        if (not states or row.status.state in states) and (not unhealthy or row.status.conditions)
+    ]
+    if as_json:
+        click.echo(document({"gpus": [gpu_facts(row) for row in found]}))
+        return
+    look = app.look()
+    click.echo(_list(found, look, headings=not no_header), nl=False, color=look.color)
+
+
+def rows_of(nodes: Iterable[node_pb2.Node]) -> Iterator[Row]:
+    """The GPUs of these nodes; those of a master that does not tell more are `unknown`."""
+    for node in nodes:
+        told = {status.index: status for status in node.gpu_statuses}
+        for gpu in node.gpus:
+            yield Row(
+                node,
+                gpu,
+                told.get(gpu.index) or node_pb2.GpuStatus(index=gpu.index, state="unknown"),
+            )
+
+
+def gpu_facts(row: Row) -> Facts:
+    """One GPU as plain values; unknown is null."""
+    node, gpu, status = row
+    return {
+        "node_id": node.node_id,
+        "node_state": state_of(node),
+        "index": gpu.index,
+        "uuid": gpu.uuid or None,
+        "gpu_type": gpu.gpu_type,
+        "memory_bytes": gpu.memory_bytes,
+        "virtual": node.virtual_devices,
+        **status_facts(status),
+    }
+
+
+def status_facts(status: node_pb2.GpuStatus) -> Facts:
+    """How a GPU is as plain values."""
+    return {
+        "state": status.state,
+        "attempt": status.attempt or None,
+        "job_id": status.attempt.partition(".")[0] or None,
+        "conditions": [
+            {
+                "code": one.code,
+                "action": one.action,
+                "detail": one.detail or None,
+                "since_time": instant(one.since_time) if one.HasField("since_time") else None,
+            }
+            for one in status.conditions
+        ],
+        "temperature_celsius": _known(status, "temperature_celsius"),
+        "utilization_percent": _known(status, "utilization_percent"),
+        "used_memory_bytes": _known(status, "used_memory_bytes"),
+    }
+
+
+def _known(status: node_pb2.GpuStatus, name: str) -> int | None:
+    return int(getattr(status, name)) if status.HasField(name) else None  # type: ignore[arg-type] # one of the three
+
+
+def _list(found: Iterable[Row], look: Look, *, headings: bool) -> str:
+    cells = [
+        Cell("NODE"),
+        Cell("GPU", right=True),
+        Cell("TYPE"),
+        Cell("MEMORY", right=True),
+        Cell("STATE", state=True),
+        Cell("JOB"),
+        Cell("USED", right=True),
+        Cell("UTIL", right=True),
+        Cell("TEMP", right=True),
+        Cell("HEALTH", most=40),
+    ]
+    return table(cells, (_cells(row) for row in found), look, headings=headings)
+
+
+def _cells(row: Row) -> list[str]:
+    node, gpu, status = row
+    temperature = _known(status, "temperature_celsius")
+    busy = _known(status, "utilization_percent")
+    used = _known(status, "used_memory_bytes")
+    return [
+        node.node_id,
+        str(gpu.index),
+        gpu.gpu_type + (" (virtual)" if node.virtual_devices else ""),
+        approximate_size(gpu.memory_bytes) if gpu.memory_bytes else "",
+        status.state,
+        status.attempt,
+        "" if used is None else approximate_size(used),
+        "" if busy is None else f"{busy}%",
+        "" if temperature is None else f"{temperature}C",
+        _health(status),
+    ]
+
+
+def _health(status: node_pb2.GpuStatus) -> str:
+    if status.state == "unknown":
+        return ""
+    return ", ".join(f"{one.code} ({one.action})" for one in status.conditions) or "ok"
