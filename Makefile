@@ -88,8 +88,8 @@ demo: setup  ## a cluster of your own, training real models; KEEP=1 leaves it up
 	$(PY) examples/demo/run.py
 
 .PHONY: e2e
-e2e: setup $(TORCH_STAMP)  ## real processes on loopback, with torchrun; ONLY=name selects
-	$(PY) -m pytest -q $(PATIENT) tests/e2e $(if $(ONLY),-k '$(ONLY)')
+e2e: setup $(TORCH_STAMP)  ## real processes on loopback, with torchrun; ONLY=podman-ddp, netns, hostile, ... selects
+	$(PY) -m pytest -q $(PATIENT) tests/e2e $(if $(ONLY),-k '$(subst -,_,$(ONLY))')
 
 .PHONY: podman
 podman: setup  ## containers: needs root, podman, conmon, a static busybox (Debian: podman runc conmon busybox-static)
