@@ -15,10 +15,13 @@ from dlq_common.errors import DlqError, Unsatisfiable
 
 COMMANDS = {
     "submit": Lazy("dlq_cli.commands.submit:submit", "Queue a job."),
+    "run": Lazy("dlq_cli.commands.run:run", "Queue a job and stay: its output, its exit code."),
     "status": Lazy("dlq_cli.commands.status:status", "List jobs, or show how some stand."),
     "show": Lazy("dlq_cli.commands.show:show", "Everything about a job."),
     "why": Lazy("dlq_cli.commands.why:why", "Why a job does not run: every reason."),
     "logs": Lazy("dlq_cli.commands.logs:logs", "The output of a job."),
+    "attach": Lazy("dlq_cli.commands.attach:attach", "The output of a job from now on."),
+    "exec": Lazy("dlq_cli.commands.exec:exec_", "A command inside a job that runs."),
     "events": Lazy("dlq_cli.commands.events:events", "What happened to a job, and who did it."),
     "history": Lazy("dlq_cli.commands.history:history", "Jobs that have ended, and their cost."),
     "wait": Lazy("dlq_cli.commands.wait:wait", "Wait for jobs; exits as they do."),
@@ -54,7 +57,7 @@ COMMANDS = {
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 not allowed, 5 can never run, "
     "69 master unreachable, 75 try again, 124 timed out, 130 interrupted. "
-    "`wait` and `submit --wait` exit as the job does, with 128+n for signal n.",
+    "`run`, `attach`, `wait` and `submit --wait` exit as the job does, with 128+n for signal n.",
 )
 @click.option(
     "--home",
