@@ -340,15 +340,17 @@ def test_an_agent_that_dies_takes_its_commands_along_and_no_job(daemons: Daemons
 
 
 def test_a_line_that_goes_silent_ends_the_command_on_the_node(daemons: Daemons) -> None:
-    with running_job(daemons) as job_id:
-        with started(daemons, "exec", job_id, "--", "sh", "-c", "echo $$; sleep 1000") as caller:
-            pid = int(line_of(caller))
-            daemons.freeze("master")
-            try:
-                wait_until(lambda: not is_alive(pid), what="its end on the node", timeout_s=60.0)
-                assert caller.wait(timeout=60.0) == 69
-            finally:
-                daemons.thaw("master")
+    with (
+        running_job(daemons) as job_id,
+        started(daemons, "exec", job_id, "--", "sh", "-c", "echo $$; sleep 1000") as caller,
+    ):
+        pid = int(line_of(caller))
+        daemons.freeze("master")
+        try:
+            wait_until(lambda: not is_alive(pid), what="its end on the node", timeout_s=60.0)
+            assert caller.wait(timeout=60.0) == 69
+        finally:
+            daemons.thaw("master")
 
 
 def test_every_command_is_in_the_audit(daemons: Daemons) -> None:
