@@ -21,6 +21,7 @@ from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job_steps import Placed
 from dlq_master.model.plan import Lapse, Reject
 from dlq_master.policy.pipeline import wake_at_s
+from dlq_master.policy.policy import Know
 from dlq_master.policy.turn import Decided, decide
 from dlq_simulator.clusters import ClusterSpec
 from dlq_simulator.errors import SimulateError
@@ -93,6 +94,7 @@ class Replay:
         self.settings = settings
         self.cluster = build_cluster(spec, settings.policy.ordering, settings.terms)
         self.typed = spec.typed
+        self.known = settings.policy.know is Know.KNOWN
         self.whole_seconds = trace.whole_seconds
         self.progress = progress
         self.watch = watch
@@ -138,7 +140,9 @@ class Replay:
         while events and events[0][0] == now_s:
             _, _, kind, job_id, attempt = heappop(events)
             if kind is Kind.ARRIVE:
-                job = build_job(job_id, self.courses[job_id].row, typed=self.typed)
+                job = build_job(
+                    job_id, self.courses[job_id].row, typed=self.typed, known=self.known
+                )
                 drive.submit(self.cluster, job)
             elif kind is Kind.FINISH:
                 self._finish(job_id, attempt, now_s)

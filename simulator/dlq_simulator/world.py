@@ -28,10 +28,11 @@ def build_cluster(spec: ClusterSpec, ordering: Ordering, terms: Terms) -> Cluste
     return cluster
 
 
-def build_job(job_id: JobId, row: TraceJob, *, typed: bool) -> Job:
-    """What the scheduler is told of a row: never its duration.
+def build_job(job_id: JobId, row: TraceJob, *, typed: bool, known: bool = False) -> Job:
+    """What the scheduler is told of a row.
 
-    `typed`: the cluster names its GPU types, so a row's type counts unless it takes any.
+    `typed`: the cluster names its GPU types, so a row's type counts unless it takes any. `known`:
+    the policy is told how long the job runs, which it otherwise never is.
     """
     gpu_type = row.gpu_type if typed and not row.any_gpu else None
     return Job(
@@ -40,6 +41,7 @@ def build_job(job_id: JobId, row: TraceJob, *, typed: bool) -> Job:
         name=row.job_id,
         request=Request(gpus=row.num_gpus, gpu_type=gpu_type),
         submit_time_s=row.submit_time_s,
+        duration_estimate_s=row.duration_s if known else None,
     )
 
 

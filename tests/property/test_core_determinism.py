@@ -17,7 +17,8 @@ nodes = [a_node(f"node-{draw.random()}", draw.choice([2, 4, 8])) for _ in range(
 world = World({policy!r}, nodes, **{settings!r})
 told = []
 for number in range(1, 120):
-    world.submit(a_job(number, draw.choice([1, 1, 2, 4, 8, 16]), rank_base=draw.randrange(2)))
+    world.submit(a_job(number, draw.choice([1, 1, 2, 4, 8, 16]), rank_base=draw.randrange(2),
+        duration_estimate_s=draw.choice([None, 40.0, 400.0])))
     world.now_s += draw.choice([0.0, 1.0, 31.0])
     if world.running and draw.random() < 0.6:
         world.finish(draw.choice(world.running))
@@ -33,6 +34,8 @@ print(told)
     ("policy", "settings"),
     [
         ("best-effort", {"place": "spread"}),
+        ("sf", {"place": "consolidate"}),
+        ("srsf", {"place": "consolidate", "preempt": "free"}),
         ("tiresias-las", {"thresholds": "100,900", "starve_limit_s": "400"}),
         ("tiresias-las", {"place": "count", "preempt": "free", "order": "first-start"}),
     ],

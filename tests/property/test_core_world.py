@@ -20,7 +20,7 @@ from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.explain import explain
 from dlq_master.policy.glance import Glance
-from dlq_master.policy.pipeline import plan
+from dlq_master.policy.pipeline import lineup, plan
 from dlq_master.policy.transit.taking import Taking
 from support import reference_planner
 from support.builders import World, a_job, a_node, a_request
@@ -44,11 +44,23 @@ class Story(RuleBasedStateMachine):
         nodes = [a_node(f"n{i}", gpus) for i, gpus in enumerate(sizes)]
         self.world = World(self.POLICY, nodes, **self.SETTINGS)  # type: ignore[arg-type]  # settings
 
-    @rule(gpus=WIDTHS, nodes=st.sampled_from([None, None, None, 2]), queue=st.integers(0, 1))
-    def a_submission(self, gpus: int, nodes: int | None, queue: int) -> None:
+    @rule(
+        gpus=WIDTHS,
+        nodes=st.sampled_from([None, None, None, 2]),
+        queue=st.integers(0, 1),
+        estimate_s=st.sampled_from([None, 30.0, 300.0, 900.0]),
+    )
+    def a_submission(
+        self, gpus: int, nodes: int | None, queue: int, estimate_s: float | None
+    ) -> None:
         if nodes is not None and gpus % nodes:
             nodes = None
-        job = a_job(self.next_id, request=a_request(gpus, nodes), rank_base=queue)
+        job = a_job(
+            self.next_id,
+            request=a_request(gpus, nodes),
+            rank_base=queue,
+            duration_estimate_s=estimate_s,
+        )
         self.world.submit(job)
         self.next_id += 1
         self.decided()
@@ -149,7 +161,10 @@ class Story(RuleBasedStateMachine):
         promoted = any(job.promoted for job in world.cluster.jobs.values())
         if world.policy.taking is Taking.FREE and world.policy.placement.counts_only:
             if not self.pinned_work():
-                assert (set(starts), lapses) == reference_planner.expected_by_count(world.cluster)
+                expected_now = reference_planner.expected_by_count(
+                    world.cluster, world.policy, world.now_s
+                )
+                assert (set(starts), lapses) == expected_now
         elif world.policy.taking is Taking.NEVER and not promoted:
             expected = reference_planner.expected_starts(world.cluster, world.policy)
             found = {
@@ -177,13 +192,14 @@ class Story(RuleBasedStateMachine):
         if world.policy.taking is not Taking.FREE or world.policy.placement.counts_only:
             return
         starts = [c for c in changes if isinstance(c, Start)]
-        rank = world.cluster.rank
+        order = lineup(View(world.cluster, world.now_s), world.policy)
         for lapse in (c for c in changes if isinstance(c, Lapse)):
             held = world.cluster.attempts[lapse.key].lease.allocation
             assert lapse.for_job in [s.job_id for s in starts if s.allocation.overlaps(held)]
             winner = world.cluster.jobs[lapse.for_job]
-            loser = world.cluster.jobs[lapse.key.job_id]
-            assert (rank(winner), winner.sequence) < (rank(loser), loser.sequence)
+            rank = world.cluster.rank(winner)
+            position = order.waiting.by_rank[rank][winner.request.shape][winner.job_id]
+            assert (rank, position) < order.running.places[lapse.key.job_id][:2]
 
     def settled(self, outranked: set[JobId]) -> None:
         """Nobody waits who could run in what is free (unless it is kept for somebody)."""
@@ -242,6 +258,14 @@ TestFifoCount = story("fifo", place="count", preempt="free")
 TestBestEffortConsolidate = story("best-effort", place="consolidate")
 TestBestEffortSpread = story("best-effort", place="spread")
 TestBestEffortCount = story("best-effort", place="count")
+TestSmallestConsolidate = story("sf", place="consolidate")
+TestSmallestFreeCount = story("sf", place="count", preempt="free")
+TestShortestConsolidate = story("srtf", place="consolidate")
+TestShortestSpread = story("srtf", place="spread")
+TestShortestFreeCount = story("srtf", place="count", preempt="free")
+TestShortestServiceFreeConsolidate = story("srsf", place="consolidate", preempt="free")
+TestShortestServiceCount = story("srsf", place="count")
+TestShortestServiceFreeCount = story("srsf", place="count", preempt="free")
 TestLasConsolidate = story("tiresias-las", place="consolidate", **LAS)
 TestLasFirstStart = story("tiresias-las", place="consolidate", order="first-start", **LAS)
 TestLasSpread = story("tiresias-las", place="spread", **LAS)

@@ -7,6 +7,7 @@ jobs that cross within one second in the order of its list). It shares no code w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -106,6 +107,31 @@ def _serve(now: int, queues: list[list[Naive]], gpus: int, order: str) -> None:
             queue.sort(key=lambda job: not job.running)
 
 
+KEYS: dict[str, Callable[[Naive], int]] = {
+    "sf": lambda job: job.gpus,
+    "srtf": lambda job: job.duration - job.done,
+    "srsf": lambda job: (job.duration - job.done) * job.gpus,
+}
+
+
+def naive_by_key(rows: list[Row], gpus: int, policy: str) -> list[Naive]:
+    """Likewise: at every arrival and every end, everybody by key; who fits into the rest runs."""
+    jobs = [Naive(number, *row) for number, row in enumerate(sorted(rows, key=lambda r: r[0]))]
+    arriving, now = list(jobs), 0
+    queue: list[Naive] = []
+    while arriving or queue:
+        then = min(_instants(now, arriving, [queue], ()))
+        for job in (job for job in queue if job.running):
+            job.done += then - now
+        now = then
+        _finish(now, [queue])
+        while arriving and arriving[0].submit == now:
+            queue.append(arriving.pop(0))
+        queue.sort(key=lambda job: (KEYS[policy](job), job.number))
+        _serve(now, [queue], gpus, "")
+    return jobs
+
+
 ROWS = st.lists(
     st.tuples(st.integers(0, 120), st.integers(1, 6), st.integers(1, 150)),
     min_size=1,
@@ -125,9 +151,26 @@ def test_las_gives_every_job_the_history_of_the_naive_scheduler(
     rows: list[Row], nodes: int, limits: tuple[int, ...], order: str
 ) -> None:
     words = ",".join(map(str, limits))
-    (chosen,) = read_settings(
-        ["tiresias-las"], ["place=count", "preempt=free", f"order={order}", f"thresholds={words}"]
-    )
+    found = histories(rows, nodes, "tiresias-las", f"order={order}", f"thresholds={words}")
+    assert found == [
+        (job.start, job.finish, job.preemptions)
+        for job in naive_las(rows, nodes * 2, limits, order)
+    ]
+
+
+@given(rows=ROWS, nodes=st.integers(3, 5), policy=st.sampled_from(sorted(KEYS)))
+@settings(max_examples=300, deadline=None)
+def test_orders_by_a_key_give_every_job_the_history_of_the_naive_scheduler(
+    rows: list[Row], nodes: int, policy: str
+) -> None:
+    assert histories(rows, nodes, policy) == [
+        (job.start, job.finish, job.preemptions) for job in naive_by_key(rows, nodes * 2, policy)
+    ]
+
+
+def histories(rows: list[Row], nodes: int, policy: str, *words: str) -> list[tuple[float, ...]]:
+    """Start, finish and preemptions of every job, on nodes of two GPUs."""
+    (chosen,) = read_settings([policy], ["place=count", "preempt=free", *words])
     trace = Trace.of(
         "random",
         [
@@ -136,8 +179,4 @@ def test_las_gives_every_job_the_history_of_the_naive_scheduler(
         ],
     )
     spec = ClusterSpec(name="n", groups=(NodeGroup(count=nodes, gpus=2),), typed=False)
-    found = replay(trace, spec, chosen).outcomes
-    expected = naive_las(rows, nodes * 2, limits, order)
-    assert [(o.start_s, o.finish_s, o.preemptions) for o in found] == [
-        (job.start, job.finish, job.preemptions) for job in expected
-    ]
+    return [(o.start_s, o.finish_s, o.preemptions) for o in replay(trace, spec, chosen).outcomes]

@@ -36,9 +36,15 @@ LAS = (
     ("tiresias-las", "thresholds=60", "promote_knob=2", "term_s=60", "save_s=10", "resume_s=25"),
     ("tiresias-las", "thresholds=60", "starve_limit_s=120", "term_s=60", "save_s=9", "resume_s=5"),
 )
+BY_KEY = (
+    ("sf",),
+    ("srtf", "preempt=free"),
+    ("srtf", "term_s=60", "save_s=7", "resume_s=5"),
+    ("srsf", "preempt=free"),
+)
 CHOICES = [
     (*choice, f"place={place}")
-    for choice, place in product((("fifo",), ("best-effort",), *LAS), PLACEMENTS)
+    for choice, place in product((("fifo",), ("best-effort",), *BY_KEY, *LAS), PLACEMENTS)
 ]
 
 

@@ -5,6 +5,8 @@ It knows nothing of pools, buckets, heads or walks: it looks at every job and ev
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dlq_master.model.attempt import ACTIVE, AttemptState
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
@@ -20,7 +22,7 @@ def expected_starts(cluster: Cluster, policy: Policy) -> dict[JobId, Gpus]:
     free = free_gpus(cluster)
     soon = soon_gpus(cluster)
     starts: dict[JobId, Gpus] = {}
-    for job in in_rank_order(cluster, [job for job in cluster.jobs.values() if job.waiting]):
+    for job in in_rank_order([job for job in cluster.jobs.values() if job.waiting]):
         shape = job.request.shape
         found = place(policy.placement.name, free, shape, cluster)
         if found is not None:
@@ -36,12 +38,14 @@ def expected_starts(cluster: Cluster, policy: Policy) -> dict[JobId, Gpus]:
     return starts
 
 
-def expected_by_count(cluster: Cluster) -> tuple[set[JobId], set[JobId]]:
+def expected_by_count(
+    cluster: Cluster, policy: Policy, now_s: float
+) -> tuple[set[JobId], set[JobId]]:
     """By GPU counts, with free preemption: who starts and who has to leave."""
     left = sum(len(gpus) for gpus in _open_gpus(cluster).values())
     members = [job for job in cluster.jobs.values() if job.waiting or _runs(cluster, job)]
     starts, leaves = set(), set()
-    for job in in_rank_order(cluster, members):
+    for job in in_rank_order(members, lambda job: _key(cluster, policy, now_s, job)):
         fits = job.request.gpus <= left
         left -= job.request.gpus if fits else 0
         if fits and job.waiting:
@@ -51,9 +55,27 @@ def expected_by_count(cluster: Cluster) -> tuple[set[JobId], set[JobId]]:
     return starts, leaves
 
 
-def in_rank_order(cluster: Cluster, jobs: list[Job]) -> list[Job]:
-    """Whoever is served first comes first."""
-    return sorted(jobs, key=lambda job: (job.rank_base, job.level, job.sequence))
+def in_rank_order(
+    jobs: list[Job], key: Callable[[Job], tuple[float, ...]] = lambda _: ()
+) -> list[Job]:
+    """Whoever is served first comes first; the key decides among those of one rank."""
+    return sorted(jobs, key=lambda job: (job.rank_base, job.level, key(job), job.sequence))
+
+
+def _key(cluster: Cluster, policy: Policy, now_s: float, job: Job) -> tuple[float, ...]:
+    """What the policy's name says that it orders by; nothing: by position."""
+    if policy.name == "sf":
+        return (job.request.gpus,)
+    if policy.name not in ("srtf", "srsf"):
+        return ()
+    if job.duration_estimate_s is None:
+        return (float("inf"),)
+    attempt = cluster.live_attempt(job)
+    started_s = None if attempt is None else attempt.started_time_s
+    done_s = job.total_executed_s - job.lost_gpu_s / job.request.gpus
+    done_s += 0.0 if started_s is None else now_s - started_s
+    left_s = max(0.0, job.duration_estimate_s - done_s)
+    return (left_s * (job.request.gpus if policy.name == "srsf" else 1),)
 
 
 def free_gpus(cluster: Cluster) -> Gpus:

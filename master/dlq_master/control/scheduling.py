@@ -18,7 +18,7 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.admit import any_that_fits
 from dlq_master.policy.explain import explain, jobs_ahead
 from dlq_master.policy.glance import Glance
-from dlq_master.policy.policy import Policy
+from dlq_master.policy.policy import Know, Policy
 from dlq_master.policy.registry import build
 from dlq_master.policy.turn import decide
 
@@ -56,9 +56,15 @@ def policy_of(config: MasterConfig) -> Policy:
                 f"scheduler.settings.{name} = {settings[name]!r} is for simulations only"
             )
     try:
-        return build(config.scheduler.policy, settings)
+        policy = build(config.scheduler.policy, settings)
     except ValueError as error:
         raise ConfigError(f"scheduler: {error}") from None
+    if policy.know is Know.KNOWN:
+        raise ConfigError(
+            f"scheduler.policy = {policy.name!r} has to know how long every job will run, which only a "
+            "simulation can tell it: choose one that does not, such as 'tiresias-las'"
+        )
+    return policy
 
 
 def look(turn: Turn) -> View:
@@ -108,7 +114,7 @@ def reasons(turn: Turn, job_id: JobId) -> tuple[Reason, ...]:
 
 def explained(turn: Turn, job_id: JobId) -> tuple[tuple[Reason, ...], int | None]:
     """The same, and how many are ahead of it (None: it does not wait): that costs O(jobs ahead)."""
-    return reasons(turn, job_id), jobs_ahead(look(turn), job_id)
+    return reasons(turn, job_id), jobs_ahead(look(turn), turn.state.policy, job_id)
 
 
 def main_reason(state: State, job: Job, now_s: float) -> ReasonCode | None:

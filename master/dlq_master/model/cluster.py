@@ -13,9 +13,10 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job, JobState
 from dlq_master.model.job_draft import at_position
 from dlq_master.model.lease import Terms
+from dlq_master.model.lineup import Lineup
 from dlq_master.model.moves import Moves
 from dlq_master.model.node import Node
-from dlq_master.model.order import Ordering
+from dlq_master.model.order import Discipline, Ordering
 from dlq_master.model.running import RunningIndex
 from dlq_master.model.timers import Timers
 from dlq_master.model.waiting import WaitingIndex
@@ -52,6 +53,8 @@ class Cluster:
         self.capacity = Capacity()
         self.waiting = WaitingIndex()
         self.running = RunningIndex()
+        together = ordering.discipline is Discipline.REQUEUE
+        self.lineup = Lineup(self.waiting, self.running, together)
         self.crossings = Timers()  # a job's service reaches its level's threshold
         self.promotions = Timers()  # a waiting job has starved
         self.pending: dict[JobId, None] = {}

@@ -63,7 +63,7 @@ def hold_code(job: Job) -> ReasonCode:
     return ReasonCode.HELD_USER if job.hold is None else _HOLDS[job.hold]
 
 
-def jobs_ahead(view: View, job_id: JobId) -> int | None:
+def jobs_ahead(view: View, policy: Policy, job_id: JobId) -> int | None:
     """How many waiting jobs rank before it; None if it does not wait. Costs O(jobs ahead)."""
     cluster = view.cluster
     job = cluster.jobs[job_id]
@@ -71,13 +71,15 @@ def jobs_ahead(view: View, job_id: JobId) -> int | None:
         return None
     ahead = 0
     own_rank = cluster.rank(job)
-    for rank in cluster.waiting.ranks:
-        for fifo in cluster.waiting.by_rank[rank].values() if rank <= own_rank else ():
+    waiting = pipeline.lineup(view, policy).waiting
+    own = waiting.by_rank[own_rank][shape_of(job)][job_id]
+    for rank in waiting.ranks:
+        for fifo in waiting.by_rank[rank].values() if rank <= own_rank else ():
             if rank < own_rank:
                 ahead += len(fifo)
                 continue
             for position in fifo.values():
-                if position >= job.sequence:
+                if position >= own:
                     break
                 ahead += 1
     return ahead
@@ -191,26 +193,30 @@ def _order(view: View, policy: Policy, job: Job, outcome: Outcome, *, short: boo
         named = tuple(reserved[:BLOCKERS_NAMED])
         reasons.append(Reason(ReasonCode.RESERVED_FOR, "gpus", job.request.gpus, None, named))
     served = [*outcome.chosen, *others]
-    before = _before(view.cluster, job, served)
+    before = _before(view, policy, job, served)
     if before or not reserved:
         named = before[:BLOCKERS_NAMED]
         reasons.append(Reason(ReasonCode.BEHIND_HIGHER_RANK, "gpus", job.request.gpus, None, named))
     return reasons
 
 
-def _before(cluster: Cluster, job: Job, job_ids: Iterable[JobId]) -> tuple[JobId, ...]:
+def _before(view: View, policy: Policy, job: Job, job_ids: Iterable[JobId]) -> tuple[JobId, ...]:
     """Those of the waiting jobs that rank before this one, the nearest to being served first."""
-    own = (cluster.rank(job), job.sequence)
-    places = sorted(
-        ((cluster.rank(other), other.sequence), other.job_id)
-        for other in map(cluster.jobs.__getitem__, job_ids)
-    )
-    return tuple(job_id for place, job_id in places if place < own)
+    cluster = view.cluster
+    waiting = pipeline.lineup(view, policy).waiting.by_rank
+
+    def place(one: Job) -> tuple[int, int]:
+        rank = cluster.rank(one)
+        return rank, waiting[rank][shape_of(one)][one.job_id]
+
+    own = place(job)
+    places = sorted((place(cluster.jobs[other]), other) for other in job_ids)
+    return tuple(job_id for at, job_id in places if at < own)
 
 
 def _takes_at_boundary(view: View, policy: Policy, job: Job) -> bool:
     """Whether it would start if every term ended now."""
-    outcome = walk(pipeline.contest(view.cluster, policy, None, at_once=False))
+    outcome = walk(pipeline.contest(view, policy, None, at_once=False))
     waits = outcome.claims.get(job.job_id) is False
     return waits and job.job_id in outcome.outranked.values()
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.lease import decision_time_s
+from dlq_master.model.lineup import Lineup
 from dlq_master.model.plan import Change, Plan
 from dlq_master.model.values import maker
 from dlq_master.model.view import View
 from dlq_master.policy import verbs
 from dlq_master.policy.admit.any_that_fits import admissions
+from dlq_master.policy.order import by_key
 from dlq_master.policy.order.las import demotions, promotions
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.transit.taking import Taking, due
@@ -69,16 +71,23 @@ def _decide(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
     if view.pause_starts is not None or not cluster.waiting.count:
         return Outcome()
     if taking is _FREE:
-        return walk(contest(cluster, policy, None, at_once=True))
+        return walk(contest(view, policy, None, at_once=True))
     if ending and taking is _BOUNDARY:
-        return walk(contest(cluster, policy, view.now_s, at_once=False))
-    return walk(Space(cluster, policy.placement, blocking=policy.blocking))
+        return walk(contest(view, policy, view.now_s, at_once=False))
+    order = lineup(view, policy)
+    return walk(Space(cluster, order, policy.placement, blocking=policy.blocking))
 
 
-def contest(cluster: Cluster, policy: Policy, now_s: float | None, *, at_once: bool) -> Ground:
+def lineup(view: View, policy: Policy) -> Lineup:
+    """Who stands where: by the positions that the cluster keeps, or by the policy's key."""
+    return view.cluster.lineup if policy.key is None else by_key.lineup(view, policy.key)
+
+
+def contest(view: View, policy: Policy, now_s: float | None, *, at_once: bool) -> Ground:
     """The ground on which those may have to leave whose terms are decided by `now_s` (None: all)."""
+    cluster, order = view.cluster, lineup(view, policy)
     ground = Counts if policy.placement.counts_only else Contest
-    return ground(cluster, policy.placement, pinned(cluster, now_s), at_once=at_once)
+    return ground(cluster, order, policy.placement, pinned(cluster, now_s), at_once=at_once)
 
 
 def _next_move_s(cluster: Cluster) -> float:

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from dlq_master.model.order import Ordering
+from dlq_master.policy.order.by_key import Key
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.transit.taking import Taking
+
+
+class Know(StrEnum):
+    """What a policy may know of a job's run time before the job has ended."""
+
+    UNKNOWN = "unknown"
+    KNOWN = "known"  # exactly, as `Job.duration_estimate_s`; in simulations only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +25,8 @@ class Policy:
 
     `grid`: leases end on the boundaries of the term grid; without it (simulations in which
     preemption is free) a lease never ends by itself. `settings` are kept as they were asked for.
+    `key`: the order inside a rank; None: the positions that `ordering` keeps. `know`: what it has to
+    be told of run times.
     """
 
     name: str
@@ -23,5 +34,7 @@ class Policy:
     ordering: Ordering
     placement: Placement
     taking: Taking
+    key: Key | None = None
+    know: Know = Know.UNKNOWN
     blocking: bool = False
     grid: bool = True

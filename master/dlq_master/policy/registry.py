@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from dlq_master.model.order import Ordering
 from dlq_master.policy.order.arrival import ARRIVAL
-from dlq_master.policy.policy import Policy
+from dlq_master.policy.order.by_key import Key, shortest, shortest_service, smallest
+from dlq_master.policy.policy import Know, Policy
 from dlq_master.policy.settings import PolicyError, Settings, parse, suggestion
 from dlq_master.policy.transit.taking import Taking
 
@@ -21,6 +22,8 @@ class Preset(NamedTuple):
     preempts: bool = False
     blocking: bool = False
     by_service: bool = False
+    key: Key | None = None
+    knows: bool = False  # it cannot do without run times
 
 
 _COMMON = ("place", "preempt")
@@ -33,6 +36,26 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             blocking=True,
         ),
         "best-effort": Preset("in the order of arrival, skipping what does not fit yet", _COMMON),
+        "sf": Preset(
+            "the fewest GPUs first, ties in the order of arrival; preempts at boundaries",
+            _COMMON,
+            preempts=True,
+            key=smallest,
+        ),
+        "srtf": Preset(
+            "the shortest remaining time first; preempts at boundaries",
+            (*_COMMON, "know"),
+            preempts=True,
+            key=shortest,
+            knows=True,
+        ),
+        "srsf": Preset(
+            "the smallest remaining service (time x GPUs) first; preempts at boundaries",
+            (*_COMMON, "know"),
+            preempts=True,
+            key=shortest_service,
+            knows=True,
+        ),
         "tiresias-las": Preset(
             "least attained service first, in K levels of GPU-seconds; preempts at boundaries",
             (*_COMMON, "order", "thresholds", "promote_knob", "starve_limit_s"),
@@ -60,6 +83,8 @@ def build(name: str, settings: Mapping[str, str] | None = None) -> Policy:
         ordering=ordering,
         placement=chosen.place,
         taking=_taking(preset, chosen),
+        key=preset.key,
+        know=chosen.know if preset.knows else Know.UNKNOWN,
         blocking=preset.blocking,
         grid=not chosen.preempt_is_free,
     )

@@ -11,6 +11,7 @@ from dlq_master.policy.place.consolidate import CONSOLIDATE
 from dlq_master.policy.place.count import COUNT
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.spread import SPREAD
+from dlq_master.policy.policy import Know
 
 
 class PolicyError(ValueError):
@@ -26,10 +27,12 @@ class Settings(NamedTuple):
     preempt_is_free: bool = False
     promote_knob: float | None = None
     starve_limit_s: float | None = None
+    know: Know = Know.KNOWN
 
 
 PLACEMENTS = {placement.name: placement for placement in (CONSOLIDATE, SPREAD, COUNT)}
 _ORDERS = {order.value: order for order in (Discipline.REQUEUE, Discipline.FIRST_START)}
+_KNOWLEDGE = {Know.KNOWN.value: Know.KNOWN}
 _PRICES = {"charged": False, "free": True}
 
 
@@ -85,6 +88,7 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "thresholds": ("thresholds", _thresholds),
     "place": ("place", _one_of(PLACEMENTS)),
     "preempt": ("preempt_is_free", _one_of(_PRICES)),
+    "know": ("know", _one_of(_KNOWLEDGE)),
     "promote_knob": ("promote_knob", _positive_or_off),
     "starve_limit_s": ("starve_limit_s", _positive_or_off),
 }

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
+from dlq_master.model.lineup import Lineup
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.walk.line import Head
 from dlq_master.policy.walk.pinned import Pinned
@@ -27,19 +28,25 @@ class Contest(Space):
     __slots__ = ("at_once", "below", "pinned", "victims")
 
     def __init__(
-        self, cluster: Cluster, placement: Placement, pinned: Pinned, *, at_once: bool
+        self,
+        cluster: Cluster,
+        lineup: Lineup,
+        placement: Placement,
+        pinned: Pinned,
+        *,
+        at_once: bool,
     ) -> None:
-        super().__init__(cluster, placement)
+        super().__init__(cluster, lineup, placement)
         self.pinned = pinned
         self.at_once = at_once
         # GPUs of work that may be made to leave and has not had its turn.
-        self.below = sum(cluster.running.gpus_by_rank.values()) - sum(pinned.gpus_by_rank.values())
+        self.below = sum(lineup.running.gpus_by_rank.values()) - sum(pinned.gpus_by_rank.values())
         self.victims: Victims | None = None  # made when somebody needs one first
         self.spent = False
 
     def ranks(self) -> Sequence[int]:
         """All in which somebody waits or runs."""
-        return sorted({*self.cluster.waiting.ranks, *self.cluster.running.by_rank})
+        return sorted({*self.lineup.waiting.ranks, *self.lineup.running.by_rank})
 
     def widest(self) -> float:
         """As wide as what is left and what lower ranks hold."""
@@ -47,7 +54,7 @@ class Contest(Space):
 
     def blocks(self, rank: int, *, apart: bool) -> Sequence[Block]:
         """Everybody who runs in this rank."""
-        return blocks(self.cluster, rank, apart=apart)
+        return blocks(self.lineup, rank, apart=apart)
 
     def keep(self, rank: int, block: Block) -> None:
         """Those that have not been made to leave by now stay."""
@@ -55,9 +62,9 @@ class Contest(Space):
         if victims is None and not self.pinned.gpus_by_rank.get(rank):
             self.below -= block.gpus
             return
-        for job_id in members(self.cluster, rank, block):
+        for job_id in members(self.lineup, rank, block):
             if job_id not in self.pinned.job_ids and (victims is None or victims.keep(job_id)):
-                self.below -= self.cluster.running.places[job_id].gpus
+                self.below -= self.lineup.running.places[job_id].gpus
 
     def serve(self, rank: int, head: Head) -> bool:
         """It starts, claims, makes others leave or reserves."""
@@ -94,12 +101,12 @@ class Contest(Space):
         front.stock.take(parts)
         for key in self.victims.make_leave(front, parts):
             self.outcome.outranked[key] = job_id
-            self.below -= self.cluster.running.places[key.job_id].gpus
+            self.below -= self.lineup.running.places[key.job_id].gpus
         return True
 
     def _after(self, rank: int, position: int) -> list[JobId]:
         """Running jobs that have not had their turn, the lowest ranked last."""
-        running, pinned = self.cluster.running, self.pinned.job_ids
+        running, pinned = self.lineup.running, self.pinned.job_ids
         places = running.places
         jobs = [job for job in running.in_order(rank) if places[job].sequence > position]
         for lower in sorted(running.by_rank):

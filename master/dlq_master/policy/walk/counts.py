@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
+from dlq_master.model.lineup import Lineup
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.walk.line import Head
@@ -24,13 +25,30 @@ class Counts:
     left.
     """
 
-    __slots__ = ("at_once", "cluster", "left", "outcome", "pinned", "placement", "served", "spent")
+    __slots__ = (
+        "at_once",
+        "cluster",
+        "left",
+        "lineup",
+        "outcome",
+        "pinned",
+        "placement",
+        "served",
+        "spent",
+    )
 
     def __init__(
-        self, cluster: Cluster, placement: Placement, pinned: Pinned, *, at_once: bool
+        self,
+        cluster: Cluster,
+        lineup: Lineup,
+        placement: Placement,
+        pinned: Pinned,
+        *,
+        at_once: bool,
     ) -> None:
         cluster.capacity.ready()
         self.cluster = cluster
+        self.lineup = lineup
         self.placement = placement
         self.pinned = pinned
         self.at_once = at_once
@@ -44,7 +62,7 @@ class Counts:
 
     def ranks(self) -> Sequence[int]:
         """All in which somebody waits or runs."""
-        return sorted({*self.cluster.waiting.ranks, *self.cluster.running.by_rank})
+        return sorted({*self.lineup.waiting.ranks, *self.lineup.running.by_rank})
 
     def widest(self) -> float:
         """As wide as what is left; who runs has been counted neither as free nor as taken yet."""
@@ -52,7 +70,7 @@ class Counts:
 
     def blocks(self, rank: int, *, apart: bool) -> Sequence[Block]:
         """Everybody who runs in this rank."""
-        return blocks(self.cluster, rank, apart=apart)
+        return blocks(self.lineup, rank, apart=apart)
 
     def keep(self, rank: int, block: Block) -> None:
         """All of them if they fit together, else each that fits."""
@@ -61,7 +79,7 @@ class Counts:
             if block.gpus <= self.left[gpu_type]:
                 self.left[gpu_type] -= block.gpus
                 return
-        for job_id in members(self.cluster, rank, block):
+        for job_id in members(self.lineup, rank, block):
             if job_id not in self.pinned.job_ids:
                 self._keep_one(job_id)
 
@@ -100,7 +118,7 @@ class Counts:
         if attempt is None or not held:  # its GPUs are gone: they are not in the count either
             return
         gpu_type = next(iter(held))
-        gpus = self.cluster.running.places[job_id].gpus
+        gpus = self.lineup.running.places[job_id].gpus
         if gpus <= self.left[gpu_type]:
             self.left[gpu_type] -= gpus
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlq_master.model.cluster import Cluster
+from dlq_master.model.lineup import Lineup
 from dlq_master.model.pool import Parts
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.placement import Placement
@@ -26,12 +27,15 @@ class Space:
     `blocking`: nobody passes the first job that does not start.
     """
 
-    __slots__ = ("blocking", "cluster", "outcome", "placement", "spent", "stocks")
+    __slots__ = ("blocking", "cluster", "lineup", "outcome", "placement", "spent", "stocks")
 
-    def __init__(self, cluster: Cluster, placement: Placement, *, blocking: bool = False) -> None:
+    def __init__(
+        self, cluster: Cluster, lineup: Lineup, placement: Placement, *, blocking: bool = False
+    ) -> None:
         capacity = cluster.capacity
         capacity.ready()
         self.cluster = cluster
+        self.lineup = lineup
         self.placement = placement
         self.blocking = blocking
         self.outcome = Outcome()
@@ -45,7 +49,7 @@ class Space:
 
     def ranks(self) -> Sequence[int]:
         """All in which somebody waits."""
-        return self.cluster.waiting.ranks
+        return self.lineup.waiting.ranks
 
     def widest(self) -> float:
         """As wide as what is left; the head of a line that blocks, and a promoted job, count even

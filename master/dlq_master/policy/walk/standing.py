@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.order import STARTED_BASE, STARTED_END, Discipline
+from dlq_master.model.lineup import Lineup
+from dlq_master.model.order import STARTED_BASE, STARTED_END
 
 
 class Block(NamedTuple):
@@ -22,16 +22,16 @@ class Block(NamedTuple):
     job_ids: tuple[JobId] | None
 
 
-def blocks(cluster: Cluster, rank: int, *, apart: bool) -> list[Block]:
+def blocks(lineup: Lineup, rank: int, *, apart: bool) -> list[Block]:
     """The rank's running jobs in order; `apart` False: nobody waits in it, so one block will do."""
-    running = cluster.running
+    running = lineup.running
     if rank not in running.by_rank:
         return []
     gpus = running.gpus_by_rank[rank]
     if not apart:
         return [Block(STARTED_BASE, gpus, None)]
     places = running.places
-    if cluster.ordering.discipline is not Discipline.REQUEUE:
+    if not lineup.together:
         return [
             Block(places[job].sequence, places[job].gpus, (job,)) for job in running.in_order(rank)
         ]
@@ -47,11 +47,12 @@ def blocks(cluster: Cluster, rank: int, *, apart: bool) -> list[Block]:
     return found
 
 
-def members(cluster: Cluster, rank: int, block: Block) -> Sequence[JobId]:
+def members(lineup: Lineup, rank: int, block: Block) -> Sequence[JobId]:
     """The block's jobs, the one that is kept first first."""
     if block.job_ids is not None:
         return block.job_ids
-    places, everyone = cluster.running.places, cluster.running.in_order(rank)
-    if block.gpus == cluster.running.gpus_by_rank[rank]:
+    running = lineup.running
+    places, everyone = running.places, running.in_order(rank)
+    if block.gpus == running.gpus_by_rank[rank]:
         return everyone
     return [job for job in everyone if STARTED_BASE <= places[job].sequence < STARTED_END]

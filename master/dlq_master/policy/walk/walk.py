@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.lineup import Lineup
 from dlq_master.model.resources import Shape
 from dlq_master.model.waiting import Fifo
 from dlq_master.policy.walk.line import Head, heads, line
@@ -21,7 +21,7 @@ class Ground(Protocol):
     hold) and `Counts` (numbers of GPUs only, as the reference simulators count).
     """
 
-    cluster: Cluster
+    lineup: Lineup
     outcome: Outcome
     spent: bool  # nobody else gets anything: the walk is over
 
@@ -47,7 +47,7 @@ class Ground(Protocol):
 
 def walk(ground: Ground) -> Outcome:
     """Who starts, who leaves, and for whom GPUs are kept."""
-    waiting = ground.cluster.waiting.by_rank
+    waiting = ground.lineup.waiting.by_rank
     closed: set[Shape] = set()
     for rank in ground.ranks():
         heap = heads(waiting.get(rank, _NOBODY), closed, ground.widest())

@@ -118,5 +118,8 @@ def test_what_no_node_set_could_hold_is_refused_with_the_reason() -> None:
 def test_jobs_ahead_counts_by_rank_and_position() -> None:
     world = World().submit(a_job(1, 8)).decide()
     world.submit(a_job(2, 8), a_job(3, 2), a_job(4, 8, rank_base=-1), a_job(5, 8)).decide()
-    ahead = {n: jobs_ahead(View(world.cluster, 0.0), world.job(n).job_id) for n in range(1, 6)}
+    ahead = {
+        n: jobs_ahead(View(world.cluster, 0.0), world.policy, world.job(n).job_id)
+        for n in range(1, 6)
+    }
     assert ahead == {1: None, 4: 0, 2: 1, 3: 2, 5: 3}

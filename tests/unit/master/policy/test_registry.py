@@ -43,7 +43,7 @@ def test_fifo_and_best_effort_never_take_work_away() -> None:
     ("name", "settings", "says"),
     [
         ("tiresias", {}, "did you mean 'tiresias-las'"),
-        ("lottery", {}, "there are: fifo, best-effort, tiresias-las"),
+        ("lottery", {}, "there are: fifo, best-effort, sf, srtf, srsf, tiresias-las"),
         ("fifo", {"order": "requeue"}, "no setting 'order'"),
         ("tiresias-las", {"treshold": "5"}, "did you mean 'thresholds'"),
         ("tiresias-las", {"order": "random"}, "expected one of requeue, first-start"),
@@ -52,6 +52,8 @@ def test_fifo_and_best_effort_never_take_work_away() -> None:
         ("tiresias-las", {"thresholds": "0"}, "expected a positive number"),
         ("tiresias-las", {"thresholds": "nan"}, "expected a positive number"),
         ("tiresias-las", {"promote_knob": "-1"}, "expected a positive number"),
+        ("srtf", {"know": "unknown"}, "expected one of known"),
+        ("sf", {"know": "known"}, "policy sf has no setting 'know'"),
         ("best-effort", {"place": "anywhere"}, "expected one of consolidate, spread, count"),
     ],
 )

@@ -1,0 +1,20 @@
+"""In which order a plan comes to its jobs: who waits and who runs, by rank and position."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dlq_master.model.running import RunningIndex
+from dlq_master.model.waiting import WaitingIndex
+
+
+class Lineup(NamedTuple):
+    """The cluster's own indexes, or, for an order by a key that changes with time, a plan's own.
+
+    `together`: running jobs between STARTED_BASE and STARTED_END go ahead of every waiting job of
+    their rank but promoted ones, so that they may be kept as one sum.
+    """
+
+    waiting: WaitingIndex
+    running: RunningIndex
+    together: bool
