@@ -1,15 +1,15 @@
 """Jobs in containers on a real cluster: pulled, saved, resumed, found again; and no secret anywhere."""
 
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import processes  # found by conftest.py
 from dlq.v1 import job_pb2
 from dlq_client.connection import connect
+from support.container_cluster import ContainerCluster
 from support.podman_box import (
     PodmanStore,
     make_root_filesystem,
@@ -21,48 +21,10 @@ from support.small_registry import SmallRegistry, layer_of, small_registry
 from support.users_view import UsersView
 from support.waiting import wait_until
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "examples" / "demo"))
-
-import processes  # noqa: E402 - the examples are scripts, not packages
-from cluster import Cluster  # noqa: E402
-
 pytestmark = [pytest.mark.e2e, pytest.mark.podman, needs_podman]
 
 CANARY = "canary-5d0c2b"
 PASSWORD = "canary-91ee07"
-
-_PODMAN = """
-[podman]
-root = "{store}/store"
-run_root = "{store}/run"
-oci_runtime = "{oci_runtime}"
-secrets = "{root}/secrets"
-run_dir = "{root}/handed"
-mount_roots = ["{root}"]
-spare = "1MiB"
-"""
-
-
-class ContainerCluster(Cluster):
-    """The demo's cluster, whose agents run containers from a store and a registry of the test."""
-
-    def __init__(self, root: Path, store: PodmanStore) -> None:
-        super().__init__(root, threshold=1e6, nodes=("e2e-a", "e2e-b"))
-        self._podman = _PODMAN.format(
-            store=store.at, root=root, oci_runtime=store.client.oci_runtime
-        )
-
-    def start(self, name: str) -> None:
-        path = self.root / f"{name}.toml"
-        if name in self.nodes and "[podman]" not in path.read_text():
-            text = path.read_text().replace("[jobs]\n", '[jobs]\nruntime = "podman"\n')
-            path.write_text(text + self._podman)
-        super().start(name)
-
-    def _environment(self) -> dict[str, str]:
-        names = {"CONTAINERS_REGISTRIES_CONF"} & os.environ.keys()
-        return super()._environment() | {name: os.environ[name] for name in names}
 
 
 @pytest.fixture(scope="module")
@@ -84,15 +46,16 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallR
 
 @pytest.fixture
 def cluster(
-    tmp_path: Path, store: PodmanStore, registry: SmallRegistry
+    tmp_path: Path, store: PodmanStore, registry: SmallRegistry, request: pytest.FixtureRequest
 ) -> Iterator[ContainerCluster]:
+    """Two nodes; a parameter names those that run processes only."""
     mine = tmp_path / "secrets/users" / submitter_name()
     mine.mkdir(parents=True)
     for name, content in (("registry", f"robot:{PASSWORD}"), ("token", CANARY)):
         (mine / name).write_text(content)
         (mine / name).chmod(0o600)
     try:
-        with ContainerCluster(tmp_path, store) as running:
+        with ContainerCluster(tmp_path, store, without=getattr(request, "param", ())) as running:
             yield running
         assert processes.belonging_to(tmp_path) == []
         assert store.containers() == []
@@ -195,3 +158,23 @@ def test_a_memory_hog_is_told_apart_from_other_failures(
     job = user.submit(*in_image(registry, "--mem", "64MiB", "--", "/bin/tail", "/dev/zero"))
     ended = user.wait_for_end(job)
     assert (ended.state, ended.end_reason) == (job_pb2.JOB_STATE_FAILED, "oom_host"), user.tale(job)
+
+
+@pytest.mark.parametrize("cluster", [("e2e-a",)], indirect=True, ids=["one_node_without"])
+def test_a_node_that_runs_no_containers_gets_no_job_with_an_image(
+    user: UsersView, registry: SmallRegistry
+) -> None:
+    flags = ("--gpus", "8", "--", "/bin/sleep", "300")
+    first = user.submit(*in_image(registry, *flags))
+    running = user.wait(
+        first, lambda now: now.attempt_state == job_pb2.ATTEMPT_STATE_RUNNING, "it runs"
+    )
+    assert running.node_ids == ["e2e-b"]
+    second = user.submit(*in_image(registry, "--gpus", "8", "--", "/bin/true"))
+    wait_until(
+        lambda: "of 2 nodes 1 run containers" in user.dlq("why", second), what="why it waits"
+    )
+    user.dlq("cancel", first)
+    ended = user.wait_for_end(second)
+    assert ended.state == job_pb2.JOB_STATE_COMPLETED, user.tale(second)
+    assert [len(user.show(job)["attempts"]) for job in (first, second)] == [1, 1]
