@@ -26,17 +26,21 @@ def check_turn(state: State, store: MemoryStore) -> None:
 
 
 def _arrays(state: State) -> None:
-    """No array has more tasks in the queue or running than it may."""
+    """No array has more tasks in the queue or running than it may, unless its limit was lowered."""
     inside: Counter[JobId] = Counter()
-    running: Counter[JobId] = Counter()  # a limit may have been lowered under them
+    running: Counter[JobId] = Counter()
+    limits: dict[JobId, int] = {}
     for job in state.cluster.jobs.values():
-        if job.array is not None and job.array.concurrent and job.blocked is None:
-            inside[job.array.array_id] += holds_place(job)
-            running[job.array.array_id] += job.live_attempt is not None
-    for array_id, count in inside.items():
-        array = state.cluster.jobs[JobId(array_id + 1)].array if count else None
-        limit = 0 if array is None else max(array.concurrent, running[array_id])
-        assert count <= limit, array
+        if job.array is None:
+            continue
+        inside[job.array.array_id] += job.blocked is None and holds_place(job)
+        running[job.array.array_id] += job.live_attempt is not None
+        if not job.ended:
+            assert limits.setdefault(job.array.array_id, job.array.concurrent) == (
+                job.array.concurrent
+            )
+    for array_id, limit in limits.items():
+        assert not limit or inside[array_id] <= max(limit, running[array_id]), array_id
 
 
 def check_published(state: State, read: Readable) -> None:

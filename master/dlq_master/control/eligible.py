@@ -6,7 +6,7 @@ what a turn has ended lets others in at once.
 
 from heapq import heappop, heappush
 
-from dlq_master.control.gates import holds_place, over
+from dlq_master.control.gates import ArrayGate, holds_place, over
 from dlq_master.control.turn import Turn
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.eligible import Block, Dependency
@@ -36,11 +36,6 @@ def settle(turn: Turn) -> None:
         _look(turn, job_id)
 
 
-def begins_at_s(turn: Turn) -> float | None:
-    """When the next begin is due; None: none is waited for."""
-    return turn.state.gates.begins.next_s()
-
-
 def _look(turn: Turn, job_id: JobId) -> None:
     """May this job wait? It is let in, kept out, held or cancelled as its gates say."""
     job = turn.state.cluster.jobs[job_id]
@@ -48,8 +43,9 @@ def _look(turn: Turn, job_id: JobId) -> None:
         turn.state.gates.untrack(job)
     elif job.live_attempt is None and _gated(job):
         _judge(turn, job)
-    if job.array is not None and job.array.concurrent:
-        _fill(turn, job)
+    gate = turn.state.gates.gate_of(job)
+    if gate is not None:
+        _fill(turn, gate, job_id)
 
 
 def _gated(job: Job) -> bool:
@@ -67,6 +63,9 @@ def _judge(turn: Turn, job: Job) -> None:
         _never(turn, job, depends)
         return
     block = _block(turn, job, depends)
+    if block in (Block.DEPENDENCY, Block.BEGIN_TIME):
+        # It was given another wish: meanwhile another task has its place.
+        gates.leave_array(job)
     if block is not job.blocked or depends != job.depends:
         if block is None:
             turn.step_job(job.job_id, on_job.Eligible(depends=depends), actor=MASTER)
@@ -84,10 +83,8 @@ def _block(turn: Turn, job: Job, depends: Dependency | None) -> Block | None:
         return Block.DEPENDENCY
     if job.begin_time_s is not None and job.begin_time_s > turn.now_s:
         return Block.BEGIN_TIME
-    if job.array is None or not job.array.concurrent:
-        return None
-    gate = turn.state.gates.arrays[job.array.array_id]
-    if job.job_id in gate.inside:
+    gate = turn.state.gates.gate_of(job)
+    if gate is None or job.job_id in gate.inside:
         return None
     heappush(gate.next, job.job_id)
     return Block.ARRAY_LIMIT
@@ -108,23 +105,17 @@ def _never(turn: Turn, job: Job, depends: Dependency) -> None:
         turn.step_job(job.job_id, held, actor=MASTER, cause=broken)
 
 
-def _fill(turn: Turn, task: Job) -> None:
-    """Let the lowest tasks of an array in, as long as it has room."""
-    assert task.array is not None
+def _fill(turn: Turn, gate: ArrayGate, job_id: JobId) -> None:
+    """A task has moved: it may have left its place, and the lowest that wait are let in."""
     jobs = turn.state.cluster.jobs
-    gate = turn.state.gates.arrays[task.array.array_id]
-    task = jobs[task.job_id]
-    if task.job_id in gate.inside and not holds_place(task):
-        gate.inside.discard(task.job_id)
+    task = jobs[job_id]
+    if job_id in gate.inside and not holds_place(task):
+        gate.inside.discard(job_id)
         if not over(task) and task.blocked is None:
             # Held: when it is released it stands at the door again.
-            turn.step_job(
-                task.job_id,
-                on_job.Deferred(block=Block.ARRAY_LIMIT, depends=task.depends),
-                actor=MASTER,
-            )
-    limit = task.array.concurrent if task.array is not None else 0
-    while gate.next and len(gate.inside) < limit:
+            deferred = on_job.Deferred(block=Block.ARRAY_LIMIT, depends=task.depends)
+            turn.step_job(job_id, deferred, actor=MASTER)
+    while gate.next and len(gate.inside) < gate.limit:
         job = jobs.get(heappop(gate.next))
         if job is None or job.blocked is not Block.ARRAY_LIMIT or job.state is JobState.HELD:
             continue

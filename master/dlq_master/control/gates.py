@@ -25,12 +25,9 @@ LARGEST_ARRAY = 100_000  # tasks
 class ArrayGate:
     """An array with a limit: who is let in, and who may be next."""
 
+    limit: int = 0
     inside: set[JobId] = field(default_factory=set)
     next: list[JobId] = field(default_factory=list)  # a heap; stale entries are skipped
-
-    def free(self, limit: int) -> bool:
-        """Whether one more is let in."""
-        return len(self.inside) < limit
 
 
 @dataclass(slots=True)
@@ -72,7 +69,9 @@ class Gates:
         if name_of(job) in self.namesakes:
             self.namesakes[name_of(job)][job.job_id] = None
         if job.array is not None and job.array.concurrent:
-            gate = self.arrays.setdefault(job.array.array_id, ArrayGate())
+            gate = self.arrays.setdefault(job.array.array_id, ArrayGate(job.array.concurrent))
+            if not job.ended:  # what has ended keeps the limit of its time
+                gate.limit = job.array.concurrent
             if holds_place(job) and job.blocked is None:
                 gate.inside.add(job.job_id)
             if (
@@ -124,6 +123,16 @@ class Gates:
                 self.tallies.pop(term.target, None)
                 self._stages.pop(term.target, None)
 
+    def leave_array(self, job: Job) -> None:
+        """The job gives its place in its array away, if it has one."""
+        gate = self.gate_of(job)
+        if gate is not None:
+            gate.inside.discard(job.job_id)
+
+    def gate_of(self, job: Job) -> ArrayGate | None:
+        """The limit of the array that the job is a task of; None: there is none."""
+        return None if job.array is None else self.arrays.get(job.array.array_id)
+
     def leave_namesakes(self, job: Job) -> None:
         """The job may get another name; who waits for this one is looked at."""
         living = self.namesakes.get(name_of(job))
@@ -133,6 +142,8 @@ class Gates:
     def learn(self, jobs: Jobs, job: Job) -> list[JobId]:
         """Keep what is counted of a job that has moved; return who may learn something from it."""
         told: list[JobId] = []
+        if over(job):
+            self.untrack(job)  # it does not wait behind itself
         stage = (_has_started(job), over(job))
         if job.job_id in self.dependents and self._stages.get(job.job_id, (False, False)) != stage:
             self._stages[job.job_id] = stage
@@ -142,7 +153,7 @@ class Gates:
         name = name_of(job)
         if over(job) and name in self.namesakes:
             self.namesakes[name].pop(job.job_id, None)
-            told += self._next_singletons(jobs, name)
+            told += self._next_singletons(jobs, name) if name in self.singletons else ()
         return told
 
     def _array_told(self, task: Job, array_id: JobId) -> bool:

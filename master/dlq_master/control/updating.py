@@ -7,7 +7,7 @@ from dlq_common.errors import IllegalTransition, InvalidRequest, PermissionDenie
 from dlq_common.instants import format_instant
 from dlq_common.units import format_duration
 from dlq_master.control import arrays, depending, scheduling, submitting
-from dlq_master.control.gates import ArrayGate, holds_place
+from dlq_master.control.gates import ArrayGate, holds_place, over
 from dlq_master.control.jobs import editable, must_live
 from dlq_master.control.stimuli import SAME, FieldChange, UpdatedJob, UpdateJob
 from dlq_master.control.turn import Answer, Turn
@@ -162,7 +162,8 @@ def _provisional(after: Job) -> tuple[tuple[str, object], ...]:
 def _limit_array(turn: Turn, ask: UpdateJob, array: Array) -> None:
     """Another limit for all tasks: who runs goes on, the others stand at the door anew."""
     state = turn.state
-    tasks = [job for job in arrays.tasks(state.cluster.jobs.get, array) if not job.ended]
+    living = [job for job in arrays.tasks(state.cluster.jobs.get, array) if not over(job)]
+    tasks = [job for job in living if not job.ended]
     told = f"concurrent: {array.concurrent or 'all'}"
     for task in tasks:
         if task.array != array:
@@ -170,8 +171,8 @@ def _limit_array(turn: Turn, ask: UpdateJob, array: Array) -> None:
             turn.step_job(task.job_id, updated, actor=ask.caller.actor)
     state.gates.arrays.pop(array.array_id, None)
     if array.concurrent:
-        gate = state.gates.arrays[array.array_id] = ArrayGate()
-        gate.inside.update(_first_inside(tasks, array.concurrent))
+        gate = state.gates.arrays[array.array_id] = ArrayGate(array.concurrent)
+        gate.inside.update(_first_inside(living, array.concurrent))
     state.gates.stirred.update((task.job_id, None) for task in tasks)
 
 
