@@ -10,6 +10,8 @@
         if run.should_stop():
             run.save(step + 1, model.save)
             run.leave()
+        if run.should_save():  # `dlq checkpoint`: save, and go on
+            run.save(step + 1, model.save)
     run.done()
 
 Needs the standard library only, works outside dlq too (then nothing ever asks it to stop), and is

@@ -34,7 +34,7 @@ def train(model: Model, options: argparse.Namespace) -> None:
                 run.save(training.step, training.save)
                 print(f"saved at step {training.step}, leaving", flush=True)
                 run.leave()
-            if training.step % options.save_every == 0:
+            if run.should_save() or training.step % options.save_every == 0:
                 run.save(training.step, training.save)
         training.finish()
     print(f"done at step {options.steps}, accuracy {model.accuracy():.3f}", flush=True)

@@ -161,6 +161,7 @@ def test_all_ranks_are_asked_to_save_under_one_rising_number(
     key = running(master, [agent, other, agent], 8, nodes=2)
     for _ in range(2):
         master.edit(CheckpointJob, key.job_id)
+        master.clock.advance(1.0)
     for each in (agent, other):
         each.obey()
     numbers = [
