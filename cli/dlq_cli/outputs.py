@@ -35,6 +35,16 @@ class Outputs:
     say: Callable[[str], None]
     # For a terminal: colours, and no other control sequences.
     filtered: bool = False
+    # Of several on a node: the one whose lines are wanted, without its name before them.
+    task: str = ""
+
+    def mine(self, data: bytes) -> bytes:
+        """The wanted lines of whole ones."""
+        if not self.task:
+            return data
+        prefix = f"[{self.task}] ".encode()
+        lines = data.splitlines(keepends=True)
+        return b"".join(line[len(prefix) :] for line in lines if line.startswith(prefix))
 
     def labelled(self) -> bool:
         """Whether lines need their rank before them."""
@@ -54,6 +64,7 @@ class Printer:
     def __init__(self, outputs: Outputs, rank: int, lock: threading.Lock) -> None:
         self._label = f"{rank}: ".encode() if outputs.labelled() else b""
         self._filter = TerminalFilter() if outputs.filtered else None
+        self._outputs = outputs
         self._lock = lock
         self._rest = b""
 
@@ -63,6 +74,9 @@ class Printer:
 
     def finish(self) -> None:
         """Print a last line that has no newline."""
+        if self._outputs.task:
+            self._print(b"\n")
+            return
         left = self._filter.finish() if self._filter else b""
         if self._rest:
             self._print(left + b"\n")
@@ -70,7 +84,10 @@ class Printer:
             self._put(left)
 
     def _print(self, data: bytes) -> None:
-        if self._label:
+        if self._outputs.task:
+            whole, newline, self._rest = (self._rest + data).rpartition(b"\n")
+            data = self._outputs.mine(whole + newline)
+        elif self._label:
             *lines, self._rest = (self._rest + data).split(b"\n")
             data = b"".join(self._label + line + b"\n" for line in lines)
         self._put(data)
@@ -148,10 +165,24 @@ def _tail(outputs: Outputs, rank: int, lines: int | None) -> Tail:
     while True:
         tail = _kept(outputs, rank, -wanted)
         begins_at = tail.next_offset - len(tail.data)
-        enough = tail.data.count(b"\n") > lines
+        enough = outputs.mine(tail.data).count(b"\n") > lines
         if enough or begins_at == 0 or len(tail.data) < wanted or wanted >= MOST_TAIL_BYTES:
-            return Tail(_last_lines(tail.data, lines), tail.next_offset)
+            return Tail(_last_lines_of(outputs, tail.data, lines), tail.next_offset)
         wanted *= 8
+
+
+def _last_lines_of(outputs: Outputs, data: bytes, lines: int) -> bytes:
+    """The last lines as they came, of which that many are wanted ones."""
+    if not outputs.task:
+        return _last_lines(data, lines)
+    prefix = f"[{outputs.task}] ".encode()
+    every = data.splitlines(keepends=True)
+    mine = [at for at, line in enumerate(every) if line.startswith(prefix)]
+    return (
+        b"".join(every[mine[-lines] :])
+        if lines and len(mine) >= lines
+        else (b"".join(every) if lines else b"")
+    )
 
 
 def _kept(outputs: Outputs, rank: int, offset: int) -> Tail:

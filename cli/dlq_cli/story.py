@@ -147,6 +147,21 @@ def attempts_text(attempts: Sequence[job_pb2.Attempt], look: Look) -> str:
     return table(cells, (_attempt_row(attempt, look) for attempt in attempts), look)
 
 
+def failure_text(attempts: Sequence[job_pb2.Attempt]) -> str:
+    """Who failed first in the last attempt, and the last that it said; nothing when nobody did."""
+    if not attempts or not attempts[-1].HasField("first_failed_rank"):
+        return ""
+    first = attempts[-1].first_failed_rank
+    rank = next((it for it in attempts[-1].ranks if it.node_rank == first), None)
+    if rank is None:
+        return ""
+    task = f" ({clean_line(rank.failed_task)})" if rank.failed_task else ""
+    outcome = _rank(rank).partition(":")[2]
+    head = f"failed first: node rank {first}{task} on {rank.node_id}: {clean_line(outcome)}"
+    lines = [f"  | {clean_line(line)}" for line in rank.last_lines]
+    return "\n".join([head, *lines]) + "\n"
+
+
 def _attempt_row(attempt: job_pb2.Attempt, look: Look) -> list[str]:
     slots = (
         f"{slot.node_id}[{','.join(map(str, slot.gpu_indexes))}]"

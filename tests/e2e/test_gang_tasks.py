@@ -1,6 +1,7 @@
 """Several processes for each node: one for each GPU, or workers and parameter servers."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -8,7 +9,7 @@ import pytest
 
 from dlq.v1 import job_pb2
 from dlq_client.jobs import Jobs
-from support.harness import Daemons
+from support.harness import BIN, Daemons
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
@@ -68,6 +69,18 @@ def spec_of(daemons: Daemons, program: str, *, gpus: int = 4, nodes: int = 2) ->
     return spec
 
 
+def dlq(daemons: Daemons, *arguments: str) -> str:
+    """What a command of `dlq` says."""
+    done = subprocess.run(
+        [BIN / "dlq", *arguments],
+        env={"PATH": "/usr/bin:/bin", "DLQ_HOME": str(daemons.root / "home")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def told(daemons: Daemons) -> dict[str, dict[str, str]]:
     """What the processes have written, by name."""
     whole = (path for path in (daemons.root / "told").iterdir() if path.suffix != ".draft")
@@ -108,6 +121,25 @@ def test_per_gpu_the_first_that_fails_is_named_and_the_deaf_are_killed(
     failed = attempt.ranks[attempt.first_failed_rank]
     assert (failed.node_rank, failed.failed_task, failed.exit_code) == (1, "rank 3", 7)
     assert "no more data" in failed.last_lines
+    for command in ("show", "why"):
+        said = dlq(daemons, command, job.job_id)
+        assert "failed first: node rank 1 (rank 3) on n2: exit 7\n" in said
+        assert "  | no more data\n" in said
+
+
+def test_each_process_has_a_stream_of_its_own(daemons: Daemons, jobs: Jobs) -> None:
+    told_by = ("--", sys.executable, "-c", TELL, str(daemons.root / "told"))
+    job_id = dlq(
+        daemons, "submit", "--parsable", "-N", "2", "--gpus-per-node", "2", "--launch", "per-gpu",
+        "-D", str(daemons.root), *told_by,
+    ).strip()  # fmt: skip
+    wait_until(
+        lambda: jobs.get(job_id).job.HasField("end_time"), what="the job ends", timeout_s=90.0
+    )
+    assert dlq(daemons, "logs", job_id) == "this is 0\n"
+    assert dlq(daemons, "logs", "--rank", "3", "-n", "1", job_id) == "this is 3\n"
+    every = dlq(daemons, "logs", "--rank", "all", job_id).splitlines()
+    assert sorted(line.split("] ")[1] for line in every) == [f"this is {n}" for n in range(4)]
 
 
 def test_workers_and_servers_know_each_other_and_the_job_is_done_with_its_workers(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
-from dlq.v1 import job_service_pb2
+from dlq.v1 import job_pb2, job_service_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.options import detaching, examples, pass_app
 from dlq_cli.held import HoldTeller, is_poison
 from dlq_cli.outputs import Outputs, follow_ranks, print_tails
 from dlq_cli.select import one_job
+from dlq_cli.streams import ALL, stream_of
 from dlq_cli.words import has_ended, shown_state
 from dlq_client.jobs import Jobs
 from dlq_client.watch import watch_jobs
@@ -40,7 +41,11 @@ WAITING = frozenset({"pending", "queued"})
     help="How many of the last lines, or `all`.",
 )
 @click.option(
-    "--rank", metavar="R", default="0", show_default=True, help="The node rank, or `all`."
+    "--rank",
+    metavar="R",
+    default="0",
+    show_default=True,
+    help="The node rank; with --launch per-gpu a process's RANK; worker:N or ps:N; or `all`.",
 )
 @click.option("--attempt", type=click.IntRange(min=1), metavar="K", help="[default: the last]")
 @click.option("--raw", is_flag=True, help="All control sequences, on a terminal too.")
@@ -57,14 +62,11 @@ def logs(
     A terminal gets text and colours; what else a job may order it to do is left out, unless --raw.
     """
     wanted = None if lines == "all" else _count(lines, "-n")
-    node_rank = None if rank == "all" else _count(rank, "--rank")
     named = one_job(Jobs(app.connection()), job)
     number = attempt or named.attempt
     if follow:
         with detaching(app, [named.job_id]):
-            follow_job(
-                app, named.job_id, lines=wanted, node_rank=node_rank, only_attempt=number, raw=raw
-            )
+            follow_job(app, named.job_id, lines=wanted, node_rank=rank, only_attempt=number, raw=raw)
         return
     answer = Jobs(app.connection()).get(named.job_id)
     if not answer.attempts:
@@ -73,8 +75,7 @@ def logs(
             hint=f"dlq why {named.job_id}",
         )
     chosen = number or answer.attempts[-1].attempt
-    ranks = _ranks(answer, chosen, node_rank)
-    print_tails(_outputs(app, named.job_id, chosen, ranks, raw=raw), wanted)
+    print_tails(_outputs(app, answer, chosen, rank, raw=raw), wanted)
 
 
 def follow_job(
@@ -82,7 +83,7 @@ def follow_job(
     job_id: str,
     *,
     lines: int | None,
-    node_rank: int | None = 0,
+    node_rank: int | str = 0,
     only_attempt: int = 0,
     raw: bool = False,
     holds: HoldTeller | None = None,
@@ -97,9 +98,8 @@ def follow_job(
         if seen:
             app.say(f"job {job_id} goes on as attempt {attempt}")
         answer = Jobs(app.connection()).get(job_id)
-        ranks = _ranks(answer, attempt, node_rank)
         follow_ranks(
-            _outputs(app, job_id, attempt, ranks, raw=raw),
+            _outputs(app, answer, attempt, str(node_rank), raw=raw),
             None if seen else lines,
         )
         if only_attempt:
@@ -125,25 +125,29 @@ def _next_attempt(app: App, job_id: str, holds: HoldTeller, *, after: int) -> in
     raise AssertionError("a watch without an end has ended")
 
 
-def _outputs(app: App, job_id: str, attempt: int, ranks: list[int], *, raw: bool) -> Outputs:
+def _outputs(
+    app: App, answer: job_service_pb2.GetJobResponse, attempt: int, rank: str, *, raw: bool
+) -> Outputs:
+    """What `--rank` asks for of an attempt."""
     filtered = app.look().tty and not raw
-    return Outputs(app.connection(), job_id, attempt, ranks, say=app.say, filtered=filtered)
-
-
-def _ranks(
-    answer: job_service_pb2.GetJobResponse, attempt: int, node_rank: int | None
-) -> list[int]:
-    """The ranks to read; all of the attempt's when none is named."""
-    for known in answer.attempts:
-        if known.attempt == attempt:
-            ranks = [rank.node_rank for rank in known.ranks] or [0]
-            if node_rank is None:
-                return ranks
-            if node_rank not in ranks:
-                raise InvalidRequest(
-                    f"attempt {attempt} has no rank {node_rank}", hint=f"its ranks: {ranks}"
-                )
-    return [0 if node_rank is None else node_rank]
+    known = next((each for each in answer.attempts if each.attempt == attempt), job_pb2.Attempt())
+    ranks, task = [each.node_rank for each in known.ranks] or [0], ""
+    if rank != ALL:
+        stream = stream_of(rank, answer.spec, known)
+        if known.attempt and stream.node_rank not in ranks:
+            raise InvalidRequest(
+                f"attempt {attempt} has no rank {stream.node_rank}", hint=f"its ranks: {ranks}"
+            )
+        ranks, task = [stream.node_rank], stream.task
+    return Outputs(
+        app.connection(),
+        answer.job.job_id,
+        attempt,
+        ranks,
+        say=app.say,
+        filtered=filtered,
+        task=task,
+    )
 
 
 def _count(text: str, flag: str) -> int:

@@ -12,7 +12,7 @@ from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts, reason_facts
 from dlq_cli.render import Look, clean_line
 from dlq_cli.select import several_jobs
-from dlq_cli.story import reason_text
+from dlq_cli.story import failure_text, reason_text
 from dlq_cli.tasks import shown_id
 from dlq_cli.words import ENDED, shown_state
 from dlq_client.jobs import Jobs
@@ -32,6 +32,8 @@ def why(app: App, job: tuple[str, ...], as_json: bool) -> None:
     look = app.look()
     for answer in answers:
         click.echo(_text(answer, look), nl=False)
+        if not answer.reasons and shown_state(answer.job) in ENDED:
+            click.echo(failure_text(jobs.get(answer.job.job_id).attempts), nl=False)
 
 
 def _facts(answer: job_service_pb2.ExplainJobResponse) -> dict[str, object]:

@@ -133,6 +133,8 @@ def rank_facts(rank: job_pb2.Rank) -> Facts:
         "exit_code": rank.exit_code if rank.HasField("exit_code") else None,
         "signal": rank.signal or None,
         "error": rank.error or None,
+        "failed_task": rank.failed_task or None,
+        "last_lines": list(rank.last_lines),
     }
 
 

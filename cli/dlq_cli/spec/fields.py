@@ -31,6 +31,9 @@ READERS: Mapping[str, Reader] = {
     "runtime": readers.read_runtime,
     "compat": readers.read_compat,
     "tasks_per_node": readers.read_tasks,
+    "launch": readers.read_launch,
+    "roles.workers": readers.read_workers,
+    "roles.ps": readers.read_servers,
     "export": program.read_export,
     "env": program.read_env_table,
     "labels": program.read_label_table,
@@ -71,7 +74,7 @@ ALIASES: Mapping[str, str] = {
     "resources.gpu": "resources.gpus",
 }
 
-SECTIONS = ("resources", "preempt", "checkpoint", "retry")
+SECTIONS = ("resources", "preempt", "checkpoint", "retry", "roles")
 
 # Keys of facts that other versions know; better named than taken for typing errors.
 LATER_KEYS = frozenset(
@@ -116,6 +119,8 @@ SYNONYMS: Mapping[str, str] = {
     **dict.fromkeys(("signal", "resources.signal"), "`signal` under preempt"),
     **dict.fromkeys(("grace", "grace_time"), "`grace` under preempt"),
     **dict.fromkeys(("ntasks_per_node", "ntasks"), "`tasks_per_node`, with `compat`"),
+    **dict.fromkeys(("workers", "num_workers", "roles.worker"), "`workers` under roles"),
+    **dict.fromkeys(("ps", "servers", "num_servers", "roles.server"), "`ps` under roles"),
     **dict.fromkeys(("preset", "framework"), "`preset` under checkpoint"),
     **dict.fromkeys(("checkpoint_dir", "checkpoint.directory"), "`dir` under checkpoint"),
     **dict.fromkeys(

@@ -171,6 +171,26 @@ FLAGS: tuple[Flag, ...] = (
         help="Tasks that srun starts on each node, with --compat.  [default: one for each GPU]",
     ),
     Flag(
+        names=("--launch",),
+        key="launch",
+        metavar="per-node|per-gpu",
+        help="One process of the command on each node, for torchrun and the like, or one for each "
+        "GPU, with RANK, LOCAL_RANK and WORLD_SIZE.  [default: per-node]",
+    ),
+    Flag(
+        names=("--workers",),
+        key="roles.workers",
+        metavar="N",
+        help="Run the command as N workers, told their role by TF_CONFIG and DMLC_*, with one GPU "
+        "each unless GPUs are asked for.",
+    ),
+    Flag(
+        names=("--ps",),
+        key="roles.ps",
+        metavar="N",
+        help="And as N parameter servers, on the workers' nodes and without GPUs.",
+    ),
+    Flag(
         names=("--image",),
         key="image",
         metavar="IMAGE",

@@ -30,7 +30,10 @@ def to_message(spec: Spec) -> job_pb2.JobSpec:
         labels=spec.labels,
         compat=spec.compat,
         tasks_per_node=spec.tasks_per_node,
+        launch=spec.launch,
     )
+    if spec.roles is not None:
+        message.roles.worker_count, message.roles.ps_count = spec.roles
     message.preempt.signal = spec.signal or ""
     message.preempt.requeue_exit_codes.extend(spec.requeue_exit_codes)
     message.preempt.exit_zero_completes = spec.exit_zero_completes

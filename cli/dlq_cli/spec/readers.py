@@ -23,6 +23,9 @@ SAVE_SIGNALS = ("USR1", "USR2", "INT")
 MOST_NICE = 100
 AUTO = "auto"
 COMPATS = ("slurm", "none")
+PER_GPU = "per-gpu"
+LAUNCHES = ("per-node", PER_GPU)
+MOST_ROLES = 10_000
 PRESETS = ("sigterm", "torchrun", "hf", "lightning", "submitit")
 MOST_TASKS_OF_A_NODE = 1024
 
@@ -81,6 +84,21 @@ def read_preset(raw: object) -> str:
 def read_tasks(raw: object) -> int:
     """Tasks of each node."""
     return _at_least_one(read_integer(raw, MOST_TASKS_OF_A_NODE), "tasks")
+
+
+def read_launch(raw: object) -> str:
+    """How many processes of the command a node has."""
+    return _one_of(raw, LAUNCHES)
+
+
+def read_workers(raw: object) -> int:
+    """Workers of the whole job."""
+    return _at_least_one(read_integer(raw, MOST_ROLES), "workers")
+
+
+def read_servers(raw: object) -> int:
+    """Parameter servers of the whole job."""
+    return read_integer(raw, MOST_ROLES)
 
 
 def read_integer(raw: object, most: int) -> int:

@@ -54,6 +54,8 @@ def understood(spec: Spec) -> str:
         ),
         ("marker", spec.checkpoint_marker or "", origin("checkpoint.marker")),
         ("compat", _compat(spec), origin("compat")),
+        ("launch", spec.launch, origin("launch")),
+        ("roles", _roles(spec), origin("roles.workers")),
         ("restarts", str(spec.max_restart_count), origin("retry.max_restarts")),
         ("hold", "yes" if spec.hold else "", origin("hold")),
         ("array", _array(spec), origin("array")),
@@ -75,6 +77,12 @@ def understood(spec: Spec) -> str:
 def _compat(spec: Spec) -> str:
     tasks = f"{spec.tasks_per_node} on each node" if spec.tasks_per_node else "one for each GPU"
     return f"{spec.compat}, tasks: {tasks}" if spec.compat else ""
+
+
+def _roles(spec: Spec) -> str:
+    if spec.roles is None:
+        return ""
+    return f"workers: {spec.roles.workers}, parameter servers: {spec.roles.servers}"
 
 
 def _array(spec: Spec) -> str:

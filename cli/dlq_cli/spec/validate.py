@@ -6,13 +6,13 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from dlq_cli.spec.container import ContainerRequest, container_of
 from dlq_cli.spec.given import ReadLayer, wrong
 from dlq_cli.spec.ordering import DependencyText
 from dlq_cli.spec.presets import with_preset
-from dlq_cli.spec.readers import AUTO, SignalAhead
+from dlq_cli.spec.readers import AUTO, PER_GPU, SignalAhead
 from dlq_common.arrays import ArrayText
 from dlq_common.names import LONGEST_NAME, check_absolute_path, check_env
 
@@ -23,6 +23,13 @@ LARGEST_COMMAND = 64 * 1024
 T = TypeVar("T")
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.+=@:-]", re.ASCII)
+
+
+class Roles(NamedTuple):
+    """Workers and parameter servers of the whole job."""
+
+    workers: int
+    servers: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +69,8 @@ class Spec:
     runtime: str | None
     compat: str  # empty: none
     tasks_per_node: int | None
+    launch: str  # empty: per node
+    roles: Roles | None
     container: ContainerRequest | None
     labels: Mapping[str, str]
     # Where each thing was said, by the key of fields.py; what is missing here is a default.
@@ -114,6 +123,8 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
         runtime=get.of("runtime", str),
         compat=get.of("compat", str) or "",
         tasks_per_node=_tasks(get),
+        launch=_launch(get),
+        roles=_roles(get, gpu_count, node_count),
         container=container,
         labels=_texts(merged, "labels."),
         origins={key: given.origin for key, given in merged.items()},
@@ -171,7 +182,7 @@ def _width(get: _Getter) -> tuple[int, int | None]:
                 f"{total} GPUs in all are not {nodes} nodes with {each} each",
             )
         return each * nodes, nodes
-    total = total or (nodes or 1)
+    total = total or get.of("roles.workers", int) or nodes or 1
     if nodes and total % nodes:
         origin = "nodes" if get.of("resources.gpus_total", int) is None else "resources.gpus_total"
         raise wrong(get.origin(origin), f"{total} GPUs cannot be divided evenly over {nodes} nodes")
@@ -207,6 +218,36 @@ def _tasks(get: _Getter) -> int | None:
             "tasks are srun's: they need compat = slurm; torchrun starts one process for each GPU",
         )
     return tasks
+
+
+def _launch(get: _Getter) -> str:
+    launch, compat = get.of("launch", str), get.of("compat", str)
+    if launch == PER_GPU and compat:
+        raise wrong(
+            get.origin("launch"),
+            f"per-gpu is what compat ({get.origin('compat')}) does already: say one of them",
+        )
+    return launch or ""
+
+
+def _roles(get: _Getter, gpus: int, nodes: int | None) -> Roles | None:
+    workers, servers = get.of("roles.workers", int), get.of("roles.ps", int)
+    if workers is None:
+        if servers is not None:
+            raise wrong(get.origin("roles.ps"), "parameter servers need workers: say how many")
+        return None
+    origin = get.origin("roles.workers")
+    for key in ("compat", "launch"):
+        word = get.of(key, str)
+        if word and word != "per-node":
+            raise wrong(get.origin(key), f"{word} does not go with workers ({origin})")
+    if gpus % workers:
+        raise wrong(origin, f"{gpus} GPUs cannot be shared evenly by {workers} workers")
+    if nodes is None and gpus != workers:
+        raise wrong(origin, "workers with several GPUs each need a number of nodes")
+    if nodes is not None and workers % nodes:
+        raise wrong(origin, f"{workers} workers cannot be split evenly over {nodes} nodes")
+    return Roles(workers, servers or 0)
 
 
 def _path(get: _Getter, key: str, directory: str) -> str | None:
