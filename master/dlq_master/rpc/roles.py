@@ -56,6 +56,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "/dlq.v1.AdminService/RevokeJoinToken": Rule(ADMINS, changes=True),
         "/dlq.v1.AdminService/FenceNode": Rule(OPERATORS, changes=True),
         "/dlq.v1.AdminService/SetNodeFlags": Rule(OPERATORS, changes=True),
+        "/dlq.v1.AdminService/SetNodeLabels": Rule(OPERATORS, changes=True),
         "/dlq.v1.AdminService/AcceptGpus": Rule(OPERATORS, changes=True),
         "/dlq.v1.AdminService/ClearGpuConditions": Rule(OPERATORS, changes=True),
         "/dlq.v1.AdminService/ForgetNode": Rule(ADMINS, changes=True),

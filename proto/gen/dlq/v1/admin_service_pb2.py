@@ -27,13 +27,15 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x64lq/v1/admin_service.proto\x12\x06\x64lq.v1\x1a\x11\x64lq/v1/node.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa4\x01\n\tJoinToken\x12\x10\n\x08token_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12/\n\x0b\x63reate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ncreated_by\x18\x05 \x01(\t\"}\n\x04User\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\x03\x12\x0b\n\x03gid\x18\x04 \x01(\x03\x12\x0e\n\x06groups\x18\x05 \x03(\x03\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"s\n\x16\x43reateJoinTokenRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12\x34\n\x11lifetime_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"a\n\x17\x43reateJoinTokenResponse\x12 \n\x05token\x18\x01 \x01(\x0b\x32\x11.dlq.v1.JoinToken\x12\x0e\n\x06secret\x18\x02 \x01(\t\x12\x14\n\x0cjoin_address\x18\x03 \x01(\t\"\x17\n\x15ListJoinTokensRequest\";\n\x16ListJoinTokensResponse\x12!\n\x06tokens\x18\x01 \x03(\x0b\x32\x11.dlq.v1.JoinToken\">\n\x16RevokeJoinTokenRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x10\n\x08token_id\x18\x02 \x01(\t\"\x19\n\x17RevokeJoinTokenResponse\"G\n\x10\x46\x65nceNodeRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"@\n\x11\x46\x65nceNodeResponse\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.dlq.v1.Node\x12\x0f\n\x07job_ids\x18\x02 \x03(\t\"r\n\x13SetNodeFlagsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12\x11\n\tset_flags\x18\x03 \x03(\t\x12\x13\n\x0b\x63lear_flags\x18\x04 \x03(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\"2\n\x14SetNodeFlagsResponse\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.dlq.v1.Node\"8\n\x11\x41\x63\x63\x65ptGpusRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\"0\n\x12\x41\x63\x63\x65ptGpusResponse\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.dlq.v1.Node\"8\n\x11\x46orgetNodeRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\"\x14\n\x12\x46orgetNodeResponse\"\x12\n\x10ListUsersRequest\"0\n\x11ListUsersResponse\x12\x1b\n\x05users\x18\x01 \x03(\x0b\x32\x0c.dlq.v1.User\"@\n\x0eSetUserRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x1a\n\x04user\x18\x02 \x01(\x0b\x32\x0c.dlq.v1.User\"-\n\x0fSetUserResponse\x12\x1a\n\x04user\x18\x01 \x01(\x0b\x32\x0c.dlq.v1.User\"5\n\x11\x44\x65leteUserRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x14\n\x12\x44\x65leteUserResponse\"U\n\x19\x43learGpuConditionsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12\x13\n\x0bgpu_indexes\x18\x03 \x03(\x05\"8\n\x1a\x43learGpuConditionsResponse\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.dlq.v1.Node2\xbe\x06\n\x0c\x41\x64minService\x12R\n\x0f\x43reateJoinToken\x12\x1e.dlq.v1.CreateJoinTokenRequest\x1a\x1f.dlq.v1.CreateJoinTokenResponse\x12O\n\x0eListJoinTokens\x12\x1d.dlq.v1.ListJoinTokensRequest\x1a\x1e.dlq.v1.ListJoinTokensResponse\x12R\n\x0fRevokeJoinToken\x12\x1e.dlq.v1.RevokeJoinTokenRequest\x1a\x1f.dlq.v1.RevokeJoinTokenResponse\x12@\n\tFenceNode\x12\x18.dlq.v1.FenceNodeRequest\x1a\x19.dlq.v1.FenceNodeResponse\x12I\n\x0cSetNodeFlags\x12\x1b.dlq.v1.SetNodeFlagsRequest\x1a\x1c.dlq.v1.SetNodeFlagsResponse\x12\x43\n\nAcceptGpus\x12\x19.dlq.v1.AcceptGpusRequest\x1a\x1a.dlq.v1.AcceptGpusResponse\x12[\n\x12\x43learGpuConditions\x12!.dlq.v1.ClearGpuConditionsRequest\x1a\".dlq.v1.ClearGpuConditionsResponse\x12\x43\n\nForgetNode\x12\x19.dlq.v1.ForgetNodeRequest\x1a\x1a.dlq.v1.ForgetNodeResponse\x12@\n\tListUsers\x12\x18.dlq.v1.ListUsersRequest\x1a\x19.dlq.v1.ListUsersResponse\x12:\n\x07SetUser\x12\x16.dlq.v1.SetUserRequest\x1a\x17.dlq.v1.SetUserResponse\x12\x43\n\nDeleteUser\x12\x19.dlq.v1.DeleteUserRequest\x1a\x1a.dlq.v1.DeleteUserResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x64lq/v1/admin_service.proto\x12\x06\x64lq.v1\x1a\x11\x64lq/v1/node.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa4\x01\n\tJoinToken\x12\x10\n\x08token_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12/\n\x0b\x63reate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ncreated_by\x18\x05 \x01(\t\"}\n\x04User\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\x03\x12\x0b\n\x03gid\x18\x04 \x01(\x03\x12\x0e\n\x06groups\x18\x05 \x03(\x03\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"s\n\x16\x43reateJoinTokenRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12\x34\n\x11lifetime_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"a\n\x17\x43reateJoinTokenResponse\x12 \n\x05token\x18\x01 \x01(\x0b\x32\x11.dlq.v1.JoinToken\x12\x0e\n\x06secret\x18\x02 \x01(\t\x12\x14\n\x0cjoin_address\x18\x03 \x01(\t\"\x17\n\x15ListJoinTokensRequest\";\n\x16ListJoinTokensResponse\x12!\n\x06tokens\x18\x01 \x03(\x0b\x32\x11.dlq.v1.JoinToken\">\n\x16RevokeJoinTokenRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x10\n\x08token_id\x18\x02 \x01(\t\"\x19\n\x17RevokeJoinTokenResponse\"G\n\x10\x46\x65nceNodeRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"@\n\x11\x46\x65nceNodeResponse\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.dlq.v1.Node\x12\x0f\n\x07job_ids\x18\x02 \x03(\t\"r\n\x13SetNodeFlagsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12\x11\n\tset_flags\x18\x03 \x03(\t\x12\x13\n\x0b\x63lear_flags\x18\x04 \x03(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\"2\n\x14SetNodeFlagsResponse\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.dlq.v1.Node\"\xc4\x01\n\x14SetNodeLabelsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12?\n\nset_labels\x18\x03 \x03(\x0b\x32+.dlq.v1.SetNodeLabelsRequest.SetLabelsEntry\x12\x14\n\x0c\x63lear_labels\x18\x04 \x03(\t\x1a\x30\n\x0eSetLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"3\n\x15SetNodeLabelsResponse\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.dlq.v1.Node\"8\n\x11\x41\x63\x63\x65ptGpusRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\"0\n\x12\x41\x63\x63\x65ptGpusResponse\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.dlq.v1.Node\"8\n\x11\x46orgetNodeRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\"\x14\n\x12\x46orgetNodeResponse\"\x12\n\x10ListUsersRequest\"0\n\x11ListUsersResponse\x12\x1b\n\x05users\x18\x01 \x03(\x0b\x32\x0c.dlq.v1.User\"@\n\x0eSetUserRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x1a\n\x04user\x18\x02 \x01(\x0b\x32\x0c.dlq.v1.User\"-\n\x0fSetUserResponse\x12\x1a\n\x04user\x18\x01 \x01(\x0b\x32\x0c.dlq.v1.User\"5\n\x11\x44\x65leteUserRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x14\n\x12\x44\x65leteUserResponse\"U\n\x19\x43learGpuConditionsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12\x13\n\x0bgpu_indexes\x18\x03 \x03(\x05\"8\n\x1a\x43learGpuConditionsResponse\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.dlq.v1.Node2\x8c\x07\n\x0c\x41\x64minService\x12R\n\x0f\x43reateJoinToken\x12\x1e.dlq.v1.CreateJoinTokenRequest\x1a\x1f.dlq.v1.CreateJoinTokenResponse\x12O\n\x0eListJoinTokens\x12\x1d.dlq.v1.ListJoinTokensRequest\x1a\x1e.dlq.v1.ListJoinTokensResponse\x12R\n\x0fRevokeJoinToken\x12\x1e.dlq.v1.RevokeJoinTokenRequest\x1a\x1f.dlq.v1.RevokeJoinTokenResponse\x12@\n\tFenceNode\x12\x18.dlq.v1.FenceNodeRequest\x1a\x19.dlq.v1.FenceNodeResponse\x12I\n\x0cSetNodeFlags\x12\x1b.dlq.v1.SetNodeFlagsRequest\x1a\x1c.dlq.v1.SetNodeFlagsResponse\x12L\n\rSetNodeLabels\x12\x1c.dlq.v1.SetNodeLabelsRequest\x1a\x1d.dlq.v1.SetNodeLabelsResponse\x12\x43\n\nAcceptGpus\x12\x19.dlq.v1.AcceptGpusRequest\x1a\x1a.dlq.v1.AcceptGpusResponse\x12[\n\x12\x43learGpuConditions\x12!.dlq.v1.ClearGpuConditionsRequest\x1a\".dlq.v1.ClearGpuConditionsResponse\x12\x43\n\nForgetNode\x12\x19.dlq.v1.ForgetNodeRequest\x1a\x1a.dlq.v1.ForgetNodeResponse\x12@\n\tListUsers\x12\x18.dlq.v1.ListUsersRequest\x1a\x19.dlq.v1.ListUsersResponse\x12:\n\x07SetUser\x12\x16.dlq.v1.SetUserRequest\x1a\x17.dlq.v1.SetUserResponse\x12\x43\n\nDeleteUser\x12\x19.dlq.v1.DeleteUserRequest\x1a\x1a.dlq.v1.DeleteUserResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'dlq.v1.admin_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_SETNODELABELSREQUEST_SETLABELSENTRY']._loaded_options = None
+  _globals['_SETNODELABELSREQUEST_SETLABELSENTRY']._serialized_options = b'8\001'
   _globals['_JOINTOKEN']._serialized_start=123
   _globals['_JOINTOKEN']._serialized_end=287
   _globals['_USER']._serialized_start=289
@@ -58,30 +60,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SETNODEFLAGSREQUEST']._serialized_end=1062
   _globals['_SETNODEFLAGSRESPONSE']._serialized_start=1064
   _globals['_SETNODEFLAGSRESPONSE']._serialized_end=1114
-  _globals['_ACCEPTGPUSREQUEST']._serialized_start=1116
-  _globals['_ACCEPTGPUSREQUEST']._serialized_end=1172
-  _globals['_ACCEPTGPUSRESPONSE']._serialized_start=1174
-  _globals['_ACCEPTGPUSRESPONSE']._serialized_end=1222
-  _globals['_FORGETNODEREQUEST']._serialized_start=1224
-  _globals['_FORGETNODEREQUEST']._serialized_end=1280
-  _globals['_FORGETNODERESPONSE']._serialized_start=1282
-  _globals['_FORGETNODERESPONSE']._serialized_end=1302
-  _globals['_LISTUSERSREQUEST']._serialized_start=1304
-  _globals['_LISTUSERSREQUEST']._serialized_end=1322
-  _globals['_LISTUSERSRESPONSE']._serialized_start=1324
-  _globals['_LISTUSERSRESPONSE']._serialized_end=1372
-  _globals['_SETUSERREQUEST']._serialized_start=1374
-  _globals['_SETUSERREQUEST']._serialized_end=1438
-  _globals['_SETUSERRESPONSE']._serialized_start=1440
-  _globals['_SETUSERRESPONSE']._serialized_end=1485
-  _globals['_DELETEUSERREQUEST']._serialized_start=1487
-  _globals['_DELETEUSERREQUEST']._serialized_end=1540
-  _globals['_DELETEUSERRESPONSE']._serialized_start=1542
-  _globals['_DELETEUSERRESPONSE']._serialized_end=1562
-  _globals['_CLEARGPUCONDITIONSREQUEST']._serialized_start=1564
-  _globals['_CLEARGPUCONDITIONSREQUEST']._serialized_end=1649
-  _globals['_CLEARGPUCONDITIONSRESPONSE']._serialized_start=1651
-  _globals['_CLEARGPUCONDITIONSRESPONSE']._serialized_end=1707
-  _globals['_ADMINSERVICE']._serialized_start=1710
-  _globals['_ADMINSERVICE']._serialized_end=2540
+  _globals['_SETNODELABELSREQUEST']._serialized_start=1117
+  _globals['_SETNODELABELSREQUEST']._serialized_end=1313
+  _globals['_SETNODELABELSREQUEST_SETLABELSENTRY']._serialized_start=1265
+  _globals['_SETNODELABELSREQUEST_SETLABELSENTRY']._serialized_end=1313
+  _globals['_SETNODELABELSRESPONSE']._serialized_start=1315
+  _globals['_SETNODELABELSRESPONSE']._serialized_end=1366
+  _globals['_ACCEPTGPUSREQUEST']._serialized_start=1368
+  _globals['_ACCEPTGPUSREQUEST']._serialized_end=1424
+  _globals['_ACCEPTGPUSRESPONSE']._serialized_start=1426
+  _globals['_ACCEPTGPUSRESPONSE']._serialized_end=1474
+  _globals['_FORGETNODEREQUEST']._serialized_start=1476
+  _globals['_FORGETNODEREQUEST']._serialized_end=1532
+  _globals['_FORGETNODERESPONSE']._serialized_start=1534
+  _globals['_FORGETNODERESPONSE']._serialized_end=1554
+  _globals['_LISTUSERSREQUEST']._serialized_start=1556
+  _globals['_LISTUSERSREQUEST']._serialized_end=1574
+  _globals['_LISTUSERSRESPONSE']._serialized_start=1576
+  _globals['_LISTUSERSRESPONSE']._serialized_end=1624
+  _globals['_SETUSERREQUEST']._serialized_start=1626
+  _globals['_SETUSERREQUEST']._serialized_end=1690
+  _globals['_SETUSERRESPONSE']._serialized_start=1692
+  _globals['_SETUSERRESPONSE']._serialized_end=1737
+  _globals['_DELETEUSERREQUEST']._serialized_start=1739
+  _globals['_DELETEUSERREQUEST']._serialized_end=1792
+  _globals['_DELETEUSERRESPONSE']._serialized_start=1794
+  _globals['_DELETEUSERRESPONSE']._serialized_end=1814
+  _globals['_CLEARGPUCONDITIONSREQUEST']._serialized_start=1816
+  _globals['_CLEARGPUCONDITIONSREQUEST']._serialized_end=1901
+  _globals['_CLEARGPUCONDITIONSRESPONSE']._serialized_start=1903
+  _globals['_CLEARGPUCONDITIONSRESPONSE']._serialized_end=1959
+  _globals['_ADMINSERVICE']._serialized_start=1962
+  _globals['_ADMINSERVICE']._serialized_end=2870
 # @@protoc_insertion_point(module_scope)

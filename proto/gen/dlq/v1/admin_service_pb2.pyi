@@ -384,6 +384,90 @@ class SetNodeFlagsResponse(_message.Message):
 Global___SetNodeFlagsResponse: _TypeAlias = SetNodeFlagsResponse  # noqa: Y015
 
 @_typing.final
+class SetNodeLabelsRequest(_message.Message):
+    """Request of SetNodeLabels."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class SetLabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    SET_LABELS_FIELD_NUMBER: _builtins.int
+    CLEAR_LABELS_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Idempotency key."""
+    node_id: _builtins.str
+    """The node."""
+    @_builtins.property
+    def set_labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Labels to set; a label of that name is replaced. Names and values are words of letters, digits and
+        ". _ - /", up to 63 characters; a node has at most 32.
+        """
+
+    @_builtins.property
+    def clear_labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of labels to clear; one that is not there is no error."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        node_id: _builtins.str = ...,
+        set_labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        clear_labels: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clear_labels", b"clear_labels", "node_id", b"node_id", "request_id", b"request_id", "set_labels", b"set_labels"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetNodeLabelsRequest: _TypeAlias = SetNodeLabelsRequest  # noqa: Y015
+
+@_typing.final
+class SetNodeLabelsResponse(_message.Message):
+    """Answer of SetNodeLabels."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def node(self) -> _node_pb2.Node:
+        """The node after the change."""
+
+    def __init__(
+        self,
+        *,
+        node: _node_pb2.Node | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetNodeLabelsResponse: _TypeAlias = SetNodeLabelsResponse  # noqa: Y015
+
+@_typing.final
 class AcceptGpusRequest(_message.Message):
     """Request of AcceptGpus."""
 

@@ -60,6 +60,11 @@ class AdminServiceStub:
                 request_serializer=dlq_dot_v1_dot_admin__service__pb2.SetNodeFlagsRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_admin__service__pb2.SetNodeFlagsResponse.FromString,
                 _registered_method=True)
+        self.SetNodeLabels = channel.unary_unary(
+                '/dlq.v1.AdminService/SetNodeLabels',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.SetNodeLabelsRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.SetNodeLabelsResponse.FromString,
+                _registered_method=True)
         self.AcceptGpus = channel.unary_unary(
                 '/dlq.v1.AdminService/AcceptGpus',
                 request_serializer=dlq_dot_v1_dot_admin__service__pb2.AcceptGpusRequest.SerializeToString,
@@ -129,6 +134,14 @@ class AdminServiceServicer:
     def SetNodeFlags(self, request, context):
         """Sets and clears flags of a node (operator): "draining" and "cordoned"; "quarantined" can be cleared.
         Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetNodeLabels(self, request, context):
+        """Sets and clears labels of a node (operator), for jobs that ask for them; what runs there goes on
+        whatever its labels become. The labels stay when the node's agent registers anew. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -206,6 +219,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.SetNodeFlags,
                     request_deserializer=dlq_dot_v1_dot_admin__service__pb2.SetNodeFlagsRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_admin__service__pb2.SetNodeFlagsResponse.SerializeToString,
+            ),
+            'SetNodeLabels': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetNodeLabels,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.SetNodeLabelsRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.SetNodeLabelsResponse.SerializeToString,
             ),
             'AcceptGpus': grpc.unary_unary_rpc_method_handler(
                     servicer.AcceptGpus,
@@ -374,6 +392,33 @@ class AdminService:
             '/dlq.v1.AdminService/SetNodeFlags',
             dlq_dot_v1_dot_admin__service__pb2.SetNodeFlagsRequest.SerializeToString,
             dlq_dot_v1_dot_admin__service__pb2.SetNodeFlagsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetNodeLabels(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AdminService/SetNodeLabels',
+            dlq_dot_v1_dot_admin__service__pb2.SetNodeLabelsRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.SetNodeLabelsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -49,6 +49,10 @@ class AdminServiceStub:
     """Sets and clears flags of a node (operator): "draining" and "cordoned"; "quarantined" can be cleared.
     Idempotent.
     """
+    SetNodeLabels: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.SetNodeLabelsRequest, _admin_service_pb2.SetNodeLabelsResponse]
+    """Sets and clears labels of a node (operator), for jobs that ask for them; what runs there goes on
+    whatever its labels become. The labels stay when the node's agent registers anew. Idempotent.
+    """
     AcceptGpus: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.AcceptGpusRequest, _admin_service_pb2.AcceptGpusResponse]
     """Takes the GPUs into use that a node has shown beyond those it was accepted with (operator).
     Idempotent.
@@ -88,6 +92,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     SetNodeFlags: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.SetNodeFlagsRequest, _admin_service_pb2.SetNodeFlagsResponse]  # type: ignore[assignment]
     """Sets and clears flags of a node (operator): "draining" and "cordoned"; "quarantined" can be cleared.
     Idempotent.
+    """
+    SetNodeLabels: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.SetNodeLabelsRequest, _admin_service_pb2.SetNodeLabelsResponse]  # type: ignore[assignment]
+    """Sets and clears labels of a node (operator), for jobs that ask for them; what runs there goes on
+    whatever its labels become. The labels stay when the node's agent registers anew. Idempotent.
     """
     AcceptGpus: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.AcceptGpusRequest, _admin_service_pb2.AcceptGpusResponse]  # type: ignore[assignment]
     """Takes the GPUs into use that a node has shown beyond those it was accepted with (operator).
@@ -155,6 +163,16 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_admin_service_pb2.SetNodeFlagsResponse, _abc.Awaitable[_admin_service_pb2.SetNodeFlagsResponse]]:
         """Sets and clears flags of a node (operator): "draining" and "cordoned"; "quarantined" can be cleared.
         Idempotent.
+        """
+
+    @_abc_1.abstractmethod
+    def SetNodeLabels(
+        self,
+        request: _admin_service_pb2.SetNodeLabelsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.SetNodeLabelsResponse, _abc.Awaitable[_admin_service_pb2.SetNodeLabelsResponse]]:
+        """Sets and clears labels of a node (operator), for jobs that ask for them; what runs there goes on
+        whatever its labels become. The labels stay when the node's agent registers anew. Idempotent.
         """
 
     @_abc_1.abstractmethod

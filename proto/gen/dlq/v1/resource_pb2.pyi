@@ -24,11 +24,34 @@ class ResourceRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class ConstraintEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     GPU_COUNT_FIELD_NUMBER: _builtins.int
     NODE_COUNT_FIELD_NUMBER: _builtins.int
     GPU_TYPE_FIELD_NUMBER: _builtins.int
     CPU_LIMIT_FIELD_NUMBER: _builtins.int
     MEMORY_LIMIT_BYTES_FIELD_NUMBER: _builtins.int
+    CONSTRAINT_FIELD_NUMBER: _builtins.int
+    NODE_IDS_FIELD_NUMBER: _builtins.int
+    EXCLUDED_NODE_IDS_FIELD_NUMBER: _builtins.int
     gpu_count: _builtins.int
     """GPUs of the whole job, at least 1."""
     node_count: _builtins.int
@@ -39,6 +62,18 @@ class ResourceRequest(_message.Message):
     """CPU limit of each node's part of the job, in cores. Unset: no limit."""
     memory_limit_bytes: _builtins.int
     """Memory limit of each node's part of the job. Unset: no limit."""
+    @_builtins.property
+    def constraint(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Only nodes with all of these labels."""
+
+    @_builtins.property
+    def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only these nodes. Empty: any."""
+
+    @_builtins.property
+    def excluded_node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Not these nodes."""
+
     def __init__(
         self,
         *,
@@ -47,10 +82,13 @@ class ResourceRequest(_message.Message):
         gpu_type: _builtins.str = ...,
         cpu_limit: _builtins.float | None = ...,
         memory_limit_bytes: _builtins.int | None = ...,
+        constraint: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        node_ids: _abc.Iterable[_builtins.str] | None = ...,
+        excluded_node_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cpu_limit", b"_cpu_limit", "_memory_limit_bytes", b"_memory_limit_bytes", "_node_count", b"_node_count", "cpu_limit", b"cpu_limit", "memory_limit_bytes", b"memory_limit_bytes", "node_count", b"node_count"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cpu_limit", b"_cpu_limit", "_memory_limit_bytes", b"_memory_limit_bytes", "_node_count", b"_node_count", "cpu_limit", b"cpu_limit", "gpu_count", b"gpu_count", "gpu_type", b"gpu_type", "memory_limit_bytes", b"memory_limit_bytes", "node_count", b"node_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cpu_limit", b"_cpu_limit", "_memory_limit_bytes", b"_memory_limit_bytes", "_node_count", b"_node_count", "constraint", b"constraint", "cpu_limit", b"cpu_limit", "excluded_node_ids", b"excluded_node_ids", "gpu_count", b"gpu_count", "gpu_type", b"gpu_type", "memory_limit_bytes", b"memory_limit_bytes", "node_count", b"node_count", "node_ids", b"node_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cpu_limit: _TypeAlias = _typing.Literal["cpu_limit"]  # noqa: Y015
     _WhichOneofArgType__cpu_limit: _TypeAlias = _typing.Literal["_cpu_limit", b"_cpu_limit"]  # noqa: Y015
