@@ -25,6 +25,10 @@ JOB_CALLS: dict[str, Callable[[str], Any]] = {
     "ReleaseJob": lambda job: wire.ReleaseJobRequest(job_id=job, request_id="x3"),
     "PauseJob": lambda job: wire.PauseJobRequest(job_id=job, request_id="x4"),
     "ResumeJob": lambda job: wire.ResumeJobRequest(job_id=job, request_id="x5"),
+    "UpdateJob": lambda job: wire.UpdateJobRequest(job_id=job, request_id="x6", name="mine"),
+    "RequeueJob": lambda job: wire.RequeueJobRequest(job_id=job, request_id="x7"),
+    "SignalJob": lambda job: wire.SignalJobRequest(job_id=job, request_id="x8", signal="USR1"),
+    "CheckpointJob": lambda job: wire.CheckpointJobRequest(job_id=job, request_id="x9"),
     "ExplainJob": lambda job: wire.ExplainJobRequest(job_id=job),
     "ListEvents": lambda job: wire.ListEventsRequest(job_id=job),
     "WatchEvents": lambda job: wire.WatchEventsRequest(job_ids=[job]),
@@ -67,8 +71,8 @@ async def test_another_users_job_does_not_exist(house: RpcHouse, method: str) ->
     with pytest.raises(aio.AioRpcError) as nobodys:
         await _end(getattr(bob, method)(JOB_CALLS[method]("999"), timeout=DEADLINE_S))
     assert theirs.value.code() is grpc.StatusCode.NOT_FOUND
-    assert theirs.value.details() == f"there is no job {job_id}"
-    assert nobodys.value.details() == "there is no job 999"
+    assert theirs.value.details() == f"there is no job {job_id!r}"
+    assert nobodys.value.details() == "there is no job '999'"
 
 
 async def test_an_operator_reaches_everybodys_jobs(house: RpcHouse) -> None:
