@@ -101,10 +101,17 @@ def restart_master(daemons: Daemons) -> None:
     daemons.wait_for("master")
 
 
+def gate(path: Path) -> str:
+    """A line of shell that waits until a file is there."""
+    return f"until [ -e {path} ]; do sleep 0.1; done"
+
+
 def test_an_array_runs_within_its_limit_and_over_a_killed_master(daemons: Daemons) -> None:
     out = daemons.root / "array"
     out.mkdir()
-    line = 'echo "$DLQ_ARRAY_JOB_ID $DLQ_ARRAY_TASK_COUNT $PWD" > $DLQ_ARRAY_TASK_ID; sleep 2'
+    go = daemons.root / "go"
+    told = 'echo "$DLQ_ARRAY_JOB_ID $DLQ_ARRAY_TASK_COUNT $PWD" > $DLQ_ARRAY_TASK_ID'
+    line = f"{told}; {gate(go)}"
     array = submit(
         daemons, "-a", "1-13:2%2", "-J", "sweep", "-D", str(out), command=("/bin/sh", "-c", line)
     )
@@ -112,6 +119,8 @@ def test_an_array_runs_within_its_limit_and_over_a_killed_master(daemons: Daemon
     assert f"{array}_[" in text
     assert "%2]" in text
     restart_master(daemons)
+    assert f"{array}_[" in said(daemons, "status", array)
+    go.touch()
     said(daemons, "wait", array)
     assert sorted(path.name for path in out.iterdir()) == ["1", "11", "13", "3", "5", "7", "9"]
     assert (out / "7").read_text() == f"{array} 7 {out}\n"
@@ -141,13 +150,16 @@ def test_tasks_are_steered_by_their_names(daemons: Daemons) -> None:
 def test_a_chain_comes_in_order_over_a_killed_master_and_a_broken_one_is_held(
     daemons: Daemons,
 ) -> None:
-    first = submit(daemons, command=("/bin/sleep", "1.5"))
+    go = daemons.root / "first-may-end"
+    first = submit(daemons, command=("/bin/sh", "-c", gate(go)))
     then = submit(daemons, "-d", f"afterok:{first}")
     fails = submit(daemons, "-d", f"afterany:{first}", command=("/bin/false",))
     never = submit(daemons, "-d", f"afterok:{fails}")
     gone = submit(daemons, "-d", f"afterok:{fails}", "--kill-on-invalid-dep", "yes")
     assert "dependency: it waits for other jobs: afterok:" in said(daemons, "why", then)
     restart_master(daemons)
+    assert job(daemons, then)["wait_code"] == "dependency"
+    go.touch()
     said(daemons, "wait", first, then)
     assert job(daemons, first)["end_time"] <= job(daemons, then)["start_time"]  # type: ignore[operator]
     wait_until(lambda: state(daemons, never) == "held", what="the broken chain is held")
@@ -159,7 +171,7 @@ def test_a_chain_comes_in_order_over_a_killed_master_and_a_broken_one_is_held(
 
 
 def test_a_begin_is_kept_by_a_master_that_is_killed_before_it(daemons: Daemons) -> None:
-    number = submit(daemons, "-b", "now+3s")
+    number = submit(daemons, "-b", "now+10s")
     assert job(daemons, number)["wait_code"] == "begin_time"
     restart_master(daemons)
     said(daemons, "wait", number)
