@@ -59,7 +59,7 @@ class JobsConfig:
     term: Seconds = Seconds(10.0)  # SIGTERM comes this long before SIGKILL
     pids_max: int = 4096
     # Jobs can open their own GPUs only. auto: where the kernel lets us, else the log says why not.
-    gpu_fence: Literal["auto", "required", "off"] = "auto"
+    own_gpus: Literal["auto", "required", "off"] = "auto"
     keep: Seconds = Seconds(7 * 86_400.0)  # logs and facts of ended ranks
     keep_count: int = 500
 

@@ -27,7 +27,7 @@ from dlq_nodeagent.contact import Contact
 from dlq_nodeagent.core import AgentCore
 from dlq_nodeagent.devices.choose import open_devices
 from dlq_nodeagent.devices.host import HostFacts, read_host_facts
-from dlq_nodeagent.devices.nodes import gpu_fence
+from dlq_nodeagent.devices.nodes import own_gpus
 from dlq_nodeagent.devices.port import Devices
 from dlq_nodeagent.devices.watch import GpuWatch
 from dlq_nodeagent.execs.serving import Execs
@@ -128,7 +128,7 @@ def _build(
         job_files=runtime.job_files,
         now_s=clock.now_s,
         containers=None if podman is None else podman.containers,
-        fence=gpu_fence if _fences(config, devices, cgroups) else lambda own: (),
+        devices_for=own_gpus if _separates(config, devices, cgroups) else lambda own: (),
     )
     workshop = Workshop(
         clock=clock,
@@ -178,19 +178,19 @@ def _cgroups(config: AgentConfig, node_id: str) -> CgroupTree:
     return cgroups
 
 
-def _fences(config: AgentConfig, devices: Devices, cgroups: CgroupTree) -> bool:
+def _separates(config: AgentConfig, devices: Devices, cgroups: CgroupTree) -> bool:
     """Whether jobs can be kept from other jobs' GPUs; ConfigError when they must and cannot be."""
-    wanted = config.jobs.gpu_fence
-    if not cgroups.unfenced:
+    wanted = config.jobs.own_gpus
+    if not cgroups.devices_open:
         return wanted != "off"
     if any(not device.virtual for device in devices.devices()) and wanted != "off":
         if wanted == "required":
             raise ConfigError(
-                f"jobs cannot be kept from each other's GPUs: {cgroups.unfenced}",
-                hint="run the agent as root, or set jobs.gpu_fence to auto",
-                key="jobs.gpu_fence",
+                f"jobs cannot be kept from each other's GPUs: {cgroups.devices_open}",
+                hint="run the agent as root, or set jobs.own_gpus to auto",
+                key="jobs.own_gpus",
             )
-        log.warning("gpus_not_fenced", why=cgroups.unfenced)
+        log.warning("gpus_not_exclusive", why=cgroups.devices_open)
     return False
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dlq_common.names import check_argument, check_env
 from dlq_nodeagent.cgroups.port import OnlyMinors
-from dlq_nodeagent.devices.nodes import gpu_fence
+from dlq_nodeagent.devices.nodes import own_gpus
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.env import FROM_MASTER, Account, job_environment
 from dlq_nodeagent.errands import Preparation
@@ -64,7 +64,7 @@ class Launching:
     now_s: Callable[[], float]
     containers: Containers | None = None
     """Makes containers ready; None where this node runs none."""
-    fence: Callable[[Sequence[Device]], tuple[OnlyMinors, ...]] = gpu_fence
+    devices_for: Callable[[Sequence[Device]], tuple[OnlyMinors, ...]] = own_gpus
     """Which GPU nodes a rank with these devices may open."""
 
     def prepare(
@@ -186,7 +186,7 @@ class Launching:
             log_ring_bytes=rules.log_ring_bytes,
             log_bytes_per_s=rules.log_bytes_per_s,
             container=container,
-            fence=() if container else self.fence(self.devices_of(launch)),
+            only_devices=() if container else self.devices_for(self.devices_of(launch)),
         )
 
     def _container(self, launch: Launch, rights: UserRights, say: Say) -> ContainerPlan | None:

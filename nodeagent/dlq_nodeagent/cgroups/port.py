@@ -29,7 +29,7 @@ class Limits:
     pids_max: int | None
     cpus: float | None
     devices: tuple[OnlyMinors, ...] = ()
-    """Device nodes that are kept from it, whoever it runs as; only where the tree `fences`."""
+    """Device nodes that are kept from it, whoever it runs as; only where `devices_open` is empty."""
 
 
 class CgroupTree(Protocol):
@@ -46,7 +46,7 @@ class CgroupTree(Protocol):
         ...
 
     @property
-    def unfenced(self) -> str:
+    def devices_open(self) -> str:
         """Why device nodes cannot be kept from an attempt here; empty: they can be and are."""
         ...
 

@@ -43,12 +43,12 @@ class V2Tree:
         *,
         make_dir: MakeDir = make_dir,
         attach: Attach = device_filter.attach,
-        unfenced: str | None = None,
+        devices_open: str | None = None,
     ) -> None:
-        """Prepare the base; OSError when this user may not. `unfenced` None: find out."""
+        """Prepare the base; OSError when this user may not. `devices_open` None: find out."""
         self._make_dir = make_dir
         self._attach = attach
-        self.unfenced = device_filter.obstacle() if unfenced is None else unfenced
+        self.devices_open = device_filter.obstacle() if devices_open is None else devices_open
         self.why = f"cgroup v2 below {base}"
         make_dir(base / "agent")
         for pid in (base / "cgroup.procs").read_text().split():
@@ -67,7 +67,7 @@ class V2Tree:
         self._make_dir(leaf)
         try:
             self._limit(leaf, limits)
-            if limits.devices and not self.unfenced:
+            if limits.devices and not self.devices_open:
                 self._attach(leaf, limits.devices)
         except OSError:
             directories.remove(dirs)
@@ -99,7 +99,7 @@ class V1Tree:
         """`bases` maps a kind to the group that ours go below; OSError when this user may not."""
         self._make_dir = make_dir
         self.mode: Mode = "hybrid" if "unified" in bases else "v1"
-        self.unfenced = "" if "devices" in bases else "there is no devices controller"
+        self.devices_open = "" if "devices" in bases else "there is no devices controller"
         self.why = f"cgroup {self.mode}: " + ", ".join(sorted(bases))
         self._parents = {kind: base / "dlq" / node_id for kind, base in bases.items()}
         for parent in self._parents.values():
@@ -130,7 +130,7 @@ class V1Tree:
             write_existing(at["cpu"] / "cpu.cfs_period_us", str(PERIOD_US))
             write_existing(at["cpu"] / "cpu.cfs_quota_us", str(_quota_us(limits.cpus)))
         if "devices" in at:
-            _fence_v1(at["devices"], limits.devices)
+            _refuse_v1_devices(at["devices"], limits.devices)
 
 
 class NoTree:
@@ -140,7 +140,7 @@ class NoTree:
 
     def __init__(self, why: str) -> None:
         self.why = why
-        self.unfenced = why
+        self.devices_open = why
 
     def create(self, name: str, limits: Limits) -> tuple[CgroupDir, ...]:
         """Nothing to make. The limits are not kept: whoever shows them must say so."""
@@ -172,7 +172,7 @@ def _limit_v1_memory(directory: Path, memory_bytes: int) -> None:
         write_existing(with_swap, str(memory_bytes))
 
 
-def _fence_v1(directory: Path, rules: Iterable[OnlyMinors]) -> None:
+def _refuse_v1_devices(directory: Path, rules: Iterable[OnlyMinors]) -> None:
     """Every minor but those of a rule, one by one: a list of refusals knows no exceptions."""
     refusals = [
         f"c {rule.major}:{minor} rwm"

@@ -16,7 +16,7 @@ _GPU_NODE = re.compile(r"nvidia[0-9]+\Z", re.ASCII)
 _SHARED = ("nvidiactl", "nvidia-modeset")
 
 
-def gpu_fence(
+def own_gpus(
     own: Iterable[Device], *, dev: Path = DEV, driver_gpus: Path = DRIVER_GPUS
 ) -> tuple[OnlyMinors, ...]:
     """What a job with these GPUs may open of all GPU nodes; empty on a host that has none.

@@ -87,8 +87,8 @@ class LaunchPlan:
     log_ring_bytes: int = 8 * _MIB
     log_bytes_per_s: int = 64 * _MIB
     """A job that writes faster is slowed down by its own pipe; 0 means no limit."""
-    fence: tuple[OnlyMinors, ...] = ()
-    """Which GPUs it may open; a container's are fenced by its engine."""
+    only_devices: tuple[OnlyMinors, ...] = ()
+    """Which GPU nodes it may open; a container's engine sees to its own."""
     container: "ContainerPlan | None" = None
     """Run it in a container, where `argv`, `env` and `cwd` then count; only `podman` can."""
 

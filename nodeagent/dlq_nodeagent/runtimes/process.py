@@ -251,5 +251,5 @@ def limits_of(plan: LaunchPlan) -> Limits:
         memory_bytes=plan.memory_bytes,
         pids_max=plan.pids_max,
         cpus=plan.cpus,
-        devices=plan.fence,
+        devices=plan.only_devices,
     )

@@ -12,7 +12,7 @@ from dlq_nodeagent.cgroups.detect import detect
 from dlq_nodeagent.cgroups.port import CgroupTree, Limits, OnlyMinors
 from dlq_nodeagent.cgroups.trees import V1Tree, V2Tree
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
-from dlq_nodeagent.devices.nodes import gpu_fence
+from dlq_nodeagent.devices.nodes import own_gpus
 from dlq_nodeagent.devices.port import Device
 from support.process_box import ProcessBox
 from support.waiting import wait_until
@@ -44,7 +44,7 @@ def dev(tmp_path: Path) -> Path:
 
 @as_root
 def test_a_job_may_open_its_own_node_and_the_shared_one(dev: Path, tmp_path: Path) -> None:
-    assert gpu_fence([gpu(1)], dev=dev, driver_gpus=tmp_path) == (
+    assert own_gpus([gpu(1)], dev=dev, driver_gpus=tmp_path) == (
         OnlyMinors(MEM, frozenset({FULL, NULL})),
     )
 
@@ -53,8 +53,8 @@ def test_a_job_may_open_its_own_node_and_the_shared_one(dev: Path, tmp_path: Pat
 def test_a_job_without_gpus_or_on_virtual_ones_may_open_none(dev: Path, tmp_path: Path) -> None:
     virtual = FakeDevices(parse_virtual("2xH100-80GB"), "n1").devices()
     nothing = (OnlyMinors(MEM, frozenset({NULL})),)
-    assert gpu_fence([], dev=dev, driver_gpus=tmp_path) == nothing
-    assert gpu_fence(virtual, dev=dev, driver_gpus=tmp_path) == nothing
+    assert own_gpus([], dev=dev, driver_gpus=tmp_path) == nothing
+    assert own_gpus(virtual, dev=dev, driver_gpus=tmp_path) == nothing
 
 
 @as_root
@@ -62,19 +62,19 @@ def test_the_drivers_minor_number_counts_and_not_the_index(dev: Path, tmp_path: 
     facts = tmp_path / "gpus/0000:01:00.0"
     facts.mkdir(parents=True)
     (facts / "information").write_text("GPU UUID: \t GPU-0\nDevice Minor: \t 1\n")
-    rules = gpu_fence([gpu(0)], dev=dev, driver_gpus=tmp_path / "gpus")
+    rules = own_gpus([gpu(0)], dev=dev, driver_gpus=tmp_path / "gpus")
     assert rules == (OnlyMinors(MEM, frozenset({FULL, NULL})),)
 
 
-def test_a_host_without_gpu_nodes_has_nothing_to_fence(tmp_path: Path) -> None:
+def test_a_host_without_gpu_nodes_has_nothing_to_refuse(tmp_path: Path) -> None:
     (tmp_path / "nvidia0").write_text("a plain file is no node")
-    assert gpu_fence([gpu(0)], dev=tmp_path, driver_gpus=tmp_path) == ()
-    assert gpu_fence([], dev=tmp_path / "nowhere", driver_gpus=tmp_path) == ()
+    assert own_gpus([gpu(0)], dev=tmp_path, driver_gpus=tmp_path) == ()
+    assert own_gpus([], dev=tmp_path / "nowhere", driver_gpus=tmp_path) == ()
 
 
 def v1_devices_tree() -> CgroupTree:
-    found = detect(f"fence-{os.getpid()}")
-    if not isinstance(found, V1Tree) or found.unfenced:
+    found = detect(f"mine-{os.getpid()}")
+    if not isinstance(found, V1Tree) or found.devices_open:
         pytest.skip(f"no devices controller of v1 here: {found.why}")
     return found
 
@@ -100,8 +100,8 @@ OPENS = 'for n in nvidia0 nvidia1 nvidiactl nvidia-uvm; do (: < "$0/$n") 2>&- &&
 def test_a_running_job_opens_its_own_gpu_and_is_refused_the_others(
     box: ProcessBox, dev: Path, tmp_path: Path
 ) -> None:
-    fence = gpu_fence([gpu(0)], dev=dev, driver_gpus=tmp_path)
-    handle = box.run("/bin/sh", "-c", OPENS, str(dev), fence=fence)
+    mine = own_gpus([gpu(0)], dev=dev, driver_gpus=tmp_path)
+    handle = box.run("/bin/sh", "-c", OPENS, str(dev), only_devices=mine)
     log = box.wait_log(handle, b"end").split()
     assert b"nvidia0" in log
     assert b"nvidiactl" in log
@@ -113,8 +113,10 @@ def test_a_running_job_opens_its_own_gpu_and_is_refused_the_others(
 def test_two_jobs_on_one_host_see_one_gpu_each(box: ProcessBox, dev: Path, tmp_path: Path) -> None:
     seen = []
     for index in (0, 1):
-        fence = gpu_fence([gpu(index)], dev=dev, driver_gpus=tmp_path)
-        log = box.wait_log(box.run("/bin/sh", "-c", OPENS, str(dev), fence=fence), b"end").split()
+        mine = own_gpus([gpu(index)], dev=dev, driver_gpus=tmp_path)
+        log = box.wait_log(
+            box.run("/bin/sh", "-c", OPENS, str(dev), only_devices=mine), b"end"
+        ).split()
         seen.append({word for word in log if word in (b"nvidia0", b"nvidia1")})
     assert seen == [{b"nvidia0"}, {b"nvidia1"}]
 
@@ -124,17 +126,17 @@ def test_a_node_made_by_the_job_itself_is_refused_too(
     box: ProcessBox, dev: Path, tmp_path: Path
 ) -> None:
     script = f"mknod {tmp_path}/mine c {MEM} {FULL}; (: < {tmp_path}/mine) && echo opened; echo end"
-    fence = gpu_fence([gpu(0)], dev=dev, driver_gpus=tmp_path)
-    log = box.wait_log(box.sh(script, fence=fence), b"end").split()
+    mine = own_gpus([gpu(0)], dev=dev, driver_gpus=tmp_path)
+    log = box.wait_log(box.sh(script, only_devices=mine), b"end").split()
     assert b"opened" not in log
 
 
 @as_root
-def test_the_fence_outlives_the_agent(box: ProcessBox, dev: Path, tmp_path: Path) -> None:
-    fence = gpu_fence([gpu(0)], dev=dev, driver_gpus=tmp_path)
+def test_the_refusal_outlives_the_agent(box: ProcessBox, dev: Path, tmp_path: Path) -> None:
+    mine = own_gpus([gpu(0)], dev=dev, driver_gpus=tmp_path)
     go = tmp_path / "go"
     script = f'until [ -e {go} ]; do sleep 0.05; done; (: < "$0/nvidia1") && echo opened; echo end'
-    handle = box.run("/bin/sh", "-c", script, str(dev), fence=fence)
+    handle = box.run("/bin/sh", "-c", script, str(dev), only_devices=mine)
     wait_until(lambda: box.runtime.started(handle), what="the job's start")
     box.restart_agent()
     go.touch()
@@ -153,7 +155,7 @@ def v2_group() -> Iterator[Path]:
     at = next((Path(line.split()[1]) for line in mounts if line.split()[2] == "cgroup2"), None)
     if at is None or not os.access(at, os.W_OK):
         pytest.skip("no v2 tree to write to")
-    group = at / f"dlq-fence-{os.getpid()}"
+    group = at / f"dlq-mine-{os.getpid()}"
     group.mkdir()
     yield group
     group.rmdir()
@@ -187,7 +189,7 @@ def test_two_programs_on_one_group_must_both_agree(v2_group: Path, dev: Path) ->
     assert opened_in(v2_group, dev) & {"nvidia0", "nvidia1", "nvidiactl"} == {"nvidiactl"}
 
 
-def test_what_is_not_fenced_is_left_alone(v2_group: Path, dev: Path) -> None:
+def test_what_is_not_listed_is_left_alone(v2_group: Path, dev: Path) -> None:
     device_filter.attach(v2_group, [OnlyMinors(195, frozenset())])
     assert {"nvidia0", "nvidia1", "nvidiactl"} <= opened_in(v2_group, dev)
 
@@ -197,33 +199,33 @@ LIMITS = Limits(
 )
 
 
-def v2_tree(base: Path, attach: Callable[..., None], unfenced: str) -> V2Tree:
+def v2_tree(base: Path, attach: Callable[..., None], devices_open: str) -> V2Tree:
     def make(path: Path) -> None:
         path.mkdir(exist_ok=True)
         for name in ("cgroup.procs", "cgroup.subtree_control", "memory.max", "pids.max", "cpu.max"):
             (path / name).touch()
 
     make(base)
-    return V2Tree(base, "n1", make_dir=make, attach=attach, unfenced=unfenced)
+    return V2Tree(base, "n1", make_dir=make, attach=attach, devices_open=devices_open)
 
 
-def test_a_v2_tree_fences_each_attempt_that_has_rules(tmp_path: Path) -> None:
-    fenced: list[tuple[Path, object]] = []
-    tree = v2_tree(tmp_path / "base", lambda group, rules: fenced.append((group, rules)), "")
+def test_a_v2_tree_limits_each_attempt_that_has_rules(tmp_path: Path) -> None:
+    limited: list[tuple[Path, object]] = []
+    tree = v2_tree(tmp_path / "base", lambda group, rules: limited.append((group, rules)), "")
     (made,) = tree.create("17.1.0", LIMITS)
-    assert fenced == [(Path(made.path), LIMITS.devices)]
+    assert limited == [(Path(made.path), LIMITS.devices)]
 
 
-def test_a_v2_tree_that_cannot_fence_says_why_and_starts_jobs_all_the_same(tmp_path: Path) -> None:
+def test_a_v2_tree_that_cannot_refuse_says_why_and_starts_jobs_all_the_same(tmp_path: Path) -> None:
     def refuse(group: Path, rules: object) -> None:
         raise AssertionError("nobody may try")
 
     tree = v2_tree(tmp_path / "base", refuse, "eBPF programs cannot be loaded: x")
     assert tree.create("17.1.0", LIMITS)
-    assert tree.unfenced
+    assert tree.devices_open
 
 
-def test_a_fence_that_the_kernel_refuses_fails_the_start(tmp_path: Path) -> None:
+def test_a_refusal_that_the_kernel_refuses_fails_the_start(tmp_path: Path) -> None:
     def refuse(group: Path, rules: object) -> None:
         raise OSError(22, "Invalid argument")
 
