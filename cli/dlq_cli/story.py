@@ -117,6 +117,8 @@ def _spec_pairs(spec: job_pb2.JobSpec) -> tuple[tuple[str, str], ...]:
             str(spec.retry.max_restart_count) if spec.retry.max_restart_count else "",
         ),
         ("runtime", spec.runtime),
+        ("launch", spec.launch),
+        ("roles", _roles(spec.roles) if spec.HasField("roles") else ""),
         ("image", spec.container.image),
         ("mounts", ", ".join(map(_mount_text, spec.container.mounts))),
         ("secrets", ", ".join(spec.container.secrets)),
@@ -124,6 +126,10 @@ def _spec_pairs(spec: job_pb2.JobSpec) -> tuple[tuple[str, str], ...]:
         ("dependency", dependency_text(spec.dependency)),
         ("labels", ", ".join(f"{name}={text}" for name, text in sorted(spec.labels.items()))),
     )
+
+
+def _roles(roles: job_pb2.RolesSpec) -> str:
+    return f"workers: {roles.worker_count}, parameter servers: {roles.ps_count}"
 
 
 def _mount_text(mount: job_pb2.Mount) -> str:

@@ -189,6 +189,12 @@ def spec_facts(spec: job_pb2.JobSpec) -> Facts:
             seconds(spec.disconnect_hold_duration) if has("disconnect_hold_duration") else None
         ),
         "runtime": spec.runtime or None,
+        "launch": spec.launch or None,
+        "roles": (
+            {"workers": spec.roles.worker_count, "ps": spec.roles.ps_count}
+            if has("roles")
+            else None
+        ),
         "container": container_facts(spec.container) if has("container") else None,
         "labels": dict(sorted(spec.labels.items())),
     }

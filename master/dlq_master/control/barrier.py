@@ -35,9 +35,16 @@ def watch(turn: Turn) -> None:
             turn.state.starting.discard(key)
             continue
         late = gang.late(attempt, turn.now_s, timeout_s)
-        if late:
+        if late and not any(_at_work(turn, attempt, rank) for rank in late):
             _give_up(turn, attempt, late)
         _release_unreachable(turn, key)
+
+
+def _at_work(turn: Turn, attempt: Attempt, rank: int) -> bool:
+    """Its node answers and says what it is about: a pull has a time limit of its own."""
+    told = turn.state.preparing.get((attempt.key, rank))
+    node = turn.state.cluster.nodes[attempt.ranks[rank].node_id]
+    return bool(told) and node.state is NodeState.UP
 
 
 def _give_up(turn: Turn, attempt: Attempt, late: Sequence[int]) -> None:

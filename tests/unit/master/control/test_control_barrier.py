@@ -233,3 +233,18 @@ def test_nothing_of_a_gang_that_never_was_ready_is_watched_for_ever(
     master.tick(1.0)
     assert master.state.starting == set()
     assert NodeId("gpu01") in master.state.cluster.nodes
+
+
+def test_a_node_that_says_what_it_is_about_is_waited_for_as_long_as_it_answers(
+    master: Master, agent: SimAgent, other: SimAgent
+) -> None:
+    key = placed(master, agent, other)
+    agent.ready(key)
+    agent.report()
+    (plain,) = other.waiting_reports()
+    other.send([replace(plain, detail="pulling image: 3 of 7 layers")])
+    wait(master, 5 * TIMEOUT_S, agent, other)
+    assert master.attempt(key.job_id).stop_cause is None
+    other.cut()
+    wait(master, 60, agent)
+    assert master.ended(key.job_id, 1).stop_detail.startswith("gpu02: not ready")
