@@ -246,7 +246,7 @@ class GpuCondition(_message.Message):
     code: _builtins.str
     """"xid_79", "row_remap_failed", "nvlink_down", ..."""
     action: _builtins.str
-    """What is done about it: "monitor", "reset", "drain" or "rma"."""
+    """What is done about it: "monitor", "wait", "reset", "drain" or "rma"."""
     detail: _builtins.str
     """In words."""
     @_builtins.property
