@@ -19,6 +19,8 @@ from dlq_nodeagent.model.gpus import GpuHealth, GpuSymptom
 
 _XID = "xid_"
 _HELD, _HANGS = "held", "driver_hangs"
+# They come and go from look to look; told for a while, so that each is one story and not a hundred.
+_FLICKERING = frozenset({"thermal_slowdown", "power_brake", "nvlink_errors"})
 _LISTEN_S = 1.0
 
 log = structlog.get_logger("nodeagent.gpus")
@@ -34,11 +36,13 @@ class WatchSettings:
     hangs_s: float = 60.0
     forget_s: float = 86_400.0
     """A message of the driver is told for so long."""
+    linger_s: float = 300.0
+    """And what comes and goes, after it was last seen."""
     free_below_bytes: int = RELEASED_MEMORY_BYTES
 
 
 @dataclass(slots=True)
-class _Xid:
+class _Seen:
     last_s: float
     words: str
 
@@ -56,7 +60,7 @@ class GpuWatch:
     _stopped: threading.Event = field(default_factory=threading.Event)
     _vitals: tuple[DeviceVitals, ...] = ()
     _looked_s: float = 0.0
-    _xids: dict[tuple[str, str], _Xid] = field(default_factory=dict)
+    _seen: dict[tuple[str, str], _Seen] = field(default_factory=dict)
     _held: dict[int, str] = field(default_factory=dict)
     _told: tuple[GpuHealth, ...] = ()
     _told_s: float = 0.0
@@ -78,7 +82,10 @@ class GpuWatch:
         now_s = self.clock.boottime_s()
         ours = self.in_use()
         with self._lock:
-            found = tuple(self._health(it, ours, now_s) for it in self._vitals)
+            vitals = self._vitals
+            if not vitals and self._hangs(now_s):
+                vitals = tuple(DeviceVitals(it.uuid) for it in self.devices.devices())
+            found = tuple(self._health(it, ours, now_s) for it in vitals)
         same = [_codes(it) for it in found] == [_codes(it) for it in self._told]
         if not found or (not first and same and now_s - self._told_s < self.settings.figures_s):
             return None
@@ -92,17 +99,18 @@ class GpuWatch:
     def _health(self, vitals: DeviceVitals, ours: frozenset[int], now_s: float) -> GpuHealth:
         device = self._device(vitals.uuid)
         symptoms = [
-            GpuSymptom(code, words) for code, words in vitals.symptoms if not code.startswith(_XID)
+            GpuSymptom(code, words) for code, words in vitals.symptoms if not _remembered(code)
         ]
-        if now_s - self._looked_s > self.settings.hangs_s:
+        if self._hangs(now_s):
             symptoms.append(GpuSymptom(_HANGS, "the driver does not answer"))
         if device.index in self._held and device.index not in ours:
             symptoms.append(GpuSymptom(_HELD, self._held[device.index]))
         usage = vitals.usage
-        for (uuid, code), xid in self._xids.items():
-            age_s = max(0.0, now_s - xid.last_s)
-            if uuid == vitals.uuid and age_s < self.settings.forget_s:
-                symptoms.append(GpuSymptom(code, xid.words, age_s))
+        for (uuid, code), seen in self._seen.items():
+            age_s = max(0.0, now_s - seen.last_s)
+            kept_s = self.settings.linger_s if code in _FLICKERING else self.settings.forget_s
+            if uuid == vitals.uuid and age_s < kept_s:
+                symptoms.append(GpuSymptom(code, seen.words, age_s))
         return GpuHealth(
             index=device.index,
             symptoms=tuple(symptoms),
@@ -110,6 +118,9 @@ class GpuWatch:
             utilization_percent=vitals.utilization_percent,
             used_memory_bytes=None if usage is None else usage.used_memory_bytes,
         )
+
+    def _hangs(self, now_s: float) -> bool:
+        return now_s - self._looked_s > self.settings.hangs_s
 
     # ---- the threads
 
@@ -124,8 +135,10 @@ class GpuWatch:
             self._held = dict(self._found_held(vitals, ours))
             for it in vitals:
                 for code, words in it.symptoms:
-                    if code.startswith(_XID):
-                        self._xids.setdefault((it.uuid, code), _Xid(now_s, words))
+                    if code in _FLICKERING:
+                        self._seen[it.uuid, code] = _Seen(now_s, words)
+                    elif code.startswith(_XID):
+                        self._seen.setdefault((it.uuid, code), _Seen(now_s, words))
 
     def _found_held(
         self, vitals: Iterable[DeviceVitals], ours: frozenset[int]
@@ -141,9 +154,9 @@ class GpuWatch:
         """The driver has said something about a GPU, at that boottime."""
         key = (uuid, f"{_XID}{number}")
         with self._lock:
-            known = self._xids.get(key)
+            known = self._seen.get(key)
             if known is None or at_s > known.last_s:
-                self._xids[key] = _Xid(at_s, words or (known.words if known else ""))
+                self._seen[key] = _Seen(at_s, words or (known.words if known else ""))
 
     def read_log(self, kernel_log: KernelLog) -> None:
         """Take what the kernel's log has that is new."""
@@ -192,3 +205,7 @@ class GpuWatch:
 
 def _codes(health: GpuHealth) -> frozenset[str]:
     return frozenset(symptom.code for symptom in health.symptoms)
+
+
+def _remembered(code: str) -> bool:
+    return code in _FLICKERING or code.startswith(_XID)

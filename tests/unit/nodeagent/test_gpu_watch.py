@@ -157,6 +157,36 @@ def test_a_driver_that_does_not_answer_is_told_for_every_gpu() -> None:
     assert bench.codes(0) == []
 
 
+def test_a_driver_that_has_never_answered_is_told_too() -> None:
+    clock = FakeClock()
+    devices = FakeDevices(parse_virtual("2xH100-80GB"), "n1")
+    watch = GpuWatch(clock=clock, devices=devices, in_use=frozenset)
+    clock.advance(61.0)
+    told = watch.told(True)
+    assert told is not None
+    assert [[it.code for it in gpu.symptoms] for gpu in told] == [["driver_hangs"]] * 2
+
+
+def test_what_comes_and_goes_is_told_for_a_while_as_one_thing(tmp_path: Path) -> None:
+    script = tmp_path / "how"
+    clock = FakeClock()
+    devices = FakeDevices(parse_virtual(f"1xH100-80GB@{script}"), "n1")
+    watch = GpuWatch(clock=clock, devices=devices, in_use=frozenset)
+    script.write_text("0|thermal_slowdown|warm\n")
+    watch.look()
+    assert watch.told(False) is not None
+    script.write_text("")
+    for _ in range(3):
+        clock.advance(9.0)
+        watch.look()
+        assert watch.told(False) is None
+    clock.advance(300.0)
+    watch.look()
+    told = watch.told(False)
+    assert told is not None
+    assert told[0].symptoms == ()
+
+
 def test_the_threads_look_by_themselves_and_stop_when_told(tmp_path: Path) -> None:
     script = tmp_path / "script"
     devices = open_devices(f"fake:2xH100-80GB@{script}", node_name="n1")
