@@ -21,8 +21,10 @@ STAMP := .venv/.stamp
 SHIM_DIR := nodeagent/dlq_nodeagent/shim
 SHIM := $(SHIM_DIR)/dlq-shim
 TORCH_STAMP := .venv-torch/.stamp
+FRAMEWORKS_STAMP := .venv-frameworks/.stamp
+NEEDS_FRAMEWORKS = $(filter lightning submitit hf framework%,$(or $(ONLY),framework))
 # Marked tests need more than a fresh machine, or more than two minutes; they have their own targets.
-NOTHING_SPECIAL := not (e2e or torture or podman or netns or systemd or slurm or torch or gpu)
+NOTHING_SPECIAL := not (e2e or torture or podman or netns or systemd or slurm or torch or frameworks or gpu)
 N ?= 30
 # Many tests wait for processes of theirs: more workers than cores.
 WORKERS ?= 3
@@ -88,7 +90,7 @@ demo: setup  ## a cluster of your own, training real models; KEEP=1 leaves it up
 	$(PY) examples/demo/run.py
 
 .PHONY: e2e
-e2e: setup $(TORCH_STAMP)  ## real processes on loopback, with torchrun; ONLY=podman-ddp, netns, hostile, ... selects
+e2e: setup $(TORCH_STAMP) $(if $(NEEDS_FRAMEWORKS),$(FRAMEWORKS_STAMP))  ## real processes on loopback, with torchrun; ONLY=podman-ddp, netns, hostile, ... selects
 	$(PY) -m pytest -q $(PATIENT) tests/e2e $(if $(ONLY),-k '$(subst -,_,$(ONLY))')
 
 .PHONY: podman
@@ -113,7 +115,7 @@ package: setup | $(UV_TOOL)  ## build the wheel, install it with each extra into
 
 .PHONY: clean
 clean:  ## remove everything that make made, the environments included
-	rm -rf .venv .venv-torch build dist .demo .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf .venv .venv-torch .venv-frameworks build dist .demo .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 	  .import_linter_cache $(SHIM) $(SHIM_DIR)/dlq-init $(SHIM_DIR)/dlq-tasks
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
@@ -124,3 +126,11 @@ $(TORCH_STAMP):
 	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH_PIP_ARGS) \
 	  torch==2.13.0 numpy
 	touch $(TORCH_STAMP)
+
+# What is built on PyTorch, in an environment apart: users of the one need not have the others.
+$(FRAMEWORKS_STAMP):
+	[ -x .venv-frameworks/bin/python ] || $(PYTHON) -m venv .venv-frameworks
+	.venv-frameworks/bin/python -m pip install --quiet --disable-pip-version-check \
+	  $(TORCH_PIP_ARGS) torch==2.13.0 numpy lightning==2.6.6 submitit==1.5.4 \
+	  transformers==5.23.0 accelerate==1.15.0
+	touch $(FRAMEWORKS_STAMP)

@@ -69,7 +69,9 @@ class Batch:
                 return code if self._end_s is None else REQUEUE_EXIT_CODE
             left_s = None if self._end_s is None else self._end_s - time.monotonic()
             if left_s is not None and left_s <= 0:
-                return REQUEUE_EXIT_CODE  # what is left is killed with the rank
+                self._send(signal.SIGKILL)
+                self._program.kill()
+                return REQUEUE_EXIT_CODE  # what else there is ends with the rank
             ready, _, _ = select.select([awake, self._fifo], [], [], left_s)
             if self._fifo in ready:
                 self._listen()

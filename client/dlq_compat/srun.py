@@ -28,7 +28,9 @@ _File = Union[int, IO[bytes], None]
 
 
 def main(arguments: List[str]) -> int:
-    """The highest exit code of the tasks; 128 + n when signal n ended one."""
+    """The exit code of the task that failed first, 128 + n when signal n ended it; with
+    --kill-on-bad-exit=0 the highest of all.
+    """
     try:
         options = read(arguments)
         step = plan(options, os.environ)
@@ -167,12 +169,13 @@ class Running:
         """Until the last task has ended."""
         while True:
             self._reap()
-            if not self._left and not self._labels:
+            if not self._left:
+                self._drain()
                 return self._code
             left_s = None if self._end_s is None else self._end_s - time.monotonic()
             if left_s is not None and left_s <= 0:
                 self._send(signal.SIGKILL)
-                self._end_s, left_s = None, None
+                left_s = None
             ready, _, _ = select.select([self._awake, *self._labels], [], [], left_s)
             for descriptor in ready:
                 if descriptor in self._labels:
@@ -224,13 +227,23 @@ class Running:
         sys.stdout.buffer.write(b"".join(label + line for line in lines))
         sys.stdout.buffer.flush()
 
+    def _drain(self) -> None:
+        """What the tasks still said. Something that they left behind may hold their pipes open."""
+        while self._labels:
+            ready, _, _ = select.select(list(self._labels), [], [], 0)
+            if not ready:
+                return
+            for descriptor in ready:
+                self._label(descriptor)
+
     def _reap(self) -> None:
         for task in list(self._left):
             code = task.poll()
             if code is None:
                 continue
             self._left.remove(task)
-            self._code = max(self._code, code if code >= 0 else _INTERRUPTED - code)
+            if self._end_s is None:  # those that we end ourselves have failed of nothing
+                self._code = max(self._code, code if code >= 0 else _INTERRUPTED - code)
             if code and self._options.kill_on_bad_exit and self._left and self._end_s is None:
                 self._end_s = time.monotonic() + KILL_WAIT_S
                 self._send(signal.SIGTERM)
