@@ -65,9 +65,11 @@ class GpuWatch:
     _told: tuple[GpuHealth, ...] = ()
     _told_s: float = 0.0
 
+    def __post_init__(self) -> None:
+        self._looked_s = self.clock.boottime_s()
+
     def start(self) -> None:
         """Begin to look. A machine without GPUs is not looked at."""
-        self._looked_s = self.clock.boottime_s()
         if self.devices.devices():
             threading.Thread(target=self._look_again, name="gpus", daemon=True).start()
 
