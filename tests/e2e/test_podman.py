@@ -178,3 +178,20 @@ def test_a_node_that_runs_no_containers_gets_no_job_with_an_image(
     ended = user.wait_for_end(second)
     assert ended.state == job_pb2.JOB_STATE_COMPLETED, user.tale(second)
     assert [len(user.show(job)["attempts"]) for job in (first, second)] == [1, 1]
+
+
+def test_a_gang_in_containers_has_a_process_for_each_gpu_and_names_the_one_that_fails(
+    user: UsersView, registry: SmallRegistry
+) -> None:
+    script = (
+        'echo "rank $RANK of $WORLD_SIZE at $MASTER_PORT"; [ "$RANK" != 3 ] || exit 7; sleep 600'
+    )
+    job = user.submit(
+        *in_image(registry, "-N", "2", "--gpus-per-node", "2", "--launch", "per-gpu"),
+        *("--", "/bin/sh", "-c", script),
+    )
+    ended = user.wait_for_end(job)
+    assert (ended.state, ended.exit_code) == (job_pb2.JOB_STATE_FAILED, 7), user.tale(job)
+    assert "failed first: node rank 1 (rank 3)" in user.dlq("why", job)
+    first = user.dlq("logs", "--rank", "0", job)
+    assert first.startswith("rank 0 of 4 at ")
