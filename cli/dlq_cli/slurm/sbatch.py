@@ -51,10 +51,8 @@ def spec_of(options: Sequence[Option], rest: Sequence[str], notes: Notes) -> Spe
         [
             _DEFAULTS,
             _named(name),
+            read_script(text.encode(), name).layer,  # #DLQ lines, below those for sbatch
             sbatch_layer(text, name, notes, more=more),
-            read_script(text.encode(), name, over=_DEFAULTS).layer,
-            # Once more: its own options win over the script's lines of either kind.
-            sbatch_layer("#!/bin/sh\n", name, Notes(), more=more) if more else {},
         ]
     )
     layer |= _submitit(text, layer, notes)

@@ -1,0 +1,117 @@
+"""A rank with compat = slurm: its variables, and what starts it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
+from dlq_nodeagent.model.messages import Launch
+from dlq_nodeagent.runtimes.container import Mount
+from dlq_nodeagent.runtimes.port import LaunchRefused
+from dlq_nodeagent.slurm_env import slurm_environment
+from dlq_nodeagent.slurm_launch import install_stand_ins, stand_ins_mount, with_batch
+from support.agent_bench import a_launch
+
+TWO_GPUS = FakeDevices(parse_virtual("2xH100-80GB"), "n1").devices()
+STATE = Path("/var/lib/dlq")
+
+
+def slurm_launch(**changes: object) -> Launch:
+    """The second node of two, with two GPUs."""
+    launch = a_launch(
+        rank=1,
+        node_ids=("gpu-a", "gpu-b"),
+        gpu_indexes=(0, 1),
+        compat="slurm",
+        job_name="train",
+        queue="default",
+        working_directory="/home/ada",
+    )
+    return replace(launch, **changes)  # type: ignore[arg-type]  # names are checked when it runs
+
+
+def variables(launch: Launch) -> dict[str, str]:
+    """What the rank finds."""
+    return slurm_environment(launch, TWO_GPUS, user="ada", uid=1000, now_s=1000.0)
+
+
+def test_a_rank_finds_what_a_task_of_slurm_would() -> None:
+    found = variables(slurm_launch())
+    assert found["SLURM_JOB_ID"] == found["SLURM_JOBID"] == "17"
+    assert found["SLURM_JOB_NODELIST"] == found["SLURM_NODELIST"] == "gpu-a,gpu-b"
+    assert found["SLURM_NNODES"] == found["SLURM_JOB_NUM_NODES"] == "2"
+    assert (found["SLURM_NODEID"], found["SLURMD_NODENAME"]) == ("1", "gpu-b")
+    assert (found["SLURM_NTASKS"], found["SLURM_NTASKS_PER_NODE"]) == ("4", "2")
+    assert found["SLURM_TASKS_PER_NODE"] == "2(x2)"
+    assert (found["SLURM_PROCID"], found["SLURM_LOCALID"]) == ("2", "0")
+    assert (found["SLURM_GPUS_ON_NODE"], found["SLURM_JOB_GPUS"]) == ("2", "0,1")
+    assert (found["SLURM_JOB_NAME"], found["SLURM_JOB_PARTITION"]) == ("train", "default")
+    assert (found["SLURM_JOB_USER"], found["SLURM_SUBMIT_DIR"]) == ("ada", "/home/ada")
+
+
+def test_one_task_of_a_node_has_the_nodes_number() -> None:
+    found = variables(slurm_launch(tasks_per_node=1))
+    assert (found["SLURM_NTASKS"], found["SLURM_PROCID"]) == ("2", "1")
+
+
+def test_restarts_are_counted_from_the_second_attempt_on() -> None:
+    assert "SLURM_RESTART_COUNT" not in variables(slurm_launch())
+    assert variables(slurm_launch(restart_count=2))["SLURM_RESTART_COUNT"] == "2"
+
+
+def test_limits_are_told_where_there_are_some() -> None:
+    found = variables(slurm_launch(time_left_s=60.0, cpu_limit=8.0, memory_limit_bytes=1 << 30))
+    assert (found["SLURM_JOB_START_TIME"], found["SLURM_JOB_END_TIME"]) == ("1000", "1060")
+    assert (found["SLURM_CPUS_ON_NODE"], found["SLURM_CPUS_PER_TASK"]) == ("8", "4")
+    assert found["SLURM_MEM_PER_NODE"] == "1024"
+    assert not {"SLURM_JOB_END_TIME", "SLURM_CPUS_PER_TASK"} & variables(slurm_launch()).keys()
+
+
+def test_a_task_of_an_array_finds_its_array() -> None:
+    told = {"DLQ_ARRAY_JOB_ID": "12", "DLQ_ARRAY_TASK_ID": "4", "DLQ_ARRAY_TASK_COUNT": "9"}
+    found = variables(slurm_launch(environment=told))
+    assert {name: value for name, value in found.items() if "ARRAY" in name} == {
+        "SLURM_ARRAY_JOB_ID": "12",
+        "SLURM_ARRAY_TASK_ID": "4",
+        "SLURM_ARRAY_TASK_COUNT": "9",
+    }
+
+
+def test_a_script_starts_its_steps_itself() -> None:
+    words = with_batch(slurm_launch(script="#!/bin/sh\n"), ("/bin/sh", "/s"), TWO_GPUS, STATE)
+    assert words == ("/bin/sh", "/var/lib/dlq/slurm/bin/batch", "/bin/sh", "/s")
+
+
+@pytest.mark.parametrize(
+    ("tasks", "step"), [(None, ("/var/lib/dlq/slurm/bin/srun", "--")), (1, ())]
+)
+def test_a_command_is_a_step_of_its_own(tasks: int | None, step: tuple[str, ...]) -> None:
+    words = with_batch(slurm_launch(tasks_per_node=tasks), ("train", "-x"), TWO_GPUS, STATE)
+    assert words == ("/bin/sh", "/var/lib/dlq/slurm/bin/batch", *step, "train", "-x")
+
+
+def test_other_jobs_are_started_as_they_are() -> None:
+    launch = a_launch()
+    assert with_batch(launch, ("train",), TWO_GPUS, STATE) == ("train",)
+    assert stand_ins_mount(launch, STATE) == ()
+
+
+def test_a_container_sees_the_stand_ins_and_cannot_change_them() -> None:
+    place = "/var/lib/dlq/slurm"
+    assert stand_ins_mount(slurm_launch(), STATE) == (Mount(place, place, read_only=True),)
+
+
+def test_a_node_without_stand_ins_refuses() -> None:
+    with pytest.raises(LaunchRefused, match="no stand-ins"):
+        with_batch(slurm_launch(), ("train",), TWO_GPUS, None)
+
+
+def test_everybody_may_read_the_stand_ins_and_nobody_else_may_change_them(tmp_path: Path) -> None:
+    install_stand_ins(tmp_path)
+    install_stand_ins(tmp_path)  # an agent starts again
+    made = sorted((tmp_path / "slurm").rglob("*"))
+    assert {path.name for path in made if path.parent.name == "bin"} >= {"batch", "srun", "sbatch"}
+    assert {path.stat().st_mode & 0o777 for path in made if path.is_dir()} == {0o755}
+    assert {path.stat().st_mode & 0o022 for path in made} == {0}
+    assert all(path.stat().st_mode & 0o004 for path in made)
