@@ -151,3 +151,10 @@ def test_a_script_of_submitit_gets_its_preset(
 def test_an_unknown_option_of_sbatch_is_named() -> None:
     with pytest.raises(InvalidRequest, match="'-Z' is not an option of sbatch"):
         sbatch("-Z", "x")
+
+
+def test_every_preset_is_on_its_page_word_by_word() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "frameworks.md").read_text()
+    for name, it in PRESETS.items():
+        cells = (f"`{name}`", it.signal, it.reaches, it.saves, it.proof, it.resumes)
+        assert f"| {' | '.join(cells)} |\n" in page
