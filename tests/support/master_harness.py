@@ -201,7 +201,7 @@ class Master:
             digest=digest,
             name=more.pop("name", "job"),
             queue="",
-            request=Request(gpus=gpus, nodes=nodes),
+            request=more.pop("request", None) or Request(gpus=gpus, nodes=nodes),
             spec=b"spec",
             rules=rules or RunRules(),
             **more,

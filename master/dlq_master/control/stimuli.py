@@ -518,6 +518,17 @@ class SetNodeFlags:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetNodeLabels:
+    """Set and clear labels of a node. Answered with the `Node`."""
+
+    caller: Caller
+    request_id: str
+    node_id: NodeId
+    set_labels: frozenset[str]  # `K=V`
+    clear_labels: frozenset[str]  # names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptGpus:
     """Use the GPUs that a node shows beyond those it was accepted with. Answered with the `Node`."""
 
@@ -598,6 +609,7 @@ AdminStimulus: TypeAlias = (
     | UseToken
     | FenceNode
     | SetNodeFlags
+    | SetNodeLabels
     | AcceptGpus
     | ClearGpuConditions
     | ForgetNode

@@ -9,6 +9,7 @@ from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.node import Node
 from dlq_master.model.pool import Part, Parts, Pool, make_part
 from dlq_master.model.resources import Allocation
+from dlq_master.model.traits import Traits
 
 Pools = dict[str, Pool]
 
@@ -66,7 +67,7 @@ class Capacity:
             self.closed.discard(node.node_id)
         else:
             self.closed.add(node.node_id)
-        if before is None or before.gpus != node.gpus or before.runtimes != node.runtimes:
+        if before is None or _others(before, node):
             self._masks[node.node_id] = node.masks()
             self.claims.setdefault(node.node_id, {})
             self._outdate()
@@ -188,17 +189,19 @@ class Capacity:
         gpu_types = sorted({gpu_type for masks in self._masks.values() for gpu_type in masks})
         for pools in (self.free, self.open, self.total):
             pools.clear()
-        runtimes: dict[str, int] = {}
-        for ordinal, node_id in enumerate(self.node_ids):
-            for runtime in self.nodes[node_id].runtimes:
-                runtimes[runtime] = runtimes.get(runtime, 0) | 1 << ordinal
+        traits = Traits.of([self.nodes[node_id] for node_id in self.node_ids])
         for gpu_type in gpu_types:
             owned = [self._masks[node_id].get(gpu_type, 0) for node_id in self.node_ids]
             sizes = [mask.bit_count() for mask in owned]
             for pools in (self.free, self.open, self.total):
-                pools[gpu_type] = Pool(sizes, self.node_ids, runtimes)
+                pools[gpu_type] = Pool(sizes, self.node_ids, traits)
             for ordinal, mask in enumerate(owned):
                 self.total[gpu_type].set(ordinal, mask)
         self.free_gpus = 0
         for node_id in self.node_ids:
             self._refresh(node_id)
+
+
+def _others(before: Node, node: Node) -> bool:
+    """Whether the pools must be made anew: its GPUs, or what it has for jobs that ask, are others."""
+    return (before.gpus, before.runtimes, before.labels) != (node.gpus, node.runtimes, node.labels)

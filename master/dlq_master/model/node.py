@@ -91,6 +91,7 @@ class Node(NamedTuple):
     conditions: tuple[GpuCondition, ...] = ()  # what is wrong with its GPUs
     cleared: tuple[Cleared, ...] = ()  # GPUs that an operator has taken for healthy, and when
     runtimes: frozenset[str] = frozenset()  # of jobs, besides processes: "podman"
+    labels: frozenset[str] = frozenset()  # `K=V`, set by operators, for jobs that ask for them
 
     @property
     def open(self) -> bool:
@@ -179,6 +180,13 @@ class FlagCleared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Labelled:
+    """An operator gave it these labels, all that it has from now on."""
+
+    labels: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpusStrayed:
     """Something runs on exactly these of its GPUs for nobody; none: that is over."""
 
@@ -230,6 +238,7 @@ NodeEvent = (
     | Registered
     | FlagSet
     | FlagCleared
+    | Labelled
     | GpusStrayed
     | GpusAccepted
     | GpusJudged
@@ -254,9 +263,10 @@ TABLE: Mapping[tuple[NodeState, type[NodeEvent]], NodeState] = {
     (_UNREACHABLE, Lost): _DOWN,
     (_SUSPECT, Lost): _DOWN,
     (_UP, Lost): _DOWN,
-    # flags never change liveness
+    # flags and labels never change liveness
     **{(state, FlagSet): state for state in NodeState},
     **{(state, FlagCleared): state for state in NodeState},
+    **{(state, Labelled): state for state in NodeState},
     # its agent's reports; an operator
     **{(state, GpusStrayed): state for state in NodeState},
     **{(state, GpusAccepted): state for state in NodeState},
@@ -314,6 +324,8 @@ def step(  # noqa: C901 one case per event
                 flag_reason=left[-1].reason if left else "",
                 notes=left,
             )
+        case Labelled():
+            after = node._replace(labels=event.labels)
         case GpusStrayed():
             after = node._replace(strayed=event.indexes, stray_reason=event.reason)
         case GpusAccepted():

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from types import MappingProxyType
 from typing import NamedTuple
 
 from dlq_master.model.ids import NodeId
 from dlq_master.model.resources import Shape, indices
+from dlq_master.model.traits import NOTHING, Traits
 from dlq_master.model.values import maker
 
 
@@ -32,20 +32,20 @@ class Pool:
     it takes the lowest node first, so it depends on what is free, never on history.
     """
 
-    __slots__ = ("buckets", "fullest", "masks", "node_ids", "runtimes", "total")
+    __slots__ = ("buckets", "fullest", "masks", "node_ids", "total", "traits")
 
     def __init__(
         self,
         sizes: Sequence[int],
         node_ids: Sequence[NodeId] = (),
-        runtimes: Mapping[str, int] = MappingProxyType({}),
+        traits: Traits = NOTHING,
     ) -> None:
         """An empty pool over nodes that own `sizes[ordinal]` GPUs of this type; their ids, sorted.
 
-        `runtimes`: which nodes run what besides processes, as bitmasks over nodes.
+        `traits`: what these nodes have that jobs may ask for.
         """
         self.node_ids = node_ids
-        self.runtimes = runtimes
+        self.traits = traits
         self.masks = [0] * len(sizes)
         self.buckets = [0] * (max(sizes, default=0) + 1)
         self.buckets[0] = (1 << len(sizes)) - 1
@@ -60,19 +60,25 @@ class Pool:
         twin.total = self.total
         twin.fullest = self.fullest
         twin.node_ids = self.node_ids
-        twin.runtimes = self.runtimes
+        twin.traits = self.traits
         return twin
 
     def allowed(self, shape: Shape) -> Pool:
         """The same as if nothing were left where this shape must not go."""
         pool = self.without(shape.avoid) if shape.avoid else self
-        if shape.runtime is None:
+        if shape.traits is None:
             return pool
-        everybody = (1 << len(self.masks)) - 1
-        unable = everybody & ~self.runtimes.get(shape.runtime, 0)
-        if unable and pool is self:
+        able = self.traits.mask(shape.traits)
+        left = ((1 << len(self.masks)) - 1) & ~pool.buckets[0]
+        wrong, right = left & ~able, left & able
+        if right.bit_count() < wrong.bit_count():
+            few = pool.emptied()
+            for ordinal in indices(right):
+                few.set(ordinal, pool.masks[ordinal])
+            return few
+        if wrong and pool is self:
             pool = self.copy()
-        for ordinal in indices(unable & ~pool.buckets[0]):
+        for ordinal in indices(wrong):
             pool.set(ordinal, 0)
         return pool
 

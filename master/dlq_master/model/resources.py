@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dlq_master.model.ids import NodeId
+from dlq_master.model.traits import wanted
 
 PODMAN = "podman"  # the runtime of jobs with an image, as agents name it
 
@@ -18,7 +19,7 @@ class Shape(NamedTuple):
     nodes: int | None  # exact number of nodes, or None: any split
     gpu_type: str | None  # or None: any type, but one type per job
     avoid: tuple[NodeId, ...] = ()  # not on these nodes
-    runtime: str | None = None  # on nodes that run this; None: on any
+    traits: str | None = None  # on nodes that have these (traits.py); None: on any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,9 @@ class Request:
     memory_bytes_per_node: int | None = None
     avoid: tuple[NodeId, ...] = ()  # nodes that it must not get, for now
     runtime: str | None = None  # what its nodes must run besides processes: PODMAN, for an image
+    constraint: tuple[str, ...] = ()  # labels that its nodes must have, `K=V`, sorted
+    among: tuple[NodeId, ...] = ()  # only on these nodes, sorted; empty: on any
+    not_among: tuple[NodeId, ...] = ()  # never on these, sorted
     shape: Shape = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -43,7 +47,8 @@ class Request:
             limit = getattr(self, name)
             if limit is not None and limit < 1:
                 raise ValueError(f"{name} must be positive, not {limit}")
-        shape = Shape(self.gpus, self.nodes, self.gpu_type, self.avoid, self.runtime)
+        traits = wanted(self.runtime, self.constraint, self.among, self.not_among)
+        shape = Shape(self.gpus, self.nodes, self.gpu_type, self.avoid, traits)
         object.__setattr__(self, "shape", shape)
 
 

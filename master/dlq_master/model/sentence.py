@@ -156,6 +156,10 @@ def _runtime(reason: Reason, _job: Job, _reader: str) -> str:
     return f"it has an image, and {reason.detail}"
 
 
+def _constraint(reason: Reason, _job: Job, _reader: str) -> str:
+    return f"it asks for {reason.detail or 'certain nodes'}"
+
+
 def _detail(reason: Reason, job: Job, _reader: str) -> str:
     return reason.detail or f"no GPU of type {job.request.gpu_type} is free"
 
@@ -174,6 +178,7 @@ _WRITERS: Mapping[ReasonCode, Callable[[Reason, Job, str], str]] = {
     ReasonCode.NO_SUCH_SHAPE: _no_such_shape,
     ReasonCode.GPU_TYPE: _detail,
     ReasonCode.RUNTIME: _runtime,
+    ReasonCode.CONSTRAINT: _constraint,
     ReasonCode.NODES_CLOSED: _nodes_closed,
     ReasonCode.RESOURCES: _resources,
     ReasonCode.FRAGMENTATION: _fragmentation,

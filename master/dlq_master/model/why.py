@@ -22,6 +22,7 @@ class ReasonCode(StrEnum):
     NO_NODES = "no_nodes"  # nothing has registered yet
     NO_SUCH_SHAPE = "no_such_shape"  # no registered node set could ever hold it
     RUNTIME = "runtime"  # GPUs are free, but not on nodes that run containers, and it has an image
+    CONSTRAINT = "constraint"  # GPUs are free, but not on nodes that it may use
     GPU_TYPE = "gpu_type"  # GPUs are free, but not of the type it names
     NODES_CLOSED = "nodes_closed"  # it would fit if drained, cordoned or silent nodes were open
     FAILED_NODES = "failed_nodes"  # GPUs are free only where its attempts have failed

@@ -22,6 +22,7 @@ from dlq_master.model.plan import (
     Start,
 )
 from dlq_master.model.resources import Slot
+from dlq_master.model.traits import has_all
 from dlq_master.model.validate import validate
 from dlq_master.model.view import View
 from dlq_master.policy.policy import Policy
@@ -93,8 +94,9 @@ class _Book:
             raise IllegalPlan(start, f"all or nothing: {request.gpus} GPUs asked, {width} given")
         if request.avoid and any(node_id in request.avoid for node_id, _ in slots):
             raise IllegalPlan(start, "attempts of it have failed on that node")
-        if request.runtime and not self._run(slots, request.runtime):
-            raise IllegalPlan(start, f"a node does not run {request.runtime}")
+        traits = request.shape.traits
+        if traits is not None and not self._have(slots, traits):
+            raise IllegalPlan(start, f"a node has not what it asks for: {traits}")
         if len(slots) > 1 and len({slot.node_id for slot in slots}) != len(slots):
             raise IllegalPlan(start, "a node appears twice")
         if request.nodes is not None and not self.policy.placement.counts_only:
@@ -102,9 +104,9 @@ class _Book:
             if shares != [request.gpus // request.nodes] * request.nodes:
                 raise IllegalPlan(start, f"{request.nodes} equal shares asked, {shares} given")
 
-    def _run(self, slots: tuple[Slot, ...], runtime: str) -> bool:
+    def _have(self, slots: tuple[Slot, ...], traits: str) -> bool:
         nodes = self.cluster.nodes
-        return all(runtime in nodes[node_id].runtimes for node_id, _ in slots)
+        return all(has_all(nodes[node_id], traits) for node_id, _ in slots)
 
     def _use(self, start: Start, node_id: NodeId, mask: int, gpu_type: str | None) -> str:
         """The type of these GPUs, which nobody else may have and which an open node must own."""

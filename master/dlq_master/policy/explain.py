@@ -13,6 +13,7 @@ from dlq_master.model.job import HoldKind, Job, JobState
 from dlq_master.model.lease import next_boundary_s
 from dlq_master.model.pool import Pool
 from dlq_master.model.resources import Request, Shape
+from dlq_master.model.traits import has_all
 from dlq_master.model.view import View
 from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
 from dlq_master.policy import pipeline
@@ -20,6 +21,7 @@ from dlq_master.policy.admit.any_that_fits import never
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.size.as_asked import shape_of
 from dlq_master.policy.transit.taking import Taking
+from dlq_master.policy.unmet import unmet
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.walk import walk
 
@@ -118,10 +120,11 @@ def _shortage(cluster: Cluster, policy: Policy, shape: Shape, *, holders: bool) 
     if _fits(capacity.free, shape, policy):
         return []
     reasons: list[Reason] = []
-    if shape.runtime is not None and _fits(capacity.free, shape._replace(runtime=None), policy):
-        able = sum(shape.runtime in node.runtimes for node in capacity.nodes.values())
-        detail = f"of {len(capacity.nodes)} nodes {able} run containers; GPUs are free on others"
-        reasons.append(Reason(ReasonCode.RUNTIME, "nodes", shape.nodes, able, detail=detail))
+    choice = unmet(
+        capacity.nodes.values(), shape, lambda other: _fits(capacity.free, other, policy)
+    )
+    if choice is not None:
+        reasons.append(choice)
     anywhere = shape._replace(avoid=())
     if shape.avoid and _fits(capacity.free, anywhere, policy):
         reasons.append(Reason(ReasonCode.FAILED_NODES, "nodes", detail=_named(shape.avoid)))
@@ -255,11 +258,11 @@ def _holders(cluster: Cluster, shape: Shape) -> tuple[JobId, ...]:
 
 
 def _runs_on(cluster: Cluster, shape: Shape, attempt: Attempt) -> bool:
-    """Whether a node that the attempt holds runs what the shape needs."""
-    if shape.runtime is None:
+    """Whether a node that the attempt holds has what the shape asks for."""
+    if shape.traits is None:
         return True
     held = map(cluster.nodes.get, attempt.lease.allocation.node_ids)
-    return any(shape.runtime in node.runtimes for node in held if node is not None)
+    return any(has_all(node, shape.traits) for node in held if node is not None)
 
 
 def _expected_end_s(job: Job, started_s: float | None) -> float:

@@ -25,6 +25,7 @@ from dlq_master.control.stimuli import (
     ForgetNode,
     RevokeToken,
     SetNodeFlags,
+    SetNodeLabels,
     SetUser,
     User,
 )
@@ -35,6 +36,7 @@ from dlq_master.rpc.call import Context
 from dlq_master.rpc.convert import node_message, token_message, user_message
 from dlq_master.rpc.intake import node_id_of, user_name_of, words_of
 from dlq_master.rpc.join_service import secret_hash
+from dlq_master.rpc.node_choice import labels_of
 from dlq_master.rpc.spec import check_request_id, check_span
 
 DEFAULT_LIFETIME_S = float(HOUR)
@@ -150,6 +152,27 @@ class AdminService(AdminServiceServicer):
         )
         assert isinstance(node, Node)
         return wire.SetNodeFlagsResponse(node=node_message(node, self._control.published))
+
+    async def SetNodeLabels(
+        self, request: wire.SetNodeLabelsRequest, context: Context
+    ) -> wire.SetNodeLabelsResponse:
+        set_labels = labels_of(request.set_labels, "set_labels")
+        both = sorted(set(request.set_labels) & set(request.clear_labels))
+        if both:
+            raise InvalidRequest(
+                f"label {shown(both[0])} cannot be set and cleared at once", field="clear_labels"
+            )
+        node = await self._control.ask(
+            SetNodeLabels(
+                caller=caller_of(context),
+                request_id=check_request_id(request.request_id),
+                node_id=node_id_of(request.node_id),
+                set_labels=frozenset(set_labels),
+                clear_labels=frozenset(request.clear_labels),
+            )
+        )
+        assert isinstance(node, Node)
+        return wire.SetNodeLabelsResponse(node=node_message(node, self._control.published))
 
     async def ClearGpuConditions(
         self, request: wire.ClearGpuConditionsRequest, context: Context

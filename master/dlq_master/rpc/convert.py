@@ -8,6 +8,7 @@ from dlq.v1 import admin_service_pb2 as admin
 from dlq.v1 import agent_service_pb2 as agent
 from dlq.v1 import event_pb2, job_pb2, lease_pb2, node_pb2, resource_pb2
 from dlq_common.wire import to_duration, to_timestamp
+from dlq_master.control.labels import by_name, named
 from dlq_master.control.ports import Readable
 from dlq_master.control.stimuli import Command, JoinToken, Launch, Signal, Stop, User
 from dlq_master.model.attempt import Attempt, AttemptState, RankStatus
@@ -153,6 +154,9 @@ def request_message(request: Request) -> resource_pb2.ResourceRequest:
         gpu_type=request.gpu_type or "",
         cpu_limit=request.cpus_per_node,
         memory_limit_bytes=request.memory_bytes_per_node,
+        constraint=named(request.constraint),
+        node_ids=request.among,
+        excluded_node_ids=request.not_among,
     )
 
 
@@ -241,6 +245,7 @@ def node_message(node: Node, read: Readable) -> node_pb2.Node:
         withheld_reason=withheld_words(node),
         gpu_statuses=gpu_statuses(node, read),
         reasons=reasons(node, read),
+        labels=by_name(node),
     )
     if node.maintenance_end_s is not None:
         message.maintenance_end_time.CopyFrom(to_timestamp(node.maintenance_end_s))

@@ -33,6 +33,7 @@ from dlq_master.model.job import ExitZeroInGrace, RunRules
 from dlq_master.model.node import Gpu, Registered
 from dlq_master.model.resources import PODMAN, Request
 from dlq_master.rpc.edit import Edit
+from dlq_master.rpc.node_choice import labels_of, nodes_of
 from dlq_master.rpc.spec import (
     MOST_TASKS_OF_A_NODE,
     RELATIONS,
@@ -246,6 +247,9 @@ def request_of(spec: JobSpec) -> Request:
             asked.memory_limit_bytes if asked.HasField("memory_limit_bytes") else None
         ),
         runtime=PODMAN if spec.HasField("container") else None,
+        constraint=labels_of(asked.constraint, "spec.resources.constraint"),
+        among=nodes_of(asked.node_ids),
+        not_among=nodes_of(asked.excluded_node_ids),
     )
 
 

@@ -42,6 +42,7 @@ from dlq_common.units import DAY, HOUR, LONGEST_DURATION_S, MINUTE
 from dlq_master.control.queues import MOST_NICE
 from dlq_master.model.eligible import Relation
 from dlq_master.rpc.container_spec import RUNTIME, check_container
+from dlq_master.rpc.node_choice import check_choice
 
 LARGEST_ENV_BYTES = 256 * 1024
 LARGEST_SCRIPT_BYTES = 512 * 1024
@@ -203,6 +204,7 @@ def _check_resources(resources: ResourceRequest) -> None:
             )
     if resources.gpu_type:
         _field("resources.gpu_type", check_word, resources.gpu_type, "GPU type")
+    check_choice(resources)
     if resources.HasField("cpu_limit") and not (
         math.isfinite(resources.cpu_limit) and 0.01 <= resources.cpu_limit <= 100_000
     ):

@@ -8,6 +8,7 @@ from dlq_master.model.resources import Shape
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.unmet import unmet
 
 
 def admissions(view: View, placement: Placement) -> list[Admit | Reject]:
@@ -50,10 +51,14 @@ def never(cluster: Cluster, placement: Placement, shape: Shape) -> Reason | None
         )
     if any(placement.find(pool, shape) for pool in pools):
         return None
-    bare = shape._replace(runtime=None)
-    if shape.runtime is not None and any(placement.find(pool, bare) for pool in pools):
-        able = sum(shape.runtime in node.runtimes for node in cluster.nodes.values())
-        return Reason(ReasonCode.RUNTIME, "nodes", shape.nodes, able, (), _too_few(able, shape))
+    choice = unmet(
+        cluster.nodes.values(),
+        shape,
+        lambda other: any(placement.find(pool, other) for pool in pools),
+        ever=True,
+    )
+    if choice is not None:
+        return choice
     most = max(pool.total for pool in pools)
     over = f" over {shape.nodes} nodes" if shape.nodes is not None else ""
     return Reason(
@@ -64,10 +69,3 @@ def never(cluster: Cluster, placement: Placement, shape: Shape) -> Reason | None
         (),
         f"no set of the registered nodes has {shape.gpus} GPUs{over}",
     )
-
-
-def _too_few(able: int, shape: Shape) -> str:
-    if not able:
-        return 'no node runs containers (runtime = "podman" in an agent\'s configuration)'
-    count = "1 node runs" if able == 1 else f"{able} nodes run"
-    return f"the {count} containers and could never hold it"

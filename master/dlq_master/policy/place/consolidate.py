@@ -10,8 +10,8 @@ from dlq_master.policy.place.placement import Placement
 
 def find(pool: Pool, shape: Shape) -> Parts | None:
     """None also when the GPUs are there, but on more nodes than the width needs: it waits."""
-    gpus, nodes, _, avoid, runtime = shape
-    if avoid or runtime:
+    gpus, nodes, _, avoid, traits = shape
+    if avoid or traits:
         pool = pool.allowed(shape)
     if nodes is not None:
         return exact.find(pool, gpus // nodes, nodes)

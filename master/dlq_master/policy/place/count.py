@@ -10,7 +10,7 @@ from dlq_master.policy.place.placement import Placement
 def find(pool: Pool, shape: Shape) -> Parts | None:
     """Real GPUs, so that a plan stays checkable; an explicit number of nodes is ignored."""
     gpus = shape.gpus
-    if shape.avoid or shape.runtime:
+    if shape.avoid or shape.traits:
         pool = pool.allowed(shape)
     if pool.total < gpus:
         return None

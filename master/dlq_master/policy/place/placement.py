@@ -25,6 +25,6 @@ class Placement(NamedTuple):
 
     def any_gpus(self, shape: Shape) -> bool:
         """Whether this shape fits exactly when enough GPUs are left, wherever they are."""
-        if shape.avoid or shape.runtime:
+        if shape.avoid or shape.traits:
             return False
         return self.counts_only or (self.splits and shape.nodes is None)

@@ -10,8 +10,8 @@ from dlq_master.policy.place.placement import Placement
 
 def find(pool: Pool, shape: Shape) -> Parts | None:
     """An explicit number of nodes is honoured; without one the width may be split at will."""
-    gpus, nodes, _, avoid, runtime = shape
-    if avoid or runtime:
+    gpus, nodes, _, avoid, traits = shape
+    if avoid or traits:
         pool = pool.allowed(shape)
     if nodes is not None:
         return exact.find(pool, gpus // nodes, nodes)

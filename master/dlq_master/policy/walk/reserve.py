@@ -16,7 +16,7 @@ def closest(placement: Placement, free: Pool, opened: Pool, shape: Shape) -> Par
     nobody else gets GPUs there, so the job starts as soon as work there has ended. None if the open
     nodes could not hold it, were they empty.
     """
-    if shape.avoid or shape.runtime:
+    if shape.avoid or shape.traits:
         free, opened = free.allowed(shape), opened.allowed(shape)
     if placement.find(opened, shape) is None:
         return None

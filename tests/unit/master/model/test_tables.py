@@ -70,6 +70,7 @@ NODE_EVENTS: tuple[node.NodeEvent, ...] = (
     node.Registered(gpus=(Gpu(index=0, gpu_type="A100"),), boot_id="b2"),
     node.FlagSet(flag=NodeFlag.CORDONED, reason="fan"),
     node.FlagCleared(flag=NodeFlag.CORDONED),
+    node.Labelled(labels=frozenset({"rack=r1"})),
     node.GpusStrayed(indexes=frozenset({1}), reason="17.1 runs for nobody"),
     node.GpusAccepted(),
     node.GpusJudged(conditions=(GpuCondition(1, "xid_79", Action.DRAIN, 3.0),)),

@@ -12,6 +12,7 @@ from dlq_master.model.plan import Plan, Reject, Start
 from dlq_master.model.pool import Pool
 from dlq_master.model.resources import PODMAN, Request, Shape
 from dlq_master.model.sentence import sentence
+from dlq_master.model.traits import Traits
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.check import IllegalPlan, check_delta
@@ -111,7 +112,7 @@ def test_a_plan_that_puts_an_image_where_none_runs_is_illegal() -> None:
     world.submit(a_job(1, 8), a_job(2, 8), a_job(3, 8)).decide().submit(image_job(4)).decide()
     world.finish(1)
     change = Start(JobId(4), an_allocation(("n1", 1)), LeaseKind.BE, 300.0, Reason(ReasonCode.FITS))
-    with pytest.raises(IllegalPlan, match="does not run podman"):
+    with pytest.raises(IllegalPlan, match="has not what it asks for: podman"):
         check_delta(View(world.cluster, world.now_s), Plan((change,)), world.policy)
 
 
@@ -124,7 +125,7 @@ def test_a_plan_that_puts_an_image_where_none_runs_is_illegal() -> None:
 def test_a_place_for_an_image_is_one_as_if_the_other_nodes_were_full(
     placement: Placement, masks: list[int], able: int, gpus: int
 ) -> None:
-    pool = Pool([8] * len(masks), runtimes={PODMAN: able})
+    pool = Pool([8] * len(masks), traits=Traits({PODMAN: able}))
     rest = Pool([8] * len(masks))
     for node, mask in enumerate(masks):
         pool.set(node, mask)
@@ -133,5 +134,5 @@ def test_a_place_for_an_image_is_one_as_if_the_other_nodes_were_full(
     found = placement.find(pool, Shape(gpus, None, None, (), PODMAN))
     assert found == placement.find(rest, Shape(gpus, None, None))
     assert pool.masks == before
-    everywhere = Pool([8] * len(masks), runtimes={PODMAN: (1 << len(masks)) - 1})
+    everywhere = Pool([8] * len(masks), traits=Traits({PODMAN: (1 << len(masks)) - 1}))
     assert everywhere.allowed(Shape(gpus, None, None, (), PODMAN)) is everywhere

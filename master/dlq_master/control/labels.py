@@ -1,0 +1,50 @@
+"""Labels of nodes: set and cleared by operators, asked for by jobs (`-C rack=r1`).
+
+What happens when: the agent registers anew, or the master restarts - they stay, in the node's row; the
+line goes silent - they have no part in it; a node is forgotten - they are too.
+"""
+
+from collections.abc import Iterable
+
+from dlq_common.errors import InvalidRequest, NotFound
+from dlq_master.control.stimuli import SetNodeLabels
+from dlq_master.control.turn import Turn
+from dlq_master.model import node as on_node
+from dlq_master.model.node import Node
+
+MOST_LABELS = 32
+
+
+def set_labels(turn: Turn, ask: SetNodeLabels) -> Node:
+    """Set and clear labels; those that are so already change nothing."""
+    node = turn.state.cluster.nodes.get(ask.node_id)
+    if node is None:
+        raise NotFound(f"there is no node {ask.node_id}", kind="node", id=ask.node_id)
+    if turn.replay(ask) is not None:
+        return node
+    before = by_name(node)
+    after = {name: value for name, value in before.items() if name not in ask.clear_labels}
+    after |= named(ask.set_labels)
+    if len(after) > MOST_LABELS:
+        raise InvalidRequest(
+            f"node {ask.node_id} would have {len(after)} labels; the most is {MOST_LABELS}",
+            field="set_labels",
+        )
+    turn.remember(ask, ask.node_id)
+    if after == before:
+        return node
+    labels = frozenset(f"{name}={value}" for name, value in after.items())
+    changes = [f"-{each}" for each in sorted(node.labels - labels)]
+    changes += [f"+{each}" for each in sorted(labels - node.labels)]
+    event = on_node.Labelled(labels=labels)
+    return turn.step_node(ask.node_id, event, actor=ask.caller.actor, cause=" ".join(changes))
+
+
+def by_name(node: Node) -> dict[str, str]:
+    """The labels of a node, by name."""
+    return named(node.labels)
+
+
+def named(labels: Iterable[str]) -> dict[str, str]:
+    """Texts `K=V` by K."""
+    return {name: value for name, _, value in (each.partition("=") for each in sorted(labels))}

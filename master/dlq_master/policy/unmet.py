@@ -1,0 +1,53 @@
+"""What of a shape's traits keeps it out, were there GPUs enough: the choice of its user, or containers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from dlq_master.model.node import Node
+from dlq_master.model.resources import Shape
+from dlq_master.model.traits import chosen, has_all, runtime_of
+from dlq_master.model.why import Reason, ReasonCode
+
+
+def unmet(
+    nodes: Collection[Node], shape: Shape, fits: Callable[[Shape], bool], *, ever: bool = False
+) -> Reason | None:
+    """The typed reason, for a shape that does not fit; None when it is not for what it asks of its
+    nodes. `ever`: never, rather than just now."""
+    if shape.traits is None:
+        return None
+    runtime = runtime_of(shape.traits)
+    if runtime != shape.traits and fits(shape._replace(traits=runtime)):
+        able = _able(nodes, shape.traits)
+        words = " and ".join(chosen(shape.traits))
+        detail = f"{words}; {_counted(able, len(nodes), ever=ever)}"
+        return Reason(ReasonCode.CONSTRAINT, "nodes", shape.nodes, able, detail=detail)
+    if runtime is not None and fits(shape._replace(traits=None)):
+        able = _able(nodes, runtime)
+        detail = _containers(able, len(nodes), ever=ever)
+        return Reason(ReasonCode.RUNTIME, "nodes", shape.nodes, able, detail=detail)
+    return None
+
+
+def _able(nodes: Collection[Node], traits: str) -> int:
+    return sum(has_all(node, traits) for node in nodes)
+
+
+def _counted(able: int, nodes: int, *, ever: bool) -> str:
+    if not able:
+        return f"none of the {nodes} nodes is such (see `dlq nodes -l`)"
+    if not ever:
+        return f"of {nodes} nodes {able} are such; GPUs are free on others"
+    return (
+        f"the {able} such nodes could never hold it" if able > 1 else "the one could never hold it"
+    )
+
+
+def _containers(able: int, nodes: int, *, ever: bool) -> str:
+    if not ever:
+        return f"of {nodes} nodes {able} run containers; GPUs are free on others"
+    if not able:
+        return 'no node runs containers (runtime = "podman" in an agent\'s configuration)'
+    count = "1 node runs" if able == 1 else f"{able} nodes run"
+    return f"the {count} containers and could never hold it"

@@ -1,0 +1,79 @@
+"""Jobs that choose their nodes: by labels, by name; what they get, and what they are told."""
+
+import random
+
+import pytest
+
+from dlq_master.model.ids import NodeId
+from dlq_master.model.node import Node
+from dlq_master.model.pool import Pool
+from dlq_master.model.resources import PODMAN, Request, Shape
+from dlq_master.model.traits import Traits, chosen, has_all, runtime_of, wanted
+
+N1, N2, N3 = NodeId("n1"), NodeId("n2"), NodeId("n3")
+NODES = [
+    Node(N1, (), labels=frozenset({"rack=r1", "disk=fast"})),
+    Node(N2, (), labels=frozenset({"rack=r1"}), runtimes=frozenset({PODMAN})),
+    Node(N3, (), labels=frozenset({"rack=r2"}), runtimes=frozenset({PODMAN})),
+]
+CASES = [
+    (wanted(None, ["rack=r1"]), [N1, N2]),
+    (wanted(None, ["rack=r1", "disk=fast"]), [N1]),
+    (wanted(PODMAN, ["rack=r1"]), [N2]),
+    (wanted(PODMAN), [N2, N3]),
+    (wanted(None, ["rack=r9"]), []),
+    (wanted(None, ["rack=r"]), []),
+    (wanted(None, [], [N3, N1]), [N1, N3]),
+    (wanted(None, [], [], [N3, N1]), [N2]),
+    (wanted(PODMAN, ["rack=r2"], [N1, N3], [N1]), [N3]),
+    (wanted(None, [], [NodeId("gone")]), []),
+    (wanted(None, [], [], [NodeId("gone")]), [N1, N2, N3]),
+]
+
+
+@pytest.mark.parametrize(("text", "able"), CASES)
+def test_the_nodes_that_have_all_of_it_are_the_same_one_by_one_and_all_at_once(
+    text: str, able: list[NodeId]
+) -> None:
+    assert [node.node_id for node in NODES if has_all(node, text)] == able
+    mask = Traits.of(NODES).mask(text)
+    assert [node.node_id for at, node in enumerate(NODES) if mask >> at & 1] == able
+
+
+def test_equal_wishes_are_one_shape_in_whatever_order_they_are_written() -> None:
+    one = Request(gpus=1, constraint=("a=1", "b=2"), among=(N1, N2))
+    other = Request(gpus=1, constraint=("b=2", "a=1"), among=(N2, N1))
+    assert one.shape == other.shape
+    assert Request(gpus=1).shape.traits is None
+
+
+@pytest.mark.parametrize(
+    ("text", "runtime", "words"),
+    [
+        (wanted(PODMAN), PODMAN, []),
+        (wanted(PODMAN, ["rack=r1"]), PODMAN, ["rack=r1"]),
+        (wanted(None, ["rack=r1"]), None, ["rack=r1"]),
+        (wanted(None, [], [N1, N2]), None, ["among n1,n2"]),
+        (wanted(None, ["k=v"], [], [N1]), None, ["k=v", "not n1"]),
+    ],
+)
+def test_people_are_told_what_they_chose(text: str, runtime: str | None, words: list[str]) -> None:
+    assert runtime_of(text) == runtime
+    assert chosen(text) == words
+
+
+def test_what_is_left_for_a_shape_is_the_same_whichever_way_it_is_worked_out() -> None:
+    chance = random.Random(7)
+    for _ in range(200):
+        count = chance.randrange(1, 12)
+        masks = [chance.getrandbits(4) for _ in range(count)]
+        able = chance.getrandbits(count)
+        pool = Pool([4] * count, traits=Traits({"k=v": able}))
+        for ordinal, mask in enumerate(masks):
+            pool.set(ordinal, mask)
+        got = pool.allowed(Shape(1, None, None, (), "k=v"))
+        kept = [mask if able >> at & 1 else 0 for at, mask in enumerate(masks)]
+        assert got.masks == kept
+        assert got.total == sum(mask.bit_count() for mask in kept)
+        assert sum(got.buckets) == (1 << count) - 1
+        assert [pool.masks[at] for at in range(count)] == masks, "the pool itself is as it was"
