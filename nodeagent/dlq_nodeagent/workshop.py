@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 import structlog
@@ -13,6 +14,7 @@ from dlq_common.clock import Clock
 from dlq_nodeagent.devices.port import RELEASED_MEMORY_BYTES, DeviceFault, Devices
 from dlq_nodeagent.errands import Look, LookOrder, Preparation, PrepareOrder, Purpose
 from dlq_nodeagent.jobtree.checkpoints import newest_checkpoint
+from dlq_nodeagent.jobtree.sweeping import sweep
 from dlq_nodeagent.launching import Launching, watch_of
 from dlq_nodeagent.model.messages import OpenExec, OpenLog
 from dlq_nodeagent.runtimes.port import AttemptKey, Handle, LaunchRefused
@@ -118,6 +120,7 @@ class Workshop:
                 seen = newest_checkpoint(watch, wall_s=self._clock.now_s())
         if order.purpose is not Purpose.FINAL:
             return Look(checkpoint=seen)
+        sweep(Path(self._launching.job_files(launch.key).job_dir))
         held_by = self._held_by(order)
         return Look(checkpoint=seen, released=not held_by, held_by=held_by)
 

@@ -1,0 +1,70 @@
+"""What a job that is over has left in its own directory: it would fill the node's disk for days.
+
+The directory is for beats and a few words (runtimes/layout.py), and it is kept with the log of its rank.
+A job that put more there, to fill the disk or for lack of a better place, does not keep it. The agent
+restarts: an end that it had not finished with is finished again, this too. The master and a silent line
+have no part in it.
+"""
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DEEPEST = 64
+_MOST = 100_000  # names in one sweep: what is beyond is set aside with the directory later
+
+
+def sweep(job_dir: Path, *, keep_below: int = 65_536) -> bool:
+    """Delete all of it but plain files of less than `keep_below` bytes at its top; False if a part is
+    still there. By descriptors: no link is followed, whoever renames what meanwhile.
+    """
+    try:
+        top = os.open(job_dir, _OPEN)
+    except OSError:
+        return not job_dir.is_dir()
+    budget = [_MOST]
+    try:
+        whole = True
+        for name, info in _entries(top, budget):
+            if stat.S_ISREG(info.st_mode) and info.st_blocks * 512 < keep_below:
+                continue
+            whole &= _remove(top, name, info, budget, _DEEPEST)
+        return whole and budget[0] > 0
+    finally:
+        os.close(top)
+
+
+def _remove(at: int, name: str, info: os.stat_result, budget: list[int], deeper: int) -> bool:
+    """One name, and what is below it."""
+    try:
+        if not stat.S_ISDIR(info.st_mode):
+            os.unlink(name, dir_fd=at)
+            return True
+        if deeper == 0:
+            return False
+        inner = os.open(name, _OPEN, dir_fd=at)
+        try:
+            for inside, what in _entries(inner, budget):
+                if not _remove(inner, inside, what, budget, deeper - 1):
+                    return False
+        finally:
+            os.close(inner)
+        os.rmdir(name, dir_fd=at)
+    except OSError:
+        return False
+    return True
+
+
+def _entries(at: int, budget: list[int]) -> list[tuple[str, os.stat_result]]:
+    """As many names of a directory as the budget has left."""
+    found = []
+    with os.scandir(at) as entries:
+        for entry in entries:
+            if budget[0] == 0:
+                break
+            budget[0] -= 1
+            with suppress(OSError):
+                found.append((entry.name, os.stat(entry.name, dir_fd=at, follow_symlinks=False)))
+    return found
