@@ -24,9 +24,10 @@ from dlq_simulator.workload import Trace
 
 _EPILOG = """
 Settings: place=consolidate|spread|count, preempt=charged|free, save_s and resume_s (what one
-preemption costs), term_s (the boundaries at which work may be taken away); for tiresias-las also
-order=requeue|first-start, thresholds=GPU_S,..., promote_knob, starve_limit_s. Each policy takes
-the settings that it knows.
+preemption costs), term_s (the boundaries at which work may be taken away); for tiresias-las and
+tiresias-gittins also order=requeue|first-start, thresholds=GPU_S,...|qSHARE,..., history=FILE,
+refresh, promote_knob, starve_limit_s; for tiresias-gittins index=fixed|sup, quantum,
+last=fifo|index. Each policy takes the settings that it knows.
 
 With several policies --jobs-out FILE.csv writes FILE.POLICY.csv for each of them.
 

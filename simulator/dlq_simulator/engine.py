@@ -128,6 +128,8 @@ class Replay:
 
     def _next_instant(self) -> Seconds:
         events, wake_s = self._events, self._wake_s
+        while events and self._stale(events[0]):
+            heappop(events)
         if events and (wake_s is None or events[0][0] <= wake_s):
             return events[0][0]
         if wake_s is None:
@@ -135,10 +137,19 @@ class Replay:
             raise self._stands_still(f"{waiting} jobs wait and nothing will ever happen")
         return wake_s
 
+    def _stale(self, event: Event) -> bool:
+        """An end that was foreseen before the attempt was stopped: it happens no more, and is no
+        reason to decide."""
+        _, _, kind, job_id, attempt = event
+        return kind is Kind.FINISH and self.courses[job_id].attempt != attempt
+
     def _turn(self, now_s: Seconds) -> None:
         events = self._events
         while events and events[0][0] == now_s:
-            _, _, kind, job_id, attempt = heappop(events)
+            event = heappop(events)
+            _, _, kind, job_id, attempt = event
+            if self._stale(event):
+                continue
             if kind is Kind.ARRIVE:
                 job = build_job(
                     job_id, self.courses[job_id].row, typed=self.typed, known=self.known
@@ -196,8 +207,6 @@ class Replay:
 
     def _finish(self, job_id: JobId, number: int, now_s: Seconds) -> None:
         course = self.courses[job_id]
-        if course.attempt != number:
-            return  # foreseen before it was stopped
         drive.step_attempt(self.cluster, AttemptKey(job_id, number), Succeeded(), now_s)
         self.cluster.forget(job_id)
         self.outcomes[job_id] = course.outcome(now_s)

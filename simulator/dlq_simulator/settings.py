@@ -14,10 +14,12 @@ from dlq_master.policy.settings import PolicyError
 from dlq_master.policy.transit.taking import Taking
 from dlq_simulator.columns import BadValue, seconds
 from dlq_simulator.errors import UsageError
+from dlq_simulator.history import read_history
 
 # One pause and resume cost about a minute in the papers' testbeds: 57 to 62 s in Tiresias
 # (lost time over preemptions), 63 s in Aryl. Half of it is charged on each side.
 COSTS: Mapping[str, float] = MappingProxyType({"save_s": 30, "resume_s": 30, "term_s": 300})
+HISTORY = "history"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +50,7 @@ def read_settings(names: Sequence[str], assignments: Sequence[str]) -> list[Repl
                 "choose one of them",
             )
     words = _words(assignments)
-    known = sorted({*COSTS, *(key for name in names for key in PRESETS[name].settings)})
+    known = sorted({*COSTS, *(key for name in names for key in _known(name))})
     for key in words:
         if key not in known:
             raise UsageError(
@@ -57,6 +59,12 @@ def read_settings(names: Sequence[str], assignments: Sequence[str]) -> list[Repl
                 "correct --set",
             )
     return [_settings(name, words) for name in names]
+
+
+def _known(name: str) -> tuple[str, ...]:
+    """What the policy can be told here; to a master it may not be a file."""
+    preset = PRESETS[name]
+    return (*preset.settings, *([HISTORY] if preset.by_service else []))
 
 
 def _words(assignments: Sequence[str]) -> dict[str, str]:
@@ -77,7 +85,7 @@ def _settings(name: str, words: Mapping[str, str]) -> ReplaySettings:
     chosen = {key: value for key, value in words.items() if key in PRESETS[name].settings}
     costs = {key: _cost(key, words[key]) if key in words else COSTS[key] for key in COSTS}
     try:
-        policy = build(name, chosen)
+        policy = build(name, chosen, _history(name, words))
     except PolicyError as error:
         raise UsageError(f"cannot simulate {name!r}", str(error), "correct --set") from error
     terms = _terms(costs)
@@ -91,6 +99,11 @@ def _settings(name: str, words: Mapping[str, str]) -> ReplaySettings:
         save_s=0 if free else costs["save_s"],
         resume_s=0 if free else costs["resume_s"],
     )
+
+
+def _history(name: str, words: Mapping[str, str]) -> list[float]:
+    told = HISTORY in words and HISTORY in _known(name)
+    return read_history(words[HISTORY]) if told else []
 
 
 def _terms(costs: Mapping[str, float]) -> Terms:

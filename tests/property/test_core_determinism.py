@@ -36,6 +36,7 @@ print(told)
         ("best-effort", {"place": "spread"}),
         ("sf", {"place": "consolidate"}),
         ("srsf", {"place": "consolidate", "preempt": "free"}),
+        ("tiresias-gittins", {"thresholds": "100,900", "refresh": "3"}),
         ("tiresias-las", {"thresholds": "100,900", "starve_limit_s": "400"}),
         ("tiresias-las", {"place": "count", "preempt": "free", "order": "first-start"}),
     ],

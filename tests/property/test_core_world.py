@@ -266,6 +266,21 @@ TestShortestFreeCount = story("srtf", place="count", preempt="free")
 TestShortestServiceFreeConsolidate = story("srsf", place="consolidate", preempt="free")
 TestShortestServiceCount = story("srsf", place="count")
 TestShortestServiceFreeCount = story("srsf", place="count", preempt="free")
+TestGittinsConsolidate = story("tiresias-gittins", place="consolidate", refresh="2", **LAS)
+TestGittinsFreeCount = story(
+    "tiresias-gittins",
+    place="count",
+    preempt="free",
+    refresh="1",
+    index="sup",
+    thresholds="5000",
+)
+TestGittinsFreeSpread = story(
+    "tiresias-gittins", place="spread", preempt="free", refresh="2", last="index", **LAS
+)
+TestQuantilesFreeCount = story(
+    "tiresias-las", place="count", preempt="free", refresh="2", thresholds="q0.3,q0.7"
+)
 TestLasConsolidate = story("tiresias-las", place="consolidate", **LAS)
 TestLasFirstStart = story("tiresias-las", place="consolidate", order="first-start", **LAS)
 TestLasSpread = story("tiresias-las", place="spread", **LAS)

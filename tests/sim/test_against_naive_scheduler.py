@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from tempfile import NamedTemporaryFile
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dlq_master.policy.order.gittins_index import ServiceDistribution
 from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.engine import replay
 from dlq_simulator.settings import read_settings
@@ -132,6 +134,30 @@ def naive_by_key(rows: list[Row], gpus: int, policy: str) -> list[Naive]:
     return jobs
 
 
+def naive_gittins(
+    rows: list[Row], gpus: int, limits: tuple[int, ...], known: ServiceDistribution
+) -> list[Naive]:
+    """Likewise: in levels, in each but the last by the index of what a job has had, its quantum the
+    bound of the level; ties by submission."""
+    jobs = [Naive(number, *row) for number, row in enumerate(sorted(rows, key=lambda r: r[0]))]
+    arriving, now = list(jobs), 0
+    queues: list[list[Naive]] = [[] for _ in range(len(limits) + 1)]
+    while arriving or any(queues):
+        then = min(_instants(now, arriving, queues, limits))
+        for job in (job for queue in queues for job in queue if job.running):
+            job.done += then - now
+        now = then
+        _finish(now, queues)
+        while arriving and arriving[0].submit == now:
+            queues[0].append(arriving.pop(0))
+        _demote(queues, limits)
+        for queue, limit in zip(queues, limits, strict=False):
+            index = {job.number: known.fixed_index(job.done * job.gpus, limit) for job in queue}
+            queue.sort(key=lambda job: (-index[job.number], job.submit))
+        _serve(now, queues, gpus, "requeue")
+    return jobs
+
+
 ROWS = st.lists(
     st.tuples(st.integers(0, 120), st.integers(1, 6), st.integers(1, 150)),
     min_size=1,
@@ -166,6 +192,27 @@ def test_orders_by_a_key_give_every_job_the_history_of_the_naive_scheduler(
     assert histories(rows, nodes, policy) == [
         (job.start, job.finish, job.preemptions) for job in naive_by_key(rows, nodes * 2, policy)
     ]
+
+
+@given(
+    rows=ROWS,
+    nodes=st.integers(3, 5),
+    limits=LIMITS,
+    services=st.lists(st.integers(1, 400), min_size=1, max_size=8),
+)
+@settings(max_examples=300, deadline=None)
+def test_gittins_gives_every_job_the_history_of_the_naive_scheduler(
+    rows: list[Row], nodes: int, limits: tuple[int, ...], services: list[int]
+) -> None:
+    words = ",".join(map(str, limits))
+    with NamedTemporaryFile("w", suffix=".csv") as file:
+        file.write("\n".join(map(str, services)))
+        file.flush()
+        found = histories(
+            rows, nodes, "tiresias-gittins", f"thresholds={words}", f"history={file.name}"
+        )
+    expected = naive_gittins(rows, nodes * 2, limits, ServiceDistribution(services))
+    assert found == [(job.start, job.finish, job.preemptions) for job in expected]
 
 
 def histories(rows: list[Row], nodes: int, policy: str, *words: str) -> list[tuple[float, ...]]:

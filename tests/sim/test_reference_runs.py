@@ -108,6 +108,20 @@ def test_las_with_exact_demotion_equals_the_derived_figures(
     assert (found["makespan"], found["preemptions"]) == (makespan, preemptions)
 
 
+def test_gittins_with_one_quantum_for_all_is_near_the_derived_figure() -> None:
+    """The released program's index with E corrected; it also demotes late, which we do not."""
+    settings = (
+        *IDEAL,
+        "thresholds=3250,7200",
+        "quantum=3250",
+        "last=index",
+        f"history={DATA / 'tiresias_yarn-gput1000.csv'}",
+    )
+    found = figures(run("own_480_job", "15x4", "tiresias-gittins", *settings))
+    assert found["avg_jct"] == pytest.approx(3042.44, rel=0.005)
+    assert found["median_jct"] == 442.5
+
+
 @pytest.mark.parametrize(("policy", "average"), [("fifo", 12245.54), ("best-effort", 3457.86)])
 def test_consolidation_is_near_the_references_own_placement(policy: str, average: float) -> None:
     """The reference's `yarn` placement; its tie-breaking differs from ours, its effect does not."""

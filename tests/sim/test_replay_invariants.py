@@ -42,9 +42,15 @@ BY_KEY = (
     ("srtf", "term_s=60", "save_s=7", "resume_s=5"),
     ("srsf", "preempt=free"),
 )
+GITTINS = (
+    ("tiresias-gittins", "thresholds=60,200", "preempt=free", "refresh=2"),
+    ("tiresias-gittins", "thresholds=60", "preempt=free", "refresh=1", "index=sup", "last=index"),
+    ("tiresias-gittins", "thresholds=q0.4,q0.8", "refresh=3", "term_s=60", "save_s=7"),
+    ("tiresias-gittins", "thresholds=60", "preempt=free", "refresh=3", "promote_knob=2"),
+)
 CHOICES = [
     (*choice, f"place={place}")
-    for choice, place in product((("fifo",), ("best-effort",), *BY_KEY, *LAS), PLACEMENTS)
+    for choice, place in product((("fifo",), ("best-effort",), *BY_KEY, *LAS, *GITTINS), PLACEMENTS)
 ]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dlq_master.model.attempt import ACTIVE, AttemptState
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
+from dlq_master.model.job import Job, JobState
 from dlq_master.model.resources import Shape, indices
 from dlq_master.policy.policy import Policy
 
@@ -66,6 +66,8 @@ def _key(cluster: Cluster, policy: Policy, now_s: float, job: Job) -> tuple[floa
     """What the policy's name says that it orders by; nothing: by position."""
     if policy.name == "sf":
         return (job.request.gpus,)
+    if policy.name == "tiresias-gittins":
+        return _gittins(cluster, now_s, job)
     if policy.name not in ("srtf", "srsf"):
         return ()
     if job.duration_estimate_s is None:
@@ -76,6 +78,27 @@ def _key(cluster: Cluster, policy: Policy, now_s: float, job: Job) -> tuple[floa
     done_s += 0.0 if started_s is None else now_s - started_s
     left_s = max(0.0, job.duration_estimate_s - done_s)
     return (left_s * (job.request.gpus if policy.name == "srsf" else 1),)
+
+
+def _gittins(cluster: Cluster, now_s: float, job: Job) -> tuple[float, ...]:
+    """The best index over every quantum, by definition, if each completion is learned from at once;
+    the last level is FIFO."""
+    ended = [other.total_gpu_s for other in cluster.jobs.values() if other.state is _COMPLETED]
+    services = [service for service in ended if service]
+    if not services or job.level == cluster.ordering.levels - 1:
+        return ()
+    attempt = cluster.live_attempt(job)
+    started_s = None if attempt is None else attempt.started_time_s
+    runs_s = 0.0 if started_s is None else now_s - started_s
+    attained = job.attained_gpu_s + runs_s * job.request.gpus
+    left = [service - attained for service in services if service > attained]
+    best = max(
+        (sum(x <= q for x in left) / sum(min(x, q) for x in left) for q in left), default=0.0
+    )
+    return (-best, job.submit_time_s)
+
+
+_COMPLETED = JobState.COMPLETED
 
 
 def free_gpus(cluster: Cluster) -> Gpus:

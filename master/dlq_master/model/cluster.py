@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
 from dlq_master.model.attempt import ACTIVE, LIVE, Attempt, AttemptState
 from dlq_master.model.capacity import Capacity
 from dlq_master.model.grace import SAVE_FACTOR, percentile_95
+from dlq_master.model.history import History
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job, JobState
 from dlq_master.model.job_draft import at_position
@@ -23,6 +25,7 @@ from dlq_master.model.waiting import WaitingIndex
 
 # Looking an enum's member up costs more than comparing it, and these are on the hot path.
 _PENDING = JobState.PENDING
+_COMPLETED = JobState.COMPLETED
 _PAUSING = AttemptState.PAUSING
 _UNKNOWN = AttemptState.UNKNOWN
 
@@ -71,6 +74,7 @@ class Cluster:
         self._touched_nodes: dict[NodeId, Node] = {}
         self._levels = ordering.levels
         self._promotes = ordering.promotes
+        self.history = None if ordering.refresh is None else History(ordering.refresh)
         self._thresholds = ordering.thresholds
 
     def live_attempt(self, job: Job) -> Attempt | None:
@@ -204,6 +208,26 @@ class Cluster:
             self._time_save(before, job)
         if self._promotes:
             self._time_promotion(job)
+        if self.history is not None and job.state is _COMPLETED:
+            self._learn(before, job)
+
+    def _learn(self, before: Job | None, job: Job) -> None:
+        """Once for each job, when it completes or is loaded."""
+        history = self.history
+        if history is None or (before is not None and before.state is _COMPLETED):
+            return
+        if history.add(job.total_gpu_s) and self.ordering.quantiles:
+            self._rethreshold(tuple(history.quantile(q) for q in self.ordering.quantiles))
+
+    def _rethreshold(self, thresholds: tuple[float, ...]) -> None:
+        """Levels have other bounds from here on; nobody rises. Bounds that do not rise are no use."""
+        if thresholds == self._thresholds or list(thresholds) != sorted(set(thresholds)):
+            return
+        self.ordering = replace(self.ordering, thresholds=thresholds)
+        self._thresholds = thresholds
+        for job in self._jobs.values():
+            if not job.ended:
+                self._time_crossing(job, self.live_attempt(job))
 
     def _index_pending(self, job: Job) -> None:
         if job.state is _PENDING and job.blocked is None:

@@ -29,12 +29,16 @@ class Ordering:
     `thresholds` are the upper bounds, in attained GPU-seconds, of all levels but the last.
     A waiting job is promoted after waiting `promote_knob` x its execution (never from level 0),
     or after `starve_limit_s` without a break; None switches either rule off.
+    `refresh`: learn the services of completed jobs, anew after so many of them; None: not at all.
+    `quantiles`: of what was learned, become the thresholds then; as many as there are thresholds.
     """
 
     discipline: Discipline = Discipline.ARRIVAL
     thresholds: tuple[float, ...] = ()
     promote_knob: float | None = None
     starve_limit_s: float | None = None
+    refresh: int | None = None
+    quantiles: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if any(

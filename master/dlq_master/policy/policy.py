@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dlq_master.model.order import Ordering
-from dlq_master.policy.order.by_key import Key
+from dlq_master.policy.order.by_key import KeyRule
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.transit.taking import Taking
 
@@ -34,7 +34,7 @@ class Policy:
     ordering: Ordering
     placement: Placement
     taking: Taking
-    key: Key | None = None
+    key: KeyRule | None = None
     know: Know = Know.UNKNOWN
     blocking: bool = False
     grid: bool = True

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 from dlq_master.model.order import Ordering
 from dlq_master.policy.order.arrival import ARRIVAL
-from dlq_master.policy.order.by_key import Key, shortest, shortest_service, smallest
+from dlq_master.policy.order.by_key import KeyRule, always, shortest, shortest_service, smallest
+from dlq_master.policy.order.gittins import Gittins
+from dlq_master.policy.order.gittins_index import ServiceDistribution
 from dlq_master.policy.policy import Know, Policy
 from dlq_master.policy.settings import PolicyError, Settings, parse, suggestion
 from dlq_master.policy.transit.taking import Taking
@@ -22,11 +24,13 @@ class Preset(NamedTuple):
     preempts: bool = False
     blocking: bool = False
     by_service: bool = False
-    key: Key | None = None
+    key: KeyRule | None = None
+    by_index: bool = False  # inside a level
     knows: bool = False  # it cannot do without run times
 
 
 _COMMON = ("place", "preempt")
+_LEVELS = ("order", "thresholds", "promote_knob", "starve_limit_s", "refresh")
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
@@ -40,41 +44,56 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             "the fewest GPUs first, ties in the order of arrival; preempts at boundaries",
             _COMMON,
             preempts=True,
-            key=smallest,
+            key=always(smallest),
         ),
         "srtf": Preset(
             "the shortest remaining time first; preempts at boundaries",
             (*_COMMON, "know"),
             preempts=True,
-            key=shortest,
+            key=always(shortest),
             knows=True,
         ),
         "srsf": Preset(
             "the smallest remaining service (time x GPUs) first; preempts at boundaries",
             (*_COMMON, "know"),
             preempts=True,
-            key=shortest_service,
+            key=always(shortest_service),
             knows=True,
         ),
         "tiresias-las": Preset(
             "least attained service first, in K levels of GPU-seconds; preempts at boundaries",
-            (*_COMMON, "order", "thresholds", "promote_knob", "starve_limit_s"),
+            (*_COMMON, *_LEVELS),
             preempts=True,
             by_service=True,
+        ),
+        "tiresias-gittins": Preset(
+            "likeliest to end soon first, by the services of earlier jobs, in K levels; preempts at "
+            "boundaries",
+            (*_COMMON, *_LEVELS, "index", "quantum", "last"),
+            preempts=True,
+            by_service=True,
+            by_index=True,
         ),
     }
 )
 
 
-def build(name: str, settings: Mapping[str, str] | None = None) -> Policy:
-    """The policy of that name with these settings; raises PolicyError naming what is wrong."""
+def build(
+    name: str, settings: Mapping[str, str] | None = None, history_gpu_s: Iterable[float] = ()
+) -> Policy:
+    """The policy of that name with these settings; raises PolicyError naming what is wrong.
+
+    `history_gpu_s`: services of jobs, for a policy that `learns`; none: it learns from the jobs that
+    it has seen completed.
+    """
     words = dict(settings or {})
     preset = PRESETS.get(name)
     if preset is None:
         raise PolicyError(f"there is no policy {name!r}{suggestion(name, tuple(PRESETS))}")
     chosen = parse(name, preset.settings, words)
     try:
-        ordering = _by_service(chosen) if preset.by_service else ARRIVAL
+        known = ServiceDistribution(history_gpu_s)
+        ordering = _by_service(preset, chosen, known) if preset.by_service else ARRIVAL
     except ValueError as error:
         raise PolicyError(str(error)) from error
     return Policy(
@@ -83,19 +102,34 @@ def build(name: str, settings: Mapping[str, str] | None = None) -> Policy:
         ordering=ordering,
         placement=chosen.place,
         taking=_taking(preset, chosen),
-        key=preset.key,
+        key=_gittins(chosen, known) if preset.by_index else preset.key,
         know=chosen.know if preset.knows else Know.UNKNOWN,
         blocking=preset.blocking,
         grid=not chosen.preempt_is_free,
     )
 
 
-def _by_service(chosen: Settings) -> Ordering:
+def _by_service(preset: Preset, chosen: Settings, known: ServiceDistribution) -> Ordering:
+    bounds, quantiles = chosen.thresholds
+    if quantiles and len(known):
+        bounds, quantiles = tuple(known.quantile(share) for share in quantiles), ()
+    learns = bool(quantiles) or (preset.by_index and not len(known))
     return Ordering(
         discipline=chosen.order,
-        thresholds=chosen.thresholds,
+        thresholds=bounds,
         promote_knob=chosen.promote_knob,
         starve_limit_s=chosen.starve_limit_s,
+        refresh=chosen.refresh if learns else None,
+        quantiles=quantiles,
+    )
+
+
+def _gittins(chosen: Settings, known: ServiceDistribution) -> Gittins:
+    return Gittins(
+        index=chosen.gittins_index,
+        last=chosen.last,
+        quantum_gpu_s=chosen.quantum_gpu_s,
+        known=known if len(known) else None,
     )
 
 

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from dlq_master.model.order import Discipline
+from dlq_master.policy.order.gittins import Index, Last
 from dlq_master.policy.place.consolidate import CONSOLIDATE
 from dlq_master.policy.place.count import COUNT
 from dlq_master.policy.place.placement import Placement
@@ -18,16 +19,28 @@ class PolicyError(ValueError):
     """No such policy, setting or value; says what there is instead."""
 
 
+class Thresholds(NamedTuple):
+    """Upper bounds of all levels but the last, in attained GPU-seconds; `quantiles` of what jobs have
+    needed take their place once that is known."""
+
+    bounds: tuple[float, ...]
+    quantiles: tuple[float, ...] = ()
+
+
 class Settings(NamedTuple):
     """Everything a preset may be told. A preset accepts only the settings it uses."""
 
     order: Discipline = Discipline.REQUEUE
-    thresholds: tuple[float, ...] = (3200.0,)  # attained GPU-seconds
+    thresholds: Thresholds = Thresholds((3200.0,))
     place: Placement = CONSOLIDATE
     preempt_is_free: bool = False
     promote_knob: float | None = None
     starve_limit_s: float | None = None
     know: Know = Know.KNOWN
+    gittins_index: Index = Index.FIXED
+    last: Last = Last.FIFO
+    quantum_gpu_s: float | None = None  # None: the upper bound of the level
+    refresh: int = 100  # completions
 
 
 PLACEMENTS = {placement.name: placement for placement in (CONSOLIDATE, SPREAD, COUNT)}
@@ -65,8 +78,14 @@ def _one_of(choices: Mapping[str, object]) -> Callable[[str], object]:
     return read
 
 
-def _thresholds(text: str) -> tuple[float, ...]:
-    return tuple(_positive(part) for part in text.split(","))
+def _thresholds(text: str) -> Thresholds:
+    parts = text.split(",")
+    if not text.startswith("q"):
+        return Thresholds(tuple(_positive(part) for part in parts))
+    shares = tuple(_positive(part.removeprefix("q")) for part in parts)
+    if list(shares) != sorted(set(shares)) or shares[-1] >= 1.0:
+        raise ValueError("quantiles must rise between 0 and 1, such as q0.5,q0.9")
+    return Thresholds(tuple(3200.0 * 10**place for place in range(len(shares))), shares)
 
 
 def _positive(text: str) -> float:
@@ -83,11 +102,21 @@ def _positive_or_off(text: str) -> float | None:
     return None if text == "off" else _positive(text)
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise ValueError("expected a whole number from 1 on")
+    return int(text)
+
+
 _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "order": ("order", _one_of(_ORDERS)),
     "thresholds": ("thresholds", _thresholds),
     "place": ("place", _one_of(PLACEMENTS)),
     "preempt": ("preempt_is_free", _one_of(_PRICES)),
+    "index": ("gittins_index", _one_of({index.value: index for index in Index})),
+    "last": ("last", _one_of({last.value: last for last in Last})),
+    "quantum": ("quantum_gpu_s", _positive),
+    "refresh": ("refresh", _count),
     "know": ("know", _one_of(_KNOWLEDGE)),
     "promote_knob": ("promote_knob", _positive_or_off),
     "starve_limit_s": ("starve_limit_s", _positive_or_off),

@@ -27,8 +27,16 @@ class Had(NamedTuple):
     executed_s: float
 
 
-# The smallest first, inside a rank; ties keep the order of positions.
+# The smallest first, inside a rank; ties keep the order of positions. All of a level have the same
+# length.
 Key = Callable[[Job, Had], tuple[float, ...]]
+# What gives a plan its key: it may depend on what the cluster has learned.
+KeyRule = Callable[[Cluster], Key]
+
+
+def always(key: Key) -> KeyRule:
+    """The same key for every plan."""
+    return lambda _cluster: key
 
 
 def smallest(job: Job, _had: Had) -> tuple[float, ...]:
@@ -46,10 +54,11 @@ def shortest_service(job: Job, had: Had) -> tuple[float, ...]:
     return (_remaining_s(job, had) * job.request.gpus,)
 
 
-def lineup(view: View, key: Key) -> Lineup:
+def lineup(view: View, rule: KeyRule) -> Lineup:
     """Everybody of a rank by key; promoted jobs keep its head. Costs O(n log n) over all who wait
     or run: a key may change with every second that a job runs."""
     cluster = view.cluster
+    key = rule(cluster)
     everybody = []
     for rank, shapes in cluster.waiting.by_rank.items():
         for fifo in shapes.values():
