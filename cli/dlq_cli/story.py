@@ -11,6 +11,7 @@ from dlq_cli.facts.job import array_text, dependency_text
 from dlq_cli.render import Cell, Look, clean_line, facts, number, paint, table, when
 from dlq_cli.tasks import shown_id
 from dlq_cli.words import ATTEMPT_STATES, ENDED, HOLD_KINDS, LEASE_KINDS, shown_state
+from dlq_common.hostlist import compress_hostlist
 from dlq_common.units import approximate_size, format_duration
 from dlq_common.wire import from_duration, from_timestamp
 
@@ -84,6 +85,13 @@ def request_text(job: job_pb2.Job) -> str:
         parts.append(f"{number(request.cpu_limit)} cores a node")
     if request.HasField("memory_limit_bytes"):
         parts.append(f"{approximate_size(request.memory_limit_bytes)} a node")
+    if request.constraint:
+        wanted = (f"{name}={value}" for name, value in sorted(request.constraint.items()))
+        parts.append(f"with {' and '.join(wanted)}")
+    if request.node_ids:
+        parts.append(f"among {compress_hostlist(request.node_ids)}")
+    if request.excluded_node_ids:
+        parts.append(f"not {compress_hostlist(request.excluded_node_ids)}")
     return ", ".join(parts)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dlq.v1 import admin_service_pb2 as wire
 from dlq.v1 import node_pb2
@@ -62,6 +62,18 @@ class Admin:
             reason=reason,
         )
         return self._connection.call(self.stub.SetNodeFlags, request).node
+
+    def set_node_labels(
+        self, node_id: str, *, set_labels: Mapping[str, str], clear_labels: Sequence[str] = ()
+    ) -> node_pb2.Node:
+        """Set and clear labels that jobs may ask for."""
+        request = wire.SetNodeLabelsRequest(
+            request_id=self._request_id(),
+            node_id=node_id,
+            set_labels=set_labels,
+            clear_labels=clear_labels,
+        )
+        return self._connection.call(self.stub.SetNodeLabels, request).node
 
     def clear_gpu_conditions(self, node_id: str, gpu_indexes: Iterable[int] = ()) -> node_pb2.Node:
         """Use GPUs again that were withheld for what was wrong with them; none named: all of them."""

@@ -365,3 +365,24 @@ def test_every_command_is_in_the_audit(daemons: Daemons) -> None:
             lambda: any(f'"{job_id}.1 rank 0: true"' in line for line in lines()), what="a line"
         )
         assert not any("secret-argument" in line for line in lines())
+
+
+def test_a_label_decides_where_a_job_runs_and_why_it_waits(daemons: Daemons) -> None:
+    assert dlq(daemons, "admin", "node", "label", "n1", "rack=r1", "disk=fast").returncode == 0
+    assert b"disk=fast,rack=r1" in dlq(daemons, "nodes").stdout
+    done = dlq(daemons, "run", "-C", "rack=r1&disk=fast", "-w", "n1", "--", "echo", "here")
+    assert (done.returncode, done.stdout) == (0, b"here\n")
+    refused = dlq(daemons, "submit", "-C", "rack=r2", "--", "true")
+    assert refused.returncode == 5
+    assert b"rack=r2" in refused.stderr
+    assert dlq(daemons, "submit", "-x", "n1", "--", "true").returncode == 5
+    with running_job(daemons):
+        held = dlq(daemons, "submit", "--parsable", "-C", "rack=r1", "-G", "8", "--", "true")
+        job_id = held.stdout.decode().strip()
+        assert dlq(daemons, "admin", "node", "label", "n1", "rack-").returncode == 0
+        wait_until(
+            lambda: b"none of the 1 nodes is such" in dlq(daemons, "why", job_id).stdout,
+            what="the reason",
+        )
+        assert b"rack=r1" in dlq(daemons, "why", job_id).stdout
+        dlq(daemons, "cancel", job_id)

@@ -8,15 +8,17 @@ import click
 
 from dlq.v1 import node_pb2
 from dlq_cli.app import App
-from dlq_cli.commands.nodes import chosen_nodes, names_of, node_text, nodes, state_of
+from dlq_cli.commands.nodes import chosen_nodes, labels_text, names_of, node_text, nodes, state_of
 from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
 from dlq_cli.facts.cluster import node_facts
 from dlq_cli.facts.common import document
+from dlq_cli.spec.choice import read_node_label
 from dlq_client.admin import Admin
 from dlq_client.jobs import SEE_ALL
 from dlq_client.nodes import Nodes
 from dlq_client.queues import Queues
 from dlq_common.errors import InvalidRequest, PermissionDenied
+from dlq_common.names import check_word
 
 DRAINING, CORDONED, QUARANTINED = "draining", "cordoned", "quarantined"
 
@@ -110,6 +112,38 @@ def clear(app: App, node_id: tuple[str, ...], gpu_indexes: tuple[int, ...], as_j
     found = chosen_nodes(Nodes(app.connection()), node_id)
     admin = Admin(app.connection())
     _change(found, lambda name: admin.clear_gpu_conditions(name, gpu_indexes), as_json=as_json)
+
+
+@node.command(
+    epilog=examples("dlq admin node label gpu[01-04] rack=r1", "dlq admin node label gpu07 disk-")
+)
+@json_option
+@click.argument("words", nargs=-1, required=True, metavar="NODE... K=V|K-...")
+@pass_app
+def label(app: App, words: tuple[str, ...], as_json: bool) -> None:
+    """Label NODE... with K=V, for jobs that ask for that (`dlq submit -C K=V`); `K-` takes one away.
+
+    What runs there goes on, whatever its labels become. Jobs that wait for a label that no node has
+    (any more) say so in `dlq why`.
+    """
+    names = [word for word in words if "=" not in word and not word.endswith("-")]
+    try:
+        labels = dict(read_node_label(word) for word in words if "=" in word)
+        cleared = [check_word(word[:-1], "label") for word in words if word.endswith("-")]
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None
+    if not names or not (labels or cleared):
+        raise InvalidRequest("name nodes and what to label them with", hint="gpu[01-04] rack=r1")
+    found = chosen_nodes(Nodes(app.connection()), names)
+    admin = Admin(app.connection())
+    changed = [
+        admin.set_node_labels(one.node_id, set_labels=labels, clear_labels=cleared) for one in found
+    ]
+    if as_json:
+        click.echo(document({"nodes": [node_facts(one) for one in changed]}))
+        return
+    for one in changed:
+        click.echo(f"node {one.node_id}: {labels_text(one) or 'no labels'}")
 
 
 @node.command(epilog=examples("dlq admin node accept gpu07"))

@@ -124,6 +124,7 @@ def node_text(node: node_pb2.Node, look: Look) -> str:
             *((one.kind, _told(one, look)) for one in reasons_of(node)),
             ("gpus", gpu_types(node)),
             ("free gpus", f"{node.free_gpu_count} of {len(node.gpus)}"),
+            ("labels", labels_text(node)),
             ("note", ", ".join(labels(node))),
             ("attempts", ", ".join(node.attempts) or "none"),
             ("host", node.hostname),
@@ -134,6 +135,11 @@ def node_text(node: node_pb2.Node, look: Look) -> str:
             ("boot", node.boot_id),
         )
     )
+
+
+def labels_text(node: node_pb2.Node) -> str:
+    """What operators have labelled it with: `disk=fast,rack=r1`."""
+    return ",".join(f"{name}={value}" for name, value in sorted(node.labels.items()))
 
 
 def _told(reason: node_pb2.NodeReason, look: Look) -> str:
@@ -158,9 +164,11 @@ def _list(found: Iterable[node_pb2.Node], look: Look, *, each: bool, headings: b
             f"{node.free_gpu_count}/{len(node.gpus)}",
             approximate_size(node.memory_bytes) if node.memory_bytes else "",
             ", ".join(labels(node)),
+            labels_text(node),
             *([node.node_id, ",".join(node.attempts)] if each else []),
         )
         groups[alike].append(node.node_id)
+    shows_labels = any(alike[6] for alike in groups)
     cells = [
         Cell("NODES"),
         Cell("COUNT", right=True),
@@ -169,6 +177,7 @@ def _list(found: Iterable[node_pb2.Node], look: Look, *, each: bool, headings: b
         Cell("GPUS"),
         Cell("FREE", right=True),
         Cell("MEMORY", right=True),
+        *([Cell("LABELS")] if shows_labels else []),
         *([Cell("ATTEMPTS")] if each else []),
         Cell("NOTE"),
     ]
@@ -177,7 +186,8 @@ def _list(found: Iterable[node_pb2.Node], look: Look, *, each: bool, headings: b
             compress_hostlist(names),
             str(len(names)),
             *alike[:5],
-            *(alike[7:8] if each else []),
+            *(alike[6:7] if shows_labels else []),
+            *(alike[8:9] if each else []),
             alike[5],
         ]
         for alike, names in groups.items()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dlq_cli.spec import container, ordering, program, readers
+from dlq_cli.spec import choice, container, ordering, program, readers
 from dlq_cli.spec.given import FromShell, Given, Layer, unknown_key, wrong
 
 Reader = Callable[[object], object]
@@ -46,6 +46,9 @@ READERS: Mapping[str, Reader] = {
     "resources.gpus": readers.read_gpus,
     "resources.gpus_total": readers.read_gpus,
     "resources.gpu_type": readers.read_gpu_type,
+    "resources.constraint": choice.read_constraint,
+    "resources.nodelist": choice.read_nodes,
+    "resources.exclude": choice.read_nodes,
     "resources.cpus": readers.read_cpus,
     "resources.memory": readers.read_memory,
     "resources.shm_size": container.read_shm_size,
@@ -96,6 +99,9 @@ SYNONYMS: Mapping[str, str] = {
     **dict.fromkeys(
         ("gpus_per_node", "resources.gpus_per_node", "resources.num_gpus"), "`gpus` under resources"
     ),
+    **dict.fromkeys(("constraint", "constraints"), "`constraint` under resources"),
+    **dict.fromkeys(("nodelist", "node_list"), "`nodelist` under resources"),
+    **dict.fromkeys(("exclude", "exclude_nodes"), "`exclude` under resources"),
     **dict.fromkeys(("gpu_type", "resources.gpu_name"), "`gpu_type` under resources"),
     **dict.fromkeys(
         ("cpus", "cpu", "cpus_per_task", "resources.cpu", "resources.cpus_per_task"),

@@ -64,6 +64,24 @@ FLAGS: tuple[Flag, ...] = (
         help="Only this type of GPU, as `dlq nodes` shows it.",
     ),
     Flag(
+        names=("-C", "--constraint"),
+        key="resources.constraint",
+        metavar="K=V[,K=V]",
+        help="Only nodes with all of these labels (`dlq nodes -l`).",
+    ),
+    Flag(
+        names=("-w", "--nodelist"),
+        key="resources.nodelist",
+        metavar="NODES",
+        help="Only these nodes: gpu01 or gpu[01-04].",
+    ),
+    Flag(
+        names=("-x", "--exclude"),
+        key="resources.exclude",
+        metavar="NODES",
+        help="Not these nodes.",
+    ),
+    Flag(
         names=("--cpus",),
         key="resources.cpus",
         metavar="N",
@@ -285,14 +303,14 @@ BY_NAME: Mapping[str, Flag] = {name: flag for flag in FLAGS for name in flag.nam
 # Slurm's and our own flags of versions to come: named, so that nobody thinks they took effect.
 LATER_FLAGS = frozenset(
     {
-        "--account", "--constraint", "--contiguous",
+        "--account", "--contiguous",
         "--cpus-per-gpu", "--cpus-per-task", "--deadline", "--elastic",
-        "--elastic-sizes", "--error", "--exclude", "--exclusive", "--keep-checkpoints",
+        "--elastic-sizes", "--error", "--exclusive", "--keep-checkpoints",
         "--mail-type", "--mail-user", "--mem-per-gpu", "--no-preempt",
-        "--no-requeue", "--nodelist", "--notify", "--ntasks", "--on-miss",
+        "--no-requeue", "--notify", "--ntasks", "--on-miss",
         "--output", "--preemptible", "--priority", "--qos", "--requeue",
         "--snapshot", "--steps", "--team", "--time-min", "--topology", "--webhook", "--work",
-        "-A", "-C", "-c", "-e", "-n", "-o", "-w", "-x",
+        "-A", "-c", "-e", "-n", "-o",
     }
 )  # fmt: skip
 

@@ -113,7 +113,11 @@ def _resources(request: resource_pb2.ResourceRequest) -> Iterator[tuple[str, obj
     if request.gpu_type:
         yield "resources.gpu_type", request.gpu_type
     has = request.HasField
+    constraint = tuple(f"{name}={value}" for name, value in sorted(request.constraint.items()))
     for key, there, value in (
+        ("resources.constraint", bool(constraint), constraint),
+        ("resources.nodelist", bool(request.node_ids), tuple(request.node_ids)),
+        ("resources.exclude", bool(request.excluded_node_ids), tuple(request.excluded_node_ids)),
         ("nodes", has("node_count"), request.node_count),
         ("resources.cpus", has("cpu_limit"), request.cpu_limit),
         ("resources.memory", has("memory_limit_bytes"), request.memory_limit_bytes),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dlq_cli.render import facts
 from dlq_cli.spec.validate import Spec
 from dlq_common.arrays import expand, format_indexes
+from dlq_common.hostlist import compress_hostlist
 from dlq_common.units import approximate_size, format_duration
 
 
@@ -118,7 +119,18 @@ def _command(spec: Spec) -> str:
 
 def _gpus(spec: Spec) -> str:
     kind = f" {spec.gpu_type}" if spec.gpu_type else ""
+    which = _which(spec)
     if spec.node_count is None:
-        return f"{spec.gpu_count}{kind} on any nodes"
+        return f"{spec.gpu_count}{kind} on any nodes{which}"
     nodes = "node" if spec.node_count == 1 else "nodes"
-    return f"{spec.gpu_count}{kind} on {spec.node_count} {nodes}"
+    return f"{spec.gpu_count}{kind} on {spec.node_count} {nodes}{which}"
+
+
+def _which(spec: Spec) -> str:
+    """Of which nodes, if that is not all of them."""
+    choices = [
+        *([f"with {' and '.join(spec.constraint)}"] if spec.constraint else []),
+        *([f"among {compress_hostlist(spec.nodelist)}"] if spec.nodelist else []),
+        *([f"not {compress_hostlist(spec.exclude)}"] if spec.exclude else []),
+    ]
+    return " " + ", ".join(choices) if choices else ""

@@ -43,6 +43,9 @@ class Spec:
     gpu_count: int
     node_count: int | None
     gpu_type: str | None
+    constraint: tuple[str, ...]  # `K=V`, sorted
+    nodelist: tuple[str, ...]  # empty: any
+    exclude: tuple[str, ...]
     cpu_limit: float | None
     memory_limit_bytes: int | None
     environment: Mapping[str, str]
@@ -96,6 +99,9 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
         gpu_count=gpu_count,
         node_count=node_count,
         gpu_type=get.of("resources.gpu_type", str),
+        constraint=get.of("resources.constraint", tuple) or (),
+        nodelist=get.of("resources.nodelist", tuple) or (),
+        exclude=get.of("resources.exclude", tuple) or (),
         cpu_limit=get.of("resources.cpus", float),
         memory_limit_bytes=get.of("resources.memory", int),
         environment=_environment(merged),
