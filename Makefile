@@ -22,7 +22,7 @@ SHIM_DIR := nodeagent/dlq_nodeagent/shim
 SHIM := $(SHIM_DIR)/dlq-shim
 TORCH_STAMP := .venv-torch/.stamp
 FRAMEWORKS_STAMP := .venv-frameworks/.stamp
-NEEDS_FRAMEWORKS = $(filter lightning submitit hf framework%,$(or $(ONLY),framework))
+NEEDS_FRAMEWORKS = $(filter lightning submitit hf framework% podman,$(or $(ONLY),framework))
 # Marked tests need more than a fresh machine, or more than two minutes; they have their own targets.
 NOTHING_SPECIAL := not (e2e or torture or podman or netns or systemd or slurm or torch or frameworks or gpu)
 N ?= 30

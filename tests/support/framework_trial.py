@@ -13,7 +13,7 @@ from support.users_view import UsersView
 from support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
-PYTHON = ROOT / ".venv-frameworks" / "bin" / "python"
+PYTHON = (ROOT / ".venv-frameworks").resolve() / "bin" / "python"
 EXAMPLES = ROOT / "examples" / "frameworks"
 # Slow enough that commands of `dlq` reach it in the middle, on a busy machine too.
 TRAINING = ("--steps", "2500", "--hidden", "1024")
