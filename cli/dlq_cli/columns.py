@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from dlq.v1 import job_pb2
 from dlq_cli.render import Cell, Look, clean_line, number, when
+from dlq_cli.slurm.states import queue_state
 from dlq_cli.tasks import id_key, shown_id
 from dlq_cli.words import ENDED, HOLD_KINDS, SLURM_CODES, shown_state
 from dlq_common.errors import InvalidRequest
@@ -164,12 +165,17 @@ COLUMNS: Mapping[str, Column] = {
 DEFAULT = ("id", "name", "user", "queue", "state", "gpus", "time", "progress", "where")
 
 # squeue's letters for `-o "%.18i %j"`.
-LETTERS: Mapping[str, str] = {
+_NAMES = {
     "i": "id", "A": "id", "F": "id", "j": "name", "u": "user", "P": "queue", "t": "code",
-    "T": "state", "M": "time", "l": "time_limit", "L": "time_left", "D": "nodes", "N": "nodelist",
+    "M": "time", "l": "time_limit", "L": "time_left", "D": "nodes", "N": "nodelist",
     "R": "where", "r": "reason", "S": "start", "V": "submit", "e": "end", "C": "cpus",
     "m": "memory", "b": "gpus",
 }  # fmt: skip
+LETTERS: Mapping[str, Column] = {
+    **{letter: COLUMNS[name] for letter, name in _NAMES.items()},
+    # In Slurm's words: who writes %T parses PENDING and RUNNING.
+    "T": Column(Cell("STATE"), lambda j, _: queue_state(j)),
+}
 _LETTER = re.compile(r"%(\.?)(\d*)([A-Za-z])")
 
 
@@ -188,7 +194,7 @@ class LetterFormat(NamedTuple):
 
     def _filled(self, text_of: Callable[[Column], str]) -> str:
         def fill(match: re.Match[str]) -> str:
-            text, width = text_of(COLUMNS[LETTERS[match[3]]]), int(match[2] or 0)
+            text, width = text_of(LETTERS[match[3]]), int(match[2] or 0)
             if not width:
                 return text
             return text[:width].rjust(width) if match[1] else text[:width].ljust(width)

@@ -39,7 +39,8 @@ _BY_ERROR: Mapping[type[DlqError], int] = {
     PermissionDenied: PERMISSION,
     Unauthenticated: PERMISSION,
     Unsatisfiable: INFEASIBLE,
-    QuotaExceeded: INFEASIBLE,
+    # His jobs end some day, and then there is room: nothing says that it can never run.
+    QuotaExceeded: TRY_AGAIN,
     Unavailable: UNREACHABLE,
     NotLeader: TRY_AGAIN,
     TryAgain: TRY_AGAIN,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlq.v1 import job_pb2
-from dlq_cli.columns import COLUMNS, LETTERS, LetterFormat, parse_format, sort_jobs, where
+from dlq_cli.columns import COLUMNS, LetterFormat, parse_format, sort_jobs, where
 from dlq_cli.exit_codes import code_of_error, code_of_job
 from dlq_cli.facts.job import job_facts
 from dlq_cli.render import Cell, Look, age, clean_line, facts, paint, table, when
@@ -92,11 +92,9 @@ def test_slurm_letters_pad_and_cut_as_squeue_does() -> None:
     layout = parse_format("%.6i|%5j|%t|%T")
     assert isinstance(layout, LetterFormat)
     assert layout.heading() == "JOB_ID|NAME |ST|STATE"
-    assert layout.row(a_job(17, "running"), PIPE) == "    17|train|R|running"
-
-
-def test_every_letter_names_a_column() -> None:
-    assert set(LETTERS.values()) <= set(COLUMNS)
+    assert layout.row(a_job(17, "running"), PIPE) == "    17|train|R|RUNNING"
+    assert layout.row(a_job(18, "queued"), PIPE) == "    18|train|PD|PENDING"
+    assert layout.row(a_job(19, "held"), PIPE) == "    19|train|PD|PENDING"
 
 
 def test_unknown_columns_letters_and_states_are_refused_with_the_known_ones() -> None:
@@ -149,7 +147,7 @@ def test_every_job_has_the_same_keys_in_json() -> None:
         (errors.PermissionDenied("x"), 4),
         (errors.Unauthenticated("x"), 4),
         (errors.Unsatisfiable("x"), 5),
-        (errors.QuotaExceeded("x"), 5),
+        (errors.QuotaExceeded("x"), 75),
         (errors.Unavailable("x"), 69),
         (errors.NotLeader("x"), 75),
         (errors.TryAgain("x"), 75),
