@@ -21,6 +21,7 @@ from dlq_cli.tasks import shown_ids
 from dlq_cli.zone import LocalZone
 from dlq_client.jobs import Jobs, Updated
 from dlq_common.errors import DlqError, InvalidRequest, Unavailable
+from dlq_common.names import shown
 from dlq_common.suggest import did_you_mean
 from dlq_common.wire import to_duration, to_timestamp
 
@@ -86,15 +87,23 @@ def wishes(words: Sequence[str], now_s: float) -> wire.UpdateJobRequest:
     if not words:
         raise InvalidRequest("what is to be changed?", hint="dlq update JOB KEY=VALUE")
     request = wire.UpdateJobRequest()
+    given: dict[str, str] = {}
     for word in words:
         name, _, text = word.partition("=")
         key = name.strip().lower().replace("-", "_")
-        wish = _WISHES.get(_ALIASES.get(key, key))
+        field = _ALIASES.get(key, key)
+        wish = _WISHES.get(field)
         if wish is None:
             raise InvalidRequest(
                 f"{name[:64]!r} cannot be updated{did_you_mean(key, _WISHES)}",
                 hint="keys: " + ", ".join(_WISHES),
             )
+        if field in given:
+            raise InvalidRequest(
+                f"{shown(given[field])} and {shown(word)} ask for one thing twice: say which",
+                field=field,
+            )
+        given[field] = word
         try:
             wish(request, text.strip(), now_s)
         except ValueError as error:

@@ -49,6 +49,13 @@ def test_what_cannot_be_asked_for_is_refused(word: str) -> None:
         wishes([word], NOW_S)
 
 
+@pytest.mark.parametrize("words", [["nice=1", "nice=2"], ["time=1:00:00", "time-limit=1:00:00"]])
+def test_a_key_given_twice_is_refused_whatever_its_names(words: list[str]) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        wishes(words, NOW_S)
+    assert all(word in refused.value.what for word in words)
+
+
 def test_tasks_that_changed_alike_are_one_line() -> None:
     jobs = [
         a_job(13 + index, array_task=job_pb2.ArrayTask(array_id="12", index=index))
