@@ -37,7 +37,7 @@ _NOWHERE = Path("/nonexistent")
 @click.option(
     "--node/--no-node",
     default=None,
-    help="Look at what an agent needs, or do not.  [default: where one was set up]",
+    help="Look at what an agent needs here, too.  [default: at this client alone]",
 )
 @click.option(
     "--config",
@@ -66,7 +66,7 @@ def doctor(
     if node is None and (config or state_dir):
         node = True
     verdicts: list[Verdict] = []
-    for verdict in chain(_client(app), _node(machine, node, config, state_dir)):
+    for verdict in chain(_client(app), node_verdicts(machine, node, config, state_dir)):
         verdicts.append(verdict)
         if not as_json:
             click.echo(_text(verdict, look), color=look.color)
@@ -111,13 +111,13 @@ def _line(app: App, identity: Identity) -> Iterator[Verdict]:
     yield client.clocks(answer, middle_s)
 
 
-def _node(
+def node_verdicts(
     machine: host.Host, node: bool | None, config: Path | None, state_dir: Path | None
 ) -> Iterator[Verdict]:
-    """What an agent needs, when asked for, or where one is set up and we are its account."""
-    if node is None and host.looks_like_a_node(machine) and not host.is_the_agents(machine):
+    """What an agent needs, when asked for: a client is not ill because an agent beside it is."""
+    if node is None and host.looks_like_a_node(machine):
         yield skip("node", "an agent is set up here; its account or root can look: --node")
-    elif node or (node is None and host.looks_like_a_node(machine)):
+    elif node:
         yield from _needs_of_an_agent(machine, host.wish_of(machine, config, state_dir))
 
 

@@ -77,14 +77,6 @@ def looks_like_a_node(host: Host) -> bool:
     return host.has(CONFIG) or host.has(STATE_DIR)
 
 
-def is_the_agents(host: Host) -> bool:
-    """Whether we are the account that the agent runs in; others cannot see what it sees."""
-    try:
-        return host.uid in (0, host.path(STATE_DIR).stat().st_uid)
-    except OSError:
-        return host.uid == 0
-
-
 def wish_of(host: Host, config: Path | None, state_dir: Path | None) -> Wish:
     """What the agent's configuration says; what cannot be read is as by default (`agent` tells)."""
     path = config or (CONFIG if host.has(CONFIG) else None)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dlq_cli.commands.doctor import node_verdicts
 from dlq_cli.doctor import host, nvidia
 from dlq_cli.doctor.host import Host, Wish
 from dlq_cli.doctor.verdict import Health, Verdict
@@ -173,13 +174,16 @@ def test_disk_and_files_are_measured_where_the_state_is_or_will_be(machine: Mach
     assert host.files().check == "files"
 
 
-def test_only_the_agents_account_looks_by_itself(machine: Machine) -> None:
-    assert not host.looks_like_a_node(machine.host)
+def test_an_agents_needs_are_looked_at_only_when_asked_for(machine: Machine) -> None:
+    def checks(node: bool | None) -> list[str]:
+        return [each.check for each in node_verdicts(machine.host, node, None, None)]
+
+    assert checks(None) == []
     machine.write("/etc/dlq/nodeagent.toml")
-    assert host.looks_like_a_node(machine.host)
-    assert host.is_the_agents(machine.host)
-    machine.uid = 54321
-    assert not host.is_the_agents(machine.host)
+    assert next(iter(node_verdicts(machine.host, None, None, None))).health is Health.SKIP
+    assert checks(None) == ["node"]
+    assert checks(False) == []
+    assert "agent" in checks(True)
 
 
 # -- the driver ----------------------------------------------------------------------------------
