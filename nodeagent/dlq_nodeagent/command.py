@@ -29,6 +29,7 @@ from dlq_nodeagent.maintenance import Announced, announce
 from dlq_nodeagent.quiet import log_what_python_prints
 from dlq_nodeagent.shim.binary import ShimMissing
 
+FAILURE, USAGE = 1, 2  # exit codes, as those of `dlq`
 _CONFIG = click.option(
     "--config", "config_path", type=click.Path(path_type=Path), help="A TOML file."
 )
@@ -130,6 +131,9 @@ def maintenance_command(
     """
     try:
         asked_s = _asked_s(span, end)
+    except InvalidRequest as error:
+        _fail(error, code=USAGE)
+    try:
         config = _config(config_path, state_dir, None, False)
         clock = SteadyClock()
         channels = channels_of(config)
@@ -212,6 +216,6 @@ def _version() -> str:
     return importlib.metadata.version("dlq")
 
 
-def _fail(error: Exception) -> NoReturn:
+def _fail(error: Exception, code: int = FAILURE) -> NoReturn:
     click.echo(f"dlq-nodeagent: {error}", err=True)
-    sys.exit(1)
+    sys.exit(code)

@@ -160,6 +160,15 @@ def test_a_join_does_not_repeat_what_is_no_token() -> None:
     assert "secret-stuff" not in ran.output
 
 
+@pytest.mark.parametrize(
+    "words", [[], ["--for", "0"], ["--for", "-5m"], ["--for", "soon"], ["--for", "2h", "--end"]]
+)
+def test_a_maintenance_that_names_no_absence_is_a_usage_error(words: list[str]) -> None:
+    ran = CliRunner().invoke(main, ["maintenance", *words])
+    assert ran.exit_code == 2, ran.output
+    assert ran.stderr.startswith("dlq-nodeagent: ")
+
+
 def test_the_version_is_that_of_the_distribution() -> None:
     ran = CliRunner().invoke(main, ["version"])
     assert ran.output.strip().count(".") == 2
