@@ -43,7 +43,11 @@ def test_fifo_and_best_effort_never_take_work_away() -> None:
     ("name", "settings", "says"),
     [
         ("tiresias", {}, "did you mean 'tiresias-las'"),
-        ("lottery", {}, "there are: fifo, best-effort, sf, srtf, srsf, tiresias-las, tiresias-gittins"),
+        (
+            "lottery",
+            {},
+            "there are: fifo, best-effort, sf, srtf, srsf, tiresias-las, tiresias-gittins",
+        ),
         ("fifo", {"order": "requeue"}, "no setting 'order'"),
         ("tiresias-las", {"treshold": "5"}, "did you mean 'thresholds'"),
         ("tiresias-las", {"order": "random"}, "expected one of requeue, first-start"),
