@@ -155,6 +155,7 @@ def _report(report: RankReport) -> wire.RankReport:
         workers_done=report.workers_done,
         last_lines=[_text(line) for line in report.last_lines],
         failed_task=_text(report.failed_task),
+        noticed=report.noticed,
     )
     if report.checkpoint is not None:
         message.checkpoint.CopyFrom(_checkpoint(report.checkpoint))

@@ -48,6 +48,8 @@ class SimRank:
     sequence: int = 0
     confirmed: bool = False  # its end is on the master's disk
     noticed: bool = False
+    shim_noticed: bool = False  # the master has been silent for so long that it must leave
+    ended_s: float = 0.0
     kill: bool = False
 
     @property
@@ -299,7 +301,10 @@ class SimAgent:
         if rank.alive:
             rank.save_s = save_s
             rank.checkpoint = ReportedCheckpoint(
-                path=f"/ckpt/{key}/{step}", step=step, age_s=0.0, after_notice=rank.noticed
+                path=f"/ckpt/{key}/{step}",
+                step=step,
+                age_s=0.0,
+                after_notice=rank.noticed or rank.shim_noticed,
             )
             self._tell(key)
 
@@ -311,18 +316,21 @@ class SimAgent:
             rank.exit_code = code
             rank.ended_by = ended_by
             rank.error = ""
+            rank.ended_s = self.master.clock.now_s()
             self._tell(key)
 
     def crash(self, key: AttemptKey, signal: int) -> None:
         """A signal that nobody here sent has ended the process."""
         rank = self.ranks[key]
         rank.phase, rank.signal, rank.ended_by = ReportedPhase.EXITED, signal, "exited"
+        rank.ended_s = self.master.clock.now_s()
         self._tell(key)
 
     def vanish(self, key: AttemptKey) -> None:
         """Its shim is dead and left no record: the agent knows that it has ended, and no more."""
         rank = self.ranks[key]
         rank.phase, rank.error = ReportedPhase.EXITED, "shim_lost"
+        rank.ended_s = self.master.clock.now_s()
         self._tell(key)
 
     def cling(self, key: AttemptKey, why: str) -> None:
@@ -334,9 +342,16 @@ class SimAgent:
     def guard(self) -> None:
         """The shims: whoever is silent for too long ends."""
         for key, rank in self.ranks.items():
-            silent_s = self.master.clock.now_s() - self.contact_s
-            if rank.alive and silent_s >= rank.launch.hold_s + self.hold_extension_s:
+            if not rank.alive:
+                continue
+            left_s = rank.launch.hold_s + self.hold_extension_s - self._silent_s()
+            grace_s = min(300.0, rank.launch.hold_s / 2.0)
+            rank.shim_noticed = not rank.noticed and left_s <= grace_s
+            if left_s <= 0.0:
                 self.exit(key, 143, "hold_expired")
+
+    def _silent_s(self) -> float:
+        return self.master.clock.now_s() - self.contact_s
 
     def living(self) -> list[AttemptKey]:
         """What runs here, whatever the master thinks."""
@@ -399,8 +414,16 @@ class SimAgent:
             signal=rank.signal,
             error=rank.error,
             ended_by=rank.ended_by,
+            noticed=_notice_of(rank) if rank.ended else "",
+            age_s=self.master.clock.now_s() - rank.ended_s if rank.ended_s else 0.0,
             checkpoint=rank.checkpoint,
             save_s=rank.save_s,
             ports=rank.ports if rank.phase is ReportedPhase.READY else (),
             gpu_indexes=rank.launch.gpu_indexes if self.tells_gpus else (),
         )
+
+
+def _notice_of(rank: SimRank) -> str:
+    if rank.noticed:
+        return "stop"
+    return "hold_expired" if rank.shim_noticed else ""

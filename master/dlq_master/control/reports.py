@@ -33,6 +33,8 @@ _PHASES = {
 }
 # An agent that cannot give the GPUs of an ended rank back goes on saying STOPPING, and why.
 _NEVER_STARTED = "never_started"
+# Its shim killed it, or told it to leave: what it did then is not its own doing.
+_HOLD_EXPIRED = "hold_expired"
 _CLINGS = ("gpu_not_released", "unkillable", "look_timeout")
 
 
@@ -306,7 +308,7 @@ def _status(before: RankStatus, report: ReportedRank, now_s: float) -> RankStatu
         report.phase is ReportedPhase.EXITED
         and report.exit_code is None
         and not report.signal
-        and report.ended_by not in ("hold_expired", _NEVER_STARTED)
+        and report.ended_by not in (_HOLD_EXPIRED, _NEVER_STARTED)
     )
     return RankStatus(
         node_id=before.node_id,
@@ -323,7 +325,8 @@ def _status(before: RankStatus, report: ReportedRank, now_s: float) -> RankStatu
         exited_time_s=now_s - report.age_s if phase is RankPhase.EXITED else None,
         done_file=report.done,
         saved=before.saved or (report.checkpoint is not None and report.checkpoint.after_notice),
-        hold_expired=report.ended_by == "hold_expired",
+        hold_expired=phase is RankPhase.EXITED
+        and _HOLD_EXPIRED in (report.ended_by, report.noticed),
         lost=vanished or untold,
         ready_time_s=(
             now_s - report.age_s

@@ -333,6 +333,7 @@ class ReportedRank:
     workers_done: bool = False
     last_lines: tuple[str, ...] = ()
     failed_task: str = ""
+    noticed: str = ""  # "stop" | "hold_expired": told to leave before its end; "": its end is its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

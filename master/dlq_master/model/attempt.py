@@ -69,7 +69,7 @@ class RankStatus(NamedTuple):
     exited_time_s: float | None = None
     done_file: bool = False  # the program left DLQ_DONE_FILE
     saved: bool = False  # a checkpoint was committed after this rank's notice
-    hold_expired: bool = False  # the shim ended it: the master was silent for too long
+    hold_expired: bool = False  # the shim ended it, or told it to: the master was silent too long
     lost: bool = False  # nobody will ever say how it ended
     ready_time_s: float | None = None  # since when it could start
     ports: tuple[int, ...] = ()  # of its node, found free when it was ready

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dlq_common.gpu_memory import says_gpu_oom
 from dlq_master.model import attempt_steps as on_attempt
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.attempt import Attempt, AttemptState, RankPhase, RankStatus
@@ -150,7 +151,8 @@ class Verdict(NamedTuple):
 
 
 def silenced(attempt: Attempt) -> bool:
-    """A shim ended its rank after too long a silence: a stop that nobody here has asked for yet."""
+    """A shim ended its rank after too long a silence, or told it to leave and it did: a stop that
+    nobody here has asked for yet."""
     return attempt.stop_cause is None and any(status.hold_expired for status in attempt.ranks)
 
 
@@ -242,6 +244,8 @@ def _own_failure(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
         return on_attempt.Failed(reason=EndReason.REQUEUE_EXIT, exit_code=code)
     if status.oom_killed:
         return on_attempt.Failed(reason=EndReason.OOM_HOST, exit_code=code, signal=signal)
+    if any(map(says_gpu_oom, status.last_lines)):
+        return on_attempt.Failed(reason=EndReason.OOM_GPU, exit_code=code, signal=signal)
     if signal:
         return on_attempt.Failed(reason=EndReason.SIGNAL, signal=signal)
     return on_attempt.Failed(reason=EndReason.USER_ERROR, exit_code=code)

@@ -369,6 +369,7 @@ def report_of(report: agent.RankReport) -> ReportedRank:
             printable(line[:LONGEST_LINE]) for line in report.last_lines[-MOST_LAST_LINES:]
         ),
         failed_task=printable(report.failed_task[:LONGEST_TASK]),
+        noticed=words_of(report.noticed, "noticed"),
     )
 
 

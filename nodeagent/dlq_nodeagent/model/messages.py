@@ -237,6 +237,8 @@ class RankReport:
     workers_done: bool = False
     last_lines: tuple[str, ...] = ()
     failed_task: str = ""
+    noticed: str = ""
+    """The last notice it was given before its end: "stop" or "hold_expired"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

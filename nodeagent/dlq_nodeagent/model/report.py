@@ -59,6 +59,7 @@ def report_of(rank: Rank, *, sequence: int, now_s: float) -> RankReport:
         workers_done=rank.workers_done,
         last_lines=rank.last_lines if ended else (),
         failed_task=rank.failed_task if ended else "",
+        noticed="" if record is None else (record.noticed or ""),
     )
 
 
@@ -107,8 +108,21 @@ def _checkpoint(rank: Rank, now_s: float) -> CheckpointFact | None:
         step=found.step,
         age_s=max(0.0, now_s - found.committed_s),
         evidence=found.evidence,
-        after_notice=answered_notice(rank),
+        after_notice=answered_notice(rank) or _answered_shim(rank),
     )
+
+
+def _answered_shim(rank: Rank) -> bool:
+    """Whether it saved because its shim told it to leave: there was no master, and perhaps no agent,
+    so the times must tell. They are taken from the end, which may lie before this boot.
+    """
+    record, found = rank.record, rank.checkpoint
+    if record is None or found is None or rank.ended_s is None:
+        return False
+    if record.noticed != "hold_expired" or record.noticed_boottime_ns is None:
+        return False
+    grace_s = (record.ended_boottime_ns - record.noticed_boottime_ns) / 1e9
+    return found.committed_s > rank.ended_s - grace_s
 
 
 def _save_s(rank: Rank) -> float | None:

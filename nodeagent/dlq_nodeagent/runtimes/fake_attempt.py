@@ -88,6 +88,7 @@ class FakeAttempt:
         self._exits_at_s = start_s + job.run_for
         self._exit_code, self._exit_signal = job.exit_code, job.exit_signal
         self._noticed: str | None = None
+        self._noticed_ns: int | None = None
         self._hold_noticed = self._hold_termed = False
         self._stop_kill_s: float | None = None
         self._stop_term_s: float | None = None
@@ -133,7 +134,7 @@ class FakeAttempt:
         self._end(now_s, ExitWhy.EXITED, signal=number)
 
     def stop(self, number: int, grace_s: float, term_s: float, now_s: float) -> None:
-        self._noticed = "stop"
+        self._noticed, self._noticed_ns = "stop", _ns(now_s)
         self._stop_kill_s = now_s + grace_s
         self._stop_term_s = self._stop_kill_s - min(term_s, grace_s / 2)
         self._last_signal = number or self._last_signal
@@ -187,10 +188,11 @@ class FakeAttempt:
         """The contact came back before the hold ran out."""
         if self._hold_noticed and self.record is None:
             self._hold_noticed = self._hold_termed = False
-            self._noticed = self.notice = None
+            self._noticed = self._noticed_ns = self.notice = None
 
     def _give_hold_notice(self, at_s: float) -> None:
         self._hold_noticed, self._noticed = True, "hold_expired"
+        self._noticed_ns = _ns(at_s)
         wall_s = at_s + self._wall_offset_s
         grace_s = min(self.plan.grace_s, self.hold_s / 2)
         self.notice = Notice(
@@ -220,6 +222,7 @@ class FakeAttempt:
             signal=None if signal is None else int(signal),
             start_error=start_error,
             noticed=self._noticed,
+            noticed_boottime_ns=self._noticed_ns,
             cpu_s=at_s - self._start_s,
             started_boottime_ns=started.started_boottime_ns if started else None,
             started_wall_ns=started.started_wall_ns if started else None,

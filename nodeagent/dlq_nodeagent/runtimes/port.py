@@ -121,6 +121,8 @@ class ExitRecord:
     start_error: StartError | None = None
     noticed: str | None = None
     """Reason of the last notice given before the end ("stop", "hold_expired"), if any."""
+    noticed_boottime_ns: int | None = None
+    """When that was, on the axis of `ended_boottime_ns`."""
     oom_kills: int = 0
     peak_memory_bytes: int | None = None
     cpu_s: float = 0.0

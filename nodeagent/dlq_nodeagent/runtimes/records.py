@@ -42,6 +42,7 @@ def parse_exit(data: bytes, key: AttemptKey, epoch: int) -> ExitRecord:
             signal=said["signal"],
             start_error=_start_error(said["start_error"]),
             noticed=said["noticed"],
+            noticed_boottime_ns=said.get("noticed_boottime_ns"),  # shims of before do not say
             oom_kills=said["oom_kills"] or 0,
             peak_memory_bytes=said["peak_memory_bytes"],
             cpu_s=(said["cpu_ns"] or 0) / 1e9,
@@ -74,6 +75,7 @@ def write_exit(at: int, record: ExitRecord) -> None:
         "signal": record.signal,
         "start_error": error and {"errno": error.errno, "stage": error.stage, "text": error.text},
         "noticed": record.noticed,
+        "noticed_boottime_ns": record.noticed_boottime_ns,
         "oom_kills": record.oom_kills,
         "peak_memory_bytes": record.peak_memory_bytes,
         "cpu_ns": round(record.cpu_s * 1e9),

@@ -130,6 +130,7 @@ static void press(struct guard *guard)
 static void notice(struct guard *guard, int64_t now)
 {
     guard->ending.noticed = "hold_expired";
+    guard->ending.noticed_boottime_ns = now;
     record_notice(guard->dir_fd, guard->plan, guard->lease.hold.kill_at - now);
     guard->last_signal = guard->plan->signal;
     signal_main(guard, guard->plan->signal);
@@ -208,6 +209,7 @@ static void obey(void *who, const struct command *command)
         break;
     case COMMAND_STOP:
         guard->ending.noticed = "stop";
+        guard->ending.noticed_boottime_ns = clock_ns(CLOCK_BOOTTIME);
         lease_stop(&guard->lease, command->grace_ns, command->term_ns, clock_ns(CLOCK_BOOTTIME));
         if (command->signal > 0)
             guard->last_signal = command->signal;

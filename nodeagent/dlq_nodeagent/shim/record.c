@@ -140,6 +140,7 @@ void record_exit(int dir_fd, const struct plan *plan, const struct ending *endin
     put_known(&json, "signal", ran && WIFSIGNALED(status) ? WTERMSIG(status) : -1);
     put_start_error(&json, ending);
     put_string(&json, "noticed", ending->noticed);
+    put_known(&json, "noticed_boottime_ns", ending->noticed ? ending->noticed_boottime_ns : -1);
     put_known(&json, "oom_kills", ending->usage.oom_kills);
     put_known(&json, "peak_memory_bytes", ending->usage.peak_memory_bytes);
     put_known(&json, "cpu_ns", ending->usage.cpu_ns);

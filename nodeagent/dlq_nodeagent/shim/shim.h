@@ -221,6 +221,7 @@ struct ending {
     struct start_error start_error;
     const char *start_error_text;
     const char *noticed; /* NULL, "stop" or "hold_expired" */
+    int64_t noticed_boottime_ns;
     struct usage usage;
     int64_t started_boottime_ns, started_wall_ns;
     int64_t log_bytes, dropped_log_bytes, refused_commands, remaining_pids;

@@ -46,6 +46,7 @@ REPORT = RankReport(
     phase=Phase.EXITED,
     exit_code=0,
     ended_by="exited",
+    noticed="stop",
     checkpoint=CheckpointFact(path="/c", step=5, age_s=1.5, evidence="marker", after_notice=True),
     done=True,
     run_s=10.0,
@@ -68,6 +69,7 @@ def test_an_exit_code_of_zero_is_told_and_no_code_is_not() -> None:
     said = encode(REPORT, FACTS).report
     assert said.HasField("exit_code")
     assert said.checkpoint.after_notice
+    assert said.noticed == "stop"
     assert from_duration(said.save_duration) == 2.0
     killed = encode(replace(REPORT, exit_code=None, signal=9, checkpoint=None), FACTS).report
     assert not killed.HasField("exit_code")

@@ -1,6 +1,6 @@
 """A master that lets a node's jobs hold out longer, for an absence that was announced."""
 
-from dlq_nodeagent.model.messages import Heartbeat
+from dlq_nodeagent.model.messages import Heartbeat, RankReport
 from support.agent_bench import AgentBench, a_launch
 
 HOLD_S = 3600.0
@@ -111,3 +111,40 @@ def test_a_rank_of_which_nothing_is_known_keeps_the_hold_it_has() -> None:
     bench.connect()
     announced(bench, LONGER_S, 1)
     assert holds(bench) == [120.0]
+
+
+def left_alone(does: str, *, saves_s: float) -> RankReport:
+    """How a job ended while there was no master; it commits `saves_s` before the end of its hold,
+    and its notice comes 300 s before that."""
+    bench = AgentBench()
+    launch = a_launch(1, does=does, hold_s=HOLD_S)
+    bench.connect()
+    bench.order(launch)
+    bench.run(1)
+    bench.cut()
+    bench.clock.advance(HOLD_S - saves_s)
+    bench.commit(5)
+    bench.clock.advance(saves_s)
+    bench.connect()
+    bench.run(1)
+    return bench.last(launch)
+
+
+def test_what_a_job_does_after_its_shim_told_it_to_leave_is_reported_as_such() -> None:
+    report = left_alone("run_for=100000 saves_for=100", saves_s=250.0)
+    assert (report.exit_code, report.ended_by, report.noticed) == (99, "exited", "hold_expired")
+    assert report.checkpoint is not None
+    assert report.checkpoint.after_notice
+
+
+def test_what_was_saved_before_the_shim_told_it_to_leave_answers_no_notice() -> None:
+    report = left_alone("run_for=100000", saves_s=350.0)
+    assert (report.signal, report.ended_by, report.noticed) == (10, "exited", "hold_expired")
+    assert report.checkpoint is not None
+    assert not report.checkpoint.after_notice
+
+
+def test_a_job_that_ends_by_itself_while_there_is_no_master_was_told_nothing() -> None:
+    report = left_alone("run_for=60", saves_s=350.0)
+    assert (report.exit_code, report.noticed) == (0, "")
+    assert report.age_s > HOLD_S - 70.0

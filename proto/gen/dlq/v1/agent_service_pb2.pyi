@@ -642,6 +642,7 @@ class RankReport(_message.Message):
     WORKERS_DONE_FIELD_NUMBER: _builtins.int
     LAST_LINES_FIELD_NUMBER: _builtins.int
     FAILED_TASK_FIELD_NUMBER: _builtins.int
+    NOTICED_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Rises over all sessions of the agent's life; acknowledged by ReportAck."""
     job_id: _builtins.str
@@ -672,6 +673,10 @@ class RankReport(_message.Message):
     """All workers on this node are done; what still runs here serves those of other nodes."""
     failed_task: _builtins.str
     """With several tasks on the node: the one that failed first ("rank 5", "ps 0")."""
+    noticed: _builtins.str
+    """The last notice that it was given before its end: "stop" (the agent), "hold_expired" (its shim,
+    because the master was silent for too long). Empty: none, its end was its own.
+    """
     @_builtins.property
     def fence(self) -> _lease_pb2.Fence:
         """The fence of its launch."""
@@ -736,10 +741,11 @@ class RankReport(_message.Message):
         workers_done: _builtins.bool = ...,
         last_lines: _abc.Iterable[_builtins.str] | None = ...,
         failed_task: _builtins.str = ...,
+        noticed: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "age_duration", b"age_duration", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "exit_code", b"exit_code", "fence", b"fence", "run_duration", b"run_duration", "save_duration", b"save_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "age_duration", b"age_duration", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "detail", b"detail", "done", b"done", "ended_by", b"ended_by", "error", b"error", "exit_code", b"exit_code", "failed_task", b"failed_task", "fence", b"fence", "gpu_indexes", b"gpu_indexes", "job_id", b"job_id", "last_lines", b"last_lines", "node_rank", b"node_rank", "oom_killed", b"oom_killed", "peak_memory_bytes", b"peak_memory_bytes", "phase", b"phase", "ports", b"ports", "run_duration", b"run_duration", "save_duration", b"save_duration", "sequence", b"sequence", "signal", b"signal", "workers_done", b"workers_done"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "age_duration", b"age_duration", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "detail", b"detail", "done", b"done", "ended_by", b"ended_by", "error", b"error", "exit_code", b"exit_code", "failed_task", b"failed_task", "fence", b"fence", "gpu_indexes", b"gpu_indexes", "job_id", b"job_id", "last_lines", b"last_lines", "node_rank", b"node_rank", "noticed", b"noticed", "oom_killed", b"oom_killed", "peak_memory_bytes", b"peak_memory_bytes", "phase", b"phase", "ports", b"ports", "run_duration", b"run_duration", "save_duration", b"save_duration", "sequence", b"sequence", "signal", b"signal", "workers_done", b"workers_done"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015

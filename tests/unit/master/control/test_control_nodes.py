@@ -569,6 +569,56 @@ def test_a_shim_that_ended_its_rank_in_silence_sends_the_job_back_to_the_queue(
     assert (job.end_reason, job.live_attempt) == (EndReason.PREEMPTED_LOST, 2)
 
 
+@pytest.mark.parametrize(
+    ("saves", "code", "signal", "reason"),
+    [
+        (False, None, 15, EndReason.PREEMPTED_LOST),  # it knows nothing of signals
+        (False, 143, 0, EndReason.PREEMPTED_LOST),
+        (False, 0, 0, EndReason.PREEMPTED_LOST),
+        (False, 99, 0, EndReason.PREEMPTED),
+        (True, 143, 0, EndReason.PREEMPTED),
+        (True, 0, 0, EndReason.PREEMPTED),
+    ],
+)
+def test_whoever_leaves_because_its_shim_told_it_to_goes_back_to_the_queue(
+    master: Master,
+    agent: SimAgent,
+    saves: bool,
+    code: int | None,
+    signal: int,
+    reason: EndReason,
+) -> None:
+    key = running(master, agent)
+    agent.cut()
+    master.clock.advance(HOLD_S - 10.0)
+    agent.guard()
+    if saves:
+        agent.save(key, 7)
+    if code is None:
+        agent.crash(key, signal)
+    else:
+        agent.exit(key, code)
+    agent.hello()
+
+    job = master.job(key.job_id)
+    assert (job.end_reason, job.live_attempt, job.restarts) == (reason, 2, 0)
+    assert master.ended(key.job_id, 1).state == reason.value
+
+
+def test_whoever_fails_before_its_shim_has_told_it_anything_has_failed(
+    master: Master, agent: SimAgent
+) -> None:
+    key = running(master, agent)
+    agent.cut()
+    master.clock.advance(60.0)
+    agent.guard()
+    agent.exit(key, 143)
+    agent.hello()
+
+    job = master.job(key.job_id)
+    assert (job.state, job.end_reason) == (JobState.FAILED, EndReason.USER_ERROR)
+
+
 def test_when_many_nodes_vanish_at_once_nothing_is_given_away(
     masters: Callable[..., Master],
 ) -> None:

@@ -1,0 +1,64 @@
+"""A master that is away for longer than the hold: real daemons, real shims, and jobs that know nothing
+of all this."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dlq.v1 import job_pb2, resource_pb2
+from dlq_cli.words import has_ended, shown_state
+from dlq_client.jobs import Jobs
+from support.harness import Daemons
+from support.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+
+HOLD_S = 8
+
+
+def a_spec(*command: str) -> job_pb2.JobSpec:
+    return job_pb2.JobSpec(
+        name="alone",
+        command=command,
+        resources=resource_pb2.ResourceRequest(gpu_count=1),
+        working_directory="/tmp",
+    )
+
+
+@contextmanager
+def without_a_master(daemons: Daemons, *, until: str, count: int) -> Iterator[None]:
+    """The master is away until that many files match; then it is back, and so is the node."""
+    daemons.kill("master")
+    wait_until(
+        lambda: len(list(daemons.root.glob(until))) == count,
+        what=f"{count} x {until}",
+        timeout_s=60.0,
+    )
+    yield
+    daemons.start("master")
+    daemons.wait_for("master")
+
+
+def ends_of(jobs: Jobs, job_id: str) -> list[str]:
+    """How its attempts so far have ended, in words; the newest may still run."""
+    attempts = jobs.get(job_id).attempts
+    return [job_pb2.AttemptState.Name(attempt.state) for attempt in attempts]
+
+
+@pytest.mark.parametrize(
+    "script", ["exec sleep 600", "trap 'exit 143' TERM USR1; sleep 600 & wait"]
+)
+def test_a_job_that_dies_of_its_shims_notice_is_run_again(tmp_path: Path, script: str) -> None:
+    daemons = Daemons(tmp_path, agents=("n1",), hold_s=HOLD_S)
+    with daemons.up(), daemons.connect() as line:
+        jobs = Jobs(line)
+        job_id = jobs.submit(a_spec("/bin/sh", "-c", script)).job.job_id
+        wait_until(lambda: shown_state(jobs.get(job_id).job) == "running", what="it runs")
+        with without_a_master(daemons, until="n1/attempts/*/exit.json", count=1):
+            pass
+        wait_until(lambda: len(ends_of(jobs, job_id)) == 2, what="it is run again")
+        assert ends_of(jobs, job_id)[0] == "ATTEMPT_STATE_PREEMPTED_LOST"
+        assert not has_ended(jobs.get(job_id).job)
+        jobs.cancel(job_id, kill=True)
