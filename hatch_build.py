@@ -52,11 +52,14 @@ def compile_shim(root: Path) -> Path | None:
     except subprocess.CalledProcessError:
         print("dlq-init was not linked (no static C library): no containers", file=sys.stderr)
     # The main process of a rank with several tasks; static for the same reason, where that is possible.
-    tasks = [str(shim_dir / "tasks" / "tasks.c")]
-    try:
-        _compile([*compiler, *FLAGS, "-static"], tasks, shim_dir / TASKS_NAME)
-    except subprocess.CalledProcessError:
-        _compile([*compiler, *FLAGS], tasks, shim_dir / TASKS_NAME)
+    tasks = sorted(str(path) for path in (shim_dir / "tasks").glob("*.c"))
+    for static in (["-static"], []) if tasks else ():
+        try:
+            _compile([*compiler, *FLAGS, *static], tasks, shim_dir / TASKS_NAME)
+            break
+        except subprocess.CalledProcessError:
+            if not static:
+                raise
     return shim_dir / SHIM_NAME
 
 

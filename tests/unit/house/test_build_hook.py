@@ -62,6 +62,14 @@ def test_the_wheel_carries_the_shim_and_names_its_platform(tmp_path: Path) -> No
     assert app.warnings == []
 
 
+def test_the_wheel_carries_what_starts_several_tasks(tmp_path: Path) -> None:
+    root = a_tree(tmp_path)
+    (root / hatch_build.SHIM_DIR / "tasks").mkdir()
+    (root / hatch_build.SHIM_DIR / "tasks" / "tasks.c").write_text(WORKS)
+    data, _ = build(root)
+    assert "dlq_nodeagent/shim/dlq-tasks" in data["force_include"].values()
+
+
 def test_an_editable_install_compiles_in_place_and_stays_pure(tmp_path: Path) -> None:
     data, _ = build(a_tree(tmp_path), version="editable")
     assert data == {"pure_python": True, "force_include": {}}
