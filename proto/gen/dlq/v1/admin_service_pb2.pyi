@@ -419,8 +419,8 @@ class SetNodeLabelsRequest(_message.Message):
     """The node."""
     @_builtins.property
     def set_labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Labels to set; a label of that name is replaced. Names and values are words of letters, digits and
-        ". _ - /", up to 63 characters; a node has at most 32.
+        """Labels to set; a label of that name is replaced. Names are lower-case letters, digits, "_" and "-",
+        values letters, digits, ".", "_" and "-", up to 63 characters each; a node has at most 32.
         """
 
     @_builtins.property
