@@ -1,5 +1,6 @@
 """What a rank that failed said last: found on its node, told with its end, shown beside its name."""
 
+from dlq_common.gpu_memory import says_gpu_oom
 from dlq_nodeagent.runtimes.port import ExitRecord, ExitWhy, Handle, Runtime, RuntimeFault
 
 _LINES = 5
@@ -15,6 +16,8 @@ def failed_by_itself(record: ExitRecord) -> bool:
 def last_lines(runtime: Runtime, handle: Handle, task: str = "") -> tuple[str, ...]:
     """The last lines of its output that are not empty, of that task alone if it has several.
 
+    Before them comes what was said of too little GPU memory, where launchers have said more since.
+
     It is what `dlq logs` shows, so it goes to the same people, and it may be anything: control
     characters are the reader's business.
     """
@@ -26,4 +29,6 @@ def last_lines(runtime: Runtime, handle: Handle, task: str = "") -> tuple[str, .
     prefix = f"[{task}] " if task else ""
     lines = data.decode("utf-8", "replace").splitlines()
     mine = (line.removeprefix(prefix) for line in lines if line.startswith(prefix))
-    return tuple(line[:_LINE] for line in mine if line.strip())[-_LINES:]
+    said = [line[:_LINE] for line in mine if line.strip()]
+    telling = [line for line in said[:-_LINES] if says_gpu_oom(line)][-1:]
+    return (*telling, *said[-_LINES:][len(telling) :])

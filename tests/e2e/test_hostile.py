@@ -154,6 +154,18 @@ def test_a_job_that_takes_too_much_memory_is_reported_as_that(cluster: Hostile) 
     assert (ended.state, ended.end_reason) == (job_pb2.JOB_STATE_FAILED, "oom_host")
 
 
+def test_too_little_gpu_memory_is_told_apart_under_a_launcher_that_says_more(
+    cluster: Hostile,
+) -> None:
+    """As torchrun does: the words of the worker, then a summary of its own."""
+    job = cluster.submit(
+        "echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 99.00 GiB.'; "
+        "for i in 1 2 3 4 5 6 7 8; do echo ======; done; exit 1"
+    )
+    ended = cluster.wait_for_end(job)
+    assert (ended.state, ended.end_reason) == (job_pb2.JOB_STATE_FAILED, "oom_gpu")
+
+
 def test_a_flood_of_output_is_cut_to_its_head_and_tail(cluster: Hostile) -> None:
     """As fast as the agent's limit lets it, which is more than a gigabyte a minute."""
     job = cluster.submit(

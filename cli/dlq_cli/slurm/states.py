@@ -9,7 +9,7 @@ _LONG = {
     "PD": "PENDING", "CF": "CONFIGURING", "R": "RUNNING", "CG": "COMPLETING", "NF": "NODE_FAIL",
     "CD": "COMPLETED", "F": "FAILED", "CA": "CANCELLED", "TO": "TIMEOUT",
 }  # fmt: skip
-_BY_REASON = {"oom_host": "OUT_OF_MEMORY", "node_lost": "NODE_FAIL"}
+_BY_REASON = {"oom_host": "OUT_OF_MEMORY", "oom_gpu": "OUT_OF_MEMORY", "node_lost": "NODE_FAIL"}
 
 
 def code(job: job_pb2.Job) -> str:

@@ -7,6 +7,7 @@ shows something running that nobody wants, that is told to stop.
 
 from collections.abc import Collection, Iterable
 
+from dlq_common.gpu_memory import says_gpu_oom
 from dlq_master.control import quarantine
 from dlq_master.control.standing import Standing, ranks_on, standing_of
 from dlq_master.control.stimuli import ReportedCheckpoint, ReportedPhase, ReportedRank
@@ -337,6 +338,7 @@ def _status(before: RankStatus, report: ReportedRank, now_s: float) -> RankStatu
         workers_done=before.workers_done or report.workers_done,
         failed_task=report.failed_task,
         last_lines=report.last_lines,
+        gpu_oom=any(map(says_gpu_oom, report.last_lines)),
     )
 
 

@@ -76,6 +76,7 @@ class RankStatus(NamedTuple):
     workers_done: bool = False  # what still runs there serves the workers of other nodes
     failed_task: str = ""  # of several on its node: the one that failed first
     last_lines: tuple[str, ...] = ()  # the end of its output, if it failed
+    gpu_oom: bool = False  # they say that a GPU had too little memory
 
     @property
     def gone(self) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dlq_common.gpu_memory import says_gpu_oom
 from dlq_master.model import attempt_steps as on_attempt
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.attempt import Attempt, AttemptState, RankPhase, RankStatus
@@ -244,7 +243,7 @@ def _own_failure(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
         return on_attempt.Failed(reason=EndReason.REQUEUE_EXIT, exit_code=code)
     if status.oom_killed:
         return on_attempt.Failed(reason=EndReason.OOM_HOST, exit_code=code, signal=signal)
-    if any(map(says_gpu_oom, status.last_lines)):
+    if status.gpu_oom:
         return on_attempt.Failed(reason=EndReason.OOM_GPU, exit_code=code, signal=signal)
     if signal:
         return on_attempt.Failed(reason=EndReason.SIGNAL, signal=signal)

@@ -34,6 +34,9 @@ class EndReason(StrEnum):
     COMPLETED = "completed"
     USER_ERROR = "user_error"
     OOM_HOST = "oom_host"
+    OOM_GPU = (
+        "oom_gpu"  # by its own last words: too little GPU memory ends a program, nothing kills it
+    )
     SIGNAL = "signal"
     TIME_LIMIT = "time_limit"
     CANCELLED = "cancelled"

@@ -58,7 +58,9 @@ FAILED_NODES_KEPT = 8
 
 _INFRA = frozenset({EndReason.NODE_LOST, EndReason.START_FAILED})
 _PREEMPTED = frozenset({EndReason.PREEMPTED, EndReason.PREEMPTED_LOST})
-_RESTARTED = frozenset({EndReason.USER_ERROR, EndReason.OOM_HOST, EndReason.SIGNAL})
+_RESTARTED = frozenset(
+    {EndReason.USER_ERROR, EndReason.OOM_HOST, EndReason.OOM_GPU, EndReason.SIGNAL}
+)
 
 
 def sealed(draft: Draft, state: JobState) -> Job:

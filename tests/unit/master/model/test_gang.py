@@ -75,6 +75,7 @@ def test_all_zero_is_success() -> None:
     [
         ({"exit_code": 99}, EndReason.REQUEUE_EXIT),
         ({"exit_code": 137, "oom_killed": True}, EndReason.OOM_HOST),
+        ({"exit_code": 1, "gpu_oom": True}, EndReason.OOM_GPU),
         ({"signal": 11}, EndReason.SIGNAL),
         ({"exit_code": 2}, EndReason.USER_ERROR),
     ],
