@@ -104,3 +104,22 @@ def test_uid_0_is_refused(master: StubMaster) -> None:
 def test_a_user_whom_this_host_does_not_list_is_refused(master: StubMaster) -> None:
     master.command(launch_command(4, "/bin/true", uid=4242, gid=4242, user="eve"))
     assert "users map" in master.report("4", START_FAILED).error
+
+
+def test_a_job_can_kill_neither_its_agent_nor_its_shim(master: StubMaster) -> None:
+    script = """#!/bin/sh
+agent=$(sed -n 's/^PPid:[^0-9]*//p' "/proc/$PPID/status")
+echo "$(tr '\\0' ' ' < "/proc/$agent/cmdline")"
+for number in 9 15 19; do
+    for target in "$agent" "$PPID"; do
+        kill "-$number" "$target" 2>/dev/null && echo "killed $target"
+    done
+done
+exit 3
+"""
+    master.command(launch_command(5, script=script, uid=NOBODY, gid=NOBODY, user="nobody"))
+    report = master.report("5", EXITED)
+    said = log_of(master, "5", report.fence).decode()
+    assert report.exit_code == 3, said
+    assert "dlq-nodeagent" in said, "it has found its agent"
+    assert "killed" not in said
