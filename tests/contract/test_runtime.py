@@ -425,11 +425,19 @@ def test_an_attempt_is_forgotten_only_after_its_end_and_only_once_matters(box: B
         lambda runtime, handle: runtime.kill(handle, epoch=9),
         lambda runtime, handle: runtime.read_log(handle, 0, 1),
         lambda runtime, handle: runtime.usage(handle),
+        lambda runtime, handle: runtime.inside(handle, ["true"], terminal=False),
     ],
 )
 def test_an_unknown_attempt_is_an_error(box: Box, ask: Callable[[Runtime, Handle], object]) -> None:
     with pytest.raises(UnknownAttempt):
         ask(box.runtime, Handle(AttemptKey("404", 1, 0), 1))
+
+
+def test_nothing_is_run_inside_what_has_ended(box: Box) -> None:
+    handle = box.start()
+    box.wait_exit(handle)
+    with pytest.raises(RuntimeFault):
+        box.runtime.inside(handle, ["true"], terminal=False)
 
 
 def test_job_files_are_known_before_the_start_and_differ_by_attempt(box: Box) -> None:

@@ -22,6 +22,7 @@ from dlq.v1.admin_service_pb2_grpc import AdminServiceStub
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq.v1.node_service_pb2_grpc import NodeServiceStub
 from dlq.v1.queue_service_pb2_grpc import QueueServiceStub
+from dlq.v1.resource_pb2 import ResourceRequest
 from dlq_common.errors import Unsatisfiable
 from dlq_common.pki import Role
 from dlq_master.control import stimuli as say
@@ -346,6 +347,58 @@ async def test_users_are_set_listed_and_deleted(house: RpcHouse, root: Any) -> N
 async def test_flags_that_are_not_peoples_are_refused(root: Any, flags: dict[str, Any]) -> None:
     request = admin.SetNodeFlagsRequest(request_id="f", node_id="gpu01", **flags)
     call = root.SetNodeFlags(request, timeout=DEADLINE_S)
+    assert await refusal(call) is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"set_labels": {"Rack": "r1"}},
+        {"set_labels": {"rack": ""}},
+        {"set_labels": {"rack": "a b"}},
+        {"set_labels": {"rack": "x" * 64}},
+        {"set_labels": {"rack&": "r1"}},
+        {"set_labels": {f"k{at}": "v" for at in range(33)}},
+        {"set_labels": {"rack": "r1"}, "clear_labels": ["rack"]},
+    ],
+)
+async def test_what_is_no_label_is_refused(root: Any, labels: dict[str, Any]) -> None:
+    request = admin.SetNodeLabelsRequest(request_id="l", node_id="gpu01", **labels)
+    call = root.SetNodeLabels(request, timeout=DEADLINE_S)
+    assert await refusal(call) is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_node_is_labelled_by_operators_alone(house: RpcHouse, root: Any) -> None:
+    request = admin.SetNodeLabelsRequest(
+        request_id="l", node_id="gpu01", set_labels={"rack": "r1", "disk": "Fast-2.0"}
+    )
+    answer = await root.SetNodeLabels(request, timeout=DEADLINE_S)
+    assert dict(answer.node.labels) == {"rack": "r1", "disk": "Fast-2.0"}
+    alice = AdminServiceStub(house.channel_as("alice", Role.USER))
+    call = alice.SetNodeLabels(request, timeout=DEADLINE_S)
+    assert await refusal(call) is grpc.StatusCode.PERMISSION_DENIED
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"constraint": {"Rack": "r1"}},
+        {"constraint": {"rack": "a&b"}},
+        {"node_ids": ["gpu01&x=y"]},
+        {"node_ids": ["GPU1"]},
+        {"excluded_node_ids": [""]},
+        {"node_ids": ["gpu01"], "excluded_node_ids": ["gpu01"]},
+    ],
+)
+async def test_a_choice_of_nodes_that_cannot_be_meant_is_refused(
+    house: RpcHouse, choice: dict[str, Any]
+) -> None:
+    alice = JobServiceStub(house.channel_as("alice", Role.USER))
+    request = wire.SubmitJobRequest(request_id="c")
+    request.spec.command.append("/bin/true")
+    request.spec.resources.gpu_count = 1
+    request.spec.resources.MergeFrom(ResourceRequest(**choice))
+    call = alice.SubmitJob(request, timeout=DEADLINE_S)
     assert await refusal(call) is grpc.StatusCode.INVALID_ARGUMENT
 
 

@@ -328,6 +328,13 @@ class FakeControl:
         self.published.all_nodes[ask.node_id] = node
         return node
 
+    def _SetNodeLabels(self, ask: say.SetNodeLabels) -> Node:
+        node = self._node(ask.node_id)
+        kept = {each for each in node.labels if each.split("=")[0] not in ask.clear_labels}
+        node = node._replace(labels=frozenset(kept) | ask.set_labels)
+        self.published.all_nodes[ask.node_id] = node
+        return node
+
     def _AcceptGpus(self, ask: say.AcceptGpus) -> Node:
         node = self._node(ask.node_id)
         node = node._replace(accepted=frozenset(gpu.word for gpu in node.gpus))

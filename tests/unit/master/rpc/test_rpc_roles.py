@@ -76,6 +76,7 @@ def test_the_care_of_nodes_is_for_operators() -> None:
     assert for_roles(Role.OPERATOR, Role.ADMIN) == {
         "FenceNode",
         "SetNodeFlags",
+        "SetNodeLabels",
         "AcceptGpus",
         "ClearGpuConditions",
         "ListUsers",
