@@ -57,6 +57,15 @@ def test_a_submission_becomes_what_the_scheduler_needs() -> None:
     assert stimulus.time_limit_s == 60.0
 
 
+def test_a_begin_counted_from_now_does_not_make_another_submission() -> None:
+    first, again = _submission(), _submission()
+    first.spec.begin_time.seconds = 1_900_000_000
+    again.spec.begin_time.seconds = 1_900_000_007
+    stimuli = [intake.submit_stimulus(each, ALICE) for each in (first, again)]
+    assert stimuli[0].digest == stimuli[1].digest
+    assert [each.begin_time_s for each in stimuli] == [1_900_000_000.0, 1_900_000_007.0]
+
+
 def test_the_same_submission_has_the_same_digest_and_another_one_has_not() -> None:
     first = intake.submit_stimulus(_submission(), ALICE)
     again = intake.submit_stimulus(_submission(), ALICE)
