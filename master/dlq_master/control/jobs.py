@@ -18,6 +18,7 @@ from dlq_master.model import job_steps as on_job
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import HoldKind, Job, JobState
 from dlq_master.model.machine import StopCause
+from dlq_master.model.naming import shown_id
 
 
 def cancel(turn: Turn, ask: CancelJob) -> Answer:
@@ -67,8 +68,8 @@ def release(turn: Turn, ask: ReleaseJob) -> Answer:
     job = editable(turn, ask)
     if job.hold is HoldKind.PAUSED and turn.replay(ask) is None:
         raise IllegalTransition(
-            f"job {job.job_id} is paused, not held",
-            hint=f"queue it again: dlq resume {job.job_id}",
+            f"job {shown_id(job)} is paused, not held",
+            hint=f"queue it again: dlq resume {shown_id(job)}",
             state=job.state.value,
         )
     return _let_go(turn, ask)
@@ -82,7 +83,9 @@ def pause(turn: Turn, ask: PauseJob) -> Answer:
         must_live(job, "paused")
         held_otherwise = job.hold not in (None, HoldKind.PAUSED)
         if held_otherwise and job.live_key is None:
-            raise IllegalTransition(f"job {job.job_id} is on hold already", state=job.state.value)
+            raise IllegalTransition(
+                f"job {shown_id(job)} is on hold already", state=job.state.value
+            )
         turn.remember(ask, job.job_id)
         if held_otherwise and job.live_key is not None:
             turn.stop(job.live_key, StopCause.PAUSE, actor=ask.caller.actor)
@@ -97,8 +100,8 @@ def resume(turn: Turn, ask: ResumeJob) -> Answer:
     job = editable(turn, ask)
     if job.hold not in (None, HoldKind.PAUSED):
         raise IllegalTransition(
-            f"job {job.job_id} is held, not paused",
-            hint=f"take the hold back: dlq release {job.job_id}",
+            f"job {shown_id(job)} is held, not paused",
+            hint=f"take the hold back: dlq release {shown_id(job)}",
             state=job.state.value,
         )
     return _let_go(turn, ask)
@@ -118,7 +121,7 @@ def editable(turn: Turn, ask: JobEdit) -> Job:
     """The caller's job, in the version that the caller means."""
     job = find(turn, ask.caller, ask.job_id)
     if ask.expected_version and ask.expected_version != job.version and turn.replay(ask) is None:
-        raise Conflict(f"job {job.job_id} has changed", version=job.version)
+        raise Conflict(f"job {shown_id(job)} has changed", version=job.version)
     return job
 
 
@@ -134,7 +137,7 @@ def must_live(job: Job, done: str) -> None:
     """IllegalTransition for a job that has ended; `done` says what was to be done with it."""
     if job.ended:
         raise IllegalTransition(
-            f"job {job.job_id} has ended ({job.state.value}) and cannot be {done}",
+            f"job {shown_id(job)} has ended ({job.state.value}) and cannot be {done}",
             state=job.state.value,
         )
 
@@ -142,7 +145,7 @@ def must_live(job: Job, done: str) -> None:
 def _let_go(turn: Turn, ask: ReleaseJob | ResumeJob) -> Answer:
     job = editable(turn, ask)
     if job.hold is HoldKind.ADMIN and not ask.caller.sees_all:
-        raise PermissionDenied(f"job {job.job_id} is held by an operator", user=ask.caller.name)
+        raise PermissionDenied(f"job {shown_id(job)} is held by an operator", user=ask.caller.name)
     if turn.replay(ask) is None:
         must_live(job, "released")
         turn.remember(ask, job.job_id)

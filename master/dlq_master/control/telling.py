@@ -14,6 +14,7 @@ from dlq_master.model.attempt import Attempt, AttemptState
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import HoldKind, Job
 from dlq_master.model.machine import StopCause
+from dlq_master.model.naming import shown_id
 
 
 def requeue(turn: Turn, ask: RequeueJob) -> Answer:
@@ -23,8 +24,8 @@ def requeue(turn: Turn, ask: RequeueJob) -> Answer:
         must_live(job, "queued again")
         if job.live_key is None and job.hold is not None and not ask.hold:
             raise IllegalTransition(
-                f"job {job.job_id} is on hold and not running",
-                hint=f"let it start: dlq release {job.job_id}",
+                f"job {shown_id(job)} is on hold and not running",
+                hint=f"let it start: dlq release {shown_id(job)}",
                 state=job.state.value,
             )
         turn.remember(ask, job.job_id)
@@ -65,7 +66,7 @@ def _running(turn: Turn, job: Job, do: str) -> Attempt:
     if attempt is None or stopping or attempt.state is not AttemptState.RUNNING:
         shown = job.state if attempt is None else attempt.state
         raise IllegalTransition(
-            f"job {job.job_id} is {shown.value} and cannot {do}: it must be running",
+            f"job {shown_id(job)} is {shown.value} and cannot {do}: it must be running",
             state=shown.value,
         )
     return attempt

@@ -15,6 +15,7 @@ from dlq_master.model import job_steps as on_job
 from dlq_master.model.eligible import Array, Block
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import HoldKind, Job
+from dlq_master.model.naming import shown_dependency, shown_id
 
 # What only a job that holds no GPUs can be given.
 _BEFORE_IT_RUNS = ("queue", "begin_time_s", "depends")
@@ -29,7 +30,7 @@ def update(turn: Turn, ask: UpdateJob) -> Answer:
         return lambda: UpdatedJob(turn.job(ask.job_id), known)
     must_live(job, "changed")
     after = _wanted(turn, ask, job)
-    changes = tuple(_changes(job, after))
+    changes = tuple(_changes(turn, job, after))
     turn.remember(ask, json.dumps(changes))
     if changes:
         _apply(turn, ask, job, after, changes)
@@ -45,8 +46,8 @@ def _wanted(turn: Turn, ask: UpdateJob, job: Job) -> Job:
             if getattr(ask, field) is not SAME:
                 name = field.removesuffix("_time_s").replace("depends", "dependency")
                 raise IllegalTransition(
-                    f"job {job.job_id} runs: its {name} cannot be changed any more",
-                    hint=f"dlq requeue --hold {job.job_id} takes it off its GPUs first",
+                    f"job {shown_id(job)} runs: its {name} cannot be changed any more",
+                    hint=f"dlq requeue --hold {shown_id(job)} takes it off its GPUs first",
                     state=job.state.value,
                 )
     after = job
@@ -85,40 +86,43 @@ def _check_limit(ask: UpdateJob, job: Job, limit_s: float | None) -> None:
     longer = limit_s is None or (job.time_limit_s is not None and limit_s > job.time_limit_s)
     if longer and limit_s != job.time_limit_s:
         raise PermissionDenied(
-            f"job {job.job_id} runs: only operators lengthen its time limit", user=ask.caller.name
+            f"job {shown_id(job)} runs: only operators lengthen its time limit",
+            user=ask.caller.name,
         )
 
 
 def _limited(job: Job, concurrent: int) -> Array:
     if job.array is None:
         raise InvalidRequest(
-            f"job {job.job_id} is not a task of an array", field="concurrent_count"
+            f"job {shown_id(job)} is not a task of an array", field="concurrent_count"
         )
     limit = concurrent if concurrent < job.array.tasks else 0
     return job.array._replace(concurrent=limit)
 
 
-def _changes(job: Job, after: Job) -> Iterator[FieldChange]:
+def _changes(turn: Turn, job: Job, after: Job) -> Iterator[FieldChange]:
     for field, text in _TEXTS.items():
         if getattr(job, field) != getattr(after, field):
             name = {"array": "concurrent", "depends": "dependency"}.get(field, field)
             yield FieldChange(
-                name.removesuffix("_time_s").removesuffix("_s"), text(job), text(after)
+                name.removesuffix("_time_s").removesuffix("_s"), text(turn, job), text(turn, after)
             )
 
 
-_TEXTS: Mapping[str, Callable[[Job], str]] = {
-    "name": lambda job: job.name,
-    "queue": lambda job: job.queue,
-    "nice": lambda job: str(job.nice),
-    "time_limit_s": lambda job: (
+_TEXTS: Mapping[str, Callable[[Turn, Job], str]] = {
+    "name": lambda _, job: job.name,
+    "queue": lambda _, job: job.queue,
+    "nice": lambda _, job: str(job.nice),
+    "time_limit_s": lambda _, job: (
         "unlimited" if job.time_limit_s is None else format_duration(job.time_limit_s)
     ),
-    "begin_time_s": lambda job: (
+    "begin_time_s": lambda _, job: (
         "none" if job.begin_time_s is None else format_instant(job.begin_time_s)
     ),
-    "depends": lambda job: str(job.depends) if job.depends is not None else "none",
-    "array": lambda job: str(job.array.concurrent or "all") if job.array is not None else "",
+    "depends": lambda turn, job: (
+        "none" if job.depends is None else shown_dependency(job.depends, turn.known_job)
+    ),
+    "array": lambda _, job: str(job.array.concurrent or "all") if job.array is not None else "",
 }
 
 

@@ -7,7 +7,7 @@ at it. Who unblocks it is its driver: the master's `control/gates.py`; the simul
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -94,8 +94,10 @@ class Gated(Protocol):
     def failed_nodes(self) -> tuple[NodeId, ...]: ...
 
 
-def blocks(job: Gated, now_s: float) -> Iterator[Reason]:
-    """Every reason why a blocked job may not wait for GPUs yet."""
+def blocks(
+    job: Gated, now_s: float, name_of: Callable[[Dependency], str] = str
+) -> Iterator[Reason]:
+    """Every reason why a job may not wait for GPUs yet."""
     if job.blocked is Block.BACKOFF and job.retry_time_s is not None:
         left_s = round(max(0.0, job.retry_time_s - now_s), 3)
         yield Reason(ReasonCode.BACKOFF, "seconds", have=left_s, detail=", ".join(job.failed_nodes))
@@ -104,8 +106,8 @@ def blocks(job: Gated, now_s: float) -> Iterator[Reason]:
         open_terms = [term for term in depends.terms if term.met is None]
         targets = dict.fromkeys(term.target for term in open_terms if term.target)
         named = tuple(targets)[:BLOCKERS_NAMED]
-        shown = depends._replace(terms=tuple(open_terms[:BLOCKERS_NAMED]))
-        yield Reason(ReasonCode.DEPENDENCY, blocking_jobs=named, detail=str(shown))
+        shown = depends._replace(terms=tuple((open_terms or depends.terms)[:BLOCKERS_NAMED]))
+        yield Reason(ReasonCode.DEPENDENCY, blocking_jobs=named, detail=name_of(shown))
     if job.begin_time_s is not None and job.begin_time_s > now_s:
         left_s = round(job.begin_time_s - now_s, 3)
         yield Reason(ReasonCode.BEGIN_TIME, "seconds", have=left_s)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
-from dlq_master.model.job import Job
+from dlq_master.model.job import HoldKind, Job
+from dlq_master.model.naming import shown_id
 from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
 
 # Codes that say everything by themselves.
@@ -33,7 +34,7 @@ def sentence(reason: Reason, job: Job, reader: str = "") -> str:
 
 
 def _held_user(reason: Reason, job: Job, reader: str) -> str:
-    return _held("held", reason, job, reader) + f" (dlq release {job.job_id})"
+    return _held("held", reason, job, reader) + f" (dlq release {shown_id(job)})"
 
 
 def _held_admin(reason: Reason, job: Job, reader: str) -> str:
@@ -41,7 +42,7 @@ def _held_admin(reason: Reason, job: Job, reader: str) -> str:
 
 
 def _paused(reason: Reason, job: Job, reader: str) -> str:
-    return _held("paused", reason, job, reader) + f" (dlq resume {job.job_id})"
+    return _held("paused", reason, job, reader) + f" (dlq resume {shown_id(job)})"
 
 
 def _held(how: str, reason: Reason, job: Job, reader: str) -> str:
@@ -53,16 +54,16 @@ def _poison(reason: Reason, job: Job, _reader: str) -> str:
     lost = f"{job.infra_failures} attempts were" if job.infra_failures != 1 else "1 attempt was"
     cause = f" ({reason.detail})" if reason.detail else ""
     return (
-        f"held by the master: {lost} lost to the cluster{cause} (dlq release {job.job_id}"
+        f"held by the master: {lost} lost to the cluster{cause} (dlq release {shown_id(job)}"
         " when that is mended)"
     )
 
 
 def _dependency(reason: Reason, job: Job, _reader: str) -> str:
-    if job.hold is None:
+    if job.hold is not HoldKind.DEPENDENCY:
         return f"it waits for other jobs: {reason.detail}"
     return (
-        f"its dependency can never come true: {reason.detail} (dlq update {job.job_id}"
+        f"its dependency can never come true: {reason.detail} (dlq update {shown_id(job)}"
         " dependency=none lets it start)"
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.capacity import Capacity, Pools
@@ -11,6 +11,7 @@ from dlq_master.model.eligible import blocks
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import HoldKind, Job, JobState
 from dlq_master.model.lease import next_boundary_s
+from dlq_master.model.naming import shown_dependency
 from dlq_master.model.pool import Pool
 from dlq_master.model.resources import Request, Shape
 from dlq_master.model.traits import has_all
@@ -46,9 +47,12 @@ def explain(view: View, policy: Policy, job_id: JobId) -> tuple[Reason, ...]:
     if job.live_attempt is not None:
         return ()
     if job.state is JobState.HELD:
-        return (Reason(hold_code(job), detail=job.hold_reason),)
+        held = Reason(hold_code(job), detail=job.hold_reason)
+        # Whoever lets it go shall know what it waits for then.
+        later = (each for each in _blocks(view, job) if each.code is not held.code)
+        return (held, *later)
     if job.blocked is not None:
-        return tuple(blocks(job, view.now_s))
+        return tuple(_blocks(view, job))
     if not view.cluster.nodes:
         return (Reason(ReasonCode.NO_NODES),)
     hopeless = never(view.cluster, policy.placement, shape_of(job))
@@ -56,8 +60,12 @@ def explain(view: View, policy: Policy, job_id: JobId) -> tuple[Reason, ...]:
         return (hopeless,)
     if job.state is JobState.PENDING:
         return (Reason(ReasonCode.NOT_ADMITTED),)
-    paused = () if view.pause_starts is None else (Reason(view.pause_starts),)
-    return paused + _waiting(view, policy, job)
+    if view.pause_starts is not None:
+        # Nobody is chosen meanwhile: who would be before it is not known, only what is missing.
+        short = _shortage(view.cluster, policy, shape_of(job), holders=True)
+        starting = view.pause_starts is ReasonCode.MASTER_STARTING
+        return (Reason(view.pause_starts), *(() if starting else short))
+    return _waiting(view, policy, job)
 
 
 def hold_code(job: Job) -> ReasonCode:
@@ -91,6 +99,11 @@ def never_fits(view: View, policy: Policy, request: Request) -> tuple[Reason, ..
     """Why no set of the registered nodes could ever hold the request; empty if one could."""
     reason = never(view.cluster, policy.placement, request.shape)
     return () if reason is None else (reason,)
+
+
+def _blocks(view: View, job: Job) -> Iterator[Reason]:
+    jobs = view.cluster.jobs
+    return blocks(job, view.now_s, lambda depends: shown_dependency(depends, jobs.get))
 
 
 def _waiting(view: View, policy: Policy, job: Job) -> tuple[Reason, ...]:

@@ -18,6 +18,7 @@ from dlq_master.model.grace import grace_s
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.job import Checkpoint, HoldKind, Job, JobState
 from dlq_master.model.lease import Lease, LeaseKind, hold_until_s
+from dlq_master.model.naming import shown_dependency
 from dlq_master.model.node import Gpu, Node, NodeState
 from dlq_master.model.resources import Allocation, Request, indices
 from dlq_master.model.sentence import sentence
@@ -92,7 +93,7 @@ def job_message(job: Job, read: Readable, now_s: float) -> job_pb2.Job:
         message.begin_time.CopyFrom(to_timestamp(job.begin_time_s))
     message.nice = job.nice
     if job.blocked is not None and job.depends is not None:
-        message.dependency = str(job.depends)
+        message.dependency = shown_dependency(job.depends, read.job)
     code = read.wait_code(job, now_s)
     if code is not None:
         message.wait_code = code.value

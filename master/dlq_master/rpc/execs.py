@@ -24,6 +24,7 @@ from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.ids import NodeId
 from dlq_master.model.job import Job
+from dlq_master.model.naming import shown_id
 from dlq_master.rpc.auth import Door
 from dlq_master.rpc.exec_relay import LARGEST_PIECE_BYTES, ExecPipe, ExecRelay
 from dlq_master.rpc.visible import visible_job
@@ -110,8 +111,8 @@ class Execs:
             if attempt.live:
                 return attempt
         raise IllegalTransition(
-            f"job {job.job_id} is {job.state.value}: nothing of it runs",
-            hint=f"see why: dlq why {job.job_id}",
+            f"job {shown_id(job)} is {job.state.value}: nothing of it runs",
+            hint=f"see why: dlq why {shown_id(job)}",
             id=job.job_id,
             state=job.state.value,
         )
@@ -136,7 +137,7 @@ def _check_owner(job: Job, caller: Caller) -> None:
     """A command acts as the job's user, with the job's secrets: operators look, but are not that user."""
     if job.user != caller.name and caller.role != Role.ADMIN:
         raise PermissionDenied(
-            f"a command in job {job.job_id} would run as {job.user}, with what {job.user} may",
+            f"a command in job {shown_id(job)} would run as {job.user}, with what {job.user} may",
             hint="only its own user and admins may do that",
             user=caller.name,
             needs="admin",

@@ -12,6 +12,7 @@ from dlq_common.pki import Identity
 from dlq_master.control.ports import Control
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempt import Attempt
+from dlq_master.model.naming import shown_id
 from dlq_master.rpc.auth import Door
 from dlq_master.rpc.logs_relay import LogsRelay
 from dlq_master.rpc.visible import visible_job
@@ -59,8 +60,8 @@ class Logs:
         job = visible_job(read, caller, request.job_id)
         if not job.attempts:
             raise IllegalTransition(
-                f"job {job.job_id} has not started yet",
-                hint=f"see why: dlq why {job.job_id}",
+                f"job {shown_id(job)} has not started yet",
+                hint=f"see why: dlq why {shown_id(job)}",
                 id=job.job_id,
                 state=job.state.value,
             )
@@ -69,7 +70,7 @@ class Logs:
             if attempt.key.number == number:
                 return attempt
         raise NotFound(
-            f"there is no attempt {job.job_id}.{number}",
+            f"there is no attempt {shown_id(job)}.{number}",
             kind="attempt",
             id=f"{job.job_id}.{number}",
         )

@@ -1,6 +1,9 @@
 """`dlq why`: a typed reason for every job that does not run."""
 
+from dlq_master.model.eligible import Block, Dependency, Relation, Term
+from dlq_master.model.ids import JobId
 from dlq_master.model.job import HoldKind
+from dlq_master.model.sentence import sentence
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.explain import explain, jobs_ahead, never_fits
@@ -49,6 +52,26 @@ def test_holds_are_told_by_kind() -> None:
     world = World().submit(a_job(1, 8), a_job(2)).decide()
     world.hold(2, HoldKind.ADMIN, "maintenance")
     assert why(world, 2)[ReasonCode.HELD_ADMIN].detail == "maintenance"
+
+
+def test_a_held_job_is_also_told_what_it_would_wait_for_after_its_release() -> None:
+    other = Dependency((Term(Relation.AFTEROK, JobId(1)),))
+    world = World().submit(a_job(1, 8)).decide()
+    world.submit(a_job(2, depends=other, begin_time_s=world.now_s + 60.0, blocked=Block.DEPENDENCY))
+    world.hold(2, HoldKind.USER, "later")
+    reasons = explain(View(world.cluster, world.now_s), world.policy, JobId(2))
+    codes = [reason.code for reason in reasons]
+    assert codes == [ReasonCode.HELD_USER, ReasonCode.DEPENDENCY, ReasonCode.BEGIN_TIME]
+    told = [sentence(reason, world.job(2)) for reason in reasons]
+    assert told[1] == "it waits for other jobs: afterok:1"
+
+
+def test_while_the_master_starts_that_is_all_there_is_to_say() -> None:
+    world = World().submit(a_job(1, 8), a_job(2, 8))
+    world.decide()
+    assert set(why(world, 2, ReasonCode.MASTER_STARTING)) == {ReasonCode.MASTER_STARTING}
+    frozen = why(world, 2, ReasonCode.FREEZE)
+    assert set(frozen) == {ReasonCode.FREEZE, ReasonCode.RESOURCES}
 
 
 def test_before_nodes_register_every_job_says_so() -> None:
