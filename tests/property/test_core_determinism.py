@@ -34,6 +34,7 @@ print(told)
     ("policy", "settings"),
     [
         ("best-effort", {"place": "spread"}),
+        ("timeslice", {"place": "spread"}),
         ("sf", {"place": "consolidate"}),
         ("srsf", {"place": "consolidate", "preempt": "free"}),
         ("tiresias-gittins", {"thresholds": "100,900", "refresh": "3"}),

@@ -266,6 +266,8 @@ TestShortestFreeCount = story("srtf", place="count", preempt="free")
 TestShortestServiceFreeConsolidate = story("srsf", place="consolidate", preempt="free")
 TestShortestServiceCount = story("srsf", place="count")
 TestShortestServiceFreeCount = story("srsf", place="count", preempt="free")
+TestTimesliceConsolidate = story("timeslice", place="consolidate")
+TestTimesliceCount = story("timeslice", place="count")
 TestGittinsConsolidate = story("tiresias-gittins", place="consolidate", refresh="2", **LAS)
 TestGittinsFreeCount = story(
     "tiresias-gittins",

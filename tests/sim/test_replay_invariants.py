@@ -41,6 +41,7 @@ BY_KEY = (
     ("srtf", "preempt=free"),
     ("srtf", "term_s=60", "save_s=7", "resume_s=5"),
     ("srsf", "preempt=free"),
+    ("timeslice", "term_s=60", "save_s=7", "resume_s=5"),
 )
 GITTINS = (
     ("tiresias-gittins", "thresholds=60,200", "preempt=free", "refresh=2"),

@@ -8,7 +8,14 @@ from typing import NamedTuple
 
 from dlq_master.model.order import Ordering
 from dlq_master.policy.order.arrival import ARRIVAL
-from dlq_master.policy.order.by_key import KeyRule, always, shortest, shortest_service, smallest
+from dlq_master.policy.order.by_key import (
+    KeyRule,
+    always,
+    longest_waiting,
+    shortest,
+    shortest_service,
+    smallest,
+)
 from dlq_master.policy.order.gittins import Gittins
 from dlq_master.policy.order.gittins_index import ServiceDistribution
 from dlq_master.policy.policy import Know, Policy
@@ -60,6 +67,12 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             key=always(shortest_service),
             knows=True,
         ),
+        "timeslice": Preset(
+            "in turns of a term: at every boundary who has waited longest takes over",
+            ("place",),  # without boundaries there would be no turns
+            preempts=True,
+            key=always(longest_waiting),
+        ),
         "tiresias-las": Preset(
             "least attained service first, in K levels of GPU-seconds; preempts at boundaries",
             (*_COMMON, *_LEVELS),
@@ -83,8 +96,8 @@ def build(
 ) -> Policy:
     """The policy of that name with these settings; raises PolicyError naming what is wrong.
 
-    `history_gpu_s`: services of jobs, for a policy that `learns`; none: it learns from the jobs that
-    it has seen completed.
+    `history_gpu_s`: services of earlier jobs, for policies with levels; none: those learn from the
+    jobs that complete.
     """
     words = dict(settings or {})
     preset = PRESETS.get(name)

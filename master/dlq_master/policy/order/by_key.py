@@ -20,11 +20,13 @@ _NEVER_S = float("inf")
 class Had(NamedTuple):
     """What a job has had by now, what runs included.
 
-    `attained_gpu_s` counts since the last promotion; `executed_s` is work that need not be done again.
+    `attained_gpu_s` counts since the last promotion; `executed_s` is work that need not be done again;
+    its turn began at `since_s` (None: it waits, or holds GPUs on which nothing runs yet).
     """
 
     attained_gpu_s: float
     executed_s: float
+    since_s: float | None = None
 
 
 # The smallest first, inside a rank; ties keep the order of positions. All of a level have the same
@@ -52,6 +54,14 @@ def shortest(job: Job, had: Had) -> tuple[float, ...]:
 def shortest_service(job: Job, had: Had) -> tuple[float, ...]:
     """The smallest remaining service, in GPU-seconds; a job whose run time nobody knows comes last."""
     return (_remaining_s(job, had) * job.request.gpus,)
+
+
+def longest_waiting(job: Job, had: Had) -> tuple[float, ...]:
+    """Who waits before who runs, the longest without GPUs first; of those that run, whose turn has
+    just begun."""
+    if job.live_attempt is None:
+        return (0.0, job.submit_time_s if job.queued_since_s is None else job.queued_since_s)
+    return (1.0, -_NEVER_S if had.since_s is None else -had.since_s)
 
 
 def lineup(view: View, rule: KeyRule) -> Lineup:
@@ -86,7 +96,8 @@ def _had(view: View, job: Job) -> Had:
     if attempt is None or attempt.started_time_s is None:
         return Had(job.attained_gpu_s, executed_s)
     runs_s = view.now_s - attempt.started_time_s
-    return Had(job.attained_gpu_s + runs_s * job.request.gpus, executed_s + runs_s)
+    attained_gpu_s = job.attained_gpu_s + runs_s * job.request.gpus
+    return Had(attained_gpu_s, executed_s + runs_s, attempt.started_time_s)
 
 
 def _enter(

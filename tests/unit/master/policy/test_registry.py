@@ -46,7 +46,7 @@ def test_fifo_and_best_effort_never_take_work_away() -> None:
         (
             "lottery",
             {},
-            "there are: fifo, best-effort, sf, srtf, srsf, tiresias-las, tiresias-gittins",
+            "there are: fifo, best-effort, sf, srtf, srsf, timeslice, tiresias-las, tiresias-gittins",
         ),
         ("fifo", {"order": "requeue"}, "no setting 'order'"),
         ("tiresias-las", {"treshold": "5"}, "did you mean 'thresholds'"),
@@ -57,6 +57,7 @@ def test_fifo_and_best_effort_never_take_work_away() -> None:
         ("tiresias-las", {"thresholds": "nan"}, "expected a positive number"),
         ("tiresias-las", {"promote_knob": "-1"}, "expected a positive number"),
         ("srtf", {"know": "unknown"}, "expected one of known"),
+        ("timeslice", {"preempt": "free"}, "policy timeslice has no setting 'preempt'"),
         ("sf", {"know": "known"}, "policy sf has no setting 'know'"),
         ("best-effort", {"place": "anywhere"}, "expected one of consolidate, spread, count"),
     ],
