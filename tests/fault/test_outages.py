@@ -3,6 +3,7 @@ of all this."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from dlq.v1 import job_pb2, resource_pb2
 from dlq_cli.words import has_ended, shown_state
 from dlq_client.jobs import Jobs
+from dlq_common.clock import SteadyClock
 from support.harness import Daemons
 from support.waiting import wait_until
 
@@ -25,6 +27,10 @@ def a_spec(*command: str) -> job_pb2.JobSpec:
         resources=resource_pb2.ResourceRequest(gpu_count=1),
         working_directory="/tmp",
     )
+
+
+def is_running(jobs: Jobs, job_id: str) -> bool:
+    return shown_state(jobs.get(job_id).job) == "running"
 
 
 @contextmanager
@@ -55,10 +61,36 @@ def test_a_job_that_dies_of_its_shims_notice_is_run_again(tmp_path: Path, script
     with daemons.up(), daemons.connect() as line:
         jobs = Jobs(line)
         job_id = jobs.submit(a_spec("/bin/sh", "-c", script)).job.job_id
-        wait_until(lambda: shown_state(jobs.get(job_id).job) == "running", what="it runs")
+        wait_until(partial(is_running, jobs, job_id), what="it runs")
         with without_a_master(daemons, until="n1/attempts/*/exit.json", count=1):
             pass
         wait_until(lambda: len(ends_of(jobs, job_id)) == 2, what="it is run again")
         assert ends_of(jobs, job_id)[0] == "ATTEMPT_STATE_PREEMPTED_LOST"
         assert not has_ended(jobs.get(job_id).job)
         jobs.cancel(job_id, kill=True)
+
+
+def test_a_job_that_ends_within_its_limit_while_there_is_no_master_keeps_its_end(
+    tmp_path: Path,
+) -> None:
+    daemons = Daemons(tmp_path, agents=("n1",), hold_s=120)
+    with daemons.up(), daemons.connect() as line:
+        jobs = Jobs(line)
+        job_ids = []
+        for code in (0, 3):
+            spec = a_spec("/bin/sh", "-c", f"sleep 4; exit {code}")
+            spec.time_limit_duration.FromSeconds(8)
+            job_ids.append(jobs.submit(spec).job.job_id)
+        for job_id in job_ids:
+            wait_until(partial(is_running, jobs, job_id), what="it runs")
+        clock = SteadyClock()
+        away_s = clock.boottime_s()
+        with without_a_master(daemons, until="n1/attempts/*/exit.json", count=2):
+            wait_until(lambda: clock.boottime_s() > away_s + 12.0, what="their limit is past")
+        wait_until(lambda: all(has_ended(jobs.get(job_id).job) for job_id in job_ids), what="ends")
+        ended = [jobs.get(job_id).job for job_id in job_ids]
+        assert [(shown_state(job), job.exit_code) for job in ended] == [
+            ("completed", 0), ("failed", 3),
+        ]  # fmt: skip
+        for job in ended:
+            assert job.end_time.ToSeconds() - job.start_time.ToSeconds() < 8

@@ -2,7 +2,8 @@
 
 An agent that restarts or is silent changes nothing: what is told waits in the outbox. A warning is
 given once in an attempt, also over restarts of the master; a node that is silent then learns of it
-when it is back.
+when it is back. A master that has just started stops nothing before the nodes concerned have told it
+what ended meanwhile.
 """
 
 from dlq_master.control.turn import Turn
@@ -21,13 +22,18 @@ def watch(turn: Turn) -> None:
     for attempt in list(turn.state.cluster.attempts.values()):
         job = turn.state.cluster.jobs[attempt.key.job_id]
         limit_s = job.time_limit_s
-        if limit_s is None or attempt.stop_cause in _NO_MORE:
+        if limit_s is None or attempt.stop_cause in _NO_MORE or not _heard_from(turn, attempt):
             continue
         left_s = limit_s - job.total_executed_s - attempt.executed_s(turn.now_s)
         if left_s <= 0.0:
             turn.stop(attempt.key, StopCause.TIME_LIMIT, grace_s=_grace_s(turn, job, attempt))
         elif _must_warn(turn, job, attempt, left_s):
             _warn(turn, attempt, left_s)
+
+
+def _heard_from(turn: Turn, attempt: Attempt) -> bool:
+    """Whether this master knows what became of it while there was no master."""
+    return all(rank.gone or rank.node_id in turn.state.returned for rank in attempt.ranks)
 
 
 def _must_warn(turn: Turn, job: Job, attempt: Attempt, left_s: float) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dlq_master.control.suspicion import Failure, Family, Suspicion, charges
 from dlq_master.control.turn import Turn
 from dlq_master.model import attempt_steps as on_attempt
+from dlq_master.model import gang
 from dlq_master.model import node as on_node
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.ids import NodeId
@@ -79,7 +80,8 @@ def _blamed(turn: Turn, attempt: Attempt, end: on_attempt.AttemptEvent) -> NodeI
         case _:
             return None
     node = None if rank is None else turn.state.cluster.nodes.get(rank.node_id)
-    fast = attempt.executed_s(turn.now_s) <= turn.state.config.health.quarantine_fast
+    executed_s = attempt.executed_s(gang.ended_s(attempt, turn.now_s))
+    fast = executed_s <= turn.state.config.health.quarantine_fast
     # One that is silent is judged by its silence.
     return node.node_id if node is not None and fast and node.state is NodeState.UP else None
 

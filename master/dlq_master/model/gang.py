@@ -30,6 +30,10 @@ _COMES_BACK = frozenset(
     }
 )
 
+# Stops that are no answer to an exit: who was gone before has not heard of them.
+_FROM_OUTSIDE = _COMES_BACK - {StopCause.HOLD_EXPIRED} | {StopCause.TIME_LIMIT}
+_CLOCKS_S = 0.001  # what two readings of one instant may differ by
+
 # Ends after which nothing has to be done again.
 _KEEPS_ALL = frozenset({on_attempt.Succeeded, on_attempt.Preempted})
 
@@ -160,7 +164,8 @@ def verdict(attempt: Attempt, job: Job, now_s: float) -> Verdict:
 
     while stopping for somebody else, a checkpoint committed after the notice or a requeue exit code
     is the only proof of a save; exit 0 then means "saved" unless the job says otherwise or left its
-    done file. Outside a stop, a requeue exit code asks for another run.
+    done file. Outside a stop, a requeue exit code asks for another run. An exit that happened before
+    the stop was asked for, and was heard of later, is judged on its own.
     """
     end = _attempt_end(attempt, job.rules)
     used = usage(attempt, end, now_s)
@@ -169,10 +174,24 @@ def verdict(attempt: Attempt, job: Job, now_s: float) -> Verdict:
 
 def usage(attempt: Attempt, end: on_attempt.AttemptEvent, now_s: float) -> on_job.Usage:
     """What a live attempt that ends so has consumed."""
-    executed_s = attempt.executed_s(now_s)
+    until_s = ended_s(attempt, now_s)
+    executed_s = attempt.executed_s(until_s)
     width = attempt.lease.allocation.width
-    lost_s = 0.0 if type(end) in _KEEPS_ALL else work_at_risk_s(attempt, now_s)
+    lost_s = 0.0 if type(end) in _KEEPS_ALL else work_at_risk_s(attempt, until_s)
     return _usage((executed_s * width, executed_s, lost_s * width))
+
+
+def ended_s(attempt: Attempt, now_s: float) -> float:
+    """When the last rank of an attempt that is judged now ended, by its node: nobody pays for the time
+    until the master hears of it. `now_s` where that is not known; never before it started.
+    """
+    last_s = 0.0
+    for status in attempt.ranks:
+        if status.exited_time_s is None:
+            return now_s
+        last_s = max(last_s, status.exited_time_s)
+    started_s = attempt.started_time_s
+    return min(now_s, max(last_s, attempt.assigned_time_s if started_s is None else started_s))
 
 
 def consequence(
@@ -183,6 +202,8 @@ def consequence(
 
 
 def _attempt_end(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
+    if _ended_before_stop(attempt):
+        attempt = attempt._replace(stop_cause=None)
     cause = attempt.stop_cause
     ranks = attempt.ranks
     if cause is StopCause.CANCEL:
@@ -201,6 +222,22 @@ def _attempt_end(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
     if broken and attempt.started_time_s is None:
         return on_attempt.StartFailed(detail=broken)
     return _own_failure(attempt, rules)
+
+
+def _ended_before_stop(attempt: Attempt) -> bool:
+    """All of it, or a rank that failed and takes the others with it: a silent node, or a master that
+    was away, is why the stop was asked for all the same."""
+    asked_s = attempt.notice_time_s
+    if attempt.stop_cause not in _FROM_OUTSIDE or asked_s is None:
+        return False
+    earlier = [
+        status.exited_time_s is not None and status.exited_time_s < asked_s - _CLOCKS_S
+        for status in attempt.ranks
+    ]
+    if any(status.lost or status.hold_expired for status in attempt.ranks):
+        return False
+    failed = any(own and it.failed for own, it in zip(earlier, attempt.ranks, strict=True))
+    return failed or all(earlier)
 
 
 def _start_error(attempt: Attempt) -> str:

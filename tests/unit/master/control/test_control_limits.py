@@ -1,10 +1,12 @@
 """Time limits: a warning before, the end at it, and only time in RUNNING counts."""
 
+import pytest
+
 from dlq_master.control.limits import STARTUP_S
 from dlq_master.control.stimuli import PauseJob, ResumeJob, Signal, Stop
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import JobState, RunRules
-from support.master_harness import Master
+from support.master_harness import ALICE, Master
 from support.sim_agent import SimAgent
 
 WARNED = RunRules(warn_s=60.0)
@@ -143,3 +145,64 @@ def test_waiting_and_preparing_do_not_count(master: Master, agent: SimAgent) -> 
     passes(master, agent, 10.0)
     assert [stop.cause for stop in stops(agent, master)][before:] == ["time_limit"]
     assert master.job(JobId(job_id)).total_executed_s == 30.0
+
+
+@pytest.mark.parametrize("restarts", [True, False], ids=["master away", "line cut"])
+@pytest.mark.parametrize(
+    ("code", "state"), [(0, JobState.COMPLETED), (3, JobState.FAILED)], ids=["good", "bad"]
+)
+def test_who_ended_within_its_limit_is_judged_by_its_exit_although_it_is_heard_of_later(
+    master: Master, agent: SimAgent, code: int, state: JobState, restarts: bool
+) -> None:
+    key = running(master, agent, 200.0)
+    began_s = master.clock.now_s()
+    passes(master, agent, 50.0)
+    agent.cut()
+    master.clock.advance(100.0)
+    agent.exit(key, code)
+    if restarts:
+        master.clock.advance(500.0)
+        master.restart()
+    for _ in range(50):
+        master.tick(10.0)
+    agent.hello()
+
+    job, attempt = master.job(key.job_id), master.ended(key.job_id, 1)
+    assert (job.state, job.exit_code) == (state, code)
+    assert ("attempt_stop_requested" in master.words(key.job_id)) is not restarts
+    assert job.total_executed_s == pytest.approx(150.0), "nobody pays for the time in between"
+    assert job.attained_gpu_s == pytest.approx(300.0)
+    assert job.end_time_s == attempt.ended_time_s == pytest.approx(began_s + 150.0)
+
+
+def test_who_went_on_beyond_its_limit_while_there_was_no_master_is_stopped(
+    master: Master, agent: SimAgent
+) -> None:
+    key = running(master, agent, 200.0)
+    agent.cut()
+    master.clock.advance(500.0)
+    master.restart()
+    master.tick(1.0)
+    assert stops(agent, master) == []
+    agent.hello()
+    master.tick(1.0)
+    agent.obey()
+    (stop,) = stops(agent, master)
+    assert stop.cause == "time_limit"
+    agent.exit(key, 0)
+    agent.report()
+    assert master.job(key.job_id).state is JobState.TIMED_OUT
+
+
+def test_who_ended_before_it_was_to_make_room_has_not_been_taken_off(
+    master: Master, agent: SimAgent
+) -> None:
+    key = AttemptKey(master.submit(2).job_id, 1)
+    start(agent, key)
+    agent.cut()
+    master.clock.advance(5.0)
+    agent.exit(key, 0)
+    master.clock.advance(5.0)
+    master.ask(PauseJob(caller=ALICE, request_id="p", job_id=key.job_id))
+    agent.hello()
+    assert master.job(key.job_id).state is JobState.COMPLETED
