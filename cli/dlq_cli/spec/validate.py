@@ -15,10 +15,12 @@ from dlq_cli.spec.presets import with_preset
 from dlq_cli.spec.readers import AUTO, PER_GPU, SignalAhead
 from dlq_common.arrays import ArrayText
 from dlq_common.names import LONGEST_NAME, check_absolute_path, check_env
+from dlq_common.units import HOUR
 
 # What the master takes: a request is 1 MiB at most, and most of it is not meant for variables.
 LARGEST_ENVIRONMENT_BYTES = 256 * 1024
 LARGEST_COMMAND = 64 * 1024
+LONGEST_GRACE_S = HOUR  # the master takes no longer one, and would name its own field
 
 T = TypeVar("T")
 
@@ -204,6 +206,11 @@ def _grace_s(get: _Getter, signal: SignalAhead | None) -> int | None:
             get.origin("preempt.grace"),
             f"auto contradicts the {ahead_s} seconds of {get.origin('preempt.signal')}",
         )
+    for key, seconds in (("preempt.grace", grace or 0), ("preempt.signal", ahead_s)):
+        if seconds > LONGEST_GRACE_S:
+            raise wrong(
+                get.origin(key), f"{seconds} seconds before the kill: at most {LONGEST_GRACE_S}"
+            )
     return max(grace or 0, ahead_s) or None
 
 

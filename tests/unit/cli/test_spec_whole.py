@@ -13,9 +13,10 @@ from dlq_cli.spec.given import Layer
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.message import to_message
 from dlq_cli.spec.toml_yaml import read_spec_file
-from dlq_cli.spec.validate import LARGEST_ENVIRONMENT_BYTES, Spec, finish
+from dlq_cli.spec.validate import LARGEST_ENVIRONMENT_BYTES, LONGEST_GRACE_S, Spec, finish
 from dlq_common.errors import InvalidRequest
 from dlq_common.wire import from_duration
+from dlq_master.rpc.spec import SPANS
 
 SHELL = {"HOME": "/home/alice", "PATH": "/bin", "DLQ_HOME": "/x", "BASH_FUNC_a%%": "() {"}
 
@@ -41,6 +42,15 @@ def test_the_command_line_wins_over_the_file_and_origins_tell() -> None:
     made = spec(("-t", "2h"), file=b'command = "true"\ntime_limit = "1h"\nname = "n"\n')
     assert made.time_limit_s == 7200
     assert (made.origins["time_limit"], made.origins["name"]) == ("-t", "job.toml:3")
+
+
+def test_a_grace_that_is_too_long_is_told_by_what_was_written() -> None:
+    assert SPANS["preempt.grace_duration"][1] == LONGEST_GRACE_S
+    assert refusal(("--signal", "USR1@5000")).startswith("--signal: 5000 seconds")
+    assert refusal(("--grace", "2h")).startswith("--grace: 7200 seconds")
+    told = refusal(file=b'command = "true"\n[preempt]\nsignal = "USR1@5000"\n')
+    assert told.startswith("job.toml:3: ")
+    assert spec(("--signal", "USR1@3600")).grace_s == 3600
 
 
 def test_without_a_word_a_job_asks_for_one_gpu_on_any_node_and_inherits_nothing() -> None:
