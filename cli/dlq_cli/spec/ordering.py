@@ -6,13 +6,14 @@ import re
 from datetime import UTC, datetime, time, tzinfo
 from typing import NamedTuple
 
-from dlq_common.arrays import ArrayText, parse_array
+from dlq_common.arrays import ArrayText, parse_array, parse_tasks
 from dlq_common.instants import parse_instant
 from dlq_common.names import shown
 from dlq_common.suggest import did_you_mean
 
 RELATIONS = ("after", "afterok", "afternotok", "afterany", "singleton")
 _JOB = re.compile(r"[1-9][0-9]{0,17}(?:_[0-9]{1,9})?", re.ASCII)
+_ALL = re.compile(r",(?![^\[]*\])")  # but not that of 12_[0,2]
 _FORMS = "write afterok:12:13,afterany:14 (all of them) or with ? (any of them)"
 
 
@@ -46,9 +47,9 @@ def read_dependency(raw: object) -> DependencyText:
     text = raw.strip() if isinstance(raw, str) else ""
     if not text:
         raise ValueError(f"{shown(str(raw))} names no jobs: {_FORMS}")
-    if "," in text and "?" in text:
+    if _ALL.search(text) and "?" in text:
         raise ValueError("`,` (all of them) and `?` (any of them) do not go together")
-    parts = re.split(r"[,?]", text)
+    parts = re.split(rf"{_ALL.pattern}|\?", text)
     terms = [term for part in parts for term in _terms(part.strip())]
     return DependencyText(tuple(dict.fromkeys(terms)), "?" in text)
 
@@ -66,10 +67,19 @@ def _terms(part: str) -> list[TermText]:
         return [TermText(relation, "")]
     if not jobs:
         raise ValueError(f"{relation} names no job: {_FORMS}")
-    for job in jobs:
-        if not _JOB.fullmatch(job.strip()):
-            raise ValueError(f"{shown(job)} is not a job: write 12, or 12_4 for a task of an array")
-    return [TermText(relation, job.strip()) for job in jobs]
+    return [TermText(relation, name) for job in jobs for name in _names(job.strip())]
+
+
+def _names(job: str) -> list[str]:
+    """`12`, `12_4`; of `12_[0-3]` each task by its own name."""
+    named = parse_tasks(job)
+    if named is not None and "[" in job:
+        return [f"{named.array_id}_{index}" for index in named.indexes]
+    if not _JOB.fullmatch(job):
+        raise ValueError(
+            f"{shown(job)} is not a job: write 12, or 12_4 or 12_[0-3] for tasks of an array"
+        )
+    return [job]
 
 
 def read_begin(raw: object) -> str:

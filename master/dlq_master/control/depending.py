@@ -3,13 +3,14 @@
 A job may depend on older ones alone, so no circle can arise.
 """
 
-from dlq_common.errors import InvalidRequest
+from dlq_common.errors import InvalidRequest, NotFound
 from dlq_master.control import arrays, gates
 from dlq_master.control.stimuli import AskedDependency, AskedTerm, Caller
 from dlq_master.control.turn import Turn
 from dlq_master.model.eligible import Array, Dependency, Relation, Term
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
+from dlq_master.model.naming import shown_id
 
 FIELD = "spec.dependency"
 
@@ -19,7 +20,7 @@ def dependency(
 ) -> Dependency | None:
     """The dependency of a job that is older than `before` (None: of a new one); None for no terms.
 
-    InvalidRequest for a job that is not there, or not the caller's to see: the same words for both.
+    NotFound for a job that is not there, or not the caller's to see: the same words for both.
     """
     if asked is None or not asked.terms:
         return None
@@ -34,10 +35,10 @@ def _term(turn: Turn, caller: Caller, asked: AskedTerm, before: JobId | None) ->
     seen = job if array is None else turn.known_job(JobId(array.array_id + 1))
     if seen is None or not (caller.sees_all or seen.user == caller.name):
         name = f"{asked.job_id}" if asked.index is None else f"{asked.job_id}_{asked.index}"
-        raise InvalidRequest(f"there is no job {name} to depend on", field=FIELD)
+        raise NotFound(f"there is no job {name} to depend on", kind="job", id=name)
     if before is not None and seen.job_id >= before:
         raise InvalidRequest(
-            f"job {seen.job_id} came after job {before}, which cannot depend on it", field=FIELD
+            f"job {shown_id(seen)} came after job {before}, which cannot depend on it", field=FIELD
         )
     if array is None:
         return _of_job(turn, asked.relation, seen)

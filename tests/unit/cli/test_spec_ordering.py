@@ -47,6 +47,18 @@ def message(*flags: tuple[str, str]) -> job_pb2.JobSpec:
             "afterok:12?afternotok:13",
             DependencyText((TermText("afterok", "12"), TermText("afternotok", "13")), True),
         ),
+        (
+            "afterok:1_[0-1,4],after:3",
+            DependencyText(
+                (
+                    TermText("afterok", "1_0"),
+                    TermText("afterok", "1_1"),
+                    TermText("afterok", "1_4"),
+                    TermText("after", "3"),
+                ),
+                False,
+            ),
+        ),
         ("singleton", DependencyText((TermText("singleton", ""),), False)),
         ("AfterOK:7", DependencyText((TermText("afterok", "7"),), False)),
         (
@@ -67,6 +79,8 @@ def test_slurms_words_for_dependencies_are_read(text: object, dependency: Depend
         ("afterok", "names no job"),
         ("afterok:train", "is not a job"),
         ("afterok:0", "is not a job"),
+        ("afterok:1_[3-1]", "is empty"),
+        ("afterok:1_[", "is not a job"),
         ("afterok:1,after:2?after:3", "do not go together"),
         ("aftercorr:12", "is no relation"),
         ("singleton:12", "takes no job"),

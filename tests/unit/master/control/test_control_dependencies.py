@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from dlq_common.config import Seconds
-from dlq_common.errors import InvalidRequest
+from dlq_common.errors import NotFound
 from dlq_master.control.config import RetentionConfig
 from dlq_master.control.stimuli import (
     AskedArray,
@@ -230,9 +230,9 @@ def test_jobs_that_ended_long_ago_can_still_be_depended_on(
 def test_nobody_depends_on_what_is_not_there_or_not_theirs(master: Master) -> None:
     mine = master.submit()
     for asked in (after(Relation.AFTEROK, 99), after(Relation.AFTEROK, mine.job_id + 1)):
-        with pytest.raises(InvalidRequest, match="there is no job"):
+        with pytest.raises(NotFound, match="there is no job"):
             master.submit(depends=asked)
-    with pytest.raises(InvalidRequest, match=f"there is no job {mine.job_id} to depend on"):
+    with pytest.raises(NotFound, match=f"there is no job {mine.job_id} to depend on"):
         master.submit(depends=after(Relation.AFTEROK, mine.job_id), caller=BOB)
     assert master.submit(depends=after(Relation.AFTEROK, mine.job_id), caller=ROOT).depends
 
@@ -252,7 +252,7 @@ def test_an_array_is_waited_for_as_a_whole_and_its_tasks_one_by_one(
     assert eligible(master, single)
     finish(agent, JobId(array_id + 3))
     assert eligible(master, whole)
-    with pytest.raises(InvalidRequest, match=f"no job {array_id}_9"):
+    with pytest.raises(NotFound, match=f"no job {array_id}_9"):
         master.submit(depends=AskedDependency((AskedTerm(Relation.AFTER, array_id, 9),)))
 
 
