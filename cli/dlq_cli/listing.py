@@ -25,21 +25,33 @@ class Query:
 
     def ask(self, jobs: Jobs) -> JobList:
         """The jobs now; NotFound when named ones are not there."""
-        found = jobs.list(
+        found = self.found(jobs)
+        for job_id in self.missing(found):
+            raise not_found(job_id)
+        return found
+
+    def found(self, jobs: Jobs) -> JobList:
+        """The jobs now, as far as they are there."""
+        return jobs.list(
             user=self.user,
             states=self.states,
             ended_within_s=self.ended_within_s,
             job_ids=self.job_ids,
         )
+
+    def missing(self, found: JobList) -> list[str]:
+        """Those of the named jobs that are not there; not known where states were asked for."""
         there = {job.job_id for job in found.jobs}
-        for job_id in self.job_ids:
-            if job_id not in there and not self.states:
-                raise NotFound(f"there is no job {job_id}", kind="job", id=job_id)
-        return found
+        return [job_id for job_id in self.job_ids if job_id not in there and not self.states]
 
     def admits(self, job: job_pb2.Job) -> bool:
         """Whether a job that just changed still belongs in the list; one that ended stays."""
         return not self.states or shown_state(job) in self.states
+
+
+def not_found(job_id: str) -> NotFound:
+    """The error of a job that is not there, or another's."""
+    return NotFound(f"there is no job {job_id}", kind="job", id=job_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -157,7 +157,7 @@ def test_who_may_not_do_it_is_not_shown_whom_it_would_hit(
         (grpc.StatusCode.PERMISSION_DENIED, "PERMISSION_DENIED", 4),
         (grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED", 4),
         (grpc.StatusCode.FAILED_PRECONDITION, "UNSATISFIABLE", 5),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUOTA_EXCEEDED", 5),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUOTA_EXCEEDED", 75),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, "TRY_AGAIN", 75),
         (grpc.StatusCode.ABORTED, "CONFLICT", 75),
         (grpc.StatusCode.FAILED_PRECONDITION, "ILLEGAL_TRANSITION", 1),

@@ -11,7 +11,7 @@ from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
-from dlq_cli.tasks import shown_ids
+from dlq_cli.tasks import shown_id, shown_ids
 from dlq_client.jobs import Edited
 from dlq_common.errors import DlqError, Unavailable
 
@@ -59,10 +59,13 @@ def change_each(
             code = code or exit_codes.code_of_error(error)
             continue
         changed += edited.jobs
-        for line in () if quiet else _lines(edited.jobs, outcome):
+        names = {job.job_id: shown_id(job) for job in edited.jobs}
+        refused = {refusal.job_id for refusal in edited.refusals}
+        done = [job for job in edited.jobs if job.job_id not in refused]
+        for line in () if quiet else _lines(done, outcome):
             click.echo(line)
         for refusal in edited.refusals:
-            app.say(f"job {refusal.job_id}: {refusal.detail}")
+            app.say(f"job {names.get(refusal.job_id, refusal.job_id)}: {refusal.detail}")
             code = code or exit_codes.FAILURE
     return changed, code
 

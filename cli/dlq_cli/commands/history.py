@@ -8,9 +8,11 @@ from itertools import islice
 import click
 
 from dlq.v1 import job_pb2, job_service_pb2
+from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
+from dlq_cli.listing import not_found
 from dlq_cli.past import PAST, Chosen, local, parse_format, past_facts, past_table
 from dlq_cli.render import Look
 from dlq_cli.select import several_jobs
@@ -18,7 +20,7 @@ from dlq_cli.since import midnight, past_instant
 from dlq_cli.states import parse_states
 from dlq_cli.words import ENDED
 from dlq_client.jobs import Jobs
-from dlq_common.errors import InvalidRequest
+from dlq_common.errors import InvalidRequest, NotFound
 from dlq_common.wire import to_timestamp
 
 # Long lists come in pages that are quickly made: others' calls go in between.
@@ -94,6 +96,9 @@ def history(
         job_ids=several_jobs(jobs, job),
     )
     _set_span(request, app, since, until)
+    missing = [job_id for job_id in request.job_ids if not _is_there(jobs, job_id)]
+    if missing and len(missing) == len(request.job_ids):
+        raise not_found(missing[0])
     found = islice(_ended(jobs, request), limit)
     look = app.look()
     if as_json:
@@ -107,6 +112,19 @@ def history(
         )
         if not listed:
             app.say(_nothing(request))
+    if missing:
+        for job_id in missing:
+            app.say(f"there is no job {job_id}")
+        raise exit_codes.Ended(exit_codes.NOT_FOUND)
+
+
+def _is_there(jobs: Jobs, job_id: str) -> bool:
+    """Whether it is a job that the caller may see, whether it has ended or not."""
+    try:
+        jobs.get(job_id)
+    except NotFound:
+        return False
+    return True
 
 
 def _states(text: str | None) -> Sequence[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from dlq.v1 import job_pb2
+from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.columns import COLUMNS, DEFAULT, parse_format
 from dlq_cli.commands.live import watch_status
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
-from dlq_cli.listing import Layout, Query
+from dlq_cli.listing import Layout, Query, not_found
 from dlq_cli.select import several_jobs
 from dlq_cli.since import ended_within_s
 from dlq_cli.states import parse_states
@@ -93,7 +94,10 @@ def status(
     if watch:
         watch_status(app, jobs, query, layout, jsonl=jsonl)
         return
-    found = query.ask(jobs).jobs
+    answer = query.found(jobs)
+    found, missing = answer.jobs, query.missing(answer)
+    if missing and not found:
+        raise not_found(missing[0])
     look = app.look()
     if as_json:
         click.echo(document({"jobs": [job_facts(each) for each in layout.ordered(found, look)]}))
@@ -103,6 +107,10 @@ def status(
         click.echo(layout.text(found, look), nl=False, color=look.color)
         if not found and not quiet:
             app.say(_nothing(query))
+    if missing:
+        for job_id in missing:
+            app.say(f"there is no job {job_id}")
+        raise exit_codes.Ended(exit_codes.NOT_FOUND)
 
 
 def _user(everybody: bool, user: str | None) -> str:

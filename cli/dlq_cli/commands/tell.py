@@ -59,7 +59,12 @@ def signal(app: App, job: str, signal: str, all_ranks: bool, as_json: bool) -> N
         return jobs.signal_each(target, signal, all_ranks=all_ranks)
 
     word = signal.upper().removeprefix("SIG")
-    for_each(app, targets(jobs, [job]), change, lambda _: f"{word} is sent", as_json=as_json)
+
+    def outcome(job: job_pb2.Job) -> str:
+        # Of several, those that have ended are left alone.
+        return f"has ended; no {word} for it" if has_ended(job) else f"{word} is sent"
+
+    for_each(app, targets(jobs, [job]), change, outcome, as_json=as_json)
 
 
 @click.command(epilog=examples("dlq checkpoint 17", "dlq checkpoint --timeout 1h 17"))

@@ -17,7 +17,7 @@ from dlq_cli.select import targets
 from dlq_cli.spec.message import dependency_message
 from dlq_cli.spec.ordering import begin_s, read_begin, read_dependency
 from dlq_cli.spec.readers import read_integer, read_name, read_nice, read_queue, read_time_limit
-from dlq_cli.tasks import shown_ids
+from dlq_cli.tasks import shown_id, shown_ids
 from dlq_cli.zone import LocalZone
 from dlq_client.jobs import Jobs, Updated
 from dlq_common.errors import DlqError, InvalidRequest, Unavailable
@@ -139,8 +139,9 @@ def _update_each(
             code = code or exit_codes.code_of_error(error)
             continue
         found.append(updated)
+        names = {each.job_id: shown_id(each) for each in updated.jobs}
         for refusal in updated.refusals:
-            app.say(f"job {refusal.job_id}: {refusal.detail}")
+            app.say(f"job {names.get(refusal.job_id, refusal.job_id)}: {refusal.detail}")
             code = code or exit_codes.FAILURE
     return found, code
 
