@@ -105,11 +105,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hostile]:
 def heartbeats(cluster: Hostile) -> Iterator[None]:
     """After each of the tests every node is there, and none was heard of too late."""
     yield
+    fine: tuple[int, tuple[str, ...]] = (node_pb2.NODE_STATE_UP, ())
     wait_until(
-        lambda: (
-            cluster.watch.now() == dict.fromkeys(cluster.daemons.agents, node_pb2.NODE_STATE_UP)
-        ),
-        what="every node is up",
+        lambda: cluster.watch.now() == dict.fromkeys(cluster.daemons.agents, fine),
+        what="every node is up and takes work",
     )
     longest = cluster.watch.longest_s()
     print(f"longest gaps: { {name: round(gap, 2) for name, gap in longest.items()} }")  # noqa: T201

@@ -68,7 +68,7 @@ class HeartbeatWatch:
         self._lock = threading.Lock()
         self._last_s: dict[str, float] = {}
         self._longest_s: dict[str, float] = {}
-        self._states: dict[str, int] = {}
+        self._states: dict[str, tuple[int, tuple[str, ...]]] = {}
         self._excused: set[str] = set()
 
     @contextmanager
@@ -85,8 +85,8 @@ class HeartbeatWatch:
         with self._lock:
             return dict(self._longest_s)
 
-    def now(self) -> dict[str, int]:
-        """Node -> its state as it was last seen."""
+    def now(self) -> dict[str, tuple[int, tuple[str, ...]]]:
+        """Node -> its state and flags as they were last seen."""
         with self._lock:
             return dict(self._states)
 
@@ -116,4 +116,4 @@ class HeartbeatWatch:
             self._last_s[node.node_id] = contact_s
             if node.node_id not in self._excused:
                 self._longest_s[node.node_id] = max(gap_s, self._longest_s.get(node.node_id, 0.0))
-            self._states[node.node_id] = node.state
+            self._states[node.node_id] = node.state, tuple(node.flags)
