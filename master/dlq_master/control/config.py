@@ -119,6 +119,8 @@ class JobsConfig:
     grace_cap: Seconds = Seconds(600.0)
     # After an attempt that the cluster failed; twice as long after each further one.
     retry_backoff: Seconds = Seconds(10.0)
+    # An attempt that ran so long, or saved, shows that its job is sound: earlier failures are forgiven.
+    forgive_after: Seconds = Seconds(3600.0)
     kill_wait: Seconds = Seconds(30.0)  # grace at the time limit of a job that was warned of it
     concurrent_saves: int = 16  # more lapses than this start their saves one after another
     queued_per_user: int = 10_000  # jobs of one user that have not ended

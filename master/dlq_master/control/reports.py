@@ -36,6 +36,8 @@ _PHASES = {
 _NEVER_STARTED = "never_started"
 # Its shim killed it, or told it to leave: what it did then is not its own doing.
 _HOLD_EXPIRED = "hold_expired"
+# Its node knows another attempt by this name, from after the backup that was restored here.
+_OTHERS = "fence_mismatch"
 _CLINGS = ("gpu_not_released", "unkillable", "look_timeout")
 
 
@@ -80,7 +82,8 @@ def close_while_unclean(turn: Turn, node_id: NodeId) -> None:
 
 
 def lose(turn: Turn, key: AttemptKey, *, actor: str, cause: str, node_id: NodeId) -> None:
-    """The ranks of an attempt on this node are gone for ever; what is left of the gang is ended."""
+    """The ranks of an attempt on this node are gone for ever; what is left of the gang is ended. Whom
+    an operator gave up has not failed."""
     turn.note(
         "rank_lost",
         job_id=key.job_id,
@@ -89,7 +92,13 @@ def lose(turn: Turn, key: AttemptKey, *, actor: str, cause: str, node_id: NodeId
         actor=actor,
         cause=cause,
     )
-    lost = RankStatus(node_id, phase=RankPhase.EXITED, exited_time_s=turn.now_s, lost=True)
+    lost = RankStatus(
+        node_id,
+        phase=RankPhase.EXITED,
+        exited_time_s=turn.now_s,
+        lost=True,
+        given_up=actor.startswith("user:"),
+    )
     for rank, status in enumerate(turn.state.cluster.attempts[key].ranks):
         if status.node_id == node_id and not status.gone:
             _gather(turn, key, rank, lost, actor)
@@ -101,7 +110,11 @@ def fail_start(turn: Turn, launch: Intention, why: str) -> None:
     if attempt is None or attempt.epoch != launch.epoch or attempt.ranks[launch.node_rank].gone:
         return
     failed = RankStatus(
-        launch.node_id, phase=RankPhase.EXITED, exited_time_s=turn.now_s, start_error=why
+        launch.node_id,
+        phase=RankPhase.EXITED,
+        exited_time_s=turn.now_s,
+        start_error=why,
+        given_up=why == _OTHERS,
     )
     _gather(turn, launch.key, launch.node_rank, failed, f"node:{launch.node_id}")
 
@@ -329,6 +342,7 @@ def _status(before: RankStatus, report: ReportedRank, now_s: float) -> RankStatu
         hold_expired=phase is RankPhase.EXITED
         and _HOLD_EXPIRED in (report.ended_by, report.noticed),
         lost=vanished or untold,
+        given_up=failed_start and report.error == _OTHERS,
         ready_time_s=(
             now_s - report.age_s
             if before.ready_time_s is None and report.phase is ReportedPhase.READY

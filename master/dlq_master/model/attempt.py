@@ -71,6 +71,7 @@ class RankStatus(NamedTuple):
     saved: bool = False  # a checkpoint was committed after this rank's notice
     hold_expired: bool = False  # the shim ended it, or told it to: the master was silent too long
     lost: bool = False  # nobody will ever say how it ended
+    given_up: bool = False  # lost by an operator's word, or by a restored backup: no failure
     ready_time_s: float | None = None  # since when it could start
     ports: tuple[int, ...] = ()  # of its node, found free when it was ready
     workers_done: bool = False  # what still runs there serves the workers of other nodes

@@ -6,6 +6,7 @@ rank is confirmed gone.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from dlq_master.model import attempt_steps as on_attempt
@@ -198,7 +199,12 @@ def consequence(
     attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, used: on_job.Usage
 ) -> on_job.JobEvent | None:
     """What the end of its live attempt is for a job; None: the job has ended already."""
-    return None if job.ended else _job_end(end, attempt, job, used)
+    if job.ended:
+        return None
+    event = _job_end(end, attempt, job, used)
+    if isinstance(event, on_job.Requeued) and _got_on(attempt, job, used):
+        return replace(event, forgives=True)
+    return event
 
 
 def _attempt_end(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
@@ -315,9 +321,17 @@ def _job_end(
 def _infra(reason: EndReason, attempt: Attempt, job: Job, usage: on_job.Usage) -> on_job.JobEvent:
     """Not the job's fault, unless it happens again and again, on other nodes as far as there are any."""
     failed = [rank.node_id for rank in attempt.ranks if rank.lost or rank.start_error]
-    again = job.infra_failures + 1 < job.rules.max_infra_failures
+    if any(rank.given_up for rank in attempt.ranks):
+        return on_job.Requeued(reason=reason, usage=usage, failed_nodes=tuple(failed), counts=False)
+    before = 0 if _got_on(attempt, job, usage) else job.infra_failures
+    again = before + 1 < job.rules.max_infra_failures
     kind: type[on_job.Requeued | on_job.Poisoned] = on_job.Requeued if again else on_job.Poisoned
     return kind(reason=reason, usage=usage, failed_nodes=tuple(failed))
+
+
+def _got_on(attempt: Attempt, job: Job, usage: on_job.Usage) -> bool:
+    """Whether it ran long enough, or saved, to show that it is not the job that fails."""
+    return attempt.checkpoint is not None or usage.executed_s >= job.rules.forgive_after_s
 
 
 def _after_failure(end: on_attempt.Failed, job: Job, usage: on_job.Usage) -> on_job.JobEvent:

@@ -71,6 +71,7 @@ class RunRules(NamedTuple):
     retry_backoff_s: float = (
         0.0  # after the first infra failure; twice as long after each further one
     )
+    forgive_after_s: float = 3600.0  # who has run so long, or saved, starts to count anew
     warn_s: float | None = None  # its signal comes so long before its time limit; None = not
 
 

@@ -153,7 +153,7 @@ def blame(draft: Draft, node_ids: tuple[NodeId, ...]) -> None:
 
 def back_off(draft: Draft, at_s: float) -> None:
     """It is tried again a little later, and later each time."""
-    wait_s = draft[_RULES].retry_backoff_s * 2.0 ** (draft[_INFRA_FAILURES] - 1)
+    wait_s = draft[_RULES].retry_backoff_s * 2.0 ** (max(1, draft[_INFRA_FAILURES]) - 1)
     if wait_s > 0.0:
         draft[_RETRY_TIME_S] = at_s + wait_s
         draft[_BLOCKED] = Block.BACKOFF
@@ -162,6 +162,12 @@ def back_off(draft: Draft, at_s: float) -> None:
 
 def forgive(draft: Draft) -> None:
     """Nothing is held against any node any longer."""
+    draft[_FAILED_NODES] = ()
+
+
+def acquit(draft: Draft) -> None:
+    """It has got on since the cluster failed it: that is not the job's doing."""
+    draft[_INFRA_FAILURES] = 0
     draft[_FAILED_NODES] = ()
 
 

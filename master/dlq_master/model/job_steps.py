@@ -91,6 +91,8 @@ class Requeued:
     exit_code: int | None = None
     signal: int | None = None
     failed_nodes: tuple[NodeId, ...] = ()  # where it was not the job's fault
+    forgives: bool = False  # it had got on: its earlier failures count no more
+    counts: bool = True  # False: an operator's doing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +262,10 @@ def step(  # noqa: C901 one case per event
         case Requeued():
             to.vacate(draft, event.usage)
             to.explain(draft, event.reason, event.exit_code, event.signal)
-            to.count(draft, event.reason)
+            if event.forgives:
+                to.acquit(draft)
+            if event.counts:
+                to.count(draft, event.reason)
             to.wait(draft, at_s if target is _Q else None)
             if event.failed_nodes:
                 to.blame(draft, event.failed_nodes)

@@ -241,3 +241,47 @@ def test_a_users_own_failure_is_no_fault_of_any_node(master: Master, code: int) 
     agents["gpu01"].report()
     job = master.job(key.job_id)
     assert (job.state, job.exit_code, job.failed_nodes) == (JobState.FAILED, code, ())
+
+
+@pytest.mark.parametrize(("ran_s", "saved"), [(3600.0, False), (30.0, True)])
+def test_an_attempt_that_got_on_clears_the_failures_before_it(
+    masters: Callable[..., Master], ran_s: float, saved: bool
+) -> None:
+    master = masters(replace(config_of(), jobs=JobsConfig(retry_backoff=Seconds(0.0))))
+    agents = nodes(master, "gpu01", "gpu02")
+    job_id = master.submit().job_id
+    for _ in range(2):
+        fail_where_it_is(master, agents, job_id)
+    assert master.job(job_id).infra_failures == 2
+
+    key = AttemptKey(job_id, 3)
+    agent = agents[master.attempt(job_id).ranks[0].node_id]
+    agent.obey()
+    agent.start(key)
+    agent.report()
+    if saved:
+        agent.save(key, 7)
+        agent.report()
+    later(master, agents, ran_s)
+    agent.vanish(key)
+    agent.report()
+    job = master.job(job_id)
+    assert (job.infra_failures, job.state, job.live_attempt) == (1, JobState.QUEUED, 4)
+
+
+def test_what_an_operator_fences_is_no_failure_of_the_job(
+    masters: Callable[..., Master],
+) -> None:
+    master = masters(config_of())
+    agents = nodes(master, "gpu01", "gpu02")
+    job_id = master.submit().job_id
+    node_id = master.attempt(job_id).ranks[0].node_id
+    agents[node_id].obey()
+    agents[node_id].start(AttemptKey(job_id, 1))
+    agents[node_id].report()
+    agents[node_id].cut()
+    others = {name: agent for name, agent in agents.items() if name != node_id}
+    later(master, others, 60.0)
+    master.ask(FenceNode(caller=ROOT, request_id="f", node_id=node_id, reason="off"))
+    job = master.job(job_id)
+    assert (job.infra_failures, job.failed_nodes, job.live_attempt) == (0, (node_id,), 2)
