@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dlq.v1 import job_pb2
 from dlq_cli.render import Cell, Look, clean_line, number, when
-from dlq_cli.slurm.states import queue_state
+from dlq_cli.slurm_states import queue_state
 from dlq_cli.tasks import id_key, shown_id
 from dlq_cli.words import ENDED, HOLD_KINDS, SLURM_CODES, shown_state
 from dlq_common.errors import InvalidRequest

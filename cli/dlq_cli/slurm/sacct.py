@@ -11,8 +11,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from dlq.v1 import job_pb2
 from dlq_cli.app import App
 from dlq_cli.select import several_jobs
-from dlq_cli.slurm.states import account_state, code, wanted
 from dlq_cli.slurm.words import Grammar, Words, read
+from dlq_cli.slurm_states import account_state, code, wanted
 from dlq_cli.tasks import id_key, shown_id
 from dlq_client.jobs import Jobs
 from dlq_common.errors import InvalidRequest, NotFound

@@ -10,8 +10,8 @@ from dlq.v1 import job_pb2
 from dlq_cli.app import App
 from dlq_cli.exit_codes import FAILURE
 from dlq_cli.slurm.squeue import GRAMMAR as SQUEUE
-from dlq_cli.slurm.states import code, queue_state, wanted
 from dlq_cli.slurm.words import Grammar, ended, read
+from dlq_cli.slurm_states import code, queue_state, wanted
 from dlq_cli.tasks import shown_id
 from dlq_cli.words import has_ended
 from dlq_client.jobs import Edited, Jobs

@@ -10,8 +10,8 @@ from dlq.v1 import job_pb2
 from dlq_cli.app import App
 from dlq_cli.columns import LetterFormat, parse_format
 from dlq_cli.select import several_jobs
-from dlq_cli.slurm.states import code, wanted
 from dlq_cli.slurm.words import Grammar, Words, read
+from dlq_cli.slurm_states import code, wanted
 from dlq_cli.tasks import folded, id_key
 from dlq_cli.words import has_ended
 from dlq_client.jobs import Jobs
