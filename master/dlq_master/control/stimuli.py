@@ -68,7 +68,7 @@ class SubmitJob:
 
     caller: Caller
     request_id: str
-    digest: str  # of the whole request: the same request_id with another digest is refused
+    digest: str  # of the request but for its begin; another one with the same id is refused
     name: str
     queue: str  # "" = the default queue
     request: Request
