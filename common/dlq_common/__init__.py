@@ -6,6 +6,7 @@
     config          TOML and environment into frozen values (daemons only)
     container_names  which images, mounts and secrets pass
     errors          the tree of expected failures
+    gpu_memory      how frameworks say that a GPU's memory was not enough
     hostlist        gpu[01-08]
     identity_files  where keys and certificates lie
     ids             request ids, sessions, secrets, seeds

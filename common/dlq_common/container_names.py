@@ -68,7 +68,9 @@ def check_mount_target(path: str) -> str:
 def check_secret(name: str) -> str:
     """The name of a secret: a file name, and nothing that leads elsewhere."""
     if not _SECRET.fullmatch(name) or ".." in name:
-        raise ValueError(f"secret name {shown(name)} is not allowed: use letters, digits, _ . and -")
+        raise ValueError(
+            f"secret name {shown(name)} is not allowed: use letters, digits, _ . and -"
+        )
     return name
 
 

@@ -93,29 +93,44 @@ def a_cluster() -> FakeMaster:
         "gpu04": a_node("gpu04", state=node_pb2.NODE_STATE_UNREACHABLE),
         "lab1": a_node("lab1", gpus=1, free=1, virtual_devices=True, root_jobs=True),
         "sick1": a_node(
-            "sick1", gpus=3, free=1, flags=["quarantined"], attempts=["17.2"],
+            "sick1",
+            gpus=3,
+            free=1,
+            flags=["quarantined"],
+            attempts=["17.2"],
             withheld_gpu_indexes=[2],
             reasons=[
                 node_pb2.NodeReason(
-                    kind="quarantined", words="3 different jobs failed here at once: 5.1, 7.1, 9.1",
-                    actor="master", since_time=to_timestamp(EPOCH_S + 40),
+                    kind="quarantined",
+                    words="3 different jobs failed here at once: 5.1, 7.1, 9.1",
+                    actor="master",
+                    since_time=to_timestamp(EPOCH_S + 40),
                 ),
                 node_pb2.NodeReason(
-                    kind="withheld", words="GPU 2: xid_48 (DBE), reset", actor="node:sick1",
+                    kind="withheld",
+                    words="GPU 2: xid_48 (DBE), reset",
+                    actor="node:sick1",
                     since_time=to_timestamp(EPOCH_S + 50),
                 ),
             ],
             gpu_statuses=[
                 node_pb2.GpuStatus(
-                    index=0, state="busy", attempt="17.2", temperature_celsius=61,
-                    utilization_percent=97, used_memory_bytes=40 << 30,
+                    index=0,
+                    state="busy",
+                    attempt="17.2",
+                    temperature_celsius=61,
+                    utilization_percent=97,
+                    used_memory_bytes=40 << 30,
                 ),
                 node_pb2.GpuStatus(index=1, state="closed", temperature_celsius=35),
                 node_pb2.GpuStatus(
-                    index=2, state="withheld",
+                    index=2,
+                    state="withheld",
                     conditions=[
                         node_pb2.GpuCondition(
-                            code="xid_48", action="reset", detail="DBE",
+                            code="xid_48",
+                            action="reset",
+                            detail="DBE",
                             since_time=to_timestamp(EPOCH_S + 50),
                         )
                     ],

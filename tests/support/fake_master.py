@@ -398,6 +398,19 @@ class FakeMaster(
         node.withheld_reason = ""
         return admin.AcceptGpusResponse(node=node)
 
+    def SetNodeLabels(
+        self, request: admin.SetNodeLabelsRequest, context: Any
+    ) -> admin.SetNodeLabelsResponse:
+        self._note("SetNodeLabels", request, context)
+        node = self._node(request.node_id, context)
+        for key in request.clear_labels:
+            node.labels.pop(key, None)
+        node.labels.update(request.set_labels)
+        return admin.SetNodeLabelsResponse(node=node)
+
+    def ExecJob(self, request_iterator: Any, context: Any) -> Any:
+        context.abort(grpc.StatusCode.UNIMPLEMENTED, "this master runs nothing")
+
     def ForgetNode(
         self, request: admin.ForgetNodeRequest, context: Any
     ) -> admin.ForgetNodeResponse:

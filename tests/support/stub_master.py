@@ -226,6 +226,10 @@ class _Agents(AgentServiceServicer):
         async for message in self._master.converse(request_iterator, self._count):
             yield message
 
+    async def ServeExec(self, request_iterator: Any, context: Any) -> Any:
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this master plays sessions only")
+        yield
+
     async def AnnounceMaintenance(self, request: Any, context: Any) -> Any:
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this master plays sessions only")
 

@@ -66,7 +66,9 @@ def logs(
     number = attempt or named.attempt
     if follow:
         with detaching(app, [named.job_id]):
-            follow_job(app, named.job_id, lines=wanted, node_rank=rank, only_attempt=number, raw=raw)
+            follow_job(
+                app, named.job_id, lines=wanted, node_rank=rank, only_attempt=number, raw=raw
+            )
         return
     answer = Jobs(app.connection()).get(named.job_id)
     if not answer.attempts:

@@ -333,7 +333,9 @@ class ReportedRank:
     workers_done: bool = False
     last_lines: tuple[str, ...] = ()
     failed_task: str = ""
-    noticed: str = ""  # "stop" | "hold_expired": told to leave before its end; "": its end is its own
+    noticed: str = (
+        ""  # "stop" | "hold_expired": told to leave before its end; "": its end is its own
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

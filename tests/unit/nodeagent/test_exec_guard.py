@@ -233,7 +233,12 @@ async def test_it_has_the_jobs_user_and_groups_and_no_capability(tmp_path: Path)
         users = state / "users.map"
         users.write_text(f"{NOBODY}:{NOBODY}:{NOBODY + 1}\n")
         users.chmod(0o644)
-        ids: dict[str, Any] = {"run_as": "submitter", "uid": NOBODY, "gid": NOBODY, "groups": (NOBODY + 1,)}
+        ids: dict[str, Any] = {
+            "run_as": "submitter",
+            "uid": NOBODY,
+            "gid": NOBODY,
+            "groups": (NOBODY + 1,),
+        }
         handle = running(box, allow_root=False, **ids)
         script = "id -u; id -G; grep -E '^(Cap|NoNewPrivs)' /proc/self/status; cat /etc/shadow"
         ending, out, err = await sh(box, handle, script)

@@ -65,7 +65,10 @@ def test_a_gpu_that_needs_a_reset_takes_no_new_work_and_the_others_do(
     master: Master, agent: SimAgent
 ) -> None:
     tell(agent, "xid_48")
-    assert (master.node("gpu01").flags, master.node("gpu01").ailing) == (frozenset(), frozenset({1}))
+    assert (master.node("gpu01").flags, master.node("gpu01").ailing) == (
+        frozenset(),
+        frozenset({1}),
+    )
     assert free(master) == 3
     job = master.submit(3).job_id
     assert master.attempt(job).lease.allocation.slots[0].gpu_indices == (0, 2, 3)

@@ -134,7 +134,7 @@ def test_a_lost_rank_is_not_the_jobs_fault_until_it_happens_again_and_again() ->
     assert fresh == job_steps.Requeued(
         reason=EndReason.NODE_LOST,
         usage=job_steps.Usage(360.0, 90.0, 360.0),
-        failed_nodes=("n1",),
+        failed_nodes=(NodeId("n1"),),
     )
     third = gang.verdict(attempt, a_waiting_job(infra_failures=2), 100.0).job
     assert isinstance(third, job_steps.Poisoned)
