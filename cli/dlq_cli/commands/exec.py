@@ -10,7 +10,7 @@ import termios
 import threading
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import BinaryIO
 
 import click
@@ -63,12 +63,12 @@ def exec_(
         terminal=size,
         terminal_type=os.environ.get("TERM", "") if terminal else "",
     )
-    if no_stdin:
-        inside.end_stdin()
-    else:
-        threading.Thread(target=_feed, args=(inside,), daemon=True).start()
     try:
-        with _raw_terminal(inside) if terminal else _cooked():
+        with _raw_terminal(inside) if terminal else nullcontext():
+            if no_stdin:
+                inside.end_stdin()
+            else:
+                threading.Thread(target=_feed, args=(inside,), daemon=True).start()
             ended = _print_all(inside, raw=terminal)
     finally:
         inside.kill()
@@ -114,16 +114,11 @@ def _raw_terminal(inside: CommandInside) -> Iterator[None]:
     before = termios.tcgetattr(STDIN)
     before_resize = signal.signal(signal.SIGWINCH, lambda *_: inside.resize(_size()))
     try:
-        tty.setraw(STDIN)
+        tty.setraw(STDIN, termios.TCSADRAIN)  # what was typed ahead is not thrown away
         yield
     finally:
         termios.tcsetattr(STDIN, termios.TCSADRAIN, before)
         signal.signal(signal.SIGWINCH, before_resize)
-
-
-@contextmanager
-def _cooked() -> Iterator[None]:
-    yield
 
 
 def _print_all(inside: CommandInside, *, raw: bool) -> exec_pb2.ExecEnded:
