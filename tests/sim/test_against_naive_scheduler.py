@@ -153,7 +153,7 @@ def naive_gittins(
         _demote(queues, limits)
         for queue, limit in zip(queues, limits, strict=False):
             index = {job.number: known.fixed_index(job.done * job.gpus, limit) for job in queue}
-            queue.sort(key=lambda job: (-index[job.number], job.submit))
+            queue.sort(key=lambda job: (-index[job.number], job.submit, job.number))
         _serve(now, queues, gpus, "requeue")
     return jobs
 

@@ -25,7 +25,7 @@ class Last(StrEnum):
 
 
 class Gittins:
-    """The key of a job: its index, the highest first, then its submission.
+    """The key of a job: its index, the highest first, then its submission (by time, then by number).
 
     Without a distribution, or in a last level that is FIFO, every key is the same: positions decide,
     as under LAS. `known` is given once and for all; None: what the cluster has learned by then.
@@ -59,9 +59,10 @@ class Gittins:
             if not len(known) or job.level >= len(bounds):
                 return ()
             if self._index is Index.SUP:
-                return (-known.sup_index(had.attained_gpu_s), job.submit_time_s)
-            quantum_gpu_s = bounds[job.level]
-            return (-known.fixed_index(had.attained_gpu_s, quantum_gpu_s), job.submit_time_s)
+                worth = known.sup_index(had.attained_gpu_s)
+            else:
+                worth = known.fixed_index(had.attained_gpu_s, bounds[job.level])
+            return (-worth, job.submit_time_s, job.job_id)
 
         return key
 
