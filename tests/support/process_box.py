@@ -13,7 +13,7 @@ from dlq_nodeagent.cgroups.detect import detect
 from dlq_nodeagent.cgroups.port import CgroupTree
 from dlq_nodeagent.cgroups.trees import NoTree
 from dlq_nodeagent.runtimes.attempts import OpenAttempt
-from dlq_nodeagent.runtimes.port import ExitRecord, Handle, LaunchPlan
+from dlq_nodeagent.runtimes.port import ExitRecord, Handle, LaunchPlan, NotDelivered
 from dlq_nodeagent.runtimes.process import ProcessRuntime
 from dlq_nodeagent.shim.binary import ensure_shim
 from dlq_nodeagent.shim.contact import ContactFile
@@ -113,8 +113,8 @@ class ProcessBox:
         for handle in self.runtime.recover():
             attempt = self.attempt(handle)
             if self.runtime.poll(handle) is None:
-                self.runtime.kill(handle, epoch=2**40)
-                with suppress(AssertionError):
+                with suppress(AssertionError, NotDelivered):
+                    self.runtime.kill(handle, epoch=2**40)
                     self.wait_exit(handle, timeout_s=5)
             if self.runtime.poll(handle) is None:
                 started = attempt.started()
