@@ -103,14 +103,16 @@ def step_attempt(
         follows = _started(before, after, job)
     else:
         ended_s = gang.ended_s(before, now_s)
-        after = after._replace(ended_time_s=ended_s)
+        if ended_s != now_s:  # told late: a copy costs as much as a step
+            after = after._replace(ended_time_s=ended_s)
         used = gang.usage(before, event, now_s)
         follows = gang.consequence(before, event, job, used)
         if follows is None:  # cancelled while it ran: only the books are left to close
             job = job_steps.vacated(job, used)
     if follows is not None:
         job = job_steps.step(job, follows, at_s=now_s, placing=cluster.moves.after)
-        if job.ended:  # with its attempt; what a job does next begins now
+        if job.ended and job.end_time_s != after.ended_time_s:
+            # With its attempt; what a job does next begins now.
             job = job._replace(end_time_s=after.ended_time_s)
         happened.append(_happened((follows, job_id, None, None, None)))
     cluster.put(job, after)
