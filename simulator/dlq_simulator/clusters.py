@@ -6,10 +6,12 @@ count = 15
 gpus = 4
 gpu_type = "P100"        # default: gpu
 gpu_memory_gb = 16       # default: 80
+speed = 1.0              # relative to what the trace's run times speak of; default: 1
 """
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -21,7 +23,7 @@ from dlq_common.suggest import did_you_mean
 from dlq_simulator.errors import DataError, UsageError
 
 _SHAPE = re.compile(r"(\d{1,6})x(\d{1,3})", re.ASCII)
-_KEYS = ("name", "count", "gpus", "gpu_type", "gpu_memory_gb")
+_KEYS = ("name", "count", "gpus", "gpu_type", "gpu_memory_gb", "speed")
 # An allocation is a bit mask of one machine word's worth of GPUs at most.
 MAX_GPUS_PER_NODE = 64
 MAX_NODES = 100_000
@@ -36,6 +38,7 @@ class NodeGroup:
     gpus: int
     gpu_type: str = "gpu"
     memory_bytes: int = 80 * 2**30
+    speed: int | float = 1  # of its GPUs, relative to what the trace's durations speak of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +143,7 @@ def _group(where: str, table: Mapping[str, Any]) -> NodeGroup:
         gpus=_whole(where, table, "gpus", None),
         gpu_type=_text(where, table, "gpu_type", "gpu"),
         memory_bytes=_whole(where, table, "gpu_memory_gb", 80) * 2**30,
+        speed=_positive(where, table, "speed", 1),
     )
 
 
@@ -155,6 +159,14 @@ def _whole(where: str, table: Mapping[str, Any], key: str, default: int | None) 
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise DataError(where, f"{key} is not a whole number above 0", f"write {key} = 4")
     return value
+
+
+def _positive(where: str, table: Mapping[str, Any], key: str, default: float) -> int | float:
+    value = table.get(key, default)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 < value < math.inf:
+        raise DataError(where, f"{key} is not a number above 0", f"write {key} = 1.5")
+    return value  # type: ignore[no-any-return]  # a number, as was just asked
 
 
 def _unknown_key(where: str, key: str, known: tuple[str, ...]) -> DataError:

@@ -18,18 +18,19 @@ from dlq_master.model import drive
 from dlq_master.model.attempt_steps import Preempted, Running, StopRequested, Succeeded
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job_steps import Placed
-from dlq_master.model.plan import Lapse, Reject
+from dlq_master.model.plan import Lapse, Reject, Start
+from dlq_master.model.resources import Allocation
 from dlq_master.policy.pipeline import wake_at_s
 from dlq_master.policy.policy import Know
 from dlq_master.policy.turn import Decided, decide
 from dlq_simulator.clusters import ClusterSpec
+from dlq_simulator.course import Course, Seconds
 from dlq_simulator.errors import SimulateError
 from dlq_simulator.metrics import Outcome, measure, percentile
 from dlq_simulator.report import Result, Timing
 from dlq_simulator.settings import ReplaySettings
 from dlq_simulator.workload import Trace
-from dlq_simulator.world import Course, Seconds, build_cluster, build_job
+from dlq_simulator.world import Rates, build_cluster, build_job
 
 Progress = Callable[[int], object]  # jobs finished since the last call
 Watch = Callable[[Cluster, Decided, Seconds], object]  # sees the state after every turn
@@ -93,6 +94,8 @@ class Replay:
         self.policy = settings.policy
         self.settings = settings
         self.cluster = build_cluster(spec, settings.policy.ordering, settings.terms)
+        places = not settings.policy.placement.counts_only
+        self.rates = Rates(settings.speed, spec, self.cluster, places=places)
         self.typed = spec.typed
         self.known = settings.policy.know is Know.KNOWN
         self.whole_seconds = trace.whole_seconds
@@ -138,10 +141,13 @@ class Replay:
         return wake_s
 
     def _stale(self, event: Event) -> bool:
-        """An end that was foreseen before the attempt was stopped: it happens no more, and is no
-        reason to decide."""
-        _, _, kind, job_id, attempt = event
-        return kind is Kind.FINISH and self.courses[job_id].attempt != attempt
+        """An end that was foreseen before the attempt was stopped or got another speed: it happens
+        no more, and is no reason to decide."""
+        at_s, _, kind, job_id, attempt = event
+        if kind is not Kind.FINISH:
+            return False
+        course = self.courses[job_id]
+        return course.attempt != attempt or course.finish_s != at_s
 
     def _turn(self, now_s: Seconds) -> None:
         events = self._events
@@ -169,11 +175,11 @@ class Replay:
         if decided.fault is not None:
             raise decided.fault
         self.plan_times_s.append(time.perf_counter() - began_s)
-        for event, job_id, _, _, change in decided.happened:
+        for event, job_id, number, _, change in decided.happened:
             if job_id is None or change is None:
                 continue
-            if isinstance(event, Placed):
-                self._start(job_id, event.attempt, now_s)
+            if isinstance(change, Start) and number is not None:
+                self._start(job_id, number, change.allocation, now_s)
             elif isinstance(change, Lapse) and isinstance(event, StopRequested):
                 self._lapse(change, now_s)
             elif isinstance(change, Reject):
@@ -200,9 +206,11 @@ class Replay:
         self.cluster.forget(job_id)
         self._advance()
 
-    def _start(self, job_id: JobId, number: int, now_s: Seconds) -> None:
+    def _start(self, job_id: JobId, number: int, allocation: Allocation, now_s: Seconds) -> None:
         drive.step_attempt(self.cluster, AttemptKey(job_id, number), Running(), now_s)
-        finish_s = self.courses[job_id].start(number, now_s, self.settings.resume_s)
+        course = self.courses[job_id]
+        rate = self.rates.rate(course.row, allocation)
+        finish_s = course.start(number, now_s, self.settings.resume_s, rate, allocation.width)
         self._foresee(finish_s, Kind.FINISH, job_id, number)
 
     def _finish(self, job_id: JobId, number: int, now_s: Seconds) -> None:

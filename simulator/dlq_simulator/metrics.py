@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dlq_simulator.workload import TraceJob
 
@@ -13,13 +14,22 @@ FULL_REWARD, LATE_REWARD = 100.0, 1.0
 Number = int | float
 
 
+class Span(NamedTuple):
+    """From when to when a job held so many GPUs."""
+
+    begin_s: Number
+    end_s: Number
+    gpus: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """One finished job's history, in seconds of the trace's clock.
 
     `queue_s` is the time without GPUs, `overhead_s` the time with GPUs but without progress
-    (saving and resuming); jct = queue + overhead + duration. `spans`: from when to when it held
-    its GPUs, one for each attempt.
+    (saving and resuming); jct = queue + overhead + the time in which its work was done, which is
+    its duration on the reference allocation. `spans`: when it held GPUs, one for each attempt and
+    size.
     """
 
     job: TraceJob
@@ -28,7 +38,7 @@ class Outcome:
     queue_s: Number
     overhead_s: Number
     preemptions: int
-    spans: tuple[tuple[Number, Number], ...] = ()
+    spans: tuple[Span, ...] = ()
 
     @property
     def jct_s(self) -> Number:

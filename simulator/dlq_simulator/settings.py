@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 from dlq_common.suggest import did_you_mean
 from dlq_master.model.lease import Terms
@@ -12,9 +14,10 @@ from dlq_master.policy.policy import Policy
 from dlq_master.policy.registry import PRESETS, build
 from dlq_master.policy.settings import PolicyError
 from dlq_master.policy.transit.taking import Taking
-from dlq_simulator.columns import BadValue, seconds
+from dlq_simulator.columns import BadValue, number, positive, seconds
 from dlq_simulator.errors import UsageError
 from dlq_simulator.history import read_history
+from dlq_simulator.speed import Speed
 
 # One pause and resume cost about a minute in the papers' testbeds: 57 to 62 s in Tiresias
 # (lost time over preemptions), 63 s in Aryl. Half of it is charged on each side.
@@ -34,6 +37,7 @@ class ReplaySettings:
     terms: Terms
     save_s: float
     resume_s: float
+    speed: Speed
 
 
 def read_settings(names: Sequence[str], assignments: Sequence[str]) -> list[ReplaySettings]:
@@ -50,7 +54,7 @@ def read_settings(names: Sequence[str], assignments: Sequence[str]) -> list[Repl
                 "choose one of them",
             )
     words = _words(assignments)
-    known = sorted({*COSTS, *(key for name in names for key in _known(name))})
+    known = sorted({*COSTS, *_SPEED, *(key for name in names for key in _known(name))})
     for key in words:
         if key not in known:
             raise UsageError(
@@ -98,6 +102,7 @@ def _settings(name: str, words: Mapping[str, str]) -> ReplaySettings:
         terms=terms,
         save_s=0 if free else costs["save_s"],
         resume_s=0 if free else costs["resume_s"],
+        speed=_speed(words),
     )
 
 
@@ -116,6 +121,57 @@ def _terms(costs: Mapping[str, float]) -> Terms:
             "set a longer term_s, or smaller save_s and resume_s",
         )
     return Terms(be_term_s=term_s, slo_term_s=4 * term_s, save_lead_s=save_s)
+
+
+def _speed(words: Mapping[str, str]) -> Speed:
+    """What placements and sizes do to the speed of jobs."""
+    values: dict[str, Any] = {}
+    for key, (field, read) in _SPEED.items():
+        if key in words:
+            try:
+                values[field] = read(words[key])
+            except BadValue as error:
+                raise UsageError(
+                    f"cannot read --set {key}={words[key]}", str(error), "correct --set"
+                ) from error
+    return Speed(**values)
+
+
+def _charged(text: str) -> bool:
+    if text not in ("charged", "free"):
+        raise BadValue("expected charged or free")
+    return text == "charged"
+
+
+def _overlap(text: str) -> float:
+    value = math.inf if text == "full" else positive(text)
+    if value < 1:
+        raise BadValue("expected 1 (none) or more, or full")
+    return value
+
+
+def _scaling(text: str) -> float | None:
+    """The efficiency of each doubling; None: Aryl's rule."""
+    if text in ("linear", "aryl"):
+        return 1.0 if text == "linear" else None
+    try:
+        efficiency = number(text)
+    except BadValue:
+        efficiency = 0
+    if not 0.5 <= efficiency <= 1:
+        raise BadValue("expected linear, aryl, or the efficiency of a doubling from 0.5 to 1")
+    return efficiency
+
+
+# Setting -> field of Speed, and its reader.
+_SPEED: Mapping[str, tuple[str, Callable[[str], object]]] = MappingProxyType(
+    {
+        "slowdown": ("slowdown", _charged),
+        "overlap": ("overlap", _overlap),
+        "skew_rho": ("skew_rho", seconds),
+        "scaling": ("efficiency", _scaling),
+    }
+)
 
 
 def _cost(key: str, text: str) -> float:

@@ -1,6 +1,8 @@
-"""The replay's world: a cluster of virtual nodes, and each job's progress as it really is."""
+"""The replay's world: a cluster of virtual nodes, and how fast work gets done on them."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId, NodeId
@@ -8,12 +10,11 @@ from dlq_master.model.job import Job
 from dlq_master.model.lease import Terms
 from dlq_master.model.node import Gpu, Node
 from dlq_master.model.order import Ordering
-from dlq_master.model.resources import Request
+from dlq_master.model.resources import Allocation, Request
 from dlq_simulator.clusters import ClusterSpec
-from dlq_simulator.metrics import Outcome
+from dlq_simulator.course import Seconds
+from dlq_simulator.speed import Speed
 from dlq_simulator.workload import TraceJob
-
-Seconds = int | float
 
 
 def build_cluster(spec: ClusterSpec, ordering: Ordering, terms: Terms) -> Cluster:
@@ -45,73 +46,34 @@ def build_job(job_id: JobId, row: TraceJob, *, typed: bool, known: bool = False)
     )
 
 
-class Course:
-    """One job's way: GPUs from `placed_s`, progress from `progress_s`, `done_s` made before."""
+class Rates:
+    """The speed of each placement: what `Speed` says of it, on these nodes."""
 
-    __slots__ = (
-        "attempt",
-        "done_s",
-        "first_start_s",
-        "overhead_s",
-        "placed_s",
-        "preemptions",
-        "progress_s",
-        "row",
-        "spans",
-        "stopped_s",
-    )
+    __slots__ = ("_cluster", "_of_node", "_places", "_speed")
 
-    def __init__(self, row: TraceJob) -> None:
-        self.row = row
-        self.attempt = 0  # its number while it holds GPUs and makes progress, else 0
-        self.first_start_s: Seconds | None = None
-        self.placed_s: Seconds = 0
-        self.progress_s: Seconds = 0
-        self.stopped_s: Seconds = 0
-        self.done_s: Seconds = 0
-        self.overhead_s: Seconds = 0
-        self.preemptions = 0
-        self.spans: list[tuple[Seconds, Seconds]] = []  # when it held GPUs, until its last start
+    def __init__(self, speed: Speed, spec: ClusterSpec, cluster: Cluster, *, places: bool) -> None:
+        """`places`: which nodes a job gets means something; where GPUs are only counted, nothing."""
+        self._speed = speed
+        self._cluster = cluster
+        self._places = places and speed.slowdown
+        of_node = {NodeId(node_id): group.speed for node_id, group in spec.each_node()}
+        uniform = set(of_node.values()) == {1}
+        self._of_node: Mapping[NodeId, Seconds] = {} if uniform else of_node
 
-    def start(self, attempt: int, now_s: Seconds, resume_s: Seconds) -> Seconds:
-        """It gets GPUs; returns when it will finish if it is left alone."""
-        self.attempt = attempt
-        self.placed_s = now_s
-        if self.first_start_s is None:
-            self.first_start_s = now_s
-            self.progress_s = now_s
-        else:
-            self.progress_s = now_s + resume_s
-        return self.finish_s
+    def rate(self, row: TraceJob, allocation: Allocation) -> Seconds:
+        """Work done per second. A gang is as fast as its slowest node."""
+        slots, of_node = allocation.slots, self._of_node
+        of_gpu = min([of_node[node_id] for node_id, _ in slots]) if of_node else 1
+        spread = self._places and len(slots) > 1 and self._spread(row, allocation)
+        gpus = allocation.width
+        if of_gpu == 1 and not spread and gpus == row.num_gpus:
+            return 1
+        return self._speed.rate(row, gpus, spread=spread, of_gpu=of_gpu)
 
-    @property
-    def finish_s(self) -> Seconds:
-        return self.progress_s + (self.row.duration_s - self.done_s)
-
-    def stop(self, at_s: Seconds) -> None:
-        """It makes no progress from `at_s` on; what it has made is saved, not lost."""
-        self.attempt = 0
-        progress_s = max(0, at_s - self.progress_s)
-        self.done_s += progress_s
-        self.overhead_s += at_s - self.placed_s - progress_s
-        self.stopped_s = at_s
-
-    def leave(self, now_s: Seconds) -> None:
-        """Its GPUs are free; it held them since the stop to save."""
-        self.overhead_s += now_s - self.stopped_s
-        self.preemptions += 1
-        self.spans.append((self.placed_s, now_s))
-
-    def outcome(self, now_s: Seconds) -> Outcome:
-        """Its history, finished now."""
-        overhead_s = self.overhead_s + (self.progress_s - self.placed_s)
-        jct_s = now_s - self.row.submit_time_s
-        return Outcome(
-            job=self.row,
-            start_s=self.placed_s if self.first_start_s is None else self.first_start_s,
-            finish_s=now_s,
-            queue_s=jct_s - self.row.duration_s - overhead_s,
-            overhead_s=overhead_s,
-            preemptions=self.preemptions,
-            spans=(*self.spans, (self.placed_s, now_s)),
-        )
+    def _spread(self, row: TraceJob, allocation: Allocation) -> bool:
+        """Over more nodes than the width needs; only asked of jobs to which it matters."""
+        if row.rho is None and row.skew is None:
+            return False
+        capacity = self._cluster.capacity
+        (gpu_type, *_) = capacity.masks_of(allocation.slots[0].node_id)
+        return len(allocation.slots) > capacity.total[gpu_type].fewest_nodes(allocation.width)

@@ -24,7 +24,8 @@ def schedule(policy: str, *settings: str) -> list[tuple[tuple[float, float], ...
         for number, (gpus, duration_s) in enumerate(JOBS, start=1)
     ]
     cluster = ClusterSpec(name="two", groups=(NodeGroup(count=1, gpus=2),), typed=False)
-    return [outcome.spans for outcome in replay(Trace.of("7", rows), cluster, chosen).outcomes]
+    outcomes = replay(Trace.of("7", rows), cluster, chosen).outcomes
+    return [tuple((span.begin_s, span.end_s) for span in outcome.spans) for outcome in outcomes]
 
 
 def ends(spans: list[tuple[tuple[float, float], ...]]) -> list[float]:

@@ -36,9 +36,9 @@ def busy_gpus(outcomes: Sequence[Outcome]) -> Series:
     """GPUs held over time, as steps: the value holds from its time to the next."""
     changes: dict[Number, int] = {}
     for outcome in outcomes:
-        for begin_s, end_s in outcome.spans:
-            changes[begin_s] = changes.get(begin_s, 0) + outcome.job.num_gpus
-            changes[end_s] = changes.get(end_s, 0) - outcome.job.num_gpus
+        for begin_s, end_s, gpus in outcome.spans:
+            changes[begin_s] = changes.get(begin_s, 0) + gpus
+            changes[end_s] = changes.get(end_s, 0) - gpus
     times = sorted(changes)
     return Series(
         [float(at) for at in times], list(map(float, accumulate(changes[at] for at in times)))
@@ -51,15 +51,14 @@ def gantt(outcomes: Sequence[Outcome], gpus: int) -> list[Bar]:
     Lanes are for the eye: which GPU of which node an attempt really had is not told.
     """
     spans = sorted(
-        (begin_s, end_s, number)
+        (begin_s, end_s, number, gpus)
         for number, outcome in enumerate(outcomes)
-        for begin_s, end_s in outcome.spans
+        for begin_s, end_s, gpus in outcome.spans
         if end_s > begin_s
     )
     free_at: list[Number] = [0] * gpus
     bars: list[Bar] = []
-    for begin_s, end_s, number in spans:
-        width = outcomes[number].job.num_gpus
+    for begin_s, end_s, number, width in spans:
         lanes = [lane for lane, until in enumerate(free_at) if until <= begin_s][:width]
         for lane in lanes:
             free_at[lane] = end_s

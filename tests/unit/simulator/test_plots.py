@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dlq_simulator.command import simulate
-from dlq_simulator.metrics import Outcome
+from dlq_simulator.metrics import Outcome, Span
 from dlq_simulator.plots.series import busy_gpus, cdf, gantt
 from dlq_simulator.workload import TraceJob
 
@@ -26,7 +26,7 @@ def outcome(gpus: int, *spans: tuple[int, int]) -> Outcome:
         queue_s=0,
         overhead_s=0,
         preemptions=len(spans) - 1,
-        spans=spans,
+        spans=tuple(Span(*span, gpus) for span in spans),
     )
 
 

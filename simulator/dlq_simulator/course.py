@@ -1,0 +1,123 @@
+"""One job's way through a replay: when it holds GPUs, and the progress that it really makes."""
+
+from __future__ import annotations
+
+from dlq_simulator.metrics import Outcome, Span
+from dlq_simulator.workload import TraceJob
+
+Seconds = int | float
+
+
+class Course:
+    """One job's way: GPUs from `placed_s`, progress at `rate` from `progress_s`, `done_s` made before.
+
+    Work is in seconds of the reference allocation (`dlq_simulator.speed`), of which `row.duration_s`
+    have to be done.
+    """
+
+    __slots__ = (
+        "attempt",
+        "done_s",
+        "finish_s",
+        "first_start_s",
+        "gpus",
+        "overhead_s",
+        "placed_s",
+        "preemptions",
+        "progress_s",
+        "rate",
+        "row",
+        "settled_s",
+        "slowed_s",
+        "spans",
+        "stopped_s",
+    )
+
+    def __init__(self, row: TraceJob) -> None:
+        self.row = row
+        self.attempt = 0  # its number while it holds GPUs and makes progress, else 0
+        self.first_start_s: Seconds | None = None
+        self.placed_s: Seconds = 0
+        self.progress_s: Seconds = 0
+        self.settled_s: Seconds = 0  # held time until then is in the books
+        self.stopped_s: Seconds = 0
+        self.finish_s: Seconds = 0  # if it is left alone
+        self.rate: Seconds = 1
+        self.gpus = row.num_gpus
+        self.done_s: Seconds = 0
+        self.overhead_s: Seconds = 0
+        self.slowed_s: Seconds = (
+            0  # that the work done took beyond its seconds; below 0: it was faster
+        )
+        self.preemptions = 0
+        self.spans: list[Span] = []  # when it held GPUs, until its last start
+
+    def start(
+        self, attempt: int, now_s: Seconds, resume_s: Seconds, rate: Seconds, gpus: int
+    ) -> Seconds:
+        """It gets GPUs; returns when it will finish if it is left alone."""
+        self.attempt = attempt
+        self.placed_s = self.settled_s = now_s
+        self.rate, self.gpus = rate, gpus
+        if self.first_start_s is None:
+            self.first_start_s = now_s
+            self.progress_s = now_s
+        else:
+            self.progress_s = now_s + resume_s
+        return self._aim()
+
+    def change(self, now_s: Seconds, rate: Seconds, gpus: int) -> Seconds:
+        """It goes on with other GPUs, or at another speed; returns when it will finish now."""
+        self._settle(now_s)
+        if gpus != self.gpus:
+            self._close_span(now_s)
+            self.placed_s, self.gpus = now_s, gpus
+        self.rate = rate
+        return self._aim()
+
+    def stop(self, at_s: Seconds) -> None:
+        """It makes no progress from `at_s` on; what it has made is saved, not lost."""
+        self.attempt = 0
+        self._settle(at_s)
+        self.stopped_s = at_s
+
+    def leave(self, now_s: Seconds) -> None:
+        """Its GPUs are free; it held them since the stop to save."""
+        self.overhead_s += now_s - self.stopped_s
+        self.preemptions += 1
+        self._close_span(now_s)
+
+    def outcome(self, now_s: Seconds) -> Outcome:
+        """Its history, finished now."""
+        overhead_s = self.overhead_s + (self.progress_s - self.settled_s)
+        slowed_s = self.slowed_s
+        if self.rate != 1:
+            slowed_s += now_s - self.progress_s - (self.row.duration_s - self.done_s)
+        jct_s = now_s - self.row.submit_time_s
+        return Outcome(
+            job=self.row,
+            start_s=self.placed_s if self.first_start_s is None else self.first_start_s,
+            finish_s=now_s,
+            queue_s=jct_s - self.row.duration_s - overhead_s - slowed_s,
+            overhead_s=overhead_s,
+            preemptions=self.preemptions,
+            spans=(*self.spans, Span(self.placed_s, now_s, self.gpus)),
+        )
+
+    def _aim(self) -> Seconds:
+        left_s = self.row.duration_s - self.done_s
+        self.finish_s = self.progress_s + (left_s if self.rate == 1 else left_s / self.rate)
+        return self.finish_s
+
+    def _settle(self, at_s: Seconds) -> None:
+        """Everything until `at_s` is in the books."""
+        ran_s = max(0, at_s - self.progress_s)
+        made_s = ran_s if self.rate == 1 else ran_s * self.rate
+        self.done_s += made_s
+        self.slowed_s += ran_s - made_s
+        self.overhead_s += at_s - self.settled_s - ran_s
+        self.settled_s = at_s
+        self.progress_s = max(self.progress_s, at_s)
+
+    def _close_span(self, now_s: Seconds) -> None:
+        self.spans.append(Span(self.placed_s, now_s, self.gpus))
