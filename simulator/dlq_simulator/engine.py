@@ -27,6 +27,7 @@ from dlq_simulator.clusters import ClusterSpec
 from dlq_simulator.course import Course, Seconds
 from dlq_simulator.errors import SimulateError
 from dlq_simulator.metrics import Outcome, measure, percentile
+from dlq_simulator.queues import Queues
 from dlq_simulator.report import Result, Timing
 from dlq_simulator.settings import ReplaySettings
 from dlq_simulator.workload import Trace
@@ -91,7 +92,8 @@ class Replay:
         progress: Progress | None = None,
         watch: Watch | None = None,
     ) -> None:
-        self.policy = settings.policy
+        self.queues = Queues(trace, settings.policy, settings.queues)
+        self.policy = self.queues.policy
         self.settings = settings
         self.cluster = build_cluster(spec, settings.policy.ordering, settings.terms)
         places = not settings.policy.placement.counts_only
@@ -157,9 +159,9 @@ class Replay:
             if self._stale(event):
                 continue
             if kind is Kind.ARRIVE:
-                job = build_job(
-                    job_id, self.courses[job_id].row, typed=self.typed, known=self.known
-                )
+                row = self.courses[job_id].row
+                queue = self.queues.of(row)
+                job = build_job(job_id, row, typed=self.typed, known=self.known, queue=queue)
                 drive.submit(self.cluster, job)
             elif kind is Kind.FINISH:
                 self._finish(job_id, attempt, now_s)

@@ -17,12 +17,13 @@ from dlq_master.policy.transit.taking import Taking
 from dlq_simulator.columns import BadValue, number, positive, seconds
 from dlq_simulator.errors import UsageError
 from dlq_simulator.history import read_history
+from dlq_simulator.queues import QUEUES
 from dlq_simulator.speed import Speed
 
 # One pause and resume cost about a minute in the papers' testbeds: 57 to 62 s in Tiresias
 # (lost time over preemptions), 63 s in Aryl. Half of it is charged on each side.
 COSTS: Mapping[str, float] = MappingProxyType({"save_s": 30, "resume_s": 30, "term_s": 300})
-HISTORY = "history"
+HISTORY, QUEUED_BY = "history", "queues"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,7 @@ class ReplaySettings:
     save_s: float
     resume_s: float
     speed: Speed
+    queues: str = "class"  # what tells the queue of a row, for a policy with quotas
 
 
 def read_settings(names: Sequence[str], assignments: Sequence[str]) -> list[ReplaySettings]:
@@ -68,7 +70,8 @@ def read_settings(names: Sequence[str], assignments: Sequence[str]) -> list[Repl
 def _known(name: str) -> tuple[str, ...]:
     """What the policy can be told here; to a master it may not be a file."""
     preset = PRESETS[name]
-    return (*preset.settings, *([HISTORY] if preset.by_service else []))
+    own = (*([HISTORY] if preset.by_service else []), *([QUEUED_BY] if preset.by_quota else []))
+    return (*preset.settings, *own)
 
 
 def _words(assignments: Sequence[str]) -> dict[str, str]:
@@ -103,12 +106,24 @@ def _settings(name: str, words: Mapping[str, str]) -> ReplaySettings:
         save_s=0 if free else costs["save_s"],
         resume_s=0 if free else costs["resume_s"],
         speed=_speed(words),
+        queues=_queued_by(words),
     )
 
 
 def _history(name: str, words: Mapping[str, str]) -> list[float]:
     told = HISTORY in words and HISTORY in _known(name)
     return read_history(words[HISTORY]) if told else []
+
+
+def _queued_by(words: Mapping[str, str]) -> str:
+    by = words.get(QUEUED_BY, "class")
+    if by not in QUEUES:
+        raise UsageError(
+            f"cannot read --set {QUEUED_BY}={by}",
+            f"expected one of {', '.join(QUEUES)}",
+            "correct --set",
+        )
+    return by
 
 
 def _terms(costs: Mapping[str, float]) -> Terms:

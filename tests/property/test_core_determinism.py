@@ -34,6 +34,7 @@ print(told)
     ("policy", "settings"),
     [
         ("best-effort", {"place": "spread"}),
+        ("yarn-cs", {"place": "spread", "quota": "default:0.7"}),
         ("timeslice", {"place": "spread"}),
         ("sf", {"place": "consolidate"}),
         ("srsf", {"place": "consolidate", "preempt": "free"}),

@@ -58,6 +58,7 @@ class Story(RuleBasedStateMachine):
         job = a_job(
             self.next_id,
             request=a_request(gpus, nodes),
+            queue=f"q{queue}",
             rank_base=queue,
             duration_estimate_s=estimate_s,
         )
@@ -255,6 +256,9 @@ LAS = {"thresholds": "50,400", "starve_limit_s": "900", "promote_knob": "4"}
 
 TestFifoConsolidate = story("fifo", place="consolidate")
 TestFifoCount = story("fifo", place="count", preempt="free")
+TestQuotasConsolidate = story("yarn-cs", place="consolidate", quota="q0:0.6,q1:0.4")
+TestQuotasSpread = story("yarn-cs", place="spread", quota="q0:0.6,q1:0.4")
+TestQuotasCount = story("yarn-cs", place="count", preempt="free", quota="q0:0.6,q1:0.4")
 TestBestEffortConsolidate = story("best-effort", place="consolidate")
 TestBestEffortSpread = story("best-effort", place="spread")
 TestBestEffortCount = story("best-effort", place="count")

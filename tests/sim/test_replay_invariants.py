@@ -49,9 +49,12 @@ GITTINS = (
     ("tiresias-gittins", "thresholds=q0.4,q0.8", "refresh=3", "term_s=60", "save_s=7"),
     ("tiresias-gittins", "thresholds=60", "preempt=free", "refresh=3", "promote_knob=2"),
 )
+QUOTAS = (("yarn-cs",), ("yarn-cs", "quota=be:0.5", "preempt=free"))
 CHOICES = [
     (*choice, f"place={place}")
-    for choice, place in product((("fifo",), ("best-effort",), *BY_KEY, *LAS, *GITTINS), PLACEMENTS)
+    for choice, place in product(
+        (("fifo",), ("best-effort",), *QUOTAS, *BY_KEY, *LAS, *GITTINS), PLACEMENTS
+    )
 ]
 
 

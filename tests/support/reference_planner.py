@@ -5,6 +5,7 @@ It knows nothing of pools, buckets, heads or walks: it looks at every job and ev
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from dlq_master.model.attempt import ACTIVE, AttemptState
@@ -22,14 +23,24 @@ def expected_starts(cluster: Cluster, policy: Policy) -> dict[JobId, Gpus]:
     free = free_gpus(cluster)
     soon = soon_gpus(cluster)
     starts: dict[JobId, Gpus] = {}
+    full: set[str] = set()
+    holds = _held_by_queue(cluster)
     for job in in_rank_order([job for job in cluster.jobs.values() if job.waiting]):
         shape = job.request.shape
+        if policy.quotas is not None:
+            limits = policy.quotas.limits(sum(len(node.gpus) for node in cluster.nodes.values()))
+            wide = holds[job.queue] and holds[job.queue] + shape.gpus > limits[job.queue]
+            if job.queue in full or wide:
+                full.add(job.queue)
+                continue
         found = place(policy.placement.name, free, shape, cluster)
         if found is not None:
             starts[job.job_id] = found
+            holds[job.queue] += shape.gpus
             _remove(free, found)
             continue
-        if policy.blocking:
+        full.add(job.queue)
+        if policy.blocking and policy.quotas is None:
             break
         later = _place_soon(policy, free, soon, shape, cluster)
         if later is not None:
@@ -53,6 +64,13 @@ def expected_by_count(
         elif not fits and not job.waiting:
             leaves.add(job.job_id)
     return starts, leaves
+
+
+def _held_by_queue(cluster: Cluster) -> Counter[str]:
+    holds: Counter[str] = Counter()
+    for key, attempt in cluster.attempts.items():
+        holds[cluster.jobs[key.job_id].queue] += attempt.lease.allocation.width
+    return holds
 
 
 def in_rank_order(

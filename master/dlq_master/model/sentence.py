@@ -137,6 +137,11 @@ def _head_of_line(reason: Reason, _job: Job, _reader: str) -> str:
     return f"{_jobs(reason)} is first in line, and nobody passes it"
 
 
+def _quota(reason: Reason, job: Job, _reader: str) -> str:
+    held, limit = _number(reason.have or 0), _number(reason.need or 0)
+    return f"needs {_gpus(job)}; of the {limit} that {reason.detail} may hold, {held} are taken"
+
+
 def _reserved(reason: Reason, _job: Job, _reader: str) -> str:
     return f"free GPUs are kept for {_jobs(reason)}, promoted for having waited too long"
 
@@ -187,6 +192,7 @@ _WRITERS: Mapping[ReasonCode, Callable[[Reason, Job, str], str]] = {
     ReasonCode.WAITING_FOR_BOUNDARY: _waiting_for_boundary,
     ReasonCode.BEHIND_HIGHER_RANK: _behind,
     ReasonCode.HEAD_OF_LINE: _head_of_line,
+    ReasonCode.QUOTA: _quota,
     ReasonCode.RESERVED_FOR: _reserved,
     ReasonCode.OUTRANKED: _outranked,
     ReasonCode.ENDED: _ended,

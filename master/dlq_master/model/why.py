@@ -32,6 +32,7 @@ class ReasonCode(StrEnum):
     WAITING_FOR_BOUNDARY = "waiting_for_boundary"  # it will take GPUs at the next boundary
     BEHIND_HIGHER_RANK = "behind_higher_rank"
     HEAD_OF_LINE = "head_of_line"  # fifo: nobody passes the first job
+    QUOTA = "quota"  # its queue holds as many GPUs as it may
     RESERVED_FOR = "reserved_for"  # GPUs are kept for a promoted job
     STARTS_NEXT = "starts_next"  # nothing is in its way: the next plan starts it
     FREEZE = "freeze"  # so many nodes vanished that requeues wait

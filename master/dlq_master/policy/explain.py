@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.capacity import Capacity, Pools
@@ -16,6 +16,7 @@ from dlq_master.model.pool import Pool
 from dlq_master.model.resources import Request, Shape
 from dlq_master.model.traits import has_all
 from dlq_master.model.view import View
+from dlq_master.model.waiting import Fifo
 from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
 from dlq_master.policy import pipeline
 from dlq_master.policy.admit.any_that_fits import never
@@ -84,7 +85,9 @@ def jobs_ahead(view: View, policy: Policy, job_id: JobId) -> int | None:
     waiting = pipeline.lineup(view, policy).waiting
     own = waiting.by_rank[own_rank][shape_of(job)][job_id]
     for rank in waiting.ranks:
-        for fifo in waiting.by_rank[rank].values() if rank <= own_rank else ():
+        if rank > own_rank or not _same_part(view, policy, job, waiting.by_rank[rank]):
+            continue
+        for fifo in waiting.by_rank[rank].values():
             if rank < own_rank:
                 ahead += len(fifo)
                 continue
@@ -93,6 +96,14 @@ def jobs_ahead(view: View, policy: Policy, job_id: JobId) -> int | None:
                     break
                 ahead += 1
     return ahead
+
+
+def _same_part(view: View, policy: Policy, job: Job, shapes: Mapping[Shape, Fifo]) -> bool:
+    """Whether those who wait in that rank stand in the same line."""
+    if policy.quotas is None:
+        return True
+    first = next(iter(next(iter(shapes.values()))))
+    return policy.part_of(view.cluster.jobs[first].queue) == policy.part_of(job.queue)
 
 
 def never_fits(view: View, policy: Policy, request: Request) -> tuple[Reason, ...]:
@@ -110,7 +121,8 @@ def _waiting(view: View, policy: Policy, job: Job) -> tuple[Reason, ...]:
     outcome = pipeline.decide(view, policy)
     if job.job_id in outcome.chosen:
         return (Reason(ReasonCode.STARTS_NEXT),)
-    reasons = _shortage(view.cluster, policy, shape_of(job), holders=True)
+    reasons = _quota(view.cluster, policy, job)
+    reasons += _shortage(view.cluster, policy, shape_of(job), holders=True)
     reasons += _order(view, policy, job, outcome, short=bool(reasons))
     if policy.taking is Taking.BOUNDARY and _takes_at_boundary(view, policy, job):
         at_s = next_boundary_s(view.now_s, view.cluster.terms.be_term_s)
@@ -118,6 +130,18 @@ def _waiting(view: View, policy: Policy, job: Job) -> tuple[Reason, ...]:
             Reason(ReasonCode.WAITING_FOR_BOUNDARY, "seconds", have=round(at_s - view.now_s, 3))
         )
     return tuple(reasons)
+
+
+def _quota(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
+    """Its queue may not hold so many more GPUs."""
+    if policy.quotas is None:
+        return []
+    part, room = policy.part_of(job.queue), policy.quotas.room(cluster)
+    if room.allows(part, job.request.gpus):
+        return []
+    limit = room.limits[part]
+    who = f"queue {part}" if part else "the queues without a quota"
+    return [Reason(ReasonCode.QUOTA, "gpus", limit, room.held[part], detail=who)]
 
 
 def shortage_code(cluster: Cluster, policy: Policy, shape: Shape) -> ReasonCode | None:
@@ -198,7 +222,7 @@ def _order(view: View, policy: Policy, job: Job, outcome: Outcome, *, short: boo
         leaving = _leaving(view.cluster)[:BLOCKERS_NAMED]
         need = job.request.gpus
         reasons.append(Reason(ReasonCode.WAITING_FOR_RELEASE, "gpus", need, blocking_jobs=leaving))
-    head = outcome.head_of_line
+    head = outcome.heads.get(policy.part_of(job.queue))
     if head is not None and head != job.job_id:
         reasons.append(Reason(ReasonCode.HEAD_OF_LINE, blocking_jobs=(head,)))
     if short or reasons:

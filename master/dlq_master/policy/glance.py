@@ -12,6 +12,7 @@ from dlq_master.model.why import ReasonCode
 from dlq_master.policy import pipeline
 from dlq_master.policy.admit.any_that_fits import never
 from dlq_master.policy.explain import hold_code, shortage_code
+from dlq_master.policy.partition.quotas import Room
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.size.as_asked import shape_of
 from dlq_master.policy.walk.outcome import Outcome
@@ -49,7 +50,9 @@ class Glance:
             return self._view.pause_starts
         if job.job_id in self._outcome.chosen:
             return ReasonCode.STARTS_NEXT
-        return self._shortage(shape) or self._behind(job.job_id)
+        if self._over_quota(job):
+            return ReasonCode.QUOTA
+        return self._shortage(shape) or self._behind(job)
 
     def _hopeless(self, shape: Shape) -> ReasonCode | None:
         if shape not in self._never:
@@ -62,20 +65,30 @@ class Glance:
             self._short[shape] = shortage_code(self._view.cluster, self._policy, shape)
         return self._short[shape]
 
-    def _behind(self, job_id: JobId) -> ReasonCode:
+    def _over_quota(self, job: Job) -> bool:
+        room = self._room
+        part = self._policy.part_of(job.queue)
+        return room is not None and not room.allows(part, job.request.gpus)
+
+    def _behind(self, job: Job) -> ReasonCode:
         """Its GPUs are free: somebody stands before it."""
-        if self._outcome.claims.get(job_id) is False:
+        if self._outcome.claims.get(job.job_id) is False:
             return ReasonCode.WAITING_FOR_RELEASE
-        head = self._outcome.head_of_line
-        if head is not None and head != job_id:
+        head = self._outcome.heads.get(self._policy.part_of(job.queue))
+        if head is not None and head != job.job_id:
             return ReasonCode.HEAD_OF_LINE
-        if self._reserved - {job_id}:
+        if self._reserved - {job.job_id}:
             return ReasonCode.RESERVED_FOR
         return ReasonCode.BEHIND_HIGHER_RANK
 
     @cached_property
     def _outcome(self) -> Outcome:
         return pipeline.decide(self._view, self._policy)
+
+    @cached_property
+    def _room(self) -> Room | None:
+        quotas = self._policy.quotas
+        return None if quotas is None else quotas.room(self._view.cluster)
 
     @cached_property
     def _reserved(self) -> frozenset[JobId]:

@@ -19,6 +19,7 @@ from dlq_master.policy.walk.contest import Contest
 from dlq_master.policy.walk.counts import Counts
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.pinned import pinned
+from dlq_master.policy.walk.quota import Quota, by_quota
 from dlq_master.policy.walk.space import Space
 from dlq_master.policy.walk.walk import Ground, walk
 
@@ -75,6 +76,8 @@ def _decide(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
     if ending and taking is _BOUNDARY:
         return walk(contest(view, policy, view.now_s, at_once=False))
     order = lineup(view, policy)
+    if policy.quotas is not None:
+        return by_quota(Quota(cluster, order, policy.placement, policy.quotas))
     return walk(Space(cluster, order, policy.placement, blocking=policy.blocking))
 
 

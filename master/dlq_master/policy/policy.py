@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from dlq_master.model.order import Ordering
 from dlq_master.policy.order.by_key import KeyRule
+from dlq_master.policy.partition.quotas import REST, Quotas
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.transit.taking import Taking
 
@@ -26,7 +27,7 @@ class Policy:
     `grid`: leases end on the boundaries of the term grid; without it (simulations in which
     preemption is free) a lease never ends by itself. `settings` are kept as they were asked for.
     `key`: the order inside a rank; None: the positions that `ordering` keeps. `know`: what it has to
-    be told of run times.
+    be told of run times. `quotas`: what each queue may hold at most, FIFO in each; None: no such limits.
     """
 
     name: str
@@ -38,3 +39,8 @@ class Policy:
     know: Know = Know.UNKNOWN
     blocking: bool = False
     grid: bool = True
+    quotas: Quotas | None = None
+
+    def part_of(self, queue: str) -> str:
+        """In which part of the cluster the jobs of this queue stand in line."""
+        return REST if self.quotas is None else self.quotas.part_of(queue)

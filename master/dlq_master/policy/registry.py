@@ -34,6 +34,7 @@ class Preset(NamedTuple):
     key: KeyRule | None = None
     by_index: bool = False  # inside a level
     knows: bool = False  # it cannot do without run times
+    by_quota: bool = False  # each queue has its part of the cluster
 
 
 _COMMON = ("place", "preempt")
@@ -45,6 +46,13 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             "in the order of arrival; nobody passes a job that does not fit yet",
             _COMMON,
             blocking=True,
+        ),
+        "yarn-cs": Preset(
+            "a static quota for each queue, and in it the order of arrival; nobody of the queue passes "
+            "a job that does not fit yet",
+            (*_COMMON, "quota"),
+            blocking=True,
+            by_quota=True,
         ),
         "best-effort": Preset("in the order of arrival, skipping what does not fit yet", _COMMON),
         "sf": Preset(
@@ -119,6 +127,7 @@ def build(
         know=chosen.know if preset.knows else Know.UNKNOWN,
         blocking=preset.blocking,
         grid=not chosen.preempt_is_free,
+        quotas=chosen.quotas if preset.by_quota else None,
     )
 
 

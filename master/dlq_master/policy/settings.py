@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from dlq_master.model.order import Discipline
 from dlq_master.policy.order.gittins import Index, Last
+from dlq_master.policy.partition import quotas
+from dlq_master.policy.partition.quotas import Quotas
 from dlq_master.policy.place.consolidate import CONSOLIDATE
 from dlq_master.policy.place.count import COUNT
 from dlq_master.policy.place.placement import Placement
@@ -41,6 +43,7 @@ class Settings(NamedTuple):
     last: Last = Last.FIFO
     quantum_gpu_s: float | None = None  # None: the upper bound of the level
     refresh: int = 100  # completions
+    quotas: Quotas = Quotas()
 
 
 PLACEMENTS = {placement.name: placement for placement in (CONSOLIDATE, SPREAD, COUNT)}
@@ -118,6 +121,7 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "quantum": ("quantum_gpu_s", _positive),
     "refresh": ("refresh", _count),
     "know": ("know", _one_of(_KNOWLEDGE)),
+    "quota": ("quotas", quotas.parsed),
     "promote_knob": ("promote_knob", _positive_or_off),
     "starve_limit_s": ("starve_limit_s", _positive_or_off),
 }

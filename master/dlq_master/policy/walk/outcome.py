@@ -9,7 +9,7 @@ from dlq_master.model.pool import Parts
 class Outcome:
     """Written by the walk, in its order."""
 
-    __slots__ = ("chosen", "claims", "head_of_line", "outranked")
+    __slots__ = ("chosen", "claims", "heads", "outranked")
 
     def __init__(self) -> None:
         # Waiting jobs that start now, and on which GPUs.
@@ -19,5 +19,5 @@ class Outcome:
         # Jobs that cannot start yet, but for which GPUs are kept from lower ranks. True: as the
         # reservation of a promoted job; False: it fits once they are released.
         self.claims: dict[JobId, bool] = {}
-        # The job that nobody may pass.
-        self.head_of_line: JobId | None = None
+        # The job that nobody of its part of the cluster may pass; "": of all that have no quota.
+        self.heads: dict[str, JobId] = {}

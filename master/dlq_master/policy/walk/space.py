@@ -78,7 +78,7 @@ class Space:
             stock.take(parts)
         elif self.blocking:
             self.claim(head)
-            self.outcome.head_of_line = job_id
+            self.outcome.heads[""] = job_id
             self.spent = True
             return True
         elif not (self.claim(head) or self.reserve(head)):

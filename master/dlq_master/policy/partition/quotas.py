@@ -1,0 +1,107 @@
+"""Static quotas: each queue has its share of the GPUs, and nobody lends or borrows (YARN's capacity
+scheduler, as Chronus compares with in section 4.3)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import floor
+from typing import NamedTuple
+
+from dlq_master.model.attempt import AttemptState
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import AttemptKey
+
+REST = ""  # all queues that no quota names, as one
+
+
+class Room(NamedTuple):
+    """How many GPUs each part may hold, and how many it holds."""
+
+    limits: dict[str, int]
+    held: Counter[str]
+
+    def allows(self, part: str, gpus: int) -> bool:
+        """Whether so many more are within its quota. A part that holds nothing may begin with any
+        number: a job that is wider than its quota would wait for ever."""
+        held = self.held[part]
+        return not held or held + gpus <= self.limits[part]
+
+
+class Quotas(NamedTuple):
+    """Queue -> its share of the cluster, each above 0, at most 1 in all. What is left belongs to the
+    queues that are not named, together. Each queue stands in ranks of its own."""
+
+    shares: tuple[tuple[str, float], ...] = ()
+
+    def part_of(self, queue: str) -> str:
+        """Under whose quota the jobs of this queue run."""
+        return queue if any(queue == name for name, _ in self.shares) else REST
+
+    def limits(self, gpus: int) -> dict[str, int]:
+        """How many of so many GPUs each part may hold, in the order in which they were named.
+
+        Whole GPUs by the largest remainder, so that shares that make up 1 leave none over.
+        """
+        rest = max(0.0, 1.0 - sum(share for _, share in self.shares))
+        exact = {**dict(self.shares), REST: rest if rest > 1e-9 else 0.0}
+        limits = {name: floor(share * gpus + 1e-9) for name, share in exact.items()}
+        over = gpus - sum(limits.values())
+        by_remainder = sorted(exact, key=lambda name: limits[name] - exact[name] * gpus)
+        for name in by_remainder[:over]:
+            limits[name] += 1
+        return limits
+
+    def room(self, cluster: Cluster) -> Room:
+        """What each part may hold of the registered nodes, and does hold."""
+        cluster.capacity.ready()
+        gpus = sum(pool.total for pool in cluster.capacity.total.values())
+        return Room(self.limits(gpus), self.held(cluster))
+
+    def held(self, cluster: Cluster) -> Counter[str]:
+        """How many GPUs each part holds, those included that it is about to leave. Costs O(ranks)
+        beside what is leaving or silent."""
+        held: Counter[str] = Counter()
+        jobs, running = cluster.jobs, cluster.running
+        for rank, members in running.by_rank.items():
+            part = self.part_of(jobs[next(iter(members))].queue)
+            held[part] += running.gpus_by_rank[rank]
+        for key in {*cluster.silent, *_pausing(cluster)}:
+            part = self.part_of(jobs[key.job_id].queue)
+            held[part] += cluster.attempts[key].lease.allocation.width
+        return held
+
+
+def parsed(text: str) -> Quotas:
+    """`QUEUE:SHARE,...`; ValueError says which word is wrong."""
+    shares: dict[str, float] = {}
+    for word in text.split(","):
+        name, colon, share = word.rpartition(":")
+        if not colon or not name:
+            raise ValueError(f"{word!r} is not QUEUE:SHARE, such as slo:0.8,be:0.2")
+        if name in shares:
+            raise ValueError(f"queue {name!r} has two quotas")
+        shares[name] = _share(name, share)
+    total = sum(shares.values())
+    if total > 1.0 + 1e-9:
+        raise ValueError(f"the shares make up {total:g}, more than 1")
+    return Quotas(tuple(shares.items()))
+
+
+def _share(name: str, text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        raise ValueError(f"the share of {name!r}, {text!r}, is not a number") from None
+    if not 0.0 < share <= 1.0:
+        raise ValueError(f"the share of {name!r} must be above 0 and at most 1, not {text}")
+    return share
+
+
+def _pausing(cluster: Cluster) -> set[AttemptKey]:
+    claims = cluster.capacity.claims
+    return {
+        key
+        for node_id in cluster.capacity.soon
+        for key in claims[node_id]
+        if cluster.attempts[key].state is AttemptState.PAUSING
+    }

@@ -1,0 +1,72 @@
+"""The ground on which every part of the cluster has a static quota and a line of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.lineup import Lineup
+from dlq_master.policy.partition.quotas import REST, Quotas
+from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.walk.line import Head
+from dlq_master.policy.walk.outcome import Outcome
+from dlq_master.policy.walk.space import Space
+from dlq_master.policy.walk.walk import walk
+
+
+class Quota(Space):
+    """In each part the first job that does not start blocks all behind it, and no other part.
+
+    A job starts if its part then holds no more than its quota, and the GPUs are free. One that is wider
+    than the quota starts when its part holds nothing: it would wait for ever.
+    """
+
+    __slots__ = ("_part", "_quotas", "room")
+
+    def __init__(
+        self, cluster: Cluster, lineup: Lineup, placement: Placement, quotas: Quotas
+    ) -> None:
+        super().__init__(cluster, lineup, placement, blocking=True)
+        self.room = quotas.room(cluster)
+        self._quotas = quotas
+        self._part = REST
+
+    def turn_of(self, part: str) -> None:
+        """The next walk is over this part's queues."""
+        self._part = part
+        self.spent = False
+
+    def ranks(self) -> Sequence[int]:
+        """Those in which jobs of the part wait."""
+        jobs, by_rank = self.cluster.jobs, self.lineup.waiting.by_rank
+        found = []
+        for rank in self.lineup.waiting.ranks:
+            first = next(iter(next(iter(by_rank[rank].values()))))
+            if self._quotas.part_of(jobs[first].queue) == self._part:
+                found.append(rank)
+        return found
+
+    def serve(self, rank: int, head: Head) -> bool:
+        """It starts, or its part is through."""
+        _, job_id, shape, _ = head
+        within = self.room.allows(self._part, shape.gpus)
+        found = self.find_free(shape) if within else None
+        if found is None:
+            if within:
+                self.claim(head)
+            self.outcome.heads[self._part] = job_id
+            self.spent = True
+            return True
+        stock, parts = found
+        self.outcome.chosen[job_id] = parts
+        stock.take(parts)
+        self.room.held[self._part] += shape.gpus
+        return True
+
+
+def by_quota(ground: Quota) -> Outcome:
+    """One walk for each part, in the order of the quotas."""
+    for part in ground.room.limits:
+        ground.turn_of(part)
+        walk(ground)
+    return ground.outcome

@@ -1,0 +1,62 @@
+"""In which queue a row of a trace stands, and what each queue may hold if nobody says it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from dlq_master.policy.partition.quotas import Quotas
+from dlq_master.policy.policy import Policy
+from dlq_simulator.errors import UsageError
+from dlq_simulator.workload import Trace, TraceJob
+
+# `--set queues=...`: what tells the queue of a row.
+QUEUES: Mapping[str, Callable[[TraceJob], str]] = MappingProxyType(
+    {
+        "class": lambda row: "be" if row.kind == "be" else "slo",
+        "vc": lambda row: row.vc or "default",
+        "user": lambda row: row.user or "default",
+    }
+)
+
+
+class Queues:
+    """The queues of a trace under one policy. A policy without quotas has one queue for all."""
+
+    def __init__(self, trace: Trace, policy: Policy, by: str) -> None:
+        """UsageError if a quota names a queue in which no job of the trace stands."""
+        self.policy = policy
+        self._of = QUEUES[by]
+        self._ranks: dict[str, int] = {}
+        if policy.quotas is None:
+            return
+        jobs = Counter(self._of(row) for row in trace.jobs)
+        quotas = policy.quotas if policy.quotas.shares else _by_jobs(jobs)
+        for name, _ in quotas.shares:
+            if name not in jobs:
+                raise UsageError(
+                    f"no job of {trace.path} is in queue {name!r}, which has a quota",
+                    f"by {by} its queues are {', '.join(sorted(jobs))}",
+                    f"correct --set quota, or --set queues ({', '.join(QUEUES)})",
+                )
+        self.policy = replace(policy, quotas=quotas)
+        named = [name for name, _ in quotas.shares]
+        others = sorted(set(jobs) - set(named))
+        # Who is in no quota shares what is left as one line, in the order of arrival.
+        self._ranks = {name: rank for rank, name in enumerate(named)}
+        self._ranks.update(dict.fromkeys(others, len(named)))
+
+    def of(self, row: TraceJob) -> tuple[str, int]:
+        """The queue of the row, and its rank among the queues."""
+        if not self._ranks:
+            return "default", 0
+        name = self._of(row)
+        return name, self._ranks[name]
+
+
+def _by_jobs(jobs: Counter[str]) -> Quotas:
+    """To each queue its share of the jobs: Chronus sets the quotas "according to the ratio between SLO
+    and best-effort jobs" (4.3)."""
+    return Quotas(tuple((name, jobs[name] / jobs.total()) for name in sorted(jobs)))
