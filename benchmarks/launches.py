@@ -13,16 +13,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
-import subprocess
-import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.conditions import percentile
+from benchmarks.containers import IMAGE, bare, store, why_no_containers
 from benchmarks.report import Report
 from benchmarks.starts import launch_floor_s
 
@@ -32,14 +29,10 @@ from dlq_nodeagent.cgroups.detect import detect
 from dlq_nodeagent.runtimes.container import ContainerPlan
 from dlq_nodeagent.runtimes.launch import LaunchPlan
 from dlq_nodeagent.runtimes.podman import PodmanRuntime
-from dlq_nodeagent.runtimes.podman_client import PodmanClient, choose_oci_runtime
-from dlq_nodeagent.runtimes.podman_run import REMOVE
+from dlq_nodeagent.runtimes.podman_client import choose_oci_runtime
 from dlq_nodeagent.runtimes.process import ProcessRuntime
 from dlq_nodeagent.shim.binary import ensure_init, ensure_shim
 from dlq_nodeagent.shim.contact import ContactFile
-
-IMAGE = "localhost/dlq-bench:1"
-ULIMITS = ("--ulimit=nofile=1024:1024", "--ulimit=nproc=4096:4096")
 
 
 def lives(runtime: ProcessRuntime, count: int, box: ContainerPlan | None) -> list[list[float]]:
@@ -69,55 +62,6 @@ def lives(runtime: ProcessRuntime, count: int, box: ContainerPlan | None) -> lis
             raise SystemExit(f"a rank did not run: {record}")
         runtime.forget(handle)
     return [started, ended]
-
-
-def bare(client: PodmanClient, count: int) -> list[list[float]]:
-    """The same by `podman run --detach` alone: when it returns, and when `podman wait` and `rm` do."""
-    started, ended = [], []
-    for number in range(count):
-        name = f"dlq-bench-{number}"
-        begin_s = time.perf_counter()
-        words = (
-            "run",
-            "--detach",
-            f"--name={name}",
-            "--network=none",
-            *ULIMITS,
-            IMAGE,
-            "/bin/true",
-        )
-        client.ask(*words)
-        started.append(time.perf_counter() - begin_s)
-        client.ask("wait", name)
-        client.ask(*REMOVE, name)
-        ended.append(time.perf_counter() - begin_s)
-    return [started, ended]
-
-
-@contextmanager
-def store(directory: Path, oci_runtime: str) -> Iterator[PodmanClient]:
-    """A podman store with one image in it."""
-    client = PodmanClient(
-        root=str(directory / "store"), run_root=str(directory / "run"), oci_runtime=oci_runtime
-    )
-    archive = directory / "image.tar"
-    busybox = shutil.which("busybox")
-    assert busybox is not None
-    with tarfile.open(archive, "w") as tar:
-        tar.add(busybox, "bin/true")
-        for name in ("dev", "proc", "sys", "run", "tmp", "etc", "var/tmp"):
-            entry = tarfile.TarInfo(name)
-            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-            tar.addfile(entry)
-    client.ask("import", str(archive), IMAGE)
-    try:
-        yield client
-    finally:
-        client.ask("rm", "--all", "--force", "--time=0", timeout_s=60)
-        client.ask("rmi", "--all", "--force", timeout_s=60)
-        subprocess.run(
-            ["umount", "-l", f"{directory}/store/overlay"], check=False, capture_output=True
-        )
 
 
 def main() -> None:
@@ -150,8 +94,8 @@ def _measure(report: Report, directory: Path) -> None:
     )
     _tell(report, "process", lambda: lives(plain, report.options.count, None))
     plain.close()
-    if os.getuid() != 0 or shutil.which("podman") is None or shutil.which("busybox") is None:
-        report.say("no containers measured: they need root, podman and busybox")
+    if why := why_no_containers():
+        report.say(f"no containers measured: {why}")
         return
     with store(directory, choose_oci_runtime(tree.mode, "")) as client:
         _tell(report, "bare podman run (floor)", lambda: bare(client, report.options.count))

@@ -71,20 +71,29 @@ class Living:
                 time.sleep(0.01)
         raise TimeoutError("the master does not serve; see " + str(self.root / "dlq-master.log"))
 
-    def start_agent(self, name: str, devices: str) -> None:
-        """Join and start an agent with virtual devices, and wait until its node is UP."""
+    def start_agent(self, name: str, devices: str, settings: str = "") -> subprocess.Popen[bytes]:
+        """Join and start an agent with virtual devices, and wait until its node is UP.
+
+        `settings` is its configuration file.
+        """
         token = self.run("dlq", "admin", "token", "create").strip()
         state_dir = str(self.root / name)
         self.run(
             "dlq-nodeagent", "join", "--token", token, "--master", self.join,
             "--name", name, "--state-dir", state_dir,
         )  # fmt: skip
+        config = self.root / f"{name}.toml"
+        config.write_text(settings)
         root_jobs = ["--allow-root-jobs"] if os.geteuid() == 0 else []
-        self._start(
-            "dlq-nodeagent", "run", "--state-dir", state_dir, "--devices", devices, *root_jobs
-        )
+        agent = self._start(
+            "dlq-nodeagent", "run", "--config", str(config), "--state-dir", state_dir,
+            "--devices", devices, *root_jobs,
+        )  # fmt: skip
         while " up " not in self.run("dlq", "nodes"):
+            if agent.poll() is not None:
+                raise RuntimeError("the agent ended; see " + str(self.root / "dlq-nodeagent.log"))
             time.sleep(0.05)
+        return agent
 
     def run(self, *command: str) -> str:
         """The output of one command of ours."""

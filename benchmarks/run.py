@@ -20,7 +20,10 @@ from benchmarks.report import SCHEMA, summary
 
 ROOT = Path(__file__).parent.parent
 # One command per claim; each tells ratio, bound or percentile with its conditions.
-NAMES = ("tick", "submits", "starts", "launches", "status", "restart", "retention", "simulate")
+NAMES = (
+    *("tick", "submits", "starts", "launches", "pauses", "agent_load"),
+    *("status", "restart", "retention", "simulate"),
+)
 
 
 def main() -> None:
