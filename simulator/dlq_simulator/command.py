@@ -27,8 +27,8 @@ Settings: place=consolidate|spread|count, preempt=charged|free, save_s and resum
 preemption costs), term_s (the boundaries at which work may be taken away); for tiresias-las and
 tiresias-gittins also order=requeue|first-start, thresholds=GPU_S,...|qSHARE,..., history=FILE,
 refresh, promote_knob, starve_limit_s; for tiresias-gittins index=fixed|sup, quantum,
-last=fifo|index; for yarn-cs quota=QUEUE:SHARE,... and
-queues=class|vc|user. Each policy takes the settings that it knows.
+last=fifo|index; for yarn-cs quota=QUEUE:SHARE,...,
+queues=class|vc|user; for themis fairness. Each policy takes the settings that it knows.
 
 With several policies --jobs-out FILE.csv writes FILE.POLICY.csv for each of them.
 

@@ -35,6 +35,7 @@ print(told)
     [
         ("best-effort", {"place": "spread"}),
         ("yarn-cs", {"place": "spread", "quota": "default:0.7"}),
+        ("themis", {"place": "spread"}),
         ("timeslice", {"place": "spread"}),
         ("sf", {"place": "consolidate"}),
         ("srsf", {"place": "consolidate", "preempt": "free"}),

@@ -272,6 +272,9 @@ TestShortestServiceCount = story("srsf", place="count")
 TestShortestServiceFreeCount = story("srsf", place="count", preempt="free")
 TestTimesliceConsolidate = story("timeslice", place="consolidate")
 TestTimesliceCount = story("timeslice", place="count")
+TestThemisConsolidate = story("themis", place="consolidate")
+TestThemisFreeSpread = story("themis", place="spread", preempt="free", fairness="0.5")
+TestThemisFreeCount = story("themis", place="count", preempt="free")
 TestGittinsConsolidate = story("tiresias-gittins", place="consolidate", refresh="2", **LAS)
 TestGittinsFreeCount = story(
     "tiresias-gittins",

@@ -42,6 +42,8 @@ BY_KEY = (
     ("srtf", "term_s=60", "save_s=7", "resume_s=5"),
     ("srsf", "preempt=free"),
     ("timeslice", "term_s=60", "save_s=7", "resume_s=5"),
+    ("themis", "term_s=60", "save_s=7", "resume_s=5"),
+    ("themis", "preempt=free", "fairness=0.5"),
 )
 GITTINS = (
     ("tiresias-gittins", "thresholds=60,200", "preempt=free", "refresh=2"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from math import log1p
 
 from dlq_master.model.attempt import ACTIVE, AttemptState
 from dlq_master.model.cluster import Cluster
@@ -56,7 +57,8 @@ def expected_by_count(
     left = sum(len(gpus) for gpus in _open_gpus(cluster).values())
     members = [job for job in cluster.jobs.values() if job.waiting or _runs(cluster, job)]
     starts, leaves = set(), set()
-    for job in in_rank_order(members, lambda job: _key(cluster, policy, now_s, job)):
+    bidders = _bidders(cluster, policy, now_s, members)
+    for job in in_rank_order(members, lambda job: _key(cluster, policy, now_s, job, bidders)):
         fits = job.request.gpus <= left
         left -= job.request.gpus if fits else 0
         if fits and job.waiting:
@@ -80,21 +82,51 @@ def in_rank_order(
     return sorted(jobs, key=lambda job: (job.rank_base, job.level, key(job), job.sequence))
 
 
-def _key(cluster: Cluster, policy: Policy, now_s: float, job: Job) -> tuple[float, ...]:
+def _bidders(cluster: Cluster, policy: Policy, now_s: float, jobs: list[Job]) -> set[JobId]:
+    """Themis: of each rank the part 1 - f with the greatest finish-time fairness."""
+    found: set[JobId] = set()
+    if policy.auction is None:
+        return found
+    for rank in {job.rank_base for job in jobs}:
+        here = [job for job in jobs if job.rank_base == rank and job.duration_estimate_s]
+        here.sort(key=lambda job: (-_rho(cluster, now_s, job)[0], job.sequence))
+        share = (1.0 - policy.auction.fairness) * len(here)
+        found |= {job.job_id for at, job in enumerate(here) if at < share - 1e-9}
+    return found
+
+
+def _rho(cluster: Cluster, now_s: float, job: Job) -> tuple[float, float]:
+    """Its time from submission to end if it goes on from now, over that alone; and the gain of each
+    GPU if it need not wait for another lease."""
+    shared_s = now_s - job.submit_time_s + _left_s(cluster, now_s, job)
+    value = log1p(cluster.terms.be_term_s / shared_s) / job.request.gpus
+    return shared_s / (job.duration_estimate_s or 0.0), value
+
+
+def _left_s(cluster: Cluster, now_s: float, job: Job) -> float:
+    attempt = cluster.live_attempt(job)
+    started_s = None if attempt is None else attempt.started_time_s
+    done_s = job.total_executed_s - job.lost_gpu_s / job.request.gpus
+    done_s += 0.0 if started_s is None else now_s - started_s
+    return max(0.0, (job.duration_estimate_s or 0.0) - done_s)
+
+
+def _key(
+    cluster: Cluster, policy: Policy, now_s: float, job: Job, bidders: set[JobId]
+) -> tuple[float, ...]:
     """What the policy's name says that it orders by; nothing: by position."""
     if policy.name == "sf":
         return (job.request.gpus,)
     if policy.name == "tiresias-gittins":
         return _gittins(cluster, now_s, job)
-    if policy.name not in ("srtf", "srsf"):
+    if policy.name not in ("srtf", "srsf", "themis"):
         return ()
     if job.duration_estimate_s is None:
         return (float("inf"),)
-    attempt = cluster.live_attempt(job)
-    started_s = None if attempt is None else attempt.started_time_s
-    done_s = job.total_executed_s - job.lost_gpu_s / job.request.gpus
-    done_s += 0.0 if started_s is None else now_s - started_s
-    left_s = max(0.0, job.duration_estimate_s - done_s)
+    if policy.name == "themis":
+        rho, value = _rho(cluster, now_s, job)
+        return (0.0, -value) if job.job_id in bidders else (1.0, -rho)
+    left_s = _left_s(cluster, now_s, job)
     return (left_s * (job.request.gpus if policy.name == "srsf" else 1),)
 
 

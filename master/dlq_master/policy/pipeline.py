@@ -11,7 +11,7 @@ from dlq_master.model.values import maker
 from dlq_master.model.view import View
 from dlq_master.policy import verbs
 from dlq_master.policy.admit.any_that_fits import admissions
-from dlq_master.policy.order import by_key
+from dlq_master.policy.order import by_key, finish_time
 from dlq_master.policy.order.las import demotions, promotions
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.transit.taking import Taking, due
@@ -82,7 +82,9 @@ def _decide(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
 
 
 def lineup(view: View, policy: Policy) -> Lineup:
-    """Who stands where: by the positions that the cluster keeps, or by the policy's key."""
+    """Who stands where: by the positions that the cluster keeps, or by the policy's own order."""
+    if policy.auction is not None:
+        return finish_time.lineup(view, policy.auction)
     return view.cluster.lineup if policy.key is None else by_key.lineup(view, policy.key)
 
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from dlq_master.model.order import Ordering
 from dlq_master.policy.order.by_key import KeyRule
+from dlq_master.policy.order.finish_time import Auction
 from dlq_master.policy.partition.quotas import REST, Quotas
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.transit.taking import Taking
@@ -26,7 +27,7 @@ class Policy:
 
     `grid`: leases end on the boundaries of the term grid; without it (simulations in which
     preemption is free) a lease never ends by itself. `settings` are kept as they were asked for.
-    `key`: the order inside a rank; None: the positions that `ordering` keeps. `know`: what it has to
+    `key`, `auction`: the order inside a rank; neither: the positions that `ordering` keeps. `know`: what it has to
     be told of run times. `quotas`: what each queue may hold at most, FIFO in each; None: no such limits.
     """
 
@@ -36,6 +37,7 @@ class Policy:
     placement: Placement
     taking: Taking
     key: KeyRule | None = None
+    auction: Auction | None = None
     know: Know = Know.UNKNOWN
     blocking: bool = False
     grid: bool = True

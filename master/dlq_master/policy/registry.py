@@ -16,6 +16,7 @@ from dlq_master.policy.order.by_key import (
     shortest_service,
     smallest,
 )
+from dlq_master.policy.order.finish_time import Auction
 from dlq_master.policy.order.gittins import Gittins
 from dlq_master.policy.order.gittins_index import ServiceDistribution
 from dlq_master.policy.policy import Know, Policy
@@ -35,6 +36,7 @@ class Preset(NamedTuple):
     by_index: bool = False  # inside a level
     knows: bool = False  # it cannot do without run times
     by_quota: bool = False  # each queue has its part of the cluster
+    by_auction: bool = False
 
 
 _COMMON = ("place", "preempt")
@@ -80,6 +82,14 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             ("place",),  # without boundaries there would be no turns
             preempts=True,
             key=always(longest_waiting),
+        ),
+        "themis": Preset(
+            "whose sharing costs most first, by finish time in the shared cluster over that alone; "
+            "preempts at boundaries",
+            (*_COMMON, "know", "fairness"),
+            preempts=True,
+            knows=True,
+            by_auction=True,
         ),
         "tiresias-las": Preset(
             "least attained service first, in K levels of GPU-seconds; preempts at boundaries",
@@ -127,6 +137,7 @@ def build(
         know=chosen.know if preset.knows else Know.UNKNOWN,
         blocking=preset.blocking,
         grid=not chosen.preempt_is_free,
+        auction=Auction(fairness=chosen.fairness) if preset.by_auction else None,
         quotas=chosen.quotas if preset.by_quota else None,
     )
 

@@ -44,6 +44,7 @@ class Settings(NamedTuple):
     quantum_gpu_s: float | None = None  # None: the upper bound of the level
     refresh: int = 100  # completions
     quotas: Quotas = Quotas()
+    fairness: float = 0.8
 
 
 PLACEMENTS = {placement.name: placement for placement in (CONSOLIDATE, SPREAD, COUNT)}
@@ -101,6 +102,13 @@ def _positive(text: str) -> float:
     return value
 
 
+def _share(text: str) -> float:
+    value = 0.0 if text == "0" else _positive(text)
+    if value > 1.0:
+        raise ValueError("expected a number from 0 to 1")
+    return value
+
+
 def _positive_or_off(text: str) -> float | None:
     return None if text == "off" else _positive(text)
 
@@ -121,6 +129,7 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "quantum": ("quantum_gpu_s", _positive),
     "refresh": ("refresh", _count),
     "know": ("know", _one_of(_KNOWLEDGE)),
+    "fairness": ("fairness", _share),
     "quota": ("quotas", quotas.parsed),
     "promote_knob": ("promote_knob", _positive_or_off),
     "starve_limit_s": ("starve_limit_s", _positive_or_off),

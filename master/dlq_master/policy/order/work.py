@@ -1,0 +1,17 @@
+"""What is left of a job whose run time is known."""
+
+from __future__ import annotations
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.job import Job
+
+
+def left_s(cluster: Cluster, job: Job, now_s: float) -> float | None:
+    """Seconds of running that it still needs on the GPUs that it asked for; None: nobody knows."""
+    if job.duration_estimate_s is None:
+        return None
+    done_s = job.total_executed_s - job.lost_gpu_s / job.request.gpus
+    attempt = cluster.live_attempt(job)
+    if attempt is not None:
+        done_s += attempt.executed_s(now_s)
+    return max(0.0, job.duration_estimate_s - done_s)
