@@ -24,10 +24,12 @@ from dlq_simulator.workload import Trace
 
 _EPILOG = """
 Settings: place=consolidate|spread|count, preempt=charged|free, save_s and resume_s (what one
-preemption costs), term_s (the boundaries at which work may be taken away); for tiresias-las and
-tiresias-gittins also order=requeue|first-start, thresholds=GPU_S,...|qSHARE,..., history=FILE,
-refresh, promote_knob, starve_limit_s; for tiresias-gittins index=fixed|sup, quantum,
-last=fifo|index; for yarn-cs quota=QUEUE:SHARE,...,
+preemption costs), term_s (the boundaries at which work may be taken away),
+slowdown=charged|free, overlap, skew_rho (what spreading costs),
+scaling=linear|aryl|EFFICIENCY; for srtf, srsf and themis also know=known|profiled|unknown,
+profile_s, noise; for tiresias-las and tiresias-gittins also order=requeue|first-start,
+thresholds=GPU_S,...|qSHARE,..., history=FILE, refresh, promote_knob, starve_limit_s; for
+tiresias-gittins index=fixed|sup, quantum, last=fifo|index; for yarn-cs quota=QUEUE:SHARE,...
 queues=class|vc|user; for themis fairness. Each policy takes the settings that it knows.
 
 With several policies --jobs-out FILE.csv writes FILE.POLICY.csv for each of them.
@@ -126,7 +128,7 @@ def simulate(
     with refusals():
         _check_typed(policies, jobs_out, report)
         spec = read_cluster(cluster)
-        settings = read_settings(policies, assignments)
+        settings = read_settings(policies, assignments, seed)
         workload = read_trace(trace, form, skip_bad=skip_bad)
         for note in workload.notes:
             click.echo(f"dlq: note: {workload.path}: {note}", err=True)

@@ -89,6 +89,7 @@ class Course:
 
     def outcome(self, now_s: Seconds) -> Outcome:
         """Its history, finished now."""
+        self.attempt = 0
         overhead_s = self.overhead_s + (self.progress_s - self.settled_s)
         slowed_s = self.slowed_s
         if self.rate != 1:

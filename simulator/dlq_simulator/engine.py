@@ -18,6 +18,7 @@ from dlq_master.model import drive
 from dlq_master.model.attempt_steps import Preempted, Running, StopRequested, Succeeded
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.job_steps import Updated
 from dlq_master.model.plan import Lapse, Reject, Start
 from dlq_master.model.resources import Allocation
 from dlq_master.policy.pipeline import wake_at_s
@@ -44,6 +45,7 @@ class Kind(IntEnum):
     ARRIVE = 0
     FINISH = 1
     LEAVE = 2  # saved: the GPUs are free
+    PROFILE = 3  # it has run long enough for an estimate
 
 
 # (time, sequence, kind, job, attempt): the sequence makes equal times happen in the order in which
@@ -99,7 +101,9 @@ class Replay:
         places = not settings.policy.placement.counts_only
         self.rates = Rates(settings.speed, spec, self.cluster, places=places)
         self.typed = spec.typed
-        self.known = settings.policy.know is Know.KNOWN
+        self.knowledge = settings.knowledge
+        self.profiles = settings.knowledge.know is Know.PROFILED
+        self.estimates_s: dict[JobId, float] = {}  # of the work of jobs, as far as they are told
         self.whole_seconds = trace.whole_seconds
         self.progress = progress
         self.watch = watch
@@ -143,13 +147,13 @@ class Replay:
         return wake_s
 
     def _stale(self, event: Event) -> bool:
-        """An end that was foreseen before the attempt was stopped or got another speed: it happens
-        no more, and is no reason to decide."""
+        """What was foreseen before the attempt was stopped or got another speed: it happens no more,
+        and is no reason to decide."""
         at_s, _, kind, job_id, attempt = event
-        if kind is not Kind.FINISH:
+        if kind is Kind.ARRIVE or kind is Kind.LEAVE:
             return False
         course = self.courses[job_id]
-        return course.attempt != attempt or course.finish_s != at_s
+        return course.attempt != attempt or (kind is Kind.FINISH and course.finish_s != at_s)
 
     def _turn(self, now_s: Seconds) -> None:
         events = self._events
@@ -159,14 +163,13 @@ class Replay:
             if self._stale(event):
                 continue
             if kind is Kind.ARRIVE:
-                row = self.courses[job_id].row
-                queue = self.queues.of(row)
-                job = build_job(job_id, row, typed=self.typed, known=self.known, queue=queue)
-                drive.submit(self.cluster, job)
+                self._arrive(job_id)
             elif kind is Kind.FINISH:
                 self._finish(job_id, attempt, now_s)
-            else:
+            elif kind is Kind.LEAVE:
                 self._leave(job_id, attempt, now_s)
+            else:
+                self._profile(job_id, now_s)
         acted = self._decide(now_s)
         self._wake_s = self._waking(now_s, acted=acted)
 
@@ -208,12 +211,44 @@ class Replay:
         self.cluster.forget(job_id)
         self._advance()
 
+    def _arrive(self, job_id: JobId) -> None:
+        row = self.courses[job_id].row
+        told_s = self.knowledge.at_submit(row)
+        if told_s is not None and not self.profiles:
+            self.estimates_s[job_id] = told_s
+        queue = self.queues.of(row)
+        job = build_job(job_id, row, typed=self.typed, estimate_s=told_s, queue=queue)
+        drive.submit(self.cluster, job)
+
+    def _profile(self, job_id: JobId, now_s: Seconds) -> None:
+        self.estimates_s[job_id] = self.knowledge.after_trial(self.courses[job_id].row)
+        self._tell(job_id, now_s)
+
+    def _tell(self, job_id: JobId, now_s: Seconds) -> None:
+        """What is known of the job's work, as the run time that the policy counts its seconds against:
+        at its speed from here on."""
+        estimate_s = self.estimates_s[job_id]
+        course, job = self.courses[job_id], self.cluster.jobs[job_id]
+        if course.rate != 1 or course.slowed_s:
+            executed_s = job.total_executed_s - job.lost_gpu_s / job.request.gpus
+            held_s = now_s - course.placed_s
+            made_s = course.done_s + max(0, now_s - course.progress_s) * course.rate
+            estimate_s = executed_s + held_s + max(0.0, estimate_s - made_s) / course.rate
+        told = Updated(values=(("duration_estimate_s", estimate_s),), changes="run estimate")
+        drive.step_job(self.cluster, job_id, told, now_s)
+
     def _start(self, job_id: JobId, number: int, allocation: Allocation, now_s: Seconds) -> None:
         drive.step_attempt(self.cluster, AttemptKey(job_id, number), Running(), now_s)
         course = self.courses[job_id]
         rate = self.rates.rate(course.row, allocation)
         finish_s = course.start(number, now_s, self.settings.resume_s, rate, allocation.width)
         self._foresee(finish_s, Kind.FINISH, job_id, number)
+        if job_id in self.estimates_s:
+            if rate != 1 or course.slowed_s:
+                self._tell(job_id, now_s)
+        elif self.profiles:
+            left_s = max(0, self.knowledge.profile_s - course.done_s - course.slowed_s)
+            self._foresee(course.progress_s + left_s, Kind.PROFILE, job_id, number)
 
     def _finish(self, job_id: JobId, number: int, now_s: Seconds) -> None:
         course = self.courses[job_id]

@@ -1,12 +1,9 @@
-"""`--set key=value`: the policies' own settings, and what preemption costs here."""
+"""`--set key=value`: the policies' own settings, each with the world that it is replayed in."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Any
 
 from dlq_common.suggest import did_you_mean
 from dlq_master.model.lease import Terms
@@ -14,21 +11,19 @@ from dlq_master.policy.policy import Policy
 from dlq_master.policy.registry import PRESETS, build
 from dlq_master.policy.settings import PolicyError
 from dlq_master.policy.transit.taking import Taking
-from dlq_simulator.columns import BadValue, number, positive, seconds
 from dlq_simulator.errors import UsageError
 from dlq_simulator.history import read_history
+from dlq_simulator.knowledge import Knowledge
 from dlq_simulator.queues import QUEUES
 from dlq_simulator.speed import Speed
+from dlq_simulator.world_settings import PROFILING, WORLD, costs, knowledge, speed, terms
 
-# One pause and resume cost about a minute in the papers' testbeds: 57 to 62 s in Tiresias
-# (lost time over preemptions), 63 s in Aryl. Half of it is charged on each side.
-COSTS: Mapping[str, float] = MappingProxyType({"save_s": 30, "resume_s": 30, "term_s": 300})
 HISTORY, QUEUED_BY = "history", "queues"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySettings:
-    """One policy with what the replay charges for a preemption.
+    """One policy, and the world that it is replayed in.
 
     Work that is taken away stops `save_s` before its boundary and holds its GPUs until then; it
     makes no progress in the first `resume_s` of its next start. Both are 0 if preemption is free.
@@ -39,10 +34,13 @@ class ReplaySettings:
     save_s: float
     resume_s: float
     speed: Speed
+    knowledge: Knowledge
     queues: str = "class"  # what tells the queue of a row, for a policy with quotas
 
 
-def read_settings(names: Sequence[str], assignments: Sequence[str]) -> list[ReplaySettings]:
+def read_settings(
+    names: Sequence[str], assignments: Sequence[str], seed: int = 0
+) -> list[ReplaySettings]:
     """The named policies, each with the settings that it knows.
 
     A setting that none of them knows is a UsageError, so that one `--set` may serve a comparison
@@ -56,7 +54,7 @@ def read_settings(names: Sequence[str], assignments: Sequence[str]) -> list[Repl
                 "choose one of them",
             )
     words = _words(assignments)
-    known = sorted({*COSTS, *_SPEED, *(key for name in names for key in _known(name))})
+    known = sorted({*WORLD, *(key for name in names for key in _known(name))})
     for key in words:
         if key not in known:
             raise UsageError(
@@ -64,14 +62,15 @@ def read_settings(names: Sequence[str], assignments: Sequence[str]) -> list[Repl
                 f"{', '.join(names)} can be told {', '.join(known)}",
                 "correct --set",
             )
-    return [_settings(name, words) for name in names]
+    return [_settings(name, words, seed) for name in names]
 
 
 def _known(name: str) -> tuple[str, ...]:
     """What the policy can be told here; to a master it may not be a file."""
     preset = PRESETS[name]
+    profiling = PROFILING if "know" in preset.settings else ()
     own = (*([HISTORY] if preset.by_service else []), *([QUEUED_BY] if preset.by_quota else []))
-    return (*preset.settings, *own)
+    return (*preset.settings, *profiling, *own)
 
 
 def _words(assignments: Sequence[str]) -> dict[str, str]:
@@ -88,24 +87,25 @@ def _words(assignments: Sequence[str]) -> dict[str, str]:
     return words
 
 
-def _settings(name: str, words: Mapping[str, str]) -> ReplaySettings:
+def _settings(name: str, words: Mapping[str, str], seed: int) -> ReplaySettings:
     chosen = {key: value for key, value in words.items() if key in PRESETS[name].settings}
-    costs = {key: _cost(key, words[key]) if key in words else COSTS[key] for key in COSTS}
+    cost_s = costs(words)
     try:
         policy = build(name, chosen, _history(name, words))
     except PolicyError as error:
         raise UsageError(f"cannot simulate {name!r}", str(error), "correct --set") from error
-    terms = _terms(costs)
+    grid = terms(cost_s)
     if policy.taking is Taking.NEVER:
         # Every term would be renewed: without a grid the same work starts at the same instants.
         policy = replace(policy, grid=False)
     free = policy.taking is not Taking.BOUNDARY
     return ReplaySettings(
         policy=policy,
-        terms=terms,
-        save_s=0 if free else costs["save_s"],
-        resume_s=0 if free else costs["resume_s"],
-        speed=_speed(words),
+        terms=grid,
+        save_s=0 if free else cost_s["save_s"],
+        resume_s=0 if free else cost_s["resume_s"],
+        speed=speed(words),
+        knowledge=knowledge(policy.know, words, seed),
         queues=_queued_by(words),
     )
 
@@ -124,75 +124,3 @@ def _queued_by(words: Mapping[str, str]) -> str:
             "correct --set",
         )
     return by
-
-
-def _terms(costs: Mapping[str, float]) -> Terms:
-    term_s, save_s, resume_s = costs["term_s"], costs["save_s"], costs["resume_s"]
-    if save_s + resume_s >= term_s:
-        raise UsageError(
-            "cannot charge these preemption costs",
-            f"in a term of {term_s:g} s, {save_s:g} s to save and {resume_s:g} s to resume leave "
-            "no time for work",
-            "set a longer term_s, or smaller save_s and resume_s",
-        )
-    return Terms(be_term_s=term_s, slo_term_s=4 * term_s, save_lead_s=save_s)
-
-
-def _speed(words: Mapping[str, str]) -> Speed:
-    """What placements and sizes do to the speed of jobs."""
-    values: dict[str, Any] = {}
-    for key, (field, read) in _SPEED.items():
-        if key in words:
-            try:
-                values[field] = read(words[key])
-            except BadValue as error:
-                raise UsageError(
-                    f"cannot read --set {key}={words[key]}", str(error), "correct --set"
-                ) from error
-    return Speed(**values)
-
-
-def _charged(text: str) -> bool:
-    if text not in ("charged", "free"):
-        raise BadValue("expected charged or free")
-    return text == "charged"
-
-
-def _overlap(text: str) -> float:
-    value = math.inf if text == "full" else positive(text)
-    if value < 1:
-        raise BadValue("expected 1 (none) or more, or full")
-    return value
-
-
-def _scaling(text: str) -> float | None:
-    """The efficiency of each doubling; None: Aryl's rule."""
-    if text in ("linear", "aryl"):
-        return 1.0 if text == "linear" else None
-    try:
-        efficiency = number(text)
-    except BadValue:
-        efficiency = 0
-    if not 0.5 <= efficiency <= 1:
-        raise BadValue("expected linear, aryl, or the efficiency of a doubling from 0.5 to 1")
-    return efficiency
-
-
-# Setting -> field of Speed, and its reader.
-_SPEED: Mapping[str, tuple[str, Callable[[str], object]]] = MappingProxyType(
-    {
-        "slowdown": ("slowdown", _charged),
-        "overlap": ("overlap", _overlap),
-        "skew_rho": ("skew_rho", seconds),
-        "scaling": ("efficiency", _scaling),
-    }
-)
-
-
-def _cost(key: str, text: str) -> float:
-    try:
-        return seconds(text)
-    except BadValue as error:
-        raise UsageError(
-            f"cannot read --set {key}={text}", str(error), "give seconds, such as 30"
-        ) from error

@@ -34,14 +34,14 @@ def build_job(
     row: TraceJob,
     *,
     typed: bool,
-    known: bool = False,
+    estimate_s: float | None = None,
     queue: tuple[str, int] = ("default", 0),
 ) -> Job:
     """What the scheduler is told of a row.
 
-    `typed`: the cluster names its GPU types, so a row's type counts unless it takes any. `known`:
-    the policy is told how long the job runs, which it otherwise never is. `queue`: its name and
-    its rank among the queues.
+    `typed`: the cluster names its GPU types, so a row's type counts unless it takes any.
+    `estimate_s`: all that it is told of how long the job runs. `queue`: its name and its rank among
+    the queues.
     """
     gpu_type = row.gpu_type if typed and not row.any_gpu else None
     return Job(
@@ -50,9 +50,9 @@ def build_job(
         name=row.job_id,
         request=Request(gpus=row.num_gpus, gpu_type=gpu_type),
         submit_time_s=row.submit_time_s,
+        duration_estimate_s=estimate_s,
         queue=queue[0],
         rank_base=queue[1],
-        duration_estimate_s=row.duration_s if known else None,
     )
 
 

@@ -59,10 +59,11 @@ def policy_of(config: MasterConfig) -> Policy:
         policy = build(config.scheduler.policy, settings)
     except ValueError as error:
         raise ConfigError(f"scheduler: {error}") from None
-    if policy.know is Know.KNOWN:
+    if policy.know is not Know.UNKNOWN:
         raise ConfigError(
             f"scheduler.policy = {policy.name!r} has to know how long every job will run, which only a "
-            "simulation can tell it: choose one that does not, such as 'tiresias-las'"
+            "simulation can tell it: choose one that does not, such as 'tiresias-las', or set "
+            "scheduler.settings.know = 'unknown', so that it goes by what users say"
         )
     return policy
 

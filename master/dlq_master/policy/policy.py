@@ -17,8 +17,11 @@ from dlq_master.policy.transit.taking import Taking
 class Know(StrEnum):
     """What a policy may know of a job's run time before the job has ended."""
 
-    UNKNOWN = "unknown"
-    KNOWN = "known"  # exactly, as `Job.duration_estimate_s`; in simulations only
+    UNKNOWN = "unknown"  # but for what users themselves say
+    PROFILED = (
+        "profiled"  # with an error, as `Job.duration_estimate_s`, once it has run for a while
+    )
+    KNOWN = "known"  # exactly and from the start; in simulations only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,7 +49,7 @@ class Settings(NamedTuple):
 
 PLACEMENTS = {placement.name: placement for placement in (CONSOLIDATE, SPREAD, COUNT)}
 _ORDERS = {order.value: order for order in (Discipline.REQUEUE, Discipline.FIRST_START)}
-_KNOWLEDGE = {Know.KNOWN.value: Know.KNOWN}
+_KNOWLEDGE = {know.value: know for know in Know}
 _PRICES = {"charged": False, "free": True}
 
 

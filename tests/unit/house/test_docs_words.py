@@ -6,7 +6,7 @@ from pathlib import Path
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.registry import PRESETS
 from dlq_simulator.columns import OPTIONAL, REQUIRED
-from dlq_simulator.settings import COSTS
+from dlq_simulator.world_settings import PROFILING, WORLD
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -23,4 +23,4 @@ def test_every_reason_code_is_in_the_glossary() -> None:
 def test_every_policy_setting_and_column_of_the_simulator_is_on_its_page() -> None:
     settings = {key for preset in PRESETS.values() for key in preset.settings}
     words = explained("docs/simulate.md")
-    assert {*PRESETS, *settings, *COSTS, *REQUIRED, *OPTIONAL} <= words
+    assert {*PRESETS, *settings, *WORLD, *PROFILING, *REQUIRED, *OPTIONAL} <= words

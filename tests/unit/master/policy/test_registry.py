@@ -56,7 +56,7 @@ def test_fifo_and_best_effort_never_take_work_away() -> None:
         ("tiresias-las", {"thresholds": "0"}, "expected a positive number"),
         ("tiresias-las", {"thresholds": "nan"}, "expected a positive number"),
         ("tiresias-las", {"promote_knob": "-1"}, "expected a positive number"),
-        ("srtf", {"know": "unknown"}, "expected one of known"),
+        ("srtf", {"know": "guessed"}, "expected one of unknown, profiled, known"),
         ("timeslice", {"preempt": "free"}, "policy timeslice has no setting 'preempt'"),
         ("sf", {"know": "known"}, "policy sf has no setting 'know'"),
         ("best-effort", {"place": "anywhere"}, "expected one of consolidate, spread, count"),

@@ -1,0 +1,44 @@
+"""What a policy is told of run times, and when: nothing, an estimate after a trial, or the truth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from dlq_master.policy.policy import Know
+from dlq_simulator.workload import TraceJob
+
+# Chronus' T_profile (section 3.2).
+PROFILE_S = 300.0
+# An estimate is never below this part of the run time, however wide the noise.
+_LEAST = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knowledge:
+    """`profile_s`: seconds that a job has to run before it is `profiled`; they are ordinary run time.
+
+    `noise`: the standard deviation of an estimate, as a part of the run time (Chronus, figure 6d).
+    """
+
+    know: Know = Know.UNKNOWN
+    profile_s: float = PROFILE_S
+    noise: float = 0.2
+    seed: int = 0
+
+    def at_submit(self, row: TraceJob) -> float | None:
+        """The run time that is told from the start, in seconds on the reference; None: none is.
+
+        A job that is to be profiled stands there as one that is over after its trial: were it to
+        stand last, as those do of which nothing will ever be known, it would not be profiled before
+        everybody else is done, and knowing would be worth nothing.
+        """
+        if self.know is Know.PROFILED:
+            return self.profile_s
+        return row.duration_s if self.know is Know.KNOWN else None
+
+    def after_trial(self, row: TraceJob) -> float:
+        """The estimate: run time x (1 + noise x z), z normal, drawn from the seed and the job's name
+        alone, so that neither other jobs nor the order of events changes it."""
+        z = Random(f"{self.seed}:{row.job_id}").gauss(0.0, 1.0)
+        return float(row.duration_s * max(_LEAST, 1.0 + self.noise * z))

@@ -1,0 +1,103 @@
+"""`--set` about the replay's world, whatever the policy: costs, speeds, and what is known of run times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from dlq_master.model.lease import Terms
+from dlq_master.policy.policy import Know
+from dlq_simulator.columns import BadValue, number, positive, seconds
+from dlq_simulator.errors import UsageError
+from dlq_simulator.knowledge import Knowledge
+from dlq_simulator.speed import Speed
+
+# One pause and resume cost about a minute in the papers' testbeds: 57 to 62 s in Tiresias
+# (lost time over preemptions), 63 s in Aryl. Half of it is charged on each side.
+COSTS: Mapping[str, float] = MappingProxyType({"save_s": 30, "resume_s": 30, "term_s": 300})
+
+
+def costs(words: Mapping[str, str]) -> dict[str, float]:
+    """Seconds to save and to resume, and the term."""
+    return {**COSTS, **_read(words, _COSTS)}
+
+
+def terms(cost_s: Mapping[str, float]) -> Terms:
+    """The grid of terms that `costs` says; UsageError if a term leaves no time for work."""
+    term_s, save_s, resume_s = cost_s["term_s"], cost_s["save_s"], cost_s["resume_s"]
+    if save_s + resume_s >= term_s:
+        raise UsageError(
+            "cannot charge these preemption costs",
+            f"in a term of {term_s:g} s, {save_s:g} s to save and {resume_s:g} s to resume leave "
+            "no time for work",
+            "set a longer term_s, or smaller save_s and resume_s",
+        )
+    return Terms(be_term_s=term_s, slo_term_s=4 * term_s, save_lead_s=save_s)
+
+
+def speed(words: Mapping[str, str]) -> Speed:
+    """What placements and sizes do to the speed of jobs."""
+    return Speed(**_read(words, _SPEED))
+
+
+def knowledge(know: Know, words: Mapping[str, str], seed: int) -> Knowledge:
+    """What the policy is told of run times."""
+    return Knowledge(know=know, seed=seed, **_read(words, _PROFILING))
+
+
+def _charged(text: str) -> bool:
+    if text not in ("charged", "free"):
+        raise BadValue("expected charged or free")
+    return text == "charged"
+
+
+def _overlap(text: str) -> float:
+    value = math.inf if text == "full" else positive(text)
+    if value < 1:
+        raise BadValue("expected 1 (none) or more, or full")
+    return value
+
+
+def _scaling(text: str) -> float | None:
+    """The efficiency of each doubling; None: Aryl's rule."""
+    if text in ("linear", "aryl"):
+        return 1.0 if text == "linear" else None
+    try:
+        efficiency = number(text)
+    except BadValue:
+        efficiency = 0
+    if not 0.5 <= efficiency <= 1:
+        raise BadValue("expected linear, aryl, or the efficiency of a doubling from 0.5 to 1")
+    return efficiency
+
+
+# Setting -> the name of its value, and its reader.
+_Readers = Mapping[str, tuple[str, Callable[[str], object]]]
+_COSTS: _Readers = MappingProxyType({key: (key, seconds) for key in COSTS})
+_SPEED: _Readers = MappingProxyType(
+    {
+        "slowdown": ("slowdown", _charged),
+        "overlap": ("overlap", _overlap),
+        "skew_rho": ("skew_rho", seconds),
+        "scaling": ("efficiency", _scaling),
+    }
+)
+_PROFILING: _Readers = MappingProxyType(
+    {"profile_s": ("profile_s", seconds), "noise": ("noise", seconds)}
+)
+WORLD = (*_COSTS, *_SPEED)  # settings of every replay
+PROFILING = tuple(_PROFILING)  # of those whose policy goes by run times
+
+
+def _read(words: Mapping[str, str], readers: _Readers) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key, (name, read) in readers.items():
+        if key in words:
+            try:
+                values[name] = read(words[key])
+            except BadValue as error:
+                what = f"cannot read --set {key}={words[key]}"
+                raise UsageError(what, str(error), "correct --set") from error
+    return values
