@@ -29,7 +29,7 @@ slowdown=charged|free, overlap, skew_rho (what spreading costs),
 scaling=linear|aryl|EFFICIENCY; for srtf, srsf and themis also know=known|profiled|unknown,
 profile_s, noise; for tiresias-las and tiresias-gittins also order=requeue|first-start,
 thresholds=GPU_S,...|qSHARE,..., history=FILE, refresh, promote_knob, starve_limit_s; for
-tiresias-gittins index=fixed|sup, quantum, last=fifo|index; for yarn-cs quota=QUEUE:SHARE,...
+tiresias-gittins index=fixed|sup, quantum, last=fifo|index; for yarn-cs quota=QUEUE:SHARE,...,
 queues=class|vc|user; for themis fairness. Each policy takes the settings that it knows.
 
 With several policies --jobs-out FILE.csv writes FILE.POLICY.csv for each of them.
