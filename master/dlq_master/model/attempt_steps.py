@@ -8,6 +8,7 @@ from typing import assert_never
 
 from dlq_master.model.attempt import Attempt, AttemptState
 from dlq_master.model.job import Checkpoint, EndReason
+from dlq_master.model.lease import until
 from dlq_master.model.machine import IllegalTransition, StopCause
 from dlq_master.model.values import Draft, maker
 
@@ -252,7 +253,7 @@ def step(  # noqa: C901 one case per event
         case Preparing() | Starting():
             pass
         case Renewed():
-            draft[_LEASE] = attempt.lease._replace(term_end_s=event.term_end_s)
+            draft[_LEASE] = until(attempt.lease, event.term_end_s)
         case StopRequested():
             _stop(draft, event, at_s)
         case Committed():

@@ -131,6 +131,13 @@ class Cluster:
         self._touched_attempts[key] = attempt
         self._change(self._jobs[key.job_id], job, held, holds)
 
+    def renew(self, attempt: Attempt) -> None:
+        """Replace the attempt's value; only the end of its term is another."""
+        key = attempt.key
+        self._attempts[key] = attempt
+        self._touched_attempts[key] = attempt
+        self.running.renew(key, attempt.lease.term_end_s)
+
     def take_touched(self) -> Touched:
         """What changed since the last call: exactly the rows a store has to write."""
         touched = Touched(

@@ -6,6 +6,7 @@ drift apart. Each returns what happened, in order, for the journal.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple, assert_never
 
 from dlq_master.model import attempt_steps, gang, job_steps
@@ -140,8 +141,8 @@ def _apply(
             happened.append(_start(cluster, change, now_s, epoch))
             return
         case Renew():
-            renewed = attempt_steps.Renewed(term_end_s=change.term_end_s)
-            steps = step_attempt(cluster, change.key, renewed, now_s)
+            happened.append(_renew(cluster, change, now_s))
+            return
         case Lapse():
             steps = _lapse(cluster, change, now_s)
         case Revoke():
@@ -179,6 +180,21 @@ def _start(cluster: Cluster, start: Start, now_s: float, epoch: int) -> Happened
     after = job_steps.step(job, placed, at_s=now_s, placing=cluster.moves.after)
     cluster.put(after, assigned(_key((start.job_id, number)), lease, now_s, job.checkpoint))
     return _happened((placed, start.job_id, number, None, start))
+
+
+def _renew(cluster: Cluster, renew: Renew, now_s: float) -> Happened:
+    """One more term: the job is not concerned, so most indexes need no look. It is what a plan does
+    most often by far: every running job, at every boundary."""
+    key, term_end_s, _ = renew
+    event = _renewed(term_end_s)
+    cluster.renew(attempt_steps.step(cluster.attempts[key], event, at_s=now_s))
+    return _happened((event, key.job_id, key.number, None, renew))
+
+
+@lru_cache(maxsize=16)
+def _renewed(term_end_s: float) -> attempt_steps.Renewed:
+    """One value for all whose terms end together."""
+    return attempt_steps.Renewed(term_end_s=term_end_s)
 
 
 def _lapse(cluster: Cluster, lapse: Lapse, now_s: float) -> list[Happened]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from dlq_master.model.ids import Fence
 from dlq_master.model.resources import Allocation
+from dlq_master.model.values import maker
 
 
 class LeaseKind(StrEnum):
@@ -60,6 +61,15 @@ class Terms:
 
     def term_s(self, kind: LeaseKind) -> float:
         return self.slo_term_s if kind is LeaseKind.SLO else self.be_term_s
+
+
+def until(lease: Lease, term_end_s: float) -> Lease:
+    """The same lease with another end of its term."""
+    kind, allocation, fence, _, hold_s = lease
+    return _lease((kind, allocation, fence, term_end_s, hold_s))
+
+
+_lease = maker(Lease)
 
 
 def next_boundary_s(now_s: float, term_s: float) -> float:

@@ -127,9 +127,10 @@ class _Book:
         return node_type
 
     def renew(self, renew: Renew) -> None:
-        attempt = self._active(renew, renew.key)
-        self._once(renew, renew.key.job_id)
-        if renew.term_end_s <= max(attempt.lease.term_end_s, self.view.now_s):
+        key, term_end_s, _ = renew
+        attempt = self._active(renew, key)
+        self._once(renew, key.job_id)
+        if term_end_s <= attempt.lease.term_end_s or term_end_s <= self.view.now_s:
             raise IllegalPlan(renew, "the new term ends no later than the old one")
 
     def lapse(self, lapse: Lapse) -> None:
