@@ -194,8 +194,8 @@ class Loop:
         """New commands, and for a node that has just come (back) all that it has not yet taken."""
         came = {x.stimulus.node_id for x in letters if isinstance(x.stimulus, OpenSession)}
         rows = [row for row in batch.intentions if row.node_id not in came]
-        if came:
-            rows += [row for row in self._state.outbox.values() if row.node_id in came]
+        for node_id in sorted(came):
+            rows += self._state.outbox.of_node(node_id)
         if not rows:
             return
         self._failpoints.passed("before_send")

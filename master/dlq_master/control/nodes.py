@@ -232,7 +232,7 @@ def forget(turn: Turn, ask: ForgetNode) -> None:
         raise Conflict(f"node {ask.node_id} still holds attempts")
     turn.remember(ask, ask.node_id)
     turn.hang_up(ask.node_id)
-    for row in [row for row in turn.state.outbox.values() if row.node_id == ask.node_id]:
+    for row in turn.state.outbox.of_node(ask.node_id):
         turn.delivered(row.sequence)  # nobody is left to take it
     turn.state.cluster.remove_node(ask.node_id)
     turn.state.contacts.pop(ask.node_id, None)

@@ -308,8 +308,8 @@ def _end_servers(turn: Turn, key: AttemptKey) -> None:
 
 def _drop_launches(turn: Turn, key: AttemptKey, rank: int) -> None:
     """Nobody shall start what is gone; its stops stay, lest a rank that was lost still runs."""
-    for row in list(turn.state.outbox.values()):
-        if (row.kind, row.key, row.node_rank) == ("launch", key, rank):
+    for row in turn.state.outbox.of_rank(key, rank):
+        if row.kind == "launch":
             turn.delivered(row.sequence)
 
 
@@ -380,6 +380,6 @@ def _promote(turn: Turn, key: AttemptKey, report: ReportedRank, found: ReportedC
 
 def _drop_intentions(turn: Turn, key: AttemptKey, rank: int, node_id: NodeId) -> None:
     """Commands for a rank that is gone are pointless."""
-    for row in list(turn.state.outbox.values()):
-        if row.key == key and row.node_rank == rank and row.node_id == node_id:
+    for row in turn.state.outbox.of_rank(key, rank):
+        if row.node_id == node_id:
             turn.delivered(row.sequence)

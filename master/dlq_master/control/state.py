@@ -7,6 +7,7 @@ from typing import NamedTuple
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.gates import Gates, build
 from dlq_master.control.gpu_figures import Figures
+from dlq_master.control.outbox import Outbox
 from dlq_master.control.queues import in_order, rank_base
 from dlq_master.control.rates import Rates
 from dlq_master.control.recent import Recent
@@ -23,7 +24,7 @@ from dlq_master.model.why import ReasonCode
 from dlq_master.policy.glance import Glance
 from dlq_master.policy.policy import Policy
 from dlq_master.store.backup import COPY
-from dlq_master.store.batch import HORIZON, Intention, JoinToken, Loaded, User, Window
+from dlq_master.store.batch import HORIZON, JoinToken, Loaded, User, Window
 
 # More than a cluster can have named between a backup and the loss of its database.
 _LOST_EPOCHS = 1_000
@@ -65,7 +66,7 @@ class State:
     sessions: dict[NodeId, int] = field(default_factory=dict)
     contacts: dict[NodeId, float] = field(default_factory=dict)  # never stored
     beats: dict[JobId, Beat] = field(default_factory=dict)
-    outbox: dict[int, Intention] = field(default_factory=dict)  # not yet taken by their node
+    outbox: Outbox = field(default_factory=Outbox)
     next_job: int = 1
     next_event: int = 1
     next_command: int = 1
@@ -153,7 +154,7 @@ def restore(state: State, loaded: Loaded) -> None:
     state.retries = retries_of(state.cluster.jobs)
     state.users = {user.name: user for user in loaded.users}
     state.tokens = {token.token_id: token for token in loaded.tokens}
-    state.outbox = {row.sequence: row for row in loaded.intentions}
+    state.outbox = Outbox(loaded.intentions)
     state.recent.enter(sorted(loaded.jobs, key=lambda job: job.end_time_s or 0.0))
     state.recent.complete_from_s = loaded.complete_from_s
     state.next_job = max(loaded.last_job + 1, int(loaded.meta.get("next_job", "1")))

@@ -225,12 +225,12 @@ class Turn:
             grace_s=grace_s,
         )
         self.state.next_command += 1
-        self.state.outbox[row.sequence] = row
+        self.state.outbox.put(row)
         self.batch.intentions.append(row)
 
     def delivered(self, sequence: int) -> None:
         """A command was taken, or has become pointless."""
-        if self.state.outbox.pop(sequence, None) is not None:
+        if self.state.outbox.drop(sequence):
             self.batch.delivered.append(sequence)
 
     def never_again(self, job_id: JobId) -> None:

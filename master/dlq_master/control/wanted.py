@@ -28,8 +28,8 @@ def stops_for(turn: Turn, node_id: NodeId) -> tuple[Stop, ...]:
     """For a welcome: all that shall end there, what its hello has shown included."""
     stops = [
         stop_command(turn.state, row, turn.now_s)
-        for row in turn.state.outbox.values()
-        if row.node_id == node_id and row.kind == "stop"
+        for row in turn.state.outbox.of_node(node_id)
+        if row.kind == "stop"
     ]
     told = {(stop.key, stop.node_rank) for stop in stops}
     stops += [
