@@ -271,9 +271,9 @@ def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: s
         turn.stop(key, StopCause.GANG_FAILURE, grace_s=0.0, actor="master")
     if gang.over(attempt):
         attempt = turn.state.cluster.attempts[key]
-        end = gang.verdict(attempt, turn.job(key.job_id), turn.now_s)
-        turn.step_attempt(key, end.attempt, actor="master")
-        quarantine.take(turn, attempt, end.attempt, turn.job(key.job_id))
+        end = gang.verdict(attempt, turn.job(key.job_id).rules)
+        turn.step_attempt(key, end, actor="master")
+        quarantine.take(turn, attempt, end, turn.job(key.job_id))
 
 
 def _open_barrier(turn: Turn, key: AttemptKey) -> None:

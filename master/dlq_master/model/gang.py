@@ -7,7 +7,6 @@ rank is confirmed gone.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 from dlq_master.model import attempt_steps as on_attempt
 from dlq_master.model import job_steps as on_job
@@ -146,21 +145,13 @@ def over(attempt: Attempt) -> bool:
     return all(status.gone for status in attempt.ranks)
 
 
-class Verdict(NamedTuple):
-    """How an attempt ended, and what that does to its job (None: the job has ended already)."""
-
-    attempt: on_attempt.AttemptEvent
-    job: on_job.JobEvent | None
-    usage: on_job.Usage
-
-
 def silenced(attempt: Attempt) -> bool:
     """A shim ended its rank after too long a silence, or told it to leave and it did: a stop that
     nobody here has asked for yet."""
     return attempt.stop_cause is None and any(status.hold_expired for status in attempt.ranks)
 
 
-def verdict(attempt: Attempt, job: Job, now_s: float) -> Verdict:
+def verdict(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
     """Judge an attempt all of whose ranks are gone (facts/users.md 7.3, step 5, in the docs' words):
 
     while stopping for somebody else, a checkpoint committed after the notice or a requeue exit code
@@ -168,9 +159,26 @@ def verdict(attempt: Attempt, job: Job, now_s: float) -> Verdict:
     done file. Outside a stop, a requeue exit code asks for another run. An exit that happened before
     the stop was asked for, and was heard of later, is judged on its own.
     """
-    end = _attempt_end(attempt, job.rules)
-    used = usage(attempt, end, now_s)
-    return Verdict(end, consequence(attempt, end, job, used), used)
+    if _ended_before_stop(attempt):
+        attempt = attempt._replace(stop_cause=None)
+    cause = attempt.stop_cause
+    ranks = attempt.ranks
+    if cause is StopCause.CANCEL:
+        return on_attempt.Cancelled()
+    if cause is StopCause.TIME_LIMIT:
+        return on_attempt.TimedOut()
+    finished = all(_clean(status) for status in ranks)
+    done = finished and any(status.done_file for status in ranks)
+    if done or (finished and _zero_completes(attempt, rules)):
+        return on_attempt.Succeeded()
+    if any(status.lost for status in ranks):
+        return on_attempt.NodeLost()
+    if cause in _COMES_BACK or any(status.hold_expired for status in ranks):
+        return _taken_off(attempt, rules)
+    broken = _start_error(attempt)
+    if broken and attempt.started_time_s is None:
+        return on_attempt.StartFailed(detail=broken)
+    return _own_failure(attempt, rules)
 
 
 def usage(attempt: Attempt, end: on_attempt.AttemptEvent, now_s: float) -> on_job.Usage:
@@ -205,29 +213,6 @@ def consequence(
     if isinstance(event, on_job.Requeued) and _got_on(attempt, job, used):
         return replace(event, forgives=True)
     return event
-
-
-def _attempt_end(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
-    if _ended_before_stop(attempt):
-        attempt = attempt._replace(stop_cause=None)
-    cause = attempt.stop_cause
-    ranks = attempt.ranks
-    if cause is StopCause.CANCEL:
-        return on_attempt.Cancelled()
-    if cause is StopCause.TIME_LIMIT:
-        return on_attempt.TimedOut()
-    finished = all(_clean(status) for status in ranks)
-    done = finished and any(status.done_file for status in ranks)
-    if done or (finished and _zero_completes(attempt, rules)):
-        return on_attempt.Succeeded()
-    if any(status.lost for status in ranks):
-        return on_attempt.NodeLost()
-    if cause in _COMES_BACK or any(status.hold_expired for status in ranks):
-        return _taken_off(attempt, rules)
-    broken = _start_error(attempt)
-    if broken and attempt.started_time_s is None:
-        return on_attempt.StartFailed(detail=broken)
-    return _own_failure(attempt, rules)
 
 
 def _ended_before_stop(attempt: Attempt) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 
 from dlq_master.model import attempt_steps as on
 from dlq_master.model import gang, job_steps
 from dlq_master.model.attempt import Attempt, AttemptState, RankPhase, RankStatus
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import Checkpoint, EndReason, ExitZeroInGrace, JobState, RunRules
+from dlq_master.model.job import Checkpoint, EndReason, ExitZeroInGrace, Job, JobState, RunRules
 from dlq_master.model.machine import StopCause
 from support.builders import a_waiting_job, an_attempt
 
@@ -32,9 +34,20 @@ def told(attempt: Attempt, *reports: tuple[int, RankStatus]) -> Attempt:
     return attempt
 
 
-def judged(attempt: Attempt, **rules: object) -> gang.Verdict:
-    job = a_waiting_job(rules=RunRules()._replace(**rules))  # type: ignore[arg-type]
-    return gang.verdict(attempt, job, 100.0)
+class Judged(NamedTuple):
+    """How an attempt ends at second 100, and what that is for its job."""
+
+    attempt: on.AttemptEvent
+    usage: job_steps.Usage
+    job: job_steps.JobEvent | None
+
+
+def judged(attempt: Attempt, job: Job | None = None, **rules: object) -> Judged:
+    if job is None:
+        job = a_waiting_job(rules=RunRules()._replace(**rules))  # type: ignore[arg-type]
+    end = gang.verdict(attempt, job.rules)
+    used = gang.usage(attempt, end, 100.0)
+    return Judged(end, used, gang.consequence(attempt, end, job, used))
 
 
 def test_a_gang_runs_when_all_its_ranks_run() -> None:
@@ -123,20 +136,20 @@ def test_a_cancel_and_a_time_limit_decide_how_it_ended() -> None:
     assert judged(limit).attempt == on.TimedOut()
     cancel = leaving(rank(0, signal=15), rank(1, signal=15), cause=StopCause.CANCEL)
     ended = a_waiting_job(end_time_s=60.0, state=JobState.CANCELLED)
-    verdict = gang.verdict(cancel, ended, 100.0)
+    verdict = judged(cancel, ended)
     assert (verdict.attempt, verdict.job) == (on.Cancelled(), None)
 
 
 def test_a_lost_rank_is_not_the_jobs_fault_until_it_happens_again_and_again() -> None:
     attempt = told(a_gang(), (0, rank(0, lost=True)), (1, rank(1, signal=9)))
     assert judged(attempt).attempt == on.NodeLost()
-    fresh = gang.verdict(attempt, a_waiting_job(), 100.0).job
+    fresh = judged(attempt, a_waiting_job()).job
     assert fresh == job_steps.Requeued(
         reason=EndReason.NODE_LOST,
         usage=job_steps.Usage(360.0, 90.0, 360.0),
         failed_nodes=(NodeId("n1"),),
     )
-    third = gang.verdict(attempt, a_waiting_job(infra_failures=2), 100.0).job
+    third = judged(attempt, a_waiting_job(infra_failures=2)).job
     assert isinstance(third, job_steps.Poisoned)
 
 
@@ -154,6 +167,6 @@ def test_retries_are_counted_by_kind(
     code: int, counters: dict[str, object], runs_again: bool
 ) -> None:
     attempt = told(a_gang(), (0, rank(0, exit_code=code)), (1, rank(1, exit_code=0)))
-    event = gang.verdict(attempt, a_waiting_job()._replace(**counters), 100.0).job  # type: ignore[arg-type]
+    event = judged(attempt, a_waiting_job()._replace(**counters)).job  # type: ignore[arg-type]
     assert isinstance(event, job_steps.Requeued) is runs_again
     assert isinstance(event, job_steps.Failed) is not runs_again
