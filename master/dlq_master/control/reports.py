@@ -262,18 +262,28 @@ def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: s
         _drop_launches(turn, key, rank)
     if (event := gang.progress(attempt)) is not None:
         turn.step_attempt(key, event, actor=actor)
-    attempt = turn.state.cluster.attempts[key]
     _open_barrier(turn, key)
+    _stop_the_rest(turn, key, actor)
+    attempt = turn.state.cluster.attempts[key]
+    if gang.over(attempt):
+        end = gang.verdict(attempt, turn.job(key.job_id).rules)
+        turn.step_attempt(key, end, actor="master")
+        quarantine.take(turn, attempt, end, turn.job(key.job_id))
+
+
+def _stop_the_rest(turn: Turn, key: AttemptKey, actor: str) -> None:
+    """What has become of one rank may be the end of all."""
     attempt = turn.state.cluster.attempts[key]
     if gang.silenced(attempt):
         turn.stop(key, StopCause.HOLD_EXPIRED, grace_s=0.0, actor=actor)
     elif gang.must_stop(attempt):
         turn.stop(key, StopCause.GANG_FAILURE, grace_s=0.0, actor="master")
-    if gang.over(attempt):
-        attempt = turn.state.cluster.attempts[key]
-        end = gang.verdict(attempt, turn.job(key.job_id).rules)
-        turn.step_attempt(key, end, actor="master")
-        quarantine.take(turn, attempt, end, turn.job(key.job_id))
+    elif gang.first_left_saved(attempt, turn.job(key.job_id).rules):
+        assert attempt.stop_cause is not None
+        sooner = on_attempt.StopRequested(
+            cause=attempt.stop_cause, grace_s=gang.FOLLOW_S, detail=attempt.stop_detail
+        )
+        turn.step_attempt(key, sooner, actor="master", cause="rank 0 has saved and left")
 
 
 def _open_barrier(turn: Turn, key: AttemptKey) -> None:

@@ -34,6 +34,9 @@ _COMES_BACK = frozenset(
 _FROM_OUTSIDE = _COMES_BACK - {StopCause.HOLD_EXPIRED} | {StopCause.TIME_LIMIT}
 _CLOCKS_S = 0.001  # what two readings of one instant may differ by
 
+# How long ranks that were told to save may stay once rank 0 has left with everything saved.
+FOLLOW_S = 10.0
+
 # Ends after which nothing has to be done again.
 _KEEPS_ALL = frozenset({on_attempt.Succeeded, on_attempt.Preempted})
 
@@ -132,6 +135,20 @@ def must_stop(attempt: Attempt) -> bool:
         and any(status.failed for status in attempt.ranks)
         and not over(attempt)
     )
+
+
+def first_left_saved(attempt: Attempt, rules: RunRules) -> bool:
+    """Whether rank 0 of a gang that was told to save has left with the work kept, and others may stay
+    for longer than FOLLOW_S.
+
+    Rank 0 hosts the rendezvous: without it the others cannot train on, and where they do not see its
+    checkpoint (a directory of its node) nothing else would tell them.
+    """
+    if attempt.stop_cause not in _COMES_BACK or (attempt.grace_s or 0.0) <= FOLLOW_S:
+        return False
+    first = attempt.ranks[0]
+    kept = first.saved or first.exit_code in rules.requeue_exit_codes
+    return first.gone and kept and not over(attempt)
 
 
 def workers_done(attempt: Attempt) -> bool:

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from dlq_master.control.stimuli import RequeueJob, Stop
+from dlq_master.model.gang import FOLLOW_S
 from dlq_master.model.grace import grace_s
 from support.master_harness import Master
 from support.sim_agent import SimAgent
@@ -78,3 +80,47 @@ def test_an_older_checkpoint_that_is_told_late_changes_nothing(
     job = master.job(key.job_id)
     assert job.checkpoint is not None
     assert (job.checkpoint.step, job.saves) == (20, ())
+
+
+def stops_heard(agent: SimAgent) -> list[tuple[str, float]]:
+    """What it was told and has not obeyed yet: why it must stop, and within how many seconds."""
+    agent.receive()
+    return [(it.cause, it.grace_s) for it in agent.inbox if isinstance(it, Stop)]
+
+
+@pytest.mark.parametrize("proof", ["code", "checkpoint"])
+def test_when_rank_0_has_saved_and_left_the_others_need_not_wait_for_the_end_of_the_grace(
+    master: Master, agent: SimAgent, other: SimAgent, proof: str
+) -> None:
+    key = running(master, agent, other)
+    master.edit(RequeueJob, key.job_id)
+    assert stops_heard(other) == [("requeue", 300.0)]
+    for one in (agent, other):
+        one.obey()
+        one.report()
+    if proof == "checkpoint":
+        agent.save(key, 10)
+    agent.exit(key, code=99 if proof == "code" else 1)
+    agent.report()
+    assert stops_heard(other) == [("requeue", FOLLOW_S)]
+    other.obey()
+    other.crash(key, 9)
+    other.report()
+
+    assert master.ended(key.job_id, 1).state == "preempted"
+    assert (master.job(key.job_id).preemptions, master.job(key.job_id).restarts) == (1, 0)
+
+
+@pytest.mark.parametrize(("rank", "code"), [(0, 0), (0, 1), (1, 99)])
+def test_a_rank_that_leaves_without_proof_or_speaks_for_itself_hurries_nobody(
+    master: Master, agent: SimAgent, other: SimAgent, rank: int, code: int
+) -> None:
+    key = running(master, agent, other)
+    master.edit(RequeueJob, key.job_id)
+    first, second = (agent, other) if rank == 0 else (other, agent)
+    for one in (agent, other):
+        one.obey()
+        one.report()
+    first.exit(key, code=code)
+    first.report()
+    assert stops_heard(second) == []
