@@ -49,9 +49,11 @@ class Box(Protocol):
         startable: bool = True,
         hold_s: float = 3600,
         grace_s: float = 300,
+        silent_s: float = 0,
         head_bytes: int = 1 << 20,
     ) -> Handle:
-        """Start such a job (with an id of its own) and return when it is ready for signals."""
+        """Start such a job (with an id of its own) and return when it is ready for signals, `silent_s`
+        after the last contact."""
         ...
 
     def let_pass(self, seconds: float) -> None:
@@ -86,9 +88,10 @@ class RealBox:
         startable: bool = True,
         hold_s: float = 3600,
         grace_s: float = 300,
+        silent_s: float = 0,
         head_bytes: int = 1 << 20,
     ) -> Handle:
-        self.renew_contact()
+        self._box.contact_was(silent_s)
         trap = "''" if ignores_signals else "'exit 99'" if saves else "-"
         script = f"trap {trap} TERM USR1; printf '%s' '{log}.'; "
         if runs_for_s:
@@ -149,9 +152,13 @@ class PretendBox:
         startable: bool = True,
         hold_s: float = 3600,
         grace_s: float = 300,
+        silent_s: float = 0,
         head_bytes: int = 1 << 20,
     ) -> Handle:
         self._started += 1
+        if silent_s:
+            self.renew_contact()
+            self._clock.advance(silent_s)
         words = [f"run_for={runs_for_s}", f"exit_code={exit_code}", f"log={log}."]
         words += ["ignores_signals=yes"] * ignores_signals + ["saves_for=0.1"] * saves
         words += [] if startable else ["start_error=No such file or directory"]
@@ -335,6 +342,46 @@ def test_a_job_that_saves_when_its_hold_runs_out_exits_by_itself(box: Box) -> No
     box.runtime.extend_hold(handle, epoch=5, hold_s=3.0)
     record = box.wait_exit(handle)
     assert (record.why, record.code, record.noticed) == (ExitWhy.EXITED, 99, "hold_expired")
+
+
+def withdrawn(box: Box, *, grace_s: float, runs_for_s: float = LONG_S) -> Handle:
+    """A job that was told to leave in `grace_s` because of a silence, which then was over."""
+    handle = box.start(
+        runs_for_s=runs_for_s,
+        ignores_signals=True,
+        hold_s=2 * grace_s,
+        grace_s=grace_s,
+        silent_s=grace_s,
+    )
+    wait_until(lambda: box.notice_seen(handle), what="the notice")
+    box.renew_contact()
+    box.runtime.extend_hold(handle, epoch=5, hold_s=3600)
+    wait_until(lambda: not box.notice_seen(handle), what="the end of the notice")
+    return handle
+
+
+def test_a_notice_that_was_withdrawn_explains_an_end_within_the_time_it_gave(box: Box) -> None:
+    handle = withdrawn(box, grace_s=20.0)
+    box.runtime.signal(handle, signal.SIGKILL, epoch=5)
+    record = box.wait_exit(handle)
+    assert (record.why, record.signal, record.noticed) == (ExitWhy.EXITED, 9, "hold_expired")
+    assert record.noticed_boottime_ns is not None
+
+
+def test_a_notice_that_was_withdrawn_long_ago_explains_nothing(box: Box) -> None:
+    record = box.wait_exit(withdrawn(box, grace_s=2.0, runs_for_s=2.5))
+    assert (record.code, record.noticed, record.noticed_boottime_ns) == (0, None, None)
+
+
+def test_a_job_that_was_told_to_stop_is_not_told_of_a_silence_too(box: Box) -> None:
+    handle = box.start(runs_for_s=LONG_S, ignores_signals=True, silent_s=20.0)
+    box.runtime.notice(handle, NOTICE)
+    box.runtime.stop(handle, epoch=5, signal=0, grace_s=900, term_s=5)
+    for hold_s in (40.0, 3600.0):
+        box.runtime.extend_hold(handle, epoch=5, hold_s=hold_s)
+    box.runtime.kill(handle, epoch=5)
+    assert box.wait_exit(handle).noticed == "stop"
+    assert box.notice_seen(handle)
 
 
 def test_a_longer_hold_can_be_given_while_it_runs(box: Box) -> None:

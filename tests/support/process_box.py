@@ -55,6 +55,13 @@ class ProcessBox:
             clock=self.clock,
         )
 
+    def contact_was(self, seconds_ago: float) -> None:
+        """The agent's last contact, also one longer ago than what the file says."""
+        self.contact.close()
+        (self.state_dir / "contact").unlink()
+        self.contact = ContactFile(self.state_dir / "contact")
+        self.contact.renew(self.clock.boottime_s() - seconds_ago)
+
     def plan(self, *argv: str, **fields: Any) -> LaunchPlan:
         """A plan for these words, as the user who runs the tests, with a job id of its own."""
         self.plans += 1

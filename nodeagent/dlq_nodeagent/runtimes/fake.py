@@ -41,6 +41,12 @@ class FakeHost:
         for attempt in self.attempts.values():
             attempt.withdraw_hold_notice()
 
+    def extended(self, key: AttemptKey) -> None:
+        """The hold of an attempt is another one: its notice may be void."""
+        attempt = self.attempts[key]
+        if attempt.noticed_at_s(self._contact_s) > self.clock.boottime_s():
+            attempt.withdraw_hold_notice()
+
     def settle(self) -> None:
         """Bring every attempt up to the present."""
         now_s = self.clock.boottime_s()
@@ -110,6 +116,7 @@ class FakeRuntime:
 
     def extend_hold(self, handle: Handle, *, epoch: int, hold_s: float) -> None:
         self._commanded(handle, epoch).hold_s = hold_s
+        self._host.extended(handle.key)
 
     def notice(self, handle: Handle, notice: Notice | None) -> None:
         self._settled(handle).notice = notice

@@ -90,6 +90,7 @@ class FakeAttempt:
         self._noticed: str | None = None
         self._noticed_ns: int | None = None
         self._hold_noticed = self._hold_termed = False
+        self._notice_until_s = 0.0  # what the hold's notice has left the job
         self._stop_kill_s: float | None = None
         self._stop_term_s: float | None = None
         self._last_signal = 0
@@ -144,6 +145,10 @@ class FakeAttempt:
         if self.record is None:
             self._end(now_s, ExitWhy.KILLED, signal=signals.SIGKILL)
 
+    def noticed_at_s(self, contact_s: float) -> float:
+        """When its hold has it told to leave."""
+        return contact_s + self.hold_s - min(self.plan.grace_s, self.hold_s / 2)
+
     def _events(self, contact_s: float) -> Iterator[_Event]:
         yield _Event(self._exits_at_s, 0, "exit")
         if self._stop_kill_s is not None:
@@ -185,16 +190,21 @@ class FakeAttempt:
         self._last_signal = signals.SIGTERM
 
     def withdraw_hold_notice(self) -> None:
-        """The contact came back before the hold ran out."""
+        """The contact came back before the hold ran out. A job that has begun to leave does not turn
+        back, so its end is put down to the notice until the time that it was given is over."""
         if self._hold_noticed and self.record is None:
             self._hold_noticed = self._hold_termed = False
-            self._noticed = self._noticed_ns = self.notice = None
+            if self._stop_kill_s is None:
+                self.notice = None
 
     def _give_hold_notice(self, at_s: float) -> None:
-        self._hold_noticed, self._noticed = True, "hold_expired"
-        self._noticed_ns = _ns(at_s)
+        self._hold_noticed = True
+        if self._stop_kill_s is not None:
+            return  # it was told to leave, and saves
+        self._noticed, self._noticed_ns = "hold_expired", _ns(at_s)
         wall_s = at_s + self._wall_offset_s
         grace_s = min(self.plan.grace_s, self.hold_s / 2)
+        self._notice_until_s = at_s + grace_s
         self.notice = Notice(
             kind="hold_expired",
             reason="the master has been silent for too long",
@@ -214,6 +224,9 @@ class FakeAttempt:
         start_error: StartError | None = None,
     ) -> None:
         started = self.started()
+        withdrawn = self._noticed == "hold_expired" and not self._hold_noticed
+        if withdrawn and at_s > self._notice_until_s:
+            self._noticed = self._noticed_ns = None
         self.record = ExitRecord(
             key=self.plan.key,
             epoch=self.plan.epoch,

@@ -120,7 +120,8 @@ class ExitRecord:
     signal: int | None
     start_error: StartError | None = None
     noticed: str | None = None
-    """Reason of the last notice given before the end ("stop", "hold_expired"), if any."""
+    """Reason of the last notice given before the end ("stop", "hold_expired"), if any. One that was
+    withdrawn counts for an end within the time it gave."""
     noticed_boottime_ns: int | None = None
     """When that was, on the axis of `ended_boottime_ns`."""
     oom_kills: int = 0

@@ -127,13 +127,37 @@ static void press(struct guard *guard)
     guard->last_signal = SIGTERM;
 }
 
+/* A job that the agent has told to leave is not told again: it saves already. */
+static bool told_to_stop(const struct guard *guard)
+{
+    return guard->lease.stop.kill_at != 0;
+}
+
 static void notice(struct guard *guard, int64_t now)
 {
+    if (told_to_stop(guard))
+        return;
     guard->ending.noticed = "hold_expired";
     guard->ending.noticed_boottime_ns = now;
+    guard->notice_until = guard->lease.hold.kill_at;
     record_notice(guard->dir_fd, guard->plan, guard->lease.hold.kill_at - now);
     guard->last_signal = guard->plan->signal;
     signal_main(guard, guard->plan->signal);
+}
+
+/* The file goes and the record stays: a job that has begun to leave does not turn back, until the
+ * time that it was given is over. */
+static void withdraw(struct guard *guard)
+{
+    if (!told_to_stop(guard))
+        unlinkat(guard->dir_fd, "notice.json", 0);
+}
+
+static void forget_old_notice(struct guard *guard)
+{
+    if (guard->notice_until != 0 && guard->ending_since > guard->notice_until &&
+        !guard->lease.hold.noticed && !told_to_stop(guard))
+        guard->ending.noticed = NULL;
 }
 
 static void act(struct guard *guard, enum due due, int64_t now)
@@ -143,8 +167,7 @@ static void act(struct guard *guard, enum due due, int64_t now)
         notice(guard, now);
         break;
     case DUE_HOLD_WITHDRAWN:
-        guard->ending.noticed = NULL;
-        unlinkat(guard->dir_fd, "notice.json", 0);
+        withdraw(guard);
         break;
     case DUE_TERM:
         press(guard);
@@ -363,6 +386,7 @@ static void write_ending(struct guard *guard)
         ;
     if (guard->ending.start_error.stage[0] != '\0' && strcmp(guard->ending.why, "exited") == 0)
         guard->ending.why = "start_error";
+    forget_old_notice(guard);
     fill_usage(guard);
     guard->ending.log_bytes = guard->ring.end;
     guard->ending.dropped_log_bytes = guard->ring.dropped;

@@ -23,6 +23,7 @@ struct guard {
     int signal_fd, timer_fd;
     bool main_alive, childless;
     struct lease lease;
+    int64_t notice_until; /* what the hold's notice has left the job; 0: none was given */
     int last_signal;
     uint64_t early_signals;
     int64_t window_end, window_left;

@@ -71,24 +71,23 @@ static enum due stop_due(struct lease *lease, int64_t now)
 
 static enum due hold_due(struct lease *lease, int64_t now)
 {
-    if (now < next_of(&lease->hold))
-        return DUE_NOTHING;
-    read_contact(lease, now);
-    if (now >= lease->hold.notice_at && !lease->hold.noticed) {
-        lease->hold.noticed = true;
-        return DUE_HOLD_NOTICE;
-    }
-    if (now < lease->hold.notice_at && lease->hold.noticed) {
-        lease->hold.noticed = lease->hold.termed = false;
+    struct countdown *hold = &lease->hold;
+    if (now >= next_of(hold))
+        read_contact(lease, now);
+    if (hold->noticed && now < hold->notice_at) {
+        hold->noticed = hold->termed = false;
         return DUE_HOLD_WITHDRAWN;
     }
-    if (now >= lease->hold.kill_at)
-        return DUE_HOLD_KILL;
-    if (now >= lease->hold.term_at && !lease->hold.termed) {
-        lease->hold.termed = true;
-        return DUE_TERM;
+    if (now < next_of(hold))
+        return DUE_NOTHING;
+    if (!hold->noticed) {
+        hold->noticed = true;
+        return DUE_HOLD_NOTICE;
     }
-    return DUE_NOTHING;
+    if (now >= hold->kill_at)
+        return DUE_HOLD_KILL;
+    hold->termed = true;
+    return DUE_TERM;
 }
 
 enum due lease_due(struct lease *lease, int64_t now)
