@@ -22,6 +22,8 @@ from dlq_nodeagent.supervisor import SupervisorSettings
 from dlq_nodeagent.uplink import UplinkSettings
 from dlq_nodeagent.users_map import check_users_map
 
+_LONGEST_RUN_ROOT = 50  # podman's own limit
+
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
@@ -70,7 +72,7 @@ class PodmanConfig:
 
     program: str = "podman"
     root: str = ""  # its store of images and containers
-    run_root: str = ""
+    run_root: str = ""  # of 50 bytes at most
     oci_runtime: str = ""  # or "runc", "crun"
     mount_roots: tuple[str, ...] = ()  # jobs may mount what is below these; () = as jobs.roots
     registries: tuple[str, ...] = ()  # which jobs may name; () = any
@@ -205,6 +207,13 @@ def check_config(config: AgentConfig) -> None:
         relative = [path for path in roots if not path.startswith("/")]
         if relative:
             raise ConfigError(f"{key}: {relative[0]} is not absolute", key=key)
+    if len(os.fsencode(config.podman.run_root)) > _LONGEST_RUN_ROOT:
+        raise ConfigError(
+            f"podman.run_root: {config.podman.run_root} is longer than {_LONGEST_RUN_ROOT} bytes, "
+            "which podman refuses (its sockets are below it)",
+            hint="name a shorter directory on a tmpfs, such as /run/dlq-podman",
+            key="podman.run_root",
+        )
     if config.jobs.runtime == "podman" and os.getuid() != 0:
         raise ConfigError(
             "jobs.runtime = podman needs an agent that runs as root",

@@ -365,6 +365,14 @@ def test_the_configuration_of_containers_is_checked() -> None:
         check_config(AgentConfig(podman=PodmanConfig(mount_roots=("data",))))
 
 
+def test_a_run_root_that_podman_would_refuse_is_refused_when_the_agent_starts() -> None:
+    config = AgentConfig(jobs=JobsConfig(run_as="self", allow_root=True))
+    longest = "/run/" + "x" * 45
+    check_config(replace(config, podman=PodmanConfig(run_root=longest)))
+    with pytest.raises(ConfigError, match=r"podman\.run_root: .* longer than 50 bytes"):
+        check_config(replace(config, podman=PodmanConfig(run_root=longest + "x")))
+
+
 # ---- control groups
 
 
