@@ -10,6 +10,7 @@ from dlq_master.model.job import Job
 from dlq_master.model.lease import Terms
 from dlq_master.model.node import Gpu, Node
 from dlq_master.model.order import Ordering
+from dlq_master.model.packing import Profile
 from dlq_master.model.resources import Allocation, Request
 from dlq_simulator.clusters import ClusterSpec
 from dlq_simulator.course import Seconds
@@ -53,6 +54,7 @@ def build_job(
         duration_estimate_s=estimate_s,
         queue=queue[0],
         rank_base=queue[1],
+        profile=Profile(skew=row.skew, rho=row.rho),
     )
 
 

@@ -14,6 +14,7 @@ from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import HoldKind, JobState
 from dlq_master.model.machine import StopCause
 from dlq_master.model.node import FlagCleared, FlagSet, Heard, Missed, NodeFlag, NodeState, step
+from dlq_master.model.packing import Profile
 from dlq_master.model.plan import Lapse, Start
 from dlq_master.model.validate import validate
 from dlq_master.model.view import View
@@ -26,6 +27,9 @@ from support import reference_planner
 from support.builders import World, a_job, a_node, a_request
 
 EXPLAINED = 6  # of the latest jobs, after every decision
+PROFILES = st.sampled_from(
+    [None, Profile(0.05), Profile(0.7), Profile(0.7, 0.04), Profile(None, 2.0)]
+)
 WIDTHS = st.sampled_from([1, 1, 1, 2, 2, 3, 4, 6, 8, 12])
 
 
@@ -49,9 +53,15 @@ class Story(RuleBasedStateMachine):
         nodes=st.sampled_from([None, None, None, 2]),
         queue=st.integers(0, 1),
         estimate_s=st.sampled_from([None, 30.0, 300.0, 900.0]),
+        profile=PROFILES,
     )
     def a_submission(
-        self, gpus: int, nodes: int | None, queue: int, estimate_s: float | None
+        self,
+        gpus: int,
+        nodes: int | None,
+        queue: int,
+        estimate_s: float | None,
+        profile: Profile | None,
     ) -> None:
         if nodes is not None and gpus % nodes:
             nodes = None
@@ -61,6 +71,7 @@ class Story(RuleBasedStateMachine):
             queue=f"q{queue}",
             rank_base=queue,
             duration_estimate_s=estimate_s,
+            profile=profile,
         )
         self.world.submit(job)
         self.next_id += 1
@@ -199,7 +210,7 @@ class Story(RuleBasedStateMachine):
             assert lapse.for_job in [s.job_id for s in starts if s.allocation.overlaps(held)]
             winner = world.cluster.jobs[lapse.for_job]
             rank = world.cluster.rank(winner)
-            position = order.waiting.by_rank[rank][winner.request.shape][winner.job_id]
+            position = order.waiting.by_rank[rank][world.cluster.shape(winner)][winner.job_id]
             assert (rank, position) < order.running.places[lapse.key.job_id][:2]
 
     def settled(self, outranked: set[JobId]) -> None:
@@ -293,6 +304,10 @@ TestQuantilesFreeCount = story(
 TestLasConsolidate = story("tiresias-las", place="consolidate", **LAS)
 TestLasFirstStart = story("tiresias-las", place="consolidate", order="first-start", **LAS)
 TestLasSpread = story("tiresias-las", place="spread", **LAS)
+TestLasSkew = story("tiresias-las", place="skew", **LAS)
+TestLasSkewWait = story("tiresias-las", place="skew", pack="wait", packlimit="learned", **LAS)
+TestLasFreeSkew = story("tiresias-las", place="skew", preempt="free", **LAS)
+TestShortestFreeSkewWait = story("srtf", place="skew", pack="wait", preempt="free")
 TestLasCount = story("tiresias-las", place="count", **LAS)
 TestLasFreeCount = story("tiresias-las", place="count", preempt="free", **LAS)
 TestLasFreeConsolidate = story("tiresias-las", place="consolidate", preempt="free", **LAS)

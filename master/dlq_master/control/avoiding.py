@@ -37,7 +37,7 @@ def _fits_elsewhere(turn: Turn, job: Job) -> bool:
     capacity = turn.state.cluster.capacity
     capacity.ready()
     out = set(job.failed_nodes) | _gone(turn)
-    shape = job.request.shape._replace(avoid=())
+    shape = turn.state.cluster.shape(job)._replace(avoid=())
     pools = [
         pool.without(out)
         for gpu_type, pool in capacity.total.items()

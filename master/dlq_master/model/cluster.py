@@ -19,7 +19,10 @@ from dlq_master.model.lineup import Lineup
 from dlq_master.model.moves import Moves
 from dlq_master.model.node import Node
 from dlq_master.model.order import Discipline, Ordering
+from dlq_master.model.packing import Packing
+from dlq_master.model.resources import Shape
 from dlq_master.model.running import RunningIndex
+from dlq_master.model.slowdowns import Slowdowns
 from dlq_master.model.timers import Timers
 from dlq_master.model.waiting import WaitingIndex
 
@@ -76,6 +79,8 @@ class Cluster:
         self._promotes = ordering.promotes
         self.history = None if ordering.refresh is None else History(ordering.refresh)
         self._thresholds = ordering.thresholds
+        self.packing: Packing | None = None  # set by plans; None: shapes say nothing of it
+        self.slowdowns = Slowdowns()
 
     def live_attempt(self, job: Job) -> Attempt | None:
         """The job's live attempt, if it has one."""
@@ -86,6 +91,21 @@ class Cluster:
     def rank(self, job: Job) -> int:
         """Lower ranks are served first."""
         return job.rank_base * self._levels + job.level
+
+    def shape(self, job: Job) -> Shape:
+        """The shape that the job is placed in."""
+        if self.packing is None:
+            return job.request.shape
+        return self.packing.shape(job.request.shape, job.profile)
+
+    def repack(self, packing: Packing | None) -> None:
+        """Other jobs are kept together from here on: who waits gets its shape anew."""
+        waiting = [job for job in self._jobs.values() if job.waiting]
+        for job in waiting:
+            self.waiting.remove(self.rank(job), self.shape(job), job.job_id)
+        self.packing = packing
+        for job in sorted(waiting, key=lambda job: job.sequence):
+            self.waiting.add(self.rank(job), self.shape(job), job.job_id, job.sequence)
 
     def attempts_on(self, node_id: NodeId) -> tuple[AttemptKey, ...]:
         """Live attempts that hold GPUs of the node, in the order of their keys."""
@@ -210,7 +230,7 @@ class Cluster:
         if before is not None and before.waiting:
             self._index_waiting(before, job, waits)
         elif waits:
-            self.waiting.add(self.rank(job), job.request.shape, job.job_id, job.sequence)
+            self.waiting.add(self.rank(job), self.shape(job), job.job_id, job.sequence)
         if job.saves:
             self._time_save(before, job)
         if self._promotes:
@@ -245,11 +265,12 @@ class Cluster:
     def _index_waiting(self, before: Job, job: Job, waits: bool) -> None:
         was, now = self.rank(before), self.rank(job)
         same_place = before.sequence == job.sequence and was == now
-        if waits and same_place and before.request is job.request:
+        same_shape = before.request is job.request and before.profile is job.profile
+        if waits and same_place and same_shape:
             return
-        self.waiting.remove(was, before.request.shape, job.job_id)
+        self.waiting.remove(was, self.shape(before), job.job_id)
         if waits:
-            self.waiting.add(now, job.request.shape, job.job_id, job.sequence)
+            self.waiting.add(now, self.shape(job), job.job_id, job.sequence)
 
     def _index_attempt(self, job: Job, held: Attempt | None, holds: Attempt | None) -> None:
         """What the attempt's state decides: claims on GPUs, and where it stands."""

@@ -30,6 +30,7 @@ from dlq_master.model.plan import (
     Promote,
     Reject,
     Renew,
+    Repack,
     Revoke,
     Start,
 )
@@ -157,6 +158,9 @@ def _apply(
         case Reject():
             refused = job_steps.Rejected(reason=change.reason.code.value)
             steps = step_job(cluster, change.job_id, refused, now_s)
+        case Repack():
+            cluster.repack(change.packing)
+            return
         case _:
             assert_never(change)
     happened += [step._replace(change=change) for step in steps]

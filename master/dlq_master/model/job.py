@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from dlq_master.model.eligible import Array, Block, Dependency
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.packing import Profile
 from dlq_master.model.resources import Request
 
 
@@ -135,6 +136,7 @@ class Job(NamedTuple):
     failed_nodes: tuple[NodeId, ...] = ()  # where the cluster failed its last attempts, newest last
     retry_time_s: float | None = None  # blocked until then after such a failure
     nice: int = 0  # above 0 behind, below before all others of its queue; part of rank_base
+    profile: Profile | None = None  # how it communicates, once that is known
 
     @property
     def ended(self) -> bool:

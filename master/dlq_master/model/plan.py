@@ -7,6 +7,7 @@ from typing import NamedTuple
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.machine import StopCause
+from dlq_master.model.packing import Packing
 from dlq_master.model.resources import Allocation
 from dlq_master.model.why import Reason
 
@@ -81,7 +82,14 @@ class Promote(NamedTuple):
     reason: Reason
 
 
-Change = Admit | Reject | Start | Renew | Lapse | Revoke | Demote | Promote
+class Repack(NamedTuple):
+    """Other jobs are kept together from here on (None: shapes say nothing of it); running ones stay."""
+
+    packing: Packing | None
+    reason: Reason
+
+
+Change = Admit | Reject | Start | Renew | Lapse | Revoke | Demote | Promote | Repack
 
 
 class Plan(NamedTuple):

@@ -20,6 +20,9 @@ class Shape(NamedTuple):
     gpu_type: str | None  # or None: any type, but one type per job
     avoid: tuple[NodeId, ...] = ()  # not on these nodes
     traits: str | None = None  # on nodes that have these (traits.py); None: on any
+    together: bool | None = (
+        None  # on few nodes, or on any (packing.py); None: as the place stage likes
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ PLAIN: Mapping[ReasonCode, str] = {
     ReasonCode.THRESHOLD_CROSSED: "its service has crossed the threshold of its level",
     ReasonCode.STARVED: "it has waited too long for what it has run",
     ReasonCode.ADMISSIBLE: "the registered nodes could hold it",
+    ReasonCode.LEARNED: "more is known of how jobs communicate",
 }
 
 
@@ -112,6 +113,10 @@ def _fragmentation(reason: Reason, job: Job, _reader: str) -> str:
     return f"needs {_gpus(job)} {reason.detail}{_holders(reason)}"
 
 
+def _consolidation(reason: Reason, job: Job, _reader: str) -> str:
+    return f"waits to be kept together: needs {_gpus(job)} {reason.detail}{_holders(reason)}"
+
+
 def _waiting_for_release(reason: Reason, job: Job, _reader: str) -> str:
     by = f" by {_jobs(reason)}" if reason.blocking_jobs else ""
     return f"its {_gpus(job)} are being saved or released{by}"
@@ -188,6 +193,7 @@ _WRITERS: Mapping[ReasonCode, Callable[[Reason, Job, str], str]] = {
     ReasonCode.NODES_CLOSED: _nodes_closed,
     ReasonCode.RESOURCES: _resources,
     ReasonCode.FRAGMENTATION: _fragmentation,
+    ReasonCode.CONSOLIDATION: _consolidation,
     ReasonCode.WAITING_FOR_RELEASE: _waiting_for_release,
     ReasonCode.WAITING_FOR_BOUNDARY: _waiting_for_boundary,
     ReasonCode.BEHIND_HIGHER_RANK: _behind,

@@ -113,7 +113,7 @@ def _waiting(cluster: Cluster) -> None:
     expected: dict[tuple[int, object], list[tuple[int, JobId]]] = defaultdict(list)
     for job_id, job in cluster.jobs.items():
         if job.waiting:
-            expected[cluster.rank(job), job.request.shape].append((job.sequence, job_id))
+            expected[cluster.rank(job), cluster.shape(job)].append((job.sequence, job_id))
     found = {
         (rank, shape): [(position, job_id) for job_id, position in fifo.items()]
         for rank, fifos in cluster.waiting.by_rank.items()

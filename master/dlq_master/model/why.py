@@ -28,6 +28,7 @@ class ReasonCode(StrEnum):
     FAILED_NODES = "failed_nodes"  # GPUs are free only where its attempts have failed
     RESOURCES = "resources"  # too few GPUs are free
     FRAGMENTATION = "fragmentation"  # enough GPUs are free, but not in this shape
+    CONSOLIDATION = "consolidation"  # the same, and only because spreading would slow it down
     WAITING_FOR_RELEASE = "waiting_for_release"  # its GPUs are being saved or released
     WAITING_FOR_BOUNDARY = "waiting_for_boundary"  # it will take GPUs at the next boundary
     BEHIND_HIGHER_RANK = "behind_higher_rank"
@@ -46,6 +47,7 @@ class ReasonCode(StrEnum):
     THRESHOLD_CROSSED = "threshold_crossed"
     STARVED = "starved"
     ADMISSIBLE = "admissible"
+    LEARNED = "learned"  # what is known of the jobs has changed
 
 
 BLOCKERS_NAMED = 10

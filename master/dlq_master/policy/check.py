@@ -18,6 +18,7 @@ from dlq_master.model.plan import (
     Promote,
     Reject,
     Renew,
+    Repack,
     Revoke,
     Start,
 )
@@ -55,6 +56,8 @@ def check_delta(view: View, plan: Plan, policy: Policy) -> None:
                 book.move(change)
             case Admit() | Reject():
                 book.admit(change)
+            case Repack():
+                book.repack(change)
             case _:
                 assert_never(change)
 
@@ -168,6 +171,10 @@ class _Book:
         job = self._once(change, change.job_id)
         if job.state is not JobState.PENDING:
             raise IllegalPlan(change, f"job {job.job_id} is {job.state.value}, not pending")
+
+    def repack(self, change: Repack) -> None:
+        if change.packing is not None and self.policy.packing is None:
+            raise IllegalPlan(change, f"policy {self.policy.name} keeps nobody together")
 
     def _once(self, change: Change, job_id: JobId) -> Job:
         job = self.cluster.jobs.get(job_id)

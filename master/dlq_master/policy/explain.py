@@ -56,14 +56,14 @@ def explain(view: View, policy: Policy, job_id: JobId) -> tuple[Reason, ...]:
         return tuple(_blocks(view, job))
     if not view.cluster.nodes:
         return (Reason(ReasonCode.NO_NODES),)
-    hopeless = never(view.cluster, policy.placement, shape_of(job))
+    hopeless = never(view.cluster, policy.placement, shape_of(view.cluster, job))
     if hopeless is not None:
         return (hopeless,)
     if job.state is JobState.PENDING:
         return (Reason(ReasonCode.NOT_ADMITTED),)
     if view.pause_starts is not None:
         # Nobody is chosen meanwhile: who would be before it is not known, only what is missing.
-        short = _shortage(view.cluster, policy, shape_of(job), holders=True)
+        short = _shortage_of(view.cluster, policy, job)
         starting = view.pause_starts is ReasonCode.MASTER_STARTING
         return (Reason(view.pause_starts), *(() if starting else short))
     return _waiting(view, policy, job)
@@ -83,7 +83,7 @@ def jobs_ahead(view: View, policy: Policy, job_id: JobId) -> int | None:
     ahead = 0
     own_rank = cluster.rank(job)
     waiting = pipeline.lineup(view, policy).waiting
-    own = waiting.by_rank[own_rank][shape_of(job)][job_id]
+    own = waiting.by_rank[own_rank][shape_of(view.cluster, job)][job_id]
     for rank in waiting.ranks:
         if rank > own_rank or not _same_part(view, policy, job, waiting.by_rank[rank]):
             continue
@@ -122,7 +122,7 @@ def _waiting(view: View, policy: Policy, job: Job) -> tuple[Reason, ...]:
     if job.job_id in outcome.chosen:
         return (Reason(ReasonCode.STARTS_NEXT),)
     reasons = _quota(view.cluster, policy, job)
-    reasons += _shortage(view.cluster, policy, shape_of(job), holders=True)
+    reasons += _shortage_of(view.cluster, policy, job)
     reasons += _order(view, policy, job, outcome, short=bool(reasons))
     if policy.taking is Taking.BOUNDARY and _takes_at_boundary(view, policy, job):
         at_s = next_boundary_s(view.now_s, view.cluster.terms.be_term_s)
@@ -148,6 +148,20 @@ def shortage_code(cluster: Cluster, policy: Policy, shape: Shape) -> ReasonCode 
     """What is missing first for jobs of this shape, were they alone in the queue."""
     short = _shortage(cluster, policy, shape, holders=False)
     return short[0].code if short else None
+
+
+def _shortage_of(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
+    """What is missing, were it alone in the queue, and why it has to be together."""
+    reasons = _shortage(cluster, policy, shape_of(cluster, job), holders=True)
+    if cluster.packing is None:
+        return reasons
+    cause = cluster.packing.cause(job.profile)
+    return [
+        reason._replace(detail=f"{reason.detail}; {cause}")
+        if reason.code is ReasonCode.CONSOLIDATION
+        else reason
+        for reason in reasons
+    ]
 
 
 def _shortage(cluster: Cluster, policy: Policy, shape: Shape, *, holders: bool) -> list[Reason]:
@@ -195,7 +209,8 @@ def _fragmented(capacity: Capacity, pool: Pool, shape: Shape) -> Reason:
     else:
         detail = f"on {fewest} nodes; the emptiest {fewest} have {most} free"
     detail += f", {pool.total} are free in all"
-    return Reason(ReasonCode.FRAGMENTATION, "gpus", shape.gpus, most, (), detail)
+    code = ReasonCode.CONSOLIDATION if shape.together else ReasonCode.FRAGMENTATION
+    return Reason(code, "gpus", shape.gpus, most, (), detail)
 
 
 def _block(capacity: Capacity, pool: Pool) -> str:
@@ -247,7 +262,7 @@ def _before(view: View, policy: Policy, job: Job, job_ids: Iterable[JobId]) -> t
 
     def place(one: Job) -> tuple[int, int]:
         rank = cluster.rank(one)
-        return rank, waiting[rank][shape_of(one)][one.job_id]
+        return rank, waiting[rank][shape_of(cluster, one)][one.job_id]
 
     own = place(job)
     places = sorted((place(cluster.jobs[other]), other) for other in job_ids)

@@ -40,7 +40,7 @@ class Glance:
             return ReasonCode(job.blocked.value)
         if not self._view.cluster.nodes:
             return ReasonCode.NO_NODES
-        shape = shape_of(job)
+        shape = shape_of(self._view.cluster, job)
         hopeless = self._hopeless(shape)
         if hopeless is not None:
             return hopeless

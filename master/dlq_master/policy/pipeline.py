@@ -6,9 +6,10 @@ from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.lease import decision_time_s
 from dlq_master.model.lineup import Lineup
-from dlq_master.model.plan import Change, Plan
+from dlq_master.model.plan import Change, Plan, Repack
 from dlq_master.model.values import maker
 from dlq_master.model.view import View
+from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy import verbs
 from dlq_master.policy.admit.any_that_fits import admissions
 from dlq_master.policy.order import by_key, finish_time
@@ -25,6 +26,7 @@ from dlq_master.policy.walk.walk import Ground, walk
 
 _NEVER_S = float("inf")
 _plan = maker(Plan)
+_LEARNED = Reason(ReasonCode.LEARNED)
 _FREE, _BOUNDARY = Taking.FREE, Taking.BOUNDARY  # looking a member up costs more than comparing it
 
 
@@ -36,6 +38,9 @@ def plan(view: View, policy: Policy) -> Plan:
     indexes of the new order; and work that runs is judged only when its term ends.
     """
     cluster, now_s = view.cluster, view.now_s
+    packing = None if policy.packing is None else policy.packing(cluster)
+    if packing is not cluster.packing and packing != cluster.packing:
+        return Plan((Repack(packing, _LEARNED),), now_s, again=True)
     wake_s = _next_move_s(cluster)
     if wake_s <= now_s or cluster.pending:
         moves = _moves(view, policy)

@@ -20,6 +20,7 @@ from dlq_master.policy.order.finish_time import Auction
 from dlq_master.policy.order.gittins import Gittins
 from dlq_master.policy.order.gittins_index import ServiceDistribution
 from dlq_master.policy.policy import Know, Policy
+from dlq_master.policy.sensitivity.packing import PackingRule
 from dlq_master.policy.settings import PolicyError, Settings, parse, suggestion
 from dlq_master.policy.transit.taking import Taking
 
@@ -39,7 +40,8 @@ class Preset(NamedTuple):
     by_auction: bool = False
 
 
-_COMMON = ("place", "preempt")
+_PLACE = ("place", "pack", "packlimit", "predict", "tolerate")
+_COMMON = (*_PLACE, "preempt")
 _LEVELS = ("order", "thresholds", "promote_knob", "starve_limit_s", "refresh")
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
@@ -79,7 +81,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         ),
         "timeslice": Preset(
             "in turns of a term: at every boundary who has waited longest takes over",
-            ("place",),  # without boundaries there would be no turns
+            _PLACE,  # without boundaries there would be no turns
             preempts=True,
             key=always(longest_waiting),
         ),
@@ -132,6 +134,7 @@ def build(
         settings=MappingProxyType(words),
         ordering=ordering,
         placement=chosen.place,
+        packing=_packing(name, chosen, words),
         taking=_taking(preset, chosen),
         key=_gittins(chosen, known) if preset.by_index else preset.key,
         know=chosen.know if preset.knows else Know.UNKNOWN,
@@ -140,6 +143,17 @@ def build(
         auction=Auction(fairness=chosen.fairness) if preset.by_auction else None,
         quotas=chosen.quotas if preset.by_quota else None,
     )
+
+
+def _packing(name: str, chosen: Settings, words: Mapping[str, str]) -> PackingRule | None:
+    if chosen.place.packs:
+        return PackingRule(
+            chosen.packlimit, predicts=chosen.predicts, tolerated=chosen.tolerated_slowdown
+        )
+    for word in _PLACE[1:]:
+        if word in words:
+            raise PolicyError(f"policy {name}: setting {word!r} needs place=skew")
+    return None
 
 
 def _by_service(preset: Preset, chosen: Settings, known: ServiceDistribution) -> Ordering:

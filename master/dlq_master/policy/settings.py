@@ -13,8 +13,10 @@ from dlq_master.policy.partition.quotas import Quotas
 from dlq_master.policy.place.consolidate import CONSOLIDATE
 from dlq_master.policy.place.count import COUNT
 from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.place.skew import SKEW, SKEW_WAIT
 from dlq_master.policy.place.spread import SPREAD
 from dlq_master.policy.policy import Know
+from dlq_master.policy.sensitivity.packlimit import DEFAULT, TOLERATED
 
 
 class PolicyError(ValueError):
@@ -45,9 +47,13 @@ class Settings(NamedTuple):
     refresh: int = 100  # completions
     quotas: Quotas = Quotas()
     fairness: float = 0.8
+    packlimit: float | None = DEFAULT  # None: learned
+    waits_to_pack: bool = False
+    predicts: bool = True
+    tolerated_slowdown: float = TOLERATED
 
 
-PLACEMENTS = {placement.name: placement for placement in (CONSOLIDATE, SPREAD, COUNT)}
+PLACEMENTS = {placement.name: placement for placement in (CONSOLIDATE, SPREAD, COUNT, SKEW)}
 _ORDERS = {order.value: order for order in (Discipline.REQUEUE, Discipline.FIRST_START)}
 _KNOWLEDGE = {know.value: know for know in Know}
 _PRICES = {"charged": False, "free": True}
@@ -64,7 +70,12 @@ def parse(name: str, allowed: tuple[str, ...], words: Mapping[str, str]) -> Sett
             values[field] = read(text)
         except ValueError as error:
             raise PolicyError(f"setting {key}={text}: {error}") from error
-    return Settings()._replace(**values)  # type: ignore[arg-type]  # keyed by _READERS
+    chosen = Settings()._replace(**values)  # type: ignore[arg-type]  # keyed by _READERS
+    return (
+        chosen._replace(place=SKEW_WAIT)
+        if chosen.place is SKEW and chosen.waits_to_pack
+        else chosen
+    )
 
 
 def suggestion(word: str, known: tuple[str, ...]) -> str:
@@ -113,6 +124,25 @@ def _positive_or_off(text: str) -> float | None:
     return None if text == "off" else _positive(text)
 
 
+def _packlimit(text: str) -> float | None:
+    if text == "learned":
+        return None
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = -1.0
+    if not 0.0 <= limit <= 1.0:
+        raise ValueError("expected a share of the model from 0 to 1, or learned")
+    return limit
+
+
+def _slowdown(text: str) -> float:
+    times = _positive(text)
+    if times <= 1.0:
+        raise ValueError("expected more than 1, such as 1.05 for 5 % slower")
+    return times
+
+
 def _count(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise ValueError("expected a whole number from 1 on")
@@ -123,6 +153,10 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "order": ("order", _one_of(_ORDERS)),
     "thresholds": ("thresholds", _thresholds),
     "place": ("place", _one_of(PLACEMENTS)),
+    "packlimit": ("packlimit", _packlimit),
+    "pack": ("waits_to_pack", _one_of({"try": False, "wait": True})),
+    "predict": ("predicts", _one_of({"off": False, "on": True})),
+    "tolerate": ("tolerated_slowdown", _slowdown),
     "preempt": ("preempt_is_free", _one_of(_PRICES)),
     "index": ("gittins_index", _one_of({index.value: index for index in Index})),
     "last": ("last", _one_of({last.value: last for last in Last})),

@@ -24,7 +24,7 @@ def admissions(view: View, placement: Placement) -> list[Admit | Reject]:
     verdicts: list[Admit | Reject] = []
     for job_id in sorted(cluster.pending):
         job = cluster.jobs[job_id]
-        reason = never(cluster, placement, job.request.shape)
+        reason = never(cluster, placement, cluster.shape(job))
         if reason is None:
             verdicts.append(Admit(job_id, Reason(ReasonCode.ADMISSIBLE)))
         elif job.submit_time_s >= view.now_s:

@@ -110,7 +110,7 @@ def _enter(
 ) -> None:
     job = cluster.jobs[job_id]
     if job.live_attempt is None:
-        waiting.add(rank, job.request.shape, job_id, position)
+        waiting.add(rank, cluster.shape(job), job_id, position)
     else:
         key = AttemptKey(job_id, job.live_attempt)
         end_s = cluster.running.places[job_id].term_end_s

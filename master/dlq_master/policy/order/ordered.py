@@ -32,7 +32,7 @@ def lined_up(cluster: Cluster, ranks: Iterable[tuple[int, Iterable[Job]]]) -> Li
         for job in jobs:
             position += 1
             if job.live_attempt is None:
-                waiting.add(rank, job.request.shape, job.job_id, position)
+                waiting.add(rank, cluster.shape(job), job.job_id, position)
             else:
                 place = cluster.running.places[job.job_id]
                 key = AttemptKey(job.job_id, job.live_attempt)

@@ -10,7 +10,7 @@ from dlq_master.policy.place.placement import Placement
 
 def find(pool: Pool, shape: Shape) -> Parts | None:
     """None also when the GPUs are there, but on more nodes than the width needs: it waits."""
-    gpus, nodes, _, avoid, traits = shape
+    gpus, nodes, _, avoid, traits, _ = shape
     if avoid or traits:
         pool = pool.allowed(shape)
     if nodes is not None:
@@ -24,6 +24,18 @@ def find(pool: Pool, shape: Shape) -> Parts | None:
                 return (make_part((node, lowest(pool.masks[node], gpus))),)
         return None
     return _over_several(pool, gpus, pool.fewest_nodes(gpus))
+
+
+def fewest_now(pool: Pool, shape: Shape) -> Parts | None:
+    """As few nodes as can be had at this instant: None only when the GPUs are not there."""
+    gpus, nodes, _, avoid, traits, _ = shape
+    if avoid or traits:
+        pool = pool.allowed(shape)
+    if nodes is not None:
+        return exact.find(pool, gpus // nodes, nodes)
+    if pool.total < gpus:
+        return None
+    return _over_several(pool, gpus, len(pool.masks))
 
 
 def _over_several(pool: Pool, gpus: int, fewest: int) -> Parts | None:

@@ -16,15 +16,18 @@ class Placement(NamedTuple):
 
     `counts_only`: any GPUs will do, even for a request with an explicit number of nodes.
     `splits`: any GPUs will do for a request without one.
+    `packs`: it wants to be told which jobs to keep together (`Shape.together`).
     """
 
     name: str
     find: Find
     counts_only: bool = False
     splits: bool = False
+    packs: bool = False
 
     def any_gpus(self, shape: Shape) -> bool:
         """Whether this shape fits exactly when enough GPUs are left, wherever they are."""
         if shape.avoid or shape.traits:
             return False
-        return self.counts_only or (self.splits and shape.nodes is None)
+        splits = self.splits or shape.together is False
+        return self.counts_only or (splits and shape.nodes is None)

@@ -10,7 +10,7 @@ from dlq_master.policy.place.placement import Placement
 
 def find(pool: Pool, shape: Shape) -> Parts | None:
     """An explicit number of nodes is honoured; without one the width may be split at will."""
-    gpus, nodes, _, avoid, traits = shape
+    gpus, nodes, _, avoid, traits, _ = shape
     if avoid or traits:
         pool = pool.allowed(shape)
     if nodes is not None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dlq_master.model.cluster import Cluster
 from dlq_master.model.job import Job
 from dlq_master.model.resources import Shape
 
 
-def shape_of(job: Job) -> Shape:
+def shape_of(cluster: Cluster, job: Job) -> Shape:
     """The shape to place."""
-    return job.request.shape
+    return cluster.shape(job)

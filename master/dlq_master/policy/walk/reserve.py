@@ -21,7 +21,7 @@ def closest(placement: Placement, free: Pool, opened: Pool, shape: Shape) -> Par
     if placement.find(opened, shape) is None:
         return None
     if placement.any_gpus(shape):
-        width = Shape(min(shape.gpus, free.total), None, None)
+        width = shape._replace(gpus=min(shape.gpus, free.total), nodes=None)
         return (placement.find(free, width) or ()) if width.gpus else ()
     return _fullest(free, opened, shape)
 

@@ -102,7 +102,7 @@ class Space:
 
     def find_free(self, shape: Shape) -> tuple[Stock, Parts] | None:
         """GPUs that are free now."""
-        gpus, _, wanted, _, _ = shape
+        gpus, _, wanted, _, _, _ = shape
         for gpu_type, stock in self.stocks.items():
             free = stock.free
             if gpus <= free.total and (wanted is None or wanted == gpu_type):

@@ -60,17 +60,19 @@ class Stock:
         if later is self.free or later.total < shape.gpus:
             return None
         if self.free.total and placement.any_gpus(shape):
-            return self._soonest(placement, shape.gpus)
+            return self._soonest(placement, shape)
         return placement.find(later, shape)
 
-    def _soonest(self, placement: Placement, gpus: int) -> Parts:
+    def _soonest(self, placement: Placement, shape: Shape) -> Parts:
         if self._soon is None:
             self._soon = self.later.copy()
             self._soon.take(tuple([Part(*item) for item in enumerate(self.free.masks)]))
+        gpus = shape.gpus
         soon = min(gpus, self._soon.total)
         masks: dict[int, int] = {}
         for pool, width in ((self._soon, soon), (self.free, gpus - soon)):
-            parts = placement.find(pool, Shape(width, None, None)) if width else ()
+            part = shape._replace(gpus=width, nodes=None)
+            parts = placement.find(pool, part) if width else ()
             for ordinal, mask in parts or ():
                 masks[ordinal] = masks.get(ordinal, 0) | mask
         return tuple([Part(*item) for item in sorted(masks.items())])

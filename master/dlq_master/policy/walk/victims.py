@@ -170,7 +170,7 @@ class Victims:
         gpus = shape.gpus
         first = min(gpus, base.total)
         if first:
-            masks = dict(self._placement.find(base, Shape(first, None, None)) or ())
+            masks = dict(self._placement.find(base, shape._replace(gpus=first, nodes=None)) or ())
         gpus -= first
         offers = [
             [part for other, parts in victim.held if other is front for part in parts]

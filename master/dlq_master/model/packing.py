@@ -1,0 +1,67 @@
+"""Which jobs have to be kept on few nodes, by what their communication was seen to be."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dlq_master.model.resources import Shape
+
+
+class Profile(NamedTuple):
+    """What is known of how a job communicates. Nothing of it places by itself: a policy asks.
+
+    `skew`: its largest tensor over its model, 0 to 1 (Tiresias 3.3). `rho`: the time in which it
+    sends an iteration's bytes between two nodes, over the time in which it computes the iteration.
+    `model_bytes`: the size of its model.
+    """
+
+    skew: float | None = None
+    rho: float | None = None
+    model_bytes: float | None = None
+
+
+class Packing(NamedTuple):
+    """Limits that tell jobs that suffer from being spread from those that do not.
+
+    A rho is believed outside (`rho_low`, `rho_high`]: up to `rho_low` the job may be spread, above
+    `rho_high` it is kept together. Between them, and without a rho, the skew decides: above
+    `skew_limit` (PACKLIMIT) it is kept together. Of whom nothing is known is kept together.
+    """
+
+    skew_limit: float
+    rho_low: float = float("-inf")
+    rho_high: float = float("inf")
+    learned_from: int = 0  # runs that `skew_limit` was learned from; 0: it was set
+
+    def together(self, profile: Profile | None) -> bool:
+        """Whether a job with this profile is to be kept on few nodes."""
+        skew, rho, _ = profile or _UNKNOWN
+        if rho is not None:
+            if rho > self.rho_high:
+                return True
+            if rho <= self.rho_low:
+                return False
+        return skew is None or skew > self.skew_limit
+
+    def shape(self, shape: Shape, profile: Profile | None) -> Shape:
+        """The shape of a request of a job with this profile. One GPU cannot be spread, and an
+        explicit number of nodes is its user's choice."""
+        if shape.gpus == 1 or shape.nodes is not None:
+            return shape
+        return shape._replace(together=self.together(profile))
+
+    def cause(self, profile: Profile | None) -> str:
+        """Why the job is kept together, for people."""
+        skew, rho, _ = profile or _UNKNOWN
+        if rho is not None and rho > self.rho_high:
+            return (
+                f"it would communicate for {rho:.2g} times as long as it computes"
+                f" (limit {self.rho_high:.2g})"
+            )
+        if skew is None:
+            return "how it communicates is not known yet"
+        learned = f", learned from {self.learned_from} runs" if self.learned_from else ""
+        return f"its largest tensor is {skew:.0%} of its model (PACKLIMIT {self.skew_limit:.1%}{learned})"
+
+
+_UNKNOWN = Profile()

@@ -1,0 +1,54 @@
+"""The limits that a policy packs by: set once, or learned from the runs the cluster has seen."""
+
+from __future__ import annotations
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.packing import Packing
+from dlq_master.model.slowdowns import Run
+from dlq_master.policy.sensitivity import packlimit, slowdown
+
+
+class PackingRule:
+    """Limits for one plan; what was learned is worked out once for as long as nothing new is.
+
+    `skew_limit` None: learned, and `packlimit.DEFAULT` until there are runs enough. `predicts`: a
+    rho goes before the skew where its word is certain: outside the bounds that no overlap can
+    escape, or, once enough runs were foretold well (`Fit.confident`), everywhere.
+    """
+
+    __slots__ = ("_learned", "_memo", "_predicts", "_skew_limit", "_tolerated")
+
+    def __init__(self, skew_limit: float | None, *, predicts: bool, tolerated: float) -> None:
+        self._skew_limit = skew_limit
+        self._predicts = predicts
+        self._tolerated = tolerated
+        self._learned: tuple[Run, ...] = ()
+        self._memo = self._of(())
+
+    def __call__(self, cluster: Cluster) -> Packing:
+        """The limits by what the cluster has learned by now."""
+        learned = cluster.slowdowns.learned
+        if learned is not self._learned:
+            self._learned, self._memo = learned, self._of(learned)
+        return self._memo
+
+    def _of(self, runs: tuple[Run, ...]) -> Packing:
+        limit, learned_from = self._skew_limit, 0
+        if limit is None:
+            limit = packlimit.learn(runs, tolerated=self._tolerated)
+            learned_from = 0 if limit is None else sum(run.spread for run in runs)
+        if limit is None:
+            limit = packlimit.DEFAULT
+        if not self._predicts:
+            return Packing(limit, learned_from=learned_from)
+        return Packing(limit, *self._rhos(runs), learned_from)
+
+    def _rhos(self, runs: tuple[Run, ...]) -> tuple[float, float]:
+        """Up to which rho a spread job surely stays within what is tolerated, and from which on not."""
+        tolerated = self._tolerated
+        fitted = slowdown.fit(runs)
+        if fitted is not None and fitted.confident:
+            limit = slowdown.rho_at(tolerated, fitted.overlap)
+            return limit, limit
+        # 1 + rho, the worst, is tolerated; max(1, rho), the best, is not.
+        return tolerated - 1.0, tolerated

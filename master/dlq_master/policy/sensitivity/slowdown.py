@@ -1,0 +1,122 @@
+"""How much slower a spread job gets, foretold from its bytes, its computing and the link.
+
+One iteration computes for `compute_s` and sends its bytes between nodes for `comm_s`:
+rho = comm_s / compute_s. If both overlap perfectly it takes max(1, rho) as long as computing alone,
+without any overlap 1 + rho. Between them lies (1 + rho^g)^(1/g), the form of goodput schedulers,
+where g >= 1 says how well this cluster's jobs overlap, and is fitted to what was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import inf, sqrt
+from typing import NamedTuple
+
+from dlq_master.model.slowdowns import Run
+
+MOST_OVERLAP = 16.0  # from here on the form is max(1, rho) within 5 %
+# A fit is believed from so many measured runs on, if each, foretold from all the others, is off by
+# no more than this on average.
+LEAST_RUNS = 10
+LARGEST_ERROR = 0.15
+NEWEST = 200  # runs that are fitted
+FOLDS = 12  # parts that are left out in turn
+
+
+class Bounds(NamedTuple):
+    """A slowdown lies between perfect overlap and none."""
+
+    low: float
+    high: float
+
+
+class Fit(NamedTuple):
+    """`overlap` is g; `error` the mean of |foretold / measured - 1|, each run left out in turn."""
+
+    overlap: float
+    error: float
+    runs: int
+
+    @property
+    def confident(self) -> bool:
+        return self.runs >= LEAST_RUNS and self.error <= LARGEST_ERROR
+
+
+def rho_of(bytes_per_iteration: float, compute_s: float, bytes_per_s: float) -> float:
+    """rho of a job whose busiest process sends so many bytes per iteration over a link of this rate.
+
+    Raises ValueError unless the computing takes time, the link has a rate, and the bytes are not
+    negative.
+    """
+    for name, value in (("compute_s", compute_s), ("bytes_per_s", bytes_per_s)):
+        if not 0.0 < value < inf:
+            raise ValueError(f"{name} must be a positive number, not {value}")
+    if not 0.0 <= bytes_per_iteration < inf:
+        raise ValueError(f"bytes_per_iteration must be 0 or more, not {bytes_per_iteration}")
+    return bytes_per_iteration / bytes_per_s / compute_s
+
+
+def bounds(rho: float) -> Bounds:
+    """What the slowdown must lie between, whatever the overlap."""
+    return Bounds(max(1.0, rho), 1.0 + rho)
+
+
+def slowdown(rho: float, overlap: float) -> float:
+    """(1 + rho^g)^(1/g), g from 1 (no overlap) to inf (perfect)."""
+    low, high = sorted((1.0, rho))  # so that no power overflows
+    if overlap == inf:
+        return high
+    return float(high * (1.0 + (low / high) ** overlap) ** (1.0 / overlap))
+
+
+def rho_at(tolerated: float, overlap: float) -> float:
+    """The rho at which the slowdown is exactly so much: the inverse of `slowdown`."""
+    if overlap == inf:
+        return tolerated
+    return float((tolerated**overlap - 1.0) ** (1.0 / overlap))
+
+
+def fit(runs: Iterable[Run]) -> Fit | None:
+    """The overlap that fits the spread runs with a rho best; None without any.
+
+    Least squares of the slowdowns, so that those that cost most are foretold best. The error is that of runs which the fit has not seen: each of `FOLDS` parts is left out in
+    turn (each run, while there are no more of them).
+    """
+    pairs = [
+        (run.profile.rho, run.slowdown)
+        for run in runs
+        if run.spread and run.profile.rho is not None
+    ][-NEWEST:]
+    if not pairs:
+        return None
+    folds = min(FOLDS, len(pairs))
+    misses = []
+    for fold in range(folds):
+        rest = [pair for place, pair in enumerate(pairs) if place % folds != fold]
+        overlap = _overlap(rest or pairs)
+        misses += [abs(slowdown(rho, overlap) / took - 1.0) for rho, took in pairs[fold::folds]]
+    return Fit(_overlap(pairs), sum(misses) / len(misses), len(pairs))
+
+
+def _overlap(pairs: Sequence[tuple[float, float]]) -> float:
+    """The best g: of a coarse grid, then by golden section between its neighbours."""
+
+    def misfit(overlap: float) -> float:
+        misses = [slowdown(rho, overlap) - took for rho, took in pairs]
+        return sum([miss * miss for miss in misses], start=0.0)
+
+    best = min(range(len(_GRID)), key=lambda place: misfit(_GRID[place]))
+    low, high = _GRID[max(0, best - 1)], _GRID[min(best + 1, len(_GRID) - 1)]
+    for _ in range(_STEPS):
+        third = (high - low) * _GOLDEN
+        left, right = high - third, low + third
+        if misfit(left) <= misfit(right):
+            high = right
+        else:
+            low = left
+    return (low + high) / 2
+
+
+_GRID: list[float] = [MOST_OVERLAP ** (place / 12) for place in range(13)]
+_STEPS = 12  # the interval shrinks to a three-hundredth
+_GOLDEN = (sqrt(5.0) - 1.0) / 2.0
