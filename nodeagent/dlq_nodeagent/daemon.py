@@ -57,6 +57,7 @@ class _Parts:
 
     node_id: str
     core: AgentCore
+    runtime: Runtime
     transport: GrpcTransport
     workshop: Workshop
     relay: LogRelay
@@ -162,7 +163,9 @@ def _build(
     )
     core.uplink.health = gpus.told
     gpus.start()
-    return _Parts(node_id, core, transport, workshop, relay, execs, channels, cgroups, podman, gpus)
+    return _Parts(
+        node_id, core, runtime, transport, workshop, relay, execs, channels, cgroups, podman, gpus
+    )
 
 
 def _cgroups(config: AgentConfig, node_id: str) -> CgroupTree:
@@ -227,7 +230,8 @@ async def _serve(parts: _Parts, clock: Clock, wake: asyncio.Event, service: Serv
     renewal = asyncio.get_running_loop().create_task(keep_renewed(parts.channels, clock))
     service.ready(f"node {parts.node_id}")
     try:
-        await _turn(parts.core, wake, stopped, service)
+        with woken_by_ends(parts.runtime, wake):
+            await _turn(parts.core, wake, stopped, service)
     finally:
         service.stopping()
         renewal.cancel()
@@ -254,6 +258,20 @@ async def _turn(
         with suppress(TimeoutError):
             await asyncio.wait_for(wake.wait(), service.patience_s(max(core.pause_s(), 0.001)))
         wake.clear()
+
+
+@contextmanager
+def woken_by_ends(runtime: Runtime, wake: asyncio.Event) -> Iterator[None]:
+    """The end of a rank is seen at once, and not at the next tick."""
+    loop, ends = asyncio.get_running_loop(), runtime.ends()
+    if ends is None:
+        yield
+        return
+    loop.add_reader(ends, wake.set)
+    try:
+        yield
+    finally:
+        loop.remove_reader(ends)
 
 
 def _watch_loop(wake: asyncio.Event, stopped: asyncio.Event, failures: list[BaseException]) -> None:

@@ -32,6 +32,7 @@ from dlq_nodeagent.model.rank import (
     StopAsked,
     accept,
     answered_notice,
+    awaits_beat,
     leave_now,
     notice_due_s,
     step,
@@ -331,7 +332,8 @@ class Supervisor:
             self._exited(living[Handle(record.key, record.epoch)], record)
 
     def _drive(self, watched: Watched, now_s: float) -> None:
-        if watched.rank.state in ALIVE and now_s >= watched.beat_at_s:
+        beat_due = now_s >= watched.beat_at_s or awaits_beat(watched.rank)
+        if watched.rank.state in ALIVE and beat_due:
             watched.beat_at_s = now_s + self.settings.watch_s
             assert watched.handle is not None
             watched.take_beat(self.runtime.beat(watched.handle), now_s)

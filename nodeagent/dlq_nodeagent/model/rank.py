@@ -271,10 +271,18 @@ def notice_due_s(rank: Rank, *, startup_grace_s: float) -> float:
     """When the notice of a waiting stop is due; earlier as soon as the job has beaten once."""
     assert rank.stopping is not None
     due_s = rank.stopping.due_s
-    if rank.beaten or rank.stopping.grace_s == 0 or rank.stopping.cause not in SAVING_CAUSES:
+    if not awaits_beat(rank):
         return due_s
     born_s = rank.accepted_s if rank.started_s is None else rank.started_s
     return max(due_s, born_s + startup_grace_s)
+
+
+def awaits_beat(rank: Rank) -> bool:
+    """Whether its first beat would bring its notice forward."""
+    asked = rank.stopping
+    if asked is None or rank.state is not RankState.STOP_WAITING or rank.beaten:
+        return False
+    return asked.grace_s > 0 and asked.cause in SAVING_CAUSES
 
 
 def answered_notice(rank: Rank) -> bool:

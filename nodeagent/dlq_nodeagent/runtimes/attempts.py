@@ -26,8 +26,19 @@ UNKILLABLE_S = 30.0
 class OpenAttempt:
     """Open files of one attempt. Its directory is the truth; this can always be made again."""
 
-    def __init__(self, handle: Handle, at: int, *, uid: int, gid: int, boot_id: str) -> None:
-        """`at` is a descriptor of the directory and belongs to this object from now on."""
+    def __init__(
+        self,
+        handle: Handle,
+        at: int,
+        *,
+        uid: int,
+        gid: int,
+        boot_id: str,
+        ends: shim_process.Ends,
+    ) -> None:
+        """`at` is a descriptor of the directory and belongs to this object from now on; `ends` is
+        told of the shim, when there is one.
+        """
         self.handle = handle
         self.at = at
         self.uid = uid
@@ -37,6 +48,7 @@ class OpenAttempt:
         self.pidfd: int | None = None
         self._pid: int | None = None
         self._boot_id = boot_id
+        self._ends = ends
         self._highest_epoch = handle.epoch
         self._started: Started | None = None
         self._lost_since_s: float | None = None
@@ -45,7 +57,9 @@ class OpenAttempt:
         self._ctl = os.open(layout.CTL, flags, dir_fd=at)
 
     @classmethod
-    def adopt(cls, attempts_fd: int, key: AttemptKey, boot_id: str) -> "OpenAttempt | None":
+    def adopt(
+        cls, attempts_fd: int, key: AttemptKey, boot_id: str, ends: shim_process.Ends
+    ) -> "OpenAttempt | None":
         """Take over what an earlier agent started. None: it ended before its plan was whole, so
         that nothing was ever started.
         """
@@ -56,7 +70,7 @@ class OpenAttempt:
             return None
         planned = _planned(data)
         handle = Handle(key, planned.epoch)
-        attempt = cls(handle, at, uid=planned.uid, gid=planned.gid, boot_id=boot_id)
+        attempt = cls(handle, at, uid=planned.uid, gid=planned.gid, boot_id=boot_id, ends=ends)
         attempt.dirs = planned.dirs
         return attempt
 
@@ -73,6 +87,7 @@ class OpenAttempt:
         self._pid = pid
         with suppress(OSError):
             self.pidfd = os.pidfd_open(pid)
+            self._ends.watch(self.pidfd)
 
     def started(self) -> Started | None:
         if self._started is None:
@@ -113,6 +128,8 @@ class OpenAttempt:
                 return False
             self._pid = started.shim_pid
             self.pidfd = shim_process.open_pidfd(started.shim_pid, started.shim_start_ticks)
+            if self.pidfd is not None:
+                self._ends.watch(self.pidfd)
         if self.pidfd is None:
             return False
         if not shim_process.has_ended(self.pidfd):

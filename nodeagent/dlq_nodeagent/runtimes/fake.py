@@ -99,7 +99,7 @@ class FakeRuntime:
         found = (self.poll(handle) for handle in handles)
         return [record for record in found if record is not None]
 
-    def pidfd(self, handle: Handle) -> int | None:
+    def ends(self) -> int | None:
         """There is no process to wait for."""
         return None
 

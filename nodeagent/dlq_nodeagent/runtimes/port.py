@@ -237,10 +237,9 @@ class Runtime(Protocol):
         """`poll` for many, in the given order, without those still alive; cheap at 10 Hz."""
         ...
 
-    def pidfd(self, handle: Handle) -> int | None:
-        """A descriptor that turns readable when the rank's guard has ended (then `poll`).
-
-        Owned by the runtime: do not close it; gone after `forget`. None: poll instead.
+    def ends(self) -> int | None:
+        """A descriptor that is readable from when the guard of a rank has ended until `exited` is
+        asked. A hint only: not every end shows. Owned by the runtime. None: there are no such hints.
         """
         ...
 

@@ -52,12 +52,14 @@ class ProcessRuntime:
         self._boot_id = read_boot_id()
         self._attempts_fd = layout.open_attempts(self._state_dir)
         self._attempts: dict[AttemptKey, OpenAttempt] = {}
+        self._ends = shim_process.Ends()
 
     def close(self) -> None:
         """Let go of all descriptors; the jobs go on."""
         for attempt in self._attempts.values():
             attempt.close()
         self._attempts.clear()
+        self._ends.close()
         os.close(self._attempts_fd)
 
     def job_files(self, key: AttemptKey) -> JobFiles:
@@ -75,7 +77,9 @@ class ProcessRuntime:
             layout.remove_attempt(self._state_dir, self._attempts_fd, plan.key)
             raise RuntimeFault(f"{plan.key}: no directory for it: {error}") from error
         handle = Handle(plan.key, plan.epoch)
-        attempt = OpenAttempt(handle, at, uid=plan.uid, gid=plan.gid, boot_id=self._boot_id)
+        attempt = OpenAttempt(
+            handle, at, uid=plan.uid, gid=plan.gid, boot_id=self._boot_id, ends=self._ends
+        )
         self._attempts[plan.key] = attempt
         stage = "cgroup"
         try:
@@ -95,7 +99,7 @@ class ProcessRuntime:
         for key in keys:
             if key in self._attempts:
                 continue
-            attempt = OpenAttempt.adopt(self._attempts_fd, key, self._boot_id)
+            attempt = OpenAttempt.adopt(self._attempts_fd, key, self._boot_id, self._ends)
             if attempt is None:
                 layout.remove_attempt(self._state_dir, self._attempts_fd, key)
             else:
@@ -124,11 +128,12 @@ class ProcessRuntime:
         return self._known(handle).poll(self._clock)
 
     def exited(self, handles: Iterable[Handle]) -> list[ExitRecord]:
+        self._ends.taken()
         found = (self.poll(handle) for handle in handles)
         return [record for record in found if record is not None]
 
-    def pidfd(self, handle: Handle) -> int | None:
-        return self._known(handle).pidfd
+    def ends(self) -> int | None:
+        return self._ends.descriptor
 
     def usage(self, handle: Handle) -> Usage:
         used = directories.usage(self._known(handle).dirs)

@@ -39,6 +39,30 @@ def open_pidfd(pid: int, start_ticks: int | None) -> int | None:
     return pidfd
 
 
+class Ends:
+    """Tells by one descriptor that one of many shims has ended; each end once."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+
+    @property
+    def descriptor(self) -> int:
+        """Readable while there are ends that nobody has taken note of."""
+        return self._epoll.fileno()
+
+    def watch(self, pidfd: int) -> None:
+        """Until it is closed. Without room in the kernel its end does not show here."""
+        with suppress(OSError):
+            self._epoll.register(pidfd, select.EPOLLIN | select.EPOLLONESHOT)
+
+    def taken(self) -> None:
+        """Somebody looks at all shims now: what has been told until now need not be told again."""
+        self._epoll.poll(0)
+
+    def close(self) -> None:
+        self._epoll.close()
+
+
 def has_ended(pidfd: int) -> bool:
     """Whether the process has ended (a zombie has)."""
     poller = select.poll()

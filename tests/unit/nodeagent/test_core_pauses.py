@@ -1,6 +1,7 @@
 """The agent's core when it is told to stop a rank: notice, signal, checkpoint, end, proof."""
 
 import signal
+from dataclasses import replace
 
 import pytest
 
@@ -85,6 +86,18 @@ def test_a_job_without_a_beat_is_told_only_after_the_start_up_grace() -> None:
     assert bench.last(launch).phase is Phase.STOPPING
     bench.run(8)
     assert not bench.runs(launch)
+
+
+def test_the_first_beat_of_a_job_that_shall_leave_is_seen_at_the_next_tick() -> None:
+    bench = AgentBench()
+    launch = running(bench, "run_for=1000 saves_for=5")
+    bench.order(a_stop(launch))
+    bench.run(0.3, step_s=0.1)
+    assert bench.notice(launch) is None
+    job = bench.host.attempts[launch.key].job
+    bench.host.attempts[launch.key].job = replace(job, beat="{}")
+    bench.run(0.1, step_s=0.1)
+    assert bench.notice(launch) is not None
 
 
 @pytest.mark.parametrize("cause", ["cancel", "gang_failure", "superseded"])

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import select
 import signal
 import stat
 from collections.abc import Iterator
@@ -171,15 +172,26 @@ def test_main_processes_pid_and_start_time_are_on_record(box: ProcessBox) -> Non
     assert started.main_start_ticks == int(ticks)
 
 
-def test_a_pidfd_turns_readable_when_the_record_is_there(box: ProcessBox) -> None:
-    handle = box.sh("exit 3")
-    pidfd = box.runtime.pidfd(handle)
-    assert pidfd is not None
-    waiting = f"pidfd {pidfd}"
-    wait_until(lambda: (box.path(handle) / "exit.json").exists(), what="the exit record")
-    record = wait_until(lambda: box.runtime.poll(handle), what=waiting)
-    assert record is not None
-    assert record.code == 3
+def test_every_end_shows_on_one_descriptor_until_somebody_looks(box: ProcessBox) -> None:
+    first, second = box.sh("exit 3"), box.sh("exec sleep 1000")
+    wait_until(lambda: ends(box), what="the first end")
+    (record,) = box.runtime.exited([first, second])
+    assert (record.key, record.code) == (first.key, 3)
+    assert not ends(box)
+    wait_until(lambda: box.runtime.started(second), what="the start record")
+    box.restart_agent()
+    box.runtime.kill(second, epoch=second.epoch)
+    wait_until(lambda: ends(box), what="the end of one that was adopted")
+    (record,) = box.runtime.exited([second])
+    assert record.key == second.key
+    assert not ends(box)
+
+
+def ends(box: ProcessBox) -> bool:
+    """Whether the runtime says that somebody has ended."""
+    descriptor = box.runtime.ends()
+    assert descriptor is not None
+    return bool(select.select([descriptor], [], [], 0)[0])
 
 
 def test_cpu_time_of_all_processes_is_on_record(box: ProcessBox) -> None:
