@@ -15,6 +15,8 @@ export UV_SYSTEM_CERTS := true
 export PIP_CERT ?= $(firstword $(CERTIFICATES))
 endif
 export UV_PYTHON_DOWNLOADS := never
+# Tests start hundreds of interpreters: what one has compiled is for all.
+unexport PYTHONDONTWRITEBYTECODE
 export UV_NO_PROGRESS := 1
 LOCK := requirements.lock
 STAMP := .venv/.stamp
@@ -26,8 +28,10 @@ NEEDS_FRAMEWORKS = $(filter lightning submitit hf framework% podman,$(or $(ONLY)
 # Marked tests need more than a fresh machine, or more than two minutes; they have their own targets.
 NOTHING_SPECIAL := not (e2e or torture or podman or netns or systemd or slurm or torch or frameworks or gpu)
 N ?= 30
-# Many tests wait for processes of theirs: more workers than cores.
-WORKERS ?= 3
+# Many tests wait for processes of theirs: more workers than cores. The files that wait longest come
+# first in the order of names, and xdist would keep them for the end.
+WORKERS ?= 4
+IN_ORDER := --dist loadfile --no-loadscope-reorder
 # A single test of these may take longer than pyproject.toml allows for a hang.
 PATIENT := -o faulthandler_timeout=3600
 
@@ -83,7 +87,7 @@ check: setup  ## style, types, layers, and generated code that follows from its 
 
 .PHONY: test
 test: setup  ## every test that needs nothing special (under two minutes)
-	$(PY) -m pytest -q -n $(WORKERS) --dist loadfile -m '$(NOTHING_SPECIAL)'
+	$(PY) -m pytest -q -n $(WORKERS) $(IN_ORDER) -m '$(NOTHING_SPECIAL)'
 
 .PHONY: demo
 demo: setup  ## a cluster of your own, training real models; KEEP=1 leaves it up

@@ -102,6 +102,7 @@ class GpusConfig:
     figures_every: Seconds = Seconds(30.0)  # temperature and use are told so often
     hangs: Seconds = Seconds(60.0)  # a driver that has not answered for so long
     free_below: Bytes = Bytes(500 * 1024**2)  # memory in use on a GPU that counts as free
+    release_timeout: Seconds = Seconds(30.0)  # from a job's end; then its node is closed to work
 
     def watch(self) -> WatchSettings:
         """The same, for whoever watches."""
@@ -163,6 +164,7 @@ class AgentConfig:
             startup_grace_s=self.jobs.startup_grace,
             term_s=self.jobs.term,
             leave_s=self.jobs.leave,
+            release_timeout_s=self.gpus.release_timeout,
             keep_s=self.jobs.keep,
             keep_count=self.jobs.keep_count,
         )

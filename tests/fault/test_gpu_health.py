@@ -3,8 +3,6 @@
 import json
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +16,7 @@ from support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
-QUICK = '\n[gpus]\nlook_every = "100ms"\nfigures_every = "200ms"\n'
+QUICK = '\n[gpus]\nlook_every = "100ms"\nfigures_every = "200ms"\nrelease_timeout = "1s"\n'
 
 
 class Ward(Daemons):
@@ -46,11 +44,23 @@ class Ward(Daemons):
         return done.stdout
 
 
-@contextmanager
-def ward(root: Path, *names: str) -> Iterator[tuple[Ward, Connection]]:
-    daemons = Ward(root, agents=names)
-    with daemons.up(), daemons.connect() as line:
-        yield daemons, line
+@pytest.fixture(scope="module")
+def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
+    """A master and two nodes; every test leaves them healthy and empty."""
+    made = Ward(tmp_path_factory.mktemp("ward"), agents=("n1", "n2"))
+    with made.up():
+        yield made
+
+
+@pytest.fixture
+def line(ward: Ward) -> Iterator[Connection]:
+    with ward.connect() as made:
+        yield made
+
+
+def end(jobs: Jobs, job_id: str) -> None:
+    jobs.cancel(job_id, kill=True)
+    wait_until(lambda: jobs.get(job_id).job.HasField("end_time"), what="the job has ended")
 
 
 def withheld(node: node_pb2.Node) -> list[int]:
@@ -58,89 +68,87 @@ def withheld(node: node_pb2.Node) -> list[int]:
 
 
 def test_an_ill_gpu_is_withheld_through_the_death_of_both_daemons_until_somebody_clears_it(
-    tmp_path: Path,
+    ward: Ward, line: Connection
 ) -> None:
-    with ward(tmp_path, "n1", "n2") as (daemons, line):
-        nodes = Nodes(line)
-        daemons.say("n1", "3|xid_48|an uncorrectable error", "1|temperature|64")
-        wait_until(lambda: withheld(nodes.get("n1")) == [3], what="GPU 3 is withheld")
-        shown = json.loads(daemons.dlq("gpus", "n1", "--json"))["gpus"]
-        assert [gpu["state"] for gpu in shown] == ["free"] * 3 + ["withheld"] + ["free"] * 4
-        assert (shown[3]["conditions"][0]["code"], shown[3]["conditions"][0]["action"]) == (
-            "xid_48",
-            "reset",
-        )
-        wait_until(
-            lambda: nodes.get("n1").gpu_statuses[1].temperature_celsius == 64,
-            what="the temperature is told",
-        )
-        assert "GPU 3: xid_48 (an uncorrectable error), reset" in daemons.dlq("nodes", "-R")
-        daemons.say("n1")
-        for name in ("n1", "master"):
-            daemons.kill(name)
-            daemons.start(name)
-            daemons.wait_for(name)
-        wait_until(
-            lambda: nodes.get("n1").HasField("contact_time") and nodes.get("n1").gpu_statuses,
-            what="n1 is back",
-        )
-        assert withheld(nodes.get("n1")) == [3]
-        job = Jobs(line).submit(daemons.ledger_job(600.0, 0)).job.job_id
-        daemons.dlq("admin", "node", "clear", "n1", "--gpu", "3")
-        assert withheld(nodes.get("n1")) == []
-        Jobs(line).cancel(job)
+    nodes = Nodes(line)
+    ward.say("n1", "3|xid_48|an uncorrectable error", "1|temperature|64")
+    wait_until(lambda: withheld(nodes.get("n1")) == [3], what="GPU 3 is withheld")
+    shown = json.loads(ward.dlq("gpus", "n1", "--json"))["gpus"]
+    assert [gpu["state"] for gpu in shown] == ["free"] * 3 + ["withheld"] + ["free"] * 4
+    assert (shown[3]["conditions"][0]["code"], shown[3]["conditions"][0]["action"]) == (
+        "xid_48",
+        "reset",
+    )
+    wait_until(
+        lambda: nodes.get("n1").gpu_statuses[1].temperature_celsius == 64,
+        what="the temperature is told",
+    )
+    assert "GPU 3: xid_48 (an uncorrectable error), reset" in ward.dlq("nodes", "-R")
+    ward.say("n1")
+    for name in ("n1", "master"):
+        ward.kill(name)
+        ward.start(name)
+        ward.wait_for(name)
+    wait_until(
+        lambda: nodes.get("n1").HasField("contact_time") and nodes.get("n1").gpu_statuses,
+        what="n1 is back",
+    )
+    assert withheld(nodes.get("n1")) == [3]
+    ward.dlq("admin", "node", "clear", "n1", "--gpu", "3")
+    assert withheld(nodes.get("n1")) == []
 
 
 def test_a_card_off_the_bus_drains_its_node_and_what_ran_there_goes_on_elsewhere(
-    tmp_path: Path,
+    ward: Ward, line: Connection
 ) -> None:
-    with ward(tmp_path, "n1", "n2") as (daemons, line):
-        jobs, nodes = Jobs(line), Nodes(line)
-        spec = daemons.ledger_job(600.0, 0)
-        spec.resources.gpu_count = 8
-        job_id = jobs.submit(spec).job.job_id
-        here = wait_until(lambda: list(jobs.get(job_id).job.node_ids), what="it is placed")[0]
-        other = "n2" if here == "n1" else "n1"
-        daemons.say(here, "0|gpu_is_lost|")
-        wait_until(lambda: "draining" in nodes.get(here).flags, what="the node is drained")
-        (reason,) = [one for one in nodes.get(here).reasons if one.kind == "draining"]
-        assert (reason.actor, reason.words) == ("master", "GPU 0: gpu_is_lost")
-        wait_until(
-            lambda: list(jobs.get(job_id).job.node_ids) == [other],
-            what="the job has moved",
-            timeout_s=60.0,
-        )
-        daemons.say(here)
-        daemons.dlq("admin", "node", "undrain", here)
-        assert withheld(nodes.get(here)) == [0], "undrained is not healed"
-        Admin(line).clear_gpu_conditions(here)
-        assert not nodes.get(here).reasons
+    jobs, nodes = Jobs(line), Nodes(line)
+    spec = ward.ledger_job(600.0, 0)
+    spec.resources.gpu_count = 8
+    job_id = jobs.submit(spec).job.job_id
+    here = wait_until(lambda: list(jobs.get(job_id).job.node_ids), what="it is placed")[0]
+    other = "n2" if here == "n1" else "n1"
+    ward.say(here, "0|gpu_is_lost|")
+    wait_until(lambda: "draining" in nodes.get(here).flags, what="the node is drained")
+    (reason,) = [one for one in nodes.get(here).reasons if one.kind == "draining"]
+    assert (reason.actor, reason.words) == ("master", "GPU 0: gpu_is_lost")
+    wait_until(
+        lambda: list(jobs.get(job_id).job.node_ids) == [other],
+        what="the job has moved",
+        timeout_s=60.0,
+    )
+    ward.say(here)
+    ward.dlq("admin", "node", "undrain", here)
+    assert withheld(nodes.get(here)) == [0], "undrained is not healed"
+    Admin(line).clear_gpu_conditions(here)
+    assert not nodes.get(here).reasons
+    end(jobs, job_id)
 
 
-def test_a_gpu_with_something_left_on_it_is_not_given_to_the_next_job(tmp_path: Path) -> None:
-    with ward(tmp_path, "n1") as (daemons, line):
-        jobs, nodes = Jobs(line), Nodes(line)
-        spec = daemons.ledger_job(0.5, 0)
-        job_id = jobs.submit(spec).job.job_id
-        daemons.say("n1", "0|process|4711|8589934592")
-        wait_until(
-            lambda: "cleaning" in nodes.get("n1").flags, what="n1 is cleaning", timeout_s=90.0
-        )
-        (reason,) = [one for one in nodes.get("n1").reasons if one.kind == "cleaning"]
-        assert "gpu_not_released" in reason.words
-        assert "4711" in reason.words
-        assert reason.HasField("since_time")
-        assert not jobs.get(job_id).job.HasField("end_time"), "its GPUs are still its own"
-        daemons.say("n1")
-        wait_until(lambda: not nodes.get("n1").reasons, what="n1 is clean", timeout_s=30.0)
-        wait_until(lambda: jobs.get(job_id).job.HasField("end_time"), what="the job has ended")
+def test_a_gpu_with_something_left_on_it_is_not_given_to_the_next_job(
+    ward: Ward, line: Connection
+) -> None:
+    jobs, nodes = Jobs(line), Nodes(line)
+    spec = ward.ledger_job(0.5, 0)
+    spec.resources.node_ids.append("n1")
+    job_id = jobs.submit(spec).job.job_id
+    ward.say("n1", "0|process|4711|8589934592")
+    wait_until(lambda: "cleaning" in nodes.get("n1").flags, what="n1 is cleaning", timeout_s=90.0)
+    (reason,) = [one for one in nodes.get("n1").reasons if one.kind == "cleaning"]
+    assert "gpu_not_released" in reason.words
+    assert "4711" in reason.words
+    assert reason.HasField("since_time")
+    assert not jobs.get(job_id).job.HasField("end_time"), "its GPUs are still its own"
+    ward.say("n1")
+    wait_until(lambda: not nodes.get("n1").reasons, what="n1 is clean", timeout_s=30.0)
+    wait_until(lambda: jobs.get(job_id).job.HasField("end_time"), what="the job has ended")
 
 
-def test_a_stranger_on_a_gpu_keeps_that_gpu_and_no_other_from_work(tmp_path: Path) -> None:
-    with ward(tmp_path, "n1") as (daemons, line):
-        nodes = Nodes(line)
-        daemons.say("n1", "5|process|4711|8589934592")
-        wait_until(lambda: withheld(nodes.get("n1")) == [5], what="GPU 5 is withheld")
-        assert nodes.get("n1").free_gpu_count == 7
-        daemons.say("n1")
-        wait_until(lambda: withheld(nodes.get("n1")) == [], what="it is free again")
+def test_a_stranger_on_a_gpu_keeps_that_gpu_and_no_other_from_work(
+    ward: Ward, line: Connection
+) -> None:
+    nodes = Nodes(line)
+    ward.say("n1", "5|process|4711|8589934592")
+    wait_until(lambda: withheld(nodes.get("n1")) == [5], what="GPU 5 is withheld")
+    assert nodes.get("n1").free_gpu_count == 7
+    ward.say("n1")
+    wait_until(lambda: withheld(nodes.get("n1")) == [], what="it is free again")

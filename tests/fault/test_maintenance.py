@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,11 +39,18 @@ def alive_after(ledger: Path, instant_s: float) -> Callable[[], bool]:
     return lambda: last_alive_s(ledger) > instant_s
 
 
-def test_a_job_outlives_its_agent_and_a_master_for_longer_than_its_hold(tmp_path: Path) -> None:
-    daemons = Daemons(tmp_path, agents=("n1",), hold_s=HOLD_S)
-    ledger = tmp_path / "ledger"
+@pytest.fixture(scope="module")
+def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
+    """A master and one node, which every test leaves up."""
+    made = Daemons(tmp_path_factory.mktemp("cluster"), agents=("n1",), hold_s=HOLD_S)
+    with made.up():
+        yield made
+
+
+def test_a_job_outlives_its_agent_and_a_master_for_longer_than_its_hold(daemons: Daemons) -> None:
+    ledger = daemons.root / "ledger"
     clock = SteadyClock()
-    with daemons.up(), daemons.connect() as line:
+    with daemons.connect() as line:
         jobs, nodes = Jobs(line), Nodes(line)
         job_id = jobs.submit(daemons.ledger_job(600.0, 0)).job.job_id
         wait_until(alive_after(ledger, 0.0), what="the job runs")
@@ -67,28 +74,26 @@ def test_a_job_outlives_its_agent_and_a_master_for_longer_than_its_hold(tmp_path
         wait_until(lambda: not nodes.get("n1").flags, what="the node takes work again")
         found = jobs.get(job_id)
         assert [attempt.attempt for attempt in found.attempts] == [1]
-        jobs.cancel(job_id)
+        jobs.cancel(job_id, kill=True)
 
 
-def test_without_a_master_the_answer_is_a_clear_no(tmp_path: Path) -> None:
-    daemons = Daemons(tmp_path, agents=("n1",))
-    with daemons.up():
-        daemons.stop("master")
-        said = maintenance(daemons, "--for", "2h")
-        assert said.returncode == 1
-        assert "cannot be reached" in said.stderr
-        assert "nobody has said yes" in said.stderr
-        daemons.start("master")
-        daemons.wait_for("master")
-        said = maintenance(daemons, "--for", "9h")
-        assert said.returncode == 1
-        assert "8h at most" in said.stderr
+def test_without_a_master_the_answer_is_a_clear_no(daemons: Daemons) -> None:
+    daemons.stop("master")
+    said = maintenance(daemons, "--for", "2h")
+    assert said.returncode == 1
+    assert "cannot be reached" in said.stderr
+    assert "nobody has said yes" in said.stderr
+    daemons.start("master")
+    daemons.wait_for("master")
+    said = maintenance(daemons, "--for", "9h")
+    assert said.returncode == 1
+    assert "8h at most" in said.stderr
 
 
-def test_without_a_running_agent_the_answer_is_a_clear_no(tmp_path: Path) -> None:
-    daemons = Daemons(tmp_path, agents=("n1",))
-    with daemons.up():
-        daemons.stop("n1")
-        said = maintenance(daemons, "--for", "2h")
-        assert said.returncode == 1
-        assert "agent of node n1 is not connected" in said.stderr
+def test_without_a_running_agent_the_answer_is_a_clear_no(daemons: Daemons) -> None:
+    daemons.stop("n1")
+    said = maintenance(daemons, "--for", "2h")
+    assert said.returncode == 1
+    assert "agent of node n1 is not connected" in said.stderr
+    daemons.start("n1")
+    daemons.wait_for("n1")

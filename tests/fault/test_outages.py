@@ -33,6 +33,14 @@ def is_running(jobs: Jobs, job_id: str) -> bool:
     return shown_state(jobs.get(job_id).job) == "running"
 
 
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
+    """A cluster whose jobs do not go on for long without a master."""
+    made = Daemons(tmp_path_factory.mktemp("cluster"), agents=("n1",), hold_s=HOLD_S)
+    with made.up():
+        yield made
+
+
 @contextmanager
 def without_a_master(daemons: Daemons, *, until: str, count: int) -> Iterator[None]:
     """The master is away until that many files match; then it is back, and so is the node."""
@@ -56,13 +64,13 @@ def ends_of(jobs: Jobs, job_id: str) -> list[str]:
 @pytest.mark.parametrize(
     "script", ["exec sleep 600", "trap 'exit 143' TERM USR1; sleep 600 & wait"]
 )
-def test_a_job_that_dies_of_its_shims_notice_is_run_again(tmp_path: Path, script: str) -> None:
-    daemons = Daemons(tmp_path, agents=("n1",), hold_s=HOLD_S)
-    with daemons.up(), daemons.connect() as line:
+def test_a_job_that_dies_of_its_shims_notice_is_run_again(impatient: Daemons, script: str) -> None:
+    with impatient.connect() as line:
         jobs = Jobs(line)
         job_id = jobs.submit(a_spec("/bin/sh", "-c", script)).job.job_id
         wait_until(partial(is_running, jobs, job_id), what="it runs")
-        with without_a_master(daemons, until="n1/attempts/*/exit.json", count=1):
+        ended = f"n1/attempts/{job_id}.1.*/exit.json"
+        with without_a_master(impatient, until=ended, count=1):
             pass
         wait_until(lambda: len(ends_of(jobs, job_id)) == 2, what="it is run again")
         assert ends_of(jobs, job_id)[0] == "ATTEMPT_STATE_PREEMPTED_LOST"

@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integration
 
 # They follow [jobs] in master.toml.
 SETTINGS = """
-submit_burst = 6
+submit_burst = {burst}
 submit_rate = 0.001
 
 [retention]
@@ -25,6 +25,7 @@ ended_kept = "1s"
 journal_kept = "2s"
 compact_every = "1s"
 """
+BURST = 10
 
 
 def dlq(daemons: Daemons, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -79,9 +80,23 @@ def check_old_job(daemons: Daemons, job_id: str) -> None:
     told(daemons, "cancel", job_id)
 
 
-def test_what_ended_long_ago_is_answered_for_as_ever(tmp_path: Path) -> None:
-    daemons = Daemons(tmp_path, agents=("n1",), settings=SETTINGS)
-    with daemons.up(), daemons.connect() as line:
+@pytest.fixture(scope="module")
+def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
+    """A master and one node."""
+    root, settings = tmp_path_factory.mktemp("cluster"), SETTINGS.format(burst=BURST)
+    made = Daemons(root, agents=("n1",), settings=settings)
+    with made.up():
+        yield made
+
+
+def flood(jobs: Jobs) -> None:
+    """Submissions in a row, one more than a user may."""
+    for number in range(1, BURST + 1):
+        jobs.submit(a_spec("/bin/true"), request_id=f"r{number}")
+
+
+def test_what_ended_long_ago_is_answered_for_as_ever(daemons: Daemons) -> None:
+    with daemons.connect() as line:
         jobs = Jobs(line)
         living = jobs.submit(a_spec("/bin/sleep", "600")).job.job_id
         wait_until(lambda: shown_state(jobs.get(living).job) == "running", what="it runs")
@@ -106,17 +121,15 @@ def test_what_ended_long_ago_is_answered_for_as_ever(tmp_path: Path) -> None:
         jobs.cancel(living, kill=True)
 
 
-def test_a_user_who_submits_too_fast_may_come_again(tmp_path: Path) -> None:
-    daemons = Daemons(tmp_path, agents=(), settings=SETTINGS)
-    with daemons.up(), daemons.connect() as line:
+def test_a_user_who_submits_too_fast_may_come_again(daemons: Daemons) -> None:
+    with daemons.connect() as line:
         jobs = Jobs(line)
-        for number in range(6):
-            jobs.submit(a_spec("/bin/true"), request_id=f"r{number}")
+        first = jobs.submit(a_spec("/bin/true"), request_id="r0").job.job_id
         with pytest.raises(TryAgain) as caught:
-            jobs.submit(a_spec("/bin/true"), request_id="r6")
+            flood(jobs)
         assert int(caught.value.metadata["retry_after_s"]) > 900
         said = dlq(daemons, "submit", "-G", "1", "--", "/bin/true")
         assert said.returncode == 75
         assert "nothing was submitted; try again in" in said.stderr
-        assert jobs.submit(a_spec("/bin/true"), request_id="r0").job.job_id == "1"
+        assert jobs.submit(a_spec("/bin/true"), request_id="r0").job.job_id == first
         assert told(daemons, "queues")

@@ -51,6 +51,9 @@ address = "{address}"
 
 [jobs]
 allow_root = {allow_root}
+startup_grace = "2s"
+term = "2s"
+leave = "2s"
 
 [reconnect]
 first_try = "100ms"
