@@ -23,7 +23,7 @@ from dlq_master.policy.explain import explain
 from dlq_master.policy.glance import Glance
 from dlq_master.policy.pipeline import lineup, plan
 from dlq_master.policy.transit.taking import Taking
-from support import reference_planner
+from support import full_sort, reference_planner
 from support.builders import World, a_job, a_node, a_request
 
 EXPLAINED = 6  # of the latest jobs, after every decision
@@ -159,6 +159,7 @@ class Story(RuleBasedStateMachine):
         while (planned := world.plan()).again:
             drive.apply(world.cluster, planned, world.now_s, epoch=1)
             validate(world.cluster)
+        self.lined_up()
         self.compare(planned.changes)
         self.explained(planned.changes)
         outranked = {c.key.job_id for c in planned.changes if isinstance(c, Lapse)}
@@ -211,7 +212,15 @@ class Story(RuleBasedStateMachine):
             winner = world.cluster.jobs[lapse.for_job]
             rank = world.cluster.rank(winner)
             position = order.waiting.by_rank[rank][world.cluster.shape(winner)][winner.job_id]
-            assert (rank, position) < order.running.places[lapse.key.job_id][:2]
+            loser = lapse.key.job_id
+            held_at = order.running.places[loser].rank, order.running.position(loser)
+            assert (rank, position) < held_at
+
+    def lined_up(self) -> None:
+        """The indexes that are kept in order say what sorting everybody says."""
+        view = View(self.world.cluster, self.world.now_s)
+        if self.world.cluster.key is not None:
+            assert full_sort.as_lined_up(lineup(view, self.world.policy)) == full_sort.by_key(view)
 
     def settled(self, outranked: set[JobId]) -> None:
         """Nobody waits who could run in what is free (unless it is kept for somebody)."""

@@ -14,6 +14,7 @@ from dlq_master.model.history import History
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job, JobState
 from dlq_master.model.job_draft import at_position
+from dlq_master.model.keys import Learned, had, position
 from dlq_master.model.lease import Terms
 from dlq_master.model.lineup import Lineup
 from dlq_master.model.moves import Moves
@@ -57,7 +58,7 @@ class Cluster:
         self.terms = terms
         self.moves = Moves(ordering.discipline)
         self.capacity = Capacity()
-        self.waiting = WaitingIndex()
+        self.waiting = WaitingIndex(by_key=ordering.key is not None)
         self.running = RunningIndex()
         together = ordering.discipline is Discipline.REQUEUE
         self.lineup = Lineup(self.waiting, self.running, together)
@@ -81,6 +82,12 @@ class Cluster:
         self._thresholds = ordering.thresholds
         self.packing: Packing | None = None  # set by plans; None: shapes say nothing of it
         self.slowdowns = Slowdowns()
+        self.key = None if ordering.key is None else ordering.key(self.learned)
+
+    @property
+    def learned(self) -> Learned:
+        """What a key may depend on beside the job."""
+        return Learned(self._thresholds, () if self.history is None else self.history.learned)
 
     def live_attempt(self, job: Job) -> Attempt | None:
         """The job's live attempt, if it has one."""
@@ -105,7 +112,13 @@ class Cluster:
             self.waiting.remove(self.rank(job), self.shape(job), job.job_id)
         self.packing = packing
         for job in sorted(waiting, key=lambda job: job.sequence):
-            self.waiting.add(self.rank(job), self.shape(job), job.job_id, job.sequence)
+            self.waiting.add(self.rank(job), self.shape(job), job.job_id, self.stands(job))
+
+    def stands(self, job: Job) -> int:
+        """The position, in its rank, of a job that waits."""
+        if self.key is None:
+            return job.sequence
+        return position(job, self.key(job, had(job, None, 0.0)))
 
     def attempts_on(self, node_id: NodeId) -> tuple[AttemptKey, ...]:
         """Live attempts that hold GPUs of the node, in the order of their keys."""
@@ -230,7 +243,7 @@ class Cluster:
         if before is not None and before.waiting:
             self._index_waiting(before, job, waits)
         elif waits:
-            self.waiting.add(self.rank(job), self.shape(job), job.job_id, job.sequence)
+            self.waiting.add(self.rank(job), self.shape(job), job.job_id, self.stands(job))
         if job.saves:
             self._time_save(before, job)
         if self._promotes:
@@ -243,8 +256,13 @@ class Cluster:
         history = self.history
         if history is None or (before is not None and before.state is _COMPLETED):
             return
-        if history.add(job.total_gpu_s) and self.ordering.quantiles:
+        if not history.add(job.total_gpu_s):
+            return
+        if self.ordering.quantiles:
             self._rethreshold(tuple(history.quantile(q) for q in self.ordering.quantiles))
+        if self.ordering.key is not None:
+            self.key = self.ordering.key(self.learned)
+            self.waiting.resort(lambda job_id: self.stands(self._jobs[job_id]))
 
     def _rethreshold(self, thresholds: tuple[float, ...]) -> None:
         """Levels have other bounds from here on; nobody rises. Bounds that do not rise are no use."""
@@ -264,13 +282,13 @@ class Cluster:
 
     def _index_waiting(self, before: Job, job: Job, waits: bool) -> None:
         was, now = self.rank(before), self.rank(job)
-        same_place = before.sequence == job.sequence and was == now
         same_shape = before.request is job.request and before.profile is job.profile
-        if waits and same_place and same_shape:
+        same_line = waits and was == now and same_shape
+        if same_line and self.stands(before) == self.stands(job):
             return
         self.waiting.remove(was, self.shape(before), job.job_id)
         if waits:
-            self.waiting.add(now, self.shape(job), job.job_id, job.sequence)
+            self.waiting.add(now, self.shape(job), job.job_id, self.stands(job))
 
     def _index_attempt(self, job: Job, held: Attempt | None, holds: Attempt | None) -> None:
         """What the attempt's state decides: claims on GPUs, and where it stands."""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dlq_master.model.running import RunningIndex
+from dlq_master.model.running import RunningByKey, RunningIndex
 from dlq_master.model.waiting import WaitingIndex
 
 
 class Lineup(NamedTuple):
-    """The cluster's own indexes, or, for an order by a key that changes with time, a plan's own.
+    """The cluster's own indexes. Who runs stands elsewhere at every plan if a key decides that changes
+    with time; a rule that compares all at once makes indexes of its own.
 
     `together`: running jobs between STARTED_BASE and STARTED_END go ahead of every waiting job of
     their rank but promoted ones, so that they may be kept as one sum.
     """
 
     waiting: WaitingIndex
-    running: RunningIndex
+    running: RunningIndex | RunningByKey
     together: bool

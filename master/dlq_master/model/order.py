@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dlq_master.model.keys import KeyRule
 
 # A position is one integer, in stretches that never meet: promoted jobs come first, then jobs by
 # their start, then jobs that wait (preempted ones count down from WAITING_BASE, new ones up).
@@ -31,6 +35,7 @@ class Ordering:
     or after `starve_limit_s` without a break; None switches either rule off.
     `refresh`: learn the services of completed jobs, anew after so many of them; None: not at all.
     `quantiles`: of what was learned, become the thresholds then; as many as there are thresholds.
+    `key`: the order inside a rank, promoted jobs first; None: by position.
     """
 
     discipline: Discipline = Discipline.ARRIVAL
@@ -39,6 +44,7 @@ class Ordering:
     starve_limit_s: float | None = None
     refresh: int | None = None
     quantiles: tuple[float, ...] = ()
+    key: KeyRule | None = None
 
     def __post_init__(self) -> None:
         if any(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from dlq_master.model.ids import AttemptKey, JobId
@@ -93,7 +94,43 @@ class RunningIndex:
         if not keys:
             del self.by_term[term_end_s]
 
+    def position(self, job_id: JobId) -> int:
+        """Where it stands in its rank."""
+        return self.places[job_id].sequence
+
     def in_order(self, rank: int) -> list[JobId]:
         """Jobs of the rank, the one that is kept first first."""
         members = self.by_rank.get(rank, {})
         return sorted(members, key=members.__getitem__)
+
+
+class RunningByKey:
+    """The same jobs with other positions: those of one instant. Each is worked out when it is asked
+    for, since most plans need none."""
+
+    __slots__ = ("_in_order", "_positions", "_stands", "by_rank", "gpus_by_rank", "places")
+
+    def __init__(self, index: RunningIndex, stands: Callable[[JobId], int]) -> None:
+        self.places = index.places
+        self.by_rank = index.by_rank
+        self.gpus_by_rank = index.gpus_by_rank
+        self._stands = stands
+        self._positions: dict[JobId, int] = {}
+        self._in_order: dict[int, list[JobId]] = {}
+
+    def position(self, job_id: JobId) -> int:
+        """Where it stands in its rank."""
+        found = self._positions.get(job_id)
+        if found is None:
+            found = self._positions[job_id] = self._stands(job_id)
+        return found
+
+    def in_order(self, rank: int) -> list[JobId]:
+        """Jobs of the rank, the one that is kept first first."""
+        found = self._in_order.get(rank)
+        if found is None:
+            members = self.by_rank.get(rank, ())
+            found = self._in_order[rank] = sorted(
+                members, key=lambda job: (self.position(job), job)
+            )
+        return found

@@ -8,7 +8,8 @@ from dlq_master.model.attempt import ACTIVE, AttemptState
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.grace import SAVE_FACTOR, percentile_95
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import JobState
+from dlq_master.model.job import Job, JobState
+from dlq_master.model.keys import had, position
 from dlq_master.model.order import STARTED_BASE, STARTED_END
 from dlq_master.model.running import Place
 
@@ -113,7 +114,7 @@ def _waiting(cluster: Cluster) -> None:
     expected: dict[tuple[int, object], list[tuple[int, JobId]]] = defaultdict(list)
     for job_id, job in cluster.jobs.items():
         if job.waiting:
-            expected[cluster.rank(job), cluster.shape(job)].append((job.sequence, job_id))
+            expected[cluster.rank(job), cluster.shape(job)].append((_stands(cluster, job), job_id))
     found = {
         (rank, shape): [(position, job_id) for job_id, position in fifo.items()]
         for rank, fifos in cluster.waiting.by_rank.items()
@@ -122,6 +123,13 @@ def _waiting(cluster: Cluster) -> None:
     _equal("waiting jobs", found, {key: sorted(jobs) for key, jobs in expected.items()})
     _equal("ranks", cluster.waiting.ranks, sorted({rank for rank, _ in expected}))
     _equal("number of waiting jobs", cluster.waiting.count, sum(map(len, expected.values())))
+
+
+def _stands(cluster: Cluster, job: Job) -> int:
+    rule = cluster.ordering.key
+    if rule is None:
+        return job.sequence
+    return position(job, rule(cluster.learned)(job, had(job, None, 0.0)))
 
 
 def _running(cluster: Cluster) -> None:

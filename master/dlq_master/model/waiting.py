@@ -1,22 +1,60 @@
-"""Waiting jobs: one FIFO per rank and shape, so that work never grows with the queue."""
+"""Waiting jobs: one line per rank and shape, so that work never grows with the queue."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+
+from sortedcontainers import SortedList
 
 from dlq_master.model.ids import JobId
 from dlq_master.model.resources import Shape
 
-Fifo = OrderedDict[JobId, int]  # job -> position, in the order of positions
+Fifo = MutableMapping[JobId, int]  # job -> position, in the order of positions
+Stands = Callable[[JobId], int]  # its position
+
+
+class Sorted(MutableMapping[JobId, int]):
+    """A line into which jobs come anywhere, in O(log n)."""
+
+    __slots__ = ("_jobs", "_positions")
+
+    def __init__(self, positions: Mapping[JobId, int]) -> None:
+        self._positions = dict(positions)
+        self._jobs: SortedList[tuple[int, JobId]] = SortedList(
+            (position, job_id) for job_id, position in self._positions.items()
+        )
+
+    def __getitem__(self, job_id: JobId) -> int:
+        return self._positions[job_id]
+
+    def __setitem__(self, job_id: JobId, position: int) -> None:
+        if job_id in self._positions:
+            del self[job_id]
+        self._positions[job_id] = position
+        self._jobs.add((position, job_id))
+
+    def __delitem__(self, job_id: JobId) -> None:
+        self._jobs.remove((self._positions.pop(job_id), job_id))
+
+    def __iter__(self) -> Iterator[JobId]:
+        return (job_id for _, job_id in self._jobs)
+
+    def __len__(self) -> int:
+        return len(self._positions)
 
 
 class WaitingIndex:
-    """Jobs of one rank and shape are interchangeable: only the first of each needs a look."""
+    """Jobs of one rank and shape are interchangeable: only the first of each needs a look.
 
-    __slots__ = ("by_rank", "count", "gpus", "ranks")
+    `by_key`: positions are no order of arrival, so that a job may come anywhere into its line.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("by_key", "by_rank", "count", "gpus", "ranks")
+
+    def __init__(self, *, by_key: bool = False) -> None:
+        self.by_key = by_key
         self.ranks: list[int] = []  # sorted, those with waiting jobs
         self.by_rank: dict[int, dict[Shape, Fifo]] = {}
         self.count = 0
@@ -29,8 +67,11 @@ class WaitingIndex:
             insort(self.ranks, rank)
         fifo = shapes.get(shape)
         if fifo is None:
-            fifo = shapes[shape] = OrderedDict()
-        _insert(fifo, job_id, sequence)
+            fifo = shapes[shape] = Sorted({}) if self.by_key else OrderedDict()
+        if isinstance(fifo, OrderedDict):
+            _insert(fifo, job_id, sequence)
+        else:
+            fifo[job_id] = sequence
         self.count += 1
         self.gpus += shape.gpus
 
@@ -46,8 +87,14 @@ class WaitingIndex:
         self.count -= 1
         self.gpus -= shape.gpus
 
+    def resort(self, stands: Stands) -> None:
+        """Everybody has another position, in an index by key."""
+        for shapes in self.by_rank.values():
+            for shape, fifo in shapes.items():
+                shapes[shape] = Sorted({job_id: stands(job_id) for job_id in fifo})
 
-def _insert(fifo: Fifo, job_id: JobId, sequence: int) -> None:
+
+def _insert(fifo: OrderedDict[JobId, int], job_id: JobId, sequence: int) -> None:
     """Keep the FIFO in order; nearly every job belongs at the tail or close to the head."""
     if not fifo or sequence > fifo[next(reversed(fifo))]:
         fifo[job_id] = sequence

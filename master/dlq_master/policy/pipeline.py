@@ -90,7 +90,8 @@ def lineup(view: View, policy: Policy) -> Lineup:
     """Who stands where: by the positions that the cluster keeps, or by the policy's own order."""
     if policy.auction is not None:
         return finish_time.lineup(view, policy.auction)
-    return view.cluster.lineup if policy.key is None else by_key.lineup(view, policy.key)
+    key = view.cluster.key
+    return view.cluster.lineup if key is None else by_key.lineup(view, key)
 
 
 def contest(view: View, policy: Policy, now_s: float | None, *, at_once: bool) -> Ground:

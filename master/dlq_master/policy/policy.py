@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dlq_master.model.order import Ordering
-from dlq_master.policy.order.by_key import KeyRule
 from dlq_master.policy.order.finish_time import Auction
 from dlq_master.policy.partition.quotas import REST, Quotas
 from dlq_master.policy.place.placement import Placement
@@ -32,8 +31,8 @@ class Policy:
     `grid`: leases end on the boundaries of the term grid; without it (simulations in which
     preemption is free) a lease never ends by itself. `settings` are kept as they were asked for.
     `packing`: which jobs are kept together; None: the placement does not ask.
-    `key`, `auction`: the order inside a rank; neither: the positions that `ordering` keeps. `know`: what it has to
-    be told of run times. `quotas`: what each queue may hold at most, FIFO in each; None: no such limits.
+    `auction`: the order inside a rank; None: the one that `ordering` keeps. `know`: what it has to be
+    told of run times. `quotas`: what each queue may hold at most, FIFO in each; None: no such limits.
     """
 
     name: str
@@ -42,7 +41,6 @@ class Policy:
     placement: Placement
     taking: Taking
     packing: PackingRule | None = None
-    key: KeyRule | None = None
     auction: Auction | None = None
     know: Know = Know.UNKNOWN
     blocking: bool = False

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
+from dlq_master.model.keys import KeyRule
 from dlq_master.model.order import Ordering
 from dlq_master.policy.order.arrival import ARRIVAL
 from dlq_master.policy.order.by_key import (
-    KeyRule,
     always,
     longest_waiting,
     shortest,
@@ -126,7 +127,7 @@ def build(
     chosen = parse(name, preset.settings, words)
     try:
         known = ServiceDistribution(history_gpu_s)
-        ordering = _by_service(preset, chosen, known) if preset.by_service else ARRIVAL
+        ordering = _ordering(preset, chosen, known)
     except ValueError as error:
         raise PolicyError(str(error)) from error
     return Policy(
@@ -136,7 +137,6 @@ def build(
         placement=chosen.place,
         packing=_packing(name, chosen, words),
         taking=_taking(preset, chosen),
-        key=_gittins(chosen, known) if preset.by_index else preset.key,
         know=chosen.know if preset.knows else Know.UNKNOWN,
         blocking=preset.blocking,
         grid=not chosen.preempt_is_free,
@@ -156,7 +156,9 @@ def _packing(name: str, chosen: Settings, words: Mapping[str, str]) -> PackingRu
     return None
 
 
-def _by_service(preset: Preset, chosen: Settings, known: ServiceDistribution) -> Ordering:
+def _ordering(preset: Preset, chosen: Settings, known: ServiceDistribution) -> Ordering:
+    if not preset.by_service:
+        return replace(ARRIVAL, key=preset.key)
     bounds, quantiles = chosen.thresholds
     if quantiles and len(known):
         bounds, quantiles = tuple(known.quantile(share) for share in quantiles), ()
@@ -168,6 +170,7 @@ def _by_service(preset: Preset, chosen: Settings, known: ServiceDistribution) ->
         starve_limit_s=chosen.starve_limit_s,
         refresh=chosen.refresh if learns else None,
         quantiles=quantiles,
+        key=_gittins(chosen, known) if preset.by_index else None,
     )
 
 

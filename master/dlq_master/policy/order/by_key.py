@@ -1,44 +1,24 @@
-"""Orders by a key: what a job still needs, is wide, or is worth now decides who is next."""
+"""Orders by a key: what a job still needs, is wide, or is worth now decides who is next.
+
+Those who wait are kept in order by the cluster (`model.waiting`), since their keys do not change; the
+keys of those who run change with every second, and are worked out for the plan that needs them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
+from dlq_master.model.keys import Had, Key, KeyRule, had, position
 from dlq_master.model.lineup import Lineup
-from dlq_master.model.order import STARTED_BASE
-from dlq_master.model.running import RunningIndex
+from dlq_master.model.running import RunningByKey
 from dlq_master.model.view import View
-from dlq_master.model.waiting import WaitingIndex
 
 _NEVER_S = float("inf")
 
 
-class Had(NamedTuple):
-    """What a job has had by now, what runs included.
-
-    `attained_gpu_s` counts since the last promotion; `executed_s` is work that need not be done again;
-    its turn began at `since_s` (None: it waits, or holds GPUs on which nothing runs yet).
-    """
-
-    attained_gpu_s: float
-    executed_s: float
-    since_s: float | None = None
-
-
-# The smallest first, inside a rank; ties keep the order of positions. All of a level have the same
-# length.
-Key = Callable[[Job, Had], tuple[float, ...]]
-# What gives a plan its key: it may depend on what the cluster has learned.
-KeyRule = Callable[[Cluster], Key]
-
-
 def always(key: Key) -> KeyRule:
-    """The same key for every plan."""
-    return lambda _cluster: key
+    """The same key, whatever is learned."""
+    return lambda _learned: key
 
 
 def smallest(job: Job, _had: Had) -> tuple[float, ...]:
@@ -64,57 +44,16 @@ def longest_waiting(job: Job, had: Had) -> tuple[float, ...]:
     return (1.0, -_NEVER_S if had.since_s is None else -had.since_s)
 
 
-def lineup(view: View, rule: KeyRule) -> Lineup:
-    """Everybody of a rank by key; promoted jobs keep its head. Costs O(n log n) over all who wait
-    or run: a key may change with every second that a job runs."""
-    cluster = view.cluster
-    key = rule(cluster)
-    everybody = []
-    for rank, shapes in cluster.waiting.by_rank.items():
-        for fifo in shapes.values():
-            everybody += [(rank, cluster.jobs[job_id]) for job_id in fifo]
-    everybody += [
-        (place.rank, cluster.jobs[job_id]) for job_id, place in cluster.running.places.items()
-    ]
-    waiting, running = WaitingIndex(), RunningIndex()
-    order = sorted(
-        (rank, *_place(job, key(job, _had(view, job))), job.job_id) for rank, job in everybody
-    )
-    for position, (rank, promoted, *_, job_id) in enumerate(order, start=STARTED_BASE + 1):
-        _enter(cluster, waiting, running, rank, promoted or position, job_id)
-    return Lineup(waiting, running, together=False)
+def lineup(view: View, key: Key) -> Lineup:
+    """Everybody of a rank by key; promoted jobs keep its head."""
+    cluster, now_s = view.cluster, view.now_s
+    jobs, live = cluster.jobs, cluster.live_attempt
 
+    def stands(job_id: JobId) -> int:
+        job = jobs[job_id]
+        return position(job, key(job, had(job, live(job), now_s)))
 
-def _place(job: Job, key: tuple[float, ...]) -> tuple[int, tuple[float, ...], int]:
-    """Where it stands in its rank; the first number is 0 for all but the promoted."""
-    return (min(job.sequence, STARTED_BASE), key, job.sequence)
-
-
-def _had(view: View, job: Job) -> Had:
-    executed_s = job.total_executed_s - job.lost_gpu_s / job.request.gpus
-    attempt = view.cluster.live_attempt(job)
-    if attempt is None or attempt.started_time_s is None:
-        return Had(job.attained_gpu_s, executed_s)
-    runs_s = view.now_s - attempt.started_time_s
-    attained_gpu_s = job.attained_gpu_s + runs_s * job.request.gpus
-    return Had(attained_gpu_s, executed_s + runs_s, attempt.started_time_s)
-
-
-def _enter(
-    cluster: Cluster,
-    waiting: WaitingIndex,
-    running: RunningIndex,
-    rank: int,
-    position: int,
-    job_id: JobId,
-) -> None:
-    job = cluster.jobs[job_id]
-    if job.live_attempt is None:
-        waiting.add(rank, cluster.shape(job), job_id, position)
-    else:
-        key = AttemptKey(job_id, job.live_attempt)
-        end_s = cluster.running.places[job_id].term_end_s
-        running.put(key, rank, position, job.request.gpus, end_s)
+    return Lineup(cluster.waiting, RunningByKey(cluster.running, stands), together=False)
 
 
 def _remaining_s(job: Job, had: Had) -> float:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from dlq_master.model.cluster import Cluster
 from dlq_master.model.job import Job
-from dlq_master.policy.order.by_key import Had, Key
+from dlq_master.model.keys import Had, Key, Learned
 from dlq_master.policy.order.gittins_index import ServiceDistribution
 
 
@@ -31,7 +30,7 @@ class Gittins:
     as under LAS. `known` is given once and for all; None: what the cluster has learned by then.
     """
 
-    __slots__ = ("_index", "_known", "_last", "_learned", "_memo", "_quantum_gpu_s")
+    __slots__ = ("_index", "_known", "_last", "_quantum_gpu_s")
 
     def __init__(
         self,
@@ -45,17 +44,18 @@ class Gittins:
         self._last = last
         self._quantum_gpu_s = quantum_gpu_s  # None: the upper bound of the level
         self._known = known
-        self._learned: tuple[float, ...] = ()
-        self._memo = ServiceDistribution(())
 
-    def __call__(self, cluster: Cluster) -> Key:
-        """The key for one plan."""
-        known = self._known or self._of(cluster)
-        bounds = [self._quantum_gpu_s or bound for bound in cluster.ordering.thresholds]
+    def __call__(self, learned: Learned) -> Key:
+        """The key for as long as nothing else is learned; the distribution is indexed when a job asks."""
+        bounds = [self._quantum_gpu_s or bound for bound in learned.thresholds]
         if self._last is Last.INDEX:
             bounds.append(bounds[-1])
+        known = self._known
 
         def key(job: Job, had: Had) -> tuple[float, ...]:
+            nonlocal known
+            if known is None:
+                known = ServiceDistribution(learned.services_gpu_s)
             if not len(known) or job.level >= len(bounds):
                 return ()
             if self._index is Index.SUP:
@@ -65,10 +65,3 @@ class Gittins:
             return (-worth, job.submit_time_s, job.job_id)
 
         return key
-
-    def _of(self, cluster: Cluster) -> ServiceDistribution:
-        """What was learned, indexed once for as long as nothing new is."""
-        learned = () if cluster.history is None else cluster.history.learned
-        if learned is not self._learned:
-            self._learned, self._memo = learned, ServiceDistribution(learned)
-        return self._memo

@@ -107,8 +107,7 @@ class Contest(Space):
     def _after(self, rank: int, position: int) -> list[JobId]:
         """Running jobs that have not had their turn, the lowest ranked last."""
         running, pinned = self.lineup.running, self.pinned.job_ids
-        places = running.places
-        jobs = [job for job in running.in_order(rank) if places[job].sequence > position]
+        jobs = [job for job in running.in_order(rank) if running.position(job) > position]
         for lower in sorted(running.by_rank):
             if lower > rank:
                 jobs += running.in_order(lower)

@@ -34,7 +34,7 @@ def line(heap: list[Head], blocks: Sequence[Block], closed: Set[Shape]) -> Itera
     `closed`: the work grows with placements x shapes, never with the number of waiting jobs.
     """
     for block in (*blocks, None):
-        until = _END if block is None else block.position
+        until: float = _END if block is None else block.position
         while heap and heap[0][0] < until:
             head = heap[0]
             yield head
@@ -48,4 +48,4 @@ def line(heap: list[Head], blocks: Sequence[Block], closed: Set[Shape]) -> Itera
             yield block
 
 
-_END = 1 << 60  # behind every position
+_END = float("inf")  # behind every position

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from dlq_master.model.ids import JobId
 from dlq_master.model.lineup import Lineup
 from dlq_master.model.order import STARTED_BASE, STARTED_END
+from dlq_master.model.running import RunningByKey
 
 
 class Block(NamedTuple):
@@ -31,9 +32,9 @@ def blocks(lineup: Lineup, rank: int, *, apart: bool) -> list[Block]:
     if not apart:
         return [Block(STARTED_BASE, gpus, None)]
     places = running.places
-    if not lineup.together:
+    if not lineup.together or isinstance(running, RunningByKey):
         return [
-            Block(places[job].sequence, places[job].gpus, (job,)) for job in running.in_order(rank)
+            Block(running.position(job), places[job].gpus, (job,)) for job in running.in_order(rank)
         ]
     together = running.gpus_together[rank]
     found = [Block(STARTED_BASE, together, None)] if together else []

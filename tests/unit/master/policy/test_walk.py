@@ -113,7 +113,7 @@ def test_what_is_in_reach_is_what_is_left_and_what_the_named_hold(
 def fifos(*rows: tuple[int, int, int]) -> dict[Shape, Fifo]:
     found: dict[Shape, Fifo] = {}
     for job_id, gpus, position in rows:
-        found.setdefault(Shape(gpus, None, None), Fifo())[JobId(job_id)] = position
+        found.setdefault(Shape(gpus, None, None), {})[JobId(job_id)] = position
     return found
 
 

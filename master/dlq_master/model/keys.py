@@ -1,0 +1,69 @@
+"""Orders by a key: what a job has had, and its key, as one number that says where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import NamedTuple
+
+from dlq_master.model.attempt import Attempt
+from dlq_master.model.job import Job
+from dlq_master.model.order import STARTED_BASE
+
+
+class Had(NamedTuple):
+    """What a job has had by now, what runs included.
+
+    `attained_gpu_s` counts since the last promotion; `executed_s` is work that need not be done again;
+    its turn began at `since_s` (None: it waits, or holds GPUs on which nothing runs yet).
+    """
+
+    attained_gpu_s: float
+    executed_s: float
+    since_s: float | None = None
+
+
+class Learned(NamedTuple):
+    """What a key may depend on beside the job: the bounds of the levels, and the services of jobs
+    that have completed, in GPU-seconds, sorted."""
+
+    thresholds: tuple[float, ...] = ()
+    services_gpu_s: tuple[float, ...] = ()
+
+
+# The smallest first, inside a rank; ties keep the order of positions. All of a level have the same
+# length. No number in it may change while a job waits, or the index of those who wait would be wrong.
+Key = Callable[[Job, Had], tuple[float, ...]]
+# The key for as long as nothing else is learned.
+KeyRule = Callable[[Learned], Key]
+
+
+def had(job: Job, attempt: Attempt | None, now_s: float) -> Had:
+    """`attempt`: its live one, if it has one."""
+    executed_s = job.total_executed_s
+    if job.lost_gpu_s:
+        executed_s -= job.lost_gpu_s / job.request.gpus
+    if attempt is None or attempt.started_time_s is None:
+        return Had(job.attained_gpu_s, executed_s)
+    runs_s = now_s - attempt.started_time_s
+    attained_gpu_s = job.attained_gpu_s + runs_s * job.request.gpus
+    return Had(attained_gpu_s, executed_s + runs_s, attempt.started_time_s)
+
+
+def position(job: Job, key: tuple[float, ...]) -> int:
+    """One integer in the order of (promoted first, key, sequence), so that orders by a key are compared
+    as fast as those by sequence. Promoted jobs keep their sequence, which is negative."""
+    sequence = job.sequence
+    if sequence < STARTED_BASE:
+        return sequence
+    number = 0
+    for value in key:
+        (bits,) = _BITS.unpack(_DOUBLE.pack(value + 0.0))  # -0.0 becomes 0.0, which it equals
+        # An IEEE 754 double as a whole number in the same order: below 0 all bits turn, else the sign.
+        number = number << 64 | (bits ^ _ALL if bits & _SIGN else bits | _SIGN)
+    return number << _SEQUENCE_BITS | sequence
+
+
+_BITS, _DOUBLE = Struct(">Q"), Struct(">d")
+_ALL, _SIGN = (1 << 64) - 1, 1 << 63
+_SEQUENCE_BITS = 53  # sequences stay below (`model.order`)

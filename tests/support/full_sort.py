@@ -1,0 +1,43 @@
+"""Everybody who waits or runs, sorted anew by key: the oracle for the indexes that keep the order."""
+
+from __future__ import annotations
+
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import Job
+from dlq_master.model.keys import had
+from dlq_master.model.lineup import Lineup
+from dlq_master.model.view import View
+
+Stand = tuple[int, JobId, bool]  # rank, job, whether it waits
+
+
+def by_key(view: View) -> list[Stand]:
+    """Promoted jobs first, then by key, then by sequence."""
+    cluster = view.cluster
+    rule = cluster.ordering.key
+    assert rule is not None
+    key = rule(cluster.learned)
+
+    def place(job: Job) -> tuple[int, int, tuple[float, ...], int]:
+        attained = had(job, cluster.live_attempt(job), view.now_s)
+        return cluster.rank(job), min(job.sequence, 0), key(job, attained), job.sequence
+
+    jobs = [job for job in cluster.jobs.values() if job.waiting]
+    jobs += [cluster.jobs[job_id] for job_id in cluster.running.places]
+    return [(cluster.rank(job), job.job_id, job.waiting) for job in sorted(jobs, key=place)]
+
+
+def as_lined_up(order: Lineup) -> list[Stand]:
+    """The same of a line-up."""
+    found = [
+        (rank, position, job_id, True)
+        for rank, shapes in order.waiting.by_rank.items()
+        for line in shapes.values()
+        for job_id, position in line.items()
+    ]
+    found += [
+        (rank, order.running.position(job_id), job_id, False)
+        for rank in order.running.by_rank
+        for job_id in order.running.in_order(rank)
+    ]
+    return [(rank, job_id, waits) for rank, _, job_id, waits in sorted(found)]
