@@ -299,9 +299,12 @@ class Supervisor:
     def poll_s(self) -> float:
         """How soon `tick` should be called again, in seconds."""
         states = {watched.rank.state for watched in self._watched.values()}
+        states -= {RankState.ENDED, RankState.KEPT}
         if RankState.LAUNCHING in states:
             return 0.01
-        return 0.1 if states - {RankState.ENDED, RankState.KEPT} else 1.0
+        if states == {RankState.RUNNING} and self.runtime.ends() is not None:
+            return 0.25  # ends show by themselves: what is left are beats and looks
+        return 0.1 if states else 1.0
 
     # ---- time
 

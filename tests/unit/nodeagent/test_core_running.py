@@ -9,6 +9,7 @@ import pytest
 
 from dlq_nodeagent.errands import Preparation
 from dlq_nodeagent.model.messages import Fence, OpenLog, Phase, RankReport, ReportAck
+from dlq_nodeagent.runtimes.fake import FakeRuntime
 from support.agent_bench import EPOCH, AgentBench, a_launch, a_stop
 
 
@@ -345,3 +346,18 @@ def _imported_by(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     return [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+
+
+def test_who_is_told_of_ends_looks_less_often_while_everybody_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch(does="run_for=1000 saves_for=5")
+    bench.order(launch)
+    bench.run(2)
+    assert bench.core.pause_s() <= 0.1
+    monkeypatch.setattr(FakeRuntime, "ends", lambda self: 0)
+    assert bench.core.supervisor.poll_s() == 0.25
+    bench.order(a_stop(launch))
+    assert bench.core.supervisor.poll_s() == 0.1
