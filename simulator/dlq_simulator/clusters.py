@@ -1,29 +1,25 @@
-"""Reads what the jobs run on: `15x4` (nodes x GPUs) or a TOML file of node groups.
+"""What the jobs run on: `15x4` (nodes x GPUs), or a TOML file of nodes, loans and rented machines.
 
-[[nodes]]
-name = "p100"            # nodes are called p100-1, p100-2, ... (default: node)
-count = 15
-gpus = 4
-gpu_type = "P100"        # default: gpu
-gpu_memory_gb = 16       # default: 80
-speed = 1.0              # relative to what the trace's run times speak of; default: 1
+docs/simulate.md shows every key.
 """
 
 from __future__ import annotations
 
-import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dlq_common.suggest import did_you_mean
+from dlq_simulator import toml_tables as toml
 from dlq_simulator.errors import DataError, UsageError
+from dlq_simulator.loans import Steps, read_steps
 
 _SHAPE = re.compile(r"(\d{1,6})x(\d{1,3})", re.ASCII)
-_KEYS = ("name", "count", "gpus", "gpu_type", "gpu_memory_gb", "speed")
+_NODES = ("name", "count", "gpus", "gpu_type", "gpu_memory_gb", "speed", "price_per_hour")
+_LOANS = (*_NODES, "rows", "trace", "headroom")
+_CATALOGUE = (*_NODES, "at_most", "boot_s", "minimum_billing_s")
 # An allocation is a bit mask of one machine word's worth of GPUs at most.
 MAX_GPUS_PER_NODE = 64
 MAX_NODES = 100_000
@@ -31,7 +27,11 @@ MAX_NODES = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeGroup:
-    """`count` equal nodes; `memory_bytes` is one GPU's."""
+    """`count` equal nodes; `memory_bytes` is one GPU's, `price_per_hour` one node's (None: unpriced).
+
+    `lent`: how many of them an inference cluster lends, over time; None: they are there all the time,
+    once they have booted.
+    """
 
     name: str = "node"
     count: int
@@ -39,13 +39,23 @@ class NodeGroup:
     gpu_type: str = "gpu"
     memory_bytes: int = 80 * 2**30
     speed: int | float = 1  # of its GPUs, relative to what the trace's durations speak of
+    price_per_hour: int | float | None = None
+    boot_s: int | float = 0
+    minimum_billing_s: int | float = 0
+    lent: Steps | None = None
+
+    def each_node(self) -> Iterator[str]:
+        """Ids that sort as they count (`node-007`)."""
+        digits = len(str(self.count))
+        for number in range(1, self.count + 1):
+            yield f"{self.name}-{number:0{digits}d}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
     """`name` is the argument as typed: it stands in the results.
 
-    `typed`: GPU types were given, so what a job says of its type counts.
+    `typed`: GPU types were given, so what a job says of its type and its memory counts.
     """
 
     name: str
@@ -54,18 +64,24 @@ class ClusterSpec:
 
     @property
     def nodes(self) -> int:
+        """All that there ever are, lent ones included."""
         return sum(group.count for group in self.groups)
 
     @property
     def gpus(self) -> int:
+        """Likewise."""
         return sum(group.count * group.gpus for group in self.groups)
 
+    @property
+    def lends(self) -> bool:
+        """Some of the nodes are lent."""
+        return any(group.lent is not None for group in self.groups)
+
     def each_node(self) -> Iterator[tuple[str, NodeGroup]]:
-        """Node ids with their group, in file order; ids sort as they count (`node-007`)."""
+        """Node ids with their group, in file order."""
         for group in self.groups:
-            digits = len(str(group.count))
-            for number in range(1, group.count + 1):
-                yield f"{group.name}-{number:0{digits}d}", group
+            for node_id in group.each_node():
+                yield node_id, group
 
 
 def read_cluster(text: str) -> ClusterSpec:
@@ -115,61 +131,76 @@ def _load(path: str) -> Mapping[str, Any]:
 
 
 def _groups(path: str, document: Mapping[str, Any]) -> Iterator[NodeGroup]:
-    for key in document:
-        if key != "nodes":
-            raise _unknown_key(path, key, ("nodes",))
-    tables = document.get("nodes")
-    if not isinstance(tables, list) or not tables:
-        raise DataError(path, "it has no [[nodes]] table", "add one for each kind of node")
+    toml.only(path, document, _KINDS)
+    found = False
     names: set[str] = set()
-    for number, table in enumerate(tables, 1):
-        where = f"{path}, [[nodes]] table {number}"
-        if not isinstance(table, dict):
-            raise DataError(where, "it is not a table", "write [[nodes]] and keys below it")
-        group = _group(where, table)
-        if group.name in names:
-            raise DataError(where, f"the name {group.name!r} is taken", "give each group its own")
-        names.add(group.name)
-        yield group
+    for kind, read in _KINDS.items():
+        tables = document.get(kind, [])
+        if not isinstance(tables, list):
+            raise DataError(path, f"it has no [[{kind}]] table", f"write [[{kind}]], keys below it")
+        for number, table in enumerate(tables, 1):
+            where = f"{path}, [[{kind}]] table {number}"
+            if not isinstance(table, dict):
+                raise DataError(where, "it is not a table", f"write [[{kind}]] and keys below it")
+            found = True
+            group = read(where, table, Path(path).parent)
+            if group.name in names:
+                raise DataError(
+                    where, f"the name {group.name!r} is taken", "give each group its own"
+                )
+            names.add(group.name)
+            if group.count:
+                yield group
+    if not found:
+        raise DataError(path, "it has no [[nodes]] table", "add one for each kind of node")
 
 
-def _group(where: str, table: Mapping[str, Any]) -> NodeGroup:
-    for key in table:
-        if key not in _KEYS:
-            raise _unknown_key(where, key, _KEYS)
+def _own(where: str, table: toml.Table, _directory: Path) -> NodeGroup:
+    toml.only(where, table, _NODES)
+    return NodeGroup(count=toml.whole(where, table, "count"), **_node(where, table, "node"))
+
+
+def _lent(where: str, table: toml.Table, directory: Path) -> NodeGroup:
+    """Servers that an inference cluster lends."""
+    toml.only(where, table, _LOANS)
+    count = toml.whole(where, table, "count")
+    steps = read_steps(where, table, count, directory)
+    return NodeGroup(count=count, lent=steps, **_node(where, table, "lent"))
+
+
+def _rented(where: str, table: toml.Table, _directory: Path) -> NodeGroup:
+    """A kind of machine that a provider rents, and how many are rented all the time."""
+    toml.only(where, table, _CATALOGUE)
+    count = toml.whole(where, table, "count", 0, least=0)
+    at_most = toml.whole(where, table, "at_most", MAX_NODES)
+    if count > at_most:
+        why = f"count is {count} and at_most {at_most}"
+        raise DataError(where, why, "rent at most so many")
+    node = _node(where, table, "")
+    if node["price_per_hour"] is None:
+        raise DataError(where, "price_per_hour is missing", "write price_per_hour = 2.25")
     return NodeGroup(
-        name=_text(where, table, "name", "node"),
-        count=_whole(where, table, "count", None),
-        gpus=_whole(where, table, "gpus", None),
-        gpu_type=_text(where, table, "gpu_type", "gpu"),
-        memory_bytes=_whole(where, table, "gpu_memory_gb", 80) * 2**30,
-        speed=_positive(where, table, "speed", 1),
+        count=count,
+        boot_s=toml.number(where, table, "boot_s", 0) or 0,
+        minimum_billing_s=toml.number(where, table, "minimum_billing_s", 0) or 0,
+        **node,
     )
 
 
-def _text(where: str, table: Mapping[str, Any], key: str, default: str) -> str:
-    value = table.get(key, default)
-    if not isinstance(value, str) or not value:
-        raise DataError(where, f"{key} is not a word", f'write {key} = "..."')
-    return value
+def _node(where: str, table: toml.Table, name: str) -> dict[str, Any]:
+    """What one node of the group is."""
+    return {
+        "name": toml.text(where, table, "name", name),
+        "gpus": toml.whole(where, table, "gpus"),
+        "gpu_type": toml.text(where, table, "gpu_type", "gpu"),
+        "memory_bytes": toml.whole(where, table, "gpu_memory_gb", 80) * 2**30,
+        "speed": toml.positive(where, table, "speed", 1),
+        "price_per_hour": toml.number(where, table, "price_per_hour"),
+    }
 
 
-def _whole(where: str, table: Mapping[str, Any], key: str, default: int | None) -> int:
-    value = table.get(key, default)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise DataError(where, f"{key} is not a whole number above 0", f"write {key} = 4")
-    return value
-
-
-def _positive(where: str, table: Mapping[str, Any], key: str, default: float) -> int | float:
-    value = table.get(key, default)
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value < math.inf:
-        raise DataError(where, f"{key} is not a number above 0", f"write {key} = 1.5")
-    return value  # type: ignore[no-any-return]  # a number, as was just asked
-
-
-def _unknown_key(where: str, key: str, known: tuple[str, ...]) -> DataError:
-    return DataError(
-        where, f"unknown key {key!r}{did_you_mean(key, known)}", f"known keys: {', '.join(known)}"
-    )
+_KINDS: Mapping[str, Callable[[str, toml.Table, Path], NodeGroup]] = {
+    "nodes": _own,
+    "loans": _lent,
+    "catalogue": _rented,
+}

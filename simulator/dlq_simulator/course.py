@@ -81,6 +81,11 @@ class Course:
         self._settle(at_s)
         self.stopped_s = at_s
 
+    def lose(self) -> None:
+        """What it has made is lost: the GPUs were held for nothing."""
+        self.overhead_s += self.done_s + self.slowed_s
+        self.done_s = self.slowed_s = 0
+
     def leave(self, now_s: Seconds) -> None:
         """Its GPUs are free; it held them since the stop to save."""
         self.overhead_s += now_s - self.stopped_s

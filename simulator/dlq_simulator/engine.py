@@ -11,46 +11,38 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from enum import IntEnum
-from heapq import heapify, heappop, heappush
+from heapq import heappop
 
 from dlq_master.model import drive
-from dlq_master.model.attempt_steps import Preempted, Running, StopRequested, Succeeded
+from dlq_master.model.attempt_steps import (
+    Running,
+    StopRequested,
+    Succeeded,
+)
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job_steps import Updated
+from dlq_master.model.job_steps import Cancelled
 from dlq_master.model.plan import Lapse, Reject, Start
 from dlq_master.model.resources import Allocation
 from dlq_master.policy.pipeline import wake_at_s
-from dlq_master.policy.policy import Know
 from dlq_master.policy.turn import Decided, decide
 from dlq_simulator.clusters import ClusterSpec
 from dlq_simulator.course import Course, Seconds
 from dlq_simulator.errors import SimulateError
-from dlq_simulator.metrics import Outcome, measure, percentile
+from dlq_simulator.estimates import Estimates
+from dlq_simulator.events import Agenda, Event, Kind
+from dlq_simulator.fleet import Fleet, cost, gpu_seconds
+from dlq_simulator.leaving import Leaving, stranded
+from dlq_simulator.metrics import Billed, Outcome, measure, percentile
 from dlq_simulator.queues import Queues
 from dlq_simulator.report import Result, Timing
 from dlq_simulator.settings import ReplaySettings
 from dlq_simulator.workload import Trace
-from dlq_simulator.world import Rates, build_cluster, build_job
+from dlq_simulator.world import GpuMemory, Rates, build_cluster, build_job
 
 Progress = Callable[[int], object]  # jobs finished since the last call
 Watch = Callable[[Cluster, Decided, Seconds], object]  # sees the state after every turn
 EPOCH = 1
-
-
-class Kind(IntEnum):
-    """What the world does by itself."""
-
-    ARRIVE = 0
-    FINISH = 1
-    LEAVE = 2  # saved: the GPUs are free
-    PROFILE = 3  # it has run long enough for an estimate
-
-
-# (time, sequence, kind, job, attempt): the sequence makes equal times happen in the order in which
-# they were foreseen, whatever the rest holds.
-Event = tuple[Seconds, int, Kind, JobId, int]
 
 
 def replay(
@@ -75,7 +67,7 @@ def replay(
     outcomes = [run.outcomes[job_id] for job_id in sorted(run.outcomes)]
     return Result(
         policy=settings.policy.name,
-        metrics=measure(outcomes, gpus=cluster.gpus, refused=len(run.refused)),
+        metrics=measure(outcomes, gpus=cluster.gpus, refused=len(run.refused), billed=run.billed()),
         outcomes=outcomes,
         timing=timing,
         notes=run.notes(),
@@ -97,13 +89,12 @@ class Replay:
         self.queues = Queues(trace, settings.policy, settings.queues)
         self.policy = self.queues.policy
         self.settings = settings
-        self.cluster = build_cluster(spec, settings.policy.ordering, settings.terms)
+        self.memory = GpuMemory(trace, spec)
+        self.cluster = build_cluster(spec, settings.policy.ordering, settings.terms, self.memory)
         places = not settings.policy.placement.counts_only
         self.rates = Rates(settings.speed, spec, self.cluster, places=places)
         self.typed = spec.typed
-        self.knowledge = settings.knowledge
-        self.profiles = settings.knowledge.know is Know.PROFILED
-        self.estimates_s: dict[JobId, float] = {}  # of the work of jobs, as far as they are told
+        self.estimates = Estimates(settings.knowledge, self.cluster)
         self.whole_seconds = trace.whole_seconds
         self.progress = progress
         self.watch = watch
@@ -113,12 +104,15 @@ class Replay:
         self.outcomes: dict[JobId, Outcome] = {}
         self.refused: dict[JobId, str] = {}
         self.plan_times_s: list[float] = []
-        self._events: list[Event] = [
-            (course.row.submit_time_s, job_id, Kind.ARRIVE, job_id, 0)
-            for job_id, course in self.courses.items()
-        ]
-        heapify(self._events)
-        self._sequence = len(self._events)
+        self.spec = spec
+        self.begin_s = trace.jobs[0].submit_time_s
+        self.fleet = Fleet(spec, self.cluster, self.begin_s)
+        self.agenda = Agenda(
+            [change.at_s for change in self.fleet.changes],
+            [(course.row.submit_time_s, job_id) for job_id, course in self.courses.items()],
+        )
+        self.leaving = Leaving(self.cluster, self.courses, self.agenda, settings)
+        self._now_s: Seconds = self.begin_s
         self._wake_s: Seconds | None = None
 
     def run(self) -> None:
@@ -135,13 +129,25 @@ class Replay:
         jobs = "1 job" if len(self.refused) == 1 else f"{len(self.refused)} jobs"
         return [f"refused {jobs}; the first, {name}: {self.refused[first]}"]
 
+    def billed(self) -> Billed | None:
+        """What priced nodes and lent servers add to the figures."""
+        spec, begin_s = self.spec, self.begin_s
+        end_s = max((outcome.finish_s for outcome in self.outcomes.values()), default=begin_s)
+        price = cost(spec, begin_s, end_s)
+        if price is None and not spec.lends:
+            return None
+        reclaimed = self.leaving.reclaimed if spec.lends else None
+        return Billed(gpu_seconds(spec, begin_s, end_s), price, reclaimed)
+
     def _next_instant(self) -> Seconds:
-        events, wake_s = self._events, self._wake_s
+        events, wake_s = self.agenda.heap, self._wake_s
         while events and self._stale(events[0]):
             heappop(events)
         if events and (wake_s is None or events[0][0] <= wake_s):
             return events[0][0]
         if wake_s is None:
+            if self._give_up():
+                return self._now_s
             waiting = len(self.courses) - len(self.outcomes) - len(self.refused)
             raise self._stands_still(f"{waiting} jobs wait and nothing will ever happen")
         return wake_s
@@ -150,13 +156,14 @@ class Replay:
         """What was foreseen before the attempt was stopped or got another speed: it happens no more,
         and is no reason to decide."""
         at_s, _, kind, job_id, attempt = event
-        if kind is Kind.ARRIVE or kind is Kind.LEAVE:
+        if kind is not Kind.FINISH and kind is not Kind.PROFILE:
             return False
         course = self.courses[job_id]
         return course.attempt != attempt or (kind is Kind.FINISH and course.finish_s != at_s)
 
     def _turn(self, now_s: Seconds) -> None:
-        events = self._events
+        self._now_s = now_s
+        events = self.agenda.heap
         while events and events[0][0] == now_s:
             event = heappop(events)
             _, _, kind, job_id, attempt = event
@@ -167,9 +174,12 @@ class Replay:
             elif kind is Kind.FINISH:
                 self._finish(job_id, attempt, now_s)
             elif kind is Kind.LEAVE:
-                self._leave(job_id, attempt, now_s)
+                self.leaving.leave(AttemptKey(job_id, attempt), now_s)
+            elif kind is Kind.PROFILE:
+                self.estimates.profiled(job_id, self.courses[job_id], now_s)
             else:
-                self._profile(job_id, now_s)
+                for node_id in self.fleet.apply(self.fleet.changes[attempt]):
+                    self.leaving.reclaim(node_id, now_s)
         acted = self._decide(now_s)
         self._wake_s = self._waking(now_s, acted=acted)
 
@@ -186,7 +196,7 @@ class Replay:
             if isinstance(change, Start) and number is not None:
                 self._start(job_id, number, change.allocation, now_s)
             elif isinstance(change, Lapse) and isinstance(event, StopRequested):
-                self._lapse(change, now_s)
+                self.leaving.lapse(change, now_s)
             elif isinstance(change, Reject):
                 self._refuse(job_id, change.reason.detail)
         if self.watch is not None:
@@ -213,42 +223,26 @@ class Replay:
 
     def _arrive(self, job_id: JobId) -> None:
         row = self.courses[job_id].row
-        told_s = self.knowledge.at_submit(row)
-        if told_s is not None and not self.profiles:
-            self.estimates_s[job_id] = told_s
-        queue = self.queues.of(row)
-        job = build_job(job_id, row, typed=self.typed, estimate_s=told_s, queue=queue)
+        job = build_job(
+            job_id,
+            row,
+            typed=self.typed,
+            estimate_s=self.estimates.at_submit(job_id, row),
+            queue=self.queues.of(row),
+            constraint=self.memory.asked(row),
+        )
         drive.submit(self.cluster, job)
-
-    def _profile(self, job_id: JobId, now_s: Seconds) -> None:
-        self.estimates_s[job_id] = self.knowledge.after_trial(self.courses[job_id].row)
-        self._tell(job_id, now_s)
-
-    def _tell(self, job_id: JobId, now_s: Seconds) -> None:
-        """What is known of the job's work, as the run time that the policy counts its seconds against:
-        at its speed from here on."""
-        estimate_s = self.estimates_s[job_id]
-        course, job = self.courses[job_id], self.cluster.jobs[job_id]
-        if course.rate != 1 or course.slowed_s:
-            executed_s = job.total_executed_s - job.lost_gpu_s / job.request.gpus
-            held_s = now_s - course.placed_s
-            made_s = course.done_s + max(0, now_s - course.progress_s) * course.rate
-            estimate_s = executed_s + held_s + max(0.0, estimate_s - made_s) / course.rate
-        told = Updated(values=(("duration_estimate_s", estimate_s),), changes="run estimate")
-        drive.step_job(self.cluster, job_id, told, now_s)
 
     def _start(self, job_id: JobId, number: int, allocation: Allocation, now_s: Seconds) -> None:
         drive.step_attempt(self.cluster, AttemptKey(job_id, number), Running(), now_s)
         course = self.courses[job_id]
-        rate = self.rates.rate(course.row, allocation)
-        finish_s = course.start(number, now_s, self.settings.resume_s, rate, allocation.width)
-        self._foresee(finish_s, Kind.FINISH, job_id, number)
-        if job_id in self.estimates_s:
-            if rate != 1 or course.slowed_s:
-                self._tell(job_id, now_s)
-        elif self.profiles:
-            left_s = max(0, self.knowledge.profile_s - course.done_s - course.slowed_s)
-            self._foresee(course.progress_s + left_s, Kind.PROFILE, job_id, number)
+        gpus = allocation.width
+        rate = self.rates.rate(course.row, allocation, gpus)
+        finish_s = course.start(number, now_s, self.settings.resume_s, rate, gpus)
+        self.agenda.foresee(finish_s, Kind.FINISH, job_id, number)
+        profiled_s = self.estimates.started(job_id, course, now_s)
+        if profiled_s is not None:
+            self.agenda.foresee(profiled_s, Kind.PROFILE, job_id, number)
 
     def _finish(self, job_id: JobId, number: int, now_s: Seconds) -> None:
         course = self.courses[job_id]
@@ -257,21 +251,15 @@ class Replay:
         self.outcomes[job_id] = course.outcome(now_s)
         self._advance()
 
-    def _lapse(self, lapse: Lapse, now_s: Seconds) -> None:
-        job_id, number = lapse.key
-        course = self.courses[job_id]
-        if lapse.grace_s == 0:
-            course.stop(now_s)
-            course.leave(now_s)
-            return
-        stop_s = max(now_s, lapse.at_s - self.settings.save_s)
-        if course.finish_s > stop_s:
-            course.stop(stop_s)
-            self._foresee(stop_s + self.settings.save_s, Kind.LEAVE, job_id, number)
-
-    def _leave(self, job_id: JobId, number: int, now_s: Seconds) -> None:
-        drive.step_attempt(self.cluster, AttemptKey(job_id, number), Preempted(), now_s)
-        self.courses[job_id].leave(now_s)
+    def _give_up(self) -> bool:
+        """Nothing will ever happen again: refuse who waits for servers that are not lent any more."""
+        if not self.spec.lends:
+            return False
+        stuck = stranded(self.cluster, self.policy.placement)
+        for job in stuck:
+            drive.step_job(self.cluster, job.job_id, Cancelled(), self._now_s)
+            self._refuse(job.job_id, "the servers that it waits for are not lent again")
+        return bool(stuck)
 
     def _stands_still(self, why: str) -> SimulateError:
         return SimulateError(
@@ -279,10 +267,6 @@ class Replay:
             why,
             "this is an error of dlq: please report it with the trace",
         )
-
-    def _foresee(self, at_s: Seconds, kind: Kind, job_id: JobId, number: int) -> None:
-        self._sequence += 1
-        heappush(self._events, (at_s, self._sequence, kind, job_id, number))
 
     def _advance(self) -> None:
         if self.progress is not None:

@@ -52,8 +52,10 @@ class Metrics:
     `wdmr` is the weighted deadline *miss* rate, mean of (max - got) / (max - min) over the jobs
     with a deadline; `slo_met_ratio` the share of them that finished by their first deadline.
     `gpu_utilization` counts useful work only: GPU-seconds of the finished jobs' durations over
-    GPUs x makespan. `cost`, `tardiness_cost` and `reclaim_preemption_ratio` belong to policies
-    with priced or loaned nodes.
+    GPUs x makespan (lent GPUs: x the time they were lent); 1 and more is possible where GPUs are
+    faster than the trace's. `cost` is node-hours x price of all priced nodes from the first submit
+    to the last finish, `tardiness_cost` the sum of weight x seconds after the due date, and
+    `reclaim_preemption_ratio` preemptions by reclaimed servers over jobs submitted (Aryl, table 5).
     """
 
     jobs: int
@@ -76,13 +78,25 @@ class Metrics:
     reclaim_preemption_ratio: float | None = None
 
 
-def measure(outcomes: Sequence[Outcome], *, gpus: int, refused: int = 0) -> Metrics:
+class Billed(NamedTuple):
+    """What a cluster with priced nodes or lent servers adds to a replay."""
+
+    gpu_seconds: Number  # that were there
+    cost: float | None = None  # None: nothing has a price
+    reclaimed: int | None = None  # preemptions by reclaims; None: nothing is lent
+
+
+def measure(
+    outcomes: Sequence[Outcome], *, gpus: int, refused: int = 0, billed: Billed | None = None
+) -> Metrics:
     """The metrics of one replay on a cluster of `gpus` GPUs; makespan counts from first submit."""
     jcts = [outcome.jct_s for outcome in outcomes]
     queues = [outcome.queue_s for outcome in outcomes]
     bound = [outcome for outcome in outcomes if outcome.job.kind != "be"]
     best_effort = [outcome.jct_s for outcome in outcomes if outcome.job.kind == "be"]
     makespan = _makespan(outcomes)
+    there = gpus * makespan if billed is None and makespan else billed and billed.gpu_seconds
+    submitted = len(outcomes) + refused
     work = math.fsum(outcome.job.num_gpus * outcome.job.duration_s for outcome in outcomes)
     return Metrics(
         jobs=len(outcomes),
@@ -98,10 +112,15 @@ def measure(outcomes: Sequence[Outcome], *, gpus: int, refused: int = 0) -> Metr
         overhead_gpu_s=_settled(
             math.fsum(outcome.job.num_gpus * outcome.overhead_s for outcome in outcomes)
         ),
-        gpu_utilization=_settled(work / (gpus * makespan)) if makespan else None,
+        gpu_utilization=_settled(work / there) if there else None,
         wdmr=mean([_missed_share(outcome) for outcome in bound]),
         slo_met_ratio=mean([float(outcome.jct_s <= _first_deadline(outcome)) for outcome in bound]),
         be_avg_jct_s=mean(best_effort),
+        cost=None if billed is None or billed.cost is None else _settled(billed.cost),
+        tardiness_cost=_tardiness_cost(outcomes),
+        reclaim_preemption_ratio=_settled(billed.reclaimed / submitted)
+        if billed is not None and billed.reclaimed is not None and submitted
+        else None,
     )
 
 
@@ -130,6 +149,15 @@ def _makespan(outcomes: Sequence[Outcome]) -> float | None:
         return None
     first = min(outcome.job.submit_time_s for outcome in outcomes)
     return _settled(max(outcome.finish_s for outcome in outcomes) - first)
+
+
+def _tardiness_cost(outcomes: Sequence[Outcome]) -> float | None:
+    """Weight x seconds after the due date, over all jobs that have one; a weight not given is 1."""
+    due = [outcome for outcome in outcomes if outcome.job.due_s is not None]
+    if not due:
+        return None
+    late = (max(0, o.jct_s - (o.job.due_s or 0)) * (o.job.weight or 1) for o in due)
+    return _settled(math.fsum(late))
 
 
 def _first_deadline(outcome: Outcome) -> Number:

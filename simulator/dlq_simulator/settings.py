@@ -26,10 +26,12 @@ class ReplaySettings:
     """One policy, and the world that it is replayed in.
 
     Work that is taken away stops `save_s` before its boundary and holds its GPUs until then; it
-    makes no progress in the first `resume_s` of its next start. Both are 0 if preemption is free.
+    makes no progress in the first `resume_s` of its next start. Both are 0, and nothing is ever
+    lost, if preemption is `free`.
     """
 
     policy: Policy
+    free: bool
     terms: Terms
     save_s: float
     resume_s: float
@@ -95,12 +97,13 @@ def _settings(name: str, words: Mapping[str, str], seed: int) -> ReplaySettings:
     except PolicyError as error:
         raise UsageError(f"cannot simulate {name!r}", str(error), "correct --set") from error
     grid = terms(cost_s)
+    free = not policy.grid
     if policy.taking is Taking.NEVER:
         # Every term would be renewed: without a grid the same work starts at the same instants.
         policy = replace(policy, grid=False)
-    free = policy.taking is not Taking.BOUNDARY
     return ReplaySettings(
         policy=policy,
+        free=free,
         terms=grid,
         save_s=0 if free else cost_s["save_s"],
         resume_s=0 if free else cost_s["resume_s"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from dlq_master.model.cluster import Cluster
@@ -12,13 +13,40 @@ from dlq_master.model.node import Gpu, Node
 from dlq_master.model.order import Ordering
 from dlq_master.model.packing import Profile
 from dlq_master.model.resources import Allocation, Request
-from dlq_simulator.clusters import ClusterSpec
+from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.course import Seconds
 from dlq_simulator.speed import Speed
-from dlq_simulator.workload import TraceJob
+from dlq_simulator.workload import Trace, TraceJob
+
+_GB = 2**30
 
 
-def build_cluster(spec: ClusterSpec, ordering: Ordering, terms: Terms) -> Cluster:
+class GpuMemory:
+    """Which GPUs have the memory that jobs ask for, as labels of nodes: on a cluster that names its GPU
+    types, and only where some GPU has too little for some job."""
+
+    __slots__ = ("_asked",)
+
+    def __init__(self, trace: Trace, spec: ClusterSpec) -> None:
+        least = min(group.memory_bytes for group in spec.groups) if spec.typed else math.inf
+        asked = {job.mem_gb for job in trace.jobs if job.mem_gb is not None}
+        self._asked = {gb: f"gpu_memory_gb>={gb:g}" for gb in sorted(asked) if gb * _GB > least}
+
+    def asked(self, row: TraceJob) -> tuple[str, ...]:
+        """What a job wants its nodes to be."""
+        label = None if row.mem_gb is None else self._asked.get(row.mem_gb)
+        return () if label is None else (label,)
+
+    def labels(self, group: NodeGroup) -> frozenset[str]:
+        """What the nodes of a group are."""
+        return frozenset(
+            label for gb, label in self._asked.items() if gb * _GB <= group.memory_bytes
+        )
+
+
+def build_cluster(
+    spec: ClusterSpec, ordering: Ordering, terms: Terms, memory: GpuMemory | None = None
+) -> Cluster:
     """All nodes up and empty at time 0."""
     cluster = Cluster(ordering, terms)
     for node_id, group in spec.each_node():
@@ -26,7 +54,9 @@ def build_cluster(spec: ClusterSpec, ordering: Ordering, terms: Terms) -> Cluste
             Gpu(index=index, gpu_type=group.gpu_type, memory_bytes=group.memory_bytes)
             for index in range(group.gpus)
         )
-        cluster.put_node(Node(node_id=NodeId(node_id), gpus=gpus, virtual=True))
+        labels = frozenset[str]() if memory is None else memory.labels(group)
+        node = Node(node_id=NodeId(node_id), gpus=gpus, virtual=True, labels=labels)
+        cluster.put_node(node)
     return cluster
 
 
@@ -37,19 +67,20 @@ def build_job(
     typed: bool,
     estimate_s: float | None = None,
     queue: tuple[str, int] = ("default", 0),
+    constraint: tuple[str, ...] = (),
 ) -> Job:
     """What the scheduler is told of a row.
 
     `typed`: the cluster names its GPU types, so a row's type counts unless it takes any.
     `estimate_s`: all that it is told of how long the job runs. `queue`: its name and its rank among
-    the queues.
+    the queues. `constraint`: what its nodes must be.
     """
     gpu_type = row.gpu_type if typed and not row.any_gpu else None
     return Job(
         job_id=job_id,
         user=row.user or "trace",
         name=row.job_id,
-        request=Request(gpus=row.num_gpus, gpu_type=gpu_type),
+        request=Request(gpus=row.num_gpus, gpu_type=gpu_type, constraint=constraint),
         submit_time_s=row.submit_time_s,
         duration_estimate_s=estimate_s,
         queue=queue[0],
@@ -72,12 +103,11 @@ class Rates:
         uniform = set(of_node.values()) == {1}
         self._of_node: Mapping[NodeId, Seconds] = {} if uniform else of_node
 
-    def rate(self, row: TraceJob, allocation: Allocation) -> Seconds:
-        """Work done per second. A gang is as fast as its slowest node."""
+    def rate(self, row: TraceJob, allocation: Allocation, gpus: int) -> Seconds:
+        """Work done per second on these `gpus` GPUs. A gang is as fast as its slowest node."""
         slots, of_node = allocation.slots, self._of_node
         of_gpu = min([of_node[node_id] for node_id, _ in slots]) if of_node else 1
         spread = self._places and len(slots) > 1 and self._spread(row, allocation)
-        gpus = allocation.width
         if of_gpu == 1 and not spread and gpus == row.num_gpus:
             return 1
         return self._speed.rate(row, gpus, spread=spread, of_gpu=of_gpu)

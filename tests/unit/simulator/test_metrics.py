@@ -66,6 +66,17 @@ def test_the_papers_example_of_five_jobs_gives_half() -> None:
     assert measure(outcomes, gpus=1).wdmr == pytest.approx(0.50303, abs=1e-5)
 
 
+def test_lateness_costs_its_weight_a_second_and_being_early_earns_nothing() -> None:
+    outcomes = [
+        an_outcome(100, due_s=60, weight=0.5),
+        an_outcome(100, due_s=90),
+        an_outcome(100, due_s=300, weight=9),
+        an_outcome(100),
+    ]
+    assert measure(outcomes, gpus=1).tardiness_cost == 40 * 0.5 + 10
+    assert measure(outcomes[3:], gpus=1).tardiness_cost is None
+
+
 def test_no_values_have_no_mean_and_no_percentile() -> None:
     assert mean([]) is None
     assert percentile([], 95) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -75,6 +76,32 @@ def test_the_same_replay_draws_the_same_bytes(tmp_path: Path) -> None:
     ]
     assert all((first / "p" / n).read_bytes() == (again / "p" / n).read_bytes() for n in names)
     assert (first / "r.html").read_bytes() == (again / "r.html").read_bytes()
+
+
+def test_missed_deadlines_and_cost_get_bars_where_there_are_any(tmp_path: Path) -> None:
+    trace, cluster = tmp_path / "t.csv", tmp_path / "c.toml"
+    trace.write_text(
+        "job_id,submit_time_s,num_gpus,duration_s,kind,deadline_s,due_s,weight\n"
+        "a,0,1,100,strict,150,,\nb,0,1,100,strict,150,120,2\n"
+    )
+    cluster.write_text("[[nodes]]\ncount=1\ngpus=1\nprice_per_hour=3.6\n")
+    words = (
+        "--policy",
+        "fifo",
+        "--plot",
+        str(tmp_path / "p"),
+        "--report",
+        str(tmp_path / "r.html"),
+    )
+    done = CliRunner().invoke(simulate, [str(trace), "--cluster", str(cluster), "--json", *words])
+    (found,) = json.loads(done.stdout)["policies"]
+    assert (found["wdmr"], found["slo_met_ratio"], found["cost"]) == (0.5, 0.5, 0.2)
+    assert found["tardiness_cost"] == 80 * 2
+    drawn = {path.name for path in (tmp_path / "p").iterdir()}
+    assert {"wdmr.svg", "cost.svg"} <= drawn
+    page = (tmp_path / "r.html").read_text()
+    assert "wdmr.svg" in page
+    assert "<td>tardiness_cost<td>160.000" in page
 
 
 def test_the_report_stands_alone_and_has_every_figure_of_the_table(tmp_path: Path) -> None:

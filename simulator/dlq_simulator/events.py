@@ -1,0 +1,51 @@
+"""What a replay foresees: one heap of instants, in the order in which they happen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from heapq import heapify, heappush
+
+from dlq_master.model.ids import JobId
+from dlq_simulator.course import Seconds
+
+
+class Kind(IntEnum):
+    """What the world does by itself."""
+
+    ARRIVE = 0
+    FINISH = 1
+    LEAVE = 2  # saved, or killed: the GPUs are free
+    PROFILE = 3  # it has run long enough for an estimate
+    NODES = 4  # nodes come or go; its number is a place in `Fleet.changes`
+
+
+# (time, sequence, kind, job, number): the sequence makes equal times happen in the order in which
+# they were foreseen, whatever the rest holds. The number is an attempt's but for NODES.
+Event = tuple[Seconds, int, Kind, JobId, int]
+NOBODY = JobId(0)
+
+
+class Agenda:
+    """Everything that is foreseen: the earliest is `heap[0]`. At one instant nodes change before jobs
+    arrive."""
+
+    __slots__ = ("_sequence", "heap")
+
+    def __init__(self, nodes: Iterable[Seconds], arrivals: Iterable[tuple[Seconds, JobId]]) -> None:
+        at = list(nodes)
+        self.heap: list[Event] = [
+            (at_s, place - len(at), Kind.NODES, NOBODY, place) for place, at_s in enumerate(at)
+        ]
+        first = len(self.heap)
+        self.heap += [
+            (at_s, place, Kind.ARRIVE, job_id, 0)
+            for place, (at_s, job_id) in enumerate(arrivals, start=1)
+        ]
+        self._sequence = len(self.heap) - first
+        heapify(self.heap)
+
+    def foresee(self, at_s: Seconds, kind: Kind, job_id: JobId, number: int) -> None:
+        """This will happen then, after all that was foreseen for that instant before."""
+        self._sequence += 1
+        heappush(self.heap, (at_s, self._sequence, kind, job_id, number))

@@ -1,0 +1,107 @@
+"""How jobs lose their GPUs in a replay: at a boundary, or with a server that is reclaimed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dlq_master.model import drive
+from dlq_master.model.attempt_steps import Preempted, PreemptedLost
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.job import Job
+from dlq_master.model.machine import StopCause
+from dlq_master.model.plan import Lapse
+from dlq_master.policy.place.placement import Placement
+from dlq_simulator.course import Course, Seconds
+from dlq_simulator.errors import SimulateError
+from dlq_simulator.events import Agenda, Kind
+from dlq_simulator.settings import ReplaySettings
+
+_MOST_LOSSES = 200  # of one job; more is no schedule
+
+
+class Leaving:
+    """Stops jobs, with the time that each needs to save; `reclaimed` counts those that lent servers
+    were taken from."""
+
+    __slots__ = ("_agenda", "_cluster", "_courses", "_settings", "reclaimed")
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        courses: Mapping[JobId, Course],
+        agenda: Agenda,
+        settings: ReplaySettings,
+    ) -> None:
+        self._cluster = cluster
+        self._courses = courses
+        self._agenda = agenda
+        self._settings = settings
+        self.reclaimed = 0
+
+    def lapse(self, lapse: Lapse, now_s: Seconds) -> None:
+        """It is not renewed. Who will be done before it had to stop is left alone."""
+        course = self._courses[lapse.key.job_id]
+        if lapse.grace_s == 0:
+            course.stop(now_s)
+            course.leave(now_s)
+            return
+        stop_s = max(now_s, lapse.at_s - self._save_s(course))
+        if course.finish_s > stop_s:
+            self._stop(course, lapse.key, stop_s)
+
+    def reclaim(self, node_id: NodeId, now_s: Seconds) -> None:
+        """Whoever runs on a lent server that is taken back saves, or is killed, and queues again."""
+        for key in self._cluster.attempts_on(node_id):
+            course = self._courses[key.job_id]
+            if course.attempt == key.number and course.finish_s > now_s:
+                why = f"server {node_id} is reclaimed"
+                drive.stop_attempt(self._cluster, key, StopCause.PREEMPT, now_s, why)
+                self._stop(course, key, now_s)
+                self.reclaimed += 1
+
+    def leave(self, key: AttemptKey, now_s: Seconds) -> None:
+        """It has saved, or is dead: its GPUs are free."""
+        course = self._courses[key.job_id]
+        left = Preempted() if self._saves(course) else PreemptedLost()
+        drive.step_attempt(self._cluster, key, left, now_s)
+        course.leave(now_s)
+
+    def _stop(self, course: Course, key: AttemptKey, at_s: Seconds) -> None:
+        """It makes no progress from then on, and is gone when it has saved."""
+        course.stop(at_s)
+        if not self._saves(course):
+            course.lose()
+            if course.preemptions >= _MOST_LOSSES:
+                raise self._endless(course)
+        self._agenda.foresee(at_s + self._save_s(course), Kind.LEAVE, *key)
+
+    def _endless(self, course: Course) -> SimulateError:
+        return SimulateError(
+            f"the replay of {self._settings.policy.name!r} would not end",
+            f"job {course.row.job_id!r} cannot save (checkpoint is no) and has lost all that it did "
+            f"{course.preemptions} times",
+            "choose a policy that lets such jobs run on, or preempt=free",
+        )
+
+    def _saves(self, course: Course) -> bool:
+        return course.row.checkpoint or self._settings.free
+
+    def _save_s(self, course: Course) -> Seconds:
+        return self._settings.save_s if self._saves(course) else 0
+
+
+def stranded(cluster: Cluster, placement: Placement) -> list[Job]:
+    """Waiting jobs that all open nodes together could not hold."""
+    cluster.capacity.ready()
+    pools = cluster.capacity.open
+    return [
+        job
+        for job in cluster.jobs.values()
+        if job.waiting
+        and not any(
+            placement.find(pool, job.request.shape)
+            for gpu_type, pool in pools.items()
+            if job.request.gpu_type in (None, gpu_type)
+        )
+    ]
