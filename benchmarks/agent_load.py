@@ -129,22 +129,23 @@ def longest_gap_s(path: Path, seconds: float) -> float:
     return max(longest_s, time.clock_gettime(time.CLOCK_BOOTTIME) - last_s)
 
 
-def shares(crew: Crew, seconds: float) -> tuple[float, float]:
-    """CPU seconds a second over one window: the agent's, and the mean of the shims'."""
+def watch(crew: Crew, seconds: float) -> tuple[float, float, float]:
+    """One window: CPU seconds a second of the agent, and of a shim in the mean; the longest gap."""
     begin_s, agent_s = time.monotonic(), cpu_s(crew.agent)
     shims_s = sum(map(ran_s, crew.shims))
-    time.sleep(seconds)
+    gap_s = longest_gap_s(crew.contact, seconds)
     took_s = time.monotonic() - begin_s
     shims_s = sum(map(ran_s, crew.shims)) - shims_s
-    return (cpu_s(crew.agent) - agent_s) / took_s, shims_s / len(crew.shims) / took_s
+    return (cpu_s(crew.agent) - agent_s) / took_s, shims_s / len(crew.shims) / took_s, gap_s
 
 
 def measure(report: Report, tasks: int) -> None:
     """A cluster of one node with so many tasks, at its default heartbeat."""
     with tempfile.TemporaryDirectory() as name, Living(Path(name)) as living:
         crew, jobs = begin(living, tasks)
-        found = [shares(crew, report.options.seconds) for _ in range(report.options.windows)]
-        agents, shims = ([100 * share[at] for share in found] for at in (0, 1))
+        found = [watch(crew, report.options.seconds) for _ in range(report.options.windows)]
+        agents, shims = ([100 * window[at] for window in found] for at in (0, 1))
+        gap_s = max(window[2] for window in found)
         most = tasks == max(report.options.tasks)
         _tell(report, f"{tasks} tasks: agent", agents, AGENT_CORE_PERCENT if most else None)
         _tell(report, f"{tasks} tasks: one shim", shims, SHIM_CORE_PERCENT if most else None)
@@ -161,6 +162,7 @@ def measure(report: Report, tasks: int) -> None:
             f"{tasks} tasks: one shim, PSS", pss, "MiB",
             at_most=SHIM_MIB if most else None, note=f"RSS {rss:.1f}, mean of {tasks}",
         )  # fmt: skip
+        report.figure(f"{tasks} tasks: longest gap between heartbeats of 5 s", gap_s, "s")
         end(living, jobs)
 
 

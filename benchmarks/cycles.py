@@ -30,6 +30,8 @@ class Cycle:
     """When the shim had written that nothing of the attempt was left."""
     paused_s: float
     resumed_s: float
+    started_s: float
+    """When the shim of the next attempt began to start its program, or podman."""
     begun_s: float
     load_begin_s: float
     load_end_s: float
@@ -103,8 +105,15 @@ class Job:
 
     def ended_s(self, attempt: int) -> float:
         """When its shim was done with an attempt."""
-        record = self._agent_dir / "attempts" / f"{self.job_id}.{attempt}.0" / "exit.json"
-        return float(json.loads(record.read_text())["ended_boottime_ns"]) / 1e9
+        return self._record(attempt, "exit", "ended_boottime_ns")
+
+    def started_s(self, attempt: int) -> float:
+        """When its shim went to work."""
+        return self._record(attempt, "started", "started_boottime_ns")
+
+    def _record(self, attempt: int, name: str, instant: str) -> float:
+        at = self._agent_dir / "attempts" / f"{self.job_id}.{attempt}.0" / f"{name}.json"
+        return float(json.loads(at.read_text())[instant]) / 1e9
 
     async def _heard_of(self, attempt: int, kind: str) -> float:
         async with self._news, asyncio.timeout(60):
@@ -135,6 +144,7 @@ async def cycles(job: Job, count: int, settle_s: Callable[[], float], first: int
                 ended_s=job.ended_s(attempt),
                 paused_s=paused_s,
                 resumed_s=resumed_s,
+                started_s=job.started_s(attempt + 1),
                 begun_s=back["begun"],
                 load_begin_s=back["load_begin"],
                 load_end_s=back["load_end"],
