@@ -246,7 +246,12 @@ class Replay:
 
     def _finish(self, job_id: JobId, number: int, now_s: Seconds) -> None:
         course = self.courses[job_id]
-        drive.step_attempt(self.cluster, AttemptKey(job_id, number), Succeeded(), now_s)
+        key = AttemptKey(job_id, number)
+        if self.policy.packing is not None:
+            run = self.rates.measured(course.row, self.cluster.attempts[key].lease.allocation)
+            if run is not None:
+                self.cluster.slowdowns.add(run)
+        drive.step_attempt(self.cluster, key, Succeeded(), now_s)
         self.cluster.forget(job_id)
         self.outcomes[job_id] = course.outcome(now_s)
         self._advance()

@@ -13,6 +13,7 @@ from dlq_master.model.node import Gpu, Node
 from dlq_master.model.order import Ordering
 from dlq_master.model.packing import Profile
 from dlq_master.model.resources import Allocation, Request
+from dlq_master.model.slowdowns import Run
 from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.course import Seconds
 from dlq_simulator.speed import Speed
@@ -85,8 +86,12 @@ def build_job(
         duration_estimate_s=estimate_s,
         queue=queue[0],
         rank_base=queue[1],
-        profile=Profile(skew=row.skew, rho=row.rho),
+        profile=_profile(row),
     )
+
+
+def _profile(row: TraceJob) -> Profile:
+    return Profile(skew=row.skew, rho=row.rho)
 
 
 class Rates:
@@ -111,6 +116,15 @@ class Rates:
         if of_gpu == 1 and not spread and gpus == row.num_gpus:
             return 1
         return self._speed.rate(row, gpus, spread=spread, of_gpu=of_gpu)
+
+    def measured(self, row: TraceJob, allocation: Allocation) -> Run | None:
+        """What a run on these GPUs has shown of how the job takes to being spread, exactly; None: it
+        has one GPU, or nodes mean nothing here."""
+        if not self._places or allocation.width == 1:
+            return None
+        spread = len(allocation.slots) > 1 and self._spread(row, allocation)
+        slowdown = self._speed.slowed(row) if spread else 1.0
+        return Run(_profile(row), spread=spread, slowdown=slowdown)
 
     def _spread(self, row: TraceJob, allocation: Allocation) -> bool:
         """Over more nodes than the width needs; only asked of jobs to which it matters."""

@@ -13,7 +13,7 @@ from dlq_master.policy.partition.quotas import Quotas
 from dlq_master.policy.place.consolidate import CONSOLIDATE
 from dlq_master.policy.place.count import COUNT
 from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.place.skew import SKEW, SKEW_WAIT
+from dlq_master.policy.place.skew import SKEW, SKEW_TRY
 from dlq_master.policy.place.spread import SPREAD
 from dlq_master.policy.policy import Know
 from dlq_master.policy.sensitivity.packlimit import DEFAULT, TOLERATED
@@ -48,7 +48,7 @@ class Settings(NamedTuple):
     quotas: Quotas = Quotas()
     fairness: float = 0.8
     packlimit: float | None = DEFAULT  # None: learned
-    waits_to_pack: bool = False
+    waits_to_pack: bool = True
     predicts: bool = True
     tolerated_slowdown: float = TOLERATED
 
@@ -72,8 +72,8 @@ def parse(name: str, allowed: tuple[str, ...], words: Mapping[str, str]) -> Sett
             raise PolicyError(f"setting {key}={text}: {error}") from error
     chosen = Settings()._replace(**values)  # type: ignore[arg-type]  # keyed by _READERS
     return (
-        chosen._replace(place=SKEW_WAIT)
-        if chosen.place is SKEW and chosen.waits_to_pack
+        chosen._replace(place=SKEW_TRY)
+        if chosen.place is SKEW and not chosen.waits_to_pack
         else chosen
     )
 

@@ -1,41 +1,36 @@
-"""Tiresias' profile-based placement (3.3.2): sensitive jobs on few nodes, the others on leftovers."""
+"""Tiresias' profile-based placement (3.3.2): sensitive jobs on few nodes, the others on fragments.
+
+A job is sensitive or not by its `Shape.together`, which `policy.sensitivity` decides. What the paper
+leaves open, and what is done here:
+
+- "Tiresias attempts to consolidate the job in as few machines as possible": literally (`pack=try`),
+  since Pseudocode 2 runs whoever finds GPUs enough, nobody waits to be consolidated. But then a
+  sensitive job that comes to a full cluster runs slowly for as long as it runs: unless told
+  otherwise it waits (`pack=wait`), as under `consolidate`.
+- "For the rest, Tiresias allocates GPUs in machines to decrease fragmentation": a job that fits
+  together now does so where it fits tightest; it breaks into the smallest leftovers only where it
+  would wait otherwise. To take leftovers always leaves new ones on many nodes when it ends.
+- A job that was not profiled yet is sensitive: that costs it a wait, the other error its speed.
+"""
 
 from __future__ import annotations
 
-from dlq_master.model.pool import Parts, Pool, lowest, make_part
+from dlq_master.model.pool import Parts, Pool
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place import consolidate, spread
 from dlq_master.policy.place.placement import Placement
 
 
-def attempt(pool: Pool, shape: Shape) -> Parts | None:
-    """A sensitive job gets as few nodes as can be had now, be they more than its width needs.
-
-    The paper's words: it "attempts to consolidate the job in as few machines as possible", and its
-    Pseudocode 2 runs whoever finds GPUs enough: nobody waits to be consolidated.
-    """
-    if shape.together is False:
-        return _fill(pool, shape)
-    return consolidate.fewest_now(pool, shape)
-
-
 def insist(pool: Pool, shape: Shape) -> Parts | None:
     """A sensitive job gets as few nodes as its width could ever need, or waits."""
-    if shape.together:
-        return consolidate.find(pool, shape)
-    return attempt(pool, shape)
+    found = consolidate.find(pool, shape)
+    return spread.find(pool, shape) if found is None and not shape.together else found
 
 
-def _fill(pool: Pool, shape: Shape) -> Parts | None:
-    """Where it leaves the least behind: the whole rest of one node, else the smallest leftovers."""
-    if shape.avoid or shape.traits:
-        pool = pool.allowed(shape)
-    exact = pool.buckets[shape.gpus] if shape.gpus < len(pool.buckets) else 0
-    if exact:
-        node = (exact & -exact).bit_length() - 1
-        return (make_part((node, lowest(pool.masks[node], shape.gpus))),)
-    return spread.find(pool, shape._replace(avoid=(), traits=None))
+def attempt(pool: Pool, shape: Shape) -> Parts | None:
+    """A sensitive job gets as few nodes as can be had now."""
+    return consolidate.fewest_now(pool, shape) if shape.together else insist(pool, shape)
 
 
-SKEW = Placement("skew", attempt, packs=True)
-SKEW_WAIT = Placement("skew", insist, packs=True)
+SKEW = Placement("skew", insist, packs=True)
+SKEW_TRY = Placement("skew", attempt, packs=True)
