@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +10,10 @@ import click
 
 from dlq_master.policy.registry import PRESETS
 from dlq_simulator.clusters import ClusterSpec, read_cluster
-from dlq_simulator.engine import Progress, replay
+from dlq_simulator.engine import replay
 from dlq_simulator.errors import SimulateError, UsageError
 from dlq_simulator.generate.command import generate
+from dlq_simulator.progress import progress_bar
 from dlq_simulator.readers import FORMATS
 from dlq_simulator.refusals import refusals
 from dlq_simulator.report import Result, jobs_path, to_json, to_table, write_jobs
@@ -36,9 +35,6 @@ With several policies --jobs-out FILE.csv writes FILE.POLICY.csv for each of the
 
 Exit codes: 0 done, 1 a file's content is not usable, 2 the command line is not.
 """
-
-
-_LONG = 5_000  # jobs; fewer are replayed within about a second
 
 
 class _Simulate(click.Command):
@@ -134,7 +130,7 @@ def simulate(
             click.echo(f"dlq: note: {workload.path}: {note}", err=True)
         results = []
         for chosen in settings:
-            with _progress(chosen.policy.name, len(workload.jobs)) as advance:
+            with progress_bar(chosen.policy.name, len(workload.jobs)) as advance:
                 results.append(replay(workload, spec, chosen, progress=advance))
         _draw(workload, spec, results, seed, assignments, plot, report)
         _publish(workload, spec, results, seed, assignments, as_json, jobs_out)
@@ -158,19 +154,6 @@ def _check_typed(policies: Sequence[str], *files: Path | None) -> None:
                 f"there is no directory {str(file.parent)!r}",
                 "create it first",
             )
-
-
-@contextmanager
-def _progress(policy: str, jobs: int) -> Iterator[Progress | None]:
-    """A bar on stderr when a person watches a long replay, nothing otherwise."""
-    if jobs < _LONG or not sys.stderr.isatty():
-        yield None
-        return
-    steps = max(1, jobs // 200)
-    with click.progressbar(
-        length=jobs, label=policy, file=sys.stderr, update_min_steps=steps
-    ) as bar:
-        yield bar.update
 
 
 def _draw(

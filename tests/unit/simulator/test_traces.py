@@ -49,6 +49,21 @@ def test_optional_columns_are_typed_and_empty_cells_are_absent() -> None:
     assert (second.kind, second.soft_steps, second.mem_gb, second.user) == ("be", (), None, None)
 
 
+def test_every_column_of_the_contract_is_read() -> None:
+    cells = {
+        "user": "ann", "vc": "v1", "model": "vgg", "kind": "soft", "deadline_s": 90,
+        "soft_steps": "60:100;120:20", "gpus_per_worker": 2, "min_workers": 1, "max_workers": 4,
+        "ps": 0, "iterations": 5, "gpu_type": "V100", "any_gpu": "no", "mem_gb": 16,
+        "checkpoint": "no", "weight": 0.5, "due_s": 200, "skew": 0.5, "rho": 1.5, "status": "Pass",
+    }  # fmt: skip
+    words = ",".join(map(str, cells.values()))
+    trace = parse_trace("t.csv", f"{HEADER},{','.join(cells)}\n1,0,4,10,{words}\n")
+    assert trace.notes == ()
+    (job,) = trace.jobs
+    read = {**cells, "soft_steps": ((60, 100), (120, 20)), "any_gpu": False, "checkpoint": False}
+    assert {name: getattr(job, name) for name in cells} == read
+
+
 def test_unknown_columns_are_ignored_with_a_note() -> None:
     trace = parse_trace("t.csv", f"{HEADER},colour\n1,0,1,10,red\n")
     assert trace.notes == ("ignored columns that dlq does not know: colour",)
