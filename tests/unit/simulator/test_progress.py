@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from itertools import count
 
 import pytest
 
@@ -17,7 +18,11 @@ class Screen(io.StringIO):
         return True
 
 
-def test_a_person_sees_how_far_how_fast_and_how_long() -> None:
+def test_a_person_sees_how_far_how_fast_and_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = count()
+    monkeypatch.setattr(
+        "time.time", lambda: float(next(clock))
+    )  # the bar looks at most once a second
     screen = Screen()
     with progress_bar("fifo", LONG, screen) as advance:
         assert advance is not None
