@@ -65,7 +65,10 @@ def apply(cluster: Cluster, plan: Plan, now_s: float, epoch: int) -> list[Happen
     if lapses := [change for change in plan.changes if isinstance(change, Lapse)]:
         _leave(cluster, lapses)
     for change in plan.changes:
-        _apply(cluster, change, now_s, epoch, happened)
+        if type(change) is Renew:  # by far the most: every running job, at every boundary
+            happened.append(_renew(cluster, change))
+        else:
+            _apply(cluster, change, now_s, epoch, happened)
     if not plan.again and cluster.moves.unsettled:
         cluster.settle()
     return happened
@@ -142,7 +145,7 @@ def _apply(
             happened.append(_start(cluster, change, now_s, epoch))
             return
         case Renew():
-            happened.append(_renew(cluster, change, now_s))
+            happened.append(_renew(cluster, change))
             return
         case Lapse():
             steps = _lapse(cluster, change, now_s)
@@ -186,13 +189,12 @@ def _start(cluster: Cluster, start: Start, now_s: float, epoch: int) -> Happened
     return _happened((placed, start.job_id, number, None, start))
 
 
-def _renew(cluster: Cluster, renew: Renew, now_s: float) -> Happened:
-    """One more term: the job is not concerned, so most indexes need no look. It is what a plan does
-    most often by far: every running job, at every boundary."""
+def _renew(cluster: Cluster, renew: Renew) -> Happened:
+    """One more term: the job is not concerned, so most indexes need no look."""
     key, term_end_s, _ = renew
     event = _renewed(term_end_s)
-    cluster.renew(attempt_steps.step(cluster.attempts[key], event, at_s=now_s))
-    return _happened((event, key.job_id, key.number, None, renew))
+    cluster.renew(attempt_steps.renewed(cluster.attempts[key], event))
+    return _happened((event, *key, None, renew))
 
 
 @lru_cache(maxsize=16)

@@ -56,7 +56,10 @@ class RunningIndex:
             self.gpus_together[rank] = 0
         if STARTED_BASE <= sequence < STARTED_END:
             self.gpus_together[rank] += gpus
-        self._enter_term(key, term_end_s)
+        if term_end_s in self.by_term:
+            self.by_term[term_end_s][key] = None
+        else:
+            self.by_term[term_end_s] = {key: None}
 
     def renew(self, key: AttemptKey, term_end_s: float) -> None:
         """Its term ends at another instant; one that is not here (its nodes are silent) stays out."""
@@ -65,8 +68,15 @@ class RunningIndex:
             return
         rank, sequence, gpus, was_s = place
         self.places[key.job_id] = _place((rank, sequence, gpus, term_end_s))
-        self._leave_term(key, was_s)
-        self._enter_term(key, term_end_s)
+        by_term = self.by_term
+        keys = by_term[was_s]
+        del keys[key]
+        if not keys:
+            del by_term[was_s]
+        if term_end_s in by_term:
+            by_term[term_end_s][key] = None
+        else:
+            by_term[term_end_s] = {key: None}
 
     def remove(self, key: AttemptKey) -> None:
         """Its attempt runs no longer, or stands elsewhere."""
@@ -80,15 +90,6 @@ class RunningIndex:
                 self.gpus_together[rank] -= gpus
         else:
             del self.by_rank[rank], self.gpus_by_rank[rank], self.gpus_together[rank]
-        self._leave_term(key, term_end_s)
-
-    def _enter_term(self, key: AttemptKey, term_end_s: float) -> None:
-        if term_end_s in self.by_term:
-            self.by_term[term_end_s][key] = None
-        else:
-            self.by_term[term_end_s] = {key: None}
-
-    def _leave_term(self, key: AttemptKey, term_end_s: float) -> None:
         keys = self.by_term[term_end_s]
         del keys[key]
         if not keys:

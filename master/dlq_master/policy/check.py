@@ -131,8 +131,10 @@ class _Book:
 
     def renew(self, renew: Renew) -> None:
         key, term_end_s, _ = renew
-        attempt = self._active(renew, key)
-        self._once(renew, key.job_id)
+        attempt = self.cluster.attempts.get(key)
+        if attempt is None or attempt.state not in ACTIVE or key.job_id in self.jobs:
+            attempt = self.leaves(renew, key)  # it says what is wrong
+        self.jobs.add(key.job_id)
         if term_end_s <= attempt.lease.term_end_s or term_end_s <= self.view.now_s:
             raise IllegalPlan(renew, "the new term ends no later than the old one")
 
@@ -153,7 +155,7 @@ class _Book:
         if decision_time_s(term_end_s, self.cluster.lead_s) > self.view.now_s:
             raise IllegalPlan(lapse, "the boundary is too far ahead to decide")
 
-    def leaves(self, change: Lapse | Revoke, key: AttemptKey) -> Attempt:
+    def leaves(self, change: Renew | Lapse | Revoke, key: AttemptKey) -> Attempt:
         self._once(change, key.job_id)
         return self._active(change, key)
 
