@@ -13,8 +13,6 @@ from dlq_client.identity import Identity
 from dlq_common.errors import DlqError, PermissionDenied, Unavailable
 from dlq_common.pki import new_key_and_csr, parse_identity
 
-DEFAULT_SOCKET = "/run/dlq/login.sock"
-SOCKET_VARIABLE = "DLQ_LOGIN_SOCKET"
 LOGIN_TIMEOUT_S = 10.0
 LARGEST_ANSWER_BYTES = 64 * 1024
 

@@ -79,11 +79,6 @@ def format_duration(seconds: float) -> str:
     return f"{days}-{clock}" if days else clock
 
 
-def format_time_limit(seconds: int | None) -> str:
-    """A time limit as `format_duration`, or `unlimited`."""
-    return "unlimited" if seconds is None else format_duration(seconds)
-
-
 def format_span(seconds: float) -> str:
     """A duration with units, nothing lost down to the millisecond: `1h30m`, `2d`, `1.5s`, `0s`."""
     if seconds < 0:

@@ -8,7 +8,7 @@ master restarts - what it has judged is on disk; the line is silent - the last w
 
 from collections.abc import Iterable, Mapping
 
-from dlq_common.errors import InvalidRequest, NotFound
+from dlq_common.errors import InvalidRequest
 from dlq_master.control import quarantine
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.stimuli import ClearGpuConditions, ToldGpu
@@ -51,9 +51,7 @@ def take(turn: Turn, node_id: NodeId, told: Iterable[ToldGpu]) -> None:
 
 def clear(turn: Turn, ask: ClearGpuConditions) -> Node:
     """Use GPUs again that were withheld for what was wrong with them."""
-    node = turn.state.cluster.nodes.get(ask.node_id)
-    if node is None:
-        raise NotFound(f"there is no node {ask.node_id}", kind="node", id=ask.node_id)
+    node = turn.node(ask.node_id)
     if turn.replay(ask) is not None:
         return node
     missing = sorted(ask.indexes - node.uuids.keys())

@@ -6,7 +6,7 @@ line goes silent - they have no part in it; a node is forgotten - they are too.
 
 from collections.abc import Iterable
 
-from dlq_common.errors import InvalidRequest, NotFound
+from dlq_common.errors import InvalidRequest
 from dlq_master.control.stimuli import SetNodeLabels
 from dlq_master.control.turn import Turn
 from dlq_master.model import node as on_node
@@ -17,9 +17,7 @@ MOST_LABELS = 32
 
 def set_labels(turn: Turn, ask: SetNodeLabels) -> Node:
     """Set and clear labels; those that are so already change nothing."""
-    node = turn.state.cluster.nodes.get(ask.node_id)
-    if node is None:
-        raise NotFound(f"there is no node {ask.node_id}", kind="node", id=ask.node_id)
+    node = turn.node(ask.node_id)
     if turn.replay(ask) is not None:
         return node
     before = by_name(node)

@@ -10,7 +10,7 @@ before hold + extension. It ends by itself: the time is over by the master's clo
 that it is back; an agent that is away then hears of it when it returns.
 """
 
-from dlq_common.errors import IllegalTransition, InvalidRequest, NotFound
+from dlq_common.errors import IllegalTransition, InvalidRequest
 from dlq_common.units import format_span
 from dlq_master.control.stimuli import AnnounceMaintenance, Maintenance
 from dlq_master.control.turn import Turn
@@ -21,9 +21,7 @@ from dlq_master.model.node import Node, NodeFlag
 
 def announce(turn: Turn, ask: AnnounceMaintenance) -> Maintenance:
     """Let the node's ranks hold out longer, from now on and up to the given time; 0 ends it."""
-    node = turn.state.cluster.nodes.get(ask.node_id)
-    if node is None:
-        raise NotFound(f"there is no node {ask.node_id}", kind="node", id=ask.node_id)
+    node = turn.node(ask.node_id)
     if turn.replay(ask) is not None:
         return standing(turn, node)
     if ask.maintenance_s:

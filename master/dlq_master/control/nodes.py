@@ -6,7 +6,7 @@ nodes are back; the line goes silent - SUSPECT, UNREACHABLE with its attempts UN
 the hold and a margin DOWN, with its attempts lost.
 """
 
-from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, NotFound, StaleFence
+from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, StaleFence
 from dlq_master.control import gpu_health, gpu_types, maintenance, quarantine, reports, wanted
 from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import (
@@ -156,9 +156,7 @@ def watch_silence(turn: Turn) -> None:
 
 def fence(turn: Turn, ask: FenceNode) -> Fenced:
     """An operator made sure that the machine is off: its attempts are lost now."""
-    node = turn.state.cluster.nodes.get(ask.node_id)
-    if node is None:
-        raise NotFound(f"there is no node {ask.node_id}", kind="node", id=ask.node_id)
+    node = turn.node(ask.node_id)
     if turn.replay(ask) is not None or node.state is NodeState.DOWN:
         return Fenced(node, ())
     if node.state is NodeState.UP:
@@ -175,9 +173,7 @@ def fence(turn: Turn, ask: FenceNode) -> Fenced:
 
 def set_flags(turn: Turn, ask: SetNodeFlags) -> Node:
     """Set and clear flags; flags that are so already change nothing."""
-    node = turn.state.cluster.nodes.get(ask.node_id)
-    if node is None:
-        raise NotFound(f"there is no node {ask.node_id}", kind="node", id=ask.node_id)
+    node = turn.node(ask.node_id)
     if turn.replay(ask) is not None:
         return node
     turn.remember(ask, ask.node_id)
@@ -198,9 +194,7 @@ def set_flags(turn: Turn, ask: SetNodeFlags) -> Node:
 
 def accept_gpus(turn: Turn, ask: AcceptGpus) -> Node:
     """Take the GPUs into use that a node has shown beyond those it was accepted with."""
-    node = turn.state.cluster.nodes.get(ask.node_id)
-    if node is None:
-        raise NotFound(f"there is no node {ask.node_id}", kind="node", id=ask.node_id)
+    node = turn.node(ask.node_id)
     if turn.replay(ask) is not None:
         return node
     turn.remember(ask, ask.node_id)

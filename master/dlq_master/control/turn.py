@@ -76,6 +76,13 @@ class Turn:
         """The same, or None. One that ended long ago is read from the disk, and cannot change."""
         return self.state.cluster.jobs.get(job_id) or self.archive.job(job_id)
 
+    def node(self, node_id: NodeId) -> Node:
+        """The node, or NotFound."""
+        node = self.state.cluster.nodes.get(node_id)
+        if node is None:
+            raise NotFound(f"there is no node {node_id}", kind="node", id=node_id)
+        return node
+
     def step_job(
         self,
         job_id: JobId,

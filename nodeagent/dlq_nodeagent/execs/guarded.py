@@ -14,7 +14,6 @@ from dlq_nodeagent.runtimes.shim_process import reap
 
 # Numbers of the guard's descriptors; ours must be others, or posix_spawn would leave them close-on-exec.
 _LEASH, _SHIM, _ABOVE = 3, 4, 16
-_LONGEST_WORD_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
