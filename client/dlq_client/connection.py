@@ -39,23 +39,18 @@ class Connection:
         identity: Identity,
         *,
         clock: Clock | None = None,
-        ids: Ids | None = None,
         patience_s: float = PATIENCE_S,
         deadline_s: float = CALL_DEADLINE_S,
     ) -> None:
         self.identity = identity
         self.clock = clock or SteadyClock()
-        self.ids = ids or RandomIds(self.clock)
+        self.ids: Ids = RandomIds(self.clock)
         self._patience_s = patience_s
         self._deadline_s = deadline_s
         self.channel = _open_channel(identity)
 
     def call(
-        self,
-        method: grpc.UnaryUnaryMultiCallable[Request, Response],
-        request: Request,
-        *,
-        deadline_s: float | None = None,
+        self, method: grpc.UnaryUnaryMultiCallable[Request, Response], request: Request
     ) -> Response:
         """The answer to one request, repeated as it is while answers are lost.
 
@@ -65,7 +60,7 @@ class Connection:
         patience = self.patience(self._patience_s)
         while True:
             try:
-                return method(request, timeout=deadline_s or self._deadline_s)
+                return method(request, timeout=self._deadline_s)
             except grpc.RpcError as error:
                 if is_lost(error) and patience.wait():
                     continue

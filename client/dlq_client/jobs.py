@@ -182,11 +182,9 @@ class Jobs:
         for page in self.event_pages(job_id):
             yield from page.events
 
-    def event_pages(self, job_id: str = "", *, after: int = 0) -> Iterator[wire.ListEventsResponse]:
+    def event_pages(self, job_id: str = "") -> Iterator[wire.ListEventsResponse]:
         """The same in pages: each says how far back the journal is whole, and where a watch goes on."""
-        request = wire.ListEventsRequest(
-            job_id=job_id, page_size=PAGE_SIZE, page_token=str(after) if after else ""
-        )
+        request = wire.ListEventsRequest(job_id=job_id, page_size=PAGE_SIZE)
         while True:
             answer = self._connection.call(self.stub.ListEvents, request)
             yield answer

@@ -41,25 +41,24 @@ sys.exit(main())
 """
 
 
-def install(directory: Path, *, private: bool = False) -> Path:
+def install(directory: Path) -> Path:
     """Write everything below `directory` and return its `bin`, which belongs first into PATH.
 
-    May be repeated, also while jobs use it: each file is replaced in one step. Everybody may read it,
-    unless `private`. OSError when it cannot be written.
+    May be repeated, also while jobs use it: each file is replaced in one step. Everybody may read it.
+    OSError when it cannot be written.
     """
-    mode = 0o700 if private else 0o755
     for made in (directory, directory / "bin", directory / "lib", directory / "lib" / "dlq_compat"):
         made.mkdir(exist_ok=True)
-        made.chmod(mode)
+        made.chmod(0o755)
     package = Path(__file__).parent
     for source in sorted(package.glob("*.py")):
-        _put(directory / "lib" / "dlq_compat" / source.name, source.read_bytes(), mode & 0o644)
-    _put(directory / "lib" / "__main__.py", _MAIN.encode(), mode & 0o644)
-    _put(directory / "lib" / CLI_FILE, f"{_own_cli()}\n".encode(), mode & 0o644)
+        _put(directory / "lib" / "dlq_compat" / source.name, source.read_bytes(), 0o644)
+    _put(directory / "lib" / "__main__.py", _MAIN.encode(), 0o644)
+    _put(directory / "lib" / CLI_FILE, f"{_own_cli()}\n".encode(), 0o644)
     python = shlex.quote(os.path.realpath(sys.executable))
     for name in PROGRAMS:
         text = _WRAPPER.format(name=name, python=python)
-        _put(directory / "bin" / name, text.encode(), mode)
+        _put(directory / "bin" / name, text.encode(), 0o755)
     return directory / "bin"
 
 

@@ -42,23 +42,16 @@ class Announced:
     """Shortest silence that a rank here survives from now on; None when no rank is here."""
 
 
-async def announce(
-    channels: Channels,
-    clock: Clock,
-    ids: Ids,
-    maintenance_s: float,
-    *,
-    patience_s: float = PATIENCE_S,
-) -> Announced:
+async def announce(channels: Channels, clock: Clock, ids: Ids, maintenance_s: float) -> Announced:
     """Ask, and wait until every job of this node has been told; 0 s ends what was announced before.
 
     Raises Unavailable when the master cannot be reached, NotInForce when the jobs have not been told
-    within `patience_s`, and whatever the master refuses with. May be repeated.
+    within PATIENCE_S, and whatever the master refuses with. May be repeated.
     """
     request = wire.AnnounceMaintenanceRequest(
         request_id=ids.request_id(), maintenance_duration=to_duration(maintenance_s)
     )
-    until_s = clock.boottime_s() + patience_s
+    until_s = clock.boottime_s() + PATIENCE_S
     async with channels.open() as channel:
         while True:
             answer = await _ask(channel, request, channels.address)
@@ -66,7 +59,7 @@ async def announce(
                 return _announced(answer)
             if clock.boottime_s() >= until_s:
                 raise NotInForce(
-                    f"the jobs of this node have not been told within {patience_s:.0f} s: do not stop"
+                    f"the jobs of this node have not been told within {PATIENCE_S:.0f} s: do not stop"
                     " the agent for longer than their hold",
                     hint="is the agent running (and not older than this command)? ask again, or take"
                     " it back: dlq-nodeagent maintenance --end",

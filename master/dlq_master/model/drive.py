@@ -86,13 +86,13 @@ def step_job(cluster: Cluster, job_id: JobId, event: JobEvent, now_s: float) -> 
 
 
 def stop_attempt(
-    cluster: Cluster, key: AttemptKey, cause: StopCause, now_s: float, detail: str = ""
+    cluster: Cluster, key: AttemptKey, cause: StopCause, now_s: float
 ) -> list[Happened]:
     """Ask a live attempt to save and leave, with the grace learned for its job."""
     attempt = cluster.attempts[key]
     job = cluster.jobs[key.job_id]
     grace = 0.0 if attempt.started_time_s is None else grace_s(job.saves, job.rules)
-    event = attempt_steps.StopRequested(cause=cause, grace_s=grace, detail=detail)
+    event = attempt_steps.StopRequested(cause=cause, grace_s=grace)
     return step_attempt(cluster, key, event, now_s)
 
 

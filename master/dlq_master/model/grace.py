@@ -9,18 +9,12 @@ SAVE_FACTOR = 1.5
 SAVE_MARGIN_S = 15.0
 
 
-def grace_s(
-    saves: tuple[float, ...],
-    rules: RunRules,
-    *,
-    cap_s: float = float("inf"),
-) -> float:
+def grace_s(saves: tuple[float, ...], rules: RunRules) -> float:
     """clamp(1.5 x p95 of the observed saves + 15, floor, cap); the first grace before any save."""
-    cap_s = min(cap_s, rules.grace_cap_s)
     if not saves:
-        return min(rules.first_grace_s, cap_s)
+        return min(rules.first_grace_s, rules.grace_cap_s)
     learned_s = SAVE_FACTOR * percentile_95(saves) + SAVE_MARGIN_S
-    return min(max(learned_s, rules.grace_floor_s), cap_s)
+    return min(max(learned_s, rules.grace_floor_s), rules.grace_cap_s)
 
 
 def work_at_risk_s(attempt: Attempt, now_s: float) -> float:

@@ -21,7 +21,7 @@ from dlq_common.errors import DlqError, Unavailable
 from dlq_common.instants import format_instant
 from dlq_common.logs import get_logger
 from dlq_common.pki import Identity
-from dlq_master.rpc.audit_chain import SEGMENT_BYTES, Chain
+from dlq_master.rpc.audit_chain import Chain
 from dlq_master.rpc.call import Call
 from dlq_master.rpc.errors import HiddenFromCaller
 from dlq_master.rpc.roles import JOIN, RULES
@@ -36,11 +36,11 @@ OBJECT_FIELDS = ("job_id", "node_id", "token_id", "name")
 class Audit:
     """Appends to one file; `record` never blocks and never loses a line silently."""
 
-    def __init__(self, path: Path, clock: Clock, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(self, path: Path, clock: Clock) -> None:
         self._clock = clock
         self._log = get_logger("master.audit")
         self._waiting: queue.Queue[dict[str, str] | None] = queue.Queue(MOST_WAITING)
-        self._chain = Chain(path, segment_bytes)
+        self._chain = Chain(path)
         self._thread = threading.Thread(target=self._write_all, name="audit")
         self._thread.start()
 

@@ -34,11 +34,10 @@ MOST_UNTAKEN_BYTES = 256 * 1024
 class ExecPipe:
     """One command: two short queues between one caller and one agent."""
 
-    def __init__(self, node_id: NodeId, spec: ExecSpec, *, arrival_timeout_s: float) -> None:
+    def __init__(self, node_id: NodeId, spec: ExecSpec) -> None:
         self.node_id = node_id
         self.spec = spec
         self.claimed = False
-        self._arrival_timeout_s = arrival_timeout_s
         self._inputs: asyncio.Queue[ExecInput] = asyncio.Queue(MESSAGES_WAITING)
         self._outputs: asyncio.Queue[ExecOutput | None] = asyncio.Queue(MESSAGES_WAITING)
         self._closed = asyncio.Event()
@@ -53,7 +52,7 @@ class ExecPipe:
 
     async def outputs(self) -> AsyncIterator[ExecOutput]:
         """What comes out, up to and with the end. Unavailable when the agent fails to bring it."""
-        timeout_s: float | None = self._arrival_timeout_s
+        timeout_s: float | None = ARRIVAL_TIMEOUT_S
         while True:
             try:
                 output = await asyncio.wait_for(self._outputs.get(), timeout_s)
@@ -122,12 +121,9 @@ class ExecPipe:
 class ExecRelay:
     """The register of commands. Lives in the event loop's thread."""
 
-    def __init__(
-        self, sessions: Sessions, ids: Ids, *, arrival_timeout_s: float = ARRIVAL_TIMEOUT_S
-    ) -> None:
+    def __init__(self, sessions: Sessions, ids: Ids) -> None:
         self._sessions = sessions
         self._ids = ids
-        self._arrival_timeout_s = arrival_timeout_s
         self._pipes: dict[str, ExecPipe] = {}
 
     @contextmanager
@@ -139,7 +135,7 @@ class ExecRelay:
         if line is None:
             raise Unavailable(f"node {node_id} is not connected")
         relay_id: Final = self._ids.secret()
-        pipe = ExecPipe(node_id, spec, arrival_timeout_s=self._arrival_timeout_s)
+        pipe = ExecPipe(node_id, spec)
         self._pipes[relay_id] = pipe
         command.relay_id = relay_id
         # Not a command of the loop's: sequence 0, answered by ServeExec and not by CommandResult.
@@ -175,7 +171,7 @@ class ExecRelay:
         self, node_id: NodeId, requests: AsyncIterator[wire.ServeExecRequest]
     ) -> ExecPipe:
         try:
-            first = await asyncio.wait_for(anext(requests), self._arrival_timeout_s)
+            first = await asyncio.wait_for(anext(requests), ARRIVAL_TIMEOUT_S)
         except (StopAsyncIteration, TimeoutError):
             raise InvalidRequest("the relay is not named", field="relay_id") from None
         pipe = self._pipes.get(first.relay_id)

@@ -293,8 +293,9 @@ def _check_array(spec: JobSpec) -> None:
         raise _wrong("array.concurrent_count", "is negative")
 
 
-def check_dependency(asked: DependencySpec, field: str = "dependency") -> None:
+def check_dependency(asked: DependencySpec) -> None:
     """Whether these terms could be meant; whether the jobs are there, the loop knows."""
+    field = "dependency"
     if len(asked.terms) > MOST_TERMS:
         raise _wrong(field, f"names more than {MOST_TERMS} jobs")
     for term in asked.terms:
@@ -307,10 +308,10 @@ def check_dependency(asked: DependencySpec, field: str = "dependency") -> None:
             raise _wrong(field, f"{shown(term.job_id)} is not a job: write 12, or 12_4 for a task")
 
 
-def check_nice(nice: int, field: str = "nice") -> None:
+def check_nice(nice: int) -> None:
     """Whether it is a number that a nice may be; whose it may be, the loop knows."""
     if abs(nice) > MOST_NICE:
-        raise _wrong(field, f"must be between -{MOST_NICE} and {MOST_NICE}")
+        raise _wrong("nice", f"must be between -{MOST_NICE} and {MOST_NICE}")
 
 
 def check_begin(begin: Timestamp) -> None:

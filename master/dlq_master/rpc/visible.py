@@ -34,12 +34,12 @@ def visible_job(read: Readable, caller: Caller, text: str) -> Job:
     return found[0]
 
 
-def visible_jobs(read: Readable, caller: Caller, text: str, field: str = "job_id") -> list[Job]:
+def visible_jobs(read: Readable, caller: Caller, text: str) -> list[Job]:
     """The job with this id; or those of `12` (a whole array), `12_4`, `12_[0-3]`. Never none.
 
     NotFound when one of them is not there, or none of the caller's business: the same words for both.
     """
-    found = jobs_named(read, text, field)
+    found = jobs_named(read, text, "job_id")
     known = [job for job in found if job is not None]
     if not known or len(known) < len(found):
         raise NotFound(f"there is no job {shown(text)}", kind="job", id=text[:64])

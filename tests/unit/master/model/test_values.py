@@ -75,7 +75,7 @@ def test_grace_is_learned_and_clamped(saves: tuple[float, ...], expected: float)
 
 def test_the_spec_may_lower_the_cap_of_the_grace() -> None:
     assert grace_s((1000.0,), RunRules(grace_cap_s=120.0)) == 120.0
-    assert grace_s((), RunRules(first_grace_s=900.0), cap_s=400.0) == 400.0
+    assert grace_s((), RunRules(first_grace_s=900.0, grace_cap_s=400.0)) == 400.0
 
 
 def test_the_95th_percentile_interpolates() -> None:
