@@ -12,7 +12,8 @@ TRACE = Path(__file__).parents[1] / "data" / "traces" / "own_480_job.csv"
 COMMAND = "from dlq_simulator.command import simulate; simulate()"
 ARGUMENTS = (
     "--cluster", "15x4", "--json", "--seed", "7", "--set", "promote_knob=8",
-    "--policy", "fifo", "--policy", "best-effort", "--policy", "tiresias-las",
+    "--policy", "fifo", "--policy", "best-effort", "--policy", "tiresias-las", "--policy", "srtf",
+    "--set", "know=profiled",
 )  # fmt: skip
 
 
@@ -34,6 +35,6 @@ def run(hash_seed: str, folder: Path) -> tuple[str, list[bytes]]:
 
 def test_hash_seeds_change_no_byte(tmp_path: Path) -> None:
     first = run("0", tmp_path / "0")
-    assert len(first[1]) == 3
+    assert len(first[1]) == 4
     for hash_seed in ("1", "4711"):
         assert run(hash_seed, tmp_path / hash_seed) == first

@@ -13,6 +13,7 @@ from dlq_master.model.cluster import Cluster
 from dlq_master.policy.check import check_full
 from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.engine import replay
+from dlq_simulator.loans import Step
 from dlq_simulator.report import Result
 from dlq_simulator.settings import read_settings
 from dlq_simulator.traces import read_trace
@@ -151,3 +152,62 @@ def test_the_same_replay_twice_is_the_same_replay(
 ) -> None:
     first, second = run(trace, cluster, choice), run(trace, cluster, choice)
     assert (first.outcomes, first.metrics) == (second.outcomes, second.metrics)
+
+
+def a_harder_trace() -> st.SearchStrategy[Trace]:
+    row = st.tuples(
+        st.integers(0, 400), st.integers(1, 6), st.integers(0, 300), st.booleans(),
+        st.sampled_from([None, 0.5, 3.0]), st.sampled_from([None, "a", "t"]),
+    )  # fmt: skip
+    return st.lists(row, min_size=1, max_size=12).map(
+        lambda rows: Trace.of(
+            "random",
+            [
+                TraceJob(
+                    job_id=str(number),
+                    submit_time_s=s,
+                    num_gpus=g,
+                    duration_s=d,
+                    checkpoint=c,
+                    rho=r,
+                    gpu_type=t,
+                )
+                for number, (s, g, d, c, r, t) in enumerate(rows)
+            ],
+        )
+    )
+
+
+STEPS = st.lists(st.integers(0, 2), min_size=1, max_size=8).map(
+    lambda lent: tuple(Step(90 * number, servers) for number, servers in enumerate(lent))
+)
+HARDER = (
+    ("fifo",),
+    ("best-effort", "place=spread", "overlap=1"),
+    ("srtf", "know=profiled", "profile_s=40", "term_s=60", "save_s=7", "resume_s=5"),
+    ("srsf", "know=profiled", "profile_s=20", "preempt=free", "place=spread"),
+    ("tiresias-las", "thresholds=60", "place=spread", "term_s=60", "save_s=9", "resume_s=5"),
+)
+
+
+@given(
+    trace=a_harder_trace(),
+    steps=STEPS,
+    speed=st.sampled_from([1, 0.35, 2]),
+    choice=st.sampled_from(HARDER),
+)
+@settings(max_examples=150, deadline=None)
+def test_every_job_ends_where_servers_come_and_go_and_speeds_differ(
+    trace: Trace, steps: tuple[Step, ...], speed: float, choice: tuple[str, ...]
+) -> None:
+    own = NodeGroup(name="a", count=2, gpus=3, gpu_type="a")
+    lent = NodeGroup(name="t", count=2, gpus=3, gpu_type="t", speed=speed, lent=steps)
+    result = run(trace, ClusterSpec(name="random", groups=(own, lent)), choice)
+    assert result.metrics.jobs + result.metrics.refused == len(trace.jobs)
+    for outcome in result.outcomes:
+        held_s = sum(span.end_s - span.begin_s for span in outcome.spans)
+        assert outcome.queue_s == pytest.approx(outcome.jct_s - held_s, abs=1e-6)
+        assert outcome.overhead_s >= -1e-9
+        worked_s = held_s - outcome.overhead_s
+        longest_s = outcome.job.duration_s * (1 + (outcome.job.rho or 0)) / min(speed, 1)
+        assert outcome.job.duration_s / max(speed, 1) - 1e-6 <= worked_s <= longest_s + 1e-6
