@@ -9,6 +9,7 @@ from dlq_master.control.scheduling import policy_of
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.explain import explain, jobs_ahead
+from dlq_master.policy.policy import Know
 from support.builders import World, a_job
 from support.master_harness import config_of
 
@@ -90,6 +91,12 @@ def test_without_free_preemption_work_is_taken_at_the_boundary_only() -> None:
 def test_the_master_refuses_what_only_a_simulation_can_know(policy: str) -> None:
     with pytest.raises(ConfigError, match=f"{policy}.*how long every job will run.*tiresias-las"):
         policy_of(config_of(policy))
+
+
+def test_the_master_refuses_estimates_that_nobody_makes_and_takes_those_of_users() -> None:
+    with pytest.raises(ConfigError, match="or set scheduler.settings.know = 'unknown'"):
+        policy_of(config_of("srtf", know="profiled"))
+    assert policy_of(config_of("srtf", know="unknown")).know is Know.UNKNOWN
 
 
 def test_the_master_may_put_the_smallest_first() -> None:
