@@ -94,7 +94,7 @@ def test_the_master_refuses_what_only_a_simulation_can_know(policy: str) -> None
 
 
 def test_the_master_refuses_estimates_that_nobody_makes_and_takes_those_of_users() -> None:
-    with pytest.raises(ConfigError, match="or set scheduler.settings.know = 'unknown'"):
+    with pytest.raises(ConfigError, match=r"or set scheduler\.settings\.know = 'unknown'"):
         policy_of(config_of("srtf", know="profiled"))
     assert policy_of(config_of("srtf", know="unknown")).know is Know.UNKNOWN
 
