@@ -7,7 +7,15 @@ the hold and a margin DOWN, with its attempts lost.
 """
 
 from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, StaleFence
-from dlq_master.control import gpu_health, gpu_types, maintenance, quarantine, reports, wanted
+from dlq_master.control import (
+    gpu_health,
+    gpu_types,
+    maintenance,
+    quarantine,
+    reports,
+    unclean,
+    wanted,
+)
 from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import (
     AcceptGpus,
@@ -52,7 +60,7 @@ def open_session(turn: Turn, ask: OpenSession) -> Opened:
     # Its word on ends first: one that was recorded before a boot is an end, not a loss.
     acknowledged = reports.take(turn, ask.node_id, ask.reports)
     _register(turn, ask)
-    reports.close_while_unclean(turn, ask.node_id)
+    unclean.close_while_unclean(turn, ask.node_id)
     reports.take_absent(turn, ask.node_id, {(r.key, r.epoch, r.node_rank) for r in ask.reports})
     _return_attempts(turn, ask.node_id)
     return Opened(
@@ -96,7 +104,7 @@ def rank_reports(turn: Turn, ask: RankReports) -> int:
     _must_be_current(turn, ask.node_id, ask.session_id)
     turn.state.contacts[ask.node_id] = turn.now_s
     acknowledged = reports.take(turn, ask.node_id, ask.reports)
-    reports.close_while_unclean(turn, ask.node_id)
+    unclean.close_while_unclean(turn, ask.node_id)
     return acknowledged
 
 

@@ -5,10 +5,10 @@ rank. Anything else is acknowledged (it must not come again for ever) and change
 shows something running that nobody wants, that is told to stop.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
-from dlq_common.gpu_memory import says_gpu_oom
-from dlq_master.control import quarantine
+from dlq_master.control import quarantine, unclean
+from dlq_master.control.rank_status import NEVER_STARTED, OTHERS, PHASES, status_of
 from dlq_master.control.standing import Standing, ranks_on, standing_of
 from dlq_master.control.stimuli import ReportedCheckpoint, ReportedPhase, ReportedRank
 from dlq_master.control.turn import Turn
@@ -16,29 +16,11 @@ from dlq_master.control.wanted import standing
 from dlq_master.model import attempt_steps as on_attempt
 from dlq_master.model import gang
 from dlq_master.model import job_steps as on_job
-from dlq_master.model import node as on_node
 from dlq_master.model.attempt import Attempt, RankPhase, RankStatus
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.job import Checkpoint
 from dlq_master.model.machine import StopCause
 from dlq_master.store.batch import Intention
-
-_PHASES = {
-    ReportedPhase.PREPARING: RankPhase.PREPARING,
-    ReportedPhase.READY: RankPhase.STARTING,
-    ReportedPhase.STARTED: RankPhase.RUNNING,
-    ReportedPhase.STOPPING: RankPhase.RUNNING,
-    ReportedPhase.EXITED: RankPhase.EXITED,
-    ReportedPhase.START_FAILED: RankPhase.EXITED,
-    ReportedPhase.ABSENT: RankPhase.EXITED,
-}
-# An agent that cannot give the GPUs of an ended rank back goes on saying STOPPING, and why.
-_NEVER_STARTED = "never_started"
-# Its shim killed it, or told it to leave: what it did then is not its own doing.
-_HOLD_EXPIRED = "hold_expired"
-# Its node knows another attempt by this name, from after the backup that was restored here.
-_OTHERS = "fence_mismatch"
-_CLINGS = ("gpu_not_released", "unkillable", "look_timeout")
 
 
 def take(turn: Turn, node_id: NodeId, reports: Iterable[ReportedRank]) -> int:
@@ -46,7 +28,7 @@ def take(turn: Turn, node_id: NodeId, reports: Iterable[ReportedRank]) -> int:
     highest = 0
     for report in reports:
         highest = max(highest, report.sequence)
-        _note_clinging(turn, node_id, report)
+        unclean.note_clinging(turn, node_id, report)
         found = standing(turn, node_id, report.key, report.epoch, report.node_rank)
         if found.ours:
             _take_one(turn, node_id, turn.state.cluster.attempts[report.key], report)
@@ -63,22 +45,6 @@ def take_absent(turn: Turn, node_id: NodeId, told: set[tuple[AttemptKey, int, in
         began = attempt.ranks[rank].phase is not RankPhase.ASSIGNED
         if began and (attempt.key, attempt.epoch, rank) not in told:
             lose(turn, attempt.key, actor="master", cause="its agent lost it", node_id=node_id)
-
-
-def close_while_unclean(turn: Turn, node_id: NodeId) -> None:
-    """GPUs on which something runs for nobody look free and are not: they take no work.
-
-    A node is `cleaning` as a whole while it is not known which GPUs these are, and while the GPUs of
-    a rank that has ended cannot be given back (who knows what else cannot).
-    """
-    _withhold(turn, node_id)
-    why = _unclean(turn, node_id)
-    flagged = on_node.NodeFlag.CLEANING in turn.state.cluster.nodes[node_id].flags
-    if why and not flagged:
-        told = on_node.FlagSet(flag=on_node.NodeFlag.CLEANING, reason=why, by=f"node:{node_id}")
-        turn.step_node(node_id, told, cause=why)
-    elif flagged and not why:
-        turn.step_node(node_id, on_node.FlagCleared(flag=on_node.NodeFlag.CLEANING))
 
 
 def lose(turn: Turn, key: AttemptKey, *, actor: str, cause: str, node_id: NodeId) -> None:
@@ -114,7 +80,7 @@ def fail_start(turn: Turn, launch: Intention, why: str) -> None:
         phase=RankPhase.EXITED,
         exited_time_s=turn.now_s,
         start_error=why,
-        given_up=why == _OTHERS,
+        given_up=why == OTHERS,
     )
     _gather(turn, launch.key, launch.node_rank, failed, f"node:{launch.node_id}")
 
@@ -130,49 +96,6 @@ def never_ran(turn: Turn, key: AttemptKey, rank: int, why: str) -> None:
     node_id = turn.state.cluster.attempts[key].ranks[rank].node_id
     gone = RankStatus(node_id, phase=RankPhase.EXITED, exited_time_s=turn.now_s, start_error=why)
     _gather(turn, key, rank, gone, "master")
-
-
-def _withhold(turn: Turn, node_id: NodeId) -> None:
-    strays = {who: on for who, on in turn.state.strays.get(node_id, {}).items() if on}
-    node = turn.state.cluster.nodes[node_id]
-    indexes = frozenset(index for on in strays.values() for index in on)
-    reason = _for_nobody(turn, strays)
-    if (indexes, reason) != (node.strayed, node.stray_reason):
-        turn.step_node(node_id, on_node.GpusStrayed(indexes=indexes, reason=reason), cause=reason)
-
-
-def _for_nobody(turn: Turn, strays: Collection[tuple[AttemptKey, int]]) -> str:
-    """What is to become of ranks that run for nobody, in words; empty when there are none."""
-    keys = sorted({key for key, _ in strays})
-    orphans = [key for key in keys if turn.known_job(key.job_id) is None]
-    ours = [key for key in keys if key not in orphans]
-    words = []
-    if ours:
-        words.append(f"{_named(ours)} for nobody and must end")
-    if orphans:
-        words.append(f"{_named(orphans)} unknown to this master, until somebody ends it there")
-    return "; ".join(words)
-
-
-def _named(keys: list[AttemptKey]) -> str:
-    return ", ".join(map(str, keys)) + (" runs" if len(keys) == 1 else " run")
-
-
-def _unclean(turn: Turn, node_id: NodeId) -> str:
-    """What keeps a node from taking work, in words; empty: nothing."""
-    strays = [who for who, on in turn.state.strays.get(node_id, {}).items() if not on]
-    if strays:
-        return _for_nobody(turn, strays)
-    clinging = turn.state.clinging.get(node_id, {})
-    return "; ".join(f"{key}: {why}" for (key, _), why in sorted(clinging.items()))
-
-
-def _note_clinging(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
-    here = turn.state.clinging.setdefault(node_id, {})
-    if report.phase is ReportedPhase.STOPPING and report.error.startswith(_CLINGS):
-        here[report.key, report.node_rank] = report.error
-    else:
-        here.pop((report.key, report.node_rank), None)
 
 
 def _note_preparing(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
@@ -202,7 +125,7 @@ def _lives(turn: Turn, node_id: NodeId, report: ReportedRank) -> bool:
 def _turn_away(turn: Turn, node_id: NodeId, report: ReportedRank, found: Standing) -> None:
     """A stray: ended here, or placed elsewhere since. It runs for nobody."""
     strays = turn.state.strays.setdefault(node_id, {})
-    if _PHASES[report.phase] is RankPhase.EXITED:
+    if PHASES[report.phase] is RankPhase.EXITED:
         strays.pop((report.key, report.node_rank), None)
         _drop_intentions(turn, report.key, report.node_rank, node_id)
         return
@@ -226,7 +149,7 @@ def _take_one(turn: Turn, node_id: NodeId, attempt: Attempt, report: ReportedRan
     if report.checkpoint is not None:
         _promote(turn, key, report, report.checkpoint)
     before = attempt.ranks[report.node_rank]
-    status = _status(before, report, turn.now_s)
+    status = status_of(before, report, turn.now_s)
     if not attempt.at_barrier:
         status = status._replace(ports=before.ports)  # the others know them
     if status.gone:
@@ -242,7 +165,7 @@ def _take_one(turn: Turn, node_id: NodeId, attempt: Attempt, report: ReportedRan
             exit_code=report.exit_code,
             signal=report.signal,
         )
-        never_ran = report.ended_by == _NEVER_STARTED and report.exit_code is None
+        never_ran = report.ended_by == NEVER_STARTED and report.exit_code is None
         if not status.start_error and not status.lost and not never_ran:
             # It ran, although we may never have been told so.
             running = RankStatus(node_id, phase=RankPhase.RUNNING)
@@ -321,49 +244,6 @@ def _drop_launches(turn: Turn, key: AttemptKey, rank: int) -> None:
     for row in turn.state.outbox.of_rank(key, rank):
         if row.kind == "launch":
             turn.delivered(row.sequence)
-
-
-def _status(before: RankStatus, report: ReportedRank, now_s: float) -> RankStatus:
-    phase = _PHASES[report.phase]
-    vanished = report.phase is ReportedPhase.ABSENT and before.phase is not RankPhase.ASSIGNED
-    failed_start = report.phase is ReportedPhase.START_FAILED
-    # Its shim was killed too (the host went down, say): it has ended, and nobody saw how.
-    untold = (
-        report.phase is ReportedPhase.EXITED
-        and report.exit_code is None
-        and not report.signal
-        and report.ended_by not in (_HOLD_EXPIRED, _NEVER_STARTED)
-    )
-    return RankStatus(
-        node_id=before.node_id,
-        phase=phase,
-        exit_code=report.exit_code,
-        signal=report.signal or None,
-        oom_killed=report.oom_killed,
-        words=report.error if phase is RankPhase.EXITED else "",
-        start_error=(
-            before.start_error or report.error or "it could not be started"
-            if failed_start
-            else before.start_error
-        ),
-        exited_time_s=now_s - report.age_s if phase is RankPhase.EXITED else None,
-        done_file=report.done,
-        saved=before.saved or (report.checkpoint is not None and report.checkpoint.after_notice),
-        hold_expired=phase is RankPhase.EXITED
-        and _HOLD_EXPIRED in (report.ended_by, report.noticed),
-        lost=vanished or untold,
-        given_up=failed_start and report.error == _OTHERS,
-        ready_time_s=(
-            now_s - report.age_s
-            if before.ready_time_s is None and report.phase is ReportedPhase.READY
-            else before.ready_time_s
-        ),
-        ports=report.ports if report.phase is ReportedPhase.READY else before.ports,
-        workers_done=before.workers_done or report.workers_done,
-        failed_task=report.failed_task,
-        last_lines=report.last_lines,
-        gpu_oom=any(map(says_gpu_oom, report.last_lines)),
-    )
 
 
 def _promote(turn: Turn, key: AttemptKey, report: ReportedRank, found: ReportedCheckpoint) -> None:

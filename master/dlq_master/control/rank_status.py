@@ -1,0 +1,64 @@
+"""From what an agent reports of a rank to what is kept of it."""
+
+from dlq_common.gpu_memory import says_gpu_oom
+from dlq_master.control.stimuli import ReportedPhase, ReportedRank
+from dlq_master.model.attempt import RankPhase, RankStatus
+
+PHASES = {
+    ReportedPhase.PREPARING: RankPhase.PREPARING,
+    ReportedPhase.READY: RankPhase.STARTING,
+    ReportedPhase.STARTED: RankPhase.RUNNING,
+    ReportedPhase.STOPPING: RankPhase.RUNNING,
+    ReportedPhase.EXITED: RankPhase.EXITED,
+    ReportedPhase.START_FAILED: RankPhase.EXITED,
+    ReportedPhase.ABSENT: RankPhase.EXITED,
+}
+# Its shim killed it, or told it to leave: what it did then is not its own doing.
+_HOLD_EXPIRED = "hold_expired"
+NEVER_STARTED = "never_started"
+# Its node knows another attempt by this name, from after the backup that was restored here.
+OTHERS = "fence_mismatch"
+
+
+def status_of(before: RankStatus, report: ReportedRank, now_s: float) -> RankStatus:
+    """The rank after a report, if `before` is what was known of it."""
+    phase = PHASES[report.phase]
+    vanished = report.phase is ReportedPhase.ABSENT and before.phase is not RankPhase.ASSIGNED
+    failed_start = report.phase is ReportedPhase.START_FAILED
+    # Its shim was killed too (the host went down, say): it has ended, and nobody saw how.
+    untold = (
+        report.phase is ReportedPhase.EXITED
+        and report.exit_code is None
+        and not report.signal
+        and report.ended_by not in (_HOLD_EXPIRED, NEVER_STARTED)
+    )
+    return RankStatus(
+        node_id=before.node_id,
+        phase=phase,
+        exit_code=report.exit_code,
+        signal=report.signal or None,
+        oom_killed=report.oom_killed,
+        words=report.error if phase is RankPhase.EXITED else "",
+        start_error=(
+            before.start_error or report.error or "it could not be started"
+            if failed_start
+            else before.start_error
+        ),
+        exited_time_s=now_s - report.age_s if phase is RankPhase.EXITED else None,
+        done_file=report.done,
+        saved=before.saved or (report.checkpoint is not None and report.checkpoint.after_notice),
+        hold_expired=phase is RankPhase.EXITED
+        and _HOLD_EXPIRED in (report.ended_by, report.noticed),
+        lost=vanished or untold,
+        given_up=failed_start and report.error == OTHERS,
+        ready_time_s=(
+            now_s - report.age_s
+            if before.ready_time_s is None and report.phase is ReportedPhase.READY
+            else before.ready_time_s
+        ),
+        ports=report.ports if report.phase is ReportedPhase.READY else before.ports,
+        workers_done=before.workers_done or report.workers_done,
+        failed_task=report.failed_task,
+        last_lines=report.last_lines,
+        gpu_oom=any(map(says_gpu_oom, report.last_lines)),
+    )
