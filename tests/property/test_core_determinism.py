@@ -38,6 +38,7 @@ print(told)
         ("themis", {"place": "spread"}),
         ("timeslice", {"place": "spread"}),
         ("sf", {"place": "consolidate"}),
+        ("lf", {"place": "spread", "preempt": "free"}),
         ("srsf", {"place": "consolidate", "preempt": "free"}),
         ("tiresias-gittins", {"thresholds": "100,900", "refresh": "3"}),
         ("tiresias-las", {"thresholds": "100,900", "starve_limit_s": "400"}),

@@ -111,6 +111,7 @@ def _serve(now: int, queues: list[list[Naive]], gpus: int, order: str) -> None:
 
 KEYS: dict[str, Callable[[Naive], int]] = {
     "sf": lambda job: job.gpus,
+    "lf": lambda job: -job.gpus,
     "srtf": lambda job: job.duration - job.done,
     "srsf": lambda job: (job.duration - job.done) * job.gpus,
 }

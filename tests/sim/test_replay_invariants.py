@@ -39,6 +39,8 @@ LAS = (
 )
 BY_KEY = (
     ("sf",),
+    ("lf", "term_s=60", "save_s=7", "resume_s=5"),
+    ("lf", "preempt=free"),
     ("srtf", "preempt=free"),
     ("srtf", "term_s=60", "save_s=7", "resume_s=5"),
     ("srsf", "preempt=free"),

@@ -117,6 +117,8 @@ def _key(
     """What the policy's name says that it orders by; nothing: by position."""
     if policy.name == "sf":
         return (job.request.gpus,)
+    if policy.name == "lf":
+        return (-job.request.gpus,)
     if policy.name == "tiresias-gittins":
         return _gittins(cluster, now_s, job)
     if policy.name not in ("srtf", "srsf", "themis"):

@@ -16,6 +16,7 @@ from dlq_master.policy.order.by_key import (
     shortest,
     shortest_service,
     smallest,
+    widest,
 )
 from dlq_master.policy.order.finish_time import Auction
 from dlq_master.policy.order.gittins import Gittins
@@ -65,6 +66,12 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             _COMMON,
             preempts=True,
             key=always(smallest),
+        ),
+        "lf": Preset(
+            "the most GPUs first, ties in the order of arrival; preempts at boundaries",
+            _COMMON,
+            preempts=True,
+            key=always(widest),
         ),
         "srtf": Preset(
             "the shortest remaining time first; preempts at boundaries",

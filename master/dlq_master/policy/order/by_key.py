@@ -26,6 +26,11 @@ def smallest(job: Job, _had: Had) -> tuple[float, ...]:
     return (job.request.gpus,)
 
 
+def widest(job: Job, _had: Had) -> tuple[float, ...]:
+    """The most GPUs."""
+    return (-job.request.gpus,)
+
+
 def shortest(job: Job, had: Had) -> tuple[float, ...]:
     """The shortest remaining time; a job whose run time nobody knows comes last."""
     return (_remaining_s(job, had),)

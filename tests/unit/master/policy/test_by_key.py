@@ -22,6 +22,7 @@ def a_world(policy: str) -> World:
     ("policy", "first"),
     [
         ("sf", 2),  # 1 GPU
+        ("lf", 1),  # 8 GPUs
         ("srtf", 1),  # 15 s
         ("srsf", 3),  # 80 GPU-seconds, against 100 and 120
     ],
