@@ -55,8 +55,7 @@ class Leaving:
         for key in self._cluster.attempts_on(node_id):
             course = self._courses[key.job_id]
             if course.attempt == key.number and course.finish_s > now_s:
-                why = f"server {node_id} is reclaimed"
-                drive.stop_attempt(self._cluster, key, StopCause.PREEMPT, now_s, why)
+                drive.stop_attempt(self._cluster, key, StopCause.PREEMPT, now_s)
                 self._stop(course, key, now_s)
                 self.reclaimed += 1
 
