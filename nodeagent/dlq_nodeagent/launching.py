@@ -13,7 +13,7 @@ from dlq_nodeagent.devices.nodes import own_gpus
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.env import FROM_MASTER, Account, job_environment
 from dlq_nodeagent.errands import Preparation
-from dlq_nodeagent.jobtree.checkpoints import CheckpointWatch, newest_mtime_ns
+from dlq_nodeagent.jobtree.checkpoints import CheckpointWatch, floor_of_attempt
 from dlq_nodeagent.jobtree.paths import (
     check_directory,
     check_real_place,
@@ -92,7 +92,7 @@ class Launching:
         except OSError as error:
             return Preparation(error=f"{error.filename or 'this node'}: {error.strerror}")
         with rights.taken():
-            floor_mtime_ns = newest_mtime_ns(watch)
+            floor_mtime_ns = floor_of_attempt(watch)
         return Preparation(plan=plan, floor_mtime_ns=floor_mtime_ns, ports=ports)
 
     def rights_of(self, launch: Launch) -> UserRights:

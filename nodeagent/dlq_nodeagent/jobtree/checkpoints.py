@@ -4,6 +4,7 @@ import fnmatch
 import os
 import re
 import stat
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -29,8 +30,8 @@ class CheckpointWatch:
     number of directories, also none. Links are not followed, no path is deeper than eight levels,
     and one look sees 10,000 entries at most. A match with a name of its own (`step-*.pt`) is the
     checkpoint; one whose name is given (`*/done.json`) lies in it. It counts once it has not been
-    written for `settle_s`, and only if it is newer than the floor, because an unmodified script's
-    directory outlives attempts.
+    written for `settle_s`, and only if it is newer than the floor (`floor_of_attempt`), because an
+    unmodified script's directory outlives attempts.
     """
 
     directory: str
@@ -56,11 +57,27 @@ def newest_checkpoint(watch: CheckpointWatch, *, wall_s: float) -> SeenCheckpoin
     )
 
 
-def newest_mtime_ns(watch: CheckpointWatch) -> int:
-    """The floor for a coming attempt: when the newest match that is there already was written."""
+def floor_of_attempt(watch: CheckpointWatch) -> int:
+    """What a coming attempt must be newer than, in ns: all that is there, and this moment.
+
+    This moment too, because a file from before may get a name that matches later: submitit renames
+    its pickle once it knows the job's number. What an attempt saves within one tick of its file
+    system's clock from here (milliseconds; a second on old ones) does not count.
+    """
     if not watch.marker:
         return 0
-    return max((mtime_ns for mtime_ns, _ in _matches(watch)), default=0)
+    newest = max((mtime_ns for mtime_ns, _ in _matches(watch)), default=0)
+    return max(newest, _file_system_now_ns(watch.directory))
+
+
+def _file_system_now_ns(directory: str) -> int:
+    """The clock that stamps files there, which may be a server's; 0 where nothing can be written."""
+    try:
+        # Without a name where the file system knows such files, else deleted at once.
+        with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
+            return os.fstat(file.fileno()).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _marked(directory: str) -> Iterator[tuple[int, str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dlq_nodeagent.jobtree.beats import Beat, parse_beat
-from dlq_nodeagent.jobtree.checkpoints import CheckpointWatch, newest_checkpoint, newest_mtime_ns
+from dlq_nodeagent.jobtree.checkpoints import CheckpointWatch, floor_of_attempt, newest_checkpoint
 from dlq_nodeagent.jobtree.files import read_small
 from dlq_nodeagent.jobtree.paths import PathRefused, check_real_place, checked_path, make_directory
 from dlq_nodeagent.jobtree.user_rights import UserRights
@@ -155,12 +155,31 @@ def test_a_marker_that_was_just_written_has_not_settled(tmp_path: Path) -> None:
 
 
 def test_markers_from_before_the_attempt_are_not_its_own(tmp_path: Path) -> None:
-    a_file(tmp_path / "old.ckpt", at_s=NOW_S - 500)
+    a_file(tmp_path / "old.ckpt", at_s=NOW_S - 500)  # by a clock that is ahead of the files' own
     watch = CheckpointWatch(directory=str(tmp_path), marker="*.ckpt")
-    floor = newest_mtime_ns(watch)
+    floor = floor_of_attempt(watch)
     assert newest(tmp_path, marker="*.ckpt", floor_mtime_ns=floor) is None
     a_file(tmp_path / "new.ckpt", at_s=NOW_S - 50)
     assert newest(tmp_path, marker="*.ckpt", floor_mtime_ns=floor) == ("new.ckpt", None, 50.0)
+
+
+def test_a_file_from_before_the_attempt_is_not_its_own_under_a_later_name_either(
+    tmp_path: Path,
+) -> None:
+    draft = tmp_path / "5f0c.pkl"
+    draft.write_text("as submitted")
+    watch = CheckpointWatch(directory=str(tmp_path), marker="**/17_submitted.pkl")
+    floor = floor_of_attempt(watch)
+    assert os.listdir(tmp_path) == ["5f0c.pkl"]
+    stored = draft.rename(tmp_path / "17_submitted.pkl")  # submitit, once sbatch has returned
+    assert newest(tmp_path, marker=watch.marker, floor_mtime_ns=floor) is None
+    os.utime(stored, ns=(floor + 1, floor + 1))  # stored anew
+    assert newest(tmp_path, marker=watch.marker, floor_mtime_ns=floor) is not None
+
+
+def test_where_nothing_can_be_written_only_what_is_there_is_old(tmp_path: Path) -> None:
+    gone = CheckpointWatch(directory=str(tmp_path / "gone"), marker="*.ckpt")
+    assert floor_of_attempt(gone) == 0
 
 
 @pytest.mark.parametrize("marker", ["../*.ckpt", "a/../../*", "/".join(["*"] * 20)])

@@ -234,8 +234,20 @@ def test_a_marker_job_starts_above_what_its_directory_holds_already(
     old = tmp_path / "ckpt" / "17" / "1" / "old.ckpt"
     old.parent.mkdir(parents=True)
     old.write_text("")
+    ahead_ns = 2**62  # by another machine's clock
+    os.utime(old, ns=(ahead_ns, ahead_ns))
     marked = replace(launch, checkpoint_marker="*.ckpt")
     assert launching.prepare(marked).floor_mtime_ns == old.stat().st_mtime_ns
+
+
+def test_a_marker_job_starts_above_all_that_was_written_before_it(
+    launching: Launching, launch: Launch, tmp_path: Path
+) -> None:
+    draft = tmp_path / "ckpt" / "17" / "1" / "draft"
+    draft.parent.mkdir(parents=True)
+    draft.write_text("")
+    marked = replace(launch, checkpoint_marker="*.ckpt")
+    assert launching.prepare(marked).floor_mtime_ns >= draft.stat().st_mtime_ns
 
 
 @pytest.mark.parametrize(("uid", "gid"), [(0, 1000), (1000, 0)])
