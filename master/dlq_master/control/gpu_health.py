@@ -16,7 +16,6 @@ from dlq_master.control.turn import Turn
 from dlq_master.model import node as on_node
 from dlq_master.model.gpu_health import Action, GpuCondition, Symptom, judge
 from dlq_master.model.ids import NodeId
-from dlq_master.model.machine import StopCause
 from dlq_master.model.node import Node, NodeFlag
 
 
@@ -87,9 +86,7 @@ def _drain(turn: Turn, node: Node, reason: str) -> None:
         return
     event = on_node.FlagSet(flag=NodeFlag.DRAINING, reason=reason, by=quarantine.BY)
     turn.step_node(node.node_id, event, cause=reason)
-    for key in turn.state.cluster.attempts_on(node.node_id):
-        if turn.state.cluster.attempts[key].stop_cause is None:
-            turn.stop(key, StopCause.DRAIN, actor=quarantine.BY)
+    turn.move_away(node.node_id, actor=quarantine.BY)
 
 
 def _symptoms(told: ToldGpu, now_s: float) -> tuple[Symptom, ...]:

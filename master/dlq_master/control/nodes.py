@@ -37,7 +37,6 @@ from dlq_master.model import node as on_node
 from dlq_master.model.attempt import AttemptState
 from dlq_master.model.ids import NodeId
 from dlq_master.model.lease import reclaim_time_s
-from dlq_master.model.machine import StopCause
 from dlq_master.model.node import Node, NodeState
 
 _EPOCH_LEAP = 1_000_000  # one epoch a start: an agent that claims more has not obeyed them
@@ -190,7 +189,7 @@ def set_flags(turn: Turn, ask: SetNodeFlags) -> Node:
         event: on_node.NodeEvent = on_node.FlagSet(flag=flag, reason=ask.reason, by=actor)
         node = turn.step_node(ask.node_id, event, actor=actor, cause=f"{flag.value}: {ask.reason}")
         if flag is on_node.NodeFlag.DRAINING:
-            _move_away(turn, ask.node_id, actor)
+            turn.move_away(ask.node_id, actor=actor)
     for flag in sorted(ask.clear_flags & node.flags):
         node = turn.step_node(
             ask.node_id, on_node.FlagCleared(flag=flag), actor=actor, cause=flag.value
@@ -211,13 +210,6 @@ def accept_gpus(turn: Turn, ask: AcceptGpus) -> Node:
         event = on_node.GpusAccepted()
         node = turn.step_node(ask.node_id, event, actor=ask.caller.actor, cause=accepted)
     return node
-
-
-def _move_away(turn: Turn, node_id: NodeId, actor: str) -> None:
-    """Everything that runs on a draining node saves and goes on elsewhere."""
-    for key in turn.state.cluster.attempts_on(node_id):
-        if turn.state.cluster.attempts[key].stop_cause is None:
-            turn.stop(key, StopCause.DRAIN, actor=actor)
 
 
 def forget(turn: Turn, ask: ForgetNode) -> None:

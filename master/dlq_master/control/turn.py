@@ -136,6 +136,12 @@ class Turn:
             event = attempt_steps.StopRequested(cause=cause, grace_s=grace_s)
             self.step_attempt(key, event, actor=actor)
 
+    def move_away(self, node_id: NodeId, *, actor: str) -> None:
+        """Everything that runs on a draining node saves and goes on elsewhere."""
+        for key in self.state.cluster.attempts_on(node_id):
+            if self.state.cluster.attempts[key].stop_cause is None:
+                self.stop(key, StopCause.DRAIN, actor=actor)
+
     def put_attempt(self, attempt: Attempt) -> None:
         """A change of an attempt that is no event of its machine: its ranks, its port."""
         self.state.cluster.put_attempt(attempt)

@@ -56,7 +56,7 @@ def _wanted(turn: Turn, ask: UpdateJob, job: Job) -> Job:
     if ask.queue is not SAME:
         after = after._replace(queue=submitting.queue_of(turn, ask.queue))
     if ask.nice is not SAME:
-        _check_nice(ask, job, ask.nice)
+        submitting.check_nice(ask.caller, ask.nice)
         after = after._replace(nice=ask.nice)
     if ask.time_limit_s is not SAME:
         _check_limit(ask, job, ask.time_limit_s)
@@ -71,12 +71,6 @@ def _wanted(turn: Turn, ask: UpdateJob, job: Job) -> Job:
     base = scheduling.rank_base(turn.state.config, after.queue, after.nice)
     moved = (after.queue, after.nice) != (job.queue, job.nice)
     return after._replace(rank_base=base) if moved else after
-
-
-def _check_nice(ask: UpdateJob, job: Job, nice: int) -> None:
-    submitting.check_nice(ask.caller, nice)
-    if job.nice < 0 and nice != job.nice and not ask.caller.sees_all and nice < job.nice:
-        raise PermissionDenied("a nice below 0 is for operators", user=ask.caller.name)
 
 
 def _check_limit(ask: UpdateJob, job: Job, limit_s: float | None) -> None:
