@@ -7,43 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from dlq_cli.spec.flags import BY_NAME, Flag, put_flag
-from dlq_cli.spec.given import Layer, wrong
+from dlq_cli.spec.conversion import Conversion, ignore, number, slurm_size, take
+from dlq_cli.spec.convert_sums import COMPUTED, ONCE, compute
+from dlq_cli.spec.given import wrong
 from dlq_cli.spec.sbatch import Option, read_options
 from dlq_cli.spec.slurm_body import Remark, remarks
-from dlq_common.errors import InvalidRequest
-
-
-class Taken(NamedTuple):
-    """An option of sbatch that became one of ours."""
-
-    line: int
-    written: str
-    flag: Flag
-    raw: str | bool
-
-
-class Ignored(NamedTuple):
-    """An option of sbatch that became nothing."""
-
-    line: int
-    written: str
-    why: str
-
-
-@dataclass(slots=True)
-class Conversion:
-    """What became of a script."""
-
-    source: str
-    text: str
-    taken: list[Taken] = field(default_factory=list)
-    ignored: list[Ignored] = field(default_factory=list)
-    remarks: list[Remark] = field(default_factory=list)
-    compat: bool = False
 
 
 def convert(
@@ -62,45 +31,20 @@ def convert(
     last = {option.name: option for option in options}  # as in Slurm, the last word counts
     for option in options:
         if last[option.name] is not option and option.name not in _REPEATED:
-            _ignore(made, option, f"line {last[option.name].line} says it again")
-        elif option.name in _COMPUTED:
+            ignore(made, option, f"line {last[option.name].line} says it again")
+        elif option.name in COMPUTED:
             continue
         elif handler := _HANDLERS.get(option.name):
             handler(made, option)
         else:
-            _ignore(made, option, _REASONS.get(option.name, "dlq has nothing like it"))
-    _compute(made, {name: last[name] for name in _COMPUTED if name in last}, last)
+            ignore(made, option, _REASONS.get(option.name, "dlq has nothing like it"))
+    compute(made, {name: last[name] for name in COMPUTED if name in last}, last)
     made.taken.sort(key=lambda taken: taken.line)
     made.ignored.sort(key=lambda ignored: ignored.line)
     if not compat:
-        made.remarks = remarks(text, nodes=_number(last.get("--nodes")) or 1)
+        made.remarks = remarks(text, nodes=number(last.get("--nodes")) or 1)
         _remark_defaults(made, last)
     return made
-
-
-def _take(made: Conversion, option: Option, name: str, raw: str | bool) -> None:
-    """As our flag of that name, if this version has it and the value is one that it takes."""
-    flag = BY_NAME.get(name)
-    if flag is None:
-        _ignore(made, option, "not supported by this version of dlq")
-        return
-    if not flag.repeat and (first := _already(made, flag)):
-        _ignore(made, option, f"line {first.line} says it already: {first.written}")
-        return
-    try:
-        put_flag(Layer(), flag, raw, "it")
-    except InvalidRequest as error:
-        _ignore(made, option, error.what.removeprefix("it: "))
-        return
-    made.taken.append(Taken(option.line, option.written, flag, raw))
-
-
-def _already(made: Conversion, flag: Flag) -> Taken | None:
-    return next((taken for taken in made.taken if taken.flag.key == flag.key), None)
-
-
-def _ignore(made: Conversion, option: Option, why: str) -> None:
-    made.ignored.append(Ignored(option.line, option.written, why))
 
 
 # -- one option, one flag ----------------------------------------------------------------------
@@ -111,11 +55,11 @@ _GRES = re.compile(r"(?:gres/)?gpu(?:[:=]([A-Za-z][\w-]*))?(?:[:=](\d+))?")
 
 
 def _same(name: str) -> _Handler:
-    return lambda made, option: _take(made, option, name, option.value)
+    return lambda made, option: take(made, option, name, option.value)
 
 
 def _switch(name: str) -> _Handler:
-    return lambda made, option: _take(made, option, name, True)
+    return lambda made, option: take(made, option, name, True)
 
 
 def _nodes(made: Conversion, option: Option) -> None:
@@ -124,20 +68,20 @@ def _nodes(made: Conversion, option: Option) -> None:
         made.remarks.append(
             Remark(option.line, f"{option.written}: the smaller number; jobs here do not stretch")
         )
-    _take(made, option, "--nodes", least.strip())
+    take(made, option, "--nodes", least.strip())
 
 
 def _time(made: Conversion, option: Option) -> None:
     endless = option.value.upper() in {"UNLIMITED", "INFINITE", "-1"}
-    _take(made, option, "--time", "0" if endless else option.value)
+    take(made, option, "--time", "0" if endless else option.value)
 
 
 def _mem(made: Conversion, option: Option) -> None:
-    size = _slurm_size(option.value)
+    size = slurm_size(option.value)
     if size == "0M":
-        _ignore(made, option, "0 means all of a node's memory; here no limit means that")
+        ignore(made, option, "0 means all of a node's memory; here no limit means that")
     else:
-        _take(made, option, "--mem", size)
+        take(made, option, "--mem", size)
 
 
 def _gres(made: Conversion, option: Option) -> None:
@@ -145,10 +89,10 @@ def _gres(made: Conversion, option: Option) -> None:
         found = _GRES.fullmatch(part.strip())
         one = option._replace(written=f"--gres={part.strip()}")
         if found is None:
-            _ignore(made, one, "only GPUs are resources of a node here")
+            ignore(made, one, "only GPUs are resources of a node here")
         else:
             kind = f"{found[1]}:" if found[1] else ""
-            _take(made, one, "--gpus-per-node", f"{kind}{found[2] or 1}")
+            take(made, one, "--gpus-per-node", f"{kind}{found[2] or 1}")
 
 
 def _signal(made: Conversion, option: Option) -> None:
@@ -157,12 +101,12 @@ def _signal(made: Conversion, option: Option) -> None:
     name = _SIGNALS.get(name, name.upper().removeprefix("SIG"))
     if "R" in target.upper():
         made.remarks.append(Remark(option.line, "R: has no counterpart; there are no reservations"))
-    _take(made, option, "--signal", f"{name}@{ahead}" if at else f"{name}@60")
+    take(made, option, "--signal", f"{name}@{ahead}" if at else f"{name}@60")
 
 
 def _image(made: Conversion, option: Option) -> None:
     """Pyxis writes `nvcr.io#nvidia/pytorch:25.01`."""
-    _take(made, option, "--image", option.value.replace("#", "/", 1))
+    take(made, option, "--image", option.value.replace("#", "/", 1))
 
 
 def _mounts(made: Conversion, option: Option) -> None:
@@ -170,15 +114,15 @@ def _mounts(made: Conversion, option: Option) -> None:
     for part in option.value.split(","):
         source, _, rest = part.partition(":")
         one = option._replace(written=f"--container-mounts={part}")
-        _take(made, one, "--mount", f"{source}:{rest or source}")
+        take(made, one, "--mount", f"{source}:{rest or source}")
 
 
 def _export(made: Conversion, option: Option) -> None:
-    _take(made, option, "--export", "NONE" if option.value.upper() == "NIL" else option.value)
+    take(made, option, "--export", "NONE" if option.value.upper() == "NIL" else option.value)
 
 
 def _comment(made: Conversion, option: Option) -> None:
-    _take(made, option, "--label", f"comment={option.value}")
+    take(made, option, "--label", f"comment={option.value}")
 
 
 _HANDLERS: Mapping[str, _Handler] = {
@@ -211,7 +155,6 @@ _HANDLERS: Mapping[str, _Handler] = {
 _REPEATED = frozenset({"--comment"})
 
 _LOGS = "dlq keeps the output of every rank itself: dlq logs JOB"
-_ONCE = "dlq starts the script once on each node; torchrun starts one process for each GPU"
 _PLACED = "dlq chooses CPUs and links itself"
 _REASONS: Mapping[str, str] = {
     "--output": _LOGS,
@@ -232,10 +175,10 @@ _REASONS: Mapping[str, str] = {
     "--nice": "dlq's --nice goes from -100 to 100, and each step counts for more",
     "--reservation": "there are no reservations",
     "--licenses": "there are no licenses to count",
-    "--ntasks-per-gpu": _ONCE,
-    "--ntasks-per-core": _ONCE,
-    "--ntasks-per-socket": _ONCE,
-    "--overcommit": _ONCE,
+    "--ntasks-per-gpu": ONCE,
+    "--ntasks-per-core": ONCE,
+    "--ntasks-per-socket": ONCE,
+    "--overcommit": ONCE,
     **dict.fromkeys(
         (
             "--distribution", "--extra-node-info", "--hint", "--mem-bind", "--cpu-bind",
@@ -253,86 +196,6 @@ _REASONS: Mapping[str, str] = {
     "--quiet": "only errors and what a job waits for are told",
     "--verbose": "dlq why JOB tells more",
 }  # fmt: skip
-
-# -- what several options say together ---------------------------------------------------------
-
-_COMPUTED = (
-    "--ntasks", "--ntasks-per-node", "--cpus-per-task", "--gpus-per-task", "--cpus-per-gpu",
-    "--mem-per-cpu", "--mem-per-gpu",
-)  # fmt: skip
-
-
-def _compute(made: Conversion, some: Mapping[str, Option], every: Mapping[str, Option]) -> None:
-    """Per task, per CPU and per GPU: as numbers of a node, where the script says enough."""
-    nodes = _number(every.get("--nodes"))
-    tasks = _tasks_per_node(some, nodes)
-    gpus = _gpus_per_node(made, nodes)
-    if option := some.get("--gpus-per-task"):
-        kind, each = _typed(option.value)
-        total = _number(some.get("--ntasks"))
-        if tasks and each and (nodes or not total):
-            _take(made, option, "--gpus-per-node", f"{kind}{each * tasks}")
-            gpus = gpus or each * tasks
-        elif total and each:
-            _take(made, option, "--gpus", f"{kind}{each * total}")
-        else:
-            _ignore(made, option, "how many tasks a node has is not said")
-    cpus = _per_node(made, some, "--cpus-per-task", tasks, "tasks", "--cpus")
-    cpus = _per_node(made, some, "--cpus-per-gpu", gpus, "GPUs", "--cpus") or cpus
-    _per_node(made, some, "--mem-per-gpu", gpus, "GPUs", "--mem")
-    _per_node(made, some, "--mem-per-cpu", cpus, "CPUs", "--mem")
-    for name in ("--ntasks", "--ntasks-per-node"):
-        if option := some.get(name):
-            _tasks(made, option, tasks)
-
-
-def _tasks(made: Conversion, option: Option, each: int) -> None:
-    if not made.compat:
-        _ignore(made, option, _ONCE)
-    elif each:
-        _take(made, option, "--ntasks-per-node", str(each))
-    else:
-        _ignore(made, option, "how many tasks a node has is not said: use --ntasks-per-node")
-
-
-def _per_node(
-    made: Conversion, some: Mapping[str, Option], name: str, count: int, what: str, flag: str
-) -> int:
-    """`name` times `count` as a flag; the product for CPUs, 0 when it is not known."""
-    option = some.get(name)
-    if option is None:
-        return 0
-    if not count:
-        _ignore(made, option, f"how many {what} a node has is not said: use {flag}, for each node")
-        return 0
-    if flag == "--mem":
-        _take(made, option, flag, _times(_slurm_size(option.value), count))
-        return 0
-    each = _number(option)
-    _take(made, option, flag, str(each * count) if each else option.value)
-    return each * count
-
-
-def _tasks_per_node(some: Mapping[str, Option], nodes: int) -> int:
-    """Tasks of each node; 1 when nothing is said, 0 when it cannot be known."""
-    if each := _number(some.get("--ntasks-per-node")):
-        return each
-    total = _number(some.get("--ntasks"))
-    if not total:
-        return 1
-    if not nodes:
-        return total if total == 1 else 0
-    return total // nodes if total % nodes == 0 else 0
-
-
-def _gpus_per_node(made: Conversion, nodes: int) -> int:
-    for taken in made.taken:
-        _, count = _typed(str(taken.raw))
-        if "--gpus-per-node" in taken.flag.names:
-            return count
-        if "--gpus" in taken.flag.names:
-            return count // nodes if nodes and count % nodes == 0 else count if not nodes else 0
-    return 0
 
 
 def _remark_defaults(made: Conversion, every: Mapping[str, Option]) -> None:
@@ -352,24 +215,3 @@ def _remark_defaults(made: Conversion, every: Mapping[str, Option]) -> None:
         made.remarks.append(
             Remark(every["--partition"].line, "a partition became a queue: see dlq queues")
         )
-
-
-def _typed(value: str) -> tuple[str, int]:
-    kind, _, count = value.rpartition(":")
-    return (f"{kind}:" if kind else ""), int(count) if count.isdecimal() else 0
-
-
-def _number(option: Option | None) -> int:
-    """A whole number, the smaller one of a range; 0: none."""
-    text = option.value.partition("-")[0].strip() if option else ""
-    return int(text) if text.isdecimal() and len(text) < 10 else 0
-
-
-def _slurm_size(value: str) -> str:
-    """Slurm's bare number is MiB."""
-    return f"{value}M" if value.isdecimal() else value
-
-
-def _times(size: str, count: int) -> str:
-    found = re.fullmatch(r"(\d+)([A-Za-z]*)", size)
-    return f"{int(found[1]) * count}{found[2]}" if found else size

@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Iterator
 
-from dlq_cli.spec.convert import Conversion, Taken
+from dlq_cli.spec.conversion import Conversion, Taken
 from dlq_cli.spec.fields import SECTIONS
 from dlq_cli.spec.sbatch import is_directive
 

@@ -1,0 +1,79 @@
+"""What becomes of a script for Slurm: options that are flags of ours, and those that are nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from dlq_cli.spec.flags import BY_NAME, Flag, put_flag
+from dlq_cli.spec.given import Layer
+from dlq_cli.spec.sbatch import Option
+from dlq_cli.spec.slurm_body import Remark
+from dlq_common.errors import InvalidRequest
+
+
+class Taken(NamedTuple):
+    """An option of sbatch that became one of ours."""
+
+    line: int
+    written: str
+    flag: Flag
+    raw: str | bool
+
+
+class Ignored(NamedTuple):
+    """An option of sbatch that became nothing."""
+
+    line: int
+    written: str
+    why: str
+
+
+@dataclass(slots=True)
+class Conversion:
+    """What became of a script."""
+
+    source: str
+    text: str
+    taken: list[Taken] = field(default_factory=list)
+    ignored: list[Ignored] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+    compat: bool = False
+
+
+def take(made: Conversion, option: Option, name: str, raw: str | bool) -> None:
+    """As our flag of that name, if this version has it and the value is one that it takes; else as
+    nothing."""
+    flag = BY_NAME.get(name)
+    if flag is None:
+        ignore(made, option, "not supported by this version of dlq")
+        return
+    if not flag.repeat and (first := _already(made, flag)):
+        ignore(made, option, f"line {first.line} says it already: {first.written}")
+        return
+    try:
+        put_flag(Layer(), flag, raw, "it")
+    except InvalidRequest as error:
+        ignore(made, option, error.what.removeprefix("it: "))
+        return
+    made.taken.append(Taken(option.line, option.written, flag, raw))
+
+
+def _already(made: Conversion, flag: Flag) -> Taken | None:
+    return next((taken for taken in made.taken if taken.flag.key == flag.key), None)
+
+
+def ignore(made: Conversion, option: Option, why: str) -> None:
+    """As nothing, and why."""
+    made.ignored.append(Ignored(option.line, option.written, why))
+
+
+def number(option: Option | None) -> int:
+    """A whole number, the smaller one of a range; 0: none."""
+    text = option.value.partition("-")[0].strip() if option else ""
+    return int(text) if text.isdecimal() and len(text) < 10 else 0
+
+
+def slurm_size(value: str) -> str:
+    """Slurm's bare number is MiB."""
+    return f"{value}M" if value.isdecimal() else value
