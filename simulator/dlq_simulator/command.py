@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from dlq_simulator.readers import FORMATS
 from dlq_simulator.refusals import refusals
 from dlq_simulator.report import Result, jobs_path, to_json, to_table, write_jobs
 from dlq_simulator.settings import read_settings
+from dlq_simulator.solver_noise import off_stdout
 from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace
 
@@ -136,7 +138,8 @@ def simulate(
         results = []
         gc.set_threshold(COLLECT_AFTER)
         for chosen in settings:
-            with progress_bar(chosen.policy.name, len(workload.jobs)) as advance:
+            quiet = off_stdout() if chosen.policy.placement.balances else nullcontext()
+            with progress_bar(chosen.policy.name, len(workload.jobs)) as advance, quiet:
                 results.append(replay(workload, spec, chosen, progress=advance))
         _draw(workload, spec, results, seed, assignments, plot, report)
         _publish(workload, spec, results, seed, assignments, as_json, jobs_out)

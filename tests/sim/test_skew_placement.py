@@ -6,6 +6,9 @@ import random
 from statistics import mean
 
 from dlq_master.model.cluster import Cluster
+from dlq_master.model.plan import Start
+from dlq_master.policy.check import check_full
+from dlq_master.policy.turn import Decided
 from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.engine import replay
 from dlq_simulator.settings import read_settings
@@ -63,3 +66,25 @@ def test_a_replay_teaches_the_limit_that_table_6_has() -> None:
     assert packing is not None
     assert packing.learned_from >= 20
     assert 0.146 < packing.skew_limit < 0.61
+
+
+def test_the_placement_program_gives_legal_plans_and_says_how_it_chose() -> None:
+    """Six jobs that fit on no node of three; every plan is checked from scratch as it is made."""
+    rows = [
+        TraceJob(job_id=str(n), submit_time_s=n, num_gpus=3 + n % 2, duration_s=50 + n, skew=0.7)
+        for n in range(6)
+    ]
+    told: list[str] = []
+
+    def look(cluster: Cluster, decided: Decided, _: float) -> None:
+        check_full(cluster)
+        told.extend(
+            one.change.reason.detail for one in decided.happened if isinstance(one.change, Start)
+        )
+
+    (chosen,) = read_settings(["tiresias-las"], ["place=ilp"])
+    spec = ClusterSpec(name="3x2", groups=(NodeGroup(count=3, gpus=2),))
+    result = replay(Trace.of("wide", rows), spec, chosen, watch=look)
+    assert len(result.outcomes) == len(rows)
+    assert all(words.startswith("the busiest node sends") for words in told)
+    assert len(told) >= len(rows)

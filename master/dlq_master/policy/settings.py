@@ -10,6 +10,7 @@ from dlq_master.model.order import Discipline
 from dlq_master.policy.order.gittins import Index, Last
 from dlq_master.policy.partition import quotas
 from dlq_master.policy.partition.quotas import Quotas
+from dlq_master.policy.place.chooser import ILP
 from dlq_master.policy.place.consolidate import CONSOLIDATE
 from dlq_master.policy.place.count import COUNT
 from dlq_master.policy.place.placement import Placement
@@ -53,7 +54,7 @@ class Settings(NamedTuple):
     tolerated_slowdown: float = TOLERATED
 
 
-PLACEMENTS = {placement.name: placement for placement in (CONSOLIDATE, SPREAD, COUNT, SKEW)}
+PLACEMENTS = {placement.name: placement for placement in (CONSOLIDATE, SPREAD, COUNT, SKEW, ILP)}
 _ORDERS = {order.value: order for order in (Discipline.REQUEUE, Discipline.FIRST_START)}
 _KNOWLEDGE = {know.value: know for know in Know}
 _PRICES = {"charged": False, "free": True}

@@ -8,7 +8,6 @@ from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.lease import LeaseKind, first_term_end_s, renewed_term_end_s
 from dlq_master.model.plan import Change, Lapse, Renew, Start
-from dlq_master.model.pool import Parts
 from dlq_master.model.resources import Allocation, Slot
 from dlq_master.model.values import maker
 from dlq_master.model.view import View
@@ -39,7 +38,7 @@ def changes(
         kind = kind_of_lease()
         if policy.grid:
             end_s = first_term_end_s(view.now_s, kind, view.cluster.terms, lead_s)
-        made += starts(view.cluster, outcome.chosen, kind, end_s)
+        made += starts(view.cluster, outcome, kind, end_s)
     if ending:
         going_on = [key for key in ending if key not in outcome.outranked]
         renewed = renewals(view, going_on, lead_s)
@@ -48,19 +47,19 @@ def changes(
     return made, end_s
 
 
-def starts(
-    cluster: Cluster, chosen: Mapping[JobId, Parts], kind: LeaseKind, end_s: float
-) -> list[Start]:
+def starts(cluster: Cluster, outcome: Outcome, kind: LeaseKind, end_s: float) -> list[Start]:
     """Exact GPUs, until the end of the short first term."""
     node_ids = cluster.capacity.node_ids
     found = []
-    for job_id, parts in chosen.items():
+    told = outcome.told
+    for job_id, parts in outcome.chosen.items():
+        reason = _FITS._replace(detail=told[job_id]) if job_id in told else _FITS
         if len(parts) == 1:  # nearly always
             ordinal, mask = parts[0]
             slots: tuple[Slot, ...] = (_slot((node_ids[ordinal], mask)),)
         else:  # rank order is node order
             slots = tuple([_slot((node_ids[ordinal], mask)) for ordinal, mask in parts])
-        found.append(_start((job_id, _allocation((slots,)), kind, end_s, _FITS)))
+        found.append(_start((job_id, _allocation((slots,)), kind, end_s, reason)))
     return found
 
 

@@ -16,6 +16,7 @@ class Placement(NamedTuple):
 
     `counts_only`: any GPUs will do, even for a request with an explicit number of nodes.
     `splits`: any GPUs will do for a request without one.
+    `balances`: a program chooses where `find` has found that the job fits (`place.chooser`).
     `packs`: it wants to be told which jobs to keep together (`Shape.together`).
     """
 
@@ -24,6 +25,7 @@ class Placement(NamedTuple):
     counts_only: bool = False
     splits: bool = False
     packs: bool = False
+    balances: bool = False
 
     def any_gpus(self, shape: Shape) -> bool:
         """Whether this shape fits exactly when enough GPUs are left, wherever they are."""

@@ -68,8 +68,8 @@ class Contest(Space):
 
     def serve(self, rank: int, head: Head) -> bool:
         """It starts, claims, makes others leave or reserves."""
-        _, job_id, shape, _ = head
-        found = self.find_free(shape)
+        job_id = head[1]
+        found = self.find_free(head)
         if found is not None:
             stock, parts = found
             self.outcome.chosen[job_id] = parts

@@ -9,11 +9,13 @@ from dlq_master.model.pool import Parts
 class Outcome:
     """Written by the walk, in its order."""
 
-    __slots__ = ("chosen", "claims", "heads", "outranked")
+    __slots__ = ("chosen", "claims", "heads", "outranked", "told")
 
     def __init__(self) -> None:
         # Waiting jobs that start now, and on which GPUs.
         self.chosen: dict[JobId, Parts] = {}
+        # How their GPUs were found, where there is something to tell.
+        self.told: dict[JobId, str] = {}
         # Work that has to leave, and one of the jobs that it leaves for.
         self.outranked: dict[AttemptKey, JobId] = {}
         # Jobs that cannot start yet, but for which GPUs are kept from lower ranks. True: as the

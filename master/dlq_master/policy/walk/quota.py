@@ -50,7 +50,7 @@ class Quota(Space):
         """It starts, or its part is through."""
         _, job_id, shape, _ = head
         within = self.room.allows(self._part, shape.gpus)
-        found = self.find_free(shape) if within else None
+        found = self.find_free(head) if within else None
         if found is None:
             if within:
                 self.claim(head)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.lineup import Lineup
 from dlq_master.model.pool import Parts
-from dlq_master.model.resources import Shape
+from dlq_master.policy.place.chooser import Balance
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.walk.line import Head
 from dlq_master.policy.walk.outcome import Outcome
@@ -27,7 +27,16 @@ class Space:
     `blocking`: nobody passes the first job that does not start.
     """
 
-    __slots__ = ("blocking", "cluster", "lineup", "outcome", "placement", "spent", "stocks")
+    __slots__ = (
+        "balance",
+        "blocking",
+        "cluster",
+        "lineup",
+        "outcome",
+        "placement",
+        "spent",
+        "stocks",
+    )
 
     def __init__(
         self, cluster: Cluster, lineup: Lineup, placement: Placement, *, blocking: bool = False
@@ -38,6 +47,7 @@ class Space:
         self.lineup = lineup
         self.placement = placement
         self.blocking = blocking
+        self.balance = Balance(cluster) if placement.balances else None
         self.outcome = Outcome()
         self.spent = not capacity.free_gpus
         self.stocks: dict[str, Stock] = {}
@@ -68,7 +78,7 @@ class Space:
     def serve(self, rank: int, head: Head) -> bool:
         """It starts, claims or reserves."""
         _, job_id, shape, _ = head
-        found = self.find_free(shape)
+        found = self.find_free(head)
         if found is not None:
             stock, parts = found
             self.outcome.chosen[job_id] = parts
@@ -100,14 +110,20 @@ class Space:
                 most = stock.later.total
         return most
 
-    def find_free(self, shape: Shape) -> tuple[Stock, Parts] | None:
-        """GPUs that are free now."""
+    def find_free(self, head: Head) -> tuple[Stock, Parts] | None:
+        """GPUs that are free now, for a job that then starts on them."""
+        _, job_id, shape, _ = head
         gpus, _, wanted, _, _, _ = shape
         for gpu_type, stock in self.stocks.items():
             free = stock.free
             if gpus <= free.total and (wanted is None or wanted == gpu_type):
                 parts = self.placement.find(free, shape)
                 if parts is not None:
+                    if self.balance is not None:
+                        job = self.cluster.jobs[job_id]
+                        parts, told = self.balance.choose(job, free, shape, parts)
+                        if told:
+                            self.outcome.told[job_id] = told
                     return stock, parts
         return None
 
