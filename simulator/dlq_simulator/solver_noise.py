@@ -1,4 +1,4 @@
-"""HiGHS 1.8 and later now and then print a line of their own, told to be quiet or not."""
+"""HiGHS as scipy 1.17 brings it now and then prints a line of its own, told to be quiet or not."""
 
 from __future__ import annotations
 
