@@ -1,6 +1,7 @@
 """From what an agent reports of a rank to what is kept of it."""
 
 from dlq_common.gpu_memory import says_gpu_oom
+from dlq_common.lost_peer import says_peer_lost
 from dlq_master.control.stimuli import ReportedPhase, ReportedRank
 from dlq_master.model.attempt import RankPhase, RankStatus
 
@@ -61,4 +62,5 @@ def status_of(before: RankStatus, report: ReportedRank, now_s: float) -> RankSta
         failed_task=report.failed_task,
         last_lines=report.last_lines,
         gpu_oom=any(map(says_gpu_oom, report.last_lines)),
+        peer_lost=any(map(says_peer_lost, report.last_lines)),
     )

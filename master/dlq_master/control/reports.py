@@ -7,7 +7,7 @@ shows something running that nobody wants, that is told to stop.
 
 from collections.abc import Iterable
 
-from dlq_master.control import quarantine, unclean
+from dlq_master.control import late_words, quarantine, unclean
 from dlq_master.control.rank_status import NEVER_STARTED, OTHERS, PHASES, status_of
 from dlq_master.control.standing import Standing, ranks_on, standing_of
 from dlq_master.control.stimuli import ReportedCheckpoint, ReportedPhase, ReportedRank
@@ -127,6 +127,7 @@ def _turn_away(turn: Turn, node_id: NodeId, report: ReportedRank, found: Standin
     strays = turn.state.strays.setdefault(node_id, {})
     if PHASES[report.phase] is RankPhase.EXITED:
         strays.pop((report.key, report.node_rank), None)
+        late_words.take(turn, node_id, report)
         _drop_intentions(turn, report.key, report.node_rank, node_id)
         return
     seen = (report.key, report.node_rank) in strays
@@ -177,10 +178,12 @@ def _take_one(turn: Turn, node_id: NodeId, attempt: Attempt, report: ReportedRan
 
 def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: str) -> None:
     """Everything that follows from one rank's new phase."""
-    attempt = gang.heard(turn.state.cluster.attempts[key], rank, status)
-    if attempt is turn.state.cluster.attempts[key]:
+    before = turn.state.cluster.attempts[key]
+    attempt = gang.heard(before, rank, status)
+    if attempt is before:
         return
     turn.put_attempt(attempt)
+    late_words.note_first(turn, before, attempt)
     if status.gone:
         _drop_launches(turn, key, rank)
     if (event := gang.progress(attempt)) is not None:

@@ -78,6 +78,7 @@ class RankStatus(NamedTuple):
     failed_task: str = ""  # of several on its node: the one that failed first
     last_lines: tuple[str, ...] = ()  # the end of its output, if it failed
     gpu_oom: bool = False  # they say that a GPU had too little memory
+    peer_lost: bool = False  # they say that another rank has gone away
 
     @property
     def gone(self) -> bool:

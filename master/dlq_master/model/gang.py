@@ -11,6 +11,7 @@ from dataclasses import replace
 from dlq_master.model import attempt_steps as on_attempt
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.attempt import Attempt, AttemptState, RankPhase, RankStatus
+from dlq_master.model.first_failure import first_failed
 from dlq_master.model.grace import work_at_risk_s
 from dlq_master.model.job import EndReason, ExitZeroInGrace, Job, RunRules
 from dlq_master.model.machine import StopCause
@@ -46,16 +47,14 @@ _usage = maker(on_job.Usage)
 def heard(attempt: Attempt, rank: int, status: RankStatus) -> Attempt:
     """The attempt after a report of one rank. Phases never go back: an older report changes nothing.
 
-    The first rank that failed is remembered by name.
+    The rank that failed first is remembered by name: a later report may show that it was another.
     """
     before = attempt.ranks[rank]
     if before.gone or _ORDER[status.phase] < _ORDER[before.phase]:
         return attempt
     ranks = (*attempt.ranks[:rank], status, *attempt.ranks[rank + 1 :])
-    first = attempt.first_failed_rank
-    if first is None and status.failed and attempt.stop_cause is None:
-        first = rank
-    return attempt._replace(ranks=ranks, first_failed_rank=first)
+    after = attempt._replace(ranks=ranks)
+    return after._replace(first_failed_rank=first_failed(after)) if status.failed else after
 
 
 def progress(attempt: Attempt) -> on_attempt.AttemptEvent | None:
