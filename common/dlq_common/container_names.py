@@ -49,6 +49,13 @@ def registry_of(image: str) -> str:
     return image.partition("/")[0]
 
 
+def repository_of(image: str) -> str:
+    """The same without its tag and digest."""
+    name = image.partition("@")[0]
+    path, colon, tag = name.rpartition(":")
+    return path if colon and "/" not in tag else name
+
+
 def check_mount_source(path: str) -> str:
     """A path of the nodes that can be mounted."""
     return _check_mount(path, "mount source")

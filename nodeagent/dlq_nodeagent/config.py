@@ -78,6 +78,8 @@ class PodmanConfig:
     registries: tuple[str, ...] = ()  # which jobs may name; () = any
     pull_timeout: Seconds = Seconds(1200.0)
     pull_tries: int = 3
+    pulls: int = 4  # at the same time
+    pulls_per_user: int = 2  # of them, so that others have theirs
     largest_image: Bytes = Bytes(100 * 1024**3)
     spare: Bytes = Bytes(5 * 1024**3)  # no pull goes on with less room left on the store's disk
     secrets: Path = Path("/etc/dlq/secrets")  # see runtimes/podman_secrets.py
@@ -209,6 +211,12 @@ def check_config(config: AgentConfig) -> None:
         relative = [path for path in roots if not path.startswith("/")]
         if relative:
             raise ConfigError(f"{key}: {relative[0]} is not absolute", key=key)
+    for key, count in (
+        ("podman.pulls", config.podman.pulls),
+        ("podman.pulls_per_user", config.podman.pulls_per_user),
+    ):
+        if count < 1:
+            raise ConfigError(f"{key}: {count} is less than 1, so nothing is ever pulled", key=key)
     if len(os.fsencode(config.podman.run_root)) > _LONGEST_RUN_ROOT:
         raise ConfigError(
             f"podman.run_root: {config.podman.run_root} is longer than {_LONGEST_RUN_ROOT} bytes, "

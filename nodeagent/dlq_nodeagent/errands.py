@@ -38,6 +38,8 @@ class Preparation:
     plan: LaunchPlan | None = None
     floor_mtime_ns: int = 0
     ports: tuple[int, ...] = ()
+    again: bool = False
+    """What it waited for is there now: order it again, and it is soon ready."""
     error: str = ""
     exit_code: int | None = None
     """Set when it cannot be by the user's own mistake (model/mistakes.py)."""
@@ -87,6 +89,10 @@ class Errands(Protocol):
         """
         ...
 
+    def abandon(self, key: AttemptKey) -> None:
+        """The rank shall not start: what its preparation alone waits for is ended, and it is answered."""
+        ...
+
     def look(self, order: LookOrder) -> None:
         """Answered by `core.looked(key, purpose, Look)`."""
         ...
@@ -117,10 +123,15 @@ class FakeErrands:
         self.logs: list[tuple[OpenLog, Handle | None, str]] = []
         self.inside: list[tuple[OpenExec, Handle | None]] = []
         self.tidied: list[AttemptKey] = []
+        self.abandoned: list[AttemptKey] = []
 
     def prepare(self, order: PrepareOrder) -> None:
         """See the port."""
         self.prepares.append(order)
+
+    def abandon(self, key: AttemptKey) -> None:
+        """See the port."""
+        self.abandoned.append(key)
 
     def look(self, order: LookOrder) -> None:
         """See the port."""

@@ -5,7 +5,6 @@ what the master ordered for one rank. What ran and how it ended is not here: the
 """
 
 import json
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +13,7 @@ import cattrs
 import structlog
 from cattrs.gen import make_dict_structure_fn
 
+from dlq_nodeagent.durable import replace_file
 from dlq_nodeagent.model.messages import Fence, Launch
 from dlq_nodeagent.model.rank import FoundCheckpoint, RankState, Stopping
 from dlq_nodeagent.runtimes.launch import AttemptKey
@@ -198,21 +198,7 @@ def _read(path: Path, kind: Any) -> Any:
 
 def _replace(path: Path, record: NodeRecord | RankRecord) -> None:
     content = json.dumps({"v": _VERSION} | _CONVERTER.unstructure(record)).encode()
-    draft = path.with_suffix(".tmp")
-    with open(draft, "wb", opener=_private) as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.rename(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+    replace_file(path, content)
 
 
 def _make_converter() -> cattrs.Converter:

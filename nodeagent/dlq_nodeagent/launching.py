@@ -27,7 +27,9 @@ from dlq_nodeagent.orders import SIGNALS
 from dlq_nodeagent.ports import ports_for
 from dlq_nodeagent.runtimes.container import ContainerPlan
 from dlq_nodeagent.runtimes.launch import RunAs
-from dlq_nodeagent.runtimes.podman_prepare import Containers, Say, inside_container
+from dlq_nodeagent.runtimes.podman_prepare import Containers, inside_container
+from dlq_nodeagent.runtimes.podman_pull import Say
+from dlq_nodeagent.runtimes.podman_pulls import Done, Wish
 from dlq_nodeagent.runtimes.port import AttemptKey, JobFiles, LaunchPlan, LaunchRefused
 from dlq_nodeagent.slurm_launch import stand_ins_mount, with_batch
 from dlq_nodeagent.tasks import port_count, tasks_mount, with_own_ports, with_tasks
@@ -70,13 +72,12 @@ class Launching:
     def prepare(
         self,
         launch: Launch,
-        say: Say = lambda detail: None,
         *,
         ports: tuple[int, ...] = (),
         taken: frozenset[int] = frozenset(),
     ) -> Preparation:
         """Directories, ports, script and plan; or the reason, for the user, why it cannot run here.
-        `say` hears what takes long; `ports` it was given before, `taken` are those of others.
+        `ports` it was given before, `taken` are those of others. Raises ImageWanted.
         """
         try:
             ports = ports_for(launch, port_count(launch), kept=ports, taken=taken)
@@ -84,13 +85,9 @@ class Launching:
             self._check_runtime(launch)
             rights = self.rights_of(launch)
             cwd, watch = self._directories(launch, rights)
-            plan = self._plan(launch, rights, cwd, say)
-        except UserMistake as mistake:
-            return Preparation(error=str(mistake), exit_code=mistake.exit_code)
-        except (LaunchRefused, PermissionError) as refused:
-            return Preparation(error=str(refused))
-        except OSError as error:
-            return Preparation(error=f"{error.filename or 'this node'}: {error.strerror}")
+            plan = self._plan(launch, rights, cwd)
+        except (UserMistake, LaunchRefused, OSError) as refused:
+            return refusal(refused)
         with rights.taken():
             floor_mtime_ns = floor_of_attempt(watch)
         return Preparation(plan=plan, floor_mtime_ns=floor_mtime_ns, ports=ports)
@@ -112,6 +109,16 @@ class Launching:
         if missing:
             raise LaunchRefused(f"this node has no GPU {missing[0]}")
         return tuple(have[index] for index in launch.gpu_indexes)
+
+    def fetch(self, key: AttemptKey, wish: Wish, say: Say, done: Done) -> None:
+        """See Containers."""
+        assert self.containers is not None  # nobody else asks for an image
+        self.containers.fetch(key, wish, say, done)
+
+    def abandon(self, key: AttemptKey) -> None:
+        """See Containers."""
+        if self.containers is not None:
+            self.containers.abandon(key)
 
     def forget(self, key: AttemptKey) -> None:
         """Delete the script of a rank that is over; no effect when there is none."""
@@ -151,10 +158,10 @@ class Launching:
             check_directory(cwd, "the working directory")
         return cwd, watch_of(launch, 0)
 
-    def _plan(self, launch: Launch, rights: UserRights, cwd: str, say: Say) -> LaunchPlan:
+    def _plan(self, launch: Launch, rights: UserRights, cwd: str) -> LaunchPlan:
         rules = self.rules
         argv = self._argv(launch, rights)
-        container = self._container(launch, rights, say)
+        container = self._container(launch, rights)
         environment = job_environment(
             launch,
             devices=self.devices_of(launch),
@@ -189,11 +196,11 @@ class Launching:
             only_devices=() if container else self.devices_for(self.devices_of(launch)),
         )
 
-    def _container(self, launch: Launch, rights: UserRights, say: Say) -> ContainerPlan | None:
+    def _container(self, launch: Launch, rights: UserRights) -> ContainerPlan | None:
         if launch.container is None or self.containers is None:
             return None
         script = self._script_path(launch.key) if launch.script else None
-        plan = self.containers.plan(launch, rights, self.devices_of(launch), script, say)
+        plan = self.containers.plan(launch, rights, self.devices_of(launch), script)
         more = stand_ins_mount(launch, self.rules.stand_ins) + tasks_mount(launch)
         return replace(plan, own_mounts=plan.own_mounts + more)
 
@@ -216,6 +223,19 @@ class Launching:
         # The interpreter is named by us and not by the kernel: a state directory may be mounted
         # noexec, and a file just written may still be busy.
         return (*_interpreter(launch.script), str(path), *launch.command)
+
+
+def refusal(error: BaseException) -> Preparation:
+    """What is told of a rank that could not be made ready over this."""
+    match error:
+        case UserMistake():
+            return Preparation(error=str(error), exit_code=error.exit_code)
+        case LaunchRefused() | PermissionError():
+            return Preparation(error=str(error))
+        case OSError():
+            return Preparation(error=f"{error.filename or 'this node'}: {error.strerror}")
+        case _:
+            return Preparation(error=f"{type(error).__name__}: {error}")
 
 
 def watch_of(launch: Launch, floor_mtime_ns: int) -> CheckpointWatch:

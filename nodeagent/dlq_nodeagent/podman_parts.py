@@ -12,8 +12,11 @@ from dlq_nodeagent.cgroups.port import CgroupTree
 from dlq_nodeagent.config import AgentConfig
 from dlq_nodeagent.runtimes.podman import PodmanRuntime
 from dlq_nodeagent.runtimes.podman_client import PodmanClient, PodmanFailed, choose_oci_runtime
-from dlq_nodeagent.runtimes.podman_images import Images, PullRules
+from dlq_nodeagent.runtimes.podman_images import Images
 from dlq_nodeagent.runtimes.podman_prepare import PodmanContainers
+from dlq_nodeagent.runtimes.podman_pull import Puller, PullRules
+from dlq_nodeagent.runtimes.podman_pulls import Pulls
+from dlq_nodeagent.runtimes.podman_records import ImageRecords
 from dlq_nodeagent.runtimes.podman_secrets import Secrets
 from dlq_nodeagent.shim.binary import ensure_init, ensure_shim
 
@@ -28,12 +31,12 @@ class PodmanParts:
 
     runtime: PodmanRuntime
     containers: PodmanContainers
-    images: Images
+    pulls: Pulls
     cgroups: CgroupTree
 
     def close(self) -> None:
         """End pulls and remove empty groups; containers go on."""
-        self.images.close()
+        self.pulls.close()
         self.cgroups.remove()
 
 
@@ -58,7 +61,17 @@ def build_podman(
         largest_bytes=wanted.largest_image,
         spare_bytes=wanted.spare,
     )
-    images = Images(client=client, rules=rules, clock=clock)
+    puller = Puller(client=client, rules=rules, clock=clock, group=group)
+    puller.sweep()
+    images = Images(
+        client=client,
+        rules=rules,
+        clock=clock,
+        records=ImageRecords(path=config.node.state_dir / "images.json"),
+        secrets=secrets,
+        puller=puller,
+    )
+    pulls = Pulls(fetch=images.fetch, most=wanted.pulls, most_of_user=wanted.pulls_per_user)
     runtime = PodmanRuntime(
         state_dir=config.node.state_dir,
         contact=contact,
@@ -72,11 +85,11 @@ def build_podman(
         writable=wanted.writable,
     )
     roots = wanted.mount_roots or config.jobs.roots
-    containers = PodmanContainers(images=images, secrets=secrets, mount_roots=roots)
+    containers = PodmanContainers(images=images, pulls=pulls, secrets=secrets, mount_roots=roots)
     log.info(
         "podman", version=version, cgroups=boxes.why, oci_runtime=client.oci_runtime or "default"
     )
-    return PodmanParts(runtime, containers, images, boxes)
+    return PodmanParts(runtime, containers, pulls, boxes)
 
 
 def _version(client: PodmanClient) -> str:

@@ -218,7 +218,7 @@ class Supervisor:
             self.errands.tidy(key)  # it was stopped meanwhile: what was made ready is for nobody
             return
         watched.preparing = False
-        if watched.again:
+        if watched.again or preparation.again:
             watched.again = False
             self._prepare(watched)
             return
@@ -501,6 +501,8 @@ class Supervisor:
             log.info(
                 "rank_moved", key=key, state=taken.rank.state.value, was=watched.rank.state.value
             )
+            if watched.preparing and watched.rank.state is RankState.PREPARING:
+                self.errands.abandon(taken.rank.launch.key)
         watched.rank = taken.rank
         for effect in taken.effects:
             if effect is Effect.RECORD:

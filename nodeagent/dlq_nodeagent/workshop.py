@@ -15,12 +15,15 @@ from dlq_nodeagent.devices.port import RELEASED_MEMORY_BYTES, DeviceFault, Devic
 from dlq_nodeagent.errands import Look, LookOrder, Preparation, PrepareOrder, Purpose
 from dlq_nodeagent.jobtree.checkpoints import newest_checkpoint
 from dlq_nodeagent.jobtree.sweeping import sweep
-from dlq_nodeagent.launching import Launching, watch_of
+from dlq_nodeagent.launching import Launching, refusal, watch_of
 from dlq_nodeagent.model.messages import OpenExec, OpenLog
+from dlq_nodeagent.runtimes.podman_pulls import ImageWanted, Wish
 from dlq_nodeagent.runtimes.port import AttemptKey, Handle, LaunchRefused
 
 # A rank on a dead file system holds at most three: one for each purpose of a look.
 _THREADS = 32
+# What asks podman has threads of its own: podman waits for its store's locks, and so would the others.
+_ASKING = 8
 _Answer = TypeVar("_Answer")
 
 log = structlog.get_logger("nodeagent.workshop")
@@ -64,22 +67,32 @@ class Workshop:
         self._wake = wake
         self._free_below_bytes = free_below_bytes
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="errand")
+        self._asking = ThreadPoolExecutor(_ASKING, thread_name_prefix="podman")
+        self._preparing: set[AttemptKey] = set()
         self.answers: Answers | None = None
 
     def prepare(self, order: PrepareOrder) -> None:
         """See the port."""
         launch = order.launch
-        loop = asyncio.get_running_loop()
+        self._preparing.add(launch.key)
 
-        def say(detail: str) -> None:
-            with suppress(RuntimeError):  # the loop has ended, and with it everybody who listens
-                loop.call_soon_threadsafe(self._tell, launch.key, detail)
+        def prepare() -> Preparation | Wish:
+            try:
+                return self._launching.prepare(launch, ports=order.ports, taken=order.taken)
+            except ImageWanted as wanted:
+                return wanted.wish
 
         self._run(
-            lambda: self._launching.prepare(launch, say, ports=order.ports, taken=order.taken),
-            lambda answer: self._asker().prepared(launch.key, answer),
-            lambda error: Preparation(error=f"{type(error).__name__}: {error}"),
+            prepare,
+            lambda answer: self._take(launch.key, answer),
+            refusal,
+            self._threads if launch.container is None else self._asking,
         )
+
+    def abandon(self, key: AttemptKey) -> None:
+        """See the port."""
+        self._preparing.discard(key)
+        self._launching.abandon(key)
 
     def look(self, order: LookOrder) -> None:
         """See the port."""
@@ -87,6 +100,7 @@ class Workshop:
             lambda: self._look(order),
             lambda answer: self._asker().looked(order.launch.key, order.purpose, answer),
             lambda error: Look(released=False, held_by=f"{type(error).__name__}: {error}"),
+            self._threads,
         )
 
     def send_log(self, order: OpenLog, handle: Handle | None, never_ran: str) -> None:
@@ -103,7 +117,38 @@ class Workshop:
 
     def close(self) -> None:
         """Wait for nothing: what hangs in a dead file system would hang for ever."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._asking):
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    def _take(self, key: AttemptKey, answer: Preparation | Wish) -> None:
+        if isinstance(answer, Preparation):
+            self._answer(key, answer)
+        elif key in self._preparing:
+            self._fetch(key, answer)
+        else:
+            self._answer(key, Preparation(error=f"nobody waits for {answer.image} any more"))
+
+    def _fetch(self, key: AttemptKey, wish: Wish) -> None:
+        """Have a pull done, which no thread here waits for; then the rank is prepared again."""
+        loop = asyncio.get_running_loop()
+
+        def done(error: Exception | None) -> None:
+            if error is not None:
+                log.warning("image_not_fetched", key=str(key), image=wish.image, error=str(error))
+            answer = Preparation(again=True) if error is None else refusal(error)
+            with suppress(RuntimeError):  # the loop has ended, and with it everybody who listens
+                loop.call_soon_threadsafe(self._answer, key, answer)
+
+        def say(detail: str) -> None:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._tell, key, detail)
+
+        self._launching.fetch(key, wish, say, done)
+
+    def _answer(self, key: AttemptKey, answer: Preparation) -> None:
+        self._preparing.discard(key)
+        self._asker().prepared(key, answer)
+        self._wake()
 
     def _tell(self, key: AttemptKey, detail: str) -> None:
         self._asker().preparing(key, detail)
@@ -148,8 +193,9 @@ class Workshop:
         work: Callable[[], _Answer],
         answer: Callable[[_Answer], None],
         failure: Callable[[BaseException], _Answer],
+        threads: ThreadPoolExecutor,
     ) -> None:
-        future = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        future = asyncio.get_running_loop().run_in_executor(threads, work)
 
         def finish(done: "asyncio.Future[_Answer]") -> None:
             if done.cancelled():

@@ -1,6 +1,5 @@
 """Jobs in containers on a real cluster: pulled, saved, resumed, found again; and no secret anywhere."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 import processes  # found by conftest.py
 from dlq.v1 import job_pb2
 from dlq_client.connection import connect
+from support.canaries import files_with, forms_of
 from support.container_cluster import ContainerCluster
 from support.podman_box import (
     PodmanStore,
@@ -17,7 +17,8 @@ from support.podman_box import (
     podman_store,
     submitter_name,
 )
-from support.small_registry import SmallRegistry, layer_of, small_registry
+from support.podman_images import trusted_registry
+from support.small_registry import SmallRegistry, layer_of
 from support.users_view import UsersView
 from support.waiting import wait_until
 
@@ -35,10 +36,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PodmanStore]:
 
 @pytest.fixture
 def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallRegistry]:
-    with small_registry() as running:
-        allowed = tmp_path / "registries.conf"
-        allowed.write_text(f'[[registry]]\nlocation = "{running.name}"\ninsecure = true\n')
-        monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(allowed))
+    with trusted_registry(tmp_path, monkeypatch) as running:
         running.put("team/train", "1", layer_of(make_root_filesystem(tmp_path / "image")))
         running.password = f"robot:{PASSWORD}"
         yield running
@@ -100,14 +98,9 @@ def test_a_container_is_pulled_runs_with_what_it_was_given_and_no_secret_is_anyw
     shown = user.dlq("show", job, "--json") + user.dlq("show", job) + output
     shown += user.dlq("events", "--json")
     for secret in (CANARY, PASSWORD):
-        assert secret not in shown
-        places = [str(cluster.root / name) for name in ("master", "e2e-a", "e2e-b", "handed")]
-        places += [str(path) for path in cluster.root.glob("*.log")] + [str(store.at)]
-        found = subprocess.run(
-            ["grep", "-rlF", "--devices=skip", secret, *places],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert found.stdout == ""
+        assert not [form for form in forms_of(secret) if form in shown]
+        places = [cluster.root / name for name in ("master", "e2e-a", "e2e-b", "handed")]
+        assert files_with(secret, [*places, *cluster.root.glob("*.log"), store.at]) == []
 
 
 def test_what_cannot_be_pulled_is_the_users_mistake_and_says_so(

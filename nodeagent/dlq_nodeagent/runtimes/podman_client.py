@@ -4,6 +4,7 @@ import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from dlq_nodeagent.env import DEFAULT_PATH
@@ -78,12 +79,20 @@ class PodmanClient:
             raise PodmanFailed(last_words(done.stderr), done.returncode)
         return done.stdout
 
-    def start(self, *words: str, quiet: bool = True) -> "subprocess.Popen[str]":
-        """Start a command; what it says is thrown away, or comes line by line from its stdout."""
+    def store(self) -> Path:
+        """The directory of the store. Raises PodmanFailed when podman must be asked and does not say."""
+        return Path(self.root) if self.root else _default_store(self)
+
+    def start(
+        self, *words: str, quiet: bool = True, more: Mapping[str, str] | None = None
+    ) -> "subprocess.Popen[str]":
+        """Start a command; what it says is thrown away, or comes line by line from its stdout. `more` is
+        added to its environment.
+        """
         out = subprocess.DEVNULL if quiet else subprocess.PIPE
         return subprocess.Popen(
             self.command(*words),
-            env=self.environment(),
+            env=dict(self.environment()) | dict(more or {}),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.DEVNULL if quiet else subprocess.STDOUT,
@@ -93,6 +102,11 @@ class PodmanClient:
             umask=_UMASK,
             start_new_session=True,
         )
+
+
+@cache
+def _default_store(client: PodmanClient) -> Path:
+    return Path(client.ask("info", "--format={{.Store.GraphRoot}}").strip())
 
 
 def last_words(text: str) -> str:

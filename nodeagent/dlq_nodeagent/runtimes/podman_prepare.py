@@ -1,8 +1,7 @@
 """From a launch with a container to its plan: image, mounts, GPUs and secrets made ready."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -17,14 +16,15 @@ from dlq_nodeagent.runtimes.container import SECRETS, ContainerPlan, Mount, Netw
 from dlq_nodeagent.runtimes.launch import AttemptKey
 from dlq_nodeagent.runtimes.podman_devices import device_words
 from dlq_nodeagent.runtimes.podman_images import Image, Images
+from dlq_nodeagent.runtimes.podman_pull import Say
+from dlq_nodeagent.runtimes.podman_pulls import Done, ImageWanted, Pulls, Wish
 from dlq_nodeagent.runtimes.podman_secrets import Secrets
 
-Say = Callable[[str], None]
 HOME = "/tmp"  # the only place of an image that is surely writable
 
 
 class Containers(Protocol):
-    """What launching asks for a job with a container. Blocks for as long as a pull takes."""
+    """What launching asks for a job with a container."""
 
     def plan(
         self,
@@ -32,9 +32,18 @@ class Containers(Protocol):
         rights: UserRights,
         devices: Sequence[Device],
         script: Path | None,
-        say: Say,
     ) -> ContainerPlan:
-        """The container of a launch. Raises UserMistake, LaunchRefused, OSError."""
+        """The container of a launch. Raises UserMistake, LaunchRefused, OSError; ImageWanted when
+        something must be fetched before, and this asked again.
+        """
+        ...
+
+    def fetch(self, key: AttemptKey, wish: Wish, say: Say, done: Done) -> None:
+        """Have an image fetched. Returns at once; `done` hears, from any thread, None or why not."""
+        ...
+
+    def abandon(self, key: AttemptKey) -> None:
+        """The rank waits for no image any more: `done` hears so. No effect when it does not wait."""
         ...
 
     def forget(self, key: AttemptKey) -> None:
@@ -47,6 +56,7 @@ class PodmanContainers:
     """The real one. `mount_roots` empty: any directory that the user may open."""
 
     images: Images
+    pulls: Pulls
     secrets: Secrets
     mount_roots: tuple[str, ...]
 
@@ -56,14 +66,13 @@ class PodmanContainers:
         rights: UserRights,
         devices: Sequence[Device],
         script: Path | None,
-        say: Say,
     ) -> ContainerPlan:
         """See the port."""
         asked = launch.container
         assert asked is not None
         mounts = self._mounts(launch, rights)
         words = device_words(devices)
-        image = self._image(launch, say)
+        image = self._image(launch)
         handed = self.secrets.hand_over(
             launch.key, asked.secrets, user=launch.user, uid=rights.uid, gid=rights.gid
         )
@@ -80,19 +89,25 @@ class PodmanContainers:
             devices=words,
         )
 
+    def fetch(self, key: AttemptKey, wish: Wish, say: Say, done: Done) -> None:
+        """See the port."""
+        self.pulls.want(key, wish, say, done)
+
+    def abandon(self, key: AttemptKey) -> None:
+        """See the port."""
+        self.pulls.unwant(key)
+
     def forget(self, key: AttemptKey) -> None:
         """See the port."""
         self.secrets.take_back(key)
 
-    def _image(self, launch: Launch, say: Say) -> Image:
+    def _image(self, launch: Launch) -> Image:
         asked = launch.container
         assert asked is not None
-        with (
-            self.secrets.auth_file(launch.key, asked.image, asked.image_secret, launch.user)
-            if asked.image_secret
-            else nullcontext()
-        ) as auth_file:
-            return self.images.ensure(asked.image, auth_file=auth_file, say=say)
+        found = self.images.usable(asked.image, launch.user)
+        if found is None:
+            raise ImageWanted(Wish(asked.image, launch.user, asked.image_secret))
+        return found
 
     def _roots(self, launch: Launch) -> tuple[str, ...]:
         """The operator's, and the job's own checkpoints, which launching has checked by its roots."""

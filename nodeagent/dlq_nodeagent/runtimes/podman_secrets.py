@@ -6,7 +6,8 @@ Every file belongs to the agent's user and nobody else may read it (mode 0600 or
 is never put on a command line, into an environment, a log, a record or a message. While a job runs,
 what it asked for lies in RUN_DIR/secrets/JOB.ATTEMPT.RANK, readable by that job's user alone; RUN_DIR
 belongs on a tmpfs. It goes when the rank has ended, when a later agent finds it without a rank, and
-with the host's memory.
+with the host's memory. Credentials of a pull lie in RUN_DIR/auth-*.json for as long as it runs; what a
+killed agent has left of them goes when the next one starts.
 """
 
 import base64
@@ -17,6 +18,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 
 from dlq_common.container_names import check_secret, registry_of
 from dlq_common.names import check_user_name
@@ -82,7 +84,9 @@ class Secrets:
         place.rmdir()
 
     def keep_only(self, living: Collection[AttemptKey]) -> None:
-        """Delete what ranks that are over have left, after a restart."""
+        """Delete what ranks that are over, and all pulls, have left: after a restart, before any pull."""
+        for left in self.run_dir.glob("auth-*.json"):
+            left.unlink(missing_ok=True)
         place = self.run_dir / "secrets"
         for name in os.listdir(place) if place.is_dir() else ():
             with suppress(LaunchRefused):
@@ -91,15 +95,14 @@ class Secrets:
                     self.take_back(key)
 
     @contextmanager
-    def auth_file(self, key: AttemptKey, image: str, name: str, user: str) -> Iterator[Path]:
+    def auth_file(self, image: str, name: str, user: str) -> Iterator[Path]:
         """The credentials of an image's registry as podman reads them, for as long as the block.
 
         The secret is such a file itself (JSON with `auths`), or one line `USER:PASSWORD`.
         """
         content = _auth_json(self.read(name, user), registry_of(image), name)
         self._place()
-        path = self.run_dir / f"auth-{key}.json"
-        path.unlink(missing_ok=True)
+        path = self.run_dir / f"auth-{token_hex(8)}.json"
         _write_private(path, content, 0o600)
         try:
             yield path

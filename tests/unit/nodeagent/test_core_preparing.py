@@ -44,3 +44,29 @@ def test_what_was_made_ready_for_a_rank_that_was_stopped_meanwhile_is_taken_back
     bench.run(1)
     assert bench.errands.tidied == [launch.key]
     assert not bench.runs(launch)
+
+
+def test_a_rank_that_is_stopped_gives_up_what_it_waits_for_at_once_and_only_once() -> None:
+    bench = AgentBench()
+    bench.connect()
+    bench.prepare = never
+    launch = a_launch()
+    bench.order(launch)
+    bench.run(1)
+    assert bench.errands.abandoned == []
+    bench.order(a_stop(launch, "cancel"))
+    bench.order(a_stop(launch, "cancel"))
+    assert bench.errands.abandoned == [launch.key]
+
+
+def test_a_rank_whose_image_has_been_fetched_is_prepared_again_and_starts() -> None:
+    bench = AgentBench()
+    bench.connect()
+    answers = [Preparation(again=True)]
+    bench.prepare = lambda launch: answers.pop() if answers else a_preparation(launch)
+    launch = a_launch()
+    bench.order(launch)
+    bench.run(1)
+    assert answers == []
+    assert bench.runs(launch)
+    assert bench.errands.abandoned == []

@@ -24,7 +24,8 @@ from dlq_nodeagent.runtimes.launch import AttemptKey, LaunchPlan, LaunchRefused
 from dlq_nodeagent.runtimes.podman_client import PodmanClient, choose_oci_runtime, last_words
 from dlq_nodeagent.runtimes.podman_devices import device_words
 from dlq_nodeagent.runtimes.podman_images import Image
-from dlq_nodeagent.runtimes.podman_prepare import PodmanContainers, Say
+from dlq_nodeagent.runtimes.podman_prepare import PodmanContainers
+from dlq_nodeagent.runtimes.podman_pulls import Pulls
 from dlq_nodeagent.runtimes.podman_run import run_command
 from dlq_nodeagent.runtimes.podman_secrets import Secrets
 from support.agent_bench import a_launch
@@ -259,14 +260,27 @@ def test_credentials_are_a_private_file_for_as_long_as_they_are_needed(
     path = tmp_path / "secrets/users/alice/robot"
     path.write_text(f"robot:{CANARY}\n")
     path.chmod(0o600)
-    with secrets.auth_file(KEY, "reg.example:5000/a/b:1", "robot", "alice") as auth:
+    with secrets.auth_file("reg.example:5000/a/b:1", "robot", "alice") as auth:
         assert stat.S_IMODE(auth.stat().st_mode) == 0o600
         assert list(json.loads(auth.read_text())["auths"]) == ["reg.example:5000"]
     assert not auth.exists()
     whole = json.dumps({"auths": {"x": {"auth": "eA=="}}})
     path.write_text(whole)
-    with secrets.auth_file(KEY, "reg.example/a:1", "robot", "alice") as auth:
+    with secrets.auth_file("reg.example/a:1", "robot", "alice") as auth:
         assert auth.read_text() == whole
+
+
+def test_what_a_killed_agent_has_left_of_a_pulls_credentials_goes_when_the_next_one_starts(
+    secrets: Secrets, tmp_path: Path
+) -> None:
+    path = tmp_path / "secrets/users/alice/robot"
+    path.write_text(f"robot:{CANARY}\n")
+    path.chmod(0o600)
+    killed = secrets.auth_file("reg.example/a:1", "robot", "alice")
+    left = killed.__enter__()
+    assert left.exists()
+    secrets.keep_only({KEY})
+    assert [*(tmp_path / "run").glob("auth*")] == []
 
 
 @pytest.mark.parametrize("content", ["{}", "{", "no colon", "two:lines\nmore:x"])
@@ -278,7 +292,7 @@ def test_a_secret_that_is_no_credential_is_refused_without_repeating_it(
     path.chmod(0o600)
     with (
         pytest.raises(LaunchRefused) as caught,
-        secrets.auth_file(KEY, "reg.example/a:1", "robot", "alice"),
+        secrets.auth_file("reg.example/a:1", "robot", "alice"),
     ):
         pass
     assert CANARY not in str(caught.value)
@@ -290,8 +304,7 @@ def test_a_secret_that_is_no_credential_is_refused_without_repeating_it(
 class NoImages:
     """Every image is there."""
 
-    def ensure(self, image: str, *, auth_file: Path | None, say: Say) -> Image:
-        say(f"pulling {image}")
+    def usable(self, image: str, user: str) -> Image:
         return Image("feed", "/workspace", 1)
 
 
@@ -299,6 +312,7 @@ class NoImages:
 def containers(secrets: Secrets, tmp_path: Path) -> PodmanContainers:
     return PodmanContainers(
         images=NoImages(),  # type: ignore[arg-type]
+        pulls=Pulls(fetch=lambda wish, say, ending: None),
         secrets=secrets,
         mount_roots=(str(tmp_path),),
     )
@@ -313,7 +327,7 @@ def ready(
     containers: PodmanContainers, launch: Launch, devices: Sequence[Device] = ()
 ) -> ContainerPlan:
     rights = UserRights(os.getuid(), os.getgid())
-    return containers.plan(launch, rights, devices, Path("/s/17.1.0"), lambda detail: None)
+    return containers.plan(launch, rights, devices, Path("/s/17.1.0"))
 
 
 def test_a_container_sees_its_script_its_checkpoints_and_what_was_asked_for(

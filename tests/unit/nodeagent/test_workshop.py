@@ -2,9 +2,9 @@
 
 import asyncio
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -13,7 +13,11 @@ from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.port import DeviceProcess, DeviceUsage
 from dlq_nodeagent.errands import Look, LookOrder, Preparation, PrepareOrder, Purpose
 from dlq_nodeagent.launching import Launching, LaunchRules
-from dlq_nodeagent.model.messages import Launch
+from dlq_nodeagent.model.messages import ContainerRequest, Launch
+from dlq_nodeagent.runtimes.container import ContainerPlan
+from dlq_nodeagent.runtimes.podman_prepare import Containers
+from dlq_nodeagent.runtimes.podman_pull import Ending, NotWanted, Say
+from dlq_nodeagent.runtimes.podman_pulls import Done, ImageWanted, Pulls, Wish
 from dlq_nodeagent.runtimes.port import AttemptKey, JobFiles
 from dlq_nodeagent.workshop import Workshop
 from support.agent_bench import a_launch
@@ -25,13 +29,14 @@ class Asker:
 
     preparations: list[Preparation] = field(default_factory=list)
     looks: list[Look] = field(default_factory=list)
+    details: list[str] = field(default_factory=list)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
     def prepared(self, key: AttemptKey, preparation: Preparation) -> None:
         self.preparations.append(preparation)
 
     def preparing(self, key: AttemptKey, detail: str) -> None:
-        """What containers say; see the e2e tests of podman."""
+        self.details.append(detail)
 
     def looked(self, key: AttemptKey, purpose: Purpose, look: Look) -> None:
         self.looks.append(look)
@@ -61,15 +66,16 @@ class Bench:
         return self.asker.looks[-1]
 
 
-MakeBench = Callable[[], Bench]
+class MakeBench(Protocol):
+    def __call__(self, containers: Containers | None = None) -> Bench: ...
 
 
 @pytest.fixture
 def make_bench(tmp_path: Path) -> MakeBench:
-    def make() -> Bench:
+    def make(containers: Containers | None = None) -> Bench:
         devices = FakeDevices(parse_virtual("2xH100-80GB"), "n1")
         rules = LaunchRules(
-            runtime="process",
+            runtime="podman",
             run_as="self",
             allow_root=True,
             roots=(),
@@ -86,6 +92,7 @@ def make_bench(tmp_path: Path) -> MakeBench:
             devices=devices.devices(),
             job_files=lambda key: JobFiles("/n", "/j", "/b", "/d"),
             now_s=clock.now_s,
+            containers=containers,
         )
         asker = Asker()
         workshop = Workshop(
@@ -143,6 +150,84 @@ async def test_a_rank_that_has_ended_need_not_wait_for_its_marker_to_settle(
 async def test_free_gpus_are_said_to_be_free(make_bench: MakeBench) -> None:
     look = await make_bench().look(a_launch(checkpoint_directory=""), Purpose.FINAL)
     assert (look.released, look.held_by) == (True, "")
+
+
+@dataclass
+class HangingRegistry:
+    """Containers on a node that has no image but `here`, and a registry that never answers."""
+
+    pulls: Pulls
+
+    def plan(self, launch: Launch, *rest: object) -> ContainerPlan:
+        assert launch.container is not None
+        if launch.container.image != "localhost/here:1":
+            raise ImageWanted(Wish(launch.container.image, launch.user))
+        return ContainerPlan(image="feed")
+
+    def fetch(self, key: AttemptKey, wish: Wish, say: Say, done: Done) -> None:
+        self.pulls.want(key, wish, say, done)
+
+    def abandon(self, key: AttemptKey) -> None:
+        self.pulls.unwant(key)
+
+    def forget(self, key: AttemptKey) -> None:
+        """Nothing was made."""
+
+
+async def test_pulls_that_hang_keep_nothing_else_waiting_and_end_with_their_ranks(
+    make_bench: MakeBench,
+) -> None:
+    ended: list[str] = []
+
+    def fetch(wish: Wish, say: Say, ending: Ending) -> None:
+        while not ending.over:
+            ending.wait(10)
+        ended.append(wish.image)
+        raise NotWanted("ended")
+
+    pulls = Pulls(fetch=fetch)
+    bench = make_bench(HangingRegistry(pulls))
+    keys = []
+    for number in range(40):
+        image = ContainerRequest(image=f"hangs.example/{number}:1")
+        launch = replace(a_launch(job=number + 100), container=image, user="mallory")
+        bench.workshop.prepare(PrepareOrder(launch=launch))
+        keys.append(launch.key)
+    while len(bench.asker.details) < 40:
+        await bench.asker.wait()
+    process = await bench.prepare(a_launch(checkpoint_directory=""))
+    assert process.plan is not None
+    here = replace(a_launch(), container=ContainerRequest(image="localhost/here:1"))
+    assert (await bench.prepare(here)).plan is not None
+    assert (await bench.look(a_launch(checkpoint_directory=""), Purpose.FINAL)).released
+    before = len(bench.asker.preparations)
+    for key in keys:
+        bench.workshop.abandon(key)
+    while len(bench.asker.preparations) < before + 40:
+        await bench.asker.wait()
+    assert all("nobody waits" in it.error for it in bench.asker.preparations[before:])
+    pulls.close()
+    bench.workshop.close()
+
+
+async def test_a_rank_whose_image_has_come_is_ordered_again(make_bench: MakeBench) -> None:
+    bench = make_bench(HangingRegistry(Pulls(fetch=lambda wish, say, ending: None)))
+    launch = replace(a_launch(), container=ContainerRequest(image="reg.example/a:1"))
+    bench.workshop.prepare(PrepareOrder(launch=launch))
+    while not bench.asker.preparations:
+        await bench.asker.wait()
+    assert bench.asker.preparations == [Preparation(again=True)]
+
+
+async def test_a_rank_that_went_while_podman_was_asked_pulls_nothing(make_bench: MakeBench) -> None:
+    pulled: list[Wish] = []
+    bench = make_bench(HangingRegistry(Pulls(fetch=lambda wish, say, ending: pulled.append(wish))))
+    launch = replace(a_launch(), container=ContainerRequest(image="reg.example/a:1"))
+    bench.workshop.prepare(PrepareOrder(launch=launch))
+    bench.workshop.abandon(launch.key)
+    await bench.asker.wait()
+    assert "nobody waits" in bench.asker.preparations[-1].error
+    assert pulled == []
 
 
 async def test_a_gpu_with_a_process_is_named_with_it(make_bench: MakeBench) -> None:
