@@ -68,6 +68,8 @@ class SimAgent:
     master: Master
     node_id: NodeId
     gpus: int = 4
+    cpu_count: int = 0  # of the host; 0: not told
+    memory_bytes: int = 0
     boot_id: str = "boot-1"
     ranks: dict[AttemptKey, SimRank] = field(default_factory=dict)
     session_id: int | None = None
@@ -88,7 +90,13 @@ class SimAgent:
     def facts(self) -> Registered:
         """What the host is."""
         gpus = tuple(Gpu(index=index, gpu_type="H100") for index in range(self.gpus))
-        return Registered(gpus=gpus, boot_id=self.boot_id, hostname=self.node_id)
+        return Registered(
+            gpus=gpus,
+            boot_id=self.boot_id,
+            hostname=self.node_id,
+            cpu_count=self.cpu_count,
+            memory_bytes=self.memory_bytes,
+        )
 
     def hello(self) -> Opened:
         """Open a session: tell all, obey the welcome."""

@@ -204,4 +204,8 @@ class Capacity:
 
 def _others(before: Node, node: Node) -> bool:
     """Whether the pools must be made anew: its GPUs, or what it has for jobs that ask, are others."""
-    return (before.gpus, before.runtimes, before.labels) != (node.gpus, node.runtimes, node.labels)
+    return _had(before) != _had(node)
+
+
+def _had(node: Node) -> tuple[object, ...]:
+    return (node.gpus, node.runtimes, node.labels, node.cpu_count, node.memory_bytes)

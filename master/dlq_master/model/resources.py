@@ -27,7 +27,9 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Total GPUs of a job, all or nothing; CPU and memory are limits, they do not place."""
+    """Total GPUs of a job, all or nothing. CPU and memory are limits, and its nodes must have so much;
+    what other jobs there have declared is not taken off.
+    """
 
     gpus: int
     nodes: int | None = None
@@ -50,7 +52,14 @@ class Request:
             limit = getattr(self, name)
             if limit is not None and limit < 1:
                 raise ValueError(f"{name} must be positive, not {limit}")
-        traits = wanted(self.runtime, self.constraint, self.among, self.not_among)
+        traits = wanted(
+            self.runtime,
+            self.constraint,
+            self.among,
+            self.not_among,
+            cpus=self.cpus_per_node,
+            memory_bytes=self.memory_bytes_per_node,
+        )
         shape = Shape(self.gpus, self.nodes, self.gpu_type, self.avoid, traits)
         object.__setattr__(self, "shape", shape)
 

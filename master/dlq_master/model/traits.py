@@ -1,8 +1,11 @@
 """What nodes have that jobs may ask for, and which of the nodes have all that one job asks for.
 
 What a job asks for is one text, so that jobs which ask for the same are of one shape: traits joined
-by `&`. A trait is a runtime (`podman`), a label (`rack=r1`), `@gpu01,gpu02` (one of these nodes) or
-`!gpu07` (none of these).
+by `&`. A trait is a runtime (`podman`), a label (`rack=r1`), a size of the host (`cpus>=8`,
+`memory>=68719476736`, bytes), `@gpu01,gpu02` (one of these nodes) or `!gpu07` (none of these).
+
+Sizes are those of whole hosts, and what other jobs have declared is not taken off. A host that has told
+no size (0) is large enough.
 """
 
 from __future__ import annotations
@@ -14,6 +17,9 @@ from dlq_master.model.ids import NodeId
 
 _AND = "&"
 _AMONG, _NOT_AMONG = "@", "!"
+_AT_LEAST = ">="
+_CPUS, _MEMORY = "cpus", "memory"
+_GIB = 2**30
 
 
 class Bearer(Protocol):
@@ -25,6 +31,10 @@ class Bearer(Protocol):
     def runtimes(self) -> frozenset[str]: ...
     @property
     def labels(self) -> frozenset[str]: ...
+    @property
+    def cpu_count(self) -> int: ...
+    @property
+    def memory_bytes(self) -> int: ...
 
 
 def wanted(
@@ -32,9 +42,14 @@ def wanted(
     constraint: Iterable[str] = (),
     among: Iterable[NodeId] = (),
     not_among: Iterable[NodeId] = (),
+    *,
+    cpus: int | None = None,
+    memory_bytes: int | None = None,
 ) -> str | None:
     """The text for all of this together, equal for equal wishes; None: any node will do."""
     traits = [*([runtime] if runtime else []), *sorted(constraint)]
+    sizes = ((_CPUS, cpus), (_MEMORY, memory_bytes))
+    traits += [f"{what}{_AT_LEAST}{least}" for what, least in sizes if least]
     for sign, node_ids in ((_AMONG, sorted(among)), (_NOT_AMONG, sorted(not_among))):
         if node_ids:
             traits.append(sign + ",".join(node_ids))
@@ -48,10 +63,46 @@ def runtime_of(text: str | None) -> str | None:
 
 
 def chosen(text: str) -> list[str]:
-    """What the user has chosen nodes by, for people: `rack=r1`, `among gpu01,gpu02`, `not gpu07`."""
-    traits = text.split(_AND)[1 if runtime_of(text) else 0 :]
-    words = {_AMONG: "among ", _NOT_AMONG: "not "}
-    return [words[each[0]] + each[1:] if each[0] in words else each for each in traits]
+    """What the user has chosen nodes by, for people: `rack=r1`, `nodes with 8 cores`,
+    `among gpu01,gpu02`, `not gpu07`.
+    """
+    return [_words(trait) for trait in text.split(_AND)[1 if runtime_of(text) else 0 :]]
+
+
+def _words(trait: str) -> str:
+    if trait[0] in (_AMONG, _NOT_AMONG):
+        return ("among " if trait[0] == _AMONG else "not ") + trait[1:]
+    what, least = _size(trait)
+    return f"nodes with {_amount(what, least)}" if what else trait
+
+
+def too_small(nodes: Iterable[Bearer], text: str) -> str:
+    """Of the sizes in it that no node has, the first, as the most that there is: `23.5GiB of memory`;
+    empty when there is none such.
+    """
+    for what, least in map(_size, text.split(_AND)):
+        most = max((_of(node, what, least) for node in nodes), default=0) if what else 0
+        if most < least:
+            return _amount(what, most)
+    return ""
+
+
+def _size(trait: str) -> tuple[str, int]:
+    """What the host must have how much of; ("", 0) for another trait."""
+    what, at_least, least = trait.partition(_AT_LEAST)
+    return (what, int(least)) if at_least and what in (_CPUS, _MEMORY) else ("", 0)
+
+
+def _of(node: Bearer, what: str, unknown: int) -> int:
+    return (node.cpu_count if what == _CPUS else node.memory_bytes) or unknown
+
+
+def _amount(what: str, much: int) -> str:
+    if what == _MEMORY:
+        return (
+            f"{much / _GIB:.2f}".rstrip("0").rstrip(".") + "GiB of memory"
+        )  # one unit: comparable
+    return f"{much} core{'' if much == 1 else 's'}"
 
 
 def has_all(node: Bearer, text: str) -> bool:
@@ -64,6 +115,9 @@ def _has(node: Bearer, trait: str) -> bool:
         return node.node_id in trait[1:].split(",")
     if trait[0] == _NOT_AMONG:
         return node.node_id not in trait[1:].split(",")
+    what, least = _size(trait)
+    if what:
+        return _of(node, what, least) >= least
     return trait in (node.labels if "=" in trait else node.runtimes)
 
 
@@ -73,11 +127,11 @@ class Traits:
     Worked out once for each text; whoever changes what nodes have makes a new one.
     """
 
-    __slots__ = ("_by_trait", "_known", "_node_ids")
+    __slots__ = ("_by_trait", "_known", "_nodes")
 
-    def __init__(self, by_trait: Mapping[str, int], node_ids: Sequence[NodeId] = ()) -> None:
+    def __init__(self, by_trait: Mapping[str, int], nodes: Sequence[Bearer] = ()) -> None:
         self._by_trait = by_trait
-        self._node_ids = node_ids
+        self._nodes = nodes
         self._known: dict[str, int] = {}
 
     @classmethod
@@ -87,7 +141,7 @@ class Traits:
         for ordinal, node in enumerate(nodes):
             for trait in node.runtimes | node.labels:
                 by_trait[trait] = by_trait.get(trait, 0) | 1 << ordinal
-        return cls(by_trait, [node.node_id for node in nodes])
+        return cls(by_trait, nodes)
 
     def mask(self, text: str) -> int:
         """The nodes that have all of it."""
@@ -100,11 +154,9 @@ class Traits:
         return known
 
     def _mask_of(self, trait: str) -> int:
-        if trait[0] not in (_AMONG, _NOT_AMONG):
+        if trait[0] not in (_AMONG, _NOT_AMONG) and not _size(trait)[0]:
             return self._by_trait.get(trait, 0)
-        named = set(trait[1:].split(","))
-        mask = sum(1 << at for at, node_id in enumerate(self._node_ids) if node_id in named)
-        return mask if trait[0] == _AMONG else ~mask
+        return sum(1 << at for at, node in enumerate(self._nodes) if _has(node, trait))
 
 
 NOTHING = Traits({})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from dlq_master.model.node import Node
 from dlq_master.model.resources import Shape
-from dlq_master.model.traits import chosen, has_all, runtime_of
+from dlq_master.model.traits import chosen, has_all, runtime_of, too_small
 from dlq_master.model.why import Reason, ReasonCode
 
 
@@ -21,7 +21,9 @@ def unmet(
     if runtime != shape.traits and fits(shape._replace(traits=runtime)):
         able = _able(nodes, shape.traits)
         words = " and ".join(chosen(shape.traits))
-        detail = f"{words}; {_counted(able, len(nodes), ever=ever)}"
+        most = too_small(nodes, shape.traits)
+        told = f"the largest has {most}" if most else _counted(able, len(nodes), ever=ever)
+        detail = f"{words}; {told}"
         return Reason(ReasonCode.CONSTRAINT, "nodes", shape.nodes, able, detail=detail)
     if runtime is not None and fits(shape._replace(traits=None)):
         able = _able(nodes, runtime)

@@ -42,8 +42,10 @@ def test_a_request_that_makes_no_sense_is_refused(fields: dict[str, int]) -> Non
         Request(**fields)  # type: ignore[arg-type]
 
 
-def test_limits_do_not_change_where_a_job_fits() -> None:
-    assert Request(gpus=4, cpus_per_node=8).shape == Request(gpus=4).shape == Shape(4, None, None)
+def test_jobs_that_declare_the_same_limits_are_of_one_shape() -> None:
+    assert Request(gpus=4).shape == Shape(4, None, None)
+    assert Request(gpus=4, cpus_per_node=8).shape == Request(gpus=4, cpus_per_node=8).shape
+    assert Request(gpus=4, cpus_per_node=8).shape != Request(gpus=4).shape
 
 
 @given(st.sets(st.integers(0, 70)))

@@ -8,13 +8,28 @@ from dlq_master.model.ids import NodeId
 from dlq_master.model.node import Node
 from dlq_master.model.pool import Pool
 from dlq_master.model.resources import PODMAN, Request, Shape
-from dlq_master.model.traits import Traits, chosen, has_all, runtime_of, wanted
+from dlq_master.model.traits import Traits, chosen, has_all, runtime_of, too_small, wanted
 
+GIB = 2**30
 N1, N2, N3 = NodeId("n1"), NodeId("n2"), NodeId("n3")
 NODES = [
     Node(N1, (), labels=frozenset({"rack=r1", "disk=fast"})),
-    Node(N2, (), labels=frozenset({"rack=r1"}), runtimes=frozenset({PODMAN})),
-    Node(N3, (), labels=frozenset({"rack=r2"}), runtimes=frozenset({PODMAN})),
+    Node(
+        N2,
+        (),
+        labels=frozenset({"rack=r1"}),
+        runtimes=frozenset({PODMAN}),
+        cpu_count=8,
+        memory_bytes=64 * GIB,
+    ),
+    Node(
+        N3,
+        (),
+        labels=frozenset({"rack=r2"}),
+        runtimes=frozenset({PODMAN}),
+        cpu_count=64,
+        memory_bytes=63 * GIB,
+    ),
 ]
 CASES = [
     (wanted(None, ["rack=r1"]), [N1, N2]),
@@ -28,6 +43,11 @@ CASES = [
     (wanted(PODMAN, ["rack=r2"], [N1, N3], [N1]), [N3]),
     (wanted(None, [], [NodeId("gone")]), []),
     (wanted(None, [], [], [NodeId("gone")]), [N1, N2, N3]),
+    (wanted(None, cpus=8), [N1, N2, N3]),
+    (wanted(None, cpus=9), [N1, N3]),
+    (wanted(None, memory_bytes=64 * GIB), [N1, N2]),
+    (wanted(None, memory_bytes=64 * GIB + 1), [N1]),
+    (wanted(PODMAN, ["rack=r1"], [N2], cpus=8, memory_bytes=GIB), [N2]),
 ]
 
 
@@ -55,6 +75,8 @@ def test_equal_wishes_are_one_shape_in_whatever_order_they_are_written() -> None
         (wanted(None, ["rack=r1"]), None, ["rack=r1"]),
         (wanted(None, [], [N1, N2]), None, ["among n1,n2"]),
         (wanted(None, ["k=v"], [], [N1]), None, ["k=v", "not n1"]),
+        (wanted(None, cpus=1), None, ["nodes with 1 core"]),
+        (wanted(PODMAN, memory_bytes=64 * GIB), PODMAN, ["nodes with 64GiB of memory"]),
     ],
 )
 def test_people_are_told_what_they_chose(text: str, runtime: str | None, words: list[str]) -> None:
@@ -77,3 +99,11 @@ def test_what_is_left_for_a_shape_is_the_same_whichever_way_it_is_worked_out() -
         assert got.total == sum(mask.bit_count() for mask in kept)
         assert sum(got.buckets) == (1 << count) - 1
         assert [pool.masks[at] for at in range(count)] == masks, "the pool itself is as it was"
+
+
+def test_a_size_that_no_host_has_is_told_with_the_largest_there_is() -> None:
+    sized = NODES[1:]
+    assert too_small(sized, wanted(PODMAN, memory_bytes=65 * GIB) or "") == "64GiB of memory"
+    assert too_small(sized, wanted(None, cpus=65, memory_bytes=GIB) or "") == "64 cores"
+    assert too_small(sized, wanted(None, ["rack=r1"], cpus=9) or "") == ""
+    assert too_small(NODES, wanted(None, memory_bytes=65 * GIB) or "") == "", "n1 may have so much"
