@@ -26,6 +26,7 @@ class Course:
         "preemptions",
         "progress_s",
         "rate",
+        "resizes",
         "row",
         "settled_s",
         "slowed_s",
@@ -50,6 +51,7 @@ class Course:
             0  # that the work done took beyond its seconds; below 0: it was faster
         )
         self.preemptions = 0
+        self.resizes = 0
         self.spans: list[Span] = []  # when it held GPUs, until its last start
 
     def start(
@@ -107,6 +109,7 @@ class Course:
             queue_s=jct_s - self.row.duration_s - overhead_s - slowed_s,
             overhead_s=overhead_s,
             preemptions=self.preemptions,
+            resizes=self.resizes,
             spans=(*self.spans, Span(self.placed_s, now_s, self.gpus)),
         )
 

@@ -21,8 +21,8 @@ from dlq_master.model.attempt_steps import (
 )
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job_steps import Cancelled
-from dlq_master.model.plan import Lapse, Reject, Start
+from dlq_master.model.job_steps import Cancelled, Placed
+from dlq_master.model.plan import Lapse, Reject, Resize, Start
 from dlq_master.model.resources import Allocation
 from dlq_master.policy.pipeline import wake_at_s
 from dlq_master.policy.turn import Decided, decide
@@ -38,7 +38,7 @@ from dlq_simulator.queues import Queues
 from dlq_simulator.report import Result, Timing
 from dlq_simulator.settings import ReplaySettings
 from dlq_simulator.workload import Trace
-from dlq_simulator.world import GpuMemory, Rates, build_cluster, build_job
+from dlq_simulator.world import GpuMemory, Rates, build_cluster, build_job, sizes_of
 
 Progress = Callable[[int], object]  # jobs finished since the last call
 Watch = Callable[[Cluster, Decided, Seconds], object]  # sees the state after every turn
@@ -190,12 +190,12 @@ class Replay:
         if decided.fault is not None:
             raise decided.fault
         self.plan_times_s.append(time.perf_counter() - began_s)
-        for event, job_id, number, _, change in decided.happened:
+        for event, job_id, _, _, change in decided.happened:
             if job_id is None or change is None:
                 continue
-            if isinstance(change, Start) and number is not None:
-                self._start(job_id, number, change.allocation, now_s)
-            elif isinstance(change, Lapse) and isinstance(event, StopRequested):
+            if isinstance(event, Placed) and isinstance(change, Start | Resize):
+                self._start(job_id, event.attempt, change.allocation, now_s)
+            elif isinstance(change, Lapse | Resize) and isinstance(event, StopRequested):
                 self.leaving.lapse(change, now_s)
             elif isinstance(change, Reject):
                 self._refuse(job_id, change.reason.detail)
@@ -223,6 +223,9 @@ class Replay:
 
     def _arrive(self, job_id: JobId) -> None:
         row = self.courses[job_id].row
+        sizes: tuple[int, ...] = ()
+        if self.policy.sizing is not None and row.checkpoint:  # who cannot save cannot be resized
+            sizes = sizes_of(row)
         job = build_job(
             job_id,
             row,
@@ -230,6 +233,8 @@ class Replay:
             estimate_s=self.estimates.at_submit(job_id, row),
             queue=self.queues.of(row),
             constraint=self.memory.asked(row),
+            sizes=sizes,
+            speeds=self.estimates.speeds(row, sizes, self.settings.speed),
         )
         drive.submit(self.cluster, job)
 

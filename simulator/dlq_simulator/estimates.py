@@ -9,6 +9,7 @@ from dlq_master.model.job_steps import Updated
 from dlq_master.policy.policy import Know
 from dlq_simulator.course import Course, Seconds
 from dlq_simulator.knowledge import Knowledge
+from dlq_simulator.speed import Speed
 from dlq_simulator.workload import TraceJob
 
 
@@ -29,6 +30,12 @@ class Estimates:
         if told_s is not None and not self._profiles:
             self._told_s[job_id] = told_s
         return told_s
+
+    def speeds(self, row: TraceJob, sizes: tuple[int, ...], speed: Speed) -> tuple[float, ...]:
+        """How fast it runs at each of its sizes, for a policy that knows anything of it."""
+        if self._knowledge.know is Know.UNKNOWN:
+            return ()
+        return tuple(speed.rate(row, size) for size in sizes)
 
     def started(self, job_id: JobId, course: Course, now_s: Seconds) -> Seconds | None:
         """It has got GPUs; returns when it will have been profiled, if that is what it needs."""
@@ -52,9 +59,9 @@ class Estimates:
         estimate_s = self._told_s[job_id]
         if course.rate != 1 or course.slowed_s:
             job = self._cluster.jobs[job_id]
-            executed_s = job.total_executed_s - job.lost_gpu_s / job.request.gpus
+            speed = job.speed_on(course.gpus)  # that the policy reckons with
             made_s = course.done_s + max(0, now_s - course.progress_s) * course.rate
             left_s = max(0.0, estimate_s - made_s) / course.rate
-            estimate_s = executed_s + (now_s - course.placed_s) + left_s
+            estimate_s = job.worked_s + (now_s - course.placed_s + left_s) * speed
         told = Updated(values=(("duration_estimate_s", estimate_s),), changes="run estimate")
         drive.step_job(self._cluster, job_id, told, now_s)

@@ -10,7 +10,7 @@ from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.machine import StopCause
-from dlq_master.model.plan import Lapse
+from dlq_master.model.plan import Lapse, Resize
 from dlq_master.policy.place.placement import Placement
 from dlq_simulator.course import Course, Seconds
 from dlq_simulator.errors import SimulateError
@@ -39,15 +39,18 @@ class Leaving:
         self._settings = settings
         self.reclaimed = 0
 
-    def lapse(self, lapse: Lapse, now_s: Seconds) -> None:
-        """It is not renewed. Who will be done before it had to stop is left alone."""
+    def lapse(self, lapse: Lapse | Resize, now_s: Seconds) -> None:
+        """It is not renewed, or goes on with other GPUs. Who will be done before it had to stop is left
+        alone."""
         course = self._courses[lapse.key.job_id]
         if lapse.grace_s == 0:
+            course.resizes += isinstance(lapse, Resize)
             course.stop(now_s)
             course.leave(now_s)
             return
         stop_s = max(now_s, lapse.at_s - self._save_s(course))
         if course.finish_s > stop_s:
+            course.resizes += isinstance(lapse, Resize)
             self._stop(course, lapse.key, stop_s)
 
     def reclaim(self, node_id: NodeId, now_s: Seconds) -> None:

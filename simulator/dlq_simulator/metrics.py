@@ -37,7 +37,8 @@ class Outcome:
     finish_s: Number
     queue_s: Number
     overhead_s: Number
-    preemptions: int
+    preemptions: int  # all interruptions
+    resizes: int = 0  # of these, those after which it went on at once with other GPUs
     spans: tuple[Span, ...] = ()
 
     @property
@@ -56,6 +57,8 @@ class Metrics:
     faster than the trace's. `cost` is node-hours x price of all priced nodes from the first submit
     to the last finish, `tardiness_cost` the sum of weight x seconds after the due date, and
     `reclaim_preemption_ratio` preemptions by reclaimed servers over jobs submitted (Aryl, table 5).
+    `preemptions` are all interruptions, `resizes` those of them after which a job went on at once with
+    other GPUs.
     """
 
     jobs: int
@@ -73,6 +76,7 @@ class Metrics:
     wdmr: float | None
     slo_met_ratio: float | None
     be_avg_jct_s: float | None
+    resizes: int = 0
     cost: float | None = None
     tardiness_cost: float | None = None
     reclaim_preemption_ratio: float | None = None
@@ -121,6 +125,7 @@ def measure(
         reclaim_preemption_ratio=_settled(billed.reclaimed / submitted)
         if billed is not None and billed.reclaimed is not None and submitted
         else None,
+        resizes=sum(outcome.resizes for outcome in outcomes),
     )
 
 

@@ -98,7 +98,7 @@ def _settings(name: str, words: Mapping[str, str], seed: int) -> ReplaySettings:
         raise UsageError(f"cannot simulate {name!r}", str(error), "correct --set") from error
     grid = terms(cost_s)
     free = not policy.grid
-    if policy.taking is Taking.NEVER:
+    if policy.taking is Taking.NEVER and policy.resizing is not Taking.BOUNDARY:
         # Every term would be renewed: without a grid the same work starts at the same instants.
         policy = replace(policy, grid=False)
     return ReplaySettings(

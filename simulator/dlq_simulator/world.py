@@ -16,6 +16,7 @@ from dlq_master.model.resources import Allocation, Request
 from dlq_master.model.slowdowns import Run
 from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.course import Seconds
+from dlq_simulator.errors import SimulateError
 from dlq_simulator.speed import Speed
 from dlq_simulator.workload import Trace, TraceJob
 
@@ -69,19 +70,23 @@ def build_job(
     estimate_s: float | None = None,
     queue: tuple[str, int] = ("default", 0),
     constraint: tuple[str, ...] = (),
+    sizes: tuple[int, ...] = (),
+    speeds: tuple[float, ...] = (),
 ) -> Job:
     """What the scheduler is told of a row.
 
     `typed`: the cluster names its GPU types, so a row's type counts unless it takes any.
     `estimate_s`: all that it is told of how long the job runs. `queue`: its name and its rank among
-    the queues. `constraint`: what its nodes must be.
+    the queues. `constraint`: what its nodes must be. `sizes`: on how many GPUs it may run, `speeds`: how
+    fast, if the policy is to know.
     """
     gpu_type = row.gpu_type if typed and not row.any_gpu else None
     return Job(
         job_id=job_id,
         user=row.user or "trace",
         name=row.job_id,
-        request=Request(gpus=row.num_gpus, gpu_type=gpu_type, constraint=constraint),
+        request=Request(gpus=row.num_gpus, gpu_type=gpu_type, constraint=constraint, sizes=sizes),
+        speeds=speeds,
         submit_time_s=row.submit_time_s,
         duration_estimate_s=estimate_s,
         queue=queue[0],
@@ -92,6 +97,26 @@ def build_job(
 
 def _profile(row: TraceJob) -> Profile:
     return Profile(skew=row.skew, rho=row.rho)
+
+
+def sizes_of(row: TraceJob) -> tuple[int, ...]:
+    """On how many GPUs the job may run; empty: only on those that it asks for. SimulateError if these
+    are not among them."""
+    if row.min_workers is None and row.max_workers is None:
+        return ()
+    each = row.gpus_per_worker or 1
+    own = row.num_gpus // each
+    least = own if row.min_workers is None else row.min_workers
+    most = own if row.max_workers is None else row.max_workers
+    if row.num_gpus % each or not least <= own <= most:
+        raise SimulateError(
+            f"job {row.job_id!r} asks for {row.num_gpus} GPUs, on which it cannot run",
+            f"it runs on {least} to {most} workers of {each} GPUs",
+            "correct num_gpus, gpus_per_worker, min_workers or max_workers",
+        )
+    if least == most:
+        return ()
+    return tuple(workers * each for workers in range(least, most + 1))
 
 
 class Rates:

@@ -11,13 +11,16 @@ TESTS = Path(__file__).parents[1]
 
 STORY = """
 import random
+from dlq_master.model.resources import Request
 from support.builders import World, a_job, a_node
 draw = random.Random(5)
 nodes = [a_node(f"node-{draw.random()}", draw.choice([2, 4, 8])) for _ in range(12)]
 world = World({policy!r}, nodes, **{settings!r})
 told = []
 for number in range(1, 120):
-    world.submit(a_job(number, draw.choice([1, 1, 2, 4, 8, 16]), rank_base=draw.randrange(2),
+    gpus = draw.choice([1, 1, 2, 4, 8, 16])
+    request = Request(gpus=gpus, sizes=draw.choice([(), (gpus, 2 * gpus), (gpus, gpus + 1)]))
+    world.submit(a_job(number, request=request, rank_base=draw.randrange(2),
         duration_estimate_s=draw.choice([None, 40.0, 400.0])))
     world.now_s += draw.choice([0.0, 1.0, 31.0])
     if world.running and draw.random() < 0.6:
@@ -36,6 +39,8 @@ print(told)
         ("best-effort", {"place": "spread"}),
         ("yarn-cs", {"place": "spread", "quota": "default:0.7"}),
         ("themis", {"place": "spread"}),
+        ("afs", {"place": "spread", "preempt": "free"}),
+        ("gandiva-elastic", {"place": "consolidate"}),
         ("timeslice", {"place": "spread"}),
         ("sf", {"place": "consolidate"}),
         ("lf", {"place": "spread", "preempt": "free"}),

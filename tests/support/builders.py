@@ -101,11 +101,15 @@ class World:
         if decided.fault is not None:
             raise decided.fault
         for happened in decided.happened:
-            if isinstance(happened.event, job_steps.Placed) and happened.job_id is not None:
-                self._run(happened.job_id)
+            self.run_if_placed(happened)
         self.wake_at_s = wake_at_s(self.cluster, self.policy, self.now_s)
         validate(self.cluster)
         return self
+
+    def run_if_placed(self, happened: drive.Happened) -> None:
+        """What is placed runs at once."""
+        if isinstance(happened.event, job_steps.Placed) and happened.job_id is not None:
+            self._run(happened.job_id)
 
     def at(self, now_s: float) -> World:
         self.now_s = now_s

@@ -59,6 +59,11 @@ def policy_of(config: MasterConfig) -> Policy:
         policy = build(config.scheduler.policy, settings)
     except ValueError as error:
         raise ConfigError(f"scheduler: {error}") from None
+    if policy.sizing is not None:
+        raise ConfigError(
+            f"scheduler.policy = {policy.name!r} gives elastic jobs other numbers of GPUs while they run, "
+            "which a master cannot do yet: choose one that does not, such as 'tiresias-las'"
+        )
     if policy.know is not Know.UNKNOWN:
         raise ConfigError(
             f"scheduler.policy = {policy.name!r} has to know how long every job will run, which only a "

@@ -10,6 +10,7 @@ from dlq_master.model.ids import AttemptKey, Fence, NodeId
 from dlq_master.model.job import Checkpoint, EndReason
 from dlq_master.model.lease import Lease
 from dlq_master.model.machine import StopCause
+from dlq_master.model.resources import Allocation
 from dlq_master.model.values import maker
 
 
@@ -120,6 +121,7 @@ class Attempt(NamedTuple):
     )
     warned_time_s: float | None = None  # of the time limit
     barrier_time_s: float | None = None  # when all ranks of a gang were ready and were let go
+    regrant: Allocation | None = None  # it stops only to go on here: kept for its job meanwhile
 
     @property
     def live(self) -> bool:
@@ -129,6 +131,18 @@ class Attempt(NamedTuple):
     def at_barrier(self) -> bool:
         """A gang none of whose ranks may have started: nobody has let them go."""
         return len(self.ranks) > 1 and self.barrier_time_s is None
+
+    @property
+    def claims(self) -> Allocation:
+        """The GPUs that nobody else may have while it lives."""
+        held = self.lease.allocation
+        return held if self.regrant is None else held | self.regrant
+
+    @property
+    def leaves(self) -> Allocation:
+        """Those of them that others may have once it has stopped."""
+        held = self.lease.allocation
+        return held if self.regrant is None else held - self.regrant
 
     @property
     def fence(self) -> Fence:

@@ -10,6 +10,7 @@ from dlq_master.model.attempt import Attempt, AttemptState
 from dlq_master.model.job import Checkpoint, EndReason
 from dlq_master.model.lease import until
 from dlq_master.model.machine import IllegalTransition, StopCause
+from dlq_master.model.resources import Allocation
 from dlq_master.model.values import Draft, maker
 
 
@@ -35,6 +36,7 @@ class StopRequested:
     cause: StopCause
     grace_s: float
     detail: str = ""
+    regrant: Allocation | None = None  # its job goes on there at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +231,7 @@ _EXIT_CODE = _at("exit_code")
 _SIGNAL = _at("signal")
 _CHECKPOINT = _at("checkpoint")
 _BEFORE_SILENCE = _at("known_before_silence")
+_REGRANT = _at("regrant")
 
 _attempt = maker(Attempt)
 
@@ -302,6 +305,7 @@ def _stop(draft: Draft, event: StopRequested, at_s: float) -> None:
     draft[_STOP_CAUSE] = event.cause
     draft[_STOP_DETAIL] = event.detail
     draft[_GRACE_S] = event.grace_s
+    draft[_REGRANT] = event.regrant
     if draft[_NOTICE_TIME_S] is None:
         draft[_NOTICE_TIME_S] = at_s
 

@@ -42,6 +42,12 @@ class Touched(NamedTuple):
     nodes: tuple[Node, ...]
 
 
+def held_gpus(job: Job, attempt: Attempt) -> int:
+    """How many GPUs the attempt of this job holds; of one that is not elastic, as many as it asked."""
+    request = job.request
+    return attempt.lease.allocation.width if request.sizes else request.gpus
+
+
 # A lead is at most this part of the best-effort term.
 LONGEST_LEAD = 0.9
 
@@ -65,6 +71,9 @@ class Cluster:
         self.crossings = Timers()  # a job's service reaches its level's threshold
         self.promotions = Timers()  # a waiting job has starved
         self.pending: dict[JobId, None] = {}
+        self.returning: dict[
+            JobId, None
+        ] = {}  # they wait only to go on where GPUs were kept for them
         self.slow_saves: dict[JobId, float] = {}  # running jobs that need more than the usual lead
         self.silent: dict[AttemptKey, None] = {}  # UNKNOWN attempts
         self.by_term = self.running.by_term
@@ -78,6 +87,7 @@ class Cluster:
         self._touched_nodes: dict[NodeId, Node] = {}
         self._levels = ordering.levels
         self._promotes = ordering.promotes
+        self._by_base = ordering.by_base
         self.history = None if ordering.refresh is None else History(ordering.refresh)
         self._thresholds = ordering.thresholds
         self.packing: Packing | None = None  # set by plans; None: shapes say nothing of it
@@ -100,10 +110,15 @@ class Cluster:
         return job.rank_base * self._levels + job.level
 
     def shape(self, job: Job) -> Shape:
-        """The shape that the job is placed in."""
-        if self.packing is None:
-            return job.request.shape
-        return self.packing.shape(job.request.shape, job.profile)
+        """The shape that the job is placed in when it starts."""
+        request = job.request
+        shape = request.shape_on(request.base) if self._by_base else request.shape
+        return shape if self.packing is None else self.packing.shape(shape, job.profile)
+
+    def shape_on(self, job: Job, gpus: int) -> Shape:
+        """The shape that it is placed in on so many GPUs."""
+        shape = job.request.shape_on(gpus)
+        return shape if self.packing is None else self.packing.shape(shape, job.profile)
 
     def repack(self, packing: Packing | None) -> None:
         """Other jobs are kept together from here on: who waits gets its shape anew."""
@@ -244,6 +259,8 @@ class Cluster:
             self._index_waiting(before, job, waits)
         elif waits:
             self.waiting.add(self.rank(job), self.shape(job), job.job_id, self.stands(job))
+        if self._by_base:
+            self._index_returning(job, waits=waits)
         if job.saves:
             self._time_save(before, job)
         if self._promotes:
@@ -290,30 +307,52 @@ class Cluster:
         if waits:
             self.waiting.add(now, self.shape(job), job.job_id, self.stands(job))
 
+    def _index_returning(self, job: Job, *, waits: bool) -> None:
+        if waits and job.regrant is not None:
+            self.returning[job.job_id] = None
+        else:
+            self.returning.pop(job.job_id, None)
+
     def _index_attempt(self, job: Job, held: Attempt | None, holds: Attempt | None) -> None:
         """What the attempt's state decides: claims on GPUs, and where it stands."""
         was = None if held is None else held.state
         now = None if holds is None else holds.state
-        if was is not now:
+        if was is not now or (held and holds and held.regrant is not holds.regrant):
             self._index_claims(held, holds)
         if holds is not None and now in ACTIVE:
             end_s = holds.lease.term_end_s
-            self.running.put(holds.key, self.rank(job), job.sequence, job.request.gpus, end_s)
+            gpus = held_gpus(job, holds)
+            self.running.put(holds.key, self.rank(job), job.sequence, gpus, end_s)
         elif held is not None and was in ACTIVE:
             self.running.remove(held.key)
 
     def _index_claims(self, held: Attempt | None, holds: Attempt | None) -> None:
-        if held is None:
+        capacity = self.capacity
+        if (held and held.regrant) or (holds and holds.regrant):
+            self._index_regrant(held, holds)
+        elif held is None:
             if holds is not None:
-                self.capacity.claim(holds.key, holds.lease.allocation, soon=holds.state is _PAUSING)
+                capacity.claim(holds.key, holds.lease.allocation, soon=holds.state is _PAUSING)
         elif holds is None:
-            self.capacity.release(held.key, held.lease.allocation, soon=held.state is _PAUSING)
+            capacity.release(held.key, held.lease.allocation, soon=held.state is _PAUSING)
         elif _PAUSING in (held.state, holds.state):
-            self.capacity.mark_soon(holds.lease.allocation, soon=holds.state is _PAUSING)
+            capacity.mark_soon(holds.lease.allocation, soon=holds.state is _PAUSING)
         if held is not None and held.state is _UNKNOWN:
             del self.silent[held.key]
         if holds is not None and holds.state is _UNKNOWN:
             self.silent[holds.key] = None
+
+    def _index_regrant(self, held: Attempt | None, holds: Attempt | None) -> None:
+        """One of the two keeps GPUs for when it goes on: claim and free by what each says."""
+        capacity = self.capacity
+        if held is not None:
+            if held.state is _PAUSING:
+                capacity.mark_soon(held.leaves, soon=False)
+            capacity.release(held.key, held.claims, soon=False)
+        if holds is not None:
+            capacity.claim(holds.key, holds.claims, soon=False)
+            if holds.state is _PAUSING:
+                capacity.mark_soon(holds.leaves, soon=True)
 
     def _time_save(self, before: Job | None, job: Job) -> None:
         if job.live_attempt is None:
@@ -337,7 +376,7 @@ class Cluster:
         elif attempt is None or attempt.started_time_s is None:
             self.crossings.clear(job.job_id)
         else:
-            exact_s = attempt.started_time_s + left_gpu_s / job.request.gpus
+            exact_s = attempt.started_time_s + left_gpu_s / held_gpus(job, attempt)
             self.crossings.set(job.job_id, exact_s)
 
     def _time_promotion(self, job: Job) -> None:

@@ -31,6 +31,7 @@ from dlq_master.model.plan import (
     Reject,
     Renew,
     Repack,
+    Resize,
     Revoke,
     Start,
 )
@@ -110,7 +111,7 @@ def step_attempt(
         ended_s = gang.ended_s(before, now_s)
         if ended_s != now_s:  # told late: a copy costs as much as a step
             after = after._replace(ended_time_s=ended_s)
-        used = gang.usage(before, event, now_s)
+        used = gang.usage(before, event, job, now_s)
         follows = gang.consequence(before, event, job, used)
         if follows is None:  # cancelled while it ran: only the books are left to close
             job = job_steps.vacated(job, used)
@@ -149,6 +150,8 @@ def _apply(
             return
         case Lapse():
             steps = _lapse(cluster, change, now_s)
+        case Resize():
+            steps = _resize(cluster, change, now_s, epoch)
         case Revoke():
             stop = attempt_steps.StopRequested(cause=change.cause, grace_s=change.grace_s)
             steps = step_attempt(cluster, change.key, stop, now_s)
@@ -211,6 +214,23 @@ def _lapse(cluster: Cluster, lapse: Lapse, now_s: float) -> list[Happened]:
     happened = step_attempt(cluster, key, stop, now_s)
     if lapse.grace_s == 0.0:  # preemption is free: it has saved already
         happened += step_attempt(cluster, key, attempt_steps.Preempted(), now_s)
+    return happened
+
+
+def _resize(cluster: Cluster, resize: Resize, now_s: float, epoch: int) -> list[Happened]:
+    key, allocation = resize.key, resize.allocation
+    kind, held = cluster.attempts[key].lease.kind, cluster.attempts[key].lease.allocation
+    stop = attempt_steps.StopRequested(
+        cause=StopCause.PREEMPT,
+        grace_s=resize.grace_s,
+        detail=f"to go on with {allocation.width} GPUs instead of {held.width}",
+        regrant=allocation,
+    )
+    happened = step_attempt(cluster, key, stop, now_s)
+    if resize.grace_s == 0.0:
+        happened += step_attempt(cluster, key, attempt_steps.Preempted(), now_s)
+        again = Start(key.job_id, allocation, kind, resize.term_end_s, resize.reason)
+        happened.append(_start(cluster, again, now_s, epoch))
     return happened
 
 

@@ -197,13 +197,16 @@ def verdict(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
     return _own_failure(attempt, rules)
 
 
-def usage(attempt: Attempt, end: on_attempt.AttemptEvent, now_s: float) -> on_job.Usage:
+def usage(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, now_s: float) -> on_job.Usage:
     """What a live attempt that ends so has consumed."""
     until_s = ended_s(attempt, now_s)
     executed_s = attempt.executed_s(until_s)
     width = attempt.lease.allocation.width
     lost_s = 0.0 if type(end) in _KEEPS_ALL else work_at_risk_s(attempt, until_s)
-    return _usage((executed_s * width, executed_s, lost_s * width))
+    worked_s = executed_s - lost_s
+    if width != job.request.gpus:
+        worked_s *= job.speed_on(width)
+    return _usage((executed_s * width, executed_s, lost_s * width, worked_s))
 
 
 def ended_s(attempt: Attempt, now_s: float) -> float:
@@ -226,8 +229,11 @@ def consequence(
     if job.ended:
         return None
     event = _job_end(end, attempt, job, used)
-    if isinstance(event, on_job.Requeued) and _got_on(attempt, job, used):
-        return replace(event, forgives=True)
+    if isinstance(event, on_job.Requeued):
+        if attempt.regrant is not None and not event.failed_nodes:
+            event = replace(event, regrant=attempt.regrant)
+        if _got_on(attempt, job, used):
+            return replace(event, forgives=True)
     return event
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dlq_master.model.eligible import Array, Block, Dependency
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.packing import Profile
-from dlq_master.model.resources import Request
+from dlq_master.model.resources import Allocation, Request
 
 
 class JobState(StrEnum):
@@ -135,6 +135,9 @@ class Job(NamedTuple):
     array_index: int = 0
     failed_nodes: tuple[NodeId, ...] = ()  # where the cluster failed its last attempts, newest last
     retry_time_s: float | None = None  # blocked until then after such a failure
+    regrant: Allocation | None = None  # it waits only to go on here, on other GPUs than before
+    speeds: tuple[float, ...] = ()  # at its request's sizes, if known; 1 on what it asked for
+    worked_s: float = 0.0  # total_executed_s in seconds of what it asked for, without what was lost
     nice: int = 0  # above 0 behind, below before all others of its queue; part of rank_base
     profile: Profile | None = None  # how it communicates, once that is known
 
@@ -146,6 +149,15 @@ class Job(NamedTuple):
     def waiting(self) -> bool:
         """Queued and free to start."""
         return self.live_attempt is None and self.state is _QUEUED and self.blocked is None
+
+    def speed_on(self, gpus: int) -> float:
+        """How fast it runs on so many GPUs, 1 on those that it asked for; linear unless it is known."""
+        if gpus == self.request.gpus:
+            return 1.0
+        sizes = self.request.sizes
+        if self.speeds and gpus in sizes:
+            return self.speeds[sizes.index(gpus)]
+        return gpus / self.request.gpus
 
     @property
     def spec_id(self) -> JobId:

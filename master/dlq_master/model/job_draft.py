@@ -12,6 +12,7 @@ from dataclasses import replace
 from dlq_master.model.eligible import Block, Dependency
 from dlq_master.model.ids import NodeId
 from dlq_master.model.job import Checkpoint, EndReason, HoldKind, Job, JobState
+from dlq_master.model.resources import Allocation
 from dlq_master.model.values import Draft, maker
 
 _at = Job._fields.index
@@ -42,6 +43,8 @@ _RESTARTS = _at("restarts")
 _CHECKPOINT = _at("checkpoint")
 _SAVES = _at("saves")
 _LOST_GPU_S = _at("lost_gpu_s")
+_WORKED_S = _at("worked_s")
+_REGRANT = _at("regrant")
 _TOTAL_GPU_S = _at("total_gpu_s")
 _TOTAL_EXECUTED_S = _at("total_executed_s")
 _BLOCKED = _at("blocked")
@@ -95,6 +98,7 @@ def stop_waiting(draft: Draft, at_s: float) -> None:
         draft[_WAITED_S] += at_s - since_s
     draft[_QUEUED_SINCE_S] = None
     draft[_PROMOTED] = False
+    draft[_REGRANT] = None
 
 
 def place(draft: Draft, attempt: int, at_s: float) -> None:
@@ -117,15 +121,21 @@ def save(draft: Draft, checkpoint: Checkpoint, save_s: float | None) -> None:
         draft[_SAVES] = (*draft[_SAVES], save_s)[-SAVES_KEPT:]
 
 
-def vacate(draft: Draft, usage: tuple[float, float, float]) -> None:
+def return_to(draft: Draft, allocation: Allocation) -> None:
+    """It goes on with these GPUs, which were kept for it, at once."""
+    draft[_REGRANT] = allocation
+
+
+def vacate(draft: Draft, usage: tuple[float, float, float, float]) -> None:
     """Its attempt is over: what it consumed goes into the books."""
-    gpu_s, executed_s, lost_gpu_s = usage
+    gpu_s, executed_s, lost_gpu_s, worked_s = usage
     draft[_LIVE_ATTEMPT] = None
     draft[_ATTAINED_GPU_S] += gpu_s
     draft[_EXECUTED_S] += executed_s
     draft[_TOTAL_GPU_S] += gpu_s
     draft[_TOTAL_EXECUTED_S] += executed_s
     draft[_LOST_GPU_S] += lost_gpu_s
+    draft[_WORKED_S] += worked_s
 
 
 def explain(

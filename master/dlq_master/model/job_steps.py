@@ -11,6 +11,7 @@ from dlq_master.model.eligible import Block, Dependency
 from dlq_master.model.ids import NodeId
 from dlq_master.model.job import Checkpoint, EndReason, HoldKind, Job, JobState
 from dlq_master.model.machine import IllegalTransition, StopCause
+from dlq_master.model.resources import Allocation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +73,15 @@ class Saved:
 
 
 class Usage(NamedTuple):
-    """What an ended attempt consumed and what of it was lost."""
+    """What an ended attempt consumed and what of it was lost.
+
+    `worked_s`: what was done and not lost, in seconds of running on the GPUs that the job asked for.
+    """
 
     gpu_s: float = 0.0
     executed_s: float = 0.0
     lost_gpu_s: float = 0.0
+    worked_s: float = 0.0
 
 
 NO_USAGE = Usage()
@@ -93,6 +98,7 @@ class Requeued:
     failed_nodes: tuple[NodeId, ...] = ()  # where it was not the job's fault
     forgives: bool = False  # it had got on: its earlier failures count no more
     counts: bool = True  # False: an operator's doing
+    regrant: Allocation | None = None  # it was stopped only to go on there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,6 +273,8 @@ def step(  # noqa: C901 one case per event
             if event.counts:
                 to.count(draft, event.reason)
             to.wait(draft, at_s if target is _Q else None)
+            if event.regrant is not None and target is _Q:
+                to.return_to(draft, event.regrant)
             if event.failed_nodes:
                 to.blame(draft, event.failed_nodes)
                 to.back_off(draft, at_s)

@@ -40,6 +40,8 @@ KeyRule = Callable[[Learned], Key]
 
 def had(job: Job, attempt: Attempt | None, now_s: float) -> Had:
     """`attempt`: its live one, if it has one."""
+    if job.request.sizes:
+        return _had_elastic(job, attempt, now_s)
     executed_s = job.total_executed_s
     if job.lost_gpu_s:
         executed_s -= job.lost_gpu_s / job.request.gpus
@@ -48,6 +50,15 @@ def had(job: Job, attempt: Attempt | None, now_s: float) -> Had:
     runs_s = now_s - attempt.started_time_s
     attained_gpu_s = job.attained_gpu_s + runs_s * job.request.gpus
     return Had(attained_gpu_s, executed_s + runs_s, attempt.started_time_s)
+
+
+def _had_elastic(job: Job, attempt: Attempt | None, now_s: float) -> Had:
+    """Its seconds count as many as they would on the GPUs that it asked for."""
+    if attempt is None or attempt.started_time_s is None:
+        return Had(job.attained_gpu_s, job.worked_s)
+    runs_s, gpus = now_s - attempt.started_time_s, attempt.lease.allocation.width
+    worked_s = job.worked_s + runs_s * job.speed_on(gpus)
+    return Had(job.attained_gpu_s + runs_s * gpus, worked_s, attempt.started_time_s)
 
 
 def position(job: Job, key: tuple[float, ...]) -> int:

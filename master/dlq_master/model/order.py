@@ -36,6 +36,7 @@ class Ordering:
     `refresh`: learn the services of completed jobs, anew after so many of them; None: not at all.
     `quantiles`: of what was learned, become the thresholds then; as many as there are thresholds.
     `key`: the order inside a rank, promoted jobs first; None: by position.
+    `by_base`: jobs wait for the fewest GPUs that they run on, not for what they ask.
     """
 
     discipline: Discipline = Discipline.ARRIVAL
@@ -45,6 +46,7 @@ class Ordering:
     refresh: int | None = None
     quantiles: tuple[float, ...] = ()
     key: KeyRule | None = None
+    by_base: bool = False
 
     def __post_init__(self) -> None:
         if any(

@@ -58,6 +58,22 @@ class Lapse(NamedTuple):
     reason: Reason
 
 
+class Resize(NamedTuple):
+    """The job goes on with these GPUs: other than before in number, at least its base among them.
+
+    The attempt saves and leaves, as if its lease lapsed at `at_s`; its job then starts again there, and
+    nobody else gets these GPUs meanwhile. `grace_s` 0 means that this is free (simulations only): both
+    happen in this turn, and the new lease ends at `term_end_s`.
+    """
+
+    key: AttemptKey
+    allocation: Allocation
+    at_s: float
+    grace_s: float
+    term_end_s: float
+    reason: Reason
+
+
 class Revoke(NamedTuple):
     """Take the GPUs away before the term ends (drain, reclaim), with the learned grace."""
 
@@ -89,14 +105,14 @@ class Repack(NamedTuple):
     reason: Reason
 
 
-Change = Admit | Reject | Start | Renew | Lapse | Revoke | Demote | Promote | Repack
+Change = Admit | Reject | Start | Renew | Lapse | Resize | Revoke | Demote | Promote | Repack
 
 
 class Plan(NamedTuple):
     """Changes, applied in order, and the next instant worth planning at without an event.
 
     `wake_at_s`: a threshold crossing, a promotion, a boundary decision; None: only events matter.
-    `again`: these changes alter the order of jobs; apply them and plan once more, at this instant.
+    `again`: these changes alter what the others are decided by; apply them and plan once more, at this instant.
     """
 
     changes: tuple[Change, ...] = ()

@@ -29,6 +29,9 @@ class Shape(NamedTuple):
 class Request:
     """Total GPUs of a job, all or nothing. CPU and memory are limits, and its nodes must have so much;
     what other jobs there have declared is not taken off.
+
+    An elastic job may run on any of its `sizes`, and asks for one of them. With an explicit number of
+    nodes the GPUs of each node stay the same, and their number changes.
     """
 
     gpus: int
@@ -41,6 +44,7 @@ class Request:
     constraint: tuple[str, ...] = ()  # labels that its nodes must have, `K=V`, sorted
     among: tuple[NodeId, ...] = ()  # only on these nodes, sorted; empty: on any
     not_among: tuple[NodeId, ...] = ()  # never on these, sorted
+    sizes: tuple[int, ...] = ()  # numbers of GPUs that will do, rising; empty: only `gpus`
     shape: Shape = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -52,6 +56,8 @@ class Request:
             limit = getattr(self, name)
             if limit is not None and limit < 1:
                 raise ValueError(f"{name} must be positive, not {limit}")
+        if self.sizes:
+            self._check_sizes()
         traits = wanted(
             self.runtime,
             self.constraint,
@@ -62,6 +68,30 @@ class Request:
         )
         shape = Shape(self.gpus, self.nodes, self.gpu_type, self.avoid, traits)
         object.__setattr__(self, "shape", shape)
+
+    @property
+    def base(self) -> int:
+        """The fewest GPUs that it runs on."""
+        return self.sizes[0] if self.sizes else self.gpus
+
+    def shape_on(self, gpus: int) -> Shape:
+        """Its shape on another number of GPUs."""
+        if gpus == self.gpus:
+            return self.shape
+        nodes = None if self.nodes is None else gpus * self.nodes // self.gpus
+        return self.shape._replace(gpus=gpus, nodes=nodes)
+
+    def _check_sizes(self) -> None:
+        if list(self.sizes) != sorted(set(self.sizes)) or self.sizes[0] < 1:
+            raise ValueError(f"sizes must be positive and rise: {self.sizes}")
+        if self.gpus not in self.sizes:
+            raise ValueError(
+                f"it asks for {self.gpus} GPUs, which is none of its sizes {self.sizes}"
+            )
+        each = 1 if self.nodes is None else self.gpus // self.nodes
+        for size in self.sizes:
+            if size % each:
+                raise ValueError(f"size {size} is no whole number of nodes with {each} GPUs each")
 
 
 class Slot(NamedTuple):
@@ -93,6 +123,19 @@ class Allocation(NamedTuple):
     @property
     def node_ids(self) -> tuple[NodeId, ...]:
         return tuple(slot.node_id for slot in self.slots)
+
+    def __or__(self, other: Allocation) -> Allocation:
+        """The GPUs of both, its own nodes first."""
+        masks = {slot.node_id: slot.mask for slot in self.slots}
+        for node_id, mask in other.slots:
+            masks[node_id] = masks.get(node_id, 0) | mask
+        return Allocation(tuple([Slot(*item) for item in masks.items()]))
+
+    def __sub__(self, other: Allocation) -> Allocation:
+        """Its GPUs that the other has not."""
+        taken = {slot.node_id: slot.mask for slot in other.slots}
+        rest = [Slot(node_id, mask & ~taken.get(node_id, 0)) for node_id, mask in self.slots]
+        return Allocation(tuple([slot for slot in rest if slot.mask]))
 
     def overlaps(self, other: Allocation) -> bool:
         mine = {slot.node_id: slot.mask for slot in self.slots}

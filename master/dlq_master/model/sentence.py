@@ -155,6 +155,10 @@ def _outranked(reason: Reason, _job: Job, _reader: str) -> str:
     return f"{_jobs(reason)} ranks before it and needs its GPUs"
 
 
+def _resized(reason: Reason, _job: Job, _reader: str) -> str:
+    return f"it goes on with {_number(reason.need or 0)} GPUs; it had {_number(reason.have or 0)}"
+
+
 def _nodes_closed(reason: Reason, _job: Job, _reader: str) -> str:
     return f"it fits only when these nodes take new work again: {reason.detail}"
 
@@ -201,6 +205,7 @@ _WRITERS: Mapping[ReasonCode, Callable[[Reason, Job, str], str]] = {
     ReasonCode.QUOTA: _quota,
     ReasonCode.RESERVED_FOR: _reserved,
     ReasonCode.OUTRANKED: _outranked,
+    ReasonCode.RESIZED: _resized,
     ReasonCode.ENDED: _ended,
 }
 

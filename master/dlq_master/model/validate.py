@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from dlq_master.model.attempt import ACTIVE, AttemptState
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.cluster import Cluster, held_gpus
 from dlq_master.model.grace import SAVE_FACTOR, percentile_95
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job, JobState
@@ -40,7 +40,7 @@ def _slow_saves(cluster: Cluster) -> None:
 def _no_gpu_twice(cluster: Cluster) -> None:
     holder: dict[tuple[NodeId, int], AttemptKey] = {}
     for key, attempt in cluster.attempts.items():
-        for slot in attempt.lease.allocation.slots:
+        for slot in attempt.claims.slots:
             for index in slot.gpu_indices:
                 other = holder.setdefault((slot.node_id, index), key)
                 _equal(f"holder of GPU {index} of {slot.node_id}", key, other)
@@ -52,7 +52,8 @@ def _attempts_and_jobs_agree(cluster: Cluster) -> None:
         _equal(f"attempt {key} is live", attempt.live, True)
         job = cluster.jobs[key.job_id]
         _equal(f"live attempt of job {key.job_id}", job.live_attempt, key.number)
-        _equal(f"width of attempt {key}", attempt.lease.allocation.width, job.request.gpus)
+        width, sizes = attempt.lease.allocation.width, job.request.sizes
+        _equal(f"width of attempt {key}", width, width if width in sizes else job.request.gpus)
         _equal(f"fence of attempt {key}", attempt.fence, (attempt.epoch, key.number))
     for job_id, job in cluster.jobs.items():
         _equal(f"id of job {job_id}", job.job_id, job_id)
@@ -75,8 +76,9 @@ def _claims(cluster: Cluster) -> None:
     claims: dict[NodeId, dict[AttemptKey, int]] = defaultdict(dict)
     soon: dict[NodeId, int] = {}
     for key, attempt in cluster.attempts.items():
-        for node_id, mask in attempt.lease.allocation.slots:
+        for node_id, mask in attempt.claims.slots:
             claims[node_id][key] = mask
+        for node_id, mask in attempt.leaves.slots:
             if attempt.state is AttemptState.PAUSING:
                 soon[node_id] = soon.get(node_id, 0) | mask
     capacity = cluster.capacity
@@ -122,6 +124,9 @@ def _waiting(cluster: Cluster) -> None:
     }
     _equal("waiting jobs", found, {key: sorted(jobs) for key, jobs in expected.items()})
     _equal("ranks", cluster.waiting.ranks, sorted({rank for rank, _ in expected}))
+    returning = {job_id for job_id, job in cluster.jobs.items() if job.waiting and job.regrant}
+    if cluster.ordering.by_base:
+        _equal("returning jobs", set(cluster.returning), returning)
     _equal("number of waiting jobs", cluster.waiting.count, sum(map(len, expected.values())))
 
 
@@ -139,7 +144,7 @@ def _running(cluster: Cluster) -> None:
     for key, attempt in active.items():
         job = cluster.jobs[key.job_id]
         end_s = attempt.lease.term_end_s
-        places[key.job_id] = Place(cluster.rank(job), job.sequence, job.request.gpus, end_s)
+        places[key.job_id] = Place(cluster.rank(job), job.sequence, held_gpus(job, attempt), end_s)
         terms[end_s].add(key)
     running = cluster.running
     _equal("places of running jobs", running.places, places)

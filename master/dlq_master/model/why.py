@@ -44,6 +44,7 @@ class ReasonCode(StrEnum):
     FITS = "fits"
     TERM_OVER = "term_over"
     OUTRANKED = "outranked"
+    RESIZED = "resized"
     THRESHOLD_CROSSED = "threshold_crossed"
     STARVED = "starved"
     ADMISSIBLE = "admissible"

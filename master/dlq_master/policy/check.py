@@ -19,10 +19,11 @@ from dlq_master.model.plan import (
     Reject,
     Renew,
     Repack,
+    Resize,
     Revoke,
     Start,
 )
-from dlq_master.model.resources import Slot
+from dlq_master.model.resources import Allocation, Request, Slot
 from dlq_master.model.traits import has_all
 from dlq_master.model.validate import validate
 from dlq_master.model.view import View
@@ -50,6 +51,8 @@ def check_delta(view: View, plan: Plan, policy: Policy) -> None:
                 book.renew(change)
             case Lapse():
                 book.lapse(change)
+            case Resize():
+                book.resize(change)
             case Revoke():
                 book.leaves(change, change.key)
             case Demote() | Promote():
@@ -93,25 +96,36 @@ class _Book:
         for node_id, mask in slots:
             gpu_type = self._use(start, node_id, mask, gpu_type)
             width += mask.bit_count()
-        if width != request.gpus:
+        if width != request.gpus and not self._may_have(request, width):
             raise IllegalPlan(start, f"all or nothing: {request.gpus} GPUs asked, {width} given")
+        self._nodes(start, request, slots, width)
+
+    def _may_have(self, request: Request, gpus: int) -> bool:
+        """Whether the policy may give it other GPUs in number than it asked for."""
+        return self.policy.sizing is not None and gpus in request.sizes
+
+    def _nodes(
+        self, change: Start | Resize, request: Request, slots: tuple[Slot, ...], width: int
+    ) -> None:
+        """Nodes that it may have, and as many GPUs of each as it asks."""
         if request.avoid and any(node_id in request.avoid for node_id, _ in slots):
-            raise IllegalPlan(start, "attempts of it have failed on that node")
+            raise IllegalPlan(change, "attempts of it have failed on that node")
         traits = request.shape.traits
         if traits is not None and not self._have(slots, traits):
-            raise IllegalPlan(start, f"a node has not what it asks for: {traits}")
+            raise IllegalPlan(change, f"a node has not what it asks for: {traits}")
         if len(slots) > 1 and len({slot.node_id for slot in slots}) != len(slots):
-            raise IllegalPlan(start, "a node appears twice")
-        if request.nodes is not None and not self.policy.placement.counts_only:
+            raise IllegalPlan(change, "a node appears twice")
+        nodes = request.shape_on(width).nodes
+        if nodes is not None and not self.policy.placement.counts_only:
             shares = [slot.mask.bit_count() for slot in slots]
-            if shares != [request.gpus // request.nodes] * request.nodes:
-                raise IllegalPlan(start, f"{request.nodes} equal shares asked, {shares} given")
+            if shares != [width // nodes] * nodes:
+                raise IllegalPlan(change, f"{nodes} equal shares asked, {shares} given")
 
     def _have(self, slots: tuple[Slot, ...], traits: str) -> bool:
         nodes = self.cluster.nodes
         return all(has_all(nodes[node_id], traits) for node_id, _ in slots)
 
-    def _use(self, start: Start, node_id: NodeId, mask: int, gpu_type: str | None) -> str:
+    def _use(self, start: Start | Resize, node_id: NodeId, mask: int, gpu_type: str | None) -> str:
         """The type of these GPUs, which nobody else may have and which an open node must own."""
         node = self.cluster.nodes.get(node_id)
         if node is None or not node.open:
@@ -140,22 +154,53 @@ class _Book:
 
     def lapse(self, lapse: Lapse) -> None:
         attempt = self.leaves(lapse, lapse.key)
-        taking = self.policy.taking
-        if taking is Taking.NEVER:
+        if self.policy.taking is Taking.NEVER:
             raise IllegalPlan(lapse, f"policy {self.policy.name} takes no work away")
-        if taking is Taking.FREE:
-            for node_id, mask in attempt.lease.allocation.slots:
-                self.freed[node_id] = self.freed.get(node_id, 0) | mask
-            return
-        if lapse.grace_s <= 0.0:
-            raise IllegalPlan(lapse, "no time to save")
-        term_end_s = attempt.lease.term_end_s
-        if lapse.at_s < term_end_s:
-            raise IllegalPlan(lapse, "work is taken away only when its term ends")
-        if decision_time_s(term_end_s, self.cluster.lead_s) > self.view.now_s:
-            raise IllegalPlan(lapse, "the boundary is too far ahead to decide")
+        if self.policy.taking is Taking.FREE:
+            self._free(attempt.lease.allocation)
+        else:
+            self._in_time(lapse, attempt)
 
-    def leaves(self, change: Renew | Lapse | Revoke, key: AttemptKey) -> Attempt:
+    def resize(self, resize: Resize) -> None:
+        attempt = self.leaves(resize, resize.key)
+        job = self.cluster.jobs[resize.key.job_id]
+        if job.state is not JobState.QUEUED:
+            raise IllegalPlan(resize, f"job {job.job_id} is {job.state.value}: it would not go on")
+        request = job.request
+        held, then = attempt.lease.allocation, resize.allocation
+        width = then.width
+        if not self._may_have(request, width):
+            sizes = request.sizes or (request.gpus,)
+            raise IllegalPlan(resize, f"{width} GPUs given, only {sizes} will do")
+        stays = (held - (held - then)).width
+        if stays == width == held.width:
+            raise IllegalPlan(resize, "nothing would change")
+        if stays < request.base:
+            raise IllegalPlan(resize, f"{stays} GPUs stay, fewer than its base of {request.base}")
+        if self.policy.resizing is Taking.FREE:
+            self._free(held - then)
+        else:
+            self._in_time(resize, attempt)
+        gpu_type = next(iter(self.cluster.capacity.parts(held)), None)
+        for node_id, mask in (then - held).slots:
+            self._use(resize, node_id, mask, gpu_type)
+        self._nodes(resize, request, then.slots, width)
+
+    def _free(self, allocation: Allocation) -> None:
+        for node_id, mask in allocation.slots:
+            self.freed[node_id] = self.freed.get(node_id, 0) | mask
+
+    def _in_time(self, change: Lapse | Resize, attempt: Attempt) -> None:
+        """It has time to save, and its term ends."""
+        if change.grace_s <= 0.0:
+            raise IllegalPlan(change, "no time to save")
+        term_end_s = attempt.lease.term_end_s
+        if change.at_s < term_end_s:
+            raise IllegalPlan(change, "work is taken away only when its term ends")
+        if decision_time_s(term_end_s, self.cluster.lead_s) > self.view.now_s:
+            raise IllegalPlan(change, "the boundary is too far ahead to decide")
+
+    def leaves(self, change: Renew | Lapse | Resize | Revoke, key: AttemptKey) -> Attempt:
         self._once(change, key.job_id)
         return self._active(change, key)
 

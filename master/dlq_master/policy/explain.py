@@ -21,11 +21,9 @@ from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
 from dlq_master.policy import pipeline
 from dlq_master.policy.admit.any_that_fits import never
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.size.as_asked import shape_of
 from dlq_master.policy.transit.taking import Taking
 from dlq_master.policy.unmet import unmet
 from dlq_master.policy.walk.outcome import Outcome
-from dlq_master.policy.walk.walk import walk
 
 NODES_NAMED = 10
 _HOLDS = {
@@ -56,7 +54,7 @@ def explain(view: View, policy: Policy, job_id: JobId) -> tuple[Reason, ...]:
         return tuple(_blocks(view, job))
     if not view.cluster.nodes:
         return (Reason(ReasonCode.NO_NODES),)
-    hopeless = never(view.cluster, policy.placement, shape_of(view.cluster, job))
+    hopeless = never(view.cluster, policy.placement, view.cluster.shape(job))
     if hopeless is not None:
         return (hopeless,)
     if job.state is JobState.PENDING:
@@ -83,7 +81,7 @@ def jobs_ahead(view: View, policy: Policy, job_id: JobId) -> int | None:
     ahead = 0
     own_rank = cluster.rank(job)
     waiting = pipeline.lineup(view, policy).waiting
-    own = waiting.by_rank[own_rank][shape_of(view.cluster, job)][job_id]
+    own = waiting.by_rank[own_rank][view.cluster.shape(job)][job_id]
     for rank in waiting.ranks:
         if rank > own_rank or not _same_part(view, policy, job, waiting.by_rank[rank]):
             continue
@@ -108,7 +106,8 @@ def _same_part(view: View, policy: Policy, job: Job, shapes: Mapping[Shape, Fifo
 
 def never_fits(view: View, policy: Policy, request: Request) -> tuple[Reason, ...]:
     """Why no set of the registered nodes could ever hold the request; empty if one could."""
-    reason = never(view.cluster, policy.placement, request.shape)
+    base = request.shape_on(request.base) if policy.sizing else request.shape
+    reason = never(view.cluster, policy.placement, base)
     return () if reason is None else (reason,)
 
 
@@ -124,7 +123,8 @@ def _waiting(view: View, policy: Policy, job: Job) -> tuple[Reason, ...]:
     reasons = _quota(view.cluster, policy, job)
     reasons += _shortage_of(view.cluster, policy, job)
     reasons += _order(view, policy, job, outcome, short=bool(reasons))
-    if policy.taking is Taking.BOUNDARY and _takes_at_boundary(view, policy, job):
+    at_boundary = Taking.BOUNDARY in (policy.taking, policy.resizing)
+    if at_boundary and _takes_at_boundary(view, policy, job):
         at_s = next_boundary_s(view.now_s, view.cluster.terms.be_term_s)
         reasons.append(
             Reason(ReasonCode.WAITING_FOR_BOUNDARY, "seconds", have=round(at_s - view.now_s, 3))
@@ -152,7 +152,7 @@ def shortage_code(cluster: Cluster, policy: Policy, shape: Shape) -> ReasonCode 
 
 def _shortage_of(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
     """What is missing, were it alone in the queue, and why it has to be together."""
-    reasons = _shortage(cluster, policy, shape_of(cluster, job), holders=True)
+    reasons = _shortage(cluster, policy, cluster.shape(job), holders=True)
     if cluster.packing is None:
         return reasons
     cause = cluster.packing.cause(job.profile)
@@ -262,7 +262,7 @@ def _before(view: View, policy: Policy, job: Job, job_ids: Iterable[JobId]) -> t
 
     def place(one: Job) -> tuple[int, int]:
         rank = cluster.rank(one)
-        return rank, waiting[rank][shape_of(cluster, one)][one.job_id]
+        return rank, waiting[rank][cluster.shape(one)][one.job_id]
 
     own = place(job)
     places = sorted((place(cluster.jobs[other]), other) for other in job_ids)
@@ -271,9 +271,9 @@ def _before(view: View, policy: Policy, job: Job, job_ids: Iterable[JobId]) -> t
 
 def _takes_at_boundary(view: View, policy: Policy, job: Job) -> bool:
     """Whether it would start if every term ended now."""
-    outcome = walk(pipeline.contest(view, policy, None, at_once=False))
+    outcome = pipeline.at_boundary(view, policy)
     waits = outcome.claims.get(job.job_id) is False
-    return waits and job.job_id in outcome.outranked.values()
+    return waits and (job.job_id in outcome.outranked.values() or bool(outcome.resized))
 
 
 def _fits(pools: Pools, shape: Shape, policy: Policy) -> bool:

@@ -14,7 +14,6 @@ from dlq_master.policy.admit.any_that_fits import never
 from dlq_master.policy.explain import hold_code, shortage_code
 from dlq_master.policy.partition.quotas import Room
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.size.as_asked import shape_of
 from dlq_master.policy.walk.outcome import Outcome
 
 
@@ -40,7 +39,7 @@ class Glance:
             return ReasonCode(job.blocked.value)
         if not self._view.cluster.nodes:
             return ReasonCode.NO_NODES
-        shape = shape_of(self._view.cluster, job)
+        shape = self._view.cluster.shape(job)
         hopeless = self._hopeless(shape)
         if hopeless is not None:
             return hopeless

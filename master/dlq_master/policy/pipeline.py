@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.lease import decision_time_s
@@ -15,12 +17,15 @@ from dlq_master.policy.admit.any_that_fits import admissions
 from dlq_master.policy.order import by_key, finish_time
 from dlq_master.policy.order.las import demotions, promotions
 from dlq_master.policy.policy import Policy
+from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.taking import Taking, due
+from dlq_master.policy.walk import elastic
 from dlq_master.policy.walk.contest import Contest
 from dlq_master.policy.walk.counts import Counts
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.pinned import pinned
 from dlq_master.policy.walk.quota import Quota, by_quota
+from dlq_master.policy.walk.shares import Question
 from dlq_master.policy.walk.space import Space
 from dlq_master.policy.walk.walk import Ground, walk
 
@@ -46,6 +51,10 @@ def plan(view: View, policy: Policy) -> Plan:
         moves = _moves(view, policy)
         if moves:
             return Plan(tuple(moves), now_s, again=True)
+    if cluster.returning and view.pause_starts is None:
+        starts = verbs.returns(view, policy)
+        if starts:
+            return Plan(tuple(starts), now_s, again=True)
     ending: list[AttemptKey] = []
     lead_s = 0.0
     if policy.grid:
@@ -74,6 +83,10 @@ def decide(view: View, policy: Policy) -> Outcome:
 
 def _decide(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
     cluster, taking = view.cluster, policy.taking
+    if view.pause_starts is None and policy.sizing is not None:
+        at_once = policy.resizing is _FREE
+        keys = [attempt.key for attempt in cluster.attempts.values()] if at_once else ending
+        return _resized(view, policy, policy.sizing, keys, at_once=at_once)
     if view.pause_starts is not None or not cluster.waiting.count:
         return Outcome()
     if taking is _FREE:
@@ -84,6 +97,23 @@ def _decide(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
     if policy.quotas is not None:
         return by_quota(Quota(cluster, order, policy.placement, policy.quotas))
     return walk(Space(cluster, order, policy.placement, blocking=policy.blocking))
+
+
+def at_boundary(view: View, policy: Policy) -> Outcome:
+    """What would be decided if every term ended now."""
+    if policy.sizing is None:
+        return walk(contest(view, policy, None, at_once=False))
+    keys = [attempt.key for attempt in view.cluster.attempts.values()]
+    return _resized(view, policy, policy.sizing, keys, at_once=False)
+
+
+def _resized(
+    view: View, policy: Policy, sizing: Sizing, keys: Iterable[AttemptKey], *, at_once: bool
+) -> Outcome:
+    movable = elastic.movable(view.cluster, keys)
+    order, preempts = lineup(view, policy), policy.taking is not Taking.NEVER
+    asked = (view.cluster, view.now_s, order, policy.placement, sizing, movable, preempts, at_once)
+    return elastic.decide(Question(*asked))
 
 
 def lineup(view: View, policy: Policy) -> Lineup:

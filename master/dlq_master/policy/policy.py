@@ -11,6 +11,7 @@ from dlq_master.policy.order.finish_time import Auction
 from dlq_master.policy.partition.quotas import REST, Quotas
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.sensitivity.packing import PackingRule
+from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.taking import Taking
 
 
@@ -33,6 +34,7 @@ class Policy:
     `packing`: which jobs are kept together; None: the placement does not ask.
     `auction`: the order inside a rank; None: the one that `ordering` keeps. `know`: what it has to be
     told of run times. `quotas`: what each queue may hold at most, FIFO in each; None: no such limits.
+    `sizing`: how elastic jobs share what is left beyond their bases; None: every job gets what it asked.
     """
 
     name: str
@@ -46,6 +48,14 @@ class Policy:
     blocking: bool = False
     grid: bool = True
     quotas: Quotas | None = None
+    sizing: Sizing | None = None
+
+    @property
+    def resizing(self) -> Taking:
+        """When work that runs may be given another number of GPUs."""
+        if self.sizing is None:
+            return Taking.NEVER
+        return Taking.BOUNDARY if self.grid else Taking.FREE
 
     def part_of(self, queue: str) -> str:
         """In which part of the cluster the jobs of this queue stand in line."""

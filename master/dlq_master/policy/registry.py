@@ -14,6 +14,7 @@ from dlq_master.policy.order.by_key import (
     always,
     longest_waiting,
     shortest,
+    shortest_on_base,
     shortest_service,
     smallest,
     widest,
@@ -24,6 +25,8 @@ from dlq_master.policy.order.gittins_index import ServiceDistribution
 from dlq_master.policy.policy import Know, Policy
 from dlq_master.policy.sensitivity.packing import PackingRule
 from dlq_master.policy.settings import PolicyError, Settings, parse, suggestion
+from dlq_master.policy.size import marginal_gain, opportunistic
+from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.taking import Taking
 
 
@@ -40,10 +43,13 @@ class Preset(NamedTuple):
     knows: bool = False  # it cannot do without run times
     by_quota: bool = False  # each queue has its part of the cluster
     by_auction: bool = False
+    sizing: Sizing | None = None  # of elastic jobs
 
 
 _PLACE = ("place", "pack", "packlimit", "predict", "tolerate")
 _COMMON = (*_PLACE, "preempt")
+AFS = Sizing("afs", marginal_gain.grow, priced=True)
+GROW_SHRINK = Sizing("grow-shrink", opportunistic.grow, own_nodes=True)
 _LEVELS = ("order", "thresholds", "promote_knob", "starve_limit_s", "refresh")
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
@@ -101,6 +107,21 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             knows=True,
             by_auction=True,
         ),
+        "afs": Preset(
+            "elastic: bases shortest first, then step by step to whom a GPU gains most (AFS); preempts "
+            "and resizes at boundaries",
+            (*_COMMON, "know"),
+            preempts=True,
+            knows=True,
+            key=always(shortest_on_base),
+            sizing=AFS,
+        ),
+        "gandiva-elastic": Preset(
+            "elastic: bases in the order of arrival; while nobody waits, jobs grow on their own nodes, "
+            "and shrink when somebody does, at boundaries",
+            _COMMON,
+            sizing=GROW_SHRINK,
+        ),
         "tiresias-las": Preset(
             "least attained service first, in K levels of GPU-seconds; preempts at boundaries",
             (*_COMMON, *_LEVELS),
@@ -148,6 +169,7 @@ def build(
         blocking=preset.blocking,
         grid=not chosen.preempt_is_free,
         auction=Auction(fairness=chosen.fairness) if preset.by_auction else None,
+        sizing=preset.sizing,
         quotas=chosen.quotas if preset.by_quota else None,
     )
 
@@ -165,7 +187,7 @@ def _packing(name: str, chosen: Settings, words: Mapping[str, str]) -> PackingRu
 
 def _ordering(preset: Preset, chosen: Settings, known: ServiceDistribution) -> Ordering:
     if not preset.by_service:
-        return replace(ARRIVAL, key=preset.key)
+        return replace(ARRIVAL, key=preset.key, by_base=preset.sizing is not None)
     bounds, quantiles = chosen.thresholds
     if quantiles and len(known):
         bounds, quantiles = tuple(known.quantile(share) for share in quantiles), ()

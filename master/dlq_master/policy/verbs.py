@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.lease import LeaseKind, first_term_end_s, renewed_term_end_s
-from dlq_master.model.plan import Change, Lapse, Renew, Start
+from dlq_master.model.plan import Change, Lapse, Renew, Resize, Start
+from dlq_master.model.pool import Parts
 from dlq_master.model.resources import Allocation, Slot
 from dlq_master.model.values import maker
 from dlq_master.model.view import View
@@ -34,13 +35,16 @@ def changes(
     end_s = _NEVER_S
     if outcome.outranked:
         made += lapses(view, policy, outcome.outranked)
+    if outcome.resized:
+        made += resizes(view, policy, outcome.resized)
     if outcome.chosen:
         kind = kind_of_lease()
         if policy.grid:
             end_s = first_term_end_s(view.now_s, kind, view.cluster.terms, lead_s)
         made += starts(view.cluster, outcome, kind, end_s)
     if ending:
-        going_on = [key for key in ending if key not in outcome.outranked]
+        leaving, resized = outcome.outranked, outcome.resized
+        going_on = [key for key in ending if key not in leaving and key not in resized]
         renewed = renewals(view, going_on, lead_s)
         made += renewed
         end_s = min([end_s, *{renewal.term_end_s for renewal in renewed}])
@@ -74,6 +78,47 @@ def lapses(view: View, policy: Policy, outranked: Mapping[AttemptKey, JobId]) ->
         grace_s = price_s(policy.taking, jobs[key.job_id])
         reason = _reason((_OUTRANKED, "", None, None, (for_job,), ""))
         found.append(_lapse((key, at_s, grace_s, for_job, reason)))
+    return found
+
+
+def resizes(view: View, policy: Policy, resized: Mapping[AttemptKey, Parts]) -> list[Resize]:
+    """Those that only give GPUs away first, so that the others find them."""
+    cluster, node_ids = view.cluster, view.cluster.capacity.node_ids
+    found = []
+    for key, parts in resized.items():
+        lease = cluster.attempts[key].lease
+        allocation = Allocation(tuple([Slot(node_ids[node], mask) for node, mask in parts]))
+        at_s = max(lease.term_end_s, view.now_s) if policy.grid else view.now_s
+        grace_s = price_s(policy.resizing, cluster.jobs[key.job_id])
+        width, had = allocation.width, lease.allocation.width
+        reason = Reason(ReasonCode.RESIZED, "gpus", width, had)
+        change = Resize(key, allocation, at_s, grace_s, _NEVER_S, reason)
+        found.append((bool((allocation - lease.allocation).slots), key, change))
+    return [change for *_, change in sorted(found, key=lambda row: row[:2])]
+
+
+def returns(view: View, policy: Policy) -> list[Start]:
+    """Jobs that stopped only to go on with other GPUs, where these are still theirs to have."""
+    cluster = view.cluster
+    capacity = cluster.capacity
+    capacity.ready()
+    kind = kind_of_lease()
+    end_s = _NEVER_S
+    if policy.grid:
+        end_s = first_term_end_s(view.now_s, kind, cluster.terms, cluster.lead_s)
+    found = []
+    for job_id in sorted(cluster.returning):
+        allocation = cluster.jobs[job_id].regrant
+        if allocation is None:
+            continue
+        width = sum(
+            (capacity.free[gpu_type].masks[node] & mask).bit_count()
+            for gpu_type, parts in capacity.parts(allocation).items()
+            for node, mask in parts
+        )
+        if width == allocation.width:
+            reason = Reason(ReasonCode.RESIZED, "gpus", width, width)
+            found.append(Start(job_id, allocation, kind, end_s, reason))
     return found
 
 

@@ -17,7 +17,7 @@ TRACE = str(Path(__file__).parents[2] / "data" / "traces" / "tiresias_60_job.csv
 SMALL = "job_id,submit_time_s,num_gpus,duration_s\na,0,1,10\nb,0,1,20\nwide,0,9,5\n"
 FIELDS = {
     "policy", "jobs", "refused", "avg_jct_s", "median_jct_s", "p95_jct_s", "avg_queue_s",
-    "median_queue_s", "p95_queue_s", "makespan_s", "preemptions", "overhead_gpu_s",
+    "median_queue_s", "p95_queue_s", "makespan_s", "preemptions", "resizes", "overhead_gpu_s",
     "gpu_utilization", "wdmr", "slo_met_ratio", "be_avg_jct_s", "cost", "tardiness_cost",
     "reclaim_preemption_ratio", "timing",
 }  # fmt: skip

@@ -41,6 +41,11 @@ def shortest_service(job: Job, had: Had) -> tuple[float, ...]:
     return (_remaining_s(job, had) * job.request.gpus,)
 
 
+def shortest_on_base(job: Job, had: Had) -> tuple[float, ...]:
+    """Who would end first on the fewest GPUs on which it runs; unknown run times last."""
+    return (_remaining_s(job, had) / job.speed_on(job.request.base),)
+
+
 def longest_waiting(job: Job, had: Had) -> tuple[float, ...]:
     """Who waits before who runs, the longest without GPUs first; of those that run, whose turn has
     just begun."""

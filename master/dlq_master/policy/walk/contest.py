@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dlq_master.model.attempt import Attempt
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.lineup import Lineup
+from dlq_master.model.pool import Parts
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.walk.line import Head
 from dlq_master.policy.walk.pinned import Pinned
 from dlq_master.policy.walk.space import Space
 from dlq_master.policy.walk.standing import Block, blocks, members
+from dlq_master.policy.walk.usable import usable
 from dlq_master.policy.walk.victims import Victims
 
 _NO_LIMIT = float("inf")
@@ -88,6 +91,7 @@ class Contest(Space):
                 self.placement,
                 self.stocks,
                 self._after(rank, position),
+                self.contested,
                 at_once=self.at_once,
             )
         found = self.victims.find(shape)
@@ -103,6 +107,11 @@ class Contest(Space):
             self.outcome.outranked[key] = job_id
             self.below -= self.lineup.running.places[key.job_id].gpus
         return True
+
+    def contested(self, attempt: Attempt) -> list[tuple[str, Parts]]:
+        """What others may have if this attempt leaves, by GPU type."""
+        capacity = self.cluster.capacity
+        return usable(capacity, capacity.parts(attempt.lease.allocation))
 
     def _after(self, rank: int, position: int) -> list[JobId]:
         """Running jobs that have not had their turn, the lowest ranked last."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from dlq_master.model.cluster import Cluster
@@ -15,6 +16,17 @@ class Pinned(NamedTuple):
     job_ids: frozenset[JobId]
     gpus_by_type: dict[str, int]
     gpus_by_rank: dict[int, int]  # of those in the running index
+
+
+def pinned_but(cluster: Cluster, movable: Collection[JobId]) -> Pinned:
+    """Everybody but these; the GPUs by type are not counted."""
+    by_rank: dict[int, int] = {}
+    job_ids = set()
+    for job_id, place in cluster.running.places.items():
+        if job_id not in movable:
+            job_ids.add(job_id)
+            by_rank[place.rank] = by_rank.get(place.rank, 0) + place.gpus
+    return Pinned(frozenset(job_ids), {}, by_rank)
 
 
 def pinned(cluster: Cluster, now_s: float | None) -> Pinned:

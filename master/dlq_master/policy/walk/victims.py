@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+from dlq_master.model.attempt import Attempt
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.pool import Part, Parts, Pool, lowest, make_part
@@ -13,7 +15,6 @@ from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.walk.front import Front, must_leave
 from dlq_master.policy.walk.reach import Reach
 from dlq_master.policy.walk.stock import Stock
-from dlq_master.policy.walk.usable import usable
 
 
 class Victim(NamedTuple):
@@ -40,6 +41,7 @@ class Victims:
         placement: Placement,
         stocks: dict[str, Stock],
         standing: list[JobId],
+        contested: Callable[[Attempt], list[tuple[str, Parts]]],
         *,
         at_once: bool,
     ) -> None:
@@ -47,6 +49,7 @@ class Victims:
         self._placement = placement
         self._at_once = at_once
         self._fronts = {name: Front(stock, at_once=at_once) for name, stock in stocks.items()}
+        self._contested = contested
         self._unnamed = standing  # the lowest ranked last
         self._named: dict[JobId, Victim] = {}
         self._known: dict[JobId, Victim] = {}
@@ -155,10 +158,7 @@ class Victims:
         attempt = self._cluster.live_attempt(self._cluster.jobs[job_id])
         if attempt is None:
             raise ValueError(f"job {job_id} runs, but has no attempt")
-        capacity = self._cluster.capacity
-        held = []
-        for gpu_type, parts in usable(capacity, capacity.parts(attempt.lease.allocation)):
-            held.append((self._fronts[gpu_type], parts))
+        held = [(self._fronts[gpu_type], parts) for gpu_type, parts in self._contested(attempt)]
         return _victim((attempt.key, held))
 
     def _sparing(self, front: Front, shape: Shape, parts: Parts) -> Parts:

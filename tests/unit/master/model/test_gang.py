@@ -44,9 +44,9 @@ class Judged(NamedTuple):
 
 def judged(attempt: Attempt, job: Job | None = None, **rules: object) -> Judged:
     if job is None:
-        job = a_waiting_job(rules=RunRules()._replace(**rules))  # type: ignore[arg-type]
+        job = a_waiting_job(1, 4, rules=RunRules()._replace(**rules))  # type: ignore[arg-type]
     end = gang.verdict(attempt, job.rules)
-    used = gang.usage(attempt, end, 100.0)
+    used = gang.usage(attempt, end, job, 100.0)
     return Judged(end, used, gang.consequence(attempt, end, job, used))
 
 
@@ -80,7 +80,7 @@ def test_all_zero_is_success() -> None:
     attempt = told(a_gang(), (0, rank(0, exit_code=0)), (1, rank(1, exit_code=0)))
     verdict = judged(attempt)
     assert verdict.attempt == on.Succeeded()
-    assert verdict.usage == job_steps.Usage(gpu_s=360.0, executed_s=90.0, lost_gpu_s=0.0)
+    assert verdict.usage == job_steps.Usage(360.0, 90.0, lost_gpu_s=0.0, worked_s=90.0)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,54 @@
+"""What every rule of the size stage answers: how many GPUs do elastic jobs get beyond their base?"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import NamedTuple
+
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import Job
+
+
+class Candidate(NamedTuple):
+    """An elastic job that has its base. `held`: the GPUs it holds now; 0: it starts with this plan.
+    `left_s`: what is left of it, in seconds on the GPUs that it asked for; inf: nobody knows."""
+
+    job: Job
+    held: int
+    left_s: float = inf
+
+    @property
+    def base(self) -> int:
+        """What it has for certain."""
+        return self.job.request.base
+
+    def next_size(self, size: int) -> int | None:
+        """The next larger size that will do."""
+        sizes = self.job.request.sizes
+        at = bisect_right(sizes, size)
+        return sizes[at] if at < len(sizes) else None
+
+    def takes_s(self, size: int) -> float:
+        """How long it still takes on so many GPUs."""
+        return self.left_s / self.job.speed_on(size)
+
+
+# Candidates in the order in which they are served; how many GPUs there are beyond their bases, those
+# included that they hold; whether others wait that got nothing. Sizes of those that get more than their
+# base: allowed ones, in all within what there is.
+Grow = Callable[[Sequence[Candidate], int, bool], dict[JobId, int]]
+
+
+class Sizing(NamedTuple):
+    """A rule with what the plan must know of it.
+
+    `own_nodes`: a job grows only on nodes on which it runs. `priced`: it grows only if it then ends
+    sooner by more than the interruption takes, as far as its end is known.
+    """
+
+    name: str
+    grow: Grow
+    own_nodes: bool = False
+    priced: bool = False

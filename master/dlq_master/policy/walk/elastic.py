@@ -1,0 +1,164 @@
+"""Jobs that may run on several numbers of GPUs: bases first, then what is left.
+
+First the walk: everybody stands for the fewest GPUs on which it runs, and what a job holds beyond them
+is there for others, as GPUs that it leaves. Then the size stage shares what nobody has taken, and the
+jobs that run are grown, left alone or shrunk, at least their bases staying where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dlq_master.model.attempt import Attempt
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.job import JobState
+from dlq_master.model.lineup import Lineup
+from dlq_master.model.pool import Parts, Pool
+from dlq_master.model.resources import Shape
+from dlq_master.model.running import RunningByKey, RunningIndex
+from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.walk.contest import Contest
+from dlq_master.policy.walk.masks import Masks, count, kept, parts_of, spared_part
+from dlq_master.policy.walk.outcome import Outcome
+from dlq_master.policy.walk.pinned import pinned_but
+from dlq_master.policy.walk.shares import Held, Question, Shares
+from dlq_master.policy.walk.usable import usable
+from dlq_master.policy.walk.walk import walk
+
+
+def decide(question: Question) -> Outcome:
+    """Who starts and on how many GPUs, who leaves, and who goes on with others."""
+    return _Decision(question).outcome
+
+
+class _Decision:
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self.cluster = question.cluster
+        self.held = self._split()
+        ground = self._ground()
+        self.stocks = ground.stocks
+        self.outcome = walk(ground)
+        self._size()
+
+    def _split(self) -> dict[JobId, Held]:
+        """Of all elastic jobs that may be resized."""
+        capacity = self.cluster.capacity
+        capacity.ready()
+        found: dict[JobId, Held] = {}
+        for job_id in sorted(self.question.movable):
+            job = self.cluster.jobs[job_id]
+            attempt = self.cluster.live_attempt(job)
+            if attempt is None or not job.request.sizes:
+                continue
+            ((gpu_type, parts),) = capacity.parts(attempt.lease.allocation).items()
+            base = kept(job, parts, job.request.base)
+            extra = {node: mask & ~base.get(node, 0) for node, mask in parts}
+            rest = {node: mask for node, mask in extra.items() if mask}
+            found[job_id] = Held(gpu_type, base, rest)
+        return found
+
+    def _ground(self) -> Contest:
+        asked = self.question
+        movable = asked.movable if asked.preempts else frozenset[JobId]()
+        ground = _Bases(
+            self.cluster,
+            self._standing() if asked.preempts else asked.lineup,
+            self._sparing(),
+            pinned_but(self.cluster, movable),
+            at_once=asked.at_once,
+        )
+        ground.bases = {job_id: held.base for job_id, held in self.held.items()}
+        for held in self.held.values():
+            stock = ground.stocks[held.gpu_type]
+            if held.extra:
+                give = stock.give_free if asked.at_once else stock.give_later
+                give(parts_of(held.extra))
+        return ground
+
+    def _sparing(self) -> Placement:
+        """The placement, on each node with GPUs first that nobody has grown into."""
+        spared: Masks = {}
+        for held in self.held.values():
+            for node, mask in held.extra.items():
+                spared[node] = spared.get(node, 0) | mask
+        find = self.question.placement.find
+
+        def sparing(pool: Pool, shape: Shape) -> Parts | None:
+            parts = find(pool, shape)
+            if parts is None or not spared:
+                return parts
+            return tuple([spared_part(part, pool.masks[part.ordinal], spared) for part in parts])
+
+        return self.question.placement._replace(find=sparing)
+
+    def _standing(self) -> Lineup:
+        """The line-up in which who may be resized stands for its base alone."""
+        lineup = self.question.lineup
+        running = RunningIndex()
+        for job_id, place in lineup.running.places.items():
+            key = self.cluster.jobs[job_id].live_key
+            held = self.held.get(job_id)
+            gpus = place.gpus if held is None else count(held.base)
+            if key is not None:
+                running.put(key, place.rank, place.sequence, gpus, place.term_end_s)
+        return lineup._replace(running=RunningByKey(running, lineup.running.position))
+
+    def _size(self) -> None:
+        """Share what is left, type by type, and find the GPUs."""
+        outranked = {key.job_id for key in self.outcome.outranked}
+        starts = {
+            job_id: parts
+            for job_id, parts in self.outcome.chosen.items()
+            if self.cluster.jobs[job_id].request.sizes
+        }
+        runs = {job_id: it for job_id, it in self.held.items() if job_id not in outranked}
+        for gpu_type, stock in self.stocks.items():
+            here = {job_id: held for job_id, held in runs.items() if held.gpu_type == gpu_type}
+            new = {job_id: parts for job_id, parts in starts.items() if self._is(parts, gpu_type)}
+            if here or new:
+                Shares(self.question, self.outcome, gpu_type, stock, here, new).settle()
+
+    def _is(self, parts: Parts, gpu_type: str) -> bool:
+        owned = self.cluster.capacity.total[gpu_type].masks
+        return all(mask & owned[node] == mask for node, mask in parts)
+
+
+class _Bases(Contest):
+    """Of who runs only the base is contested: the rest is free already."""
+
+    __slots__ = ("bases",)
+
+    bases: dict[JobId, Masks]
+
+    def contested(self, attempt: Attempt) -> list[tuple[str, Parts]]:
+        base = self.bases.get(attempt.key.job_id)
+        if base is None:
+            return super().contested(attempt)
+        capacity = self.cluster.capacity
+        (gpu_type,) = capacity.parts(attempt.lease.allocation)
+        return [(gpu_type, parts_of(base))]
+
+
+def movable(cluster: Cluster, keys: Iterable[AttemptKey]) -> frozenset[JobId]:
+    """The jobs of these attempts that a plan may touch: neither stopping nor silent, and on nodes
+    that take new work; if they are elastic, not held, and none of their GPUs withheld."""
+    capacity = cluster.capacity
+    capacity.ready()
+    found = set()
+    for key in keys:
+        job_id, attempt = key.job_id, cluster.attempts[key]
+        if job_id not in cluster.running.places:
+            continue
+        if not capacity.closed.isdisjoint(attempt.lease.allocation.node_ids):
+            continue
+        job = cluster.jobs[job_id]
+        if job.request.sizes:
+            if job.state is not JobState.QUEUED:  # held once it stops: it would not go on
+                continue
+            whole = capacity.parts(attempt.lease.allocation)
+            if len(whole) != 1 or dict(usable(capacity, whole)) != whole:
+                continue
+        found.add(job_id)
+    return frozenset(found)

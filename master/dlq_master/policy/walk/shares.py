@@ -1,0 +1,214 @@
+"""The size stage on the ground: who gets how many of the GPUs that are left, and which ones."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from math import inf
+from typing import NamedTuple
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.job import Job
+from dlq_master.model.lineup import Lineup
+from dlq_master.model.pool import Parts, lowest
+from dlq_master.policy.order.work import left_s
+from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.size.sizing import Candidate, Sizing
+from dlq_master.policy.walk.masks import Masks, count, joined, less, merged, parts_of, without
+from dlq_master.policy.walk.outcome import Outcome
+from dlq_master.policy.walk.stock import Stock
+
+
+class Question(NamedTuple):
+    """What is asked of `decide`. `movable`: running jobs that this plan may shrink, grow or, if
+    `preempts`, make leave. `at_once`: what they leave is free in this plan."""
+
+    cluster: Cluster
+    now_s: float
+    lineup: Lineup
+    placement: Placement
+    sizing: Sizing
+    movable: Collection[JobId]
+    preempts: bool
+    at_once: bool
+
+
+class Held(NamedTuple):
+    """What a job that runs holds: the part that it keeps in any case, and the rest."""
+
+    gpu_type: str
+    base: Masks  # masks by node
+    extra: Masks
+
+
+class Shares:
+    """Of one GPU type: who of these jobs gets how many of the GPUs that are left, and which."""
+
+    def __init__(
+        self,
+        question: Question,
+        outcome: Outcome,
+        gpu_type: str,
+        stock: Stock,
+        runs: dict[JobId, Held],
+        starts: dict[JobId, Parts],
+    ) -> None:
+        self.asked = question
+        self.outcome = outcome
+        self.cluster = question.cluster
+        self.jobs = question.cluster.jobs
+        self.gpu_type = gpu_type
+        self.stock = stock
+        self.runs = runs
+        self.starts = starts
+
+    def settle(self) -> None:
+        candidates = self._candidates()
+        own = {job_id: self._available(held) for job_id, held in self.runs.items()}
+        spare = sum(mask.bit_count() for masks in own.values() for mask in masks.values())
+        left = self.stock.free.total + (0 if self.asked.at_once else spare)
+        wanted = self.asked.sizing.grow(candidates, left, self._short())
+        sizes = {it.job.job_id: self._worth(it, wanted) for it in candidates}
+        masks = {job_id: self._retain(job_id, own[job_id], sizes[job_id]) for job_id in self.runs}
+        missing = 0
+        for candidate in candidates:
+            job_id = candidate.job.job_id
+            size = sizes[job_id]
+            if job_id in self.starts:
+                missing += size - self._start(candidate.job, size)
+            elif count(masks[job_id]) < size:
+                missing += size - self._grow(candidate.job, masks[job_id], size)
+        for candidate in reversed(candidates):
+            if candidate.held:
+                missing = self._keep_rest(candidate.job, own, masks, missing)
+                self._tell(candidate.job, masks[candidate.job.job_id])
+
+    def _candidates(self) -> list[Candidate]:
+        """In the order in which they stand."""
+        asked = self.asked
+        found = []
+        for job_id in (*self.runs, *self.starts):
+            job = self.jobs[job_id]
+            attempt = self.cluster.live_attempt(job)
+            held = 0 if attempt is None else attempt.lease.allocation.width
+            left = left_s(self.cluster, job, asked.now_s)
+            found.append(Candidate(job, held, inf if left is None else left))
+        return sorted(found, key=self._place)
+
+    def _place(self, candidate: Candidate) -> tuple[int, int]:
+        job, lineup = candidate.job, self.asked.lineup
+        rank = self.cluster.rank(job)
+        if candidate.held:
+            return rank, lineup.running.position(job.job_id)
+        return rank, lineup.waiting.by_rank[rank][self.cluster.shape(job)][job.job_id]
+
+    def _short(self) -> bool:
+        """Whether somebody waits that this plan does not start."""
+        return self.asked.lineup.waiting.count > len(self.outcome.chosen)
+
+    def _available(self, held: Held) -> Masks:
+        """Of what it holds beyond its base, what nobody has taken."""
+        there = self.stock.later.masks
+        masks = {node: mask & there[node] for node, mask in held.extra.items()}
+        return {node: mask for node, mask in masks.items() if mask}
+
+    def _worth(self, candidate: Candidate, wanted: dict[JobId, int]) -> int:
+        """The size that it was given, unless it grows by too little for the interruption."""
+        size = wanted.get(candidate.job.job_id, candidate.base)
+        # To save and, as nobody has measured it, as much to resume.
+        price_s = 2.0 * self.cluster.terms.save_lead_s
+        free = self.asked.at_once or not self.asked.sizing.priced
+        if free or not 0 < candidate.held < size or candidate.left_s == inf:
+            return size
+        saved_s = candidate.takes_s(candidate.held) - candidate.takes_s(size)
+        return size if saved_s > price_s else candidate.held
+
+    def _retain(self, job_id: JobId, own: Masks, size: int) -> Masks:
+        """Its base, and of its own as many GPUs as its size has; they are taken from the stock."""
+        job, base = self.jobs[job_id], self.runs[job_id].base
+        masks = joined(job, base, own, size)
+        self.stock.take(parts_of(without(masks, base)))
+        return masks
+
+    def _start(self, job: Job, size: int) -> int:
+        """On as many GPUs up to its size as can be had in its shape; never fewer than its base."""
+        base = self.starts[job.job_id]
+        if size > job.request.base:
+            pool = self.stock.free.copy()
+            pool.give(base)
+            for larger in reversed(job.request.sizes[1:]):
+                if larger > size:
+                    continue
+                parts = self.asked.placement.find(pool, self.cluster.shape_on(job, larger))
+                if parts is not None:
+                    self.outcome.chosen[job.job_id] = parts
+                    self.stock.give_free(base)
+                    self.stock.take(parts)
+                    return larger
+        return job.request.base
+
+    def _grow(self, job: Job, masks: Masks, size: int) -> int:
+        """More GPUs for a job that runs, near those that it has, up to its size."""
+        present = count(masks)
+        for larger in reversed(job.request.sizes):
+            if present < larger <= size:
+                more = self._more(job, masks, larger - present)
+                if more is not None:
+                    self.stock.take(parts_of(more))
+                    for node, mask in more.items():
+                        masks[node] = masks.get(node, 0) | mask
+                    return larger
+        return present
+
+    def _more(self, job: Job, masks: Masks, gpus: int) -> Masks | None:
+        free, placement = self.stock.free, self.asked.placement
+        if job.request.nodes is not None and not placement.counts_only:
+            elsewhere = free.without([self.cluster.capacity.node_ids[node] for node in masks])
+            shape = job.request.shape_on(gpus)._replace(gpu_type=None)
+            parts = placement.find(elsewhere, shape)
+            return None if parts is None else dict(parts)
+        found: Masks = {}
+        able = free.allowed(job.request.shape)
+        for node in sorted(masks):
+            taken = min(gpus, able.masks[node].bit_count())
+            if taken:
+                found[node] = lowest(able.masks[node], taken)
+                gpus -= taken
+        if not gpus:
+            return found
+        if self.asked.sizing.own_nodes and not placement.counts_only:
+            return None
+        rest = less(able, found)
+        parts = placement.find(rest, job.request.shape._replace(gpus=gpus, gpu_type=None))
+        return None if parts is None else merged(found, dict(parts))
+
+    def _keep_rest(
+        self,
+        job: Job,
+        own: dict[JobId, Masks],
+        masks: dict[JobId, Masks],
+        missing: int,
+    ) -> int:
+        """Nobody is shrunk for nothing: what no other job is still short of stays with who has it."""
+        job_id, held = job.job_id, self._held_gpus(job)
+        has = count(masks[job_id])
+        if has >= held:
+            return missing
+        if missing >= held - has:
+            return missing - (held - has)
+        there = self.stock.later.masks
+        spare = {node: mask & there[node] for node, mask in own[job_id].items()}
+        kept_masks = joined(job, masks[job_id], spare, held - missing)
+        self.stock.take(parts_of(without(kept_masks, masks[job_id])))
+        masks[job_id] = kept_masks
+        return max(0, missing - (held - count(kept_masks)))
+
+    def _held_gpus(self, job: Job) -> int:
+        held = self.runs[job.job_id]
+        return count(held.base) + count(held.extra)
+
+    def _tell(self, job: Job, masks: Masks) -> None:
+        held = self.runs[job.job_id]
+        if masks != merged(held.base, held.extra) and job.live_attempt is not None:
+            key = AttemptKey(job.job_id, job.live_attempt)
+            self.outcome.resized[key] = parts_of(masks)
