@@ -65,6 +65,10 @@ def apply(cluster: Cluster, plan: Plan, now_s: float, epoch: int) -> list[Happen
     happened: list[Happened] = []
     if lapses := [change for change in plan.changes if isinstance(change, Lapse)]:
         _leave(cluster, lapses)
+    if cluster.ordering.by_base:  # one may go on with GPUs that another leaves
+        for change in plan.changes:
+            if isinstance(change, Resize) and change.grace_s == 0.0:
+                happened += _stop_to_resize(cluster, change, now_s)
     for change in plan.changes:
         if type(change) is Renew:  # by far the most: every running job, at every boundary
             happened.append(_renew(cluster, change))
@@ -151,7 +155,10 @@ def _apply(
         case Lapse():
             steps = _lapse(cluster, change, now_s)
         case Resize():
-            steps = _resize(cluster, change, now_s, epoch)
+            if change.grace_s == 0.0:
+                happened.append(_go_on(cluster, change, now_s, epoch))
+                return
+            steps = _stop_to_resize(cluster, change, now_s)
         case Revoke():
             stop = attempt_steps.StopRequested(cause=change.cause, grace_s=change.grace_s)
             steps = step_attempt(cluster, change.key, stop, now_s)
@@ -217,21 +224,26 @@ def _lapse(cluster: Cluster, lapse: Lapse, now_s: float) -> list[Happened]:
     return happened
 
 
-def _resize(cluster: Cluster, resize: Resize, now_s: float, epoch: int) -> list[Happened]:
+def _stop_to_resize(cluster: Cluster, resize: Resize, now_s: float) -> list[Happened]:
     key, allocation = resize.key, resize.allocation
-    kind, held = cluster.attempts[key].lease.kind, cluster.attempts[key].lease.allocation
+    width = cluster.attempts[key].lease.allocation.width
     stop = attempt_steps.StopRequested(
         cause=StopCause.PREEMPT,
         grace_s=resize.grace_s,
-        detail=f"to go on with {allocation.width} GPUs instead of {held.width}",
+        detail=f"to go on with {allocation.width} GPUs instead of {width}",
         regrant=allocation,
     )
     happened = step_attempt(cluster, key, stop, now_s)
-    if resize.grace_s == 0.0:
+    if resize.grace_s == 0.0:  # it has saved already
         happened += step_attempt(cluster, key, attempt_steps.Preempted(), now_s)
-        again = Start(key.job_id, allocation, kind, resize.term_end_s, resize.reason)
-        happened.append(_start(cluster, again, now_s, epoch))
+        return [step._replace(change=resize) for step in happened]
     return happened
+
+
+def _go_on(cluster: Cluster, resize: Resize, now_s: float, epoch: int) -> Happened:
+    job_id, allocation = resize.key.job_id, resize.allocation
+    again = Start(job_id, allocation, resize.kind, resize.term_end_s, resize.reason)
+    return _start(cluster, again, now_s, epoch)._replace(change=resize)
 
 
 def _started(before: Attempt, after: Attempt, job: Job) -> JobEvent | None:

@@ -59,15 +59,16 @@ class Lapse(NamedTuple):
 
 
 class Resize(NamedTuple):
-    """The job goes on with these GPUs: other than before in number, at least its base among them.
+    """The job goes on with these GPUs, at least its base of those that it has among them.
 
     The attempt saves and leaves, as if its lease lapsed at `at_s`; its job then starts again there, and
     nobody else gets these GPUs meanwhile. `grace_s` 0 means that this is free (simulations only): both
-    happen in this turn, and the new lease ends at `term_end_s`.
+    happen in this turn, and one may go on with what another has left; the new lease ends at `term_end_s`.
     """
 
     key: AttemptKey
     allocation: Allocation
+    kind: LeaseKind
     at_s: float
     grace_s: float
     term_end_s: float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import assert_never
 
 from dlq_master.model.attempt import ACTIVE, Attempt
@@ -43,6 +44,8 @@ class IllegalPlan(Exception):
 def check_delta(view: View, plan: Plan, policy: Policy) -> None:
     """Raise IllegalPlan at the first change that is not legal for the view. Costs O(changes)."""
     book = _Book(view, policy)
+    if policy.resizing is Taking.FREE:
+        book.shrink(change for change in plan.changes if isinstance(change, Resize))
     for change in plan.changes:
         match change:
             case Start():
@@ -161,6 +164,13 @@ class _Book:
         else:
             self._in_time(lapse, attempt)
 
+    def shrink(self, resizes: Iterable[Resize]) -> None:
+        """What they leave is free before anybody goes on."""
+        for resize in resizes:
+            attempt = self.cluster.attempts.get(resize.key)
+            if attempt is not None:
+                self._free(attempt.lease.allocation - resize.allocation)
+
     def resize(self, resize: Resize) -> None:
         attempt = self.leaves(resize, resize.key)
         job = self.cluster.jobs[resize.key.job_id]
@@ -177,9 +187,7 @@ class _Book:
             raise IllegalPlan(resize, "nothing would change")
         if stays < request.base:
             raise IllegalPlan(resize, f"{stays} GPUs stay, fewer than its base of {request.base}")
-        if self.policy.resizing is Taking.FREE:
-            self._free(held - then)
-        else:
+        if self.policy.resizing is not Taking.FREE:
             self._in_time(resize, attempt)
         gpu_type = next(iter(self.cluster.capacity.parts(held)), None)
         for node_id, mask in (then - held).slots:

@@ -92,7 +92,7 @@ def resizes(view: View, policy: Policy, resized: Mapping[AttemptKey, Parts]) -> 
         grace_s = price_s(policy.resizing, cluster.jobs[key.job_id])
         width, had = allocation.width, lease.allocation.width
         reason = Reason(ReasonCode.RESIZED, "gpus", width, had)
-        change = Resize(key, allocation, at_s, grace_s, _NEVER_S, reason)
+        change = Resize(key, allocation, lease.kind, at_s, grace_s, _NEVER_S, reason)
         found.append((bool((allocation - lease.allocation).slots), key, change))
     return [change for *_, change in sorted(found, key=lambda row: row[:2])]
 

@@ -10,6 +10,7 @@ from dlq_master.model import attempt_steps, drive
 from dlq_master.model.attempt import AttemptState
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import HoldKind, Job, JobState
+from dlq_master.model.lease import LeaseKind
 from dlq_master.model.machine import StopCause
 from dlq_master.model.plan import Plan, Resize
 from dlq_master.model.resources import Allocation, Request
@@ -184,7 +185,13 @@ def checked(world: World, policy_time: float, allocation: Allocation, **more: fl
     key = AttemptKey(JobId(1), 1)
     reason = Reason(ReasonCode.RESIZED)
     change = Resize(
-        key, allocation, more.get("at_s", 300.0), more.get("grace_s", 60.0), 600.0, reason
+        key,
+        allocation,
+        LeaseKind.BE,
+        more.get("at_s", 300.0),
+        more.get("grace_s", 60.0),
+        600.0,
+        reason,
     )
     check_delta(View(world.cluster, world.now_s), Plan((change,)), world.policy)
 
