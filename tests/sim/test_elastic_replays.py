@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_master.model.attempt import AttemptState
+from dlq_master.model.attempt_steps import StopRequested
 from dlq_master.model.cluster import Cluster
+from dlq_master.model.plan import Resize
+from dlq_master.model.resources import Allocation
 from dlq_master.policy.check import check_full
+from dlq_master.policy.turn import Decided
 from dlq_simulator.clusters import ClusterSpec, NodeGroup, read_cluster
 from dlq_simulator.engine import replay
 from dlq_simulator.errors import SimulateError
@@ -115,20 +118,25 @@ class Watch:
 
     def __init__(self) -> None:
         self.held: dict[int, set[tuple[str, int]]] = {}
+        self.bases: dict[int, int] = {}
 
-    def __call__(self, cluster: Cluster, *_: object) -> None:
+    def __call__(self, cluster: Cluster, decided: Decided, _now_s: float) -> None:
         check_full(cluster)
-        now: dict[int, set[tuple[str, int]]] = {}
+        for one in decided.happened:
+            if isinstance(one.change, Resize) and isinstance(one.event, StopRequested):
+                job_id = one.change.key.job_id
+                stays = self.held[job_id] & gpus_of(one.change.allocation)
+                assert len(stays) >= self.bases[job_id], "its base stays"
+        self.held.clear()
         for attempt in cluster.attempts.values():
-            request = cluster.jobs[attempt.key.job_id].request
-            slots = attempt.lease.allocation.slots
-            gpus = {(str(slot.node_id), gpu) for slot in slots for gpu in slot.gpu_indices}
-            assert len(gpus) in (request.sizes or (request.gpus,)), "an allowed size"
-            before = self.held.get(attempt.key.job_id)
-            if before is not None and attempt.state is not AttemptState.PAUSING:
-                assert len(gpus & before) >= request.base, "its base stays"
-            now[attempt.key.job_id] = gpus
-        self.held = now
+            job_id, request = attempt.key.job_id, cluster.jobs[attempt.key.job_id].request
+            self.held[job_id] = gpus_of(attempt.lease.allocation)
+            self.bases[job_id] = request.base
+            assert len(self.held[job_id]) in (request.sizes or (request.gpus,)), "an allowed size"
+
+
+def gpus_of(allocation: Allocation) -> set[tuple[str, int]]:
+    return {(str(slot.node_id), gpu) for slot in allocation.slots for gpu in slot.gpu_indices}
 
 
 ROWS = st.lists(
