@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dlq_cli.spec.conversion import Conversion, ignore, number, slurm_size, take
 from dlq_cli.spec.convert_sums import COMPUTED, ONCE, compute
 from dlq_cli.spec.given import wrong
-from dlq_cli.spec.sbatch import Option, read_options
+from dlq_cli.spec.sbatch import HETJOB, Option, read_options
 from dlq_cli.spec.slurm_body import Remark, remarks
 
 
@@ -24,10 +24,11 @@ def convert(
     For a job with `compat`, tasks mean something, Slurm's commands and variables are there, and none
     of the options need be; without it, InvalidRequest when there is none.
     """
-    options = [*read_options(text, source), *more]
-    if not options and not compat:
+    written = list(read_options(text, source))
+    if not written and not compat:
         raise wrong(source, "it has no #SBATCH lines before its first command: nothing to convert")
     made = Conversion(source, text, compat=compat)
+    options = [*_first_part(made, written), *more]
     last = {option.name: option for option in options}  # as in Slurm, the last word counts
     for option in options:
         if last[option.name] is not option and option.name not in _REPEATED:
@@ -42,9 +43,17 @@ def convert(
     made.taken.sort(key=lambda taken: taken.line)
     made.ignored.sort(key=lambda ignored: ignored.line)
     if not compat:
-        made.remarks = remarks(text, nodes=number(last.get("--nodes")) or 1)
+        made.remarks += remarks(text, nodes=number(last.get("--nodes")) or 1)
         _remark_defaults(made, last)
     return made
+
+
+def _first_part(made: Conversion, options: Sequence[Option]) -> Sequence[Option]:
+    """Those before `#SBATCH hetjob`; the others are listed."""
+    cut = next((at for at, one in enumerate(options) if one.name in HETJOB), len(options))
+    for option in options[cut:]:
+        ignore(made, option, "a job here has one part: submit the others as jobs of their own")
+    return options[:cut]
 
 
 # -- one option, one flag ----------------------------------------------------------------------
@@ -125,6 +134,21 @@ def _comment(made: Conversion, option: Option) -> None:
     take(made, option, "--label", f"comment={option.value}")
 
 
+def _dependency(made: Conversion, option: Option) -> None:
+    take(made, option, "--dependency", option.value)
+    if not made.compat and any(char.isdecimal() for char in option.value):
+        made.remarks.append(
+            Remark(option.line, f"{option.written}: these are Slurm's numbers; name jobs of dlq")
+        )
+
+
+def _nodelist(made: Conversion, option: Option) -> None:
+    take(made, option, "--nodelist", option.value)
+    made.remarks.append(
+        Remark(option.line, f"{option.written}: here it means only on these, not on all of these")
+    )
+
+
 _HANDLERS: Mapping[str, _Handler] = {
     "--job-name": _same("--job-name"),
     "--partition": _same("--queue"),
@@ -137,14 +161,16 @@ _HANDLERS: Mapping[str, _Handler] = {
     "--chdir": _same("--chdir"),
     "--signal": _signal,
     "--export": _export,
+    "--dependency": _dependency,
+    "--nodelist": _nodelist,
     "--hold": _switch("--hold"),
     "--comment": _comment,
     # Flags that came or will come with later versions: taken as soon as they are known.
     **{
         name: _same(name)
         for name in (
-            "--account", "--array", "--begin", "--constraint", "--deadline", "--dependency",
-            "--exclude", "--nodelist", "--priority", "--qos", "--time-min",
+            "--account", "--array", "--begin", "--constraint", "--deadline", "--exclude",
+            "--priority", "--qos", "--time-min",
         )
     },
     "--container-image": _image,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from dlq_cli.spec.conversion import Conversion, Taken
 from dlq_cli.spec.fields import SECTIONS
-from dlq_cli.spec.sbatch import is_directive
+from dlq_cli.spec.sbatch import is_command, is_directive
 
 _NUMBERS = frozenset(
     {"nodes", "resources.gpus", "resources.gpus_total", "resources.cpus", "retry.max_restarts"}
@@ -24,7 +24,7 @@ def as_script(made: Conversion, *, keep: bool) -> str:
     told = False
     in_head = True
     for line in made.text.split("\n"):
-        in_head = in_head and (not line or line.startswith("#") or line.isspace())
+        in_head = in_head and not is_command(line)
         if in_head and is_directive(line):
             lines += [] if told else _directives(made)
             told = True

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dlq_cli.spec.given import wrong
+from dlq_common.suggest import did_you_mean
 
 PREFIX = "#SBATCH"
 
@@ -32,6 +33,28 @@ SWITCHES = frozenset(
     }
 )  # fmt: skip
 
+# They take a value, as do those that have a short letter and are no switch.
+VALUED = frozenset(
+    {
+        "--accel-bind", "--acctg-freq", "--batch", "--bb", "--bbf", "--cluster-constraint",
+        "--comment", "--container", "--container-id", "--container-image", "--container-mounts",
+        "--container-name", "--container-workdir", "--cores-per-socket", "--cpu-bind", "--cpu-freq",
+        "--cpus-per-gpu", "--deadline", "--delay-boot", "--export", "--export-file", "--gid",
+        "--gpu-bind", "--gpu-freq", "--gpus-per-node", "--gpus-per-socket", "--gpus-per-task",
+        "--gres", "--gres-flags", "--hint", "--mail-type", "--mail-user", "--mcs-label", "--mem",
+        "--mem-bind", "--mem-per-cpu", "--mem-per-gpu", "--mincpus", "--network", "--ntasks-per-core",
+        "--ntasks-per-gpu", "--ntasks-per-node", "--ntasks-per-socket", "--open-mode", "--power",
+        "--prefer", "--priority", "--profile", "--reservation", "--resv-ports", "--segment",
+        "--signal", "--sockets-per-node", "--switches", "--thread-spec", "--threads-per-core",
+        "--time-min", "--tmp", "--tres-bind", "--tres-per-task", "--uid", "--wait-all-nodes",
+        "--wckey", "--wrap",
+    }
+)  # fmt: skip
+KNOWN = frozenset(SHORT.values()) | SWITCHES | VALUED
+
+# `#SBATCH hetjob`: what follows belongs to another part of the job.
+HETJOB = frozenset({"hetjob", "packjob"})
+
 
 class Option(NamedTuple):
     """One option as it was written."""
@@ -48,7 +71,7 @@ def read_options(text: str, source: str) -> Iterator[Option]:
     InvalidRequest names the line that is no option, or that lacks a value.
     """
     for number, line in enumerate(text.split("\n"), start=1):
-        if line and not line.startswith("#") and not line.isspace():
+        if is_command(line):
             return
         if is_directive(line):
             yield from _options(line.removeprefix(PREFIX), number, f"{source}:{number}")
@@ -59,15 +82,28 @@ def read_words(words: Sequence[str], origin: str) -> tuple[list[Option], list[st
 
     InvalidRequest as `read_options`.
     """
-    left = iter(words)
+    left = list(words)
     found: list[Option] = []
-    for word in left:
+    while left:
+        word = left.pop(0)
         if word == "--":
-            return found, list(left)
+            break
+        if word == ":":
+            raise wrong(origin, "`:` begins another part of the job; a job here is of one kind")
         if not word.startswith("-") or word == "-":
             return found, [word, *left]
-        found.append(_option(word, left, 0, origin))
-    return found, []
+        option = _option(word, left, 0, origin)
+        if option.name not in KNOWN:
+            near = did_you_mean(option.name, KNOWN)
+            raise wrong(origin, f"{option.name[:64]!r} is not an option of sbatch{near}")
+        found.append(option)
+    return found, left
+
+
+def is_command(line: str) -> bool:
+    """Whether directives end here: neither blank nor a comment, which may be indented (as in Slurm)."""
+    text = line.lstrip()
+    return bool(text) and not text.startswith("#")
 
 
 def is_directive(line: str) -> bool:
@@ -77,21 +113,25 @@ def is_directive(line: str) -> bool:
 
 
 def _options(text: str, number: int, origin: str) -> Iterator[Option]:
-    left = _words(text, origin)
-    for word in left:
-        yield _option(word, left, number, origin)
+    left = list(_words(text, origin))
+    while left:
+        word = left.pop(0)
+        if word in HETJOB:
+            yield Option(word, "", number, word)
+        else:
+            yield _option(word, left, number, origin)
 
 
-def _option(word: str, left: Iterator[str], number: int, origin: str) -> Option:
+def _option(word: str, left: list[str], number: int, origin: str) -> Option:
+    """Takes its value off `left`. Whether an unknown one has one is told by what follows it."""
     name, value, written = _split(word, origin)
-    if value is None and name in SWITCHES:
-        value = ""
-    elif value is None:
-        value = next(left, None)
-        if value is None:
+    takes = name not in SWITCHES if name in KNOWN else bool(left) and not left[0].startswith("-")
+    if value is None and takes:
+        if not left:
             raise wrong(origin, f"{name} needs a value")
+        value = left.pop(0)
         written += f" {value}"
-    return Option(name, value, number, written)
+    return Option(name, value or "", number, written)
 
 
 def _words(text: str, origin: str) -> Iterator[str]:
@@ -111,14 +151,18 @@ def _split(word: str, origin: str) -> tuple[str, str | None, str]:
     if word.startswith("--") and len(word) > 2:
         name, equals, value = word.partition("=")
         return _respelled(name), value if equals else None, word
-    if word.startswith("-") and word[:2] in SHORT:
+    if word.startswith("-") and word[1:2].isalpha():
         rest = word[2:].removeprefix("=")
-        return SHORT[word[:2]], rest or None, word
+        return SHORT.get(word[:2], word[:2]), rest or None, word
     raise wrong(origin, f"{word[:64]!r} is not an option of sbatch")
 
 
 def _respelled(name: str) -> str:
     """Slurm's other words for the same."""
-    return {"--tasks": "--ntasks", "--workdir": "--chdir", "--share": "--oversubscribe"}.get(
-        name, name
-    )
+    return _OTHER_WORDS.get(name, name)
+
+
+_OTHER_WORDS = {
+    "--tasks": "--ntasks", "--tasks-per-node": "--ntasks-per-node", "--workdir": "--chdir",
+    "--share": "--oversubscribe", "--cpu_bind": "--cpu-bind", "--mem_bind": "--mem-bind",
+}  # fmt: skip

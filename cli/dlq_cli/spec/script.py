@@ -12,6 +12,7 @@ from dlq_cli.spec.flags import BY_NAME, LATER_FLAGS, Flag, put_flag
 from dlq_cli.spec.given import Given, Layer, Notes, ReadLayer, collected, unknown_key, wrong
 from dlq_cli.spec.merge import stacked
 from dlq_cli.spec.presets import asks_for_slurm
+from dlq_cli.spec.sbatch import is_command
 from dlq_cli.spec.sbatch import is_directive as is_sbatch
 from dlq_cli.spec.slurm_script import sbatch_layer
 from dlq_common.errors import InvalidRequest
@@ -96,7 +97,7 @@ def _directives(text: str, name: str, notes: Notes) -> Iterator[tuple[str, str]]
     before_commands = True
     for number, line in enumerate(text.split("\n"), start=1):
         origin = f"{name}:{number}"
-        if line and not line.startswith("#") and not line.isspace():
+        if is_command(line):
             before_commands = False
         elif _is_directive(line) and before_commands:
             yield line.removeprefix(PREFIX), origin

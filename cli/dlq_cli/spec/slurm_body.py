@@ -21,8 +21,11 @@ _COMMANDS = {
     "squeue": "dlq status",
     "sacct": "dlq show",
     "scontrol": "the list of hosts is $DLQ_NODELIST, the first of them $DLQ_MASTER_ADDR",
+    "scontrol requeue": "end with exit code 99 to be run again (--requeue-exit names others)",
 }
-_COMMAND = re.compile(rf"(?:^|[;&|(`]|\bexec\b|\bthen\b|\bdo\b)\s*({'|'.join(_COMMANDS)})\b")
+_COMMAND = re.compile(
+    rf"(?:^|[;&|(`]|\bexec\b|\bthen\b|\bdo\b)\s*({'|'.join(sorted(_COMMANDS, reverse=True))})\b"
+)
 
 _VARIABLES = {
     "SLURM_JOB_ID": "DLQ_JOB_ID",

@@ -10,6 +10,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from dlq_cli.spec.check import check
+from dlq_cli.spec.convert import convert
+from dlq_cli.spec.converted import as_script, flag_text
 from dlq_cli.spec.fields import READERS
 from dlq_cli.spec.template import FORMS, entry, template
 from support.cli_run import Dlq
@@ -203,9 +205,6 @@ def test_what_convert_makes_is_accepted_and_means_the_same(
 
 def becomes(*lines: str) -> tuple[list[str], dict[str, str]]:
     """The #DLQ flags of some #SBATCH options, and the reasons of those that are left out."""
-    from dlq_cli.spec.convert import convert
-    from dlq_cli.spec.converted import flag_text
-
     text = "#!/bin/sh\n" + "".join(f"#SBATCH {line}\n" for line in lines) + "true\n"
     made = convert(text, "x")
     return (
@@ -253,10 +252,42 @@ def test_options_become(lines: list[str], flags: list[str]) -> None:
         (["--gpus-per-node=4", "--gres=gpu:8"], "--gres=gpu:8", "line 2 says it already"),
         (["--wait"], "--wait", "dlq submit --wait"),
         (["--brand-new=1"], "--brand-new=1", "dlq has nothing like it"),
+        (["--brand-new", "-N 2"], "--brand-new", "dlq has nothing like it"),
+        (["-Z 7 -N 2"], "-Z 7", "dlq has nothing like it"),
+        (["-N 2", "hetjob", "-N 4"], "-N 4", "a job here has one part"),
+        (["-N 2", "hetjob", "-N 4"], "hetjob", "a job here has one part"),
     ],
 )
 def test_what_becomes_nothing_has_a_reason(lines: list[str], written: str, why: str) -> None:
     assert why in becomes(*lines)[1][written]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("--nodes=2-4", "--nodes=2-4: the smaller number; jobs here do not stretch"),
+        ("--signal=R:USR1@90", "R: has no counterpart; there are no reservations"),
+        ("--dependency=afterok:91", "--dependency=afterok:91: these are Slurm's numbers"),
+        ("-w gpu01", "-w gpu01: here it means only on these, not on all of these"),
+    ],
+)
+def test_what_means_something_else_here_is_told_with_its_line(line: str, told: str) -> None:
+    made = convert(f"#!/bin/sh\n#SBATCH {line}\ntrue\n", "x")
+    assert [remark.line for remark in made.remarks if remark.text.startswith(told)] == [2]
+
+
+def test_a_requeue_in_the_commands_is_told_apart_from_lists_of_hosts() -> None:
+    body = "scontrol requeue $SLURM_JOB_ID\nscontrol show hostnames\n"
+    told = [r.text for r in convert(f"#!/bin/sh\n#SBATCH -G 1\n{body}", "x").remarks if r.line]
+    assert "scontrol requeue: end with exit code 99" in told[0]
+    assert "scontrol: the list of hosts" in told[2]
+
+
+@pytest.mark.parametrize("blank", ["  # indented", "\t#x", "", "   "])
+def test_comments_and_blank_lines_do_not_end_the_options(blank: str) -> None:
+    made = convert(f"#!/bin/sh\n{blank}\n#SBATCH -N 2\n  true\n#SBATCH -t 5\n", "x")
+    assert [taken.written for taken in made.taken] == ["-N 2"]
+    assert as_script(made, keep=False).split("\n")[2] == "#DLQ --nodes=2"
 
 
 def test_every_option_is_either_taken_over_or_listed() -> None:

@@ -57,6 +57,11 @@ def test_directives_after_the_first_command_are_not_read_but_noted() -> None:
     assert script.notes == ["train.sh:3: a #DLQ line after the first command is not read"]
 
 
+def test_an_indented_comment_is_no_command() -> None:
+    layer = read_script((SHEBANG + "\n  # a comment\n\t\n#DLQ -N 2\n").encode(), "t.sh").layer
+    assert layer["nodes"].value == 2
+
+
 def test_slurm_directives_are_never_ignored_silently() -> None:
     script = read_script((SHEBANG + "#SBATCH -N 2\n#SBATCH -t 5\n").encode(), "train.sh")
     assert script.notes == ["train.sh: 2 #SBATCH lines are not read; write them as #DLQ"]
