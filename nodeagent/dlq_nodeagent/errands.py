@@ -17,7 +17,8 @@ class Purpose(StrEnum):
 
     WATCH = "watch"  # checkpoints while it runs
     BASELINE = "baseline"  # just before a notice: what was committed by then
-    FINAL = "final"  # after its end: the last checkpoint, and whether its GPUs are free
+    FINAL = "final"  # after its end: the last checkpoint
+    RELEASE = "release"  # and then: whether its GPUs are free
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ class Preparation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookOrder:
-    """Look at a rank's checkpoints, and with FINAL at its GPUs too.
+    """Look at a rank's checkpoints; with RELEASE at its GPUs instead.
 
     `settled` says that nobody writes any more, so that a marker need not be watched for a while.
     """
@@ -71,7 +72,9 @@ class SeenCheckpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What was seen. `released` is None unless asked for; `held_by` names a GPU that is not free."""
+    """What was seen. `released` is None unless asked for, and False when the look itself failed; then
+    `held_by` says why, or names a GPU that is not free.
+    """
 
     checkpoint: SeenCheckpoint | None = None
     released: bool | None = None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from dlq_common.clock import Clock
 from dlq_nodeagent.errands import Look
 from dlq_nodeagent.runtimes.port import ExitRecord, Runtime
-from dlq_nodeagent.watched import Watched
+from dlq_nodeagent.watched import UNKILLABLE, Watched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,14 +27,15 @@ class Releasing:
 
     def obstacle(self, watched: Watched, look: Look) -> str | None:
         """What keeps its GPUs, in fixed words; empty when it is only early; None: they are free."""
-        if self._unkillable(watched):
-            return "unkillable"
+        if self.unkillable(watched):
+            return UNKILLABLE
         if look.released is not False:
             return None
         late_s = self.clock.boottime_s() - (watched.rank.ended_s or 0.0)
         return f"gpu_not_released: {look.held_by}" if late_s >= self.timeout_s else ""
 
-    def _unkillable(self, watched: Watched) -> bool:
+    def unkillable(self, watched: Watched) -> bool:
+        """Whether something of it is left that no signal ends: then it has not ended yet."""
         record = watched.rank.record
         if record is None or record.remaining_pids == 0 or watched.handle is None:
             return False

@@ -48,7 +48,7 @@ from dlq_nodeagent.runtimes.port import (
     Runtime,
     RuntimeFault,
 )
-from dlq_nodeagent.watched import Watched, orphan, recovered
+from dlq_nodeagent.watched import UNKILLABLE, Watched, orphan, recovered
 
 log = structlog.get_logger("nodeagent.supervisor")
 
@@ -61,6 +61,8 @@ class SupervisorSettings:
     term_s: float = 10.0
     leave_s: float = 10.0
     """How long a job may go on after the checkpoint that answers its notice."""
+    settle_s: float = 1.0
+    """How long the end of a rank may be kept back while its GPUs are looked at."""
     watch_s: float = 1.0
     watch_stopping_s: float = 0.25
     look_timeout_s: float = 30.0
@@ -250,8 +252,8 @@ class Supervisor:
             self.tell(key)
         if purpose is Purpose.BASELINE and watched.rank.state is RankState.STOP_WAITING:
             self._notice(watched)
-        elif purpose is Purpose.FINAL and watched.rank.state is RankState.RELEASING:
-            self._release(watched, look)
+        elif watched.rank.state is RankState.RELEASING:
+            self._release(watched, purpose, look)
 
     # ---- what others may know
 
@@ -472,11 +474,26 @@ class Supervisor:
 
     def _drive_releasing(self, watched: Watched, now_s: float) -> None:
         if watched.looking is None:
-            self._looking.if_due(watched, Purpose.FINAL, self.settings.watch_s)
+            purpose = Purpose.FINAL if watched.settled_s is None else Purpose.RELEASE
+            slow = bool(watched.held_by)
+            period_s = self.settings.watch_s if slow else self.settings.watch_stopping_s
+            self._looking.if_due(watched, purpose, period_s)
         elif now_s - watched.look_sent_s >= self.settings.look_timeout_s:
             self._hold(watched, "look_timeout")
+        if watched.held_by or watched.settled_s is None:
+            return
+        if now_s - watched.settled_s >= self.settings.settle_s:
+            unkillable = self._releasing.unkillable(watched)
+            self._hold(watched, UNKILLABLE if unkillable else "gpu_releasing")
 
-    def _release(self, watched: Watched, look: Look) -> None:
+    def _release(self, watched: Watched, purpose: Purpose, look: Look) -> None:
+        """What a look has found after the end: the last checkpoint, then whether the GPUs are free."""
+        if purpose is Purpose.FINAL and look.released is None:
+            watched.settled_s = self.clock.boottime_s()
+            self._looking.now(watched, Purpose.RELEASE, self.settings.watch_stopping_s)
+            return
+        if purpose not in (Purpose.FINAL, Purpose.RELEASE):
+            return
         obstacle = self._releasing.obstacle(watched, look)
         if obstacle is None:
             self._apply(watched, Released())
@@ -484,7 +501,7 @@ class Supervisor:
             self._hold(watched, obstacle)
 
     def _hold(self, watched: Watched, why: str) -> None:
-        """Its GPUs cannot be given back yet; the master is told once, and it stays STOPPING."""
+        """Its GPUs cannot be given back yet; the master is told once for each reason."""
         if watched.held_by != why:
             watched.held_by = why
             log.error("gpus_not_released", key=str(watched.rank.launch.key), why=why)

@@ -11,6 +11,7 @@ from dlq_nodeagent.model.rank import Effect, FoundCheckpoint, Rank, RankState
 from dlq_nodeagent.runtimes.port import Handle, LaunchPlan, Usage
 
 LOST = "the runtime has lost it"
+UNKILLABLE = "unkillable"
 
 
 @dataclass(slots=True)
@@ -39,6 +40,8 @@ class Watched:
     """By how much its shim's hold is longer than its launch says; None: an earlier agent knew."""
     orphan: bool = False
     """It runs without a record: what it was launched with is not known."""
+    settled_s: float | None = None
+    """Since when its last checkpoint is known: nothing but its GPUs is waited for."""
     held_by: str = ""
     """Why its GPUs cannot be given back yet."""
     recorded_s: float = 0.0
@@ -46,9 +49,11 @@ class Watched:
 
     def reported(self) -> Rank:
         """The rank as the master is told of it."""
-        if self.held_by and self.rank.state is RankState.RELEASING:
-            return replace(self.rank, error=self.held_by)
-        return self.rank
+        if not self.held_by or self.rank.state is not RankState.RELEASING:
+            return self.rank
+        if self.settled_s is None or self.held_by == UNKILLABLE:
+            return replace(self.rank, error=self.held_by)  # it may not be the end
+        return replace(self.rank, gpus_held=self.held_by)
 
     def take_beat(self, content: bytes | None, now_s: float) -> None:
         """A beat is as old as the last change of its file: no clock of the job is believed."""

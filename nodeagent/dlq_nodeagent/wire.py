@@ -156,6 +156,7 @@ def _report(report: RankReport) -> wire.RankReport:
         last_lines=[_text(line) for line in report.last_lines],
         failed_task=_text(report.failed_task),
         noticed=report.noticed,
+        gpus_held=_text(report.gpus_held),
     )
     if report.checkpoint is not None:
         message.checkpoint.CopyFrom(_checkpoint(report.checkpoint))

@@ -156,6 +156,9 @@ class Workshop:
 
     def _look(self, order: LookOrder) -> Look:
         launch = order.launch
+        if order.purpose is Purpose.RELEASE:
+            held_by = self._held_by(order)
+            return Look(released=not held_by, held_by=held_by)
         seen = None
         if launch.checkpoint_directory:
             watch = watch_of(launch, order.floor_mtime_ns)
@@ -163,11 +166,9 @@ class Workshop:
                 watch = replace(watch, settle_s=0.0)
             with self._launching.rights_of(launch).taken():
                 seen = newest_checkpoint(watch, wall_s=self._clock.now_s())
-        if order.purpose is not Purpose.FINAL:
-            return Look(checkpoint=seen)
-        sweep(Path(self._launching.job_files(launch.key).job_dir))
-        held_by = self._held_by(order)
-        return Look(checkpoint=seen, released=not held_by, held_by=held_by)
+        if order.purpose is Purpose.FINAL:
+            sweep(Path(self._launching.job_files(launch.key).job_dir))
+        return Look(checkpoint=seen)
 
     def _held_by(self, order: LookOrder) -> str:
         """The first GPU of a launch that is not free, and why; empty when all are."""

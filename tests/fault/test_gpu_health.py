@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dlq.v1 import node_pb2
+from dlq.v1 import job_pb2, node_pb2
 from dlq_client.admin import Admin
 from dlq_client.connection import Connection
 from dlq_client.jobs import Jobs
@@ -137,10 +137,14 @@ def test_a_gpu_with_something_left_on_it_is_not_given_to_the_next_job(
     assert "gpu_not_released" in reason.words
     assert "4711" in reason.words
     assert reason.HasField("since_time")
-    assert not jobs.get(job_id).job.HasField("end_time"), "its GPUs are still its own"
+    ended = jobs.get(job_id).job
+    assert (ended.state, ended.exit_code) == (job_pb2.JOB_STATE_COMPLETED, 0)
+    assert nodes.get("n1").free_gpu_count == 7, "its GPU is nobody's"
+    ward.dlq("cancel", str(job_id))
     ward.say("n1")
     wait_until(lambda: not nodes.get("n1").reasons, what="n1 is clean", timeout_s=30.0)
-    wait_until(lambda: jobs.get(job_id).job.HasField("end_time"), what="the job has ended")
+    assert nodes.get("n1").free_gpu_count == 8
+    assert jobs.get(job_id).job == ended
 
 
 def test_a_stranger_on_a_gpu_keeps_that_gpu_and_no_other_from_work(

@@ -140,6 +140,7 @@ class AgentBench:
         self.checkpoint: SeenCheckpoint | None = None
         self.released: bool | None = True
         self.answers_looks = True
+        self.hangs_on: Purpose | None = None  # looks of this purpose never come back
         self.answers_heartbeats = True
         self.acks = True
         self.signals: list[int] = []
@@ -294,9 +295,11 @@ class AgentBench:
                 self.core.prepared(order.launch.key, preparation)
         looks = self.errands.take_looks() if self.answers_looks else []
         for look in looks:
-            final = look.purpose is Purpose.FINAL
-            released = self.released if final else None
-            held_by = "GPU-0: 9 bytes used" if final and not self.released else ""
+            if look.purpose is self.hangs_on:
+                continue
+            asked = look.purpose is Purpose.RELEASE
+            released = self.released if asked else None
+            held_by = "GPU-0: 9 bytes used" if asked and not self.released else ""
             seen = Look(checkpoint=self._seen(), released=released, held_by=held_by)
             self.core.looked(look.launch.key, look.purpose, seen)
         return bool(looks) or len(self.errands.prepares) < len(orders)

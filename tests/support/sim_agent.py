@@ -51,6 +51,7 @@ class SimRank:
     shim_noticed: bool = False  # the master has been silent for so long that it must leave
     ended_s: float = 0.0
     kill: bool = False
+    gpus_held: str = ""
 
     @property
     def alive(self) -> bool:
@@ -252,7 +253,7 @@ class SimAgent:
 
     def _must_have_room(self, launch: Launch) -> None:
         for rank in self.ranks.values():
-            if not rank.ended:
+            if not rank.ended or rank.gpus_held:
                 both = set(rank.launch.gpu_indexes) & set(launch.gpu_indexes)
                 assert not both, (
                     f"{launch.key} gets GPUs {both} that {rank.launch.key} has on {self.node_id}\n"
@@ -347,6 +348,12 @@ class SimAgent:
         rank.phase, rank.error = ReportedPhase.STOPPING, why
         self._tell(key)
 
+    def hold_gpus(self, key: AttemptKey, why: str) -> None:
+        """It has exited, and its GPUs are not free; an empty word: now they are."""
+        self.ranks[key].gpus_held = why
+        self.ranks[key].confirmed = False
+        self._tell(key)
+
     def guard(self) -> None:
         """The shims: whoever is silent for too long ends."""
         for key, rank in self.ranks.items():
@@ -395,7 +402,7 @@ class SimAgent:
             if number <= sequence:
                 del self._pending[key]
                 self._absent.pop(key, None)
-                if key in self.ranks and self.ranks[key].ended:
+                if key in self.ranks and self.ranks[key].ended and not self.ranks[key].gpus_held:
                     self.ranks[key].confirmed = True
 
     def _report(self, key: AttemptKey) -> ReportedRank:
@@ -428,6 +435,7 @@ class SimAgent:
             save_s=rank.save_s,
             ports=rank.ports if rank.phase is ReportedPhase.READY else (),
             gpu_indexes=rank.launch.gpu_indexes if self.tells_gpus else (),
+            gpus_held=rank.gpus_held if rank.ended else "",
         )
 
 

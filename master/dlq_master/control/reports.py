@@ -28,8 +28,8 @@ def take(turn: Turn, node_id: NodeId, reports: Iterable[ReportedRank]) -> int:
     highest = 0
     for report in reports:
         highest = max(highest, report.sequence)
-        unclean.note_clinging(turn, node_id, report)
         found = standing(turn, node_id, report.key, report.epoch, report.node_rank)
+        unclean.note_clinging(turn, node_id, report, found)
         if found.ours:
             _take_one(turn, node_id, turn.state.cluster.attempts[report.key], report)
         else:
@@ -153,7 +153,7 @@ def _take_one(turn: Turn, node_id: NodeId, attempt: Attempt, report: ReportedRan
     status = status_of(before, report, turn.now_s)
     if not attempt.at_barrier:
         status = status._replace(ports=before.ports)  # the others know them
-    if status.gone:
+    if status.gone and not before.gone:
         _drop_intentions(turn, key, report.node_rank, node_id)
         turn.note(
             "rank_exited",

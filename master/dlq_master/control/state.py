@@ -41,6 +41,14 @@ class Beat(NamedTuple):
     time_s: float
 
 
+class Clinging(NamedTuple):
+    """What its agent says of a rank whose GPUs cannot be given back."""
+
+    why: str
+    ended: bool  # nothing of it runs: its attempt may be over, and its GPUs belong to nobody
+    gpu_indexes: tuple[int, ...]  # of its launch; empty: the agent does not know
+
+
 class PlanFault(NamedTuple):
     """Plans have failed `times` times in a row, in the same place, since `since_s`."""
 
@@ -86,8 +94,8 @@ class State:
     strays: dict[NodeId, dict[tuple[AttemptKey, int], tuple[int, ...]]] = field(
         default_factory=dict
     )
-    # Ranks that have ended but whose GPUs are not free yet, and what their agent says of them.
-    clinging: dict[NodeId, dict[tuple[AttemptKey, int], str]] = field(default_factory=dict)
+    # Ranks whose GPUs cannot be given back although they should be gone; told anew likewise.
+    clinging: dict[NodeId, dict[tuple[AttemptKey, int], Clinging]] = field(default_factory=dict)
     # What was last told of ranks that are being prepared.
     preparing: dict[tuple[AttemptKey, int], str] = field(default_factory=dict)
     starting: set[AttemptKey] = field(default_factory=set)  # gangs that do not run yet

@@ -336,6 +336,7 @@ class ReportedRank:
     noticed: str = (
         ""  # "stop" | "hold_expired": told to leave before its end; "": its end is its own
     )
+    gpus_held: str = ""  # it has ended, and this is why its GPUs are not proven free
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,17 @@ flag `cleaning` and its withheld GPUs follow from it.
 
 from collections.abc import Collection
 
+from dlq_master.control.rank_status import PHASES
+from dlq_master.control.standing import Standing
+from dlq_master.control.state import Clinging
 from dlq_master.control.stimuli import ReportedPhase, ReportedRank
 from dlq_master.control.turn import Turn
 from dlq_master.model import node as on_node
+from dlq_master.model.attempt import RankPhase
 from dlq_master.model.ids import AttemptKey, NodeId
 
-# An agent that cannot give the GPUs of an ended rank back goes on saying STOPPING, and why.
+# An agent that cannot give the GPUs of a rank back says why: with its end, or, if it cannot know that
+# this is the end, with STOPPING. So the words begin when that has taken too long.
 _CLINGS = ("gpu_not_released", "unkillable", "look_timeout")
 
 
@@ -31,20 +36,31 @@ def close_while_unclean(turn: Turn, node_id: NodeId) -> None:
         turn.step_node(node_id, on_node.FlagCleared(flag=on_node.NodeFlag.CLEANING))
 
 
-def note_clinging(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
-    """Whether the GPUs of a rank that has ended cannot be given back, as its agent says."""
+def note_clinging(turn: Turn, node_id: NodeId, report: ReportedRank, found: Standing) -> None:
+    """Whether the GPUs of a rank that has ended cannot be given back, as its agent says.
+
+    An agent that has just been started may not have looked again at a rank whose end is known.
+    """
     here = turn.state.clinging.setdefault(node_id, {})
-    if report.phase is ReportedPhase.STOPPING and report.error.startswith(_CLINGS):
-        here[report.key, report.node_rank] = report.error
+    rank = (report.key, report.node_rank)
+    if report.gpus_held:
+        here[rank] = Clinging(report.gpus_held, True, report.gpu_indexes)
+    elif found is Standing.GONE and PHASES[report.phase] is not RankPhase.EXITED:
+        here[rank] = Clinging("not looked at yet", True, report.gpu_indexes)
+    elif report.phase is ReportedPhase.STOPPING and report.error.startswith(_CLINGS):
+        here[rank] = Clinging(report.error, False, report.gpu_indexes)
     else:
-        here.pop((report.key, report.node_rank), None)
+        here.pop(rank, None)
 
 
 def _withhold(turn: Turn, node_id: NodeId) -> None:
     strays = {who: on for who, on in turn.state.strays.get(node_id, {}).items() if on}
     node = turn.state.cluster.nodes[node_id]
-    indexes = frozenset(index for on in strays.values() for index in on)
-    reason = _for_nobody(turn, strays)
+    left = {who: it for who, it in _clinging(turn, node_id).items() if it.ended and it.gpu_indexes}
+    held = (*strays.values(), *(it.gpu_indexes for it in left.values()))
+    indexes = frozenset(index for on in held for index in on)
+    words = [f"{key} has ended, its GPUs are not free: {it.why}" for (key, _), it in left.items()]
+    reason = "; ".join(filter(None, (_for_nobody(turn, strays), *words)))
     if (indexes, reason) != (node.strayed, node.stray_reason):
         turn.step_node(node_id, on_node.GpusStrayed(indexes=indexes, reason=reason), cause=reason)
 
@@ -71,5 +87,13 @@ def _unclean(turn: Turn, node_id: NodeId) -> str:
     strays = [who for who, on in turn.state.strays.get(node_id, {}).items() if not on]
     if strays:
         return _for_nobody(turn, strays)
-    clinging = turn.state.clinging.get(node_id, {})
-    return "; ".join(f"{key}: {why}" for (key, _), why in sorted(clinging.items()))
+    late = {
+        key: it.why
+        for (key, _), it in _clinging(turn, node_id).items()
+        if it.why.startswith(_CLINGS) or not it.gpu_indexes
+    }
+    return "; ".join(f"{key}: {why}" for key, why in late.items())
+
+
+def _clinging(turn: Turn, node_id: NodeId) -> dict[tuple[AttemptKey, int], Clinging]:
+    return dict(sorted(turn.state.clinging.get(node_id, {}).items()))

@@ -54,7 +54,7 @@ class RankPhase(StrEnum):
     PREPARING = "preparing"
     STARTING = "starting"  # ready, at the barrier or past it
     RUNNING = "running"
-    EXITED = "exited"  # confirmed gone: cgroup empty, GPUs released
+    EXITED = "exited"  # confirmed gone: cgroup empty, GPUs released or withheld on its node
 
 
 class RankStatus(NamedTuple):
@@ -83,7 +83,7 @@ class RankStatus(NamedTuple):
 
     @property
     def gone(self) -> bool:
-        """Confirmed: nothing of it runs, its GPUs are free."""
+        """Confirmed: nothing of it runs; its GPUs are free, or withheld on its node until they are."""
         return self.phase is RankPhase.EXITED
 
     @property

@@ -374,6 +374,7 @@ def report_of(report: agent.RankReport) -> ReportedRank:
         ),
         failed_task=printable(report.failed_task[:LONGEST_TASK]),
         noticed=words_of(report.noticed, "noticed"),
+        gpus_held=printable(report.gpus_held[:LONGEST_WORDS]),
     )
 
 

@@ -239,6 +239,8 @@ class RankReport:
     failed_task: str = ""
     noticed: str = ""
     """The last notice it was given before its end: "stop" or "hold_expired"."""
+    gpus_held: str = ""
+    """Of one that has ended: why its GPUs may be given to nobody yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ class RankState(StrEnum):
     STOP_WAITING = "stop_waiting"  # to be stopped: delay, start-up grace, or a look at checkpoints
     STOPPING = "stopping"  # noticed, or killed; the runtime enforces the end
     RELEASING = "releasing"  # ended; not yet proven that its GPUs are free
-    ENDED = "ended"  # the master must hear of the end, and has not confirmed it
+    ENDED = "ended"  # and its GPUs are free: the master must hear of it, and has not confirmed it
     KEPT = "kept"  # confirmed; log and facts stay for those who ask
 
 
@@ -207,6 +207,8 @@ class Rank:
     exit_code: int | None = None
     """Of a launch that failed by the user's own mistake."""
     ended_s: float | None = None
+    gpus_held: str = ""
+    """Only as told: it has ended, and this is why its GPUs are not proven free."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,10 @@ _PHASES = {
 
 
 def phase_of(rank: Rank) -> Phase:
-    """The phase on the wire. A rank whose GPUs are not proven free has not exited yet."""
+    """The phase on the wire. A rank whose GPUs are not proven free yet has exited once that is said."""
     if rank.state is RankState.PREPARING and rank.prepared and rank.launch.at_barrier:
         return Phase.READY
-    if rank.state in _PHASES:
+    if rank.state in _PHASES and not rank.gpus_held:
         return _PHASES[rank.state]
     if _mistake_code(rank) is not None:
         return Phase.EXITED
@@ -60,6 +60,7 @@ def report_of(rank: Rank, *, sequence: int, now_s: float) -> RankReport:
         last_lines=rank.last_lines if ended else (),
         failed_task=rank.failed_task if ended else "",
         noticed="" if record is None else (record.noticed or ""),
+        gpus_held=rank.gpus_held,
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from dlq_nodeagent.errands import Purpose
 from dlq_nodeagent.model.messages import Launch, Phase
 from support.agent_bench import AgentBench, a_launch, a_stop
 
@@ -229,19 +230,63 @@ def test_a_stop_after_the_end_is_told_the_end_again() -> None:
     assert bench.last(launch).phase is Phase.EXITED
 
 
-def test_a_rank_has_not_exited_before_its_gpus_are_proven_free() -> None:
+def test_a_rank_whose_gpus_are_not_free_has_ended_all_the_same_and_says_so_at_once() -> None:
     bench = AgentBench()
     bench.released = False
-    launch = running(bench, "run_for=3")
-    bench.run(10)
-    assert bench.last(launch).phase is not Phase.EXITED
+    launch = running(bench, "run_for=3 exit_code=6")
+    bench.run(3)
+    held = bench.last(launch)
+    assert (held.phase, held.exit_code, held.gpus_held) == (Phase.EXITED, 6, "gpu_releasing")
+    assert held.age_s < 2.5, "counted from the end"
+    assert bench.core.supervisor.gpus_in_use() == frozenset(launch.gpu_indexes)
     bench.run(30)
     held = bench.last(launch)
-    assert (held.phase, held.error) == (Phase.STOPPING, "gpu_not_released: GPU-0: 9 bytes used")
+    assert (held.phase, held.gpus_held) == (Phase.EXITED, "gpu_not_released: GPU-0: 9 bytes used")
     bench.released = True
     bench.run(2)
     assert bench.last(launch).phase is Phase.EXITED
-    assert bench.last(launch).error == ""
+    assert (bench.last(launch).error, bench.last(launch).gpus_held) == ("", "")
+    assert not bench.core.supervisor.gpus_in_use()
+
+
+def test_a_restarted_agent_still_holds_gpus_back_that_are_not_free() -> None:
+    bench = AgentBench()
+    bench.released = False
+    launch = running(bench, "run_for=3 exit_code=6")
+    bench.run(3)
+    assert bench.last(launch).gpus_held
+    bench.restart()
+    bench.connect()
+    bench.run(3)
+    held = bench.last(launch)
+    assert (held.phase, held.exit_code, held.gpus_held) == (Phase.EXITED, 6, "gpu_releasing")
+    bench.released = True
+    bench.run(2)
+    assert (bench.last(launch).phase, bench.last(launch).gpus_held) == (Phase.EXITED, "")
+
+
+def test_gpus_that_are_free_at_once_are_told_with_the_end_in_one_report() -> None:
+    bench = AgentBench()
+    launch = running(bench, "run_for=3")
+    bench.run(5)
+    ends = [it for it in bench.reports(launch) if it.phase is Phase.EXITED]
+    assert [it.gpus_held for it in ends] == [""]
+
+
+def test_a_driver_that_hangs_hides_no_end() -> None:
+    bench = AgentBench()
+    bench.hangs_on = Purpose.RELEASE
+    launch = running(bench, "run_for=3")
+    bench.run(3)
+    assert (bench.last(launch).phase, bench.last(launch).gpus_held) == (
+        Phase.EXITED,
+        "gpu_releasing",
+    )
+    bench.run(40)
+    assert (bench.last(launch).phase, bench.last(launch).gpus_held) == (
+        Phase.EXITED,
+        "look_timeout",
+    )
 
 
 def test_a_file_system_that_hangs_does_not_keep_a_job_from_being_told() -> None:

@@ -147,8 +147,20 @@ async def test_a_rank_that_has_ended_need_not_wait_for_its_marker_to_settle(
     assert (await bench.look(launch, Purpose.FINAL, settled=True)).checkpoint is not None
 
 
+async def test_the_last_checkpoint_waits_for_no_driver(
+    make_bench: MakeBench, tmp_path: Path
+) -> None:
+    bench = make_bench()
+    bench.devices.broken[bench.devices.devices()[0].uuid] = "gpu_is_lost"
+    (tmp_path / "a.ckpt").write_text("")
+    launch = a_launch(checkpoint_directory=str(tmp_path), checkpoint_marker="*.ckpt", settle_s=60.0)
+    look = await bench.look(launch, Purpose.FINAL, settled=True)
+    assert look.checkpoint is not None
+    assert look.released is None
+
+
 async def test_free_gpus_are_said_to_be_free(make_bench: MakeBench) -> None:
-    look = await make_bench().look(a_launch(checkpoint_directory=""), Purpose.FINAL)
+    look = await make_bench().look(a_launch(checkpoint_directory=""), Purpose.RELEASE)
     assert (look.released, look.held_by) == (True, "")
 
 
@@ -234,7 +246,7 @@ async def test_a_gpu_with_a_process_is_named_with_it(make_bench: MakeBench) -> N
     bench = make_bench()
     uuid = bench.devices.devices()[0].uuid
     bench.devices.usages[uuid] = DeviceUsage(9, (DeviceProcess(4242, 9),))
-    look = await bench.look(a_launch(checkpoint_directory=""), Purpose.FINAL)
+    look = await bench.look(a_launch(checkpoint_directory=""), Purpose.RELEASE)
     assert look.released is False
     assert uuid in look.held_by
     assert "4242" in look.held_by
@@ -243,19 +255,19 @@ async def test_a_gpu_with_a_process_is_named_with_it(make_bench: MakeBench) -> N
 async def test_memory_that_nobody_holds_keeps_a_gpu_too(make_bench: MakeBench) -> None:
     bench = make_bench()
     bench.devices.usages[bench.devices.devices()[0].uuid] = DeviceUsage(600 * 2**20, ())
-    assert (await bench.look(a_launch(checkpoint_directory=""), Purpose.FINAL)).released is False
+    assert (await bench.look(a_launch(checkpoint_directory=""), Purpose.RELEASE)).released is False
 
 
 async def test_only_the_gpus_of_the_rank_are_asked_about(make_bench: MakeBench) -> None:
     bench = make_bench()
     bench.devices.usages[bench.devices.devices()[1].uuid] = DeviceUsage(2**40, ())
-    assert (await bench.look(a_launch(checkpoint_directory=""), Purpose.FINAL)).released
+    assert (await bench.look(a_launch(checkpoint_directory=""), Purpose.RELEASE)).released
 
 
 async def test_a_gpu_that_does_not_answer_is_not_free(make_bench: MakeBench) -> None:
     bench = make_bench()
     bench.devices.broken[bench.devices.devices()[0].uuid] = "gpu_is_lost"
-    look = await bench.look(a_launch(checkpoint_directory=""), Purpose.FINAL)
+    look = await bench.look(a_launch(checkpoint_directory=""), Purpose.RELEASE)
     assert look.released is False
     assert "gpu_is_lost" in look.held_by
 
@@ -269,6 +281,6 @@ async def test_an_errand_that_breaks_is_answered_all_the_same(
         raise RuntimeError("the driver has gone mad")
 
     monkeypatch.setattr(FakeDevices, "usage", lambda self, uuid: broken(uuid))
-    look = await bench.look(a_launch(checkpoint_directory=""), Purpose.FINAL)
+    look = await bench.look(a_launch(checkpoint_directory=""), Purpose.RELEASE)
     assert look.released is False
     assert "gone mad" in look.held_by

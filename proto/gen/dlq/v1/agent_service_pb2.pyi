@@ -643,6 +643,7 @@ class RankReport(_message.Message):
     LAST_LINES_FIELD_NUMBER: _builtins.int
     FAILED_TASK_FIELD_NUMBER: _builtins.int
     NOTICED_FIELD_NUMBER: _builtins.int
+    GPUS_HELD_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Rises over all sessions of the agent's life; acknowledged by ReportAck."""
     job_id: _builtins.str
@@ -676,6 +677,10 @@ class RankReport(_message.Message):
     noticed: _builtins.str
     """The last notice that it was given before its end: "stop" (the agent), "hold_expired" (its shim,
     because the master was silent for too long). Empty: none, its end was its own.
+    """
+    gpus_held: _builtins.str
+    """Of a rank that has ended: why its GPUs are not proven free, in a fixed word and more; they may be
+    given to nobody until a later report says nothing here. Empty: they are free, or it has not ended.
     """
     @_builtins.property
     def fence(self) -> _lease_pb2.Fence:
@@ -742,10 +747,11 @@ class RankReport(_message.Message):
         last_lines: _abc.Iterable[_builtins.str] | None = ...,
         failed_task: _builtins.str = ...,
         noticed: _builtins.str = ...,
+        gpus_held: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "age_duration", b"age_duration", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "exit_code", b"exit_code", "fence", b"fence", "run_duration", b"run_duration", "save_duration", b"save_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "age_duration", b"age_duration", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "detail", b"detail", "done", b"done", "ended_by", b"ended_by", "error", b"error", "exit_code", b"exit_code", "failed_task", b"failed_task", "fence", b"fence", "gpu_indexes", b"gpu_indexes", "job_id", b"job_id", "last_lines", b"last_lines", "node_rank", b"node_rank", "noticed", b"noticed", "oom_killed", b"oom_killed", "peak_memory_bytes", b"peak_memory_bytes", "phase", b"phase", "ports", b"ports", "run_duration", b"run_duration", "save_duration", b"save_duration", "sequence", b"sequence", "signal", b"signal", "workers_done", b"workers_done"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "age_duration", b"age_duration", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "detail", b"detail", "done", b"done", "ended_by", b"ended_by", "error", b"error", "exit_code", b"exit_code", "failed_task", b"failed_task", "fence", b"fence", "gpu_indexes", b"gpu_indexes", "gpus_held", b"gpus_held", "job_id", b"job_id", "last_lines", b"last_lines", "node_rank", b"node_rank", "noticed", b"noticed", "oom_killed", b"oom_killed", "peak_memory_bytes", b"peak_memory_bytes", "phase", b"phase", "ports", b"ports", "run_duration", b"run_duration", "save_duration", b"save_duration", "sequence", b"sequence", "signal", b"signal", "workers_done", b"workers_done"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
