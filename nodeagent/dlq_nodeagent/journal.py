@@ -50,6 +50,8 @@ class RankRecord:
     exit_code: int | None = None
     ports: tuple[int, ...] = ()
     recorded_s: float = 0.0
+    end_told: bool = False
+    """Its end has been told before its GPUs were free."""
 
 
 class Journal(Protocol):

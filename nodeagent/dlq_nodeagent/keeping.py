@@ -69,6 +69,7 @@ class Keeping:
                 exit_code=rank.exit_code,
                 ports=rank.ports,
                 recorded_s=watched.recorded_s,
+                end_told=watched.end_told,
             )
         )
 

@@ -48,7 +48,7 @@ from dlq_nodeagent.runtimes.port import (
     Runtime,
     RuntimeFault,
 )
-from dlq_nodeagent.watched import UNKILLABLE, Watched, orphan, recovered
+from dlq_nodeagent.watched import HELD, UNKILLABLE, Watched, orphan, recovered
 
 log = structlog.get_logger("nodeagent.supervisor")
 
@@ -484,7 +484,7 @@ class Supervisor:
             return
         if now_s - watched.settled_s >= self.settings.settle_s:
             unkillable = self._releasing.unkillable(watched)
-            self._hold(watched, UNKILLABLE if unkillable else "gpu_releasing")
+            self._hold(watched, UNKILLABLE if unkillable else HELD)
 
     def _release(self, watched: Watched, purpose: Purpose, look: Look) -> None:
         """What a look has found after the end: the last checkpoint, then whether the GPUs are free."""
@@ -505,6 +505,9 @@ class Supervisor:
         if watched.held_by != why:
             watched.held_by = why
             log.error("gpus_not_released", key=str(watched.rank.launch.key), why=why)
+            if watched.settled_s is not None and why != UNKILLABLE and not watched.end_told:
+                watched.end_told = True
+                self._keeping.record(watched)
             self.tell(watched.rank.launch.key)
 
     # ---- carrying out

@@ -12,6 +12,7 @@ from dlq_nodeagent.runtimes.port import Handle, LaunchPlan, Usage
 
 LOST = "the runtime has lost it"
 UNKILLABLE = "unkillable"
+HELD = "gpu_releasing"
 
 
 @dataclass(slots=True)
@@ -44,6 +45,8 @@ class Watched:
     """Since when its last checkpoint is known: nothing but its GPUs is waited for."""
     held_by: str = ""
     """Why its GPUs cannot be given back yet."""
+    end_told: bool = False
+    """Its end has been told although they cannot: that is never taken back."""
     recorded_s: float = 0.0
     unrecorded: bool = False
 
@@ -51,7 +54,7 @@ class Watched:
         """The rank as the master is told of it."""
         if not self.held_by or self.rank.state is not RankState.RELEASING:
             return self.rank
-        if self.settled_s is None or self.held_by == UNKILLABLE:
+        if not self.end_told:
             return replace(self.rank, error=self.held_by)  # it may not be the end
         return replace(self.rank, gpus_held=self.held_by)
 
@@ -104,6 +107,8 @@ def recovered(record: RankRecord, handle: Handle | None, *, now_s: float) -> Wat
         confirmed=handle is not None,
         recorded_s=record.recorded_s,
         hold_extension_s=None,
+        held_by=HELD if record.end_told else "",
+        end_told=record.end_told,
     )
     if rank.state is RankState.STOPPING and rank.stopping and not rank.stopping.delivered:
         watched.undelivered = Effect.GIVE_NOTICE if rank.stopping.grace_s else Effect.KILL
@@ -134,7 +139,7 @@ def _state_of(record: RankRecord, handle: Handle | None) -> RankState:
         return record.state
     if handle is None:
         # A stop of a running rank is recorded as such: that one did run, and must not run again.
-        ran = record.state in (RankState.STOP_WAITING, RankState.STOPPING)
+        ran = record.end_told or record.state in (RankState.STOP_WAITING, RankState.STOPPING)
         return RankState.ENDED if ran else RankState.PREPARING
     if record.stopping is None:
         return RankState.LAUNCHING

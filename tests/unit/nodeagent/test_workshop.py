@@ -211,7 +211,7 @@ async def test_pulls_that_hang_keep_nothing_else_waiting_and_end_with_their_rank
     assert process.plan is not None
     here = replace(a_launch(), container=ContainerRequest(image="localhost/here:1"))
     assert (await bench.prepare(here)).plan is not None
-    assert (await bench.look(a_launch(checkpoint_directory=""), Purpose.FINAL)).released
+    assert (await bench.look(a_launch(checkpoint_directory=""), Purpose.RELEASE)).released
     before = len(bench.asker.preparations)
     for key in keys:
         bench.workshop.abandon(key)
