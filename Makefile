@@ -24,9 +24,11 @@ SHIM_DIR := nodeagent/dlq_nodeagent/shim
 SHIM := $(SHIM_DIR)/dlq-shim
 TORCH_STAMP := .venv-torch/.stamp
 FRAMEWORKS_STAMP := .venv-frameworks/.stamp
-NEEDS_FRAMEWORKS = $(filter lightning submitit hf framework% podman,$(or $(ONLY),framework))
+NEEDS_FRAMEWORKS = $(filter lightning submitit hf framework% podman podman-framework%,$(or $(ONLY),framework))
 # Marked tests need more than a fresh machine, or more than two minutes; they have their own targets.
 NOTHING_SPECIAL := not (e2e or torture or podman or netns or systemd or slurm or torch or frameworks or gpu)
+# What runs PyTorch or a framework in them needs an environment that make e2e makes.
+CONTAINERS := podman and not (torch or frameworks)
 N ?= 30
 # Many tests wait for processes of theirs: more workers than cores. The files that wait longest come
 # first in the order of names, and xdist would keep them for the end.
@@ -98,8 +100,8 @@ e2e: setup $(TORCH_STAMP) $(if $(NEEDS_FRAMEWORKS),$(FRAMEWORKS_STAMP))  ## real
 	$(PY) -m pytest -q $(PATIENT) tests/e2e $(if $(ONLY),-k '$(subst -,_,$(ONLY))')
 
 .PHONY: podman
-podman: setup  ## containers: needs root, podman, conmon, a static busybox (Debian: podman runc conmon busybox-static)
-	$(PY) -m pytest -q $(PATIENT) -m podman tests
+podman: setup  ## containers: as root (Debian: podman conmon runc busybox-static docker-registry); with PyTorch: make e2e ONLY=podman
+	$(PY) -m pytest -q $(PATIENT) -m '$(CONTAINERS)' tests
 
 .PHONY: systemd
 systemd: setup  ## the runbook on two booted hosts: install, a gang, upgrade, remove (needs root)

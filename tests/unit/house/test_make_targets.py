@@ -1,0 +1,60 @@
+"""What a make target collects can run with what that target makes."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+# An environment of its own -> the marks of tests that need it.
+ENVIRONMENTS = {".venv-torch": "torch", ".venv-frameworks": "frameworks"}
+
+
+def recipe(*arguments: str) -> str:
+    """What make would run, all of it, in a clone where nothing has been made."""
+    said = subprocess.run(
+        ["make", "-nB", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return said.stdout
+
+
+def marks_of(path: Path) -> set[str]:
+    """The marks that a file gives to all its tests."""
+    for statement in ast.parse(path.read_text()).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "pytestmark":
+            return set(re.findall(r"mark\.(\w+)", ast.unparse(statement.value)))
+    return set()
+
+
+def chosen(expression: str, marks: set[str]) -> bool:
+    """Whether `pytest -m expression` takes a test with these marks."""
+    names = set(re.findall(r"\w+", expression)) - {"and", "or", "not"}
+    return bool(eval(expression, {}, {name: name in marks for name in names}))
+
+
+def missing(make: str, files: list[Path]) -> list[str]:
+    return [
+        f"{path.name} needs {directory}"
+        for path in files
+        for directory, mark in ENVIRONMENTS.items()
+        if mark in marks_of(path) and f"{directory}/bin/python -m pip install" not in make
+    ]
+
+
+def test_the_container_tests_need_no_environment_that_their_target_does_not_make() -> None:
+    make = recipe("podman")
+    (expression,) = re.findall(r"-m '([^']+)' tests", make)
+    tests = sorted((ROOT / "tests").rglob("test_*.py"))
+    taken = [path for path in tests if chosen(expression, marks_of(path))]
+    assert {"test_podman.py", "test_podman_walls.py"} <= {path.name for path in taken}
+    assert missing(make, taken) == []
+
+
+@pytest.mark.parametrize("only", ["podman", "podman-ddp", "podman-frameworks", "lightning", "hf"])
+def test_a_scenario_by_name_makes_what_it_needs(only: str) -> None:
+    word = only.replace("-", "_")
+    taken = [path for path in sorted((ROOT / "tests/e2e").glob("test_*.py")) if word in path.stem]
+    assert taken
+    assert missing(recipe("e2e", f"ONLY={only}"), taken) == []
