@@ -13,6 +13,7 @@
     instants        points in time as people write them
     join_token      what a new node is handed
     logs            one JSON object a line (daemons only)
+    lost_peer       how a program says that one it worked with has gone
     names           which names and paths from outside pass
     pki             keys, requests and certificates
     private_files   keys that nobody else may read
