@@ -176,6 +176,19 @@ def failure_text(attempts: Sequence[job_pb2.Attempt]) -> str:
     return "\n".join([head, *lines]) + "\n"
 
 
+def images_text(attempts: Sequence[job_pb2.Attempt]) -> str:
+    """Which image the last attempt ran, by digest; nodes only where they differ (a tag has moved)."""
+    nodes: dict[str, list[str]] = {}
+    for rank in attempts[-1].ranks if attempts else ():
+        if rank.image_digest:
+            nodes.setdefault(rank.image_digest, []).append(rank.node_id)
+    if len(nodes) < 2:
+        return "".join(f"image: {digest}\n" for digest in nodes)
+    return "".join(
+        f"image: {digest} on {compress_hostlist(names)}\n" for digest, names in nodes.items()
+    )
+
+
 def _attempt_row(attempt: job_pb2.Attempt, look: Look) -> list[str]:
     slots = (
         f"{slot.node_id}[{','.join(map(str, slot.gpu_indexes))}]"

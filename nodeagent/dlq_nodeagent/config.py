@@ -97,6 +97,13 @@ class OutputConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskConfig:
+    """The disk of node.state_dir, on which every rank and its end need room."""
+
+    spare: Bytes = Bytes(1024**3)  # with less left nothing new is placed here; 0 = never mind
+
+
+@dataclass(frozen=True, slots=True)
 class GpusConfig:
     """How GPUs are watched. What is done about what is found, the master's configuration says."""
 
@@ -134,6 +141,7 @@ class AgentConfig:
     jobs: JobsConfig = field(default_factory=JobsConfig)
     podman: PodmanConfig = field(default_factory=PodmanConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
+    disk: DiskConfig = field(default_factory=DiskConfig)
     gpus: GpusConfig = field(default_factory=GpusConfig)
     reconnect: ReconnectConfig = field(default_factory=ReconnectConfig)
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -30,6 +30,7 @@ from dlq_nodeagent.devices.host import HostFacts, read_host_facts
 from dlq_nodeagent.devices.nodes import own_gpus
 from dlq_nodeagent.devices.port import Devices
 from dlq_nodeagent.devices.watch import GpuWatch
+from dlq_nodeagent.disk_watch import DiskWatch
 from dlq_nodeagent.execs.serving import Execs
 from dlq_nodeagent.identity import keep_renewed, stored_address
 from dlq_nodeagent.journal import FileJournal
@@ -162,6 +163,8 @@ def _build(
         settings=config.gpus.watch(),
     )
     core.uplink.health = gpus.told
+    disk = DiskWatch(clock=clock, path=state_dir, spare_bytes=config.disk.spare)
+    core.uplink.disk = disk.told
     gpus.start()
     return _Parts(
         node_id, core, runtime, transport, workshop, relay, execs, channels, cgroups, podman, gpus

@@ -42,6 +42,8 @@ class Preparation:
     again: bool = False
     """What it waited for is there now: order it again, and it is soon ready."""
     error: str = ""
+    no_room: bool = False
+    """It cannot be because a disk of this node is full."""
     exit_code: int | None = None
     """Set when it cannot be by the user's own mistake (model/mistakes.py)."""
 

@@ -48,6 +48,8 @@ class RankRecord:
     done: bool = False
     error: str = ""
     exit_code: int | None = None
+    no_room: bool = False
+    image_digest: str = ""
     ports: tuple[int, ...] = ()
     recorded_s: float = 0.0
     end_told: bool = False

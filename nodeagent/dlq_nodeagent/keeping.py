@@ -31,17 +31,17 @@ class Keeping:
     keep_s: float
     keep_count: int
 
-    def record(self, watched: Watched) -> bool:
-        """Whether it is durable now; if not, it is marked and recorded again by `catch_up`."""
+    def record(self, watched: Watched) -> OSError | None:
+        """None: it is durable now. Else why not: it is marked, and recorded again by `catch_up`."""
         try:
             self._record(watched)
         except OSError as error:
             if not watched.unrecorded:
                 log.error("rank_not_recorded", key=str(watched.rank.launch.key), error=str(error))
             watched.unrecorded = True
-        else:
-            watched.unrecorded = False
-        return not watched.unrecorded
+            return error
+        watched.unrecorded = False
+        return None
 
     def catch_up(self, watched: Iterable[Watched]) -> None:
         """Record what a full disk refused before."""
@@ -67,6 +67,8 @@ class Keeping:
                 done=rank.done,
                 error=rank.error,
                 exit_code=rank.exit_code,
+                no_room=rank.no_room,
+                image_digest=rank.image_digest,
                 ports=rank.ports,
                 recorded_s=watched.recorded_s,
                 end_told=watched.end_told,

@@ -22,7 +22,7 @@ from dlq_nodeagent.jobtree.paths import (
 )
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.model.mistakes import UserMistake
+from dlq_nodeagent.model.mistakes import UserMistake, lacks_room
 from dlq_nodeagent.orders import SIGNALS
 from dlq_nodeagent.ports import ports_for
 from dlq_nodeagent.runtimes.container import ContainerPlan
@@ -231,9 +231,10 @@ def refusal(error: BaseException) -> Preparation:
         case UserMistake():
             return Preparation(error=str(error), exit_code=error.exit_code)
         case LaunchRefused() | PermissionError():
-            return Preparation(error=str(error))
+            return Preparation(error=str(error), no_room=lacks_room(error))
         case OSError():
-            return Preparation(error=f"{error.filename or 'this node'}: {error.strerror}")
+            words = f"{error.filename or 'this node'}: {error.strerror}"
+            return Preparation(error=words, no_room=lacks_room(error))
         case _:
             return Preparation(error=f"{type(error).__name__}: {error}")
 

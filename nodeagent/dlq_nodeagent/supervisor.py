@@ -13,6 +13,7 @@ from dlq_nodeagent.keeping import Keeping
 from dlq_nodeagent.last_words import failed_by_itself, last_lines
 from dlq_nodeagent.looking import Looking
 from dlq_nodeagent.model.messages import Fence, Launch, RankProgress, Save, Signal, Stop
+from dlq_nodeagent.model.mistakes import lacks_room
 from dlq_nodeagent.model.rank import (
     ALIVE,
     Acknowledged,
@@ -143,9 +144,11 @@ class Supervisor:
             return ""
         watched = Watched(accept(launch, now_s=self.clock.boottime_s()).rank)
         self._watched[launch.key] = watched
-        if not self._keeping.record(watched):
+        unwritten = self._keeping.record(watched)
+        if unwritten is not None:
             # After a crash it would not be known: it must not start. The master hears it at once.
-            self._apply(watched, LaunchFailed("the agent cannot write its journal"))
+            words = f"the agent cannot write its journal: {unwritten.strerror}"
+            self._apply(watched, LaunchFailed(words, no_room=lacks_room(unwritten)))
             return "journal_failed"
         log.info("launch_taken", key=str(launch.key), fence=str(launch.fence))
         self.tell(launch.key)
@@ -225,10 +228,13 @@ class Supervisor:
             self._prepare(watched)
             return
         if preparation.plan is None:
-            self._apply(watched, LaunchFailed(preparation.error, preparation.exit_code))
+            failed = LaunchFailed(preparation.error, preparation.exit_code, preparation.no_room)
+            self._apply(watched, failed)
             return
         watched.plan = preparation.plan
-        self._apply(watched, Prepared(preparation.floor_mtime_ns, preparation.ports))
+        box = preparation.plan.container
+        digest = "" if box is None else box.image_digest
+        self._apply(watched, Prepared(preparation.floor_mtime_ns, preparation.ports, digest))
         self._start_if_due(watched)
 
     def preparing(self, key: AttemptKey, detail: str) -> None:
@@ -411,7 +417,7 @@ class Supervisor:
         except AttemptExists:
             watched.handle = Handle(launch.key, launch.fence.epoch)
         except (LaunchRefused, RuntimeFault, OSError) as refused:
-            self._apply(watched, LaunchFailed(str(refused)))
+            self._apply(watched, LaunchFailed(str(refused), no_room=lacks_room(refused)))
             return
         self._apply(watched, HandedOver())
 

@@ -9,7 +9,14 @@ from typing import Protocol
 from dlq_common.clock import Clock
 from dlq_nodeagent.contact import Contact
 from dlq_nodeagent.model.gpus import GpuHealth
-from dlq_nodeagent.model.messages import FromAgent, Heartbeat, Hello, RankProgress, Welcome
+from dlq_nodeagent.model.messages import (
+    DiskSpace,
+    FromAgent,
+    Heartbeat,
+    Hello,
+    RankProgress,
+    Welcome,
+)
 from dlq_nodeagent.reconnect import Reconnect, ReconnectSettings
 
 
@@ -79,6 +86,8 @@ class Uplink:
         self.state = LinkState.DOWN
         self.health: Callable[[bool], tuple[GpuHealth, ...] | None] = lambda first: None
         """What a heartbeat says of the GPUs; asked with whether it is the first of its session."""
+        self.disk: Callable[[bool], DiskSpace | None] = lambda first: None
+        """Likewise of the disk."""
         self._since_s = 0.0  # when the state was entered
         self._dial_at_s = clock.boottime_s()
         self._heartbeat_s = settings.heartbeat_s
@@ -184,6 +193,7 @@ class Uplink:
                 progress=self._progress(),
                 hold_revision=self._said_revision,
                 health=self.health(self._sequence == 1),
+                disk=self.disk(self._sequence == 1),
             )
         )
 

@@ -94,6 +94,8 @@ def recovered(record: RankRecord, handle: Handle | None, *, now_s: float) -> Wat
         done=record.done,
         error=record.error,
         exit_code=record.exit_code,
+        no_room=record.no_room,
+        image_digest=record.image_digest,
         ports=record.ports,
         beaten=True,  # it has had its first seconds
     )

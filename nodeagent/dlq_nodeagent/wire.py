@@ -103,6 +103,10 @@ def encode(message: FromAgent, facts: wire.NodeFacts) -> wire.SessionRequest:
             beat.hold_revision = message.hold_revision
             if message.health is not None:
                 beat.health.CopyFrom(_health(message.health))
+            if message.disk is not None:
+                beat.disk.full = message.disk.full
+                beat.disk.free_bytes = message.disk.free_bytes
+                beat.disk.spare_bytes = message.disk.spare_bytes
             return wire.SessionRequest(heartbeat=beat)
         case RankReport():
             return wire.SessionRequest(report=_report(message))
@@ -151,6 +155,8 @@ def _report(report: RankReport) -> wire.RankReport:
         age_duration=to_duration(report.age_s),
         gpu_indexes=report.gpu_indexes,
         detail=_text(report.detail),
+        no_room=report.no_room,
+        image_digest=report.image_digest,
         ports=report.ports,
         workers_done=report.workers_done,
         last_lines=[_text(line) for line in report.last_lines],

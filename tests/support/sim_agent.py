@@ -42,6 +42,7 @@ class SimRank:
     signal: int = 0
     ended_by: str = ""
     error: str = ""
+    no_room: bool = False
     checkpoint: ReportedCheckpoint | None = None
     save_s: float | None = None
     ports: tuple[int, ...] = ()
@@ -299,9 +300,12 @@ class SimAgent:
             rank.phase = ReportedPhase.STARTED
             self._tell(key)
 
-    def fail_start(self, key: AttemptKey, error: str = "no such directory") -> None:
-        """A prepared rank cannot be started."""
+    def fail_start(
+        self, key: AttemptKey, error: str = "no such directory", *, no_room: bool = False
+    ) -> None:
+        """A prepared rank cannot be started; `no_room`: because a disk is full."""
         if self.ranks[key].phase is ReportedPhase.PREPARING:
+            self.ranks[key].no_room = no_room
             self._fail_start(key, error)
 
     def save(self, key: AttemptKey, step: int, *, save_s: float | None = None) -> None:
@@ -428,6 +432,7 @@ class SimAgent:
             exit_code=rank.exit_code,
             signal=rank.signal,
             error=rank.error,
+            no_room=rank.no_room,
             ended_by=rank.ended_by,
             noticed=_notice_of(rank) if rank.ended else "",
             age_s=self.master.clock.now_s() - rank.ended_s if rank.ended_s else 0.0,

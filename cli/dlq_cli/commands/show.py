@@ -10,7 +10,7 @@ from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import attempt_facts, job_facts, spec_facts
 from dlq_cli.select import several_jobs
-from dlq_cli.story import attempts_text, failure_text, job_text
+from dlq_cli.story import attempts_text, failure_text, images_text, job_text
 from dlq_client.jobs import Jobs
 
 
@@ -33,6 +33,7 @@ def show(app: App, job: tuple[str, ...], as_json: bool) -> None:
         click.echo("\n" if number else "", nl=False)
         click.echo(job_text(answer.job, look, answer.spec), nl=False, color=look.color)
         click.echo(attempts_text(answer.attempts, look), nl=False, color=look.color)
+        click.echo(images_text(answer.attempts), nl=False)
         click.echo(failure_text(answer.attempts), nl=False)
 
 

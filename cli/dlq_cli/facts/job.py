@@ -138,6 +138,7 @@ def rank_facts(rank: job_pb2.Rank) -> Facts:
         "error": rank.error or None,
         "failed_task": rank.failed_task or None,
         "last_lines": list(rank.last_lines),
+        "image_digest": rank.image_digest or None,
     }
 
 

@@ -8,6 +8,7 @@ the hold and a margin DOWN, with its attempts lost.
 
 from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, StaleFence
 from dlq_master.control import (
+    disk_space,
     gpu_health,
     gpu_types,
     maintenance,
@@ -96,6 +97,8 @@ def heartbeat(turn: Turn, ask: Heartbeat) -> None:
     maintenance.told(turn, ask.node_id, ask.hold_revision)
     if ask.health is not None:
         gpu_health.take(turn, ask.node_id, ask.health)
+    if ask.disk is not None:
+        disk_space.take(turn, ask.node_id, ask.disk)
 
 
 def rank_reports(turn: Turn, ask: RankReports) -> int:

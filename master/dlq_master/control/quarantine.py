@@ -70,7 +70,7 @@ def _blamed(turn: Turn, attempt: Attempt, end: on_attempt.AttemptEvent) -> NodeI
     ranks = attempt.ranks
     match end:
         case on_attempt.StartFailed():
-            rank = next((rank for rank in ranks if rank.start_error), None)
+            rank = next((rank for rank in ranks if rank.start_error and not rank.no_room), None)
         case on_attempt.NodeLost():
             rank = next((rank for rank in ranks if rank.lost), None)
         case on_attempt.Failed(reason=reason) if reason in _OWN_FAULTS:

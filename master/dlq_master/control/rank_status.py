@@ -45,6 +45,7 @@ def status_of(before: RankStatus, report: ReportedRank, now_s: float) -> RankSta
             if failed_start
             else before.start_error
         ),
+        no_room=before.no_room or (failed_start and report.no_room),
         exited_time_s=now_s - report.age_s if phase is RankPhase.EXITED else None,
         done_file=report.done,
         saved=before.saved or (report.checkpoint is not None and report.checkpoint.after_notice),
@@ -63,4 +64,5 @@ def status_of(before: RankStatus, report: ReportedRank, now_s: float) -> RankSta
         last_lines=report.last_lines,
         gpu_oom=any(map(says_gpu_oom, report.last_lines)),
         peer_lost=any(map(says_peer_lost, report.last_lines)),
+        image_digest=report.image_digest or before.image_digest,
     )

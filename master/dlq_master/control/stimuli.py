@@ -276,6 +276,14 @@ class ToldGpu(NamedTuple):
     used_memory_bytes: int | None = None
 
 
+class ToldDisk(NamedTuple):
+    """What a node says of the disk of its agent's state."""
+
+    full: bool
+    free_bytes: int
+    spare_bytes: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
     """Sign of life. Not awaited: the session answers it at once, without the disk."""
@@ -285,6 +293,7 @@ class Heartbeat:
     progress: tuple[ReportedProgress, ...] = ()
     hold_revision: int = 0  # the word on holds that all its ranks have; 0: none in this session
     health: tuple[ToldGpu, ...] | None = None  # of all its GPUs; None: as told before
+    disk: ToldDisk | None = None  # None: as told before
 
 
 class ReportedPhase(StrEnum):
@@ -337,6 +346,8 @@ class ReportedRank:
         ""  # "stop" | "hold_expired": told to leave before its end; "": its end is its own
     )
     gpus_held: str = ""  # it has ended, and this is why its GPUs are not proven free
+    no_room: bool = False  # of one that could not start: a disk of its node is full
+    image_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

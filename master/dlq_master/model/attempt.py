@@ -66,6 +66,7 @@ class RankStatus(NamedTuple):
     signal: int | None = None
     oom_killed: bool = False
     start_error: str = ""  # not empty: it never ran
+    no_room: bool = False  # because a disk of its node was full
     words: str = ""  # what its node says of its end, if the code alone does not tell
     exited_time_s: float | None = None
     done_file: bool = False  # the program left DLQ_DONE_FILE
@@ -80,6 +81,7 @@ class RankStatus(NamedTuple):
     last_lines: tuple[str, ...] = ()  # the end of its output, if it failed
     gpu_oom: bool = False  # they say that a GPU had too little memory
     peer_lost: bool = False  # they say that another rank has gone away
+    image_digest: str = ""  # which image its name stood for on its node
 
     @property
     def gone(self) -> bool:

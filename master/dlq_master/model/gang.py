@@ -328,7 +328,7 @@ def _job_end(
 def _infra(reason: EndReason, attempt: Attempt, job: Job, usage: on_job.Usage) -> on_job.JobEvent:
     """Not the job's fault, unless it happens again and again, on other nodes as far as there are any."""
     failed = [rank.node_id for rank in attempt.ranks if rank.lost or rank.start_error]
-    if any(rank.given_up for rank in attempt.ranks):
+    if any(rank.given_up or rank.no_room for rank in attempt.ranks):
         return on_job.Requeued(reason=reason, usage=usage, failed_nodes=tuple(failed), counts=False)
     before = 0 if _got_on(attempt, job, usage) else job.infra_failures
     again = before + 1 < job.rules.max_infra_failures

@@ -30,6 +30,7 @@ class NodeFlag(StrEnum):
     QUARANTINED = "quarantined"
     LOANED = "loaned"
     MAINTENANCE = "maintenance"  # its agent has announced to be away
+    DISK_FULL = "disk_full"  # its agent has too little room for its own state
 
 
 CLOSED = frozenset(NodeFlag) - {NodeFlag.LOANED}

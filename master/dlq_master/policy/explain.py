@@ -12,6 +12,7 @@ from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import HoldKind, Job, JobState
 from dlq_master.model.lease import next_boundary_s
 from dlq_master.model.naming import shown_dependency
+from dlq_master.model.node import CLOSED
 from dlq_master.model.pool import Pool
 from dlq_master.model.resources import Request, Shape
 from dlq_master.model.traits import has_all
@@ -180,7 +181,7 @@ def _shortage(cluster: Cluster, policy: Policy, shape: Shape, *, holders: bool) 
     if shape.avoid and _fits(capacity.free, anywhere, policy):
         reasons.append(Reason(ReasonCode.FAILED_NODES, "nodes", detail=_named(shape.avoid)))
     if not _fits(capacity.open, shape, policy):
-        reasons.append(Reason(ReasonCode.NODES_CLOSED, "nodes", detail=_named(_shut(capacity))))
+        reasons.append(Reason(ReasonCode.NODES_CLOSED, "nodes", detail=_shut(capacity)))
     pool = _best(capacity.free, shape)
     have = 0 if pool is None else pool.total
     who = _holders(cluster, shape) if holders else ()
@@ -219,14 +220,24 @@ def _block(capacity: Capacity, pool: Pool) -> str:
     return f"{largest} on {capacity.node_ids[next(pool.nodes_with(largest))]}"
 
 
-def _shut(capacity: Capacity) -> set[NodeId]:
-    """Nodes that take nothing new, or not on all of their GPUs."""
-    return capacity.closed | {it.node_id for it in capacity.nodes.values() if it.withheld}
+def _shut(capacity: Capacity) -> str:
+    """Nodes that take nothing new, or not on all of their GPUs, each with its flags."""
+    nodes = {it.node_id for it in capacity.nodes.values() if it.withheld} | capacity.closed
+    first = sorted(nodes)[:NODES_NAMED]
+    words = [_with_flags(node_id, capacity.nodes[node_id].flags & CLOSED) for node_id in first]
+    return _and_more(words, len(nodes) - len(first))
+
+
+def _with_flags(node_id: NodeId, flags: Collection[str]) -> str:
+    return f"{node_id} ({', '.join(sorted(flags))})" if flags else node_id
 
 
 def _named(node_ids: Collection[NodeId]) -> str:
-    names = ", ".join(sorted(node_ids)[:NODES_NAMED])
-    more = len(node_ids) - NODES_NAMED
+    return _and_more(sorted(node_ids)[:NODES_NAMED], len(node_ids) - NODES_NAMED)
+
+
+def _and_more(words: Collection[str], more: int) -> str:
+    names = ", ".join(words)
     return f"{names} and {more} more" if more > 0 else names
 
 

@@ -32,7 +32,7 @@ from dlq_master.rpc.auth import Door, caller_of, identity_of
 from dlq_master.rpc.call import Context
 from dlq_master.rpc.convert import launch_message, stop_message
 from dlq_master.rpc.exec_relay import ExecRelay
-from dlq_master.rpc.health_intake import health_of
+from dlq_master.rpc.health_intake import disk_of, health_of
 from dlq_master.rpc.intake import facts_of, progress_of, report_of, reports_of, words_of
 from dlq_master.rpc.logs_relay import LogsRelay
 from dlq_master.rpc.sessions import Line, Sessions
@@ -223,6 +223,7 @@ class _Conversation:
                 progress=progress,
                 hold_revision=heartbeat.hold_revision,
                 health=health_of(heartbeat),
+                disk=disk_of(heartbeat),
             )
         )
         self._line.say(wire.SessionResponse(heartbeat_reply=self._reply(heartbeat.sequence)))

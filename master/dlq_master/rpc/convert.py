@@ -204,6 +204,7 @@ def rank_message(rank: int, status: RankStatus) -> job_pb2.Rank:
         error=status.start_error or status.words,
         failed_task=status.failed_task,
         last_lines=status.last_lines,
+        image_digest=status.image_digest,
     )
 
 

@@ -9,7 +9,7 @@ from dlq_common.errors import InvalidRequest
 from dlq_common.names import printable
 from dlq_common.units import DAY
 from dlq_common.wire import from_duration
-from dlq_master.control.stimuli import ToldGpu, ToldSymptom
+from dlq_master.control.stimuli import ToldDisk, ToldGpu, ToldSymptom
 
 MOST_GPUS = 64
 MOST_SYMPTOMS = 32
@@ -27,6 +27,14 @@ def health_of(heartbeat: agent.Heartbeat) -> tuple[ToldGpu, ...] | None:
     if len(told) > MOST_GPUS or len(indexes) != len(told):
         raise InvalidRequest("GPU indexes must differ and be few", field="health.gpus")
     return told
+
+
+def disk_of(heartbeat: agent.Heartbeat) -> ToldDisk | None:
+    """The disk of the agent's state; None when the heartbeat does not speak of it."""
+    if not heartbeat.HasField("disk"):
+        return None
+    told = heartbeat.disk
+    return ToldDisk(told.full, max(0, told.free_bytes), max(0, told.spare_bytes))
 
 
 def _gpu(gpu: agent.GpuHealth) -> ToldGpu:

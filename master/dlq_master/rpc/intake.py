@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Iterable
 
 from dlq.v1 import agent_service_pb2 as agent
@@ -333,6 +334,9 @@ def _address(text: str) -> str:
     return words_of(text, "address")
 
 
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
+
+
 def reports_of(reports: Iterable[agent.RankReport]) -> tuple[ReportedRank, ...]:
     """Reports of ranks, in the order in which they were made."""
     read = tuple(report_of(report) for report in reports)
@@ -375,7 +379,15 @@ def report_of(report: agent.RankReport) -> ReportedRank:
         failed_task=printable(report.failed_task[:LONGEST_TASK]),
         noticed=words_of(report.noticed, "noticed"),
         gpus_held=printable(report.gpus_held[:LONGEST_WORDS]),
+        no_room=report.no_room,
+        image_digest=_image_digest(report.image_digest),
     )
+
+
+def _image_digest(word: str) -> str:
+    if word and not _DIGEST.fullmatch(word):
+        raise InvalidRequest("an image's digest is sha256: and 64 digits", field="image_digest")
+    return word
 
 
 def _ports(report: agent.RankReport) -> tuple[int, ...]:

@@ -241,6 +241,10 @@ class RankReport:
     """The last notice it was given before its end: "stop" or "hold_expired"."""
     gpus_held: str = ""
     """Of one that has ended: why its GPUs may be given to nobody yet."""
+    no_room: bool = False
+    """It could not be started because this node's disk is full."""
+    image_digest: str = ""
+    """Which image its name stood for here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +269,16 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DiskSpace:
+    """The disk of the agent's state: whether it is too full for anything new, and why."""
+
+    full: bool
+    free_bytes: int
+    spare_bytes: int
+    """Less than this is too little."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
     """A sign of life; the sequence rises within a session."""
 
@@ -274,6 +288,8 @@ class Heartbeat:
     """The word on holds that every living rank has been told of."""
     health: tuple[GpuHealth, ...] | None = None
     """Of all GPUs; None: as told before in this session."""
+    disk: DiskSpace | None = None
+    """None: as told before in this session."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 import errno
 
+from dlq_nodeagent.runtimes.launch import LaunchRefused
+
 NOT_FOUND = 127
 CANNOT_RUN = 126
 
@@ -33,6 +35,10 @@ _HOSTS_ERRORS = frozenset(
 )
 
 
+class NoRoom(LaunchRefused):
+    """This node's disk is too full for what the rank needs."""
+
+
 class UserMistake(ValueError):
     """What the user asked for cannot be run anywhere; the text is for the user."""
 
@@ -46,6 +52,17 @@ def exit_code_of(number: int) -> int | None:
     if number in _HOSTS_ERRORS:
         return None
     return NOT_FOUND if number == errno.ENOENT else CANNOT_RUN
+
+
+def lacks_room(error: BaseException | None) -> bool:
+    """Whether something failed because a disk of this node is full, at its root."""
+    while error is not None:
+        if isinstance(error, NoRoom) or (
+            isinstance(error, OSError) and error.errno == errno.ENOSPC
+        ):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def start_exit_code(stage: str, number: int) -> int | None:

@@ -32,6 +32,7 @@ class Prepared:
 
     floor_mtime_ns: int
     ports: tuple[int, ...] = ()
+    image_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class LaunchFailed:
 
     error: str
     exit_code: int | None = None
+    no_room: bool = False
+    """A disk of this host is full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +209,9 @@ class Rank:
     error: str = ""
     exit_code: int | None = None
     """Of a launch that failed by the user's own mistake."""
+    no_room: bool = False
+    """It could not start because a disk of this host is full."""
+    image_digest: str = ""
     ended_s: float | None = None
     gpus_held: str = ""
     """Only as told: it has ended, and this is why its GPUs are not proven free."""
@@ -238,18 +244,24 @@ def step(rank: Rank, event: RankEvent, *, now_s: float) -> Step:
         raise IllegalRankEvent(rank, event)
     moved = replace(rank, state=target)
     match event:
-        case Prepared(floor_mtime_ns, ports):
+        case Prepared(floor_mtime_ns, ports, image_digest):
             ready = replace(
-                moved, prepared=True, floor_mtime_ns=floor_mtime_ns, ports=ports, ready_s=now_s
+                moved,
+                prepared=True,
+                floor_mtime_ns=floor_mtime_ns,
+                ports=ports,
+                image_digest=image_digest,
+                ready_s=now_s,
             )
             # Preparing again after a crash is harmless; a floor cannot be found again, and ports that
             # were told shall stay.
-            kept = (Effect.RECORD,) if floor_mtime_ns or ports else ()
+            kept = (Effect.RECORD,) if floor_mtime_ns or ports or image_digest else ()
             return Step(ready, (*kept, Effect.TELL) if rank.launch.at_barrier else kept)
         case LetGo(launch):
             return Step(replace(moved, launch=launch, prepared=False), (Effect.RECORD,))
-        case LaunchFailed(error, exit_code):
-            return _ended(replace(moved, error=error, exit_code=exit_code), now_s)
+        case LaunchFailed(error, exit_code, no_room):
+            failed = replace(moved, error=error, exit_code=exit_code, no_room=no_room)
+            return _ended(failed, now_s)
         case HandedOver():
             return Step(moved)
         case MainStarted(at_s):

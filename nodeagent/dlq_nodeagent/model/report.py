@@ -1,5 +1,7 @@
 """What the master is told about a rank: facts only; what they mean for the attempt it decides."""
 
+import errno
+
 from dlq_nodeagent.model.messages import CheckpointFact, Phase, RankReport
 from dlq_nodeagent.model.mistakes import start_exit_code
 from dlq_nodeagent.model.rank import Rank, RankState, answered_notice
@@ -61,6 +63,8 @@ def report_of(rank: Rank, *, sequence: int, now_s: float) -> RankReport:
         failed_task=rank.failed_task if ended else "",
         noticed="" if record is None else (record.noticed or ""),
         gpus_held=rank.gpus_held,
+        no_room=ended and _no_room(rank),
+        image_digest=rank.image_digest,
     )
 
 
@@ -91,6 +95,11 @@ def _mistake_code(rank: Rank) -> int | None:
     if rank.record is None or rank.record.start_error is None:
         return rank.exit_code
     return start_exit_code(rank.record.start_error.stage, rank.record.start_error.errno)
+
+
+def _no_room(rank: Rank) -> bool:
+    failed = None if rank.record is None else rank.record.start_error
+    return rank.no_room or (failed is not None and failed.errno == errno.ENOSPC)
 
 
 def _ended_by(record: ExitRecord | None) -> str:

@@ -34,6 +34,8 @@ class ContainerPlan:
 
     image: str
     """What podman's store calls it, once it is there: an id, never a name that could move on."""
+    image_digest: str = ""
+    """Of its manifest, for people."""
     image_cwd: str = ""
     """The image's own directory, in place of the plan's `cwd`; to start in / instead is no error."""
     mounts: tuple[Mount, ...] = ()

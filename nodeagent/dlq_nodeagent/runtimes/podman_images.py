@@ -32,6 +32,8 @@ class Image(NamedTuple):
     image_id: str
     working_directory: str
     size_bytes: int
+    digest: str = ""
+    """Of its manifest, as `REPOSITORY@DIGEST` names it; empty: podman knows none."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,15 +99,16 @@ class Images:
         )
 
     def _find(self, image: str) -> Image | None:
-        shape = "--format={{.Size}} {{.Id}} {{.Config.WorkingDir}}"
+        shape = "--format={{.Size}} {{.Id}} {{.Digest}} {{.Config.WorkingDir}}"
         try:
             listed = self.client.ask("image", "inspect", shape, image, timeout_s=_INSPECT_S)
         except PodmanFailed as failed:
             if failed.code is None:
                 raise LaunchRefused(f"podman: {failed.words}") from None
             return None
-        size, image_id, directory = listed.strip("\n").split(" ", 2)
-        return Image(image_id, directory if directory.startswith("/") else "/", int(size))
+        size, image_id, digest, directory = listed.strip("\n").split(" ", 3)
+        cwd = directory if directory.startswith("/") else "/"
+        return Image(image_id, cwd, int(size), digest)
 
     def _check_registry(self, image: str) -> None:
         registry = registry_of(image)

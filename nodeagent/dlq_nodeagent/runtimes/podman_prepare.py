@@ -80,6 +80,7 @@ class PodmanContainers:
         own += [Mount(str(handed), SECRETS, read_only=True)] if handed else []
         return ContainerPlan(
             image=image.image_id,
+            image_digest=image.digest,
             image_cwd="" if launch.working_directory else image.working_directory,
             mounts=mounts,
             mount_roots=self._roots(launch),

@@ -16,7 +16,7 @@ from pathlib import Path
 import structlog
 
 from dlq_common.clock import Clock
-from dlq_nodeagent.model.mistakes import CANNOT_RUN, NOT_FOUND, UserMistake
+from dlq_nodeagent.model.mistakes import CANNOT_RUN, NOT_FOUND, NoRoom, UserMistake
 from dlq_nodeagent.runtimes.launch import LaunchRefused
 from dlq_nodeagent.runtimes.podman_client import PodmanClient, PodmanFailed, last_words
 
@@ -258,7 +258,7 @@ class Puller:
                 f"the image {image} is larger than the {self.rules.largest_bytes} bytes this node takes"
             )
         if free < self.rules.spare_bytes and not self.make_room():
-            raise LaunchRefused(f"no room for the image {image}: {free} bytes free on this node")
+            raise NoRoom(f"no room for the image {image}: {free} bytes free on this node")
 
     @property
     def _prefix(self) -> str:

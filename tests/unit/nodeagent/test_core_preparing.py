@@ -1,8 +1,13 @@
 """A rank that takes long to be made ready: what it waits for is told; who stops it wastes nothing."""
 
+from dataclasses import replace
+
 from dlq_nodeagent.errands import Preparation
 from dlq_nodeagent.model.messages import Launch, Phase
-from support.agent_bench import AgentBench, a_launch, a_preparation, a_stop
+from dlq_nodeagent.runtimes.container import ContainerPlan
+from support.agent_bench import EPOCH, AgentBench, a_launch, a_preparation, a_stop
+
+DIGEST = f"sha256:{'5' * 64}"
 
 
 def never(launch: Launch) -> Preparation | None:
@@ -70,3 +75,33 @@ def test_a_rank_whose_image_has_been_fetched_is_prepared_again_and_starts() -> N
     assert answers == []
     assert bench.runs(launch)
     assert bench.errands.abandoned == []
+
+
+def test_a_preparation_that_fails_for_a_full_disk_says_so() -> None:
+    bench = AgentBench()
+    bench.connect()
+    bench.prepare = lambda launch: Preparation(error="no room for the image", no_room=True)
+    full, other = a_launch(1), a_launch(2)
+    bench.order(full)
+    bench.run(1)
+    bench.prepare = lambda launch: Preparation(error="this node has no GPU 9")
+    bench.order(other)
+    bench.run(1)
+    assert [bench.last(it).no_room for it in (full, other)] == [True, False]
+
+
+def test_which_image_a_rank_has_is_told_and_outlives_the_agent() -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch()
+    ready = a_preparation(launch)
+    assert ready is not None
+    assert ready.plan is not None
+    plan = replace(ready.plan, container=ContainerPlan(image="feed", image_digest=DIGEST))
+    bench.prepare = lambda launch: replace(ready, plan=plan)
+    bench.order(launch)
+    bench.run(1)
+    assert bench.last(launch).image_digest == DIGEST
+    bench.restart()
+    (told,) = bench.connect(launch, epoch=EPOCH + 1).ranks
+    assert told.image_digest == DIGEST

@@ -155,7 +155,8 @@ def test_a_launch_that_cannot_be_journaled_is_refused_and_never_starts() -> None
     launch = a_launch()
     assert bench.order(launch).refusal == "journal_failed"
     assert bench.last(launch).phase is Phase.START_FAILED
-    assert "journal" in bench.last(launch).error
+    assert bench.last(launch).error == "the agent cannot write its journal: No space left on device"
+    assert bench.last(launch).no_room
     bench.journal.fails = False
     bench.run(10)
     assert bench.host.attempts == {}

@@ -333,6 +333,7 @@ class Heartbeat(_message.Message):
     PROGRESS_FIELD_NUMBER: _builtins.int
     HOLD_REVISION_FIELD_NUMBER: _builtins.int
     HEALTH_FIELD_NUMBER: _builtins.int
+    DISK_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Rises in a session."""
     hold_revision: _builtins.int
@@ -345,6 +346,10 @@ class Heartbeat(_message.Message):
     def health(self) -> Global___NodeHealth:
         """How the node's GPUs are, the whole of it; unset: as told before in this session."""
 
+    @_builtins.property
+    def disk(self) -> Global___DiskSpace:
+        """The disk of the agent's own state; unset: as told before in this session."""
+
     def __init__(
         self,
         *,
@@ -352,14 +357,45 @@ class Heartbeat(_message.Message):
         progress: _abc.Iterable[Global___RankProgress] | None = ...,
         hold_revision: _builtins.int = ...,
         health: Global___NodeHealth | None = ...,
+        disk: Global___DiskSpace | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["health", b"health"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["disk", b"disk", "health", b"health"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["health", b"health", "hold_revision", b"hold_revision", "progress", b"progress", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["disk", b"disk", "health", b"health", "hold_revision", b"hold_revision", "progress", b"progress", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Heartbeat: _TypeAlias = Heartbeat  # noqa: Y015
+
+@_typing.final
+class DiskSpace(_message.Message):
+    """The disk on which the agent keeps its state, which every rank and its end need."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FULL_FIELD_NUMBER: _builtins.int
+    FREE_BYTES_FIELD_NUMBER: _builtins.int
+    SPARE_BYTES_FIELD_NUMBER: _builtins.int
+    full: _builtins.bool
+    """Too little is left: nothing new shall be placed here before it is unset."""
+    free_bytes: _builtins.int
+    """What is left."""
+    spare_bytes: _builtins.int
+    """Less than this is too little (the agent's configuration)."""
+    def __init__(
+        self,
+        *,
+        full: _builtins.bool = ...,
+        free_bytes: _builtins.int = ...,
+        spare_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["free_bytes", b"free_bytes", "full", b"full", "spare_bytes", b"spare_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DiskSpace: _TypeAlias = DiskSpace  # noqa: Y015
 
 @_typing.final
 class NodeHealth(_message.Message):
@@ -644,6 +680,8 @@ class RankReport(_message.Message):
     FAILED_TASK_FIELD_NUMBER: _builtins.int
     NOTICED_FIELD_NUMBER: _builtins.int
     GPUS_HELD_FIELD_NUMBER: _builtins.int
+    NO_ROOM_FIELD_NUMBER: _builtins.int
+    IMAGE_DIGEST_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Rises over all sessions of the agent's life; acknowledged by ReportAck."""
     job_id: _builtins.str
@@ -682,6 +720,12 @@ class RankReport(_message.Message):
     """Of a rank that has ended: why its GPUs are not proven free, in a fixed word and more; they may be
     given to nobody until a later report says nothing here. Empty: they are free, or it has not ended.
     """
+    no_room: _builtins.bool
+    """With START_FAILED: a disk of its host is full. That speaks neither against the job nor against
+    the host for good.
+    """
+    image_digest: _builtins.str
+    """Digest of the manifest of the image that its name stood for on this node; empty: no image."""
     @_builtins.property
     def fence(self) -> _lease_pb2.Fence:
         """The fence of its launch."""
@@ -748,10 +792,12 @@ class RankReport(_message.Message):
         failed_task: _builtins.str = ...,
         noticed: _builtins.str = ...,
         gpus_held: _builtins.str = ...,
+        no_room: _builtins.bool = ...,
+        image_digest: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "age_duration", b"age_duration", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "exit_code", b"exit_code", "fence", b"fence", "run_duration", b"run_duration", "save_duration", b"save_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "age_duration", b"age_duration", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "detail", b"detail", "done", b"done", "ended_by", b"ended_by", "error", b"error", "exit_code", b"exit_code", "failed_task", b"failed_task", "fence", b"fence", "gpu_indexes", b"gpu_indexes", "gpus_held", b"gpus_held", "job_id", b"job_id", "last_lines", b"last_lines", "node_rank", b"node_rank", "noticed", b"noticed", "oom_killed", b"oom_killed", "peak_memory_bytes", b"peak_memory_bytes", "phase", b"phase", "ports", b"ports", "run_duration", b"run_duration", "save_duration", b"save_duration", "sequence", b"sequence", "signal", b"signal", "workers_done", b"workers_done"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "age_duration", b"age_duration", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "detail", b"detail", "done", b"done", "ended_by", b"ended_by", "error", b"error", "exit_code", b"exit_code", "failed_task", b"failed_task", "fence", b"fence", "gpu_indexes", b"gpu_indexes", "gpus_held", b"gpus_held", "image_digest", b"image_digest", "job_id", b"job_id", "last_lines", b"last_lines", "no_room", b"no_room", "node_rank", b"node_rank", "noticed", b"noticed", "oom_killed", b"oom_killed", "peak_memory_bytes", b"peak_memory_bytes", "phase", b"phase", "ports", b"ports", "run_duration", b"run_duration", "save_duration", b"save_duration", "sequence", b"sequence", "signal", b"signal", "workers_done", b"workers_done"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015

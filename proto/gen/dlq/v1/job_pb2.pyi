@@ -888,6 +888,7 @@ class Rank(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     FAILED_TASK_FIELD_NUMBER: _builtins.int
     LAST_LINES_FIELD_NUMBER: _builtins.int
+    IMAGE_DIGEST_FIELD_NUMBER: _builtins.int
     node_rank: _builtins.int
     """0 for the first slot of the allocation."""
     node_id: _builtins.str
@@ -902,6 +903,8 @@ class Rank(_message.Message):
     """Words on a start that failed."""
     failed_task: _builtins.str
     """With several tasks on the node: the one that failed first ("rank 5", "ps 0")."""
+    image_digest: _builtins.str
+    """Digest of the image that its name stood for there; empty: no image, or not known yet."""
     @_builtins.property
     def last_lines(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The last lines of output, if it failed."""
@@ -917,10 +920,11 @@ class Rank(_message.Message):
         error: _builtins.str = ...,
         failed_task: _builtins.str = ...,
         last_lines: _abc.Iterable[_builtins.str] | None = ...,
+        image_digest: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "exit_code", b"exit_code"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "error", b"error", "exit_code", b"exit_code", "failed_task", b"failed_task", "last_lines", b"last_lines", "node_id", b"node_id", "node_rank", b"node_rank", "phase", b"phase", "signal", b"signal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "error", b"error", "exit_code", b"exit_code", "failed_task", b"failed_task", "image_digest", b"image_digest", "last_lines", b"last_lines", "node_id", b"node_id", "node_rank", b"node_rank", "phase", b"phase", "signal", b"signal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015

@@ -129,7 +129,7 @@ class Node(_message.Message):
     """Why, in words; empty: none is withheld."""
     @_builtins.property
     def flags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """"draining", "cordoned", "cleaning", "quarantined", "loaned", "maintenance"."""
+        """"draining", "cordoned", "cleaning", "quarantined", "loaned", "maintenance", "disk_full"."""
 
     @_builtins.property
     def gpus(self) -> _containers.RepeatedCompositeFieldContainer[_resource_pb2.Gpu]:

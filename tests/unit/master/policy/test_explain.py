@@ -116,7 +116,7 @@ def test_another_gpu_type_is_free() -> None:
 
 def test_closed_nodes_are_named() -> None:
     world = World(nodes=2).drain("n1").submit(a_job(1, 16)).decide()
-    assert why(world, 1)[ReasonCode.NODES_CLOSED].detail == "n1"
+    assert why(world, 1)[ReasonCode.NODES_CLOSED].detail == "n1 (draining)"
 
 
 def test_a_frozen_master_says_so_first() -> None:

@@ -1,0 +1,30 @@
+"""Nodes whose disk is full take nothing new: whatever is placed there could not start.
+
+The agent says so with its heartbeats, and when there is room again (it sees to it that this does not
+flicker). What happens when: the agent restarts - it tells anew; the master restarts - the flag is on
+disk; the line is silent - the last word stands.
+"""
+
+from dlq_common.units import approximate_size
+from dlq_master.control.stimuli import ToldDisk
+from dlq_master.control.turn import Turn
+from dlq_master.model import node as on_node
+from dlq_master.model.ids import NodeId
+from dlq_master.model.node import NodeFlag
+
+
+def take(turn: Turn, node_id: NodeId, told: ToldDisk) -> None:
+    """What a node says of the disk of its agent's state."""
+    flagged = NodeFlag.DISK_FULL in turn.state.cluster.nodes[node_id].flags
+    if told.full == flagged:
+        return
+    actor = f"node:{node_id}"
+    free = approximate_size(told.free_bytes)
+    if not told.full:
+        cleared = on_node.FlagCleared(flag=NodeFlag.DISK_FULL)
+        turn.step_node(node_id, cleared, actor=actor, cause=f"{free} are free")
+        return
+    spare = approximate_size(told.spare_bytes)
+    reason = f"{free} are free where its agent keeps its state, which wants {spare}"
+    event = on_node.FlagSet(flag=NodeFlag.DISK_FULL, reason=reason, by=actor)
+    turn.step_node(node_id, event, actor=actor, cause=reason)
