@@ -17,7 +17,7 @@ from typing import Protocol
 
 import pytest
 
-from dlq_nodeagent.model.mistakes import NOT_FOUND, UserMistake
+from dlq_nodeagent.model.mistakes import CANNOT_RUN, NOT_FOUND, UserMistake
 from dlq_nodeagent.runtimes.launch import LaunchRefused
 from dlq_nodeagent.runtimes.podman_images import Images
 from dlq_nodeagent.runtimes.podman_pull import Ending, NotWanted, PullRules
@@ -201,6 +201,19 @@ def test_a_local_image_is_not_looked_for_elsewhere(images: MakeImages) -> None:
     assert ensure(images(), "localhost/dlq-test:1")
     with pytest.raises(LaunchRefused, match="not on this node"):
         ensure(images(), "localhost/other:1")
+
+
+@pytest.mark.parametrize("path", ["run", "tmp"])
+def test_an_image_that_no_node_can_start_is_the_users_mistake(
+    images: MakeImages, registry: SmallRegistry, tmp_path: Path, path: str
+) -> None:
+    root = make_root_filesystem(tmp_path / "hostile")
+    (root / path).rmdir()
+    (root / path).symlink_to("/proc")
+    registry.put(f"team/no-{path}", "1", layer_of(root))
+    with pytest.raises(UserMistake, match=f"its /{path} is a link to /proc") as caught:
+        ensure(images(), f"{registry.name}/team/no-{path}:1")
+    assert caught.value.exit_code == CANNOT_RUN
 
 
 def test_a_layer_with_a_path_that_leads_out_of_the_image_writes_nothing_there(

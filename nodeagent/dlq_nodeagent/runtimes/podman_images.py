@@ -5,7 +5,8 @@ that are whole are not fetched twice). Nothing here waits for the master.
 """
 
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 import structlog
@@ -15,6 +16,7 @@ from dlq_common.container_names import check_image, registry_of, repository_of
 from dlq_nodeagent.model.mistakes import UserMistake
 from dlq_nodeagent.runtimes.launch import LaunchRefused
 from dlq_nodeagent.runtimes.podman_client import PodmanClient, PodmanFailed
+from dlq_nodeagent.runtimes.podman_fitness import unfit
 from dlq_nodeagent.runtimes.podman_pull import Ending, Puller, PullRules, Say, TooLarge
 from dlq_nodeagent.runtimes.podman_pulls import Wish
 from dlq_nodeagent.runtimes.podman_records import ImageRecords
@@ -48,6 +50,7 @@ class Images:
     records: ImageRecords
     secrets: Secrets
     puller: Puller
+    _unfit: dict[str, str] = field(default_factory=dict)
 
     def usable(self, image: str, user: str) -> Image | None:
         """An image of the store that this user may use; None: `fetch` it first.
@@ -61,6 +64,7 @@ class Images:
             raise UserMistake(str(error)) from None
         found = self._find(image)
         if found and self.records.allows(found.image_id, repository_of(image), user):
+            self._check_fit(image, found.image_id)
             self.records.used(found.image_id, self.clock.now_s())
             return found
         if registry_of(image) == _LOCAL:
@@ -109,6 +113,22 @@ class Images:
         size, image_id, digest, directory = listed.strip("\n").split(" ", 3)
         cwd = directory if directory.startswith("/") else "/"
         return Image(image_id, cwd, int(size), digest)
+
+    def _check_fit(self, image: str, image_id: str) -> None:
+        """Looked at once in the agent's life: an id stays what it is."""
+        if image_id not in self._unfit:
+            try:
+                mounted = self.client.ask("image", "mount", image_id, timeout_s=_INSPECT_S).strip()
+                try:
+                    self._unfit[image_id] = unfit(Path(mounted))
+                finally:
+                    self.client.ask("image", "unmount", image_id, timeout_s=_INSPECT_S)
+            except (PodmanFailed, OSError) as failed:
+                log.warning("image_not_looked_at", image=image, error=str(failed))
+                return
+        why = self._unfit[image_id]
+        if why:
+            raise UserMistake(f"the image {image} cannot be used: {why}")
 
     def _check_registry(self, image: str) -> None:
         registry = registry_of(image)
