@@ -19,6 +19,9 @@ from dlq_nodeagent.model.messages import (
 )
 from dlq_nodeagent.reconnect import Reconnect, ReconnectSettings
 
+# A heartbeat leaves so early in its interval that it also arrives within it.
+_EARLY = 0.9
+
 
 class Transport(Protocol):
     """One stream to the master at a time. Calls return at once; nothing is promised to arrive."""
@@ -185,7 +188,7 @@ class Uplink:
     def _beat(self, now_s: float) -> None:
         self._sequence += 1
         self._sent[self._sequence] = now_s
-        self._beat_at_s = now_s + self._heartbeat_s
+        self._beat_at_s = now_s + _EARLY * self._heartbeat_s
         self._said_revision = self._hold_revision()
         self._transport.send(
             Heartbeat(

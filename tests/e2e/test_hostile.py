@@ -14,7 +14,7 @@ import pytest
 import processes  # found by conftest.py
 from dlq.v1 import job_pb2, node_pb2
 from dlq_client.jobs import Jobs
-from support.hostile_cluster import PIDS_MAX, HeartbeatWatch, HostileDaemons
+from support.hostile_cluster import PIDS_MAX, HeartbeatWatch, HostileDaemons, RankGroups
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e]
@@ -138,13 +138,19 @@ def test_a_fork_bomb_stays_below_its_limit_and_every_process_of_it_can_be_ended(
     program = cluster.daemons.root / "bomb.py"
     program.write_text("import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n")
     job = cluster.submit(f"exec {sys.executable} -I -S {program}")
-    wait_until(lambda: len(left_of(cluster, job)) > PIDS_MAX // 2, what="the bomb has gone off")
-    beside = cluster.submit("exit 0")
-    assert cluster.wait_for_end(beside).state == job_pb2.JOB_STATE_COMPLETED
-    assert len(left_of(cluster, job)) <= PIDS_MAX + 1
-    cluster.jobs.cancel(job, kill=True)
-    cluster.wait_for_end(job)
-    assert left_of(cluster, job) == []
+    running = job_pb2.ATTEMPT_STATE_RUNNING
+    cluster.wait(job, lambda now: now.attempt_state == running, "it runs")
+    groups = RankGroups(cluster.daemons, cluster.job(job).node_ids[0], f"{job}.1.0")
+    try:
+        wait_until(groups.refused, what="the kernel refuses one more", timeout_s=120.0)
+        beside = cluster.submit("exit 0")
+        assert cluster.wait_for_end(beside).state == job_pb2.JOB_STATE_COMPLETED
+        assert groups.processes() <= PIDS_MAX
+        cluster.jobs.cancel(job, kill=True)
+        cluster.wait_for_end(job)
+        assert groups.processes() == 0
+    finally:
+        groups.kill()
 
 
 def test_a_job_that_takes_too_much_memory_is_reported_as_that(cluster: Hostile) -> None:

@@ -9,11 +9,16 @@ from pathlib import Path
 from dlq.v1 import node_pb2
 from dlq_client.nodes import Nodes
 from dlq_common.errors import Unavailable
+from dlq_nodeagent.cgroups import directories
+from dlq_nodeagent.cgroups.detect import mounts_of, node_group
+from dlq_nodeagent.cgroups.port import CgroupDir
+from dlq_nodeagent.cgroups.trees import V1_KINDS
 from support.harness import Daemons
+from support.waiting import wait_until
 
 PIDS_MAX = 200
 _EVERY_S = 0.1
-_JOBS = f'pids_max = {PIDS_MAX}\nstartup_grace = "1s"\nterm = "1s"\nleave = "2s"\n'
+_JOBS = f"pids_max = {PIDS_MAX}\n"
 _SETTINGS = 'retry_backoff = "200ms"\n'  # goes on in [jobs]
 
 
@@ -56,6 +61,41 @@ class HostileDaemons(Daemons):
         super()._make_agent(name)
         path = self.root / f"{name}.toml"
         path.write_text(path.read_text().replace("[jobs]\n", f"[jobs]\n{_JOBS}"))
+
+
+class RankGroups:
+    """The control groups of one rank: what the kernel itself counts there."""
+
+    def __init__(self, daemons: Daemons, node: str, name: str) -> None:
+        below = f"**/dlq/{node_group(node, daemons.root / node)}/{name}"
+        mounts = mounts_of(Path("/proc/self/mounts").read_text(), V1_KINDS)
+        self._dirs = tuple(
+            CgroupDir(kind, str(found))
+            for kind, mount in mounts.items()
+            for found in mount.glob(below)
+        )
+        self._counters = [Path(each.path) for each in self._dirs if _counts(Path(each.path))]
+        assert len(self._counters) == 1, (self._dirs, self._counters)
+
+    def processes(self) -> int:
+        """How many there are now; none once the groups are gone."""
+        try:
+            return int((self._counters[0] / "pids.current").read_text())
+        except FileNotFoundError:
+            return 0
+
+    def refused(self) -> int:
+        """How often the kernel has refused one more."""
+        events = (self._counters[0] / "pids.events").read_text().split()
+        return int(events[events.index("max") + 1])
+
+    def kill(self) -> None:
+        """Whatever became of the test: nothing of it goes on."""
+        wait_until(lambda: directories.kill(self._dirs) == 0, what="it is dead", timeout_s=120.0)
+
+
+def _counts(group: Path) -> bool:
+    return (group / "pids.max").exists()
 
 
 class HeartbeatWatch:

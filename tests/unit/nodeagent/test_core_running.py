@@ -3,12 +3,13 @@
 import ast
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from dlq_nodeagent.errands import Preparation
-from dlq_nodeagent.model.messages import Fence, OpenLog, Phase, RankReport, ReportAck
+from dlq_nodeagent.model.messages import Fence, Heartbeat, OpenLog, Phase, RankReport, ReportAck
 from dlq_nodeagent.runtimes.fake import FakeRuntime
 from support.agent_bench import EPOCH, AgentBench, a_launch, a_stop
 
@@ -290,8 +291,6 @@ def test_the_heartbeat_carries_what_running_jobs_last_said() -> None:
     launch = a_launch(does='run_for=100 beat={"step":5,"total":10,"loss":0.5}')
     bench.order(launch)
     bench.run(11)
-    from dlq_nodeagent.model.messages import Heartbeat
-
     (progress,) = bench.said(Heartbeat)[-1].progress
     assert (progress.step, progress.total, progress.loss) == (5, 10, 0.5)
     assert 3.0 < progress.age_s < 12.0
@@ -362,3 +361,20 @@ def test_who_is_told_of_ends_looks_less_often_while_everybody_runs(
     assert bench.core.supervisor.poll_s() == 0.25
     bench.order(a_stop(launch))
     assert bench.core.supervisor.poll_s() == 0.1
+
+
+def test_heartbeats_leave_early_enough_to_arrive_within_their_interval() -> None:
+    bench = AgentBench()
+    bench.connect()
+    sent_s: list[float] = []
+    for _ in range(400):
+        bench.clock.advance(0.1)
+        before = len(bench.said(Heartbeat))
+        bench.core.tick()
+        bench.settle()
+        if len(bench.said(Heartbeat)) > before:
+            sent_s.append(bench.clock.boottime_s())
+    gaps = [later - earlier for earlier, later in pairwise(sent_s)]
+    assert len(gaps) >= 7
+    assert 4.0 < min(gaps)
+    assert max(gaps) <= 4.7, "the interval is 5 s, and the way to the master takes time too"
