@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dlq.v1 import job_pb2
 from dlq_cli.words import SLURM_CODES, shown_state
+from dlq_common.errors import InvalidRequest
 
 _LONG = {
     "PD": "PENDING", "CF": "CONFIGURING", "R": "RUNNING", "CG": "COMPLETING", "NF": "NODE_FAIL",
@@ -32,8 +33,26 @@ def account_state(job: job_pb2.Job) -> str:
     return _BY_REASON.get(job.end_reason, word) if word == "FAILED" else word
 
 
-def wanted(words: list[str]) -> frozenset[str]:
-    """Codes of `R,PENDING`; empty for all."""
-    short = {long: key for key, long in _LONG.items()}
-    found = {short.get(word.upper(), word.upper()) for word in words}
+# What Slurm has beyond these: known words that match no job here.
+_OTHERS = {
+    "S": "SUSPENDED", "PR": "PREEMPTED", "BF": "BOOT_FAIL", "DL": "DEADLINE", "OOM": "OUT_OF_MEMORY",
+    "RS": "RESIZING", "RD": "RESV_DEL_HOLD", "RQ": "REQUEUED", "RF": "REQUEUE_FED",
+    "RH": "REQUEUE_HOLD", "RV": "REVOKED", "SI": "SIGNALING", "SE": "SPECIAL_EXIT",
+    "SO": "STAGE_OUT", "ST": "STOPPED",
+}  # fmt: skip
+_WORDS = {**_LONG, **_OTHERS}
+
+
+def wanted(program: str, words: list[str]) -> frozenset[str]:
+    """Long words of `R,PENDING`; empty for all. InvalidRequest for what is no state of Slurm's."""
+    found = set()
+    for word in words:
+        upper = word.upper()
+        long = _WORDS.get(upper, upper)
+        if long not in _WORDS.values() and long != "ALL":
+            raise InvalidRequest(
+                f"{program}: Invalid job state specified: {word[:40]}",
+                hint="Valid job states include: " + ",".join(sorted(_WORDS.values())),
+            )
+        found.add(long)
     return frozenset() if "ALL" in found else frozenset(found)

@@ -7,14 +7,19 @@ import sys
 from typing import Callable, Dict, List
 
 from dlq_compat import batch, delegate, scontrol, srun
+from dlq_compat.version import VERSION, VERSION_WORDS
 
 _HERE: Dict[str, Callable[[List[str]], int]] = {
     "batch": batch.main,
     "scontrol": scontrol.main,
     "srun": srun.main,
 }
-_ASKING = ("sbatch", "squeue", "sacct", "scancel")
-PROGRAMS = (*_HERE, *_ASKING)
+_ASKING = ("sbatch", "squeue", "sacct", "scancel", "sinfo")
+_REFUSED = {
+    "salloc": "dlq gives nobody GPUs without a job: submit one, and `dlq exec -t JOB -- bash` is a "
+    "shell beside it",
+}
+PROGRAMS = (*_HERE, *_ASKING, *_REFUSED)
 
 
 def main() -> int:
@@ -25,5 +30,11 @@ def main() -> int:
         os.environ["PATH"] = os.pathsep.join(
             (os.environ["DLQ_SLURM_BIN"], os.environ.get("PATH", os.defpath))
         )
+    if name != "batch" and arguments[:1] and arguments[0] in VERSION_WORDS:
+        print(VERSION)
+        return 0
+    if name in _REFUSED:
+        print("%s: error: %s" % (name, _REFUSED[name]), file=sys.stderr)
+        return 1
     program = _HERE.get(name)
     return program(arguments) if program else delegate.run(name, arguments)

@@ -1,21 +1,20 @@
-"""`scontrol` inside a job: requeue itself, and show what it is."""
+"""`scontrol` inside a job: requeue itself, and show what it is. All else asks the master."""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import Dict, List, Mapping
 
-from dlq_compat import control, delegate, hostlist
+from dlq_compat import control, delegate, hostlist, job_page
 
-_USAGE = "use: scontrol requeue JOB | show hostnames [LIST] | show hostlist LIST | show job [JOB]"
+_ONE_LINE = ("-o", "--oneliner")
 
 
 def main(arguments: List[str]) -> int:
     """Exit code 0, or 1 with words on stderr, as Slurm's."""
-    words = [
-        word for word in arguments if word not in ("-o", "--oneliner", "-d", "--details", "-Q")
-    ]
+    words = [word for word in arguments if word not in (*_ONE_LINE, "-d", "--details", "-Q")]
     verb = words[0].lower() if words else ""
     if verb == "requeue" and len(words) > 1:
         return _requeue(words[1:])
@@ -27,10 +26,8 @@ def main(arguments: List[str]) -> int:
             print(hostlist.compress(",".join(words[2:]).split(",")))
             return 0
         if kind in ("job", "jobs", "jobid"):
-            return _job(words[2:], one_line=len(words) < len(arguments))
-    if verb in ("requeue", "hold", "uhold", "release", "suspend", "resume"):
-        return delegate.run("scontrol", arguments)
-    return _fail("dlq has nothing like `scontrol %s`; %s" % (" ".join(arguments), _USAGE))
+            return _job(words[2:], one_line=any(word in _ONE_LINE for word in arguments))
+    return delegate.run("scontrol", arguments)
 
 
 def _requeue(words: List[str]) -> int:
@@ -66,31 +63,58 @@ def _hostnames(words: List[str]) -> int:
 
 def _job(words: List[str], *, one_line: bool) -> int:
     if not own_names(os.environ) or (words and words[0] not in own_names(os.environ)):
-        return delegate.run("scontrol", ["show", "job", *words])
-    facts = [f"{key}={value}" for key, value in _facts(os.environ).items() if value]
-    print((" " if one_line else "\n   ").join(facts))
+        return delegate.run("scontrol", [*(["-o"] if one_line else []), "show", "job", *words])
+    print(job_page.page(facts(os.environ, time.time()), one_line=one_line))
+    if not one_line:
+        print()
     return 0
 
 
-def _facts(environ: Mapping[str, str]) -> Dict[str, str]:
-    """What the job knows of itself, in Slurm's words."""
-    named = {
-        "JobId": "SLURM_JOB_ID",
-        "ArrayJobId": "SLURM_ARRAY_JOB_ID",
-        "ArrayTaskId": "SLURM_ARRAY_TASK_ID",
-        "JobName": "SLURM_JOB_NAME",
-        "UserId": "SLURM_JOB_USER",
-        "Partition": "SLURM_JOB_PARTITION",
-        "Restarts": "SLURM_RESTART_COUNT",
-        "NodeList": "SLURM_JOB_NODELIST",
-        "NumNodes": "SLURM_JOB_NUM_NODES",
-        "NumTasks": "SLURM_NTASKS",
-        "StartTime": "SLURM_JOB_START_TIME",
-        "EndTime": "SLURM_JOB_END_TIME",
-        "WorkDir": "SLURM_SUBMIT_DIR",
+def facts(environ: Mapping[str, str], now_s: float) -> Dict[str, str]:
+    """What the job knows of itself, by the names of `scontrol show job`."""
+    told = {key: environ.get(name, "") for key, name in _NAMED.items()}
+    start_s, end_s = _number(environ, "START_TIME"), _number(environ, "END_TIME")
+    nodes, tasks = _number(environ, "NUM_NODES") or 1, _number(environ, "NTASKS", "SLURM_") or 1
+    cpus = nodes * (_number(environ, "CPUS_ON_NODE", "SLURM_") or 1)
+    memory = nodes * _number(environ, "MEM_PER_NODE", "SLURM_")
+    gpus = nodes * _number(environ, "GPUS_ON_NODE", "SLURM_")
+    return {
+        **told,
+        "UserId": "%s(%s)" % (environ.get("SLURM_JOB_USER", ""), environ.get("SLURM_JOB_UID", "")),
+        "JobState": "RUNNING",
+        "Restarts": told["Restarts"] or "0",
+        "RunTime": job_page.clock(now_s - start_s if start_s else 0),
+        "TimeLimit": job_page.clock(end_s - start_s if end_s else None),
+        "StartTime": _local(start_s),
+        "EndTime": _local(end_s),
+        "BatchHost": next(iter(hostlist.expand(told["NodeList"])), ""),
+        "NumCPUs": str(cpus),
+        "NumTasks": str(tasks),
+        "CPUs/Task": str(max(1, cpus // tasks)),
+        "TRES": job_page.tres(nodes, cpus, memory, gpus),
     }
-    facts = {key: environ.get(name, "") for key, name in named.items()}
-    return {**facts, "JobState": "RUNNING", "Requeue": "1", "Restarts": facts["Restarts"] or "0"}
+
+
+_NAMED = {
+    "JobId": "SLURM_JOB_ID",
+    "ArrayJobId": "SLURM_ARRAY_JOB_ID",
+    "ArrayTaskId": "SLURM_ARRAY_TASK_ID",
+    "JobName": "SLURM_JOB_NAME",
+    "Partition": "SLURM_JOB_PARTITION",
+    "Restarts": "SLURM_RESTART_COUNT",
+    "NodeList": "SLURM_JOB_NODELIST",
+    "NumNodes": "SLURM_JOB_NUM_NODES",
+    "WorkDir": "SLURM_SUBMIT_DIR",
+}
+
+
+def _number(environ: Mapping[str, str], name: str, prefix: str = "SLURM_JOB_") -> int:
+    text = environ.get(prefix + name, "")
+    return int(text) if text.isdigit() else 0
+
+
+def _local(at_s: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at_s)) if at_s else job_page.UNKNOWN
 
 
 def _fail(words: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from dlq_common.units import DAY, HOUR, MINUTE, WEEK, parse_span
@@ -11,6 +12,7 @@ _NOW_PLUS = re.compile(r"now(?:\s*\+\s*(\S+))?", re.IGNORECASE)
 _COUNT_AND_WORD = re.compile(r"(\d+)(second|minute|hour|day|week)s?", re.IGNORECASE | re.ASCII)
 _WORDS = {"second": 1, "minute": MINUTE, "hour": HOUR, "day": DAY, "week": WEEK}
 _TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
+_DAILY = {"midnight": (0, 0, 0), "tomorrow": (0, 0, 0), "noon": (12, 0, 0)}
 _FORMS = "write HH:MM, 2026-12-01T08:00, now+2hours or now+90m"
 
 
@@ -23,12 +25,15 @@ def format_instant(epoch_s: float) -> str:
 def parse_instant(text: str, *, now_s: float, zone: tzinfo) -> float:
     """The instant that `text` names, for --begin, --deadline and --since.
 
-    A time of day is the next such time; a date without an offset is in `zone`, the caller's own.
+    A time of day is the next such time, as are `noon` and `midnight` (or `tomorrow`); a bare number
+    behind `now+` is seconds, as in Slurm; a date without an offset is in `zone`, the caller's own.
     ValueError names the forms.
     """
     compact = text.strip()
     if found := _NOW_PLUS.fullmatch(compact):
         return now_s + (_offset(found[1], text) if found[1] else 0.0)
+    if compact.lower() in _DAILY:
+        return _next_time_of_day(text, _DAILY[compact.lower()], now_s, zone)
     if found := _TIME_OF_DAY.fullmatch(compact):
         return _next_time_of_day(text, [int(part or 0) for part in found.groups()], now_s, zone)
     try:
@@ -45,13 +50,15 @@ def parse_instant(text: str, *, now_s: float, zone: tzinfo) -> float:
 def _offset(offset: str, text: str) -> float:
     if found := _COUNT_AND_WORD.fullmatch(offset):
         return float(found[1]) * _WORDS[found[2].lower()]
+    if offset.isdecimal() and offset.isascii() and len(offset) < 10:
+        return float(offset)
     try:
         return parse_span(offset)
     except ValueError:
         raise ValueError(f"{text!r} is not an instant: {_FORMS}") from None
 
 
-def _next_time_of_day(text: str, parts: list[int], now_s: float, zone: tzinfo) -> float:
+def _next_time_of_day(text: str, parts: Sequence[int], now_s: float, zone: tzinfo) -> float:
     hour, minute, second = parts
     today = datetime.fromtimestamp(now_s, zone)
     try:

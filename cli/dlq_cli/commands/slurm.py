@@ -9,10 +9,13 @@ from typing import NamedTuple
 
 import click
 
+from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, pass_app
 from dlq_cli.quiet import quiet_grpc
-from dlq_common.errors import InvalidRequest
+from dlq_cli.render import clean_line
+from dlq_common.errors import DlqError, InvalidRequest, Unsatisfiable
+from dlq_compat.version import VERSION, VERSION_WORDS
 
 
 class _Program(NamedTuple):
@@ -31,10 +34,11 @@ _PROGRAMS = {
     "sacct": _Program("sacct:main", "What became of jobs.", "sacct -P -j 17 -o JobID,State"),
     "scancel": _Program("scancel:main", "End jobs, or signal them.", "scancel --signal=USR1 17"),
     "scontrol": _Program(
-        "scancel:control",
-        "requeue, hold, release, suspend, resume; show job.",
-        "scontrol requeue 17",
+        "scontrol:main",
+        "show, update, hold, release, requeue, suspend and resume jobs; ping.",
+        "scontrol update JobId=17 TimeLimit=60",
     ),
+    "sinfo": _Program("sinfo:main", "Partitions and nodes.", "sinfo -N -o '%N %t %G'"),
 }
 
 
@@ -84,15 +88,31 @@ def _command(name: str, known: _Program) -> click.Command:
     @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS OF SLURM'S]")
     @pass_app
     def run(app: App, words: tuple[str, ...]) -> None:
+        if words and words[0] in VERSION_WORDS:
+            click.echo(VERSION)
+            return
         module, _, function = known.target.partition(":")
         with quiet_grpc():
             program: Callable[[App, tuple[str, ...]], None] = getattr(
                 import_module(f"dlq_cli.slurm.{module}"), function
             )
-        program(app, words)
+        try:
+            program(app, words)
+        except DlqError as error:
+            raise exit_codes.Ended(_failed(name, error)) from None
 
     run.allow_interspersed_args = False
     return run
+
+
+def _failed(name: str, error: DlqError) -> int:
+    """What went wrong as Slurm's programs say it; they end with 1, whatever it was."""
+    what = clean_line(error.what).removeprefix(f"{name}: ")
+    reasons = error.reasons if isinstance(error, Unsatisfiable) else ()
+    click.echo(what if what.startswith("slurm_") else f"{name}: error: {what}", err=True)
+    for line in filter(None, [*reasons, error.hint]):
+        click.echo(f"  {clean_line(line)}", err=True)
+    return exit_codes.FAILURE
 
 
 for _name, _known in _PROGRAMS.items():

@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import click
 
 from dlq.v1 import job_pb2
 from dlq_cli.app import App
-from dlq_cli.columns import LetterFormat, parse_format
-from dlq_cli.select import several_jobs
-from dlq_cli.slurm.words import Grammar, Words, read
-from dlq_cli.slurm_states import code, wanted
-from dlq_cli.tasks import folded, id_key
+from dlq_cli.slurm.named import known_jobs
+from dlq_cli.slurm.squeue_fields import Column, by_letters, by_names, in_order, line
+from dlq_cli.slurm.words import Grammar, Words, only_here, read, refuse
+from dlq_cli.slurm_states import code, queue_state, wanted
+from dlq_cli.tasks import folded
 from dlq_cli.words import has_ended
-from dlq_client.jobs import Jobs
-from dlq_common.errors import InvalidRequest, NotFound
+from dlq_client.jobs import SEE_ALL, Jobs
+from dlq_common.errors import InvalidRequest
+from dlq_common.hostlist import expand_hostlist
 
 DEFAULT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 _LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
+_START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
+_ENDED_WITHIN_S = 300  # Slurm's MinJobAge: so long `-t all` still shows what has ended
 GRAMMAR = Grammar(
     "squeue",
     {
         "h": "noheader", "j": "jobs", "u": "user", "n": "name", "p": "partition", "t": "states",
-        "o": "format", "l": "long", "a": "all", "r": "array", "S": "sort", "w": "nodelist",
+        "o": "format", "O": "Format", "l": "long", "a": "all", "r": "array", "S": "sort",
+        "w": "nodelist", "M": "clusters", "i": "iterate",
     },
-    frozenset({"jobs", "user", "name", "partition", "states", "format", "sort", "nodelist"}),
-    frozenset({"noheader", "me", "long", "all", "array"}),
+    frozenset(
+        {
+            "jobs", "user", "users", "name", "partition", "states", "format", "Format", "sort",
+            "nodelist", "clusters", "iterate",
+        }
+    ),
+    frozenset(
+        {"noheader", "me", "long", "all", "array", "array-unique", "start", "json", "yaml", "local"}
+    ),
 )  # fmt: skip
+_REFUSED = {
+    "json": "it prints no JSON of Slurm's; dlq status --json",
+    "yaml": "it prints no YAML; dlq status --json",
+    "iterate": "it does not repeat itself; dlq status -w",
+}
 
 
 def main(app: App, words: Sequence[str]) -> None:
@@ -35,35 +52,43 @@ def main(app: App, words: Sequence[str]) -> None:
     given = read(GRAMMAR, words)
     if given.rest:
         raise InvalidRequest(f"squeue: {given.rest[0]!r} is no option")
-    format_ = parse_format(
-        given.options.get("format") or (_LONG if "long" in given.options else DEFAULT)
-    )
-    if not isinstance(format_, LetterFormat):
-        raise InvalidRequest("squeue: --format takes squeue's letters, such as '%i %t'")
-    look = app.look()
-    if "noheader" not in given.options:
-        click.echo(_heading(format_))
-    found = _found(Jobs(app.connection()), given)
-    if "array" not in given.options:
+    refuse(given, GRAMMAR, _REFUSED)
+    columns = _columns(given)
+    cluster = only_here(app, given, GRAMMAR)
+    found = _found(app, Jobs(app.connection()), given)
+    if not {"array", "array-unique"} & given.options.keys():
         found = folded(found)
-    for job in sorted(found, key=_order):
-        click.echo(format_.row(job, look))
+    if "noheader" not in given.options:
+        if cluster:
+            click.echo(f"CLUSTER: {cluster}")
+        click.echo(line(columns, lambda field: field.heading))
+    for job in in_order(found, given.options.get("sort", "P")):
+        click.echo(line(columns, lambda field, job=job: field.text(job)))  # type: ignore[misc]
 
 
-def _found(jobs: Jobs, given: Words) -> list[job_pb2.Job]:
+def _columns(given: Words) -> list[Column]:
+    if names := given.options.get("Format"):
+        return by_names(names)
+    default = _START if "start" in given.options else DEFAULT
+    if "long" in given.options:
+        default = _LONG
+    return by_letters(given.options.get("format") or os.environ.get("SQUEUE_FORMAT") or default)
+
+
+def _found(app: App, jobs: Jobs, given: Words) -> list[job_pb2.Job]:
+    states = wanted("squeue", given.listed("states"))
     ids = given.listed("jobs")
-    try:
-        named = several_jobs(jobs, ids) if ids else []
-        found = jobs.list(job_ids=named, user=_user(given, bool(ids))).jobs
-    except NotFound as error:
-        raise InvalidRequest("squeue: error: Invalid job id specified", hint=error.what) from None
-    states = wanted(given.listed("states"))
+    shown = _named(jobs, ids) if ids else jobs.list(
+        user=_user(app, given), ended_within_s=_ENDED_WITHIN_S
+    ).jobs  # fmt: skip
+    every = "all" in {word.lower() for word in given.listed("states")}
     names, queues = given.listed("name"), given.listed("partition")
-    nodes, users = set(given.listed("nodelist")), given.listed("user")
+    nodes, users = _nodes(given), _users(given)
     return [
         job
-        for job in found
-        if (code(job) in states if states else not has_ended(job) or "all" in _states(given))
+        for job in shown
+        if (queue_state(job) in states if states else every or not has_ended(job))
+        and ("start" not in given.options or code(job) == "PD")
         and (not names or job.name in names)
         and (not queues or job.queue in queues)
         and (not nodes or nodes & set(job.node_ids))
@@ -71,28 +96,31 @@ def _found(jobs: Jobs, given: Words) -> list[job_pb2.Job]:
     ]
 
 
-def _user(given: Words, by_id: bool) -> str:
-    """Whose jobs to ask for: everybody's is what the master lets the caller see."""
-    users = given.listed("user")
-    if "me" in given.options or by_id or not users:
-        return ""
-    return users[0] if len(users) == 1 else "*"
+def _named(jobs: Jobs, ids: Sequence[str]) -> Sequence[job_pb2.Job]:
+    """As there: one that is not there is an error, of several the others are shown."""
+    found = known_jobs(jobs, ids)
+    if not found and len(ids) == 1:
+        raise InvalidRequest("slurm_load_jobs error: Invalid job id specified")
+    return found
 
 
-def _states(given: Words) -> list[str]:
-    return [word.lower() for word in given.listed("states")]
+def _nodes(given: Words) -> set[str]:
+    if "nodelist" not in given.options:
+        return set()
+    try:
+        return set(expand_hostlist(given.options["nodelist"]))
+    except ValueError as error:
+        raise InvalidRequest(f"squeue: --nodelist: {error}") from None
 
 
-def _heading(format_: LetterFormat) -> str:
-    """Slurm's own words, which programs look for."""
-    words = {
-        "JOB_ID": "JOBID", "QUEUE": "PARTITION", "NODES(REASON)": "NODELIST(REASON)",
-    }  # fmt: skip
-    line = format_.heading()
-    for ours, theirs in words.items():
-        line = line.replace(ours.rjust(len(theirs)), theirs).replace(ours, theirs)
-    return line
+def _users(given: Words) -> list[str]:
+    return given.listed("user") + given.listed("users")
 
 
-def _order(job: job_pb2.Job) -> tuple[str, tuple[int, int]]:
-    return job.queue, id_key(job) if job.job_id.isdecimal() else (0, 0)
+def _user(app: App, given: Words) -> str:
+    """Whose jobs to ask for: everybody's, as far as the master shows them to the caller."""
+    users = _users(given)
+    if len(users) == 1:
+        return users[0]
+    everybody = app.connection().identity.role in SEE_ALL and "me" not in given.options
+    return "*" if users or everybody else ""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dlq_cli import exit_codes
+from dlq_cli.app import App
 from dlq_common.errors import InvalidRequest
 from dlq_common.suggest import did_you_mean
 
@@ -67,26 +68,59 @@ def _enter_short(grammar: Grammar, options: dict[str, str], letters: str, left: 
 def _enter(
     grammar: Grammar, options: dict[str, str], name: str, value: str | None, left: list[str]
 ) -> None:
+    name = _whole(grammar, name)
     if name in grammar.switches:
         options[name] = value or ""
         return
-    if name not in grammar.valued:
-        raise _unknown(grammar, f"--{name}")
     if value is None:
         if not left:
             raise InvalidRequest(f"{grammar.program}: --{name} needs a value")
         value = left.pop(0)
     before = options.get(name)
-    joined = grammar.program == "sacct" and name == "jobs" and before
+    joined = name == "jobs" and before  # submitit writes one -j for each
     options[name] = f"{before},{value}" if joined else value
+
+
+def _whole(grammar: Grammar, name: str) -> str:
+    """The option's full name: as getopt, a beginning will do where only one begins so."""
+    known = grammar.valued | grammar.switches
+    if name in known:
+        return name
+    begun = [each for each in known if name and each.startswith(name)]
+    if len(begun) != 1:
+        raise _unknown(grammar, f"--{name}")
+    return begun[0]
 
 
 def _unknown(grammar: Grammar, word: str) -> InvalidRequest:
     known = [f"--{name}" for name in sorted(grammar.valued | grammar.switches)]
     return InvalidRequest(
-        f"{grammar.program}: dlq's stand-in knows no {word}{did_you_mean(word, known)}",
+        f"{grammar.program}: dlq's stand-in knows no {word[:40]}{did_you_mean(word, known)}",
         hint="options: " + " ".join(known),
     )
+
+
+def refuse(given: Words, grammar: Grammar, reasons: Mapping[str, str]) -> None:
+    """InvalidRequest for an option of Slurm's that the stand-in knows and does not do."""
+    for name, why in reasons.items():
+        if name in given.options:
+            raise InvalidRequest(f"{grammar.program}: --{name}: {why}")
+
+
+def only_here(app: App, given: Words, grammar: Grammar) -> str:
+    """The cluster's name where `-M` asks for it (or for all), empty without -M. InvalidRequest for
+    another cluster's.
+    """
+    asked = given.listed("clusters")
+    if not asked:
+        return ""
+    own = app.connection().identity.cluster
+    for name in asked:
+        if name.lower() not in {"all", own.lower()}:
+            raise InvalidRequest(
+                f"{grammar.program}: No cluster {name[:40]!r} known", hint=f"this one is {own}"
+            )
+    return own
 
 
 def ended(code: int) -> None:

@@ -57,6 +57,8 @@ def read_dependency(raw: object) -> DependencyText:
 def _terms(part: str) -> list[TermText]:
     relation, *jobs = part.split(":")
     relation = relation.strip().lower()
+    if relation == "aftercorr":
+        raise ValueError("aftercorr is not there: submit each task with afterok:12_4 of its own")
     if relation not in RELATIONS:
         if _JOB.fullmatch(relation):
             raise ValueError(f"what should have become of job {relation}? {_FORMS}")
@@ -72,6 +74,11 @@ def _terms(part: str) -> list[TermText]:
 
 def _names(job: str) -> list[str]:
     """`12`, `12_4`; of `12_[0-3]` each task by its own name."""
+    first, plus, minutes = job.partition("+")
+    if plus and minutes.isdecimal() and _JOB.fullmatch(first):
+        raise ValueError(
+            f"no delay can follow a job: write {first}, and begin=now+{minutes}minutes"
+        )
     named = parse_tasks(job)
     if named is not None and "[" in job:
         return [f"{named.array_id}_{index}" for index in named.indexes]

@@ -82,9 +82,10 @@ def test_slurms_words_for_dependencies_are_read(text: object, dependency: Depend
         ("afterok:1_[3-1]", "is empty"),
         ("afterok:1_[", "is not a job"),
         ("afterok:1,after:2?after:3", "do not go together"),
-        ("aftercorr:12", "is no relation"),
+        ("aftercorr:12", "submit each task with afterok:12_4"),
+        ("after:12+5", "write 12, and begin=now.5minutes"),
         ("singleton:12", "takes no job"),
-        ("afterok:12+5", "is not a job"),
+        ("afterok:12+x", "is not a job"),
         (7, "names no jobs"),
     ],
 )

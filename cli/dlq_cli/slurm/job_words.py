@@ -1,0 +1,125 @@
+"""A job in Slurm's words: its reason, its sizes, its times. Every stand-in prints these."""
+
+from __future__ import annotations
+
+import math
+import pwd
+from collections.abc import Mapping
+from datetime import datetime
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from dlq.v1 import job_pb2
+from dlq_cli.slurm_states import code
+from dlq_cli.words import HOLD_KINDS, has_ended
+from dlq_cli.zone import LocalZone
+from dlq_common.hostlist import compress_hostlist
+from dlq_common.wire import from_duration, from_timestamp
+from dlq_compat.job_page import clock
+
+NOBODY = 4_294_967_294  # what Slurm prints for a uid that is not known
+_NONE = "None"
+# Why a job waits; what is not named here reads as Priority: others come first.
+_WAITS: Mapping[str, str] = {
+    "held_user": "JobHeldUser", "held_admin": "JobHeldAdmin", "paused": "JobHeldUser",
+    "poison": "JobHoldMaxRequeue", "dependency": "Dependency", "begin_time": "BeginTime",
+    "backoff": "BeginTime", "array_limit": "JobArrayTaskLimit", "not_admitted": _NONE,
+    "starts_next": _NONE, "no_nodes": "ReqNodeNotAvail", "nodes_closed": "ReqNodeNotAvail",
+    "failed_nodes": "ReqNodeNotAvail", "no_such_shape": "BadConstraints",
+    "runtime": "Resources", "constraint": "Resources", "gpu_type": "Resources",
+    "resources": "Resources", "fragmentation": "Resources", "consolidation": "Resources",
+    "waiting_for_release": "Resources", "waiting_for_boundary": "Resources",
+    "quota": "QOSGrpGRES", "freeze": "SchedDefer", "plan_failed": "SchedDefer",
+    "master_starting": "SchedDefer",
+}  # fmt: skip
+_HELD: Mapping[str, str] = {
+    "user": "JobHeldUser", "admin": "JobHeldAdmin", "paused": "JobHeldUser",
+    "poison": "JobHoldMaxRequeue", "dependency": "DependencyNeverSatisfied",
+}  # fmt: skip
+_ENDS: Mapping[str, str] = {
+    "user_error": "NonZeroExitCode", "signal": "RaisedSignal", "oom_host": "OutOfMemory",
+    "oom_gpu": "NonZeroExitCode", "time_limit": "TimeLimit", "node_lost": "NodeDown",
+    "start_failed": "JobLaunchFailure", "poison": "JobHoldMaxRequeue", "rejected": "BadConstraints",
+}  # fmt: skip
+
+
+def reason(job: job_pb2.Job) -> str:
+    """One of Slurm's words for why it does not run, or how it went wrong; `None` for all others."""
+    if has_ended(job):
+        if job.end_reason == "signal" and job.exit_signal:
+            return f"RaisedSignal:{job.exit_signal}"
+        return _ENDS.get(job.end_reason, _NONE)
+    if code(job) != "PD":
+        return _NONE
+    if held := _HELD.get(HOLD_KINDS.get(job.hold_kind) or ""):
+        return held
+    return _WAITS.get(job.wait_code, "Priority") if job.wait_code else _NONE
+
+
+def place(job: job_pb2.Job) -> str:
+    """Its nodes; of one that waits or has failed the reason in brackets."""
+    if code(job) in ("PD", "TO", "F"):
+        return f"({reason(job)})"
+    return nodes(job)
+
+
+def nodes(job: job_pb2.Job) -> str:
+    """The nodes it holds, as a list of hosts; empty: none."""
+    return compress_hostlist(job.node_ids)
+
+
+def node_count(job: job_pb2.Job) -> int:
+    """The nodes it has, else those it asks for; a job that takes any split counts as one."""
+    return len(job.node_ids) or job.resources.node_count or 1
+
+
+def cpus(job: job_pb2.Job) -> int:
+    """CPUs of all its nodes: what it has declared, else one on each."""
+    return node_count(job) * max(1, math.ceil(job.resources.cpu_limit))
+
+
+def memory_mib(job: job_pb2.Job) -> int:
+    """Memory that it has declared for each node; 0: none."""
+    return job.resources.memory_limit_bytes >> 20
+
+
+def gpus_per_node(job: job_pb2.Job) -> str:
+    """`gres/gpu:8`, `gres/gpu:h100-80gb:8`."""
+    kind = job.resources.gpu_type
+    each = math.ceil(job.resources.gpu_count / node_count(job))
+    return f"gres/gpu:{kind}:{each}" if kind else f"gres/gpu:{each}"
+
+
+def run_s(job: job_pb2.Job) -> float:
+    """Seconds run, over all attempts."""
+    return from_duration(job.run_duration)
+
+
+def limit_s(job: job_pb2.Job) -> float | None:
+    """Its time limit, None for none."""
+    timed = job.HasField("time_limit_duration")
+    return from_duration(job.time_limit_duration) if timed else None
+
+
+def short(seconds: float | None) -> str:
+    """As squeue: `10:29`, `2:10:29`, `1-02:03:04`, UNLIMITED."""
+    text = clock(seconds)
+    if seconds is None or "-" in text:
+        return text
+    return (text[3:] if text.startswith("00:") else text).removeprefix("0") or text
+
+
+def instant(stamp: Timestamp, unknown: str) -> str:
+    """Local time without a zone; `unknown` for what has not been."""
+    at_s = from_timestamp(stamp)
+    if not at_s:
+        return unknown
+    return datetime.fromtimestamp(at_s, LocalZone()).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def uid(user: str) -> int:
+    """The user's number on this host."""
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except (KeyError, ValueError):
+        return NOBODY
