@@ -3,7 +3,8 @@
 A node is suspected for jobs that could not start there, or failed by themselves soon after their start.
 What speaks against the job and not the node does not count: a name of a user that fails on another
 node as well (so a poison job, which fails on three, counts against none of them), and of a user whose
-jobs fail on other nodes too, more than one. What was cancelled, preempted or out of memory is no sign.
+jobs fail on other nodes too, more than one. Programs that end by themselves, all of one user, count
+once unless a GPU of theirs is ailing. What was cancelled, preempted or out of memory is no sign.
 
 The master closes no more than a share of the cluster by itself. A node is released by an operator, or
 by the jobs that it was closed for when they fail elsewhere. What happens when: the master restarts -
@@ -12,7 +13,7 @@ the flag is on disk, counting begins anew; the agents and a silent line have no 
 
 from collections.abc import Iterable
 
-from dlq_master.control.suspicion import Failure, Family, Suspicion, charges
+from dlq_master.control.suspicion import Failure, Family, Suspicion, charges, weighed
 from dlq_master.control.turn import Turn
 from dlq_master.model import attempt_steps as on_attempt
 from dlq_master.model import gang
@@ -36,7 +37,8 @@ def take(turn: Turn, attempt: Attempt, end: on_attempt.AttemptEvent, job: Job) -
     suspicion = turn.state.suspicion
     family = Family(job.user, job.name if job.array is None else f"array {job.array.array_id}")
     here = suspicion.failures.setdefault(node_id, [])
-    here.append(Failure(turn.now_s, family, attempt.key))
+    of_node = _of_node(turn, attempt, end, node_id)
+    here.append(Failure(turn.now_s, family, attempt.key, of_node))
     del here[:-_MOST_FAILURES]
     _forget_old(suspicion, turn.now_s - rules.quarantine_window)
     _exonerate(turn, family, node_id)
@@ -86,6 +88,15 @@ def _blamed(turn: Turn, attempt: Attempt, end: on_attempt.AttemptEvent) -> NodeI
     return node.node_id if node is not None and fast and node.state is NodeState.UP else None
 
 
+def _of_node(turn: Turn, attempt: Attempt, end: on_attempt.AttemptEvent, node_id: NodeId) -> bool:
+    """Whether it did not start, was lost, or had a GPU there with which something is wrong."""
+    if not isinstance(end, on_attempt.Failed):
+        return True
+    ailing = {one.gpu for one in turn.state.cluster.nodes[node_id].conditions}
+    held = attempt.lease.allocation.slots
+    return any(slot.node_id == node_id and ailing.intersection(slot.gpu_indices) for slot in held)
+
+
 def _forget_old(suspicion: Suspicion, before_s: float) -> None:
     for node_id, failures in list(suspicion.failures.items()):
         failures[:] = [failure for failure in failures if failure.time_s >= before_s]
@@ -109,18 +120,19 @@ def _quarantine(turn: Turn, node_id: NodeId, counted: Iterable[Failure]) -> None
         return
     event = on_node.FlagSet(flag=NodeFlag.QUARANTINED, reason=reason, by=BY)
     turn.step_node(node_id, event, cause=reason)
-    suspicion.charged[node_id] = {failure.family for failure in counted}
+    suspicion.charged[node_id] = tuple(counted)
 
 
 def _exonerate(turn: Turn, family: Family, failed_on: NodeId) -> None:
     """It fails elsewhere as well: nodes that were closed for it may have been closed wrongly."""
     charged = turn.state.suspicion.charged
-    for node_id, families in list(charged.items()):
-        if node_id == failed_on or family not in families:
+    for node_id, failures in list(charged.items()):
+        left = tuple(failure for failure in failures if failure.family != family)
+        if node_id == failed_on or len(left) == len(failures):
             continue
-        families.discard(family)
+        charged[node_id] = left
         node = turn.state.cluster.nodes.get(node_id)
-        if len(families) >= turn.state.config.health.quarantine_jobs or node is None:
+        if len(weighed(left)) >= turn.state.config.health.quarantine_jobs or node is None:
             continue
         released(turn, node_id)
         if NodeFlag.QUARANTINED in node.flags:

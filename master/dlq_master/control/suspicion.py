@@ -19,6 +19,7 @@ class Failure(NamedTuple):
     time_s: float
     family: Family
     key: AttemptKey
+    of_node: bool  # it looks like the node's fault, and not like a mistake in a program
 
 
 @dataclass(slots=True)
@@ -26,12 +27,14 @@ class Suspicion:
     """What speaks against nodes. Never stored."""
 
     failures: dict[NodeId, list[Failure]] = field(default_factory=dict)
-    charged: dict[NodeId, set[Family]] = field(default_factory=dict)  # of those closed for it
+    charged: dict[NodeId, tuple[Failure, ...]] = field(default_factory=dict)  # closed for these
     capped: bool = False  # a node stayed open because enough are closed; told once
 
 
 def charges(suspicion: Suspicion, node_id: NodeId) -> tuple[Failure, ...]:
-    """The failures that count against a node, the latest of each family."""
+    """The failures that count against a node, the latest of each family. Programs of one user alone that
+    ended by themselves count once: mistakes come in threes.
+    """
     elsewhere = {
         failure.family
         for other, failures in suspicion.failures.items()
@@ -44,4 +47,12 @@ def charges(suspicion: Suspicion, node_id: NodeId) -> tuple[Failure, ...]:
         if failure.family not in elsewhere:
             user = failure.family.user
             counted[user if user in troubled else failure.family] = failure
-    return tuple(counted.values())
+    return weighed(tuple(counted.values()))
+
+
+def weighed(found: tuple[Failure, ...]) -> tuple[Failure, ...]:
+    """Those of them that count together: of one user alone only one that may be a mistake of his."""
+    if len({failure.family.user for failure in found}) > 1:
+        return found
+    plain = [failure for failure in found if not failure.of_node]
+    return (*(failure for failure in found if failure.of_node), *plain[-1:])

@@ -12,7 +12,7 @@ from dlq_master.model.job import JobState
 from dlq_master.model.node import NodeFlag
 from support.master_harness import Master, config_of
 from support.sim_agent import SimAgent
-from unit.master.control.test_control_gpu_health import set_flags
+from unit.master.control.test_control_gpu_health import set_flags, tell
 
 BOB = Caller("bob", "user")
 QUARANTINED = {NodeFlag.QUARANTINED}
@@ -49,6 +49,13 @@ class Site:
         agent.obey()
         return key
 
+    def fail_three(self, node: int) -> list[JobId]:
+        """Three different jobs of two users fail there by themselves."""
+        return [
+            self.fail(f"job{number}", node, user=user)
+            for number, user in enumerate(("alice", "bob", "alice"))
+        ]
+
     def fail(self, name: str, node: int, user: str = "alice", after_s: float = 1.0) -> JobId:
         """It fails by itself after that time."""
         key = self.place(name, node, user)
@@ -68,7 +75,7 @@ def site(master: Master) -> Site:
 
 
 def test_three_different_jobs_that_fail_at_once_on_one_node_close_it(site: Site) -> None:
-    first = [site.fail(f"job{number}", 0) for number in range(2)]
+    first = [site.fail("job0", 0), site.fail("job1", 0, user="bob")]
     assert site.flags(0) == frozenset()
     last = site.fail("job2", 0)
     assert site.flags(0) == QUARANTINED
@@ -79,9 +86,25 @@ def test_three_different_jobs_that_fail_at_once_on_one_node_close_it(site: Site)
     assert note.by == "master"
 
 
-def test_nothing_new_is_placed_there_until_an_operator_says_so(site: Site) -> None:
+def test_three_mistakes_of_one_user_close_no_node_but_those_of_a_second_one_speak(
+    site: Site,
+) -> None:
+    for number in range(5):
+        site.fail(f"typo{number}", 0)
+    assert site.flags(0) == frozenset()
+    site.fail("typo", 0, user="bob")
+    assert site.flags(0) == QUARANTINED
+
+
+def test_one_users_jobs_on_a_gpu_that_ails_are_the_nodes(site: Site) -> None:
+    tell(site.agents[0], "xid_94", gpu=0)
     for number in range(3):
         site.fail(f"job{number}", 0)
+    assert site.flags(0) == QUARANTINED
+
+
+def test_nothing_new_is_placed_there_until_an_operator_says_so(site: Site) -> None:
+    site.fail_three(0)
     jobs = [site.master.submit(1).job_id for _ in range(4)]
     placed = {site.master.attempt(job).ranks[0].node_id for job in jobs[:3]}
     assert placed == {"n1", "n2", "n3"}
@@ -91,8 +114,7 @@ def test_nothing_new_is_placed_there_until_an_operator_says_so(site: Site) -> No
 
 
 def test_after_the_release_counting_begins_anew(site: Site) -> None:
-    for number in range(3):
-        site.fail(f"job{number}", 0)
+    site.fail_three(0)
     set_flags(site.master, NodeFlag.QUARANTINED, on=False, node="n0")
     site.fail("job9", 0)
     assert site.flags(0) == frozenset()
@@ -110,7 +132,7 @@ def test_a_poison_job_that_fails_on_three_nodes_counts_against_none(site: Site) 
     for number in range(2):
         site.fail(f"job{number}", 0, user="bob")
     assert site.flags(0) == frozenset(), "two different jobs and a poison one"
-    site.fail("job2", 0, user="bob")
+    site.fail("job2", 0, user="carol")
     assert site.flags(0) == QUARANTINED
 
 
@@ -132,25 +154,24 @@ def test_users_who_fail_elsewhere_too_count_once_each(site: Site) -> None:
 
 
 def test_a_node_closed_for_jobs_that_then_fail_elsewhere_is_open_again(site: Site) -> None:
-    for number in range(3):
-        site.fail(f"job{number}", 0)
+    site.fail_three(0)
     assert site.flags(0) == QUARANTINED
-    site.fail("job1", 1)
+    site.fail("job1", 1, user="bob")
     assert site.flags(0) == frozenset()
     (told,) = [
         event
         for event in site.master.events()
         if event.kind == "node_flag_cleared" and event.actor == "master"
     ]
-    assert told.cause == "job1 of alice fails on n1 too"
+    assert told.cause == "job1 of bob fails on n1 too"
 
 
 def test_jobs_that_ran_for_a_while_and_deliberate_ends_are_no_sign(site: Site) -> None:
     for number in range(3):
-        site.fail(f"late{number}", 0, after_s=61.0)
+        site.fail(f"late{number}", 0, user=f"user{number}", after_s=61.0)
     for number in range(3):
-        key = site.place(f"gone{number}", 0)
-        site.master.cancel(key.job_id, kill=True)
+        key = site.place(f"gone{number}", 0, user=f"user{number}")
+        site.master.cancel(key.job_id, kill=True, caller=Caller(f"user{number}", "user"))
         site.agents[0].obey()
         site.agents[0].exit(key, code=137, ended_by="killed")
         site.agents[0].report()
@@ -159,7 +180,7 @@ def test_jobs_that_ran_for_a_while_and_deliberate_ends_are_no_sign(site: Site) -
 
 def test_what_lies_before_the_window_is_forgotten(site: Site) -> None:
     site.fail("job0", 0)
-    site.fail("job1", 0)
+    site.fail("job1", 0, user="bob")
     for _ in range(61):
         site.master.clock.advance(10.0)
         for agent in site.agents:
@@ -191,22 +212,21 @@ def test_never_more_than_a_share_of_the_cluster_and_it_is_told_once(master: Mast
 def test_the_only_node_is_never_closed(master: Master) -> None:
     site = Site(master, 1)
     for number in range(5):
-        site.fail(f"job{number}", 0)
+        site.fail(f"job{number}", 0, user=f"user{number}")
     assert site.flags(0) == frozenset()
 
 
 def test_it_can_be_switched_off(masters: Callable[[MasterConfig], Master]) -> None:
     site = Site(masters(replace(config_of(), health=HealthConfig(quarantine_jobs=0))), 4)
     for number in range(5):
-        site.fail(f"job{number}", 0)
+        site.fail(f"job{number}", 0, user=f"user{number}")
     assert site.flags(0) == frozenset()
 
 
 def test_a_restart_of_the_master_keeps_the_flag_and_counts_anew(site: Site) -> None:
-    for number in range(3):
-        site.fail(f"job{number}", 0)
+    site.fail_three(0)
     for number in range(2):
-        site.fail(f"job{number}", 1, user="bob")
+        site.fail(f"job{number}", 1, user=f"bob{number}")
     site.master.restart()
     for agent in site.agents:
         agent.cut()
