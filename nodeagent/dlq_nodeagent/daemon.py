@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from dlq_nodeagent.launching import Launching
 from dlq_nodeagent.podman_parts import PodmanParts, build_podman
 from dlq_nodeagent.relay import LogRelay
 from dlq_nodeagent.runtimes.fake import FakeHost, FakeRuntime
+from dlq_nodeagent.runtimes.podman_prepare import secrets_of
 from dlq_nodeagent.runtimes.port import Runtime
 from dlq_nodeagent.runtimes.process import ProcessRuntime
 from dlq_nodeagent.session import GrpcTransport
@@ -155,6 +157,8 @@ def _build(
     transport.listener = core
     workshop.answers = core
     _say_hello_to_the_log(config, node_id, address, host, devices, runtime)
+    if podman is not None:
+        core.supervisor.secrets_of = partial(secrets_of, podman.containers.secrets)
     core.start()
     gpus = GpuWatch(
         clock=clock,

@@ -1,11 +1,25 @@
 """What a rank that failed said last: found on its node, told with its end, shown beside its name."""
 
+import json
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
 from dlq_common.gpu_memory import says_gpu_oom
+from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.runtimes.port import ExitRecord, ExitWhy, Handle, Runtime, RuntimeFault
 
 _LINES = 5
 _LINE = 200  # characters
 _BYTES = 16_384
+_SHORTEST_SECRET = 4  # characters; what is shorter hides nothing, and stands everywhere
+_REDACTED = "[secret]"
+
+
+def no_secrets(launch: Launch) -> tuple[bytes, ...]:
+    """Jobs without containers are given none."""
+    return ()
 
 
 def failed_by_itself(record: ExitRecord) -> bool:
@@ -13,13 +27,16 @@ def failed_by_itself(record: ExitRecord) -> bool:
     return record.why is ExitWhy.EXITED and bool(record.code or record.signal)
 
 
-def last_lines(runtime: Runtime, handle: Handle, task: str = "") -> tuple[str, ...]:
+def last_lines(
+    runtime: Runtime, handle: Handle, task: str = "", secrets: Iterable[bytes] = ()
+) -> tuple[str, ...]:
     """The last lines of its output that are not empty, of that task alone if it has several.
 
     Before them comes what was said of too little GPU memory, where launchers have said more since.
 
     It is what `dlq logs` shows, so it goes to the same people, and it may be anything: control
-    characters are the reader's business.
+    characters are the reader's business. But the master keeps it: what is in one of its `secrets` is
+    not told, as far as it is printed as it stands there.
     """
     try:
         end = runtime.read_log(handle, 1 << 62, 0).end
@@ -27,8 +44,41 @@ def last_lines(runtime: Runtime, handle: Handle, task: str = "") -> tuple[str, .
     except (RuntimeFault, OSError):
         return ()
     prefix = f"[{task}] " if task else ""
-    lines = data.decode("utf-8", "replace").splitlines()
+    hidden = _hidden(secrets)
+    if hidden and len(data) < end:
+        data = data.partition(b"\n")[2]  # the first line may begin within a secret
+    lines = _without(hidden, data.decode("utf-8", "replace")).splitlines()
     mine = (line.removeprefix(prefix) for line in lines if line.startswith(prefix))
     said = [line[:_LINE] for line in mine if line.strip()]
     telling = [line for line in said[:-_LINES] if says_gpu_oom(line)][-1:]
     return (*telling, *said[-_LINES:][len(telling) :])
+
+
+def _hidden(secrets: Iterable[bytes]) -> re.Pattern[str] | None:
+    """What must not be told: the lines of secrets, and what stands behind a `NAME=` or `USER:`, or as
+    a text in JSON; the longest first, since one may be in another.
+    """
+    found = {word.strip() for content in secrets for word in _words(content)}
+    telling = sorted((word for word in found if len(word) >= _SHORTEST_SECRET), key=len)
+    return re.compile("|".join(map(re.escape, reversed(telling)))) if telling else None
+
+
+def _words(secret: bytes) -> Iterator[str]:
+    text = secret.decode("utf-8", "replace")
+    for line in text.splitlines():
+        yield line
+        yield from (line.partition(sign)[2] for sign in "=:")
+    with suppress(ValueError, RecursionError):
+        yield from _texts(json.loads(text))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
+
+
+def _without(hidden: re.Pattern[str] | None, text: str) -> str:
+    return text if hidden is None else hidden.sub(_REDACTED, text)

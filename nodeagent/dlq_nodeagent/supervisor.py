@@ -1,6 +1,6 @@
 """Runs the ranks that the master wants on this node: carries out what the rank machine decides."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -10,7 +10,7 @@ from dlq_nodeagent.errands import Errands, Look, Preparation, PrepareOrder, Purp
 from dlq_nodeagent.holding import Holding
 from dlq_nodeagent.journal import Journal, RankRecord
 from dlq_nodeagent.keeping import Keeping
-from dlq_nodeagent.last_words import failed_by_itself, last_lines
+from dlq_nodeagent.last_words import failed_by_itself, last_lines, no_secrets
 from dlq_nodeagent.looking import Looking
 from dlq_nodeagent.model.messages import Fence, Launch, RankProgress, Save, Signal, Stop
 from dlq_nodeagent.model.mistakes import lacks_room
@@ -90,6 +90,8 @@ class Supervisor:
     may_start: Callable[[Launch], bool]
     epoch: Callable[[], int]
     boot_id: str
+    secrets_of: Callable[[Launch], Sequence[bytes] | None] = no_secrets
+    """What a rank was given and its output must not tell others; None: that is not known any more."""
     _watched: dict[AttemptKey, Watched] = field(default_factory=dict)
     _keeping: Keeping = field(init=False)
     _looking: Looking = field(init=False)
@@ -475,7 +477,9 @@ class Supervisor:
         if watched.handle is None or not failed_by_itself(record):
             return
         task = self.runtime.failed_task(watched.handle)
-        lines = last_lines(self.runtime, watched.handle, task)
+        secrets = self.secrets_of(watched.rank.launch)
+        known = secrets is not None  # otherwise nobody could say what must not be told
+        lines = last_lines(self.runtime, watched.handle, task, secrets or ()) if known else ()
         watched.rank = replace(watched.rank, failed_task=task, last_lines=lines)
 
     def _drive_releasing(self, watched: Watched, now_s: float) -> None:

@@ -13,7 +13,7 @@ from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.mistakes import NOT_FOUND, UserMistake, exit_code_of
 from dlq_nodeagent.runtimes.container import SECRETS, ContainerPlan, Mount, Network
-from dlq_nodeagent.runtimes.launch import AttemptKey
+from dlq_nodeagent.runtimes.launch import AttemptKey, LaunchRefused
 from dlq_nodeagent.runtimes.podman_devices import device_words
 from dlq_nodeagent.runtimes.podman_images import Image, Images
 from dlq_nodeagent.runtimes.podman_pull import Say
@@ -181,3 +181,14 @@ def _network(word: str) -> Network:
 
 def _inside(path: str, directory: str) -> bool:
     return bool(directory) and (path == directory or path.startswith(f"{directory.rstrip('/')}/"))
+
+
+def secrets_of(secrets: Secrets, launch: Launch) -> tuple[bytes, ...] | None:
+    """What the secrets of a launch contain; None when one of them cannot be read any more."""
+    asked = launch.container
+    if asked is None:
+        return ()
+    try:
+        return tuple(secrets.read(name, launch.user) for name in asked.secrets)
+    except (UserMistake, LaunchRefused, OSError):
+        return None
