@@ -160,6 +160,9 @@ def _build(
     if podman is not None:
         core.supervisor.secrets_of = partial(secrets_of, podman.containers.secrets)
     core.start()
+    if podman is not None:
+        podman.clearing.in_use = core.supervisor.images_in_use
+        podman.clearing.start()
     gpus = GpuWatch(
         clock=clock,
         devices=devices,

@@ -11,6 +11,7 @@ from dlq_nodeagent.cgroups.containers import detect_for_containers
 from dlq_nodeagent.cgroups.port import CgroupTree
 from dlq_nodeagent.config import AgentConfig
 from dlq_nodeagent.runtimes.podman import PodmanRuntime
+from dlq_nodeagent.runtimes.podman_clearing import Clearing
 from dlq_nodeagent.runtimes.podman_client import PodmanClient, PodmanFailed, choose_oci_runtime
 from dlq_nodeagent.runtimes.podman_images import Images
 from dlq_nodeagent.runtimes.podman_prepare import PodmanContainers
@@ -32,11 +33,13 @@ class PodmanParts:
     runtime: PodmanRuntime
     containers: PodmanContainers
     pulls: Pulls
+    clearing: Clearing
     cgroups: CgroupTree
 
     def close(self) -> None:
         """End pulls and remove empty groups; containers go on."""
         self.pulls.close()
+        self.clearing.stop()
         self.cgroups.remove()
 
 
@@ -61,13 +64,17 @@ def build_podman(
         largest_bytes=wanted.largest_image,
         spare_bytes=wanted.spare,
     )
-    puller = Puller(client=client, rules=rules, clock=clock, group=group)
+    records = ImageRecords(path=config.node.state_dir / "images.json")
+    clearing = Clearing(client=client, records=records, clock=clock, keep_s=wanted.keep_images)
+    puller = Puller(
+        client=client, rules=rules, clock=clock, group=group, make_room=clearing.make_room
+    )
     puller.sweep()
     images = Images(
         client=client,
         rules=rules,
         clock=clock,
-        records=ImageRecords(path=config.node.state_dir / "images.json"),
+        records=records,
         secrets=secrets,
         puller=puller,
     )
@@ -89,7 +96,7 @@ def build_podman(
     log.info(
         "podman", version=version, cgroups=boxes.why, oci_runtime=client.oci_runtime or "default"
     )
-    return PodmanParts(runtime, containers, pulls, boxes)
+    return PodmanParts(runtime, containers, pulls, clearing, boxes)
 
 
 def _version(client: PodmanClient) -> str:

@@ -302,6 +302,15 @@ class Supervisor:
             for index in watched.rank.launch.gpu_indexes
         )
 
+    def images_in_use(self) -> frozenset[str]:
+        """Ids of the images of ranks that are not over, as far as this life of the agent has prepared
+        them. May be called from any thread.
+        """
+        over = (RankState.ENDED, RankState.KEPT)
+        plans = [it.plan for it in list(self._watched.values()) if it.rank.state not in over]
+        boxes = (plan.container for plan in plans if plan is not None)
+        return frozenset(box.image for box in boxes if box is not None)
+
     def hold_revision(self) -> int:
         """The master's last word on holds that every living rank has; 0 for none."""
         return self._holding.in_force()

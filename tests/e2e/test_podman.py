@@ -37,7 +37,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PodmanStore]:
 @pytest.fixture
 def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallRegistry]:
     with trusted_registry(tmp_path, monkeypatch) as running:
-        running.put("team/train", "1", layer_of(make_root_filesystem(tmp_path / "image")))
+        running.digest = running.put(
+            "team/train", "1", layer_of(make_root_filesystem(tmp_path / "image"))
+        )
         running.password = f"robot:{PASSWORD}"
         yield running
 
@@ -95,6 +97,7 @@ def test_a_container_is_pulled_runs_with_what_it_was_given_and_no_secret_is_anyw
     told = [each["cause"] for each in user.events(job) if each["kind"] == "rank_preparing"]
     assert told[0] == f"waiting to pull {registry.name}/team/train:1"
     assert told[-1].startswith("pulled ")
+    assert f"image: {registry.digest}" in user.dlq("show", job)
     shown = user.dlq("show", job, "--json") + user.dlq("show", job) + output
     shown += user.dlq("events", "--json")
     for secret in (CANARY, PASSWORD):

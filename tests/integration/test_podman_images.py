@@ -17,8 +17,10 @@ from typing import Protocol
 
 import pytest
 
+from dlq_common.clock import SteadyClock
 from dlq_nodeagent.model.mistakes import CANNOT_RUN, NOT_FOUND, UserMistake
 from dlq_nodeagent.runtimes.launch import LaunchRefused
+from dlq_nodeagent.runtimes.podman_clearing import Clearing
 from dlq_nodeagent.runtimes.podman_images import Images
 from dlq_nodeagent.runtimes.podman_pull import Ending, NotWanted, PullRules
 from support.podman_box import PodmanStore, make_root_filesystem, needs_podman, podman_store
@@ -186,6 +188,28 @@ def test_a_disk_without_room_is_not_the_users_mistake(
     rules = replace(RULES, spare_bytes=1 << 60)
     with pytest.raises(LaunchRefused, match="no room"):
         ensure(images(rules), f"{registry.name}/team/full:1")
+
+
+def test_room_is_made_by_images_that_no_job_has_used_for_long(
+    images: MakeImages, store: PodmanStore, registry: SmallRegistry, layer: bytes
+) -> None:
+    agent = images()
+    found = {}
+    for number, name in enumerate(("used", "old", "older")):
+        registry.put(f"team/{name}", "1", layer + name.encode())
+        found[name] = ensure(agent, f"{registry.name}/team/{name}:1").image_id
+        agent.records.pulled(found[name], user="alice", with_secret=False, now_s=9.0 - number)
+    clearing = Clearing(client=store.client, records=agent.records, clock=SteadyClock(), keep_s=0.0)
+    clearing.in_use = lambda: frozenset({found["used"]})
+    store.client.ask("tag", found["old"], f"{registry.name}/team/old:latest")
+    assert clearing.make_room()
+    assert agent.usable(f"{registry.name}/team/older:1", "alice") is None
+    assert agent.usable(f"{registry.name}/team/old:1", "alice")
+    agent.records.pulled(found["old"], user="alice", with_secret=False, now_s=1.0)
+    assert clearing.make_room()
+    assert agent.usable(f"{registry.name}/team/old:latest", "alice") is None
+    assert not clearing.make_room()
+    assert agent.usable(f"{registry.name}/team/used:1", "alice")
 
 
 def test_only_the_registries_of_the_operator_are_asked(

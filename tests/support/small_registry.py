@@ -104,6 +104,8 @@ class SmallRegistry:
         self.failures = 0
         """So many manifest requests are answered with 503."""
         self.requests: list[str] = []
+        self.digest = ""
+        """Of the image that a test is about, if it says so."""
         handler = type("Handler", (_Handler,), {"registry": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.name = f"localhost:{self._server.server_port}"
