@@ -77,7 +77,7 @@ class Watched:
             step=None if beat is None else beat.step,
             total=None if beat is None else beat.total,
             loss=None if beat is None else beat.loss,
-            age_s=0.0 if beat is None else max(0.0, now_s - self.beat_seen_s),
+            age_s=None if beat is None else max(0.0, now_s - self.beat_seen_s),
             memory_bytes=0 if used is None else (used.memory_bytes or 0),
         )
 

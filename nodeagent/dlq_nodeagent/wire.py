@@ -191,7 +191,7 @@ def _progress(progress: RankProgress) -> wire.RankProgress:
         step=progress.step,
         total_step_count=progress.total,
         loss=progress.loss,
-        age_duration=to_duration(progress.age_s),
+        age_duration=None if progress.age_s is None else to_duration(progress.age_s),
         memory_bytes=progress.memory_bytes,
     )
 

@@ -167,7 +167,7 @@ class SimAgent:
             step=None,
             total=None,
             loss=None,
-            age_s=0.0,
+            age_s=None,
             memory_bytes=0,
         )
 

@@ -305,7 +305,7 @@ def _hear(turn: Turn, node_id: NodeId, word: ReportedProgress) -> None:
             cause = f"{word.key} runs for nobody"
             turn.note("node_out_of_step", node_id=node_id, actor=f"node:{node_id}", cause=cause)
             turn.hang_up(node_id)
-    elif word.node_rank == 0:
+    elif word.node_rank == 0 and word.age_s is not None:
         beat = Beat(word.step, word.total, word.loss, turn.now_s - word.age_s)
         turn.state.beats[word.key.job_id] = beat
 

@@ -246,7 +246,7 @@ class CloseSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedProgress:
-    """What a running rank last said of itself."""
+    """What a running rank last said of itself, so long ago; None: it has not said anything."""
 
     key: AttemptKey
     epoch: int
@@ -254,7 +254,7 @@ class ReportedProgress:
     step: int | None
     total: int | None
     loss: float | None
-    age_s: float
+    age_s: float | None
     memory_bytes: int
 
 

@@ -427,7 +427,11 @@ def progress_of(progress: agent.RankProgress) -> ReportedProgress:
         step=progress.step if progress.HasField("step") else None,
         total=progress.total_step_count if progress.HasField("total_step_count") else None,
         loss=progress.loss if progress.HasField("loss") else None,
-        age_s=_positive(from_duration(progress.age_duration)),
+        age_s=(
+            _positive(from_duration(progress.age_duration))
+            if progress.HasField("age_duration")
+            else None
+        ),
         memory_bytes=progress.memory_bytes,
     )
 

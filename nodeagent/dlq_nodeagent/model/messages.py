@@ -249,14 +249,14 @@ class RankReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankProgress:
-    """What a running rank last said of itself, `age_s` ago."""
+    """What a running rank last said of itself, `age_s` ago; None: it has not said anything."""
 
     key: AttemptKey
     fence: Fence
     step: int | None
     total: int | None
     loss: float | None
-    age_s: float
+    age_s: float | None
     memory_bytes: int
 
 

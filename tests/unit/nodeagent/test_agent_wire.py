@@ -98,12 +98,13 @@ def test_progress_that_a_job_did_not_tell_is_left_out() -> None:
         step=None,
         total=None,
         loss=None,
-        age_s=0,
+        age_s=None,
         memory_bytes=0,
     )
     beat = encode(Heartbeat(sequence=3, progress=(silent,)), FACTS).heartbeat
     assert not beat.progress[0].HasField("step")
     assert not beat.progress[0].HasField("loss")
+    assert not beat.progress[0].HasField("age_duration")
     assert encode(CommandResult(4, "stale_epoch"), FACTS).command_result.refusal == "stale_epoch"
 
 

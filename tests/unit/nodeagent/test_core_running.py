@@ -293,6 +293,7 @@ def test_the_heartbeat_carries_what_running_jobs_last_said() -> None:
     bench.run(11)
     (progress,) = bench.said(Heartbeat)[-1].progress
     assert (progress.step, progress.total, progress.loss) == (5, 10, 0.5)
+    assert progress.age_s is not None
     assert 3.0 < progress.age_s < 12.0
 
 

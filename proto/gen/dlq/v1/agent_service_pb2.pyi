@@ -574,7 +574,7 @@ class RankProgress(_message.Message):
 
     @_builtins.property
     def age_duration(self) -> _duration_pb2.Duration:
-        """Age of this word."""
+        """Age of this word. Unset: the rank has said nothing yet."""
 
     def __init__(
         self,

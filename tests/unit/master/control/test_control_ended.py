@@ -121,6 +121,25 @@ def test_a_restart_loads_the_same_window_and_no_number_twice(masters: Masters) -
     assert master.submit(1).job_id == 5
 
 
+def test_a_job_that_never_said_anything_has_said_nothing(master: Master, agent: SimAgent) -> None:
+    job = master.submit(1, caller=ALICE)
+    agent.obey()
+    agent.start(AttemptKey(job.job_id, 1))
+    agent.report()
+    word = ReportedProgress(
+        key=AttemptKey(job.job_id, 1), epoch=master.state.epoch, node_rank=0, step=None, total=None,
+        loss=None, age_s=None, memory_bytes=0,
+    )  # fmt: skip
+    assert agent.session_id is not None
+    said = Heartbeat(node_id=agent.node_id, session_id=agent.session_id, progress=(word,))
+    master.turn(said)
+    assert master.loop.published.progress(job.job_id) is None
+    master.turn(replace(said, progress=(replace(word, age_s=2.0),)))
+    beat = master.loop.published.progress(job.job_id)
+    assert beat is not None
+    assert beat.time_s == master.clock.now_s() - 2.0
+
+
 def test_what_jobs_said_of_themselves_is_let_go_with_them(master: Master, agent: SimAgent) -> None:
     job = master.submit(1, caller=ALICE)
     agent.obey()
