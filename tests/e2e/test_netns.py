@@ -25,16 +25,16 @@ UP = node_pb2.NODE_STATE_UP
 
 
 class Scene:
-    """One job that runs on a node which is about to be cut off."""
+    """One job that runs on a node which is about to be cut off; the last one, if it has several."""
 
-    def __init__(self, daemons: NetnsDaemons, jobs: Jobs, nodes: Nodes) -> None:
+    def __init__(self, daemons: NetnsDaemons, jobs: Jobs, nodes: Nodes, width: int) -> None:
         self.daemons = daemons
         self.jobs = jobs
         self._nodes = nodes
         self._clock = SteadyClock()
-        self.job_id = jobs.submit(daemons.ledger_job(LONG_S, 0)).job.job_id
-        wait_until(lambda: self.facts("start"), what="it runs")
-        (self.node,) = wait_until(lambda: jobs.get(self.job_id).job.node_ids, what="its node")
+        self.job_id = jobs.submit(daemons.ledger_job(LONG_S, 0, nodes=width)).job.job_id
+        wait_until(lambda: len(self.facts("start")) == width, what="it runs")
+        *_, self.node = wait_until(lambda: jobs.get(self.job_id).job.node_ids, what="its node")
 
     def facts(self, what: str) -> list[dict[str, Any]]:
         """What the job itself has written down."""
@@ -90,13 +90,13 @@ class Scene:
 
 
 @contextmanager
-def scene(root: Path, *, hold_s: int) -> Iterator[Scene]:
+def scene(root: Path, *, hold_s: int, width: int = 1) -> Iterator[Scene]:
     lacking = why_no_netns()
     if lacking:
         pytest.skip(lacking)
     daemons = NetnsDaemons(root, hold_s=hold_s)
     with daemons.up(), daemons.connect() as line:
-        yield Scene(daemons, Jobs(line), Nodes(line))
+        yield Scene(daemons, Jobs(line), Nodes(line), width)
 
 
 @pytest.mark.parametrize("how", list(Cut))
@@ -168,6 +168,56 @@ def test_a_job_cut_off_for_longer_than_its_hold_is_ended_by_its_shim_and_only_th
     assert second["boottime_s"] >= cut_s + hold_s - 1.0, "requeued before its hold was over"
     if how is not Cut.DEAF:  # what it says still arrives for a while: its contact ends later
         assert last_s <= cut_s + hold_s
+
+
+@pytest.mark.parametrize("how", [Cut.DEAF, Cut.MUTE])
+def test_a_gang_with_a_rank_on_either_side_of_a_cut_is_left_alone_and_goes_on(
+    tmp_path: Path, how: Cut
+) -> None:
+    with scene(tmp_path, hold_s=300, width=2) as it:
+        it.cut_for_long(how)
+        heard = len(alive(it, "1", rank="0"))
+        it.daemons.heal(it.node)
+        it.wait_for_recovery()
+        it.wait_for_attempt(job_pb2.ATTEMPT_STATE_RUNNING, timeout_s=1.0)
+        wait_until(lambda: len(alive(it, "1", rank="0")) > heard, what="the near rank goes on")
+        assert it.end().state == job_pb2.JOB_STATE_CANCELLED
+        assert len(it.jobs.get(it.job_id).attempts) == 1
+        assert sorted(fact["rank"] for fact in it.facts("start")) == ["0", "1"]
+        assert it.facts("overlap") == []
+
+
+def test_a_gang_whose_far_rank_is_cut_off_for_longer_than_its_hold_runs_again_as_a_whole(
+    tmp_path: Path,
+) -> None:
+    """It needs both nodes, so it waits until the wire is whole; then it starts by itself."""
+    clock = SteadyClock()
+    with scene(tmp_path, hold_s=14, width=2) as it:
+        it.daemons.cut(it.node, Cut.MUTE)
+        it.wait_for_node(node_pb2.NODE_STATE_DOWN, timeout_s=90.0)
+        assert len(it.facts("start")) == 2, "nothing of it runs again on the near side alone"
+        it.daemons.heal(it.node)
+        healed_s = clock.boottime_s()
+        wait_until(
+            lambda: len(it.facts("start")) == 4, what="both ranks run again", timeout_s=RECOVERY_S
+        )
+        print(f"runs again after {clock.boottime_s() - healed_s:.1f} s")  # noqa: T201 - a figure
+        it.end()
+        attempts = it.jobs.get(it.job_id).attempts
+        last_s = max(fact["boottime_s"] for rank in "01" for fact in alive(it, "1", rank=rank))
+        again_s = min(it_["boottime_s"] for it_ in it.facts("start") if it_["attempt"] == "2")
+
+    assert [attempt.state for attempt in attempts] == [
+        job_pb2.ATTEMPT_STATE_NODE_LOST, job_pb2.ATTEMPT_STATE_CANCELLED,
+    ]  # fmt: skip
+    assert it.facts("overlap") == []
+    assert last_s < again_s, "no rank of the second attempt beside any of the first"
+
+
+def alive(it: Scene, attempt: str, *, rank: str) -> list[dict[str, Any]]:
+    """What a rank of an attempt has written while it lived."""
+    facts = it.facts("alive")
+    return [fact for fact in facts if (fact["attempt"], fact["rank"]) == (attempt, rank)]
 
 
 def wait_for_seconds(clock: SteadyClock, seconds: float) -> None:

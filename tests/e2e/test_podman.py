@@ -106,6 +106,20 @@ def test_a_container_is_pulled_runs_with_what_it_was_given_and_no_secret_is_anyw
         assert files_with(secret, [*places, *cluster.root.glob("*.log"), store.at]) == []
 
 
+def test_a_job_that_prints_its_secret_last_and_fails_tells_it_to_its_own_node_only(
+    user: UsersView, cluster: ContainerCluster, registry: SmallRegistry
+) -> None:
+    script = "cat /run/secrets/token; echo; exit 3"
+    job = user.submit(
+        *in_image(registry, "--secret", "token", "--gpus", "1"), "--", "/bin/sh", "-c", script
+    )
+    assert user.wait_for_end(job).exit_code == 3, user.tale(job)
+    assert "[secret]" in user.dlq("show", job)
+    assert CANARY in user.dlq("logs", job), "it is the job's own output"
+    places = [cluster.root / "master", *cluster.root.glob("*.log")]
+    assert files_with(CANARY, places) == []
+
+
 def test_what_cannot_be_pulled_is_the_users_mistake_and_says_so(
     user: UsersView, registry: SmallRegistry
 ) -> None:

@@ -24,7 +24,7 @@ def note_first(turn: Turn, before: Attempt, after: Attempt) -> None:
         job_id=after.key.job_id,
         attempt=after.key.number,
         node_id=status.node_id,
-        cause=f"node rank {now} ended before node rank {was} did, and was heard later",
+        cause=f"node rank {now} failed first, not node rank {was}, and was heard later",
         node_rank=now,
         exit_code=status.exit_code,
         signal=status.signal,
