@@ -1,6 +1,6 @@
 """A spec to start from, with a comment on every key: TOML, YAML, or a script with #DLQ lines.
 
-Keys that this page does not describe come from the tables (fields.py, flags.py), so none is missing.
+It has every key of the spec (fields.py), and each is valid when its `#` goes, with the one that its words name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _ENTRIES: dict[str, Entry] = {
     "command": Entry(
         '"python train.py --lr 0.1"', "Split into words, run by no shell. Or `run`.", live=True
     ),
-    "run": Entry('"python prepare.py && python train.py"', "Lines for /bin/sh, or for its #! line."),
+    "run": Entry(
+        '"python prepare.py && python train.py"',
+        "Instead of command: lines for /bin/sh, or for its #! line.",
+    ),
     "queue": Entry('"default"', "Default: the cluster's."),
     "nodes": Entry("2", "The command runs once on each. Default: any that hold the GPUs."),
     "time_limit": Entry(
@@ -49,11 +52,11 @@ _ENTRIES: dict[str, Entry] = {
     "env": Entry('{ DATA = "/shared/data" }', "Its variables; [\"HOME\"] takes one from your shell."),
     "labels": Entry('{ team = "vision" }', "For people and filters."),
     "image": Entry('"registry.lab/team/train:2"', "Run it in a container, by tag or @sha256:digest."),
-    "mounts": Entry('["/shared/data:/data:ro"]', "What of the nodes the container sees."),
-    "network": Entry('"host"', "Of the container: host or none."),
-    "image_secret": Entry('"registry"', "The nodes' secret with the registry's credentials."),
-    "secrets": Entry('["wandb"]', "The nodes' secrets; the job finds them in /run/secrets."),
-    "resources.shm_size": Entry('"64GiB"', "The container's /dev/shm. Default: half its memory."),
+    "mounts": Entry('["/shared/data:/data:ro"]', "What of the nodes the container sees; with image."),
+    "network": Entry('"host"', "Of the container: host or none; with image."),
+    "image_secret": Entry('"registry"', "The nodes' secret with the registry's credentials; with image."),
+    "secrets": Entry('["wandb"]', "The nodes' secrets; with image, in /run/secrets."),
+    "resources.shm_size": Entry('"64GiB"', "/dev/shm, with image. Default: half its memory."),
     "resources.gpus": Entry('"h100:8"', "Of each node; `8` takes any type. Or gpus_total."),
     "resources.gpus_total": Entry("8", "Of the whole job, on any nodes.", live=True),
     "resources.gpu_type": Entry('"h100"', "As `dlq nodes` shows it, or how that begins."),
@@ -64,8 +67,11 @@ _ENTRIES: dict[str, Entry] = {
     "resources.memory": Entry('"400GiB"', "Limit on each node. GB is 10^9, GiB (or G) 2^30."),
     "compat": Entry('"slurm"', "Slurm's variables, and stand-ins for srun, scontrol and the like."),
     "tasks_per_node": Entry("4", "Of srun, with compat. Default: one for each GPU."),
+    "launch": Entry('"per-gpu"', "One process for each GPU. Default: per-node, for torchrun."),
+    "roles.workers": Entry("8", "The command as so many workers, told by TF_CONFIG and DMLC_*."),
+    "roles.ps": Entry("2", "And as parameter servers, without GPUs; with workers."),
     "checkpoint.preset": Entry(
-        '"hf"', "A framework's habits: sigterm, torchrun, hf, lightning, submitit."
+        '"hf"', "A framework's habits: sigterm, torchrun, hf, lightning, submitit; with dir."
     ),
     "preempt.signal": Entry(
         '"USR1@120"', "Asks the main process to save: TERM, USR1, USR2, INT; @S seconds ahead."
@@ -73,7 +79,7 @@ _ENTRIES: dict[str, Entry] = {
     "preempt.grace": Entry('"auto"', "Time to save; auto learns it from the saves it sees."),
     "preempt.exit_zero_completes": Entry("true", "Exit code 0 while asked to save means finished."),
     "checkpoint.dir": Entry('"/shared/ckpt/mnist"', "Default: the cluster's place, by job."),
-    "checkpoint.marker": Entry('"step-*/done"', "The file that makes a checkpoint whole."),
+    "checkpoint.marker": Entry('"step-*/done"', "The file that makes a checkpoint whole; with dir."),
     "checkpoint.save_signal": Entry('"USR2"', "On it the script saves and goes on: `dlq checkpoint`."),
     "checkpoint.settle": Entry('"10s"', "... once it has not changed for this long."),
     "retry.max_restarts": Entry("3", "After failures of its own. Lost nodes do not count."),
@@ -93,9 +99,8 @@ def template(form: str) -> str:
 
 
 def entry(key: str) -> Entry:
-    """What the template says of a key; from the help of its flag where nothing better is known."""
-    flag = next((flag for flag in FLAGS if flag.key == key), None)
-    return _ENTRIES.get(key) or Entry("...", flag.help if flag else "")
+    """What the template says of a key; KeyError for one that it forgets."""
+    return _ENTRIES[key]
 
 
 def _toml() -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -57,17 +58,43 @@ def test_a_template_is_valid_as_it_stands(form: str) -> None:
     assert checked.spec.time_limit_s == 12 * 3600
 
 
+# What a key cannot do without; its words in the template name it.
+_WITH = {
+    "mounts": "image", "network": "image", "image_secret": "image", "secrets": "image",
+    "resources.shm_size": "image", "tasks_per_node": "compat", "checkpoint.marker": "checkpoint.dir",
+    "checkpoint.preset": "checkpoint.dir", "roles.ps": "roles.workers",
+}  # fmt: skip
+_INSTEAD = {"run": "command", "resources.gpus": "resources.gpus_total"}
+
+
+def uncommented(form: str, keys: set[str]) -> str:
+    """The template with some of its keys and their sections taken out of their comments, and with those
+    that they stand for commented out.
+    """
+    lines, section = [], ""
+    away = {_INSTEAD[key] for key in keys if key in _INSTEAD}
+    for line in template(form).splitlines():
+        bare = line.removeprefix("# ")
+        if found := re.fullmatch(r"\[(\w+)\]|(\w+):", bare):
+            section = found[1] or found[2]
+            lines.append(bare if any(key.startswith(f"{section}.") for key in keys) else line)
+            continue
+        name = re.match(r" *(\w+)( =|:) ", bare)
+        key = "" if name is None else f"{section}.{name[1]}" if section else name[1]
+        lines.append(f"# {line}" if key in away else bare if key in keys else line)
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("form", ["toml", "yaml"])
 @pytest.mark.parametrize("key", READERS)
-def test_every_key_stands_in_the_template_and_its_example_is_one_that_is_taken(key: str) -> None:
-    line = next(
-        line
-        for line in template("toml").splitlines()
-        if line.removeprefix("# ").startswith(f"{key.rpartition('.')[2]} = ")
-    )
-    assert "#" in line, "it has a comment"
-    if entry(key).value != "...":
-        value = tomllib.loads(f"it = {entry(key).value}")["it"]
-        READERS[key](value)
+def test_the_template_shows_every_key_with_a_value_that_it_takes(key: str, form: str) -> None:
+    with_ = {_WITH[key]} if key in _WITH else set()
+    text = uncommented(form, {key} | with_)
+    checked = check(text.encode(), f"job.{form}", directory="/data", shell={"HOME": "/home/a"})
+    assert [problem.text for problem in checked.problems] == []
+    assert entry(key).live or text != template(form), "it is there, behind a #"
+    for other in with_:
+        assert other.rpartition(".")[2] in entry(key).words
 
 
 def test_init_writes_by_the_files_name_and_never_over_one(dlq: Dlq, tmp_path: Path) -> None:
