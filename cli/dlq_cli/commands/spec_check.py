@@ -11,9 +11,10 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.render import clean_line
 from dlq_cli.source import STDIN, read_source
-from dlq_cli.spec.check import Checked
+from dlq_cli.spec.check import Checked, unread
 from dlq_cli.spec.check import check as check_spec
 from dlq_cli.spec.understood import understood
+from dlq_common.errors import InvalidRequest
 
 
 @click.command(
@@ -34,15 +35,7 @@ def check(app: App, file: tuple[str, ...], explain: bool, as_json: bool) -> None
     Exits with 1 when one of them is wrong. Whether the cluster could ever hold the job only the
     master knows: `dlq submit --test-only FILE`.
     """
-    checked = [
-        check_spec(
-            read_source(name),
-            "stdin" if name == STDIN else name,
-            directory=os.getcwd(),
-            shell=os.environ,
-        )
-        for name in file
-    ]
+    checked = [_checked(name, alone=len(file) == 1) for name in file]
     if as_json:
         _json(checked)
     else:
@@ -50,6 +43,18 @@ def check(app: App, file: tuple[str, ...], explain: bool, as_json: bool) -> None
             _text(app, each, explain=explain)
     if any(each.problems for each in checked):
         raise exit_codes.Ended(exit_codes.FAILURE)
+
+
+def _checked(file: str, *, alone: bool) -> Checked:
+    """One that cannot be read keeps no other from its verdict."""
+    name = "stdin" if file == STDIN else file
+    try:
+        content = read_source(file)
+    except InvalidRequest as error:
+        if alone:
+            raise
+        return unread(name, error)
+    return check_spec(content, name, directory=os.getcwd(), shell=os.environ)
 
 
 def _text(app: App, checked: Checked, *, explain: bool) -> None:

@@ -12,6 +12,7 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option
 from dlq_cli.quiet import quiet_grpc
 from dlq_cli.source import STDIN, read_source
+from dlq_cli.spec.doubts import doubts
 from dlq_cli.spec.flags import FLAGS, layer_from
 from dlq_cli.spec.given import Given, Layer, Notes
 from dlq_cli.spec.merge import merge
@@ -117,7 +118,7 @@ def asked_spec(
     over = _flags_layer(flags)
     found = _source(source, ctx.meta["dlq.command"], wrap, over)
     spec = _spec(found, over)
-    for note in found.notes:
+    for note in (*found.notes, *doubts(spec)):
         ctx.obj.say(note)
     return spec
 

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from dlq_cli.app import App
 from dlq_cli.commands.submitted import Manner, submit_spec
 from dlq_cli.source import STDIN, read_source
+from dlq_cli.spec.doubts import doubts
 from dlq_cli.spec.given import Given, Layer, Notes
 from dlq_cli.spec.merge import merge, stacked
 from dlq_cli.spec.presets import KEY
@@ -36,7 +37,7 @@ def main(app: App, words: Sequence[str]) -> None:
     notes = Notes()
     spec = spec_of(options, rest, notes)
     if "--quiet" not in said:
-        for note in notes:
+        for note in (*notes, *doubts(spec)):
             app.say(note)
     wait = "--wait" in said
     manner = Manner(parsable="--parsable" in said, as_json=False, wait=wait, follow=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from dlq_cli.spec.doubts import doubts
 from dlq_cli.spec.given import Notes, collected
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.script import read_script
@@ -41,7 +42,13 @@ def check(content: bytes, name: str, *, directory: str, shell: Mapping[str, str]
             layer, notes = read_script(content, name, found)
         if not found:
             spec = finish(merge([layer], shell), directory=directory)
-    return Checked(name, spec, [_problem(error) for error in found], list(notes))
+    told = [*notes, *(doubts(spec) if spec else ())]
+    return Checked(name, spec, [_problem(error) for error in found], told)
+
+
+def unread(name: str, error: InvalidRequest) -> Checked:
+    """Of a file that cannot be read."""
+    return Checked(name, None, [_problem(error)], [])
 
 
 def _problem(error: InvalidRequest) -> Problem:

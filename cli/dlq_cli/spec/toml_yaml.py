@@ -42,6 +42,8 @@ def read_spec_file(
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise wrong(name, f"not text (byte {error.start} is not UTF-8)") from None
+    if not text.strip():
+        raise wrong(name, "it is empty")
     flat, lines = _read_toml(text, name) if name.endswith(".toml") else _read_yaml(text, name)
     return _layer(flat, lines, name, problems)
 
@@ -79,6 +81,8 @@ def _read_yaml(text: str, name: str) -> tuple[_Flat, Mapping[str, int]]:
         loader = yaml.BaseLoader(text)
         try:
             node = loader.get_single_node()
+            if node is not None:
+                _refuse_nodes(node, name, set())
             lines = dict(_yaml_lines(node, name)) if node is not None else {}
             tree = loader.construct_document(node) if node is not None else {}
         finally:
@@ -89,6 +93,37 @@ def _read_yaml(text: str, name: str) -> tuple[_Flat, Mapping[str, int]]:
     except (yaml.YAMLError, RecursionError) as error:
         raise wrong(name, f"not YAML: {_one_line(error)}") from None
     return (_flat(tree) if isinstance(tree, Mapping) else [("", tree)]), lines
+
+
+def _refuse_nodes(node: Node, name: str, seen: set[int]) -> None:
+    """What reads as something else than it says: a tag, and a key without a value."""
+    from yaml.nodes import MappingNode, ScalarNode, SequenceNode
+
+    if id(node) in seen:  # an alias
+        return
+    seen.add(id(node))
+    where = f"{name}:{node.start_mark.line + 1}"
+    if node.tag not in _TAGS:
+        raise wrong(where, f"tags are not read: {_one_line(node.tag)}")
+    if isinstance(node, SequenceNode):
+        for each in node.value:
+            _refuse_nodes(each, name, seen)
+    if not isinstance(node, MappingNode):
+        return
+    for key, value in node.value:
+        _refuse_nodes(key, name, seen)
+        _refuse_nodes(value, name, seen)
+        nothing = isinstance(value, ScalarNode) and not value.style and value.value in _NOTHING
+        if nothing and key.value not in SECTIONS:
+            raise wrong(
+                f"{name}:{key.start_mark.line + 1}",
+                f"{_one_line(key.value)} has no value",
+                hint="leave the key out; an empty text is ''",
+            )
+
+
+_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
+_NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
 
 
 def _yaml_lines(

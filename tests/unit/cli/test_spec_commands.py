@@ -150,6 +150,13 @@ def test_check_tells_every_wrong_line_of_a_script(dlq: Dlq, tmp_path: Path) -> N
         ("a.sh", "echo\n", "a.sh:1: the first line must name the interpreter"),
         ("a.toml", "nodes = 3\ncommand = 'x'\n[resources]\ngpus_total = 8\n", "a.toml:4: 8 GPUs"),
         ("a.toml", "nodes = 3\n", "there is nothing to run"),
+        ("a.toml", "\n", "a.toml: it is empty"),
+        ("a.yaml", "", "a.yaml: it is empty"),
+        ("a.yaml", "command: x\nenv:\n  C: null\n", "a.yaml:3: C has no value"),
+        ("a.yaml", "command: x\nname:\nqueue: a\n", "a.yaml:2: name has no value"),
+        ("a.yaml", "command: x\nqueue: ~\n", "a.yaml:2: queue has no value"),
+        ("a.yaml", "command: !!python/name:os.system x\n", "a.yaml:1: tags are not read"),
+        ("a.yaml", "command: x\nenv: {A: !secret b}\n", "a.yaml:2: tags are not read"),
     ],
 )
 def test_check_names_the_line_of_what_is_wrong_as_a_whole(
@@ -189,6 +196,40 @@ def test_check_of_several_files_exits_with_1_if_one_is_wrong(dlq: Dlq, tmp_path:
 def test_check_of_a_file_that_is_not_there_is_a_usage_error(dlq: Dlq) -> None:
     said = dlq("spec", "check", "none.toml")
     assert (said.code, said.err) == (2, "dlq: none.toml: no such file or directory\n")
+
+
+def test_a_file_that_is_not_there_keeps_no_other_from_its_verdict(dlq: Dlq, tmp_path: Path) -> None:
+    (tmp_path / "good.toml").write_text("command = 'true'\n")
+    said = dlq("spec", "check", "none.toml", "good.toml")
+    assert (said.code, said.out) == (
+        1, "none.toml: no such file or directory\ngood.toml: ok\n",
+    )  # fmt: skip
+    files = json.loads(dlq("spec", "check", "--json", "none.toml", "good.toml").out)["files"]
+    assert [file["valid"] for file in files] == [False, True]
+
+
+def test_words_and_quoted_nothing_are_values_in_yaml(tmp_path: Path) -> None:
+    text = "command: x\nenv: {A: 'null', B: '', C: no, D: !!str 1}\n"
+    checked = check(text.encode(), "a.yaml", directory="/", shell={})
+    assert checked.problems == []
+    assert checked.spec is not None
+    assert checked.spec.environment == {"A": "null", "B": "", "C": "no", "D": "1"}
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [
+        ("", "a.sh:2: without a time limit nothing is warned of: the 90 s are the grace"),
+        ("#DLQ -t 15s\n", "a.sh:2: a limit of 15 s ends before anybody is warned"),
+        ("#DLQ -t 100s\n", "leaves no 90 s to warn ahead: the signal comes 20 s after the start"),
+        ("#DLQ -t 1h\n", ""),
+    ],
+)
+def test_a_warning_that_cannot_come_in_time_is_told(limit: str, told: str) -> None:
+    text = f"#!/bin/sh\n#DLQ --signal USR1@90\n{limit}true\n"
+    notes = check(text.encode(), "a.sh", directory="/", shell={}).notes
+    assert told in "".join(notes)
+    assert bool(notes) == bool(told)
 
 
 def test_check_reads_stdin(dlq: Dlq) -> None:
