@@ -112,7 +112,8 @@ def _build(
     state_dir = config.node.state_dir
     channels = channels_of(config)
     address = channels.address
-    node_id = parse_identity(channels.identity().certificate).name
+    who = parse_identity(channels.identity().certificate)
+    node_id = who.name
     devices = open_devices(config.node.devices, node_name=node_id)
     host = read_host_facts(agent_version=version)
     cgroups = _cgroups(config, node_id)
@@ -131,6 +132,7 @@ def _build(
         devices=devices.devices(),
         job_files=runtime.job_files,
         now_s=clock.now_s,
+        cluster=who.cluster,
         containers=None if podman is None else podman.containers,
         devices_for=own_gpus if _separates(config, devices, cgroups) else lambda own: (),
     )

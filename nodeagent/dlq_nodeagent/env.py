@@ -33,6 +33,7 @@ def job_environment(
     files: JobFiles,
     account: Account,
     now_s: float,
+    cluster: str,
 ) -> dict[str, str]:
     """The whole environment: defaults of a login, then the job's own, then ours.
 
@@ -54,7 +55,7 @@ def job_environment(
         **_torchrun(launch, devices),
         **_devices(devices),
         **_files(launch, files),
-        **_compat(launch, devices, account, now_s),
+        **_compat(launch, devices, account, now_s, cluster),
     }
 
 
@@ -106,14 +107,20 @@ def _torchrun(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
 
 
 def _compat(
-    launch: Launch, devices: tuple[Device, ...], account: Account, now_s: float
+    launch: Launch,
+    devices: tuple[Device, ...],
+    account: Account,
+    now_s: float,
+    cluster: str,
 ) -> Mapping[str, str]:
     """Another scheduler's variables, for a job that asks for them and for no other: frameworks that
     find them behave otherwise (Lightning ignores SIGTERM).
     """
     if launch.compat != COMPAT:
         return {}
-    return slurm_environment(launch, devices, user=account.user, uid=launch.uid, now_s=now_s)
+    return slurm_environment(
+        launch, devices, user=account.user, uid=launch.uid, now_s=now_s, cluster=cluster
+    )
 
 
 def _rendezvous(launch: Launch) -> tuple[str, str]:

@@ -64,6 +64,8 @@ class Launching:
     devices: Sequence[Device]
     job_files: Callable[[AttemptKey], JobFiles]
     now_s: Callable[[], float]
+    cluster: str = "dlq"
+    """The cluster's name, for jobs that ask."""
     containers: Containers | None = None
     """Makes containers ready; None where this node runs none."""
     devices_for: Callable[[Sequence[Device]], tuple[OnlyMinors, ...]] = own_gpus
@@ -168,6 +170,7 @@ class Launching:
             files=self.job_files(launch.key),
             account=_account(launch, rights.uid),
             now_s=self.now_s(),
+            cluster=self.cluster,
         )
         return LaunchPlan(
             job_id=launch.key.job_id,

@@ -7,7 +7,6 @@ from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.model.messages import Launch
 
 COMPAT = "slurm"
-_CLUSTER = "dlq"
 _ARRAY = ("JOB_ID", "TASK_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX", "TASK_STEP")
 
 
@@ -17,7 +16,7 @@ def tasks_of(launch: Launch, devices: tuple[Device, ...]) -> int:
 
 
 def slurm_environment(
-    launch: Launch, devices: tuple[Device, ...], *, user: str, uid: int, now_s: float
+    launch: Launch, devices: tuple[Device, ...], *, user: str, uid: int, now_s: float, cluster: str
 ) -> dict[str, str]:
     """What a rank finds before any `srun`, which changes PROCID and LOCALID for each task. With several
     tasks on a node the rank's own are those of its first one. `now_s` is UTC.
@@ -33,7 +32,7 @@ def slurm_environment(
         "SLURM_JOB_USER": user,
         "SLURM_JOB_UID": str(uid),
         "SLURM_JOB_PARTITION": launch.queue,
-        "SLURM_CLUSTER_NAME": _CLUSTER,
+        "SLURM_CLUSTER_NAME": cluster,
         "SLURM_JOB_NODELIST": hosts,
         "SLURM_NODELIST": hosts,
         "SLURM_NNODES": str(nodes),

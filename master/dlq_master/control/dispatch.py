@@ -43,6 +43,7 @@ def launch_command(
         array=job.array,
         array_index=job.array_index,
         name=job.name,
+        queue=job.queue,
         user=job.user,
         # A user who is gone has no account to run as: the agent refuses a negative id.
         uid=-1 if owner is None else owner.uid,

@@ -418,6 +418,7 @@ class Launch:
     restart_count: int
     time_left_s: float | None
     name: str = ""
+    queue: str = ""  # the one it is in; "" = as its spec says
     array: Array | None = None
     array_index: int = 0
     at_barrier: bool = False  # make it ready, and start it only when it is said again without this

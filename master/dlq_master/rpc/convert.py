@@ -363,6 +363,7 @@ def launch_message(launch: Launch, checkpoint_root: str) -> agent.LaunchCommand:
     """Run one rank."""
     spec = job_pb2.JobSpec.FromString(launch.spec)
     fit_to_task(spec, launch)
+    spec.queue = launch.queue or spec.queue  # the default one by its name, or another by now
     message = agent.LaunchCommand(
         job_id=str(launch.key.job_id),
         fence=_fence(launch.key, launch.epoch),

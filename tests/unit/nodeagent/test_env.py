@@ -28,7 +28,9 @@ REAL = tuple(
 
 def environment(launch: Launch, devices: tuple[Device, ...] = REAL) -> dict[str, str]:
     """What the job gets."""
-    return job_environment(launch, devices=devices, files=FILES, account=ACCOUNT, now_s=1000.0)
+    return job_environment(
+        launch, devices=devices, files=FILES, account=ACCOUNT, now_s=1000.0, cluster="lab"
+    )
 
 
 def test_a_gang_is_wired_for_torchrun_without_flags() -> None:

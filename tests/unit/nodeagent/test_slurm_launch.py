@@ -33,7 +33,7 @@ def slurm_launch(**changes: object) -> Launch:
 
 def variables(launch: Launch) -> dict[str, str]:
     """What the rank finds."""
-    return slurm_environment(launch, TWO_GPUS, user="ada", uid=1000, now_s=1000.0)
+    return slurm_environment(launch, TWO_GPUS, user="ada", uid=1000, now_s=1000.0, cluster="lab")
 
 
 def test_a_rank_finds_what_a_task_of_slurm_would() -> None:
@@ -47,6 +47,7 @@ def test_a_rank_finds_what_a_task_of_slurm_would() -> None:
     assert (found["SLURM_PROCID"], found["SLURM_LOCALID"]) == ("2", "0")
     assert (found["SLURM_GPUS_ON_NODE"], found["SLURM_JOB_GPUS"]) == ("2", "0,1")
     assert (found["SLURM_JOB_NAME"], found["SLURM_JOB_PARTITION"]) == ("train", "default")
+    assert found["SLURM_CLUSTER_NAME"] == "lab"
     assert (found["SLURM_JOB_USER"], found["SLURM_SUBMIT_DIR"]) == ("ada", "/home/ada")
 
 

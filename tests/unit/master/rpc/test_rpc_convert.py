@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 
 import pytest
@@ -179,6 +180,11 @@ def test_a_launch_says_everything_and_the_masters_epoch_beside_the_fence() -> No
     assert list(command.launch.gpu_indexes) == [0, 3]
     assert command.launch.spec.command == ["a"]
     assert command.launch.time_left_duration.seconds == 30
+
+
+def test_a_launch_names_the_queue_that_the_job_is_in() -> None:
+    assert convert.launch_message(replace(_launch(None), queue="high"), "/c").spec.queue == "high"
+    assert convert.launch_message(_launch(None), "/c").spec.queue == ""
 
 
 def test_a_launch_without_a_limit_says_so() -> None:
