@@ -129,7 +129,9 @@ def read_file(path: Path) -> dict[str, Setting]:
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: not TOML: {error}", source=path) from None
+        raise ConfigError(
+            f"{path}: not TOML: {error}", hint="mend it, or dlq config reset", source=path
+        ) from None
     return {name: _from_file(path, text, name, value) for name, value in tree.items()}
 
 
@@ -139,6 +141,7 @@ def change_file(path: Path, name: str, value: str | None) -> None:
     ConfigError when the value cannot be one, or the file cannot be written.
     """
     line = None if value is None else f"{name} = {_as_toml(KEYS[name], value)}"
+    _must_be_toml(path)
     try:
         lines = path.read_text("utf-8").splitlines() if path.exists() else []
         at = _line_of(lines, name)
@@ -150,6 +153,32 @@ def change_file(path: Path, name: str, value: str | None) -> None:
         _replace(path, "".join(f"{each}\n" for each in lines))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be changed: {error}", source=path) from None
+
+
+def reset_file(path: Path) -> Path | None:
+    """Put a file of settings aside, whatever it holds; where it is now, None when there was none."""
+    aside = path.with_name(f"{path.name}.old")
+    try:
+        path.replace(aside)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be changed: {error}", source=path) from None
+    return aside
+
+
+def _must_be_toml(path: Path) -> None:
+    """A line added to a broken file would change nothing."""
+    import tomllib
+
+    try:
+        tomllib.loads(path.read_text("utf-8") if path.exists() else "")
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{path}: not TOML: {error}", hint="mend it, or dlq config reset", source=path
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error}", source=path) from None
 
 
 def _from_file(path: Path, text: str, name: str, value: object) -> Setting:

@@ -151,3 +151,28 @@ def test_config_without_an_identity_says_so_and_asks_nobody(tmp_path: Path) -> N
     said = Dlq(tmp_path / "nobody")("config")
     assert said.code == 0
     assert "nobody is logged in here: dlq login" in said.out
+
+
+def test_a_broken_file_is_told_with_what_mends_it_and_is_left_as_it_is(
+    dlq: Dlq, home: Path
+) -> None:
+    file = home / "config.toml"
+    file.write_text("color = \n")
+    for words in (["config"], ["config", "set", "color", "never"], ["config", "unset", "color"]):
+        said = dlq(*words)
+        assert said.code == 2
+        assert "not TOML" in said.err
+        assert "dlq config reset" in said.err
+    assert file.read_text() == "color = \n"
+    assert dlq("config", "reset").out == f"the old settings are in {home}/config.toml.old\n"
+    assert (home / "config.toml.old").read_text() == "color = \n"
+    assert dlq("config", "set", "color", "never").code == 0
+    assert json.loads(dlq("config", "reset", "--json").out)["aside"].endswith("config.toml.old")
+    assert dlq("config", "reset").out == "there was nothing to reset\n"
+
+
+def test_changes_are_told_in_json_too(dlq: Dlq, home: Path) -> None:
+    (told,) = json.loads(dlq("config", "set", "--json", "patience_s", "60").out)["settings"]
+    assert told == {"key": "patience_s", "value": 5.0, "origin": "$DLQ_PATIENCE_S"}
+    (told,) = json.loads(dlq("config", "unset", "--json", "color").out)["settings"]
+    assert told == {"key": "color", "value": "auto", "origin": "default"}

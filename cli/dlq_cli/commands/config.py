@@ -8,7 +8,7 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.render import Cell, table
-from dlq_cli.settings import FILE, KEYS, change_file, plain
+from dlq_cli.settings import FILE, KEYS, change_file, plain, reset_file
 from dlq_common.instants import format_instant
 
 _LINES = "\n".join(f"  {key.name:<13} {key.help}" for key in KEYS.values())
@@ -49,24 +49,51 @@ def config(ctx: click.Context, as_json: bool) -> None:
     + "\n\n\b\nSettings:\n"
     + _LINES,
 )
+@json_option
 @click.argument("key", type=click.Choice(list(KEYS)), metavar="KEY")
 @click.argument("value")
 @pass_app
-def set_(app: App, key: str, value: str) -> None:
+def set_(app: App, key: str, value: str, as_json: bool) -> None:
     """Keep a value for KEY in `config.toml`; a flag or the environment still wins."""
-    path = app.home / FILE
-    change_file(path, key, value)
-    click.echo(f"{key}: {app.settings.get(key).value}  ({app.settings.get(key).origin})")
+    change_file(app.home / FILE, key, value)
+    _tell(app, key, as_json=as_json)
 
 
 @config.command("unset", epilog=examples("dlq config unset color"))
+@json_option
 @click.argument("key", metavar="KEY")
 @pass_app
-def unset(app: App, key: str) -> None:
+def unset(app: App, key: str, as_json: bool) -> None:
     """Take KEY out of `config.toml`; one that is not there stays so. Also for a key that is none."""
     change_file(app.home / FILE, key, None)
     if key in KEYS:
-        click.echo(f"{key}: {app.settings.get(key).value}  ({app.settings.get(key).origin})")
+        _tell(app, key, as_json=as_json)
+    elif as_json:
+        click.echo(document({"settings": []}))
+
+
+@config.command(epilog=examples("dlq config reset"))
+@json_option
+@pass_app
+def reset(app: App, as_json: bool) -> None:
+    """Back to the defaults: put `config.toml` aside as `config.toml.old`, even when it is broken."""
+    aside = reset_file(app.home / FILE)
+    if as_json:
+        click.echo(document({"aside": None if aside is None else str(aside)}))
+    elif aside is None:
+        click.echo("there was nothing to reset")
+    else:
+        click.echo(f"the old settings are in {aside}")
+
+
+def _tell(app: App, key: str, *, as_json: bool) -> None:
+    """What holds for the key now."""
+    found = app.settings.get(key)
+    if as_json:
+        setting = {"key": key, "value": plain(key, found.value), "origin": found.origin}
+        click.echo(document({"settings": [setting]}))
+    else:
+        click.echo(f"{key}: {found.value}  ({found.origin})")
 
 
 def _settings(app: App) -> list[tuple[str, str | None, str]]:

@@ -14,11 +14,12 @@ from dlq_cli.commands.wait import duration_s
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
 from dlq_cli.select import one_job, targets
+from dlq_cli.signals import signal_name
 from dlq_cli.tasks import shown_id
 from dlq_cli.words import has_ended, shown_state
 from dlq_client.jobs import Edited, Jobs
 from dlq_client.watch import watch_jobs
-from dlq_common.errors import IllegalTransition
+from dlq_common.errors import IllegalTransition, InvalidRequest
 from dlq_common.wire import from_timestamp
 
 PATIENCE = "10m"
@@ -48,17 +49,19 @@ def requeue(app: App, job: tuple[str, ...], hold: bool, as_json: bool) -> None:
 @click.argument("signal", metavar="SIG")
 @pass_app
 def signal(app: App, job: str, signal: str, all_ranks: bool, as_json: bool) -> None:
-    """Send SIG (USR1, HUP, ...) to the main process of JOB, which goes on.
+    """Send SIG (USR1, HUP, 10, ...) to the main process of JOB, which goes on.
 
     Returns as soon as the master has the order on disk; `dlq events` tells when a node has sent it.
     KILL and STOP are not sent: see `dlq cancel --kill` and `dlq pause`.
     """
+    try:
+        word = signal_name(signal)
+    except ValueError as error:
+        raise InvalidRequest(str(error), field="signal") from None
     jobs = Jobs(app.connection())
 
     def change(target: str) -> Edited:
-        return jobs.signal_each(target, signal, all_ranks=all_ranks)
-
-    word = signal.upper().removeprefix("SIG")
+        return jobs.signal_each(target, word, all_ranks=all_ranks)
 
     def outcome(job: job_pb2.Job) -> str:
         # Of several, those that have ended are left alone.

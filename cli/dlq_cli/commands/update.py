@@ -56,7 +56,7 @@ def update(app: App, words: tuple[str, ...], if_version: int | None, as_json: bo
 
     A job that runs can only be given less time, another name or another nice; operators may give it
     more time. `none` takes a begin or a dependency away, `unlimited` a time limit. Of several wishes
-    all or none are granted.
+    for a job all or none are granted; each job, and each task of an array, is one for itself.
     """
     named = [word for word in words if "=" not in word]
     request = wishes([word for word in words if "=" in word], app.clock.now_s())
@@ -193,7 +193,10 @@ def _begin(request: wire.UpdateJobRequest, text: str, now_s: float) -> None:
 
 
 def _concurrent(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
-    request.concurrent_count = 0 if text.lower() == "all" else read_integer(text, MOST_TASKS)
+    count = 0 if text.lower() == "all" else read_integer(text, MOST_TASKS)
+    if not count and text.lower() != "all":
+        raise ValueError("0 tasks at a time: write all for no limit, or dlq hold")
+    request.concurrent_count = count
 
 
 _WISHES: Mapping[str, Wish] = {

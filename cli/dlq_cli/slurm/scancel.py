@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal as signals
 from collections.abc import Callable, Sequence
 
 import click
@@ -10,6 +9,7 @@ import click
 from dlq.v1 import job_pb2
 from dlq_cli.app import App
 from dlq_cli.exit_codes import FAILURE
+from dlq_cli.signals import signal_name
 from dlq_cli.slurm.words import Grammar, Words, ended, only_here, read, refuse
 from dlq_cli.slurm_states import queue_state, wanted
 from dlq_cli.words import has_ended
@@ -35,7 +35,7 @@ def main(app: App, words: Sequence[str]) -> None:
     given = read(GRAMMAR, words)
     refuse(given, GRAMMAR, _REFUSED)
     only_here(app, given, GRAMMAR)
-    act_by = _act(signal_name(given.options.get("signal", "")))
+    act_by = _act(_signal(given.options.get("signal", "")))
     jobs = Jobs(app.connection())
     ids = [part for word in given.rest for part in word.split(",") if part]
     if not ids and not given.options.keys() & _CHOICES:
@@ -45,19 +45,11 @@ def main(app: App, words: Sequence[str]) -> None:
     ended(each("scancel", ids, lambda target: act_by(jobs, target), quiet="quiet" in given.options))
 
 
-def signal_name(text: str) -> str:
-    """`USR1` of `10`, `SIGUSR1` or `usr1`; empty for none. InvalidRequest for what is no signal."""
-    if not text:
-        return ""
+def _signal(text: str) -> str:
     try:
-        known = (
-            signals.Signals(int(text))
-            if text.isdecimal()
-            else signals.Signals["SIG" + text.upper().removeprefix("SIG")]
-        )
-    except (KeyError, ValueError):
+        return signal_name(text) if text else ""
+    except ValueError:
         raise InvalidRequest(f"scancel: Unknown job signal: {text[:40]}") from None
-    return known.name.removeprefix("SIG")
 
 
 def each(program: str, targets: Sequence[str], act: Callable[[str], object], *, quiet: bool) -> int:

@@ -96,7 +96,8 @@ def _update(app: App, rest: Sequence[str]) -> None:
     for word in rest:
         name, equals, value = word.partition("=")
         if equals and name.lower() not in ("job", "jobid"):
-            changes.append(f"{name}={value}")
+            endless = name.lower() == "arraytaskthrottle" and value == "0"
+            changes.append(f"{name}={'all' if endless else value}")
         elif equals or name.lower() not in ("job", "jobid"):
             target = value if equals else name
     if not target:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
+from dlq_cli.signals import signal_name
 from dlq_cli.spec.conversion import Conversion, ignore, number, slurm_size, take
 from dlq_cli.spec.convert_sums import COMPUTED, ONCE, compute
 from dlq_cli.spec.given import wrong
@@ -59,7 +61,6 @@ def _first_part(made: Conversion, options: Sequence[Option]) -> Sequence[Option]
 # -- one option, one flag ----------------------------------------------------------------------
 
 _Handler = Callable[[Conversion, Option], None]
-_SIGNALS = {"10": "USR1", "12": "USR2", "15": "TERM", "2": "INT"}
 _GRES = re.compile(r"(?:gres/)?gpu(?:[:=]([A-Za-z][\w-]*))?(?:[:=](\d+))?")
 
 
@@ -107,7 +108,8 @@ def _gres(made: Conversion, option: Option) -> None:
 def _signal(made: Conversion, option: Option) -> None:
     target, _, rest = option.value.rpartition(":")
     name, at, ahead = rest.partition("@")
-    name = _SIGNALS.get(name, name.upper().removeprefix("SIG"))
+    with suppress(ValueError):
+        name = signal_name(name)
     if "R" in target.upper():
         made.remarks.append(Remark(option.line, "R: has no counterpart; there are no reservations"))
     take(made, option, "--signal", f"{name}@{ahead}" if at else f"{name}@60")

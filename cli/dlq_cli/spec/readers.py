@@ -6,6 +6,7 @@ import math
 import re
 from typing import NamedTuple
 
+from dlq_cli.signals import signal_name
 from dlq_common.names import (
     check_job_name,
     check_relative_path,
@@ -180,17 +181,26 @@ def read_grace(raw: object) -> int | str:
 def read_signal(raw: object) -> SignalAhead:
     """`USR1`, or `USR1@300` for at least 300 seconds ahead; always sent to the main process."""
     found = _SIGNAL.fullmatch(read_text(raw).strip().upper())
-    if not found or found[1] not in SIGNALS:
+    name = _name_of(found[1]) if found else ""
+    if not found or name not in SIGNALS:
         raise ValueError(
             f"{shown(str(raw))} is not a signal to save on: write {', '.join(SIGNALS)}, "
             "perhaps with @SECONDS"
         )
-    return SignalAhead(found[1], int(found[2] or 0))
+    return SignalAhead(name, int(found[2] or 0))
+
+
+def _name_of(signal: str) -> str:
+    """Also of a number; as it is where it is no signal."""
+    try:
+        return signal_name(signal)
+    except ValueError:
+        return signal
 
 
 def read_save_signal(raw: object) -> str:
     """`USR1`, on which a script saves and goes on."""
-    name = read_text(raw).strip().upper().removeprefix("SIG")
+    name = _name_of(read_text(raw).strip().upper())
     if name not in SAVE_SIGNALS:
         raise ValueError(f"{shown(str(raw))} is not one of {', '.join(SAVE_SIGNALS)}")
     return name

@@ -66,3 +66,9 @@ def test_tasks_that_changed_alike_are_one_line() -> None:
     ]
     assert lines(Updated(jobs, [], changes)) == ["job 12_[0-2]: nice: 0 -> 5"]
     assert lines(Updated(jobs[:1], [], [])) == ["job 12_0: nothing to change"]
+
+
+def test_no_tasks_at_a_time_is_refused_and_all_is_no_limit() -> None:
+    with pytest.raises(InvalidRequest, match="write all for no limit"):
+        wishes(["concurrent=0"], 0.0)
+    assert wishes(["concurrent=all"], 0.0).concurrent_count == 0

@@ -1,0 +1,27 @@
+"""Signals by name and by number, wherever they are written."""
+
+import pytest
+
+from dlq_cli.signals import signal_name
+from dlq_cli.spec.readers import SignalAhead, read_save_signal, read_signal
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("USR1", "USR1"), ("sigusr2", "USR2"), ("10", "USR1"), (" 15 ", "TERM"), ("SIGHUP", "HUP")],
+)
+def test_a_name_or_linuxs_number_is_a_signal(text: str, name: str) -> None:
+    assert signal_name(text) == name
+
+
+@pytest.mark.parametrize("text", ["", "0", "99", "USR3", "SIG", "-10", "1" * 30])
+def test_what_is_no_signal_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a signal"):
+        signal_name(text)
+
+
+def test_specs_take_numbers_too() -> None:
+    assert read_signal("B:10@90") == SignalAhead("USR1", 90)
+    assert read_save_signal("12") == "USR2"
+    with pytest.raises(ValueError, match="is not a signal to save on"):
+        read_signal("9@90")
