@@ -107,6 +107,12 @@ def test_resubmit_queues_the_stored_spec_to_the_byte(dlq: Dlq, master: FakeMaste
     assert request.spec == a_spec()
 
 
+def test_resubmit_tells_the_new_job_in_json(dlq: Dlq, snapshot: SnapshotAssertion) -> None:
+    said = dlq("resubmit", "7", "--json", "--set", "queue=urgent")
+    assert (said.code, said.err) == (0, "")
+    assert json.dumps(json.loads(said.out), indent=1) == snapshot
+
+
 def test_resubmit_with_changes_sends_those_and_nothing_else(dlq: Dlq, master: FakeMaster) -> None:
     said = dlq(
         "resubmit", "train", "--set", "time_limit=2d", "--set", "env.LR=0.01",

@@ -240,6 +240,7 @@ CHANGES = [
     "admin node accept gpu03",
     "admin node unquarantine sick1",
     "admin node clear sick1 --gpu 2",
+    "admin node label gpu01 rack=r1 disk=fast",
     "admin node fence gpu04 --reason off -y",
     "admin user set alice --role operator",
 ]

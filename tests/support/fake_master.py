@@ -20,7 +20,7 @@ from grpc_status import rpc_status
 
 from dlq.v1 import admin_service_pb2 as admin
 from dlq.v1 import admin_service_pb2_grpc as admin_grpc
-from dlq.v1 import event_pb2, job_pb2, node_pb2, queue_pb2
+from dlq.v1 import event_pb2, exec_pb2, job_pb2, node_pb2, queue_pb2
 from dlq.v1 import identity_service_pb2 as identity
 from dlq.v1 import identity_service_pb2_grpc as identity_grpc
 from dlq.v1 import job_service_pb2 as wire
@@ -59,6 +59,7 @@ class FakeMaster(
         self.logs: dict[tuple[str, int, int], bytes] = {}
         self.log_starts_at = 0  # bytes before it were not kept
         self.log_ended = True
+        self.inside: list[exec_pb2.ExecOutput] = []  # what every `dlq exec` is told
         self.nodes: dict[str, node_pb2.Node] = {}
         self.queues: list[queue_pb2.Queue] = []
         self.users: dict[str, admin.User] = {}
@@ -408,8 +409,14 @@ class FakeMaster(
         node.labels.update(request.set_labels)
         return admin.SetNodeLabelsResponse(node=node)
 
-    def ExecJob(self, request_iterator: Any, context: Any) -> Any:
-        context.abort(grpc.StatusCode.UNIMPLEMENTED, "this master runs nothing")
+    def ExecJob(
+        self, request_iterator: Iterator[wire.ExecJobRequest], context: Any
+    ) -> Iterator[wire.ExecJobResponse]:
+        self._note("ExecJob", next(request_iterator), context)
+        if not self.inside:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "this master runs nothing")
+        for output in self.inside:
+            yield wire.ExecJobResponse(output=output)
 
     def ForgetNode(
         self, request: admin.ForgetNodeRequest, context: Any
