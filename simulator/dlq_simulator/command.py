@@ -138,7 +138,7 @@ def simulate(
         results = []
         gc.set_threshold(COLLECT_AFTER)
         for chosen in settings:
-            quiet = off_stdout() if chosen.policy.placement.balances else nullcontext()
+            quiet = off_stdout() if chosen.policy.placement.solves else nullcontext()
             with progress_bar(chosen.policy.name, len(workload.jobs)) as advance, quiet:
                 results.append(replay(workload, spec, chosen, progress=advance))
         _draw(workload, spec, results, seed, assignments, plot, report)

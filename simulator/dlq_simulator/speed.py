@@ -9,17 +9,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dlq_master.policy.sensitivity.slowdown import OVERLAP, SKEW_RHO
 from dlq_simulator.workload import TraceJob
 
 Number = int | float
 
-# A spread job computes and communicates with the overlap that fits eleven measured jobs best: mean
-# error 6.3 %, each between perfect overlap (inf) and none (1).
-OVERLAP = 1.45
-# rho of a job of which only its skew is known, as a multiple of it: least squares through 0 over
-# AlexNet, VGG16, ResNet50, ResNet152 and Inception3 on P100s with 100 Gbit/s between the nodes
-# (skew .618 .743 .092 .039 .086, rho .250 .233 .061 .060 .037).
-SKEW_RHO = 0.356
 # Aryl 7.2: what each worker beyond the middle of its range costs of the ideal throughput.
 _ARYL_LOSS = 0.1
 

@@ -55,11 +55,17 @@ GITTINS = (
     ("tiresias-gittins", "thresholds=60", "preempt=free", "refresh=3", "promote_knob=2"),
 )
 QUOTAS = (("yarn-cs",), ("yarn-cs", "quota=be:0.5", "preempt=free"))
-CHOICES = [
+CHOICES: list[tuple[str, ...]] = [
     (*choice, f"place={place}")
     for choice, place in product(
         (("fifo",), ("best-effort",), *QUOTAS, *BY_KEY, *LAS, *GITTINS), PLACEMENTS
     )
+] + [
+    ("best-effort", "place=halving"),
+    ("tiresias-las", "thresholds=60", "place=halving"),
+    ("tiresias-las", "thresholds=60", "place=pattern", "term_s=60", "save_s=7", "resume_s=5"),
+    ("srtf", "place=pattern", "preempt=free"),
+    ("yarn-cs", "place=local-search", "search=2000"),
 ]
 
 

@@ -21,6 +21,7 @@ from dlq_master.model.waiting import Fifo
 from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
 from dlq_master.policy import pipeline
 from dlq_master.policy.admit.any_that_fits import never
+from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.transit.taking import Taking
 from dlq_master.policy.unmet import unmet
@@ -186,7 +187,8 @@ def _shortage(cluster: Cluster, policy: Policy, shape: Shape, *, holders: bool) 
     have = 0 if pool is None else pool.total
     who = _holders(cluster, shape) if holders else ()
     if pool is not None and have >= shape.gpus:
-        reasons.append(_fragmented(capacity, pool, shape)._replace(blocking_jobs=who))
+        reason = _rounded(policy.placement, pool, shape, _fragmented(capacity, pool, shape))
+        reasons.append(reason._replace(blocking_jobs=who))
     else:
         block = f"the largest free block is {_block(capacity, pool)}" if pool and have else ""
         reasons.append(Reason(ReasonCode.RESOURCES, "gpus", shape.gpus, have, who, block))
@@ -212,6 +214,14 @@ def _fragmented(capacity: Capacity, pool: Pool, shape: Shape) -> Reason:
     detail += f", {pool.total} are free in all"
     code = ReasonCode.CONSOLIDATION if shape.together else ReasonCode.FRAGMENTATION
     return Reason(code, "gpus", shape.gpus, most, (), detail)
+
+
+def _rounded(placement: Placement, pool: Pool, shape: Shape, reason: Reason) -> Reason:
+    """The same, told that the placement wants room for more than the job gets."""
+    room = shape.gpus if placement.room is None else placement.room(pool, shape)
+    if room == shape.gpus:
+        return reason
+    return reason._replace(detail=f"{reason.detail}; place={placement.name} wants room for {room}")
 
 
 def _block(capacity: Capacity, pool: Pool) -> str:

@@ -40,7 +40,7 @@ def plan(view: View, policy: Policy) -> Plan:
 
     The ideal is one decision over all jobs at every instant. Two deviations: jobs that enter,
     sink or rise are moved by a plan of their own (`again`), so that the decision reads the
-    indexes of the new order; and work that runs is judged only when its term ends.
+    indexes of the new order, as it reads what is left once jobs were placed as a whole; and work that runs is judged only when its term ends.
     """
     cluster, now_s = view.cluster, view.now_s
     packing = None if policy.packing is None else policy.packing(cluster)
@@ -62,10 +62,11 @@ def plan(view: View, policy: Policy) -> Plan:
         ending, decided_s = due(view, lead_s)
         if decided_s < wake_s:
             wake_s = decided_s
-    changes, end_s = verbs.changes(view, policy, _decide(view, policy, ending), ending, lead_s)
+    outcome = _decide(view, policy, ending)
+    changes, end_s = verbs.changes(view, policy, outcome, ending, lead_s)
     if now_s < (decided_s := decision_time_s(end_s, lead_s)) < wake_s:
         wake_s = decided_s
-    return _plan((tuple(changes), None if wake_s == _NEVER_S else wake_s, False))
+    return _plan((tuple(changes), None if wake_s == _NEVER_S else wake_s, outcome.exchanged))
 
 
 def wake_at_s(cluster: Cluster, policy: Policy, now_s: float) -> float | None:

@@ -46,7 +46,8 @@ class Preset(NamedTuple):
     sizing: Sizing | None = None  # of elastic jobs
 
 
-_PLACE = ("place", "pack", "packlimit", "predict", "tolerate")
+_SKEW = ("pack", "packlimit", "predict", "tolerate")
+_PLACE = ("place", "search", *_SKEW)
 _COMMON = (*_PLACE, "preempt")
 AFS = Sizing("afs", marginal_gain.grow, priced=True)
 GROW_SHRINK = Sizing("grow-shrink", opportunistic.grow, own_nodes=True)
@@ -153,6 +154,8 @@ def build(
     if preset is None:
         raise PolicyError(f"there is no policy {name!r}{suggestion(name, tuple(PRESETS))}")
     chosen = parse(name, preset.settings, words)
+    if "search" in words and chosen.place.name != "local-search":
+        raise PolicyError(f"policy {name}: setting 'search' needs place=local-search")
     try:
         known = ServiceDistribution(history_gpu_s)
         ordering = _ordering(preset, chosen, known)
@@ -179,7 +182,7 @@ def _packing(name: str, chosen: Settings, words: Mapping[str, str]) -> PackingRu
         return PackingRule(
             chosen.packlimit, predicts=chosen.predicts, tolerated=chosen.tolerated_slowdown
         )
-    for word in _PLACE[1:]:
+    for word in _SKEW:
         if word in words:
             raise PolicyError(f"policy {name}: setting {word!r} needs place=skew")
     return None

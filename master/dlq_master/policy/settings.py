@@ -10,9 +10,11 @@ from dlq_master.model.order import Discipline
 from dlq_master.policy.order.gittins import Index, Last
 from dlq_master.policy.partition import quotas
 from dlq_master.policy.partition.quotas import Quotas
+from dlq_master.policy.place.arranging import LOCAL_SEARCH, PATTERN, SPACE, local_search_within
 from dlq_master.policy.place.chooser import ILP
 from dlq_master.policy.place.consolidate import CONSOLIDATE
 from dlq_master.policy.place.count import COUNT
+from dlq_master.policy.place.halving import HALVING
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.skew import SKEW, SKEW_TRY
 from dlq_master.policy.place.spread import SPREAD
@@ -52,9 +54,13 @@ class Settings(NamedTuple):
     waits_to_pack: bool = True
     predicts: bool = True
     tolerated_slowdown: float = TOLERATED
+    search_space: int = SPACE
 
 
-PLACEMENTS = {placement.name: placement for placement in (CONSOLIDATE, SPREAD, COUNT, SKEW, ILP)}
+PLACEMENTS = {
+    placement.name: placement
+    for placement in (CONSOLIDATE, SPREAD, COUNT, SKEW, ILP, HALVING, LOCAL_SEARCH, PATTERN)
+}
 _ORDERS = {order.value: order for order in (Discipline.REQUEUE, Discipline.FIRST_START)}
 _KNOWLEDGE = {know.value: know for know in Know}
 _PRICES = {"charged": False, "free": True}
@@ -72,11 +78,11 @@ def parse(name: str, allowed: tuple[str, ...], words: Mapping[str, str]) -> Sett
         except ValueError as error:
             raise PolicyError(f"setting {key}={text}: {error}") from error
     chosen = Settings()._replace(**values)  # type: ignore[arg-type]  # keyed by _READERS
-    return (
-        chosen._replace(place=SKEW_TRY)
-        if chosen.place is SKEW and not chosen.waits_to_pack
-        else chosen
-    )
+    if chosen.place is SKEW and not chosen.waits_to_pack:
+        return chosen._replace(place=SKEW_TRY)
+    if chosen.place is LOCAL_SEARCH and chosen.search_space != SPACE:
+        return chosen._replace(place=local_search_within(chosen.search_space))
+    return chosen
 
 
 def suggestion(word: str, known: tuple[str, ...]) -> str:
@@ -159,6 +165,7 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "predict": ("predicts", _one_of({"off": False, "on": True})),
     "tolerate": ("tolerated_slowdown", _slowdown),
     "preempt": ("preempt_is_free", _one_of(_PRICES)),
+    "search": ("search_space", _count),
     "index": ("gittins_index", _one_of({index.value: index for index in Index})),
     "last": ("last", _one_of({last.value: last for last in Last})),
     "quantum": ("quantum_gpu_s", _positive),

@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 from dlq_master.model.pool import Parts, Pool
 from dlq_master.model.resources import Shape
+from dlq_master.policy.place.joint import Arrangement, Joint
 
 Find = Callable[[Pool, Shape], Parts | None]
+Arrange = Callable[[Joint], Arrangement]
 
 
 class Placement(NamedTuple):
@@ -17,6 +19,9 @@ class Placement(NamedTuple):
     `counts_only`: any GPUs will do, even for a request with an explicit number of nodes.
     `splits`: any GPUs will do for a request without one.
     `balances`: a program chooses where `find` has found that the job fits (`place.chooser`).
+    `room`: the GPUs of which a shape takes room, where that is more than it gets; None: just those.
+    `repacks`: where `find` has nothing, all that start in the plan are packed anew to make room.
+    `arranges`: places the small jobs that start in one plan as a whole (`place.batch`).
     `packs`: it wants to be told which jobs to keep together (`Shape.together`).
     """
 
@@ -26,6 +31,9 @@ class Placement(NamedTuple):
     splits: bool = False
     packs: bool = False
     balances: bool = False
+    room: Callable[[Pool, Shape], int] | None = None
+    repacks: bool = False
+    arranges: Arrange | None = None
 
     def any_gpus(self, shape: Shape) -> bool:
         """Whether this shape fits exactly when enough GPUs are left, wherever they are."""
@@ -33,3 +41,8 @@ class Placement(NamedTuple):
             return False
         splits = self.splits or shape.together is False
         return self.counts_only or (splits and shape.nodes is None)
+
+    @property
+    def solves(self) -> bool:
+        """Whether integer programs may be solved for it: scipy is needed then."""
+        return self.balances or self.repacks or self.arranges is not None

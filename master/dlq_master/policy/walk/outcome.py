@@ -9,7 +9,7 @@ from dlq_master.model.pool import Parts
 class Outcome:
     """Written by the walk, in its order."""
 
-    __slots__ = ("chosen", "claims", "heads", "outranked", "resized", "told")
+    __slots__ = ("chosen", "claims", "exchanged", "heads", "outranked", "resized", "told")
 
     def __init__(self) -> None:
         # Waiting jobs that start now, and on which GPUs.
@@ -25,3 +25,5 @@ class Outcome:
         self.claims: dict[JobId, bool] = {}
         # The job that nobody of its part of the cluster may pass; "": of all that have no quota.
         self.heads: dict[str, JobId] = {}
+        # Those that start have been placed anew as a whole: there may be room now for who had none.
+        self.exchanged = False

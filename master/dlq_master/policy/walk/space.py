@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import JobId
 from dlq_master.model.lineup import Lineup
 from dlq_master.model.pool import Parts
+from dlq_master.policy.place.batch import Batch
 from dlq_master.policy.place.chooser import Balance
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.walk.line import Head
@@ -29,6 +31,7 @@ class Space:
 
     __slots__ = (
         "balance",
+        "batch",
         "blocking",
         "cluster",
         "lineup",
@@ -48,6 +51,7 @@ class Space:
         self.placement = placement
         self.blocking = blocking
         self.balance = Balance(cluster) if placement.balances else None
+        self.batch = Batch(cluster)
         self.outcome = Outcome()
         self.spent = not capacity.free_gpus
         self.stocks: dict[str, Stock] = {}
@@ -100,7 +104,15 @@ class Space:
         return True
 
     def finish(self) -> None:
-        """Everything is written already."""
+        """Place those that start as a whole, if the placement does that."""
+        arrange = self.placement.arranges
+        if arrange is None or not self.outcome.chosen:
+            return
+        pools = {gpu_type: stock.free for gpu_type, stock in self.stocks.items()}
+        fixed = set(self.outcome.outranked.values())
+        for gpu_type, moved, told in self.batch.arrange(pools, self.outcome.chosen, fixed, arrange):
+            self._exchange(self.stocks[gpu_type], moved)
+            self.outcome.told.update(dict.fromkeys(moved, told))
 
     def most_left(self) -> int:
         """The most GPUs of one type that are left, free now or later."""
@@ -125,7 +137,7 @@ class Space:
                         if told:
                             self.outcome.told[job_id] = told
                     return stock, parts
-        return None
+        return self._make_room(head) if self.placement.repacks else None
 
     def claim(self, head: Head) -> bool:
         """It fits together with what others are leaving: keep that from lower ranks."""
@@ -153,3 +165,26 @@ class Space:
                     stock.take(parts)
                     break
         return True
+
+    def _make_room(self, head: Head) -> tuple[Stock, Parts] | None:
+        """It fits if those that start in this plan are packed otherwise."""
+        shape, chosen = head[2], self.outcome.chosen
+        fixed = set(self.outcome.outranked.values())
+        for gpu_type, stock in self.stocks.items():
+            if chosen and shape.gpu_type in (None, gpu_type):
+                found = self.batch.make_room(gpu_type, stock.free, shape, chosen, fixed)
+                if found is not None:
+                    parts, moved = found
+                    self._exchange(stock, moved)
+                    return stock, parts
+        return None
+
+    def _exchange(self, stock: Stock, moved: Mapping[JobId, Parts]) -> None:
+        """These jobs start elsewhere."""
+        chosen = self.outcome.chosen
+        self.outcome.exchanged = True
+        for job_id in moved:
+            stock.give_free(chosen[job_id])
+        for job_id, parts in moved.items():
+            chosen[job_id] = parts
+            stock.take(parts)

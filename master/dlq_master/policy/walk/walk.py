@@ -42,11 +42,17 @@ class Ground(Protocol):
         nowhere any more."""
 
     def finish(self) -> None:
-        """Everybody has had their turn."""
+        """Everybody has had their turn, or nobody else gets anything."""
 
 
 def walk(ground: Ground) -> Outcome:
     """Who starts, who leaves, and for whom GPUs are kept."""
+    _serve(ground)
+    ground.finish()
+    return ground.outcome
+
+
+def _serve(ground: Ground) -> None:
     waiting = ground.lineup.waiting.by_rank
     closed: set[Shape] = set()
     for rank in ground.ranks():
@@ -57,9 +63,7 @@ def walk(ground: Ground) -> Outcome:
             elif not ground.serve(rank, member):
                 closed.add(member[2])
             elif ground.spent:
-                return ground.outcome
-    ground.finish()
-    return ground.outcome
+                return
 
 
 _NOBODY: dict[Shape, Fifo] = {}

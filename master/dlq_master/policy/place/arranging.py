@@ -1,0 +1,52 @@
+"""`place=local-search` and `place=pattern`: small jobs that start together are placed as a whole.
+
+Chronus' placement of best-effort jobs (section 3.4.2). A job of two nodes' GPUs or more is rounded up and
+gets whole nodes, or waits; a smaller one starts wherever GPUs are left, and on which is settled for all of
+them when it is known who starts. Work that runs stays where it is.
+"""
+
+from __future__ import annotations
+
+from dlq_master.model.pool import Parts, Pool
+from dlq_master.model.resources import Shape
+from dlq_master.policy.place import consolidate, halving
+from dlq_master.policy.place.joint import Arrangement, Joint
+from dlq_master.policy.place.placement import Placement
+
+
+def find(pool: Pool, shape: Shape) -> Parts | None:
+    """None for a small job only if the GPUs are not there."""
+    if _large(pool, shape):
+        return halving.find(pool, shape)
+    return consolidate.fewest_now(pool, shape)
+
+
+def room(pool: Pool, shape: Shape) -> int:
+    """The GPUs that it takes room of."""
+    return halving.room(pool, shape) if _large(pool, shape) else shape.gpus
+
+
+def local_search_within(space: int) -> Placement:
+    """Algorithm 1 with this |S|."""
+
+    def arrange(joint: Joint) -> Arrangement:
+        from dlq_master.policy.place.local_search import local_search
+
+        return local_search(joint, space)
+
+    return Placement("local-search", find, room=room, arranges=arrange)
+
+
+def _best(joint: Joint) -> Arrangement:
+    from dlq_master.policy.place.best import best
+
+    return best(joint)
+
+
+def _large(pool: Pool, shape: Shape) -> bool:
+    return shape.gpus >= 2 * (len(pool.buckets) - 1)
+
+
+SPACE = 100_000  # |S| in section 5.3
+LOCAL_SEARCH = local_search_within(SPACE)
+PATTERN = Placement("pattern", find, room=room, arranges=_best)

@@ -1,0 +1,163 @@
+"""Jobs that start in one plan, placed as a whole: what the walk chose for each is only the first idea."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Set
+from typing import NamedTuple
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import JobId
+from dlq_master.model.packing import Profile
+from dlq_master.model.pool import Parts, Pool, lowest, make_part
+from dlq_master.model.resources import Shape
+from dlq_master.policy.place.class_packing import pack
+from dlq_master.policy.place.joint import Arrangement, Joint, Member, Spots, total_reward
+from dlq_master.policy.place.placement import Arrange
+from dlq_master.policy.place.roundup import halves
+from dlq_master.policy.sensitivity.slowdown import OVERLAP, SKEW_RHO, slowdown
+
+# rho of a job that nobody has measured: the mean of the five models that SKEW_RHO fits.
+UNKNOWN_RHO = 0.128
+
+
+class _Group(NamedTuple):
+    """Jobs that may have the same nodes. A GPU type, nodes to avoid, what nodes must have."""
+
+    gpu_type: str
+    avoid: tuple[str, ...]
+    traits: str | None
+
+
+class Batch:
+    """The jobs of one plan whose GPUs may still be exchanged.
+
+    Jobs with an explicit number of nodes are not among them, nor those that are `fixed` (others leave for
+    just those GPUs): they keep what the walk gave them.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def make_room(
+        self,
+        gpu_type: str,
+        pool: Pool,
+        shape: Shape,
+        chosen: Mapping[JobId, Parts],
+        fixed: Set[JobId],
+    ) -> tuple[Parts, dict[JobId, Parts]] | None:
+        """GPUs for one more job that does not fit as the chosen lie now, each on as few nodes as ever,
+        and where those go then. None: there is no such placement, or none was found in time."""
+        if shape.nodes is not None or shape.gpus > pool.total or halves(pool) is not None:
+            return None  # where nodes can be halved the choices cannot have been wrong
+        mine = _Group(gpu_type, shape.avoid, shape.traits)
+        moving = {job: chosen[job] for job in self._groups(chosen, fixed).get(mine, ())}
+        offered = _offered(pool, moving.values(), shape)
+        shapes = [*(self._shape(job) for job in moving), shape]
+        fewest = [offered.fewest_nodes(each.gpus) for each in shapes]
+        if not moving or not all(fewest):
+            return None
+        members = [Member(each.gpus, n) for each, n in zip(shapes, fewest, strict=True)]
+        packed = pack(_joint(members, offered))
+        if packed.spots is None:
+            return None
+        *others, own = _parts(offered, packed.spots)
+        return own, dict(zip(moving, others, strict=True))
+
+    def arrange(
+        self,
+        pools: Mapping[str, Pool],
+        chosen: Mapping[JobId, Parts],
+        fixed: Set[JobId],
+        arrange: Arrange,
+    ) -> list[tuple[str, dict[JobId, Parts], str]]:
+        """By GPU type who goes where, if that is better than what was chosen, and how it was found.
+        `pools`: what nobody has taken."""
+        found = []
+        left = {gpu_type: pool.copy() for gpu_type, pool in pools.items()}
+        for parts in chosen.values():  # who took the last of it may not have written it down
+            left[self._type_of(parts)].take(parts)
+        for group, jobs in self._groups(chosen, fixed).items():
+            pool = left[group.gpu_type]
+            shapes = {job: self._shape(job) for job in jobs}
+            small = [job for job in jobs if shapes[job].gpus < 2 * (len(pool.buckets) - 1)]
+            members = [self._member(job, pool) for job in small]
+            now = total_reward(members, [chosen[job] for job in small])
+            if now >= sum(member.gpus for member in members):
+                continue  # nobody is on more nodes than it needs
+            offered = _offered(pool, [chosen[job] for job in small], shapes[small[0]])
+            made = arrange(_joint(members, offered))
+            if made.reward <= now:
+                continue
+            moved = dict(zip(small, _parts(offered, made.spots), strict=True))
+            for job in small:
+                pool.give(chosen[job])
+            for parts in moved.values():
+                pool.take(parts)
+            found.append((group.gpu_type, moved, _told(made, len(small))))
+        return found
+
+    def _groups(
+        self, chosen: Mapping[JobId, Parts], fixed: Set[JobId]
+    ) -> dict[_Group, list[JobId]]:
+        groups: dict[_Group, list[JobId]] = defaultdict(list)
+        for job_id, parts in chosen.items():
+            shape = self._shape(job_id)
+            if shape.nodes is None and job_id not in fixed:
+                groups[_Group(self._type_of(parts), shape.avoid, shape.traits)].append(job_id)
+        return groups
+
+    def _shape(self, job_id: JobId) -> Shape:
+        """Its shape on the GPUs that it starts with: the fewest, for an elastic job."""
+        return self._cluster.shape(self._cluster.jobs[job_id])
+
+    def _type_of(self, parts: Parts) -> str:
+        node, mask = parts[0]
+        types = self._cluster.capacity.total
+        return next(gpu_type for gpu_type, pool in types.items() if pool.masks[node] & mask)
+
+    def _member(self, job_id: JobId, pool: Pool) -> Member:
+        gpus = self._shape(job_id).gpus
+        return Member(gpus, pool.fewest_nodes(gpus), stretch(self._cluster.jobs[job_id].profile))
+
+
+def stretch(profile: Profile | None) -> float:
+    """t_2 / t_1 as far as it is known: from rho, or else from the skew, or else that of most models."""
+    rho = None if profile is None else profile.rho
+    if rho is None:
+        skew = None if profile is None else profile.skew
+        rho = UNKNOWN_RHO if skew is None else skew * SKEW_RHO
+    return slowdown(rho, OVERLAP)
+
+
+def _offered(pool: Pool, held: Iterable[Parts], shape: Shape) -> Pool:
+    """What is left, and what these jobs hold of it, where the shape may go."""
+    offered = pool.copy()
+    for parts in held:
+        offered.give(parts)
+    return offered.allowed(shape)
+
+
+def _joint(members: list[Member], pool: Pool) -> Joint:
+    return Joint(tuple(members), tuple([mask.bit_count() for mask in pool.masks]))
+
+
+def _parts(pool: Pool, spots: Iterable[Spots]) -> list[Parts]:
+    """Exact GPUs for each, the lowest first."""
+    left = list(pool.masks)
+    found = []
+    for where in spots:
+        parts = []
+        for node, gpus in where:
+            mask = lowest(left[node], gpus)
+            left[node] ^= mask
+            parts.append(make_part((node, mask)))
+        found.append(tuple(parts))
+    return found
+
+
+def _told(made: Arrangement, jobs: int) -> str:
+    many = "alone" if jobs == 1 else f"with {jobs - 1} others"
+    proof = "proven" if made.proven else f"at most {made.bound:.6g} could be"
+    return f"placed {many} by {made.how}: worth {made.reward:.6g} GPUs, {proof}"

@@ -1,0 +1,45 @@
+"""Do jobs all fit, each on as few nodes as its width could ever need? Exactly, by classes of nodes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dlq_master.policy.place.joint import Joint, Spots
+from dlq_master.policy.place.spare import Spare, largest_first
+
+
+class Packed(NamedTuple):
+    """`spots` of each member; None: there is no such placement, if that is `proven`, or none was
+    found within the limits."""
+
+    spots: tuple[Spots, ...] | None
+    proven: bool = True
+
+
+def pack(joint: Joint) -> Packed:
+    """The widest first where they fit tightest, and if that fails by the program of `place.pattern`."""
+    if sum(member.gpus for member in joint.members) > sum(joint.free):
+        return Packed(None)
+    found = _widest_first(joint)
+    if found is not None:
+        return Packed(found)
+    from dlq_master.policy.place import named, pattern
+
+    solution = pattern.solve(joint, together=True)
+    if solution is None:
+        return Packed(None, proven=False)
+    if solution.parts is None:
+        return Packed(None, proven=solution.infeasible)
+    return Packed(tuple(named.spots(joint, solution.parts, solution.patterns)))
+
+
+def _widest_first(joint: Joint) -> tuple[Spots, ...] | None:
+    spare = Spare(joint.free)
+    spots: list[Spots] = [()] * len(joint.members)
+    for at in largest_first(joint.members):
+        member = joint.members[at]
+        found = spare.gather(member.gpus)
+        if found is None or len(found) > member.fewest:
+            return None
+        spots[at] = found
+    return tuple(spots)

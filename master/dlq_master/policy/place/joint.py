@@ -1,0 +1,93 @@
+"""A batch of jobs that start together, and the free GPUs that they are placed on as a whole.
+
+Nodes with the same number of free GPUs are interchangeable, and so are the GPUs of a node. What a
+placement is worth is Chronus' reward (equation 7): RW(j, A) = G_j x RTS(j, A) / RTS(j, A*), A* being
+on as few nodes as the width could ever need, with the speed model of its section 3.2:
+t_n = t_1 + log2(n) (t_2 - t_1) for one iteration on n nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log2
+from typing import NamedTuple
+
+Spots = tuple[tuple[int, int], ...]  # (node, GPUs there) of one job, by node
+
+
+class Member(NamedTuple):
+    """One job. `fewest`: nodes that its width could ever do with. `stretch`: t_2 / t_1, at least 1."""
+
+    gpus: int
+    fewest: int = 1
+    stretch: float = 1.0
+
+    def reward(self, nodes: int) -> float:
+        """RW on so many nodes: its GPUs at the least, and less the longer an iteration takes."""
+        if nodes <= self.fewest:
+            return float(self.gpus)
+        return (
+            self.gpus
+            * iteration_time(1.0, self.stretch, self.fewest)
+            / iteration_time(1.0, self.stretch, nodes)
+        )
+
+    @property
+    def potential(self) -> float:
+        """What it could lose (equation 8): everything on few nodes, or every GPU on its own."""
+        return self.gpus - self.reward(self.gpus)
+
+
+class Joint(NamedTuple):
+    """`free`: GPUs left of each node, all of one type. Every job is to be placed: who runs has been
+    decided before, so together they ask for no more than is free."""
+
+    members: tuple[Member, ...]
+    free: tuple[int, ...]
+
+    @property
+    def most(self) -> float:
+        """What no placement can exceed: everybody on as few nodes as can be."""
+        return float(sum(member.gpus for member in self.members))
+
+    def check(self) -> None:
+        """Raises ValueError if they cannot all be placed."""
+        asked, free = sum(member.gpus for member in self.members), sum(self.free)
+        if asked > free:
+            raise ValueError(f"the jobs ask for {asked} GPUs together, {free} are free")
+
+
+class Arrangement(NamedTuple):
+    """Where each member goes, and what is known of how good that is.
+
+    `bound`: no placement of these jobs has a greater reward; `proven` if this one has it.
+    """
+
+    spots: tuple[Spots, ...]
+    reward: float
+    bound: float
+    how: str
+
+    @property
+    def proven(self) -> bool:
+        return self.reward >= self.bound * (1.0 - TOLERANCE)
+
+
+TOLERANCE = 1e-6
+
+
+def iteration_time(t_1: float, t_2: float, nodes: int) -> float:
+    """t_n = t_1 + log2(n) (t_2 - t_1): an iteration on n nodes, from those on one and on two."""
+    return t_1 + log2(nodes) * (t_2 - t_1)
+
+
+def total_reward(members: Sequence[Member], spots: Sequence[Spots]) -> float:
+    """The sum of RW, from the nodes that each really is on."""
+    return sum(member.reward(len(where)) for member, where in zip(members, spots, strict=True))
+
+
+def by_potential(members: Sequence[Member]) -> list[int]:
+    """Who loses most first; ties: the widest, then as they stand."""
+    return sorted(
+        range(len(members)), key=lambda at: (-members[at].potential, -members[at].gpus, at)
+    )

@@ -1,0 +1,42 @@
+"""Chronus' RoundUp (section 3.4.1): widths that leave nothing between them on a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dlq_master.model.pool import Pool
+
+
+def round_up(gpus: int, node_gpus: int = 8) -> int:
+    """The next of 1, 2, 4, ... below a node's GPUs, or else whole nodes: {1, 2, 4, 8n} for 8.
+
+    Raises ValueError unless both are positive.
+    """
+    if gpus < 1 or node_gpus < 1:
+        raise ValueError(f"neither a width nor a node has less than 1 GPU: {gpus}, {node_gpus}")
+    power = 1 << (gpus - 1).bit_length()
+    return power if power < node_gpus else -(-gpus // node_gpus) * node_gpus
+
+
+def tightest_block(offers: Iterable[int], gpus: int) -> int | None:
+    """Of nodes with so many GPUs left the number whose smallest block that holds `gpus`, a power of
+    two, is the smallest; None: there is none.
+
+    What is left of a node is blocks as its number is powers of two: 6 = 4 + 2. Taking the smallest
+    costs no size of blocks more than any other choice, so jobs of such widths fit in any order if
+    they fit at all.
+    """
+    room = [left for left in offers if left >= gpus]
+    return min(room, key=lambda left: (_block(left, gpus), left), default=None)
+
+
+def halves(pool: Pool) -> int | None:
+    """The GPUs of every node of the pool, if all have the same number and it is a power of two."""
+    size = len(pool.buckets) - 1
+    alike = bool(pool.fullest) and pool.fullest[-1] == size * len(pool.fullest)
+    return size if alike and not size & (size - 1) else None
+
+
+def _block(left: int, gpus: int) -> int:
+    blocks = left & -gpus  # no block below `gpus`
+    return blocks & -blocks
