@@ -1,7 +1,10 @@
 """What the examples of frameworks share: the digits, a small network, and the hash of its weights."""
 
+import argparse
 import gzip
 import hashlib
+import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +13,15 @@ from torch import nn
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "digits" / "digits.csv.gz"
 TRAINED = 1500
+
+
+def keep_loaders_apart() -> None:
+    """Let forked children, such as a DataLoader's workers, have process groups of their own.
+
+    torchrun passes a signal to the process group of each rank: workers in it die, and the save with
+    them.
+    """
+    os.register_at_fork(after_in_child=os.setpgrp)
 
 
 def make_repeatable(seed: int) -> None:
@@ -26,15 +38,52 @@ def load() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.tensor(table[:, :64] / 16.0, dtype=torch.float32), torch.tensor(table[:, 64])
 
 
-def network(hidden: int) -> nn.Module:
-    """Two hidden layers."""
+class Unhurried(nn.Module):
+    """Passes its input on, slower and slower as long as a file is there: for those who want to look.
+
+    A step takes a twentieth of the time since the first one, at least 20 ms: however long it takes
+    until somebody stops the training, it has not ended by then, and it stops soon.
+    """
+
+    def __init__(self, file: Path | None) -> None:
+        super().__init__()
+        self.file = file
+        self.first_s: float | None = None
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if self.training and self.file is not None and self.file.exists():
+            self.first_s = self.first_s or time.monotonic()
+            pause_s = max(0.02, (time.monotonic() - self.first_s) / 20)
+            if pause_s > 1.0:
+                print(f"a step of {pause_s:.1f} s", flush=True)
+            time.sleep(pause_s)
+        return images
+
+
+def network(hidden: int, unhurried: Path | None = None) -> nn.Module:
+    """Two hidden layers; see Unhurried."""
     return nn.Sequential(
+        Unhurried(unhurried),
         nn.Linear(64, hidden),
         nn.ReLU(),
         nn.Linear(hidden, hidden),
         nn.ReLU(),
         nn.Linear(hidden, 10),
     )
+
+
+def parser(what: str | None) -> argparse.ArgumentParser:
+    """The options that all have."""
+    made = argparse.ArgumentParser(
+        description=what, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("--out", type=Path, required=True)
+    made.add_argument("--steps", type=int, default=600)
+    made.add_argument("--batch", type=int, default=64, help="images per process and step")
+    made.add_argument("--hidden", type=int, default=256)
+    made.add_argument("--seed", type=int, default=1)
+    made.add_argument("--unhurried-while", type=Path, metavar="FILE", help="is there")
+    return made
 
 
 def write_digest(model: nn.Module, directory: Path) -> str:

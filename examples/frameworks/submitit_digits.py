@@ -7,7 +7,6 @@ prints the job's number, waits for its end, and prints the hash of the weights. 
 what `checkpoint()` returns and queues the job again; the training goes on from its newest file.
 """
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,10 +28,11 @@ class Training:
     hidden: int
     save_every: int
     seed: int
+    unhurried: Path | None
 
     def __call__(self) -> str:
         digits_net.make_repeatable(self.seed)
-        model = digits_net.network(self.hidden)
+        model = digits_net.network(self.hidden, self.unhurried)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
         images, labels = digits_net.load()
         first = self._load(model, optimizer)
@@ -69,15 +69,15 @@ class Training:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True)
+    parser = digits_net.parser(__doc__)
     parser.add_argument("--log", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=600)
-    parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--gpus", type=int, default=1)
     parser.add_argument("--here", action="store_true", help="train in this process instead")
     args = parser.parse_args()
-    training = Training(args.out, args.steps, 64, args.hidden, save_every=20, seed=1)
+    training = Training(
+        args.out, args.steps, args.batch, args.hidden,
+        save_every=20, seed=args.seed, unhurried=args.unhurried_while,
+    )  # fmt: skip
     if args.here:
         print(training())
         return

@@ -4,12 +4,17 @@
     torchrun --nproc-per-node 2 train_ddp.py --checkpoint-dir ckpt
 
 On SIGTERM it finishes the step, saves, and exits 0. Started again, it goes on from the newest file.
+--workers lets a DataLoader fetch the images; --unhurried-while is for those who want to look.
 """
 
 import argparse
+import gc
 import gzip
 import hashlib
+import os
 import signal
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -18,6 +23,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "digits" / "digits.csv.gz"
 TRAINED = 1500
@@ -34,6 +40,8 @@ def request_stop(number: int, frame: FrameType | None) -> None:
 def main() -> None:
     args = parse_arguments()
     signal.signal(signal.SIGTERM, request_stop)
+    # torchrun signals the process group of each rank: the workers of a DataLoader shall have their own.
+    os.register_at_fork(after_in_child=os.setpgrp)
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(args.seed)
@@ -45,6 +53,9 @@ def main() -> None:
     if finished and dist.get_rank() == 0:
         report(args.checkpoint_dir, model)
     dist.barrier()  # nobody tears down while another still works
+    # Where DDP is the last to hold the group, it waits for a thread of it that waits for the GIL.
+    del model
+    gc.collect()
     dist.destroy_process_group()
 
 
@@ -56,6 +67,11 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--save-every", type=int, default=100, metavar="STEPS")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=0, help="DataLoader workers per process")
+    parser.add_argument(
+        "--unhurried-while", type=Path, metavar="FILE",
+        help="while it is there a step takes a twentieth of the time since the first, at least 20 ms",
+    )  # fmt: skip
     return parser.parse_args()
 
 
@@ -73,13 +89,16 @@ def train(
     args: argparse.Namespace, first: int, model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> bool:
     """Train from step `first` to the last one; False when asked to stop before it."""
-    x, y = load_digits()
-    for step in range(first, args.steps):
-        chosen = batch(args, step)
+    if dist.get_rank() == 0:
+        print(f"trains from step {first}", flush=True)
+    began_s = time.monotonic()
+    for step, (x, y) in enumerate(batches(args, first), first):
         optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(x[chosen]), y[chosen])
+        loss = nn.functional.cross_entropy(model(x), y)
         loss.backward()
         optimizer.step()
+        if args.unhurried_while and args.unhurried_while.exists():
+            time.sleep(max(0.02, (time.monotonic() - began_s) / 20))
         done = step + 1
         stop = anyone_wants_to_stop()
         if stop or done % args.save_every == 0 or done == args.steps:
@@ -92,8 +111,15 @@ def train(
     return True
 
 
-def batch(args: argparse.Namespace, step: int) -> torch.Tensor:
-    """The images of this step and rank, drawn from the seed and the step alone."""
+def batches(args: argparse.Namespace, first: int) -> Iterator[list[torch.Tensor]]:
+    """The images of each step and what they show, for this rank, by as many workers as there shall be."""
+    drawn = [drawn_for(args, step).tolist() for step in range(first, args.steps)]
+    dataset = TensorDataset(*load_digits())
+    return iter(DataLoader(dataset, batch_sampler=drawn, num_workers=args.workers))
+
+
+def drawn_for(args: argparse.Namespace, step: int) -> torch.Tensor:
+    """Which images this step and rank take, drawn from the seed and the step alone."""
     generator = torch.Generator().manual_seed(args.seed * 1_000_003 + step)
     drawn = torch.randint(TRAINED, (dist.get_world_size(), args.batch), generator=generator)
     return drawn[dist.get_rank()]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from support.framework_trial import EXAMPLES, PYTHON, TRAINING, Trained, Undisturbed
+from support.framework_trial import HF, Trained, Undisturbed, make_out
 from support.users_view import UsersView
 
 pytestmark = [pytest.mark.e2e, pytest.mark.frameworks]
@@ -12,26 +12,22 @@ pytestmark = [pytest.mark.e2e, pytest.mark.frameworks]
 
 @pytest.mark.parametrize("workers", ["0", "16"])
 def test_the_trainer_saves_on_sigterm_and_ends_with_the_same_weights(
-    user: UsersView, tmp_path: Path, workers: str
+    user: UsersView, tmp_path: Path, undisturbed: Undisturbed, workers: str
 ) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    options = (*TRAINING, "--workers", workers)
-    with Undisturbed(tmp_path / "undisturbed", "hf_digits.py", *TRAINING) as undisturbed:
-        trained = Trained(
-            user,
-            user.submit(
-                "--checkpoint-preset", "hf", "--checkpoint-dir", str(out), "--gpus", "8",
-                "-D", str(tmp_path), "--",
-                str(PYTHON), str(EXAMPLES / "hf_digits.py"), "--out", str(out), *options,
-            ),
-        )  # fmt: skip
-        trained.wait_for_start(1)
-        trained.push_away()
-        trained.wait_for_start(2)
-        trained.pause_and_resume()
-        shown = trained.end()
-        assert (out / "final.sha256").read_text() == undisturbed.digest()
+    out, unhurried = make_out(tmp_path)
+    words = HF.command(out, "--workers", workers, "--unhurried-while", str(unhurried))
+    job = user.submit(
+        "--checkpoint-preset", "hf", "--checkpoint-dir", str(out), "--gpus", "8",
+        "-D", str(tmp_path), "--", *words,
+    )  # fmt: skip
+    trained = Trained(user, job, unhurried=unhurried)
+    trained.wait_for_start(1)
+    trained.push_away()
+    trained.wait_for_start(2)
+    trained.pause()
+    trained.hurry()
+    trained.resume()
+    shown = trained.end()
 
     assert shown["lost_gpu_seconds"] == 0
     assert trained.attempts() == [
@@ -41,3 +37,4 @@ def test_the_trainer_saves_on_sigterm_and_ends_with_the_same_weights(
     ]
     first, second, third = trained.begins()
     assert 0 == first < second < third
+    assert (out / "final.sha256").read_text() == undisturbed.digest(HF)

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from cluster import Cluster
-from support.framework_trial import EXAMPLES, PYTHON, TRAINING, Trained, Undisturbed
+from support.framework_trial import EXAMPLES, PYTHON, SUBMITIT, Trained, Undisturbed, make_out
 from support.users_view import UsersView
-from support.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.frameworks]
 
@@ -38,30 +37,28 @@ def submitting(
 
 
 def test_submitit_stores_its_call_anew_requeues_and_returns_the_same_weights(
-    cluster: Cluster, user: UsersView, tmp_path: Path
+    cluster: Cluster, user: UsersView, tmp_path: Path, undisturbed: Undisturbed
 ) -> None:
-    out, logs = tmp_path / "out", tmp_path / "logs"
-    out.mkdir()
+    logs = tmp_path / "logs"
+    out, unhurried = make_out(tmp_path)
     where = ("--out", str(out), "--log", str(logs), "--gpus", "8")
-    with (
-        Undisturbed(
-            tmp_path / "undisturbed", "submitit_digits.py", "--here", "--log", "none", *TRAINING
-        ) as undisturbed,
-        submitting(cluster, tmp_path, *where, *TRAINING) as driver,
-    ):
+    with submitting(
+        cluster, tmp_path, *where, *SUBMITIT.size, "--unhurried-while", str(unhurried)
+    ) as driver:
         assert driver.stdout is not None
         job = driver.stdout.readline().strip()
         assert job, (tmp_path / "driver.txt").read_text()
-        trained = Trained(user, job, output=logs / f"{job}_0_log.out")
+        trained = Trained(user, job, unhurried=unhurried, output=logs / f"{job}_0_log.out")
         trained.wait_for_start(1)
-        wait_until((out / "newest.pt").exists, what="it saves", timeout_s=120.0)
+        user.wait(job, lambda _: (out / "newest.pt").exists(), "it saves")
         trained.push_away()
         trained.wait_for_start(2)
-        trained.pause_and_resume()
+        trained.pause()
+        trained.hurry()
+        trained.resume()
         shown = trained.end()
-        result = driver.communicate(timeout=120)[0].strip()
+        result = driver.communicate()[0].strip()
         assert driver.returncode == 0, (tmp_path / "driver.txt").read_text()
-        assert result + "\n" == undisturbed.digest()
 
     assert shown["name"] == "digits"
     assert trained.attempts() == [
@@ -71,6 +68,11 @@ def test_submitit_stores_its_call_anew_requeues_and_returns_the_same_weights(
     ]
     first, second, third = trained.begins()
     assert 0 == first < second <= third
+    assert result + "\n" == undisturbed.digest(SUBMITIT, "--here", "--log", "none")
+    # The call as it was submitted got its name when the job ran already, and is no save.
+    events = user.events(job)
+    of_first = [each["kind"] for each in events if each["attempt"] == 1]
+    assert of_first.index("attempt_stop_requested") < of_first.index("attempt_committed")
 
 
 def test_what_submitit_asks_of_slurm_is_answered(

@@ -1,61 +1,31 @@
 """An unmodified PyTorch script under plain torchrun, taken off its GPUs twice, ends as if it had not."""
 
-import os
-import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dlq.v1 import job_pb2
+from support.framework_trial import PLAIN, Undisturbed, make_out
 from support.users_view import UsersView
-from support.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.torch]
 
-ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "examples" / "torch" / "train_ddp.py"
-TORCHRUN = ROOT / ".venv-torch" / "bin" / "torchrun"
-# Slow enough that a command of `dlq` reaches it in the middle, on a busy machine too.
-TRAINING = ("--steps", "600", "--hidden", "1024", "--batch", "128", "--save-every", "50")
+TWO_RANKS = ("--nproc-per-node", "2")
+OFTEN = ("--save-every", "20")
 ALL_GPUS = ("-N", "2", "--gpus-per-node", "8")
 
 
-def command(checkpoints: Path) -> list[str]:
-    return [
-        str(TORCHRUN), "--nproc-per-node", "2", str(SCRIPT),
-        "--checkpoint-dir", str(checkpoints), *TRAINING,
-    ]  # fmt: skip
-
-
-@pytest.fixture
-def undisturbed(tmp_path: Path) -> Iterator[Path]:
-    """The checkpoints of the same training outside of dlq; it ends with the block."""
-    assert TORCHRUN.exists(), "make e2e makes the environment for PyTorch"
-    checkpoints = tmp_path / "undisturbed"
-    checkpoints.mkdir()
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("DLQ_")}
-    with (
-        (tmp_path / "undisturbed.txt").open("wb") as output,
-        subprocess.Popen(
-            command(checkpoints), cwd=tmp_path, env=plain, stdout=output, stderr=output
-        ) as run,
-    ):
-        try:
-            yield checkpoints
-        finally:
-            run.terminate()
-
-
 def test_preempted_by_a_job_and_paused_by_its_user_it_ends_with_the_same_weights(
-    user: UsersView, tmp_path: Path, undisturbed: Path
+    user: UsersView, tmp_path: Path, undisturbed: Undisturbed
 ) -> None:
-    checkpoints = tmp_path / "checkpoints"
+    out, unhurried = make_out(tmp_path)
+    words = PLAIN.command(out, *OFTEN, "--unhurried-while", str(unhurried), torchrun=TWO_RANKS)
     job = user.submit(
-        "-J", "train-ddp", "--gpus", "8", "--checkpoint-dir", str(checkpoints),
-        "--checkpoint-marker", "ckpt-*.pt", "-D", str(tmp_path), "--", *command(checkpoints),
+        "-J", "train-ddp", "--gpus", "8", "--checkpoint-dir", str(out),
+        "--checkpoint-marker", "ckpt-*.pt", "-D", str(tmp_path), "--", *words,
     )  # fmt: skip
 
     user.wait(job, lambda now: now.HasField("checkpoint") and now.level > 0, "it saves, and sinks")
@@ -66,13 +36,11 @@ def test_preempted_by_a_job_and_paused_by_its_user_it_ends_with_the_same_weights
     user.dlq("pause", job)
     user.wait(job, is_paused, "it is paused")
     assert "learned from 2 saves" in user.dlq("show", job)
+    unhurried.unlink()
     user.dlq("resume", job)
     assert user.wait_for_end(job).state == job_pb2.JOB_STATE_COMPLETED, user.tale(job)
 
-    weights = (checkpoints / "final.sha256").read_text()
-    wait_until((undisturbed / "final.sha256").exists, what="the undisturbed run", timeout_s=300.0)
-    assert weights == (undisturbed / "final.sha256").read_text()
-
+    assert (out / "final.sha256").read_text() == undisturbed.digest(PLAIN, *OFTEN, ranks=2)
     shown = user.show(job)
     assert shown["lost_gpu_seconds"] == 0
     assert [told(attempt) for attempt in shown["attempts"]] == [

@@ -10,6 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "examples" / "demo"))
 
 from cluster import Cluster  # noqa: E402 - the examples are scripts, not packages
+from support.framework_trial import FRAMEWORKS, TORCH  # noqa: E402
 
 HOST_IMAGE = "localhost/dlq-host-usr:1"
 
@@ -78,3 +79,17 @@ def load_host_image(store: PodmanStore) -> None:
         if source.exists():
             (at / "etc" / name).write_bytes(source.read_bytes())
     store.load(at, HOST_IMAGE)
+
+
+def borrowed() -> tuple[Path, ...]:
+    """What jobs take from the host: libraries, the interpreter, PyTorch, frameworks, the examples."""
+    made = [place for place in (TORCH, FRAMEWORKS) if place.exists()]
+    interpreters = {(place / "bin" / "python").resolve().parents[1] for place in made}
+    own = [place for place in sorted(interpreters) if not place.is_relative_to("/usr")]
+    return (Path("/usr"), *own, *made, ROOT / "examples")
+
+
+def borrowing() -> list[str]:
+    """The options of `dlq submit` for a container that takes all of it, read-only."""
+    mounts = [word for place in borrowed() for word in ("--mount", f"{place}:{place}:ro")]
+    return ["--image", HOST_IMAGE, *mounts]

@@ -22,6 +22,7 @@ from dlq_nodeagent.runtimes.podman_client import PodmanClient, PodmanFailed, cho
 from dlq_nodeagent.runtimes.port import Handle, LaunchPlan
 from dlq_nodeagent.shim.binary import ensure_init
 from support.process_box import ProcessBox
+from support.waiting import wait_until
 
 IMAGE = "localhost/dlq-test:1"
 _APPLETS = (
@@ -115,9 +116,14 @@ class PodmanStore:
         """Containers, images, mounts and files."""
         self.client.ask("rm", "--all", "--force", "--time=0", timeout_s=120)
         self.client.ask("rmi", "--all", "--force", timeout_s=120)
+        wait_until(self._is_gone, what=f"{self.at} is removed")
+
+    def _is_gone(self) -> bool:
+        # conmon's last podman may still clean up after a container, and mounts the store for that.
         for mounted in sorted(_mounts_below(self.at), reverse=True):
             subprocess.run(["umount", "-l", mounted], check=False)
-        shutil.rmtree(self.at)
+        shutil.rmtree(self.at, ignore_errors=True)
+        return not self.at.exists()
 
 
 def _mounts_below(at: Path) -> list[str]:

@@ -7,10 +7,12 @@ from typing import Any
 from dlq.v1 import job_pb2
 from dlq_client.connection import Connection
 from dlq_client.jobs import Jobs
-from dlq_common.errors import Unavailable
-from support.waiting import wait_until
+from dlq_client.watch import read_log
+from dlq_common.errors import DlqError, Unavailable
+from support.waiting import wait_while_it_moves
 
-LONGEST_S = 300.0
+# A machine at its limit may import a framework for minutes; whoever says nothing for longer hangs.
+STILL_S = 300.0
 
 Dlq = Callable[..., str]
 
@@ -20,6 +22,7 @@ class UsersView:
 
     def __init__(self, dlq: Dlq, connection: Connection) -> None:
         self.dlq = dlq
+        self._connection = connection
         self._jobs = Jobs(connection)
 
     def submit(self, *arguments: str) -> str:
@@ -27,7 +30,9 @@ class UsersView:
         return self.dlq("submit", "--parsable", *arguments).strip()
 
     def wait(self, job_id: str, holds: Callable[[job_pb2.Job], bool], what: str) -> job_pb2.Job:
-        """The job once something holds for it; AssertionError with its story when it never does."""
+        """The job once something holds for it; AssertionError with its story when it ends before, or
+        when neither its record nor its output has changed for STILL_S.
+        """
 
         def look() -> job_pb2.Job | None:
             try:
@@ -40,7 +45,9 @@ class UsersView:
             return None
 
         try:
-            job = wait_until(look, what=what, timeout_s=LONGEST_S)
+            job = wait_while_it_moves(
+                look, lambda: self._progress(job_id), what=what, still_s=STILL_S
+            )
         except AssertionError as never:
             raise AssertionError(f"{never}\n{self.tale(job_id)}") from None
         assert job is not None
@@ -64,4 +71,21 @@ class UsersView:
 
     def tale(self, job_id: str) -> str:
         """What people would look at when a job does not do what it should."""
-        return self.dlq("events", job_id) + self.dlq("logs", job_id)
+        return self.dlq("events", job_id) + self.output(job_id)
+
+    def output(self, job_id: str, attempt: int = 0, node_rank: int = 0) -> str:
+        """What one rank of an attempt (0: the last) has written; empty as long as there is nothing."""
+        pieces = read_log(
+            self._connection, job_id, attempt=attempt, node_rank=node_rank, outage_s=0.0
+        )
+        try:
+            return b"".join(piece.data for piece in pieces).decode(errors="replace")
+        except DlqError:
+            return ""
+
+    def _progress(self, job_id: str) -> object:
+        try:
+            version = self._jobs.get(job_id).job.version
+        except Unavailable:
+            version = -1
+        return version, len(self.output(job_id))

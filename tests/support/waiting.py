@@ -17,3 +17,21 @@ def wait_until(look: Callable[[], T], *, what: str, timeout_s: float = 30.0) -> 
         if time.monotonic() > end_s:
             raise AssertionError(f"never happened within {timeout_s} s: {what}")
         time.sleep(0.005)
+
+
+def wait_while_it_moves(
+    look: Callable[[], T], progress: Callable[[], object], *, what: str, still_s: float
+) -> T:
+    """The same, for as long as `progress()` changes: AssertionError once it has not for `still_s`."""
+    last, moved_s = progress(), time.monotonic()
+    next_s = moved_s + still_s / 30  # it may cost more than a look
+    while not (seen := look()):
+        now_s = time.monotonic()
+        if now_s >= next_s:
+            next_s = now_s + still_s / 30
+            if (now := progress()) != last:
+                last, moved_s = now, now_s
+            elif now_s - moved_s > still_s:
+                raise AssertionError(f"nothing has moved for {still_s} s: {what}")
+        time.sleep(0.05)
+    return seen
