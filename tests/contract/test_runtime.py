@@ -345,15 +345,23 @@ def test_a_job_that_saves_when_its_hold_runs_out_exits_by_itself(box: Box) -> No
 
 
 def withdrawn(box: Box, *, grace_s: float, runs_for_s: float = LONG_S) -> Handle:
-    """A job that was told to leave in `grace_s` because of a silence, which then was over."""
+    """A job that was told to leave in `grace_s` because of a silence, which then was over.
+
+    It is told a while after its start: a shell that has set no trap yet would die of it.
+    """
     handle = box.start(
         runs_for_s=runs_for_s,
         ignores_signals=True,
         hold_s=2 * grace_s,
         grace_s=grace_s,
-        silent_s=grace_s,
+        silent_s=grace_s - 1.5,
     )
-    wait_until(lambda: box.notice_seen(handle), what="the notice")
+
+    def noticed() -> bool:
+        box.let_pass(0.1)
+        return box.notice_seen(handle)
+
+    wait_until(noticed, what="the notice")
     box.renew_contact()
     box.runtime.extend_hold(handle, epoch=5, hold_s=3600)
     wait_until(lambda: not box.notice_seen(handle), what="the end of the notice")
@@ -369,7 +377,7 @@ def test_a_notice_that_was_withdrawn_explains_an_end_within_the_time_it_gave(box
 
 
 def test_a_notice_that_was_withdrawn_long_ago_explains_nothing(box: Box) -> None:
-    record = box.wait_exit(withdrawn(box, grace_s=2.0, runs_for_s=2.5))
+    record = box.wait_exit(withdrawn(box, grace_s=2.0, runs_for_s=4.5))
     assert (record.code, record.noticed, record.noticed_boottime_ns) == (0, None, None)
 
 
