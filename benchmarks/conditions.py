@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 # What the figures depend on besides Python; those that are not installed are left out.
-PACKAGES = ("dlq", "grpcio", "protobuf", "sqlite-utils", "numpy")
+PACKAGES = ("dlq", "grpcio", "protobuf", "sqlite-utils", "numpy", "scipy")
 
 
 def conditions() -> dict[str, Any]:

@@ -3,7 +3,7 @@
 Nodes with f GPUs free are one class, and so are jobs with the same width and speed:
 
     u[G,pi]  jobs of G GPUs that are cut as partition pi            whole
-    y[c,n]   jobs of class c = (G, speed) on n nodes                follows from u
+    y[c,n]   jobs of class c = (G, speed) on n nodes                whole
     z[f,q]   nodes with f GPUs free that are cut as pattern q       whole
 
     max  sum RW_c(n) y[c,n]
@@ -15,7 +15,8 @@ Nodes with f GPUs free are one class, and so are jobs with the same width and sp
 Parts of one GPU go wherever one is left, so they have no row, and patterns are cut until no piece of two
 fits. Two parts of one job may come to lie on one node: the job is then faster than counted, and a
 placement on one node is a choice of its own, so that the optimum is not missed. Given u, (1) and (2) are a
-transportation problem: y needs no integrality.
+transportation problem, so y is whole by itself; HiGHS is told so all the same, since its slowest answers
+then come a third sooner.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class _Program:
             return Solution(None, {}, 0.0, infeasible=True)  # some cannot be cut as they must be
         found: OptimizeResult = milp(
             self._costs,
-            integrality=self._whole,
+            integrality=np.ones_like(self._costs),
             bounds=Bounds(0.0, self._highs),
             constraints=LinearConstraint(self._matrix(), self._low, self._high),
             options={
@@ -131,7 +132,6 @@ class _Program:
         self._costs = np.zeros(first_y + len(self._y))
         for column, (each, nodes) in enumerate(self._y, start=first_y):
             self._costs[column] = -each.reward(nodes)
-        self._whole = np.array([1] * first_y + [0] * len(self._y))
         highs = [float(self._wanted(gpus)) for gpus, _ in self._u]
         highs += [float(self._nodes[free]) for free, _ in self._z]
         highs += [float(len(self._classes[each])) for each, _ in self._y]
