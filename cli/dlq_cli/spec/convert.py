@@ -166,6 +166,7 @@ _HANDLERS: Mapping[str, _Handler] = {
     "--dependency": _dependency,
     "--nodelist": _nodelist,
     "--hold": _switch("--hold"),
+    "--kill-on-invalid-dep": _same("--kill-on-invalid-dep"),
     "--comment": _comment,
     # Flags that came or will come with later versions: taken as soon as they are known.
     **{

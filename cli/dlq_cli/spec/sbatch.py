@@ -26,8 +26,10 @@ SHORT = {
 # They take no value, or one only behind `=`.
 SWITCHES = frozenset(
     {
-        "--contiguous", "--exclusive", "--get-user-env", "--hold", "--ignore-pbs",
-        "--kill-on-invalid-dep", "--nice", "--no-kill", "--no-requeue", "--overcommit",
+        "--consolidate-segments", "--container-mount-home", "--container-remap-root",
+        "--container-writable", "--contiguous", "--exclusive", "--get-user-env", "--hold",
+        "--ignore-pbs", "--nice", "--no-container-entrypoint", "--no-container-mount-home",
+        "--no-container-remap-root", "--spread-segments", "--no-kill", "--no-requeue", "--overcommit",
         "--oversubscribe", "--parsable", "--propagate", "--quiet", "--reboot", "--requeue",
         "--spread-job", "--stepmgr", "--test-only", "--use-min-nodes", "--verbose", "--wait",
     }
@@ -37,7 +39,9 @@ SWITCHES = frozenset(
 VALUED = frozenset(
     {
         "--accel-bind", "--acctg-freq", "--batch", "--bb", "--bbf", "--cluster-constraint",
-        "--comment", "--container", "--container-id", "--container-image", "--container-mounts",
+        "--comment", "--container", "--container-entrypoint", "--container-env", "--container-id",
+        "--container-image", "--container-mounts", "--container-save", "--extra",
+        "--kill-on-invalid-dep", "--oom-kill-step",
         "--container-name", "--container-workdir", "--cores-per-socket", "--cpu-bind", "--cpu-freq",
         "--cpus-per-gpu", "--deadline", "--delay-boot", "--export", "--export-file", "--gid",
         "--gpu-bind", "--gpu-freq", "--gpus-per-node", "--gpus-per-socket", "--gpus-per-task",
@@ -158,8 +162,10 @@ def _split(word: str, origin: str) -> tuple[str, str | None, str]:
 
 
 def _respelled(name: str) -> str:
-    """Slurm's other words for the same."""
-    return _OTHER_WORDS.get(name, name)
+    """Slurm's other words for the same; as getopt, a beginning will do where only one begins so."""
+    name = _OTHER_WORDS.get(name, name)
+    begun = [] if name in KNOWN else [known for known in KNOWN if known.startswith(name)]
+    return begun[0] if len(begun) == 1 else name
 
 
 _OTHER_WORDS = {

@@ -302,6 +302,8 @@ def becomes(*lines: str) -> tuple[list[str], dict[str, str]]:
             ["--image=nvcr.io/nvidia/pytorch:25.01", "--mount=/a:/a", "--mount=/b:/c:ro"],
         ),
         (["-t 10", "-t 20"], ["--time=20"]),
+        (["--part=gpu"], ["--queue=gpu"]),
+        (["--kill-on-invalid-dep yes", "-N 2"], ["--kill-on-invalid-dep=yes", "--nodes=2"]),
         (["-J one", "--gpus-per-node=4", "--gres=gpu:8"], ["--job-name=one", "--gpus-per-node=4"]),
     ],
 )
