@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from dlq_master.model.reward import FULL, missed_share
 from dlq_simulator.workload import TraceJob
 
-# Rewards of a job that nothing is said about: all or (almost) nothing, as Chronus counts them.
-FULL_REWARD, LATE_REWARD = 100.0, 1.0
 Number = int | float
 
 
@@ -174,7 +173,5 @@ def _first_deadline(outcome: Outcome) -> Number:
 
 def _missed_share(outcome: Outcome) -> float:
     """0 when the job earned its largest reward, 1 when it earned the least."""
-    steps = outcome.job.soft_steps or ((_first_deadline(outcome), FULL_REWARD),)
-    best = steps[0][1]
-    got = next((reward for delay, reward in steps if outcome.jct_s <= delay), LATE_REWARD)
-    return (best - got) / (best - LATE_REWARD) if best > LATE_REWARD else 0.0
+    steps = outcome.job.soft_steps or ((_first_deadline(outcome), FULL),)
+    return missed_share(steps, outcome.jct_s)

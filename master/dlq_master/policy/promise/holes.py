@@ -1,0 +1,67 @@
+"""A job put into what a plan leaves free: nobody else's slots change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+from dlq_master.policy.promise.layout import Segment, Segments
+from dlq_master.policy.promise.leases import NOISE, Grid, SloJob, needed, width
+from dlq_master.policy.promise.plan import completion_s
+
+
+def insert(job: SloJob, by_s: float, free: Sequence[int], grid: Grid) -> Segments | None:
+    """Slots in which it completes by `by_s`, in few segments; None if the holes do not suffice.
+
+    `free` are the GPUs that nobody holds, slot by slot; what comes after them is not looked at. The
+    first hole that is long enough, else the longest holes first: of all sets of as many holes these
+    have room for most. O(slots).
+    """
+    term_s = grid.term_s
+    horizon = min(len(free), max(0, ceil(by_s / term_s - NOISE)))
+    holes = _holes(width(job, grid), free, horizon)
+    for hole in holes:
+        whole = _cut(job, [hole], grid)
+        if whole and completion_s(job, whole, grid) <= by_s + NOISE * term_s:
+            return whole
+    chosen: list[Segment] = []
+    for hole in sorted(holes, key=lambda hole: (hole.begin - hole.end, hole.begin)):
+        chosen.append(hole)
+        cut = _cut(job, sorted(chosen), grid)
+        if cut and completion_s(job, cut, grid) <= by_s + NOISE * term_s:
+            return cut
+    return None
+
+
+def earliest(job: SloJob, free: Sequence[int], grid: Grid) -> Segments | None:
+    """All the slots it can get, from the first on, until it has completed: the holes' earliest end."""
+    return _cut(job, _holes(width(job, grid), free, len(free)), grid)
+
+
+def _holes(wide: int, free: Sequence[int], horizon: int) -> list[Segment]:
+    found, begin = [], -1
+    for slot in range(horizon):
+        if free[slot] >= wide:
+            if begin < 0:
+                begin = slot
+        elif begin >= 0:
+            found.append(Segment(begin, slot))
+            begin = -1
+    if begin >= 0:
+        found.append(Segment(begin, horizon))
+    return found
+
+
+def _cut(job: SloJob, holes: Sequence[Segment], grid: Grid) -> Segments | None:
+    """The holes up to its completion; None if it does not complete. Useless holes are left out."""
+    rest_s, made = job.work_s, []
+    for begin, end in holes:
+        charge_s = 0.0 if job.running and begin == 0 else job.resume_s
+        if (end - begin) * grid.term_s <= charge_s:
+            continue
+        slots = needed(rest_s + charge_s, grid.term_s)
+        made.append(Segment(begin, min(end, begin + slots)))
+        if begin + slots <= end:
+            return tuple(made)
+        rest_s -= (end - begin) * grid.term_s - charge_s
+    return None

@@ -1,0 +1,139 @@
+"""What could be promised instead: the earliest deadline, fewer GPUs, or the same after others end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import ceil
+
+from dlq_master.model.reward import FULL, Step
+from dlq_master.policy.promise.admission import Book, Test, Verdict, admit
+from dlq_master.policy.promise.fluid import Demand
+from dlq_master.policy.promise.holes import earliest
+from dlq_master.policy.promise.leases import Grid, SloJob, needed, runtime_s, width
+from dlq_master.policy.promise.plan import completion_s, free_gpus
+from dlq_master.policy.promise.selector import never
+
+PLAN_CHECKS = 10
+
+
+class FixKind(StrEnum):
+    """What the user can change."""
+
+    FEWER_GPUS = "fewer_gpus"  # `gpus`, with the deadline as it was asked for
+    LATER_DEADLINE = "later_deadline"  # `at_s`: the earliest that can be promised
+    WAIT_FOR_QUOTA = "wait_for_quota"  # `at_s`: when its team's promises leave room
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fix:
+    """A change with which the job would be guaranteed now (or, of a quota, from then on)."""
+
+    kind: FixKind
+    at_s: float | None = None
+    gpus: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """`earliest_s`: the earliest deadline that could be promised as things are, None if none could;
+    `fix`: the cheapest change. Fewer GPUs at the same deadline cost the user nothing, so they are first."""
+
+    earliest_s: float | None
+    fix: Fix | None
+
+
+def offer(
+    book: Book,
+    job: SloJob,
+    verdict: Verdict,
+    work_by_gpus: Mapping[int, float] | None = None,
+    *,
+    out_of_time: Callable[[], bool] = never,
+) -> Offer:
+    """For a job that was not admitted. `work_by_gpus`: `work_s` at other widths, where it is known."""
+    if verdict.by is Test.QUOTA:
+        waits = _quota_opens(book, job)
+        return Offer(earliest_s=None, fix=waits or _narrower(book, job, work_by_gpus, out_of_time))
+    at_s = earliest_deadline(book, job, out_of_time)
+    fix = _narrower(book, job, work_by_gpus, out_of_time)
+    if fix is None and at_s is not None:
+        fix = Fix(kind=FixKind.LATER_DEADLINE, at_s=at_s)
+    return Offer(earliest_s=at_s, fix=fix)
+
+
+def earliest_deadline(
+    book: Book, job: SloJob, out_of_time: Callable[[], bool] = never
+) -> float | None:
+    """The earliest deadline, in seconds from the plan's start, that a plan was found for.
+
+    One scan gives the least number of slots that the fluid test allows, the kept plan's holes give one
+    that is certain; at most `PLAN_CHECKS` halvings with new plans close in between them. None: too wide.
+    """
+    grid = book.grid
+    wide, slots = width(job, grid), needed(runtime_s(job), grid.term_s)
+    if wide > grid.at(len(grid.capacity) - 1):
+        return None
+    # After the last promise every slot is free, and each may hold a segment of its own.
+    horizon = book.horizon() + slots + 1
+    demand: Demand = book.demand(horizon)
+    low = demand.earliest(wide, slots)
+    held = earliest(job, free_gpus(book.plan, book.jobs, grid, horizon), grid)
+    if low is None or held is None:
+        return None
+    best_s = _promised_s(completion_s(job, held, grid), grid)
+    high = ceil(best_s / grid.term_s)
+    for _ in range(PLAN_CHECKS):
+        if low >= high or out_of_time():
+            break
+        middle = (low + high) // 2
+        asked = replace(job, steps=(Step(middle * grid.term_s, FULL),), promised=None, team="")
+        found = admit(book, asked, demand=demand, out_of_time=out_of_time)
+        if found.guaranteed:
+            made = completion_s(asked, found.book.plan.segments[job.key], grid)
+            best_s = min(best_s, _promised_s(made, grid))
+            high = min(middle, ceil(best_s / grid.term_s))
+        else:
+            low = middle + 1
+    return best_s
+
+
+def _promised_s(completed_s: float, grid: Grid) -> float:
+    """A deadline that a completion keeps under the grid's way to count."""
+    if grid.whole_leases:
+        return needed(completed_s, grid.term_s) * grid.term_s
+    return completed_s
+
+
+def _narrower(
+    book: Book,
+    job: SloJob,
+    work_by_gpus: Mapping[int, float] | None,
+    out_of_time: Callable[[], bool],
+) -> Fix | None:
+    """The most GPUs below those asked for with which the deadline can be promised."""
+    for gpus, work_s in sorted((work_by_gpus or {}).items(), reverse=True):
+        if gpus >= job.gpus or out_of_time():
+            continue
+        if admit(book, replace(job, gpus=gpus, work_s=work_s), out_of_time=out_of_time).guaranteed:
+            return Fix(kind=FixKind.FEWER_GPUS, gpus=gpus)
+    return None
+
+
+def _quota_opens(book: Book, job: SloJob) -> Fix | None:
+    """When enough of the team's guaranteed jobs have ended by the kept plan; None if never."""
+    quota = (book.quotas or {})[job.team]
+    if job.gpus > quota:
+        return None
+    used = book.used(job.team)
+    ends = sorted(
+        (completion_s(made, book.plan.segments.get(made.key, ()), book.grid), made.gpus)
+        for made in book.jobs
+        if made.team == job.team
+    )
+    for at_s, gpus in ends:
+        used -= gpus
+        if used + job.gpus <= quota:
+            return Fix(kind=FixKind.WAIT_FOR_QUOTA, at_s=at_s)
+    return None

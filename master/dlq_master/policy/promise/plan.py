@@ -1,0 +1,143 @@
+"""The integral plan: who holds SLO leases in which slots. A kept plan is the promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from math import inf
+
+from dlq_master.model.reward import Step
+from dlq_master.policy.promise.layout import Segment, Segments
+from dlq_master.policy.promise.leases import NOISE, Grid, SloJob, due_s, width
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The segments of each job that has any, in slots from the plan's start."""
+
+    segments: Mapping[str, Segments] = field(default_factory=dict)
+
+    def with_job(self, key: str, segments: Segments) -> Plan:
+        """The same with a job more, or with other slots for one."""
+        return Plan({**self.segments, key: segments})
+
+    def without(self, keys: Iterable[str]) -> Plan:
+        """The same without some jobs."""
+        gone = frozenset(keys)
+        return Plan({key: made for key, made in self.segments.items() if key not in gone})
+
+    def shifted(self, slots: int) -> Plan:
+        """What is left of it `slots` slots later, counted from then."""
+        left = {}
+        for key, made in self.segments.items():
+            rest = tuple(
+                Segment(max(0, begin - slots), end - slots) for begin, end in made if end > slots
+            )
+            if rest:
+                left[key] = rest
+        return Plan(left)
+
+    def now(self) -> frozenset[str]:
+        """Who holds the first slot."""
+        return frozenset(key for key, made in self.segments.items() if made and made[0].begin == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a plan: a job (or, empty, a slot that is too full), and what in words."""
+
+    key: str
+    what: str
+
+
+def completion_s(job: SloJob, segments: Sequence[Segment], grid: Grid) -> float:
+    """When its work is done, from the plan's start; inf if the segments do not suffice."""
+    rest_s = job.work_s
+    for number, (begin, end) in enumerate(segments):
+        charge_s = 0.0 if job.running and begin == 0 and not number else job.resume_s
+        held_s = (end - begin) * grid.term_s
+        if charge_s + rest_s <= held_s + NOISE * grid.term_s:
+            return begin * grid.term_s + charge_s + rest_s
+        rest_s -= max(0.0, held_s - charge_s)
+    return inf
+
+
+def after(job: SloJob, segments: Sequence[Segment], grid: Grid, slots: int) -> SloJob:
+    """The job as it is `slots` slots later if it ran as planned; it has not completed by then."""
+    rest_s = job.work_s
+    for number, (begin, end) in enumerate(segments):
+        charge_s = 0.0 if job.running and begin == 0 and not number else job.resume_s
+        rest_s -= max(0.0, (min(end, slots) - begin) * grid.term_s - charge_s)
+    ran = any(begin < slots <= end for begin, end in segments)
+    steps = tuple(Step(at - slots * grid.term_s, worth) for at, worth in job.steps)
+    return replace(job, work_s=rest_s, steps=steps, running=ran)
+
+
+def step_made(job: SloJob, segments: Sequence[Segment], grid: Grid) -> int | None:
+    """The step whose deadline it completes by; None: late, or not at all."""
+    done_s = completion_s(job, segments, grid) if segments else inf
+    slack_s = NOISE * grid.term_s
+    steps = range(len(job.steps))
+    return next((step for step in steps if done_s <= due_s(job, step, grid) + slack_s), None)
+
+
+def reward(job: SloJob, segments: Sequence[Segment], grid: Grid) -> float:
+    """What the plan earns with it; 1 when late, as any job does in the end."""
+    step = step_made(job, segments, grid)
+    return 1.0 if step is None else job.steps[step].reward
+
+
+def keeps_promise(job: SloJob, segments: Sequence[Segment], grid: Grid) -> bool:
+    """Whether a guaranteed job makes the step it was admitted with, or a better one."""
+    if job.promised is None:
+        return True
+    step = step_made(job, segments, grid)
+    return step is not None and step <= job.promised
+
+
+def free_gpus(plan: Plan, jobs: Iterable[SloJob], grid: Grid, slots: int) -> list[int]:
+    """GPUs that nobody holds, in each of the first `slots` slots; negative where there are too few."""
+    change = [0] * (slots + 1)
+    for job in jobs:
+        for begin, end in plan.segments.get(job.key, ()):
+            change[min(begin, slots)] += width(job, grid)
+            change[min(end, slots)] -= width(job, grid)
+    free, held = [], 0
+    for slot in range(slots):
+        held += change[slot]
+        free.append(grid.at(slot) - held)
+    return free
+
+
+def slots_of(plan: Plan) -> int:
+    """How many slots a plan speaks of."""
+    return max((made[-1].end for made in plan.segments.values() if made), default=0)
+
+
+def stops(plan: Plan, jobs: Iterable[SloJob]) -> int:
+    """How often the plan takes GPUs from a job that has not ended."""
+    count = 0
+    for job in jobs:
+        if made := plan.segments.get(job.key):
+            count += len(made) - 1 + (job.running and made[0].begin > 0)
+    return count
+
+
+def faults(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> list[Fault]:
+    """All that is wrong: slots over capacity, segments out of order, promises that are not kept."""
+    found = []
+    known = {job.key for job in jobs}
+    found += [Fault(key, "no such job") for key in plan.segments if key not in known]
+    slots = max(slots_of(plan), len(grid.capacity))
+    for slot, free in enumerate(free_gpus(plan, jobs, grid, slots)):
+        if free < 0:
+            found.append(Fault("", f"slot {slot} wants {-free} GPUs more than it has"))
+    for job in jobs:
+        made = plan.segments.get(job.key, ())
+        ordered = all(a.end < b.begin for a, b in pairwise(made))
+        if not ordered or any(not 0 <= begin < end for begin, end in made):
+            found.append(Fault(job.key, "its segments overlap, touch or are empty"))
+        elif not keeps_promise(job, made, grid):
+            found.append(Fault(job.key, "it does not make the step it was promised"))
+    return found

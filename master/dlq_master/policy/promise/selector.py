@@ -1,0 +1,185 @@
+"""Who gets SLO leases, and when: the most reward under the capacity of every slot (Chronus, 3.3.4).
+
+1. If everybody's first deadline fits the prefix-capacity model, that is the choice.
+2. Else its relaxation (`relax`), whose value is the bound, is rounded (`rounding`).
+3. The choice is laid out over slots (`realise`), and the holes are filled with what was left out.
+4. The kept plan is the promise: the new one takes its place only if it serves every guaranteed job and
+   earns no less. Whatever time is left, there is an answer.
+
+The module asks no clock: `out_of_time` is asked between the steps, and says when to stop improving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import NamedTuple
+
+from dlq_master.policy.promise.fluid import Demand
+from dlq_master.policy.promise.leases import (
+    Grid,
+    SloJob,
+    last_slots,
+    needed,
+    runtime_s,
+    width,
+    within,
+)
+from dlq_master.policy.promise.plan import Plan, faults, keeps_promise, step_made
+from dlq_master.policy.promise.realise import realise, refill, worth
+
+
+class Unserved(StrEnum):
+    """Why a job makes none of its deadlines in a plan."""
+
+    TOO_WIDE = "too_wide"  # more GPUs than any slot has
+    OUT_OF_REACH = "out_of_reach"  # too late for all its deadlines even if it were alone
+    OUTBID = "outbid"  # others earn more with the same GPUs
+    NO_SLOTS = "no_slots"  # it fits in fractions, but no slots were found
+
+
+class Source(StrEnum):
+    """Where a plan comes from."""
+
+    FIRST = "first"  # all first deadlines fit
+    SOLVED = "solved"  # the relaxation, rounded
+    KEPT = "kept"  # the kept plan, its holes filled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """`objective` counts the plan as it is, `bound` what no plan can exceed; late jobs are worth 1.
+
+    `steps`: key to the step that the plan makes. `broken`: guaranteed jobs that it does not serve, which
+    happens only when capacity or run times are no longer what they were promised with.
+    """
+
+    plan: Plan
+    objective: float
+    bound: float
+    source: Source
+    steps: Mapping[str, int]
+    unserved: Mapping[str, Unserved]
+    broken: tuple[str, ...]
+    stops: int
+
+    @property
+    def gap(self) -> float:
+        """(bound - objective) / bound."""
+        return (self.bound - self.objective) / self.bound if self.bound else 0.0
+
+
+def never() -> bool:
+    """No limit."""
+    return False
+
+
+def select(
+    jobs: Sequence[SloJob],
+    grid: Grid,
+    kept: Plan | None = None,
+    *,
+    out_of_time: Callable[[], bool] = never,
+    core_s: float = 0.0,
+) -> Selection:
+    """The best plan found for jobs with different keys. `core_s`: seconds that a MIP on the columns that
+    the bound leaves open may take, 0 for none (`core`)."""
+    wanted = _without_what_cannot_be_kept(jobs, grid)
+    drawn = _draw(wanted, grid, out_of_time, core_s)
+    plan, value, source = drawn.plan, worth(drawn.plan, jobs, grid), drawn.source
+    if kept is not None:
+        old = kept.without(key for key in kept.segments if key not in {job.key for job in jobs})
+        if not faults(old, jobs, grid):
+            old = refill(old, jobs, grid, out_of_time)
+            if not value.beats(worth(old, jobs, grid)):
+                plan, source = old, Source.KEPT
+    return _selection(plan, jobs, grid, drawn.bound, source, drawn.picks)
+
+
+class _Drawn(NamedTuple):
+    """A plan, the bound, how they were found, and who was meant to be served."""
+
+    plan: Plan
+    bound: float
+    source: Source
+    picks: Mapping[str, int]
+
+
+def _draw(
+    jobs: Sequence[SloJob], grid: Grid, out_of_time: Callable[[], bool], core_s: float
+) -> _Drawn:
+    """A new plan. Where the fluid choice finds no slots for somebody, others concede a little room."""
+    firsts = {job.key: reach[0] for job in jobs if (reach := within(job, grid))}
+    bound = sum(job.steps[firsts[job.key]].reward if job.key in firsts else 1.0 for job in jobs)
+    if _fit([(job, firsts[job.key]) for job in jobs if job.key in firsts], grid):
+        plan, missed = realise(jobs, firsts, grid, out_of_time)
+        plan = refill(plan, jobs, grid, out_of_time)
+        if not missed or out_of_time() or worth(plan, jobs, grid).reward >= bound:
+            return _Drawn(plan, bound, Source.FIRST, firsts)
+    from dlq_master.policy.promise.solve import solve  # numpy and scipy only where they are needed
+
+    plan, proven, picks = solve(jobs, grid, out_of_time, core_s)
+    return _Drawn(plan, min(bound, proven), Source.SOLVED, picks)
+
+
+def _fit(wishes: Sequence[tuple[SloJob, int]], grid: Grid) -> bool:
+    """Whether jobs fit with one step each, every prefix within its capacity."""
+    rows = [
+        (width(job, grid), needed(runtime_s(job), grid.term_s), last_slots(job, step, grid))
+        for job, step in wishes
+    ]
+    demand = Demand(grid, max((last for *_, last in rows), default=0))
+    return demand.fit_all(rows)
+
+
+def _without_what_cannot_be_kept(jobs: Sequence[SloJob], grid: Grid) -> list[SloJob]:
+    """The same, where the promises that go beyond the capacity are none any more: those that earn the
+    least for a GPU and slot go first."""
+    held = [job for job in jobs if job.promised is not None and job.promised in within(job, grid)]
+    by_density = sorted(held, key=lambda job: (_density(job, grid), job.key))
+    if not _fit([(job, job.promised or 0) for job in held], grid):
+        low, high = 1, len(held)  # fewest to let go: fewer jobs ask for less of every prefix
+        while low < high:
+            middle = (low + high) // 2
+            rest = [(job, job.promised or 0) for job in by_density[middle:]]
+            low, high = (low, middle) if _fit(rest, grid) else (middle + 1, high)
+        by_density = by_density[low:]
+    keep = {job.key for job in by_density}
+    return [job if job.key in keep else replace(job, promised=None) for job in jobs]
+
+
+def _density(job: SloJob, grid: Grid) -> float:
+    gpu_slots = width(job, grid) * needed(runtime_s(job), grid.term_s)
+    return job.steps[job.promised or 0].reward / gpu_slots
+
+
+def _selection(
+    plan: Plan,
+    jobs: Sequence[SloJob],
+    grid: Grid,
+    bound: float,
+    source: Source,
+    picks: Mapping[str, int],
+) -> Selection:
+    value = worth(plan, jobs, grid)
+    steps, unserved = {}, {}
+    for job in jobs:
+        step = step_made(job, plan.segments.get(job.key, ()), grid)
+        if step is not None:
+            steps[job.key] = step
+        elif job.steps:
+            unserved[job.key] = _why(job, grid, job.key in picks)
+    late = [job.key for job in jobs if not keeps_promise(job, plan.segments.get(job.key, ()), grid)]
+    return Selection(
+        plan=plan, objective=value.reward, bound=max(bound, value.reward), source=source, steps=steps,
+        unserved=unserved, broken=tuple(late), stops=value.stops,
+    )  # fmt: skip
+
+
+def _why(job: SloJob, grid: Grid, picked: bool) -> Unserved:
+    if width(job, grid) > max(grid.capacity):
+        return Unserved.TOO_WIDE
+    if not within(job, grid):
+        return Unserved.OUT_OF_REACH
+    return Unserved.NO_SLOTS if picked else Unserved.OUTBID
