@@ -28,8 +28,8 @@ from dlq_master.policy.promise.realise import realise
 from dlq_master.policy.promise.selector import never
 
 
-class Test(StrEnum):
-    """What decided."""
+class Ground(StrEnum):
+    """What decided on a promise."""
 
     QUOTA = "quota"  # its team has promised GPUs enough
     WIDTH = "width"  # no slot has so many GPUs
@@ -80,7 +80,7 @@ class Book:
 class Verdict:
     """`step` is the one promised, None for an unguaranteed job; `book` the book with the job in it."""
 
-    by: Test
+    by: Ground
     step: int | None = None
     book: Book
 
@@ -109,29 +109,31 @@ def admit(
     """
     quota = (book.quotas or {}).get(job.team)
     if quota is not None and book.used(job.team) + job.gpus > quota:
-        return Verdict(by=Test.QUOTA, book=book)
+        return Verdict(by=Ground.QUOTA, book=book)
     reach = [step for step in within(job, book.grid) if steps is None or step in steps]
     if not reach:
         wide = width(job, book.grid) > max(book.grid.capacity)
-        return Verdict(by=Test.WIDTH if wide else Test.REACH, book=book)
-    horizon = max(book.horizon(), last_slots(job, reach[-1], book.grid))
+        return Verdict(by=Ground.WIDTH if wide else Ground.REACH, book=book)
+    # In several segments it may end in a later slot than in one: its tail is another.
+    latest_s = due_s(job, reach[-1], book.grid)
+    horizon = max(book.horizon(), ceil(latest_s / book.grid.term_s))
     if demand is None or demand.horizon < horizon:
         demand = book.demand(horizon)
     able = [step for step in reach if demand.fits(*row(job, step, book.grid))]
     if not able:
-        return Verdict(by=Test.FLUID, book=book)
+        return Verdict(by=Ground.FLUID, book=book)
     free = free_gpus(book.plan, book.jobs, book.grid, horizon)
     for step in able:
         held = insert(job, due_s(job, step, book.grid), free, book.grid)
         if held is not None:
             plan = book.plan.with_job(job.key, held)
-            return Verdict(by=Test.HOLES, step=step, book=_with(book, job, step, plan))
+            return Verdict(by=Ground.HOLES, step=step, book=_with(book, job, step, plan))
         jobs = (*book.jobs, replace(job, promised=step))
         if (made := replan(jobs, book.grid, out_of_time)) is not None:
-            return Verdict(by=Test.REPLAN, step=step, book=_with(book, job, step, made))
+            return Verdict(by=Ground.REPLAN, step=step, book=_with(book, job, step, made))
         if out_of_time():
             break
-    return Verdict(by=Test.PLAN, book=book)
+    return Verdict(by=Ground.PLAN, book=book)
 
 
 def replan(

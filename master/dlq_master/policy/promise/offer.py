@@ -8,7 +8,7 @@ from enum import StrEnum
 from math import ceil
 
 from dlq_master.model.reward import FULL, Step
-from dlq_master.policy.promise.admission import Book, Test, Verdict, admit
+from dlq_master.policy.promise.admission import Book, Ground, Verdict, admit
 from dlq_master.policy.promise.fluid import Demand
 from dlq_master.policy.promise.holes import earliest
 from dlq_master.policy.promise.leases import Grid, SloJob, needed, runtime_s, width
@@ -53,7 +53,7 @@ def offer(
     out_of_time: Callable[[], bool] = never,
 ) -> Offer:
     """For a job that was not admitted. `work_by_gpus`: `work_s` at other widths, where it is known."""
-    if verdict.by is Test.QUOTA:
+    if verdict.by is Ground.QUOTA:
         waits = _quota_opens(book, job)
         return Offer(earliest_s=None, fix=waits or _narrower(book, job, work_by_gpus, out_of_time))
     at_s = earliest_deadline(book, job, out_of_time)
@@ -91,9 +91,8 @@ def earliest_deadline(
         asked = replace(job, steps=(Step(middle * grid.term_s, FULL),), promised=None, team="")
         found = admit(book, asked, demand=demand, out_of_time=out_of_time)
         if found.guaranteed:
-            made = completion_s(asked, found.book.plan.segments[job.key], grid)
-            best_s = min(best_s, _promised_s(made, grid))
-            high = min(middle, ceil(best_s / grid.term_s))
+            # Exactly what was asked: with a deadline closer by a part of a slot the plan may not be found.
+            best_s, high = min(best_s, middle * grid.term_s), middle
         else:
             low = middle + 1
     return best_s

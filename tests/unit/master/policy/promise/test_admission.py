@@ -1,0 +1,150 @@
+"""Admission: promises only with a plan, and what could be promised instead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlq_master.model.reward import Step, soft, strict
+from dlq_master.policy.promise.admission import Book, Ground, admit, renewed
+from dlq_master.policy.promise.layout import Segment
+from dlq_master.policy.promise.leases import SloJob, within
+from dlq_master.policy.promise.offer import FixKind, earliest_deadline, offer
+from dlq_master.policy.promise.plan import Plan, after, completion_s, faults
+from unit.master.policy.promise.drawing import drawn, grid_of
+
+
+def asks(key: str, gpus: int, work_s: float, by_s: float, team: str = "") -> SloJob:
+    return SloJob(key=key, gpus=gpus, work_s=work_s, steps=strict(by_s), team=team)
+
+
+def book_with(gpus: int, *jobs: SloJob, quotas: dict[str, int] | None = None) -> Book:
+    book = Book(grid=grid_of(gpus), quotas=quotas)
+    for job in jobs:
+        verdict = admit(book, job)
+        assert verdict.guaranteed, job
+        book = verdict.book
+    return book
+
+
+def test_each_test_that_decides() -> None:
+    book = book_with(4, asks("a", 4, 40, 50))
+    assert admit(book, asks("wide", 8, 10, 99)).by is Ground.WIDTH
+    assert admit(book, asks("early", 1, 50, 40)).by is Ground.REACH
+    assert admit(book, asks("full", 4, 20, 50)).by is Ground.FLUID
+    assert admit(book, asks("after", 4, 20, 60)).by is Ground.HOLES
+    late = Plan({"a": (Segment(1, 5),)})  # a hole of one slot in front
+    verdict = admit(replace(book, plan=late), asks("now", 4, 10, 10))
+    assert verdict.by is Ground.HOLES
+    wide = replace(book, plan=Plan({"a": (Segment(0, 4),)}))
+    verdict = admit(wide, asks("now", 4, 10, 15))
+    assert verdict.by is Ground.REPLAN
+    assert verdict.book.plan.segments == {"now": (Segment(0, 1),), "a": (Segment(1, 5),)}
+
+
+def test_fractions_that_no_slots_keep_are_refused_by_the_plan() -> None:
+    """Two slots of all GPUs and five of half of them are 18 of 24 GPU-slots, but overlap in one slot."""
+    book = book_with(4, asks("a", 2, 50, 60))
+    assert admit(book, asks("b", 4, 20, 40)).by is Ground.PLAN
+    assert admit(book, asks("b", 4, 10, 40)).by is Ground.REPLAN
+    assert admit(book, asks("b", 4, 30, 40)).by is Ground.FLUID
+
+
+def test_the_best_step_that_fits_is_promised() -> None:
+    book = book_with(4, asks("a", 4, 40, 40))
+    job = SloJob(key="s", gpus=4, work_s=20, steps=soft([(20, 100), (60, 80), (90, 20)]))
+    assert admit(book, job).step == 1
+    assert admit(book, job, steps=[2]).step == 2
+    assert admit(book, job, steps=[0]).by is Ground.FLUID
+
+
+def test_a_team_has_a_quota_of_guaranteed_gpus_and_is_told_when_it_opens() -> None:
+    book = book_with(
+        8, asks("a", 3, 20, 99, "vision"), asks("b", 2, 40, 99, "vision"), quotas={"vision": 6}
+    )
+    job = asks("c", 4, 10, 99, "vision")
+    verdict = admit(book, job)
+    assert verdict.by is Ground.QUOTA
+    fix = offer(book, job, verdict).fix
+    assert fix is not None
+    assert (fix.kind, fix.at_s) == (FixKind.WAIT_FOR_QUOTA, 20)
+    assert offer(book, replace(job, gpus=7), verdict).fix is None
+    narrow = offer(book, replace(job, gpus=7), verdict, {1: 60.0, 4: 15.0}).fix
+    assert narrow is not None
+    assert (narrow.kind, narrow.gpus) == (FixKind.FEWER_GPUS, 1)
+    assert admit(book, replace(job, team="speech")).guaranteed
+
+
+def test_fewer_gpus_come_before_a_later_deadline() -> None:
+    book = book_with(4, asks("a", 2, 50, 60))
+    job = asks("b", 4, 20, 40)
+    verdict = admit(book, job)
+    assert verdict.by is Ground.PLAN
+    both = offer(book, job, verdict, {2: 35.0, 1: 90.0})
+    assert both.earliest_s == 70
+    assert both.fix is not None
+    assert (both.fix.kind, both.fix.gpus) == (FixKind.FEWER_GPUS, 2)
+    later = offer(book, job, verdict).fix
+    assert later is not None
+    assert (later.kind, later.at_s) == (FixKind.LATER_DEADLINE, 70)
+
+
+def test_the_margin_and_the_resumes_are_inside_the_promise() -> None:
+    job = SloJob(key="a", gpus=1, work_s=18, steps=strict(20), resume_s=3)
+    assert admit(Book(grid=grid_of(1)), job).by is Ground.REACH
+    assert admit(Book(grid=grid_of(1)), replace(job, running=True)).guaranteed
+
+
+@given(seed=st.integers(0, 10**6), gpus=st.integers(2, 8), whole=st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_every_promise_is_kept_and_every_offer_is_true(seed: int, gpus: int, whole: bool) -> None:
+    """Whoever is refused is admitted with the deadline offered; nobody before loses by it."""
+    book = Book(grid=grid_of(gpus, whole=whole))
+    for job in drawn(seed, 14, resume_s=2.0):
+        verdict = admit(book, job)
+        book = verdict.book
+        assert faults(book.plan, book.jobs, book.grid) == []
+        assert verdict.guaranteed == (job.key in book.plan.segments)
+        if verdict.guaranteed or job.gpus > gpus:
+            continue
+        at_s = earliest_deadline(book, job)
+        assert at_s is not None
+        again = admit(book, replace(job, steps=(Step(at_s, 100.0),)))
+        assert again.guaranteed, (at_s, again.by)
+        lasts = [step.deadline_s for step in job.steps]
+        assert verdict.by is Ground.PLAN or at_s > max(lasts) - 10 * whole
+
+
+@given(seed=st.integers(0, 10**6), gpus=st.integers(3, 8))
+@settings(max_examples=20, deadline=None)
+def test_nobody_guaranteed_misses_while_others_come(seed: int, gpus: int) -> None:
+    """Slot after slot: arrivals, admission, a new plan where it is no worse, one slot of work."""
+    book, ended = Book(grid=grid_of(gpus)), 0
+    for slot in range(12):
+        for job in drawn(seed + slot, 3, resume_s=2.0):
+            book = admit(book, replace(job, key=f"{slot}{job.key}", running=False)).book
+        book = renewed(book)
+        assert faults(book.plan, book.jobs, book.grid) == []
+        left = []
+        for job in book.jobs:
+            held = book.plan.segments[job.key]
+            done_s = completion_s(job, held, book.grid)
+            assert done_s <= job.steps[job.promised or 0].deadline_s + 1e-6
+            if done_s > book.grid.term_s:
+                left.append(after(job, held, book.grid, 1))
+        ended += len(book.jobs) - len(left)
+        book = book.moved_on(1, left)
+    assert ended
+
+
+@pytest.mark.parametrize("gpus", [1, 3])
+def test_too_wide_for_ever_has_no_earliest_deadline(gpus: int) -> None:
+    book = Book(grid=grid_of(gpus))
+    job = asks("a", 4, 10, 20)
+    assert earliest_deadline(book, job) is None
+    assert not within(job, book.grid)
+    assert completion_s(job, (), book.grid) == inf
