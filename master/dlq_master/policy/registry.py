@@ -184,7 +184,7 @@ def _packing(name: str, chosen: Settings, words: Mapping[str, str]) -> PackingRu
         )
     for word in _SKEW:
         if word in words:
-            raise PolicyError(f"policy {name}: setting {word!r} needs place=skew")
+            raise PolicyError(f"policy {name}: setting {word!r} needs place=skew or pattern")
     return None
 
 

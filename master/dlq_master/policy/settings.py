@@ -10,7 +10,13 @@ from dlq_master.model.order import Discipline
 from dlq_master.policy.order.gittins import Index, Last
 from dlq_master.policy.partition import quotas
 from dlq_master.policy.partition.quotas import Quotas
-from dlq_master.policy.place.arranging import LOCAL_SEARCH, PATTERN, SPACE, local_search_within
+from dlq_master.policy.place.arranging import (
+    LOCAL_SEARCH,
+    PATTERN,
+    PATTERN_TRY,
+    SPACE,
+    local_search_within,
+)
 from dlq_master.policy.place.chooser import ILP
 from dlq_master.policy.place.consolidate import CONSOLIDATE
 from dlq_master.policy.place.count import COUNT
@@ -61,6 +67,7 @@ PLACEMENTS = {
     placement.name: placement
     for placement in (CONSOLIDATE, SPREAD, COUNT, SKEW, ILP, HALVING, LOCAL_SEARCH, PATTERN)
 }
+_TRYING = {placement.name: placement for placement in (SKEW_TRY, PATTERN_TRY)}
 _ORDERS = {order.value: order for order in (Discipline.REQUEUE, Discipline.FIRST_START)}
 _KNOWLEDGE = {know.value: know for know in Know}
 _PRICES = {"charged": False, "free": True}
@@ -78,8 +85,8 @@ def parse(name: str, allowed: tuple[str, ...], words: Mapping[str, str]) -> Sett
         except ValueError as error:
             raise PolicyError(f"setting {key}={text}: {error}") from error
     chosen = Settings()._replace(**values)  # type: ignore[arg-type]  # keyed by _READERS
-    if chosen.place is SKEW and not chosen.waits_to_pack:
-        return chosen._replace(place=SKEW_TRY)
+    if chosen.place.name in _TRYING and not chosen.waits_to_pack:
+        return chosen._replace(place=_TRYING[chosen.place.name])
     if chosen.place is LOCAL_SEARCH and chosen.search_space != SPACE:
         return chosen._replace(place=local_search_within(chosen.search_space))
     return chosen

@@ -1,15 +1,19 @@
 """`place=local-search` and `place=pattern`: small jobs that start together are placed as a whole.
 
-Chronus' placement of best-effort jobs (section 3.4.2). A job of two nodes' GPUs or more is rounded up and
-gets whole nodes, or waits; a smaller one starts wherever GPUs are left, and on which is settled for all of
-them when it is known who starts. Work that runs stays where it is.
+`local-search` is Chronus' placement of best-effort jobs (section 3.4.2). A job of two nodes' GPUs or more
+is rounded up and gets whole nodes, or waits; a smaller one starts wherever GPUs are left, and on which is
+settled for all of them when it is known who starts. Work that runs stays where it is.
+
+`pattern` finds the best such placement, and leaves what cost more than that gained: nothing is rounded
+up, and a job that would suffer from being spread waits for room, as under `skew`. Whether there is room is
+decided exactly, by packing those that start anew.
 """
 
 from __future__ import annotations
 
 from dlq_master.model.pool import Parts, Pool
 from dlq_master.model.resources import Shape
-from dlq_master.policy.place import consolidate, halving
+from dlq_master.policy.place import consolidate, halving, skew
 from dlq_master.policy.place.joint import Arrangement, Joint
 from dlq_master.policy.place.placement import Placement
 
@@ -49,4 +53,5 @@ def _large(pool: Pool, shape: Shape) -> bool:
 
 SPACE = 100_000  # |S| in section 5.3
 LOCAL_SEARCH = local_search_within(SPACE)
-PATTERN = Placement("pattern", find, room=room, arranges=_best)
+PATTERN = Placement("pattern", skew.insist, packs=True, repacks=True, arranges=_best)
+PATTERN_TRY = PATTERN._replace(find=skew.attempt)

@@ -13,7 +13,7 @@ from dlq_master.model.pool import Parts, Pool, lowest, make_part
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.class_packing import pack
 from dlq_master.policy.place.joint import Arrangement, Joint, Member, Spots, total_reward
-from dlq_master.policy.place.placement import Arrange
+from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.roundup import halves
 from dlq_master.policy.sensitivity.slowdown import OVERLAP, SKEW_RHO, slowdown
 
@@ -36,8 +36,9 @@ class Batch:
     just those GPUs): they keep what the walk gave them.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, placement: Placement) -> None:
         self._cluster = cluster
+        self._placement = placement
 
     def make_room(
         self,
@@ -49,15 +50,21 @@ class Batch:
     ) -> tuple[Parts, dict[JobId, Parts]] | None:
         """GPUs for one more job that does not fit as the chosen lie now, each on as few nodes as ever,
         and where those go then. None: there is no such placement, or none was found in time."""
-        if shape.nodes is not None or shape.gpus > pool.total or halves(pool) is not None:
-            return None  # where nodes can be halved the choices cannot have been wrong
+        if shape.nodes is not None or shape.gpus > pool.total:
+            return None
+        if self._placement.room is not None and halves(pool) is not None:
+            return None  # where nodes are halved the choices cannot have been wrong
         mine = _Group(gpu_type, shape.avoid, shape.traits)
-        moving = {job: chosen[job] for job in self._groups(chosen, fixed).get(mine, ())}
+        moving = {
+            job: chosen[job]
+            for job in self._groups(chosen, fixed).get(mine, ())
+            if len(chosen[job]) == pool.fewest_nodes(self._shape(job).gpus)
+        }
         offered = _offered(pool, moving.values(), shape)
+        if not moving or self._placement.find(offered, shape) is None:
+            return None  # it would not fit either if none of them started
         shapes = [*(self._shape(job) for job in moving), shape]
         fewest = [offered.fewest_nodes(each.gpus) for each in shapes]
-        if not moving or not all(fewest):
-            return None
         members = [Member(each.gpus, n) for each, n in zip(shapes, fewest, strict=True)]
         packed = pack(_joint(members, offered))
         if packed.spots is None:
@@ -70,10 +77,12 @@ class Batch:
         pools: Mapping[str, Pool],
         chosen: Mapping[JobId, Parts],
         fixed: Set[JobId],
-        arrange: Arrange,
     ) -> list[tuple[str, dict[JobId, Parts], str]]:
         """By GPU type who goes where, if that is better than what was chosen, and how it was found.
         `pools`: what nobody has taken."""
+        arrange = self._placement.arranges
+        if arrange is None:
+            return []
         found = []
         left = {gpu_type: pool.copy() for gpu_type, pool in pools.items()}
         for parts in chosen.values():  # who took the last of it may not have written it down
@@ -82,7 +91,7 @@ class Batch:
             pool = left[group.gpu_type]
             shapes = {job: self._shape(job) for job in jobs}
             small = [job for job in jobs if shapes[job].gpus < 2 * (len(pool.buckets) - 1)]
-            members = [self._member(job, pool) for job in small]
+            members = [self._member(job, pool, chosen[job]) for job in small]
             now = total_reward(members, [chosen[job] for job in small])
             if now >= sum(member.gpus for member in members):
                 continue  # nobody is on more nodes than it needs
@@ -117,9 +126,14 @@ class Batch:
         types = self._cluster.capacity.total
         return next(gpu_type for gpu_type, pool in types.items() if pool.masks[node] & mask)
 
-    def _member(self, job_id: JobId, pool: Pool) -> Member:
-        gpus = self._shape(job_id).gpus
-        return Member(gpus, pool.fewest_nodes(gpus), stretch(self._cluster.jobs[job_id].profile))
+    def _member(self, job_id: JobId, pool: Pool, parts: Parts) -> Member:
+        shape = self._shape(job_id)
+        fewest = pool.fewest_nodes(shape.gpus)
+        # Who is to be kept together and is stays so.
+        together = bool(shape.together) and len(parts) <= fewest
+        return Member(
+            shape.gpus, fewest, stretch(self._cluster.jobs[job_id].profile), together=together
+        )
 
 
 def stretch(profile: Profile | None) -> float:

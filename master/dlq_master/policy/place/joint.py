@@ -16,16 +16,20 @@ Spots = tuple[tuple[int, int], ...]  # (node, GPUs there) of one job, by node
 
 
 class Member(NamedTuple):
-    """One job. `fewest`: nodes that its width could ever do with. `stretch`: t_2 / t_1, at least 1."""
+    """One job. `fewest`: nodes that its width could ever do with. `stretch`: t_2 / t_1, at least 1.
+    `together`: it must not be on more nodes."""
 
     gpus: int
     fewest: int = 1
     stretch: float = 1.0
+    together: bool = False
 
     def reward(self, nodes: int) -> float:
         """RW on so many nodes: its GPUs at the least, and less the longer an iteration takes."""
         if nodes <= self.fewest:
             return float(self.gpus)
+        if self.together:
+            return _FORBIDDEN * self.gpus
         return (
             self.gpus
             * iteration_time(1.0, self.stretch, self.fewest)
@@ -70,10 +74,12 @@ class Arrangement(NamedTuple):
 
     @property
     def proven(self) -> bool:
-        return self.reward >= self.bound * (1.0 - TOLERANCE)
+        return self.reward >= self.bound - TOLERANCE * abs(self.bound)
 
 
 TOLERANCE = 1e-6
+# Per GPU of a job that must not be spread and is: no gain of others outweighs it.
+_FORBIDDEN = -1e3
 
 
 def iteration_time(t_1: float, t_2: float, nodes: int) -> float:

@@ -51,7 +51,7 @@ class Space:
         self.placement = placement
         self.blocking = blocking
         self.balance = Balance(cluster) if placement.balances else None
-        self.batch = Batch(cluster)
+        self.batch = Batch(cluster, placement)
         self.outcome = Outcome()
         self.spent = not capacity.free_gpus
         self.stocks: dict[str, Stock] = {}
@@ -105,12 +105,11 @@ class Space:
 
     def finish(self) -> None:
         """Place those that start as a whole, if the placement does that."""
-        arrange = self.placement.arranges
-        if arrange is None or not self.outcome.chosen:
+        if self.placement.arranges is None or not self.outcome.chosen:
             return
         pools = {gpu_type: stock.free for gpu_type, stock in self.stocks.items()}
         fixed = set(self.outcome.outranked.values())
-        for gpu_type, moved, told in self.batch.arrange(pools, self.outcome.chosen, fixed, arrange):
+        for gpu_type, moved, told in self.batch.arrange(pools, self.outcome.chosen, fixed):
             self._exchange(self.stocks[gpu_type], moved)
             self.outcome.told.update(dict.fromkeys(moved, told))
 
@@ -176,6 +175,8 @@ class Space:
                 if found is not None:
                     parts, moved = found
                     self._exchange(stock, moved)
+                    told = f"packed anew with {len(moved)} others to make room"
+                    self.outcome.told.update(dict.fromkeys((head[1], *moved), told))
                     return stock, parts
         return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.job import Job
 from dlq_master.model.packing import Profile
 from dlq_master.model.plan import Start
 from dlq_master.model.resources import Request
@@ -72,9 +73,8 @@ def test_what_rounding_adds_is_left_to_others() -> None:
     assert running(world.decide()).keys() == {1, 2, 3, 4}
 
 
-@pytest.mark.parametrize("place", ["local-search", "pattern"])
-def test_large_jobs_get_whole_nodes_or_wait_and_small_ones_never_do(place: str) -> None:
-    world = a_world(place, 4, 4, 4).submit(a_job(1, 1)).decide()
+def test_large_jobs_get_whole_nodes_or_wait_and_small_ones_never_do() -> None:
+    world = a_world("local-search", 4, 4, 4).submit(a_job(1, 1)).decide()
     world.submit(a_job(2, 9)).decide()
     assert running(world).keys() == {1}
     assert "wants room for 12" in reasons(world, 2)[0].detail
@@ -82,25 +82,55 @@ def test_large_jobs_get_whole_nodes_or_wait_and_small_ones_never_do(place: str) 
     assert running(world).keys() == {1, 3, 4, 5}
 
 
+SIX = [4, 3, 3, 2, 2, 2]  # on nodes with 6, 5 and 5: in the order of arrival two would be split
+HARDY = Profile(rho=0.01)  # it hardly communicates
+
+
+def six(profile: Profile | None = None) -> list[Job]:
+    return [a_job(number, gpus, profile=profile) for number, gpus in enumerate(SIX, start=1)]
+
+
+def told(world: World) -> set[str]:
+    decided = decide(world.cluster, world.policy, world.now_s, epoch=1)
+    return {one.change.reason.detail for one in decided.happened if isinstance(one.change, Start)}
+
+
 def test_those_that_start_are_exchanged_where_that_is_faster() -> None:
-    """4, 3, 3, 2, 2, 2 on 6 + 5 + 5: in the order of arrival two of them would be split."""
-    widths = [4, 3, 3, 2, 2, 2]
-    jobs = [a_job(number, gpus) for number, gpus in enumerate(widths, start=1)]
-    plain = a_world("ilp", 6, 5, 5).submit(*jobs).decide()  # the fewest nodes, one by one
-    assert any(len(nodes) > 1 for nodes in running(plain).values())
-    world = a_world("pattern", 6, 5, 5).submit(*jobs).decide()
+    one_by_one = a_world("ilp", 6, 5, 5).submit(*six(profile=HARDY)).decide()
+    assert any(len(nodes) > 1 for nodes in running(one_by_one).values())
+    world = a_world("pattern", 6, 5, 5).submit(*six(profile=HARDY)).decide()
     assert all(len(nodes) == 1 for nodes in running(world).values())
 
 
+def test_local_search_splits_the_hardy_for_the_sensitive() -> None:
+    """6, 3 and 3 on one node with 6 and single GPUs: one by one the 6 would have the node."""
+    world = a_world("local-search", 6, 1, 1, 1, 1, 1, 1)
+    world.submit(a_job(1, 6, profile=HARDY))
+    world.submit(*(a_job(number, 3, profile=Profile(rho=2.0)) for number in (2, 3))).decide()
+    assert [len(nodes) for nodes in running(world).values()] == [6, 1, 1]
+
+
 def test_a_start_tells_how_its_nodes_were_found() -> None:
-    world = a_world("pattern", 6, 5, 5)
-    for number, gpus in enumerate([4, 3, 3, 2, 2, 2], start=1):
-        world.submit(a_job(number, gpus))
-    decided = decide(world.cluster, world.policy, world.now_s, epoch=1)
-    starts = [one.change for one in decided.happened if isinstance(one.change, Start)]
-    assert {start.reason.detail for start in starts} == {
+    assert told(a_world("pattern", 6, 5, 5).submit(*six(profile=HARDY))) == {
         "placed with 5 others by placement program: worth 16 GPUs, proven"
     }
+    assert "packed anew with 5 others to make room" in told(
+        a_world("pattern", 6, 5, 5).submit(*six())
+    )
+
+
+def test_under_pattern_who_would_suffer_is_packed_exactly_or_waits() -> None:
+    assert running(a_world("skew", 6, 5, 5).submit(*six()).decide()).keys() != {1, 2, 3, 4, 5, 6}
+    world = a_world("pattern", 6, 5, 5).submit(*six()).decide()
+    assert {job: len(nodes) for job, nodes in running(world).items()} == dict.fromkeys(
+        range(1, 7), 1
+    )
+    world = a_world("pattern", 4, 4).submit(a_job(1, 3), a_job(2, 3), a_job(3, 2)).decide()
+    assert reasons(world, 3)[0].code is ReasonCode.CONSOLIDATION
+    world.submit(a_job(4, 2, profile=HARDY)).decide()
+    assert running(world).keys() == {1, 2, 4}
+    trying = a_world("pattern", 4, 4, pack="try").submit(a_job(1, 3), a_job(2, 3), a_job(3, 2))
+    assert running(trying.decide()).keys() == {1, 2, 3}
 
 
 def test_jobs_that_ask_for_other_nodes_are_exchanged_among_their_like() -> None:
