@@ -21,6 +21,7 @@ from dlq_simulator.refusals import refusals
 from dlq_simulator.report import Result, jobs_path, to_json, to_table, write_jobs
 from dlq_simulator.settings import read_settings
 from dlq_simulator.solver_noise import off_stdout
+from dlq_simulator.too_large import check_sizes
 from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace
 
@@ -135,6 +136,8 @@ def simulate(
         workload = read_trace(trace, form, skip_bad=skip_bad)
         for note in workload.notes:
             click.echo(f"dlq: note: {workload.path}: {note}", err=True)
+        if not skip_bad:
+            check_sizes(workload, spec, settings)
         results = []
         gc.set_threshold(COLLECT_AFTER)
         for chosen in settings:

@@ -7,6 +7,8 @@ SimulateError
 
 from __future__ import annotations
 
+LINE_AND_COLUMN = ("line", "column")
+
 
 class SimulateError(Exception):
     """A refusal in three parts; `str()` is the one line users see, without the program's name."""
@@ -27,7 +29,10 @@ class UsageError(SimulateError):
 
 
 class DataError(SimulateError):
-    """A file does not keep its contract; `line` counts from 1, `column` is the header's word."""
+    """A file does not keep its contract; `line` counts from 1, `column` is the header's word.
+
+    `words`: what these two are in the file, where they are not a line and a column.
+    """
 
     exit_code = 1
 
@@ -39,12 +44,13 @@ class DataError(SimulateError):
         *,
         line: int | None = None,
         column: str | None = None,
+        words: tuple[str, str] = LINE_AND_COLUMN,
     ) -> None:
         where = path
         if line is not None:
-            where += f", line {line}"
+            where += f", {words[0]} {line}"
         if column is not None:
-            where += f", column {column}"
+            where += f", {words[1]} {column}"
         super().__init__(f"cannot use {where}", why, remedy)
         self.path = path
         self.line = line

@@ -91,7 +91,9 @@ class _Reading:
             for row in self._rows:
                 row["submit_time_s"] -= first_s
         self._tell(dialect)
-        return Trace.of(self._path, [TraceJob(**row) for row in self._rows], self._notes)
+        jobs = [TraceJob(**row) for row in self._rows]
+        columns = dialect.theirs if dialect is not None else None
+        return Trace.of(self._path, jobs, self._notes, columns)
 
     def _tell(self, dialect: Dialect | None) -> None:
         """What a person should know of what was read."""
@@ -199,4 +201,5 @@ class _Reading:
             self._leave_out(DataError(self._path, why, FIX_ROW, line=line, column=column))
             return
         self._seen[job_id] = line
+        values["line"] = line
         self._rows.append(values)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from dlq_simulator.columns import SoftSteps
+from dlq_simulator.errors import LINE_AND_COLUMN, DataError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,8 @@ class TraceJob:
     skew: int | float | None = None
     rho: int | float | None = None
     status: str | None = None
+    # Where the file has it, for messages: the same job on another line is the same job.
+    line: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,19 +46,41 @@ class Trace:
     """A workload in submit order (ties in file order).
 
     `whole_seconds`: every submit and duration is an integer, so the replay's clock stays on
-    whole seconds. `notes` are for people: what was ignored.
+    whole seconds. `notes` are for people: what was ignored. `columns`: the file's words for ours,
+    where they differ; `words`: what it has for lines and columns.
     """
 
     path: str
     jobs: tuple[TraceJob, ...]
     notes: tuple[str, ...] = ()
     whole_seconds: bool = True
+    columns: Mapping[str, str] = field(default_factory=dict)
+    words: tuple[str, str] = LINE_AND_COLUMN
 
     @classmethod
-    def of(cls, path: str, jobs: Iterable[TraceJob], notes: Sequence[str] = ()) -> Trace:
+    def of(
+        cls,
+        path: str,
+        jobs: Iterable[TraceJob],
+        notes: Sequence[str] = (),
+        columns: Mapping[str, str] | None = None,
+        words: tuple[str, str] = LINE_AND_COLUMN,
+    ) -> Trace:
         ordered = tuple(sorted(jobs, key=lambda job: job.submit_time_s))
         whole = all(
             isinstance(job.submit_time_s, int) and isinstance(job.duration_s, int)
             for job in ordered
         )
-        return cls(path=path, jobs=ordered, notes=tuple(notes), whole_seconds=whole)
+        return cls(
+            path=path,
+            jobs=ordered,
+            notes=tuple(notes),
+            whole_seconds=whole,
+            columns=columns or {},
+            words=words,
+        )
+
+    def error(self, job: TraceJob, column: str, why: str, remedy: str) -> DataError:
+        """What is wrong with one cell of a job, with its place in the file."""
+        theirs = self.columns.get(column, column)
+        return DataError(self.path, why, remedy, line=job.line, column=theirs, words=self.words)

@@ -48,7 +48,11 @@ class Dialect:
     rebase: bool = False
     note: str | None = None
 
+    @property
+    def theirs(self) -> Mapping[str, str]:
+        """The file's words for our columns, for messages."""
+        return {column.name: their for their, column in self.columns.items()}
+
     def column(self, ours: str) -> str:
-        """The file's word for one of our columns, for messages."""
-        theirs = (their for their, column in self.columns.items() if column.name == ours)
-        return next(theirs, ours)
+        """Likewise, for one of them."""
+        return self.theirs.get(ours, ours)

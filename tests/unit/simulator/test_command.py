@@ -14,7 +14,8 @@ from dlq_cli.main import run as run_cli
 from dlq_simulator.command import simulate
 
 TRACE = str(Path(__file__).parents[2] / "data" / "traces" / "tiresias_60_job.csv")
-SMALL = "job_id,submit_time_s,num_gpus,duration_s\na,0,1,10\nb,0,1,20\nwide,0,9,5\n"
+SMALL = "job_id,submit_time_s,num_gpus,duration_s\na,0,1,10\nb,0,1,20\n"
+WIDE = SMALL + "wide,0,9,5\n"
 FIELDS = {
     "policy", "jobs", "refused", "avg_jct_s", "median_jct_s", "p95_jct_s", "avg_queue_s",
     "median_queue_s", "p95_queue_s", "makespan_s", "preemptions", "resizes", "overhead_gpu_s",
@@ -70,8 +71,41 @@ def test_without_json_a_table_compares_the_policies(small: str) -> None:
     )
 
 
-def test_refused_jobs_are_counted_and_named_on_stderr(small: str) -> None:
-    result = run(small, "--cluster", "1x1", "--policy", "fifo", "--json")
+@pytest.mark.parametrize(
+    ("header", "row", "place", "why"),
+    [
+        ("job_id,submit_time_s,num_gpus,duration_s", "w,0,9,5", "line 3, column num_gpus",
+         "asks for 9 GPUs and the cluster {c} has 6"),
+        ("job_id,submit_time,num_gpu,duration", "w,0,9,5", "line 3, column num_gpu", "has 6"),
+        ("job_id,submit_time_s,num_gpus,duration_s,gpu_type", "w,0,5,5,A", "line 3, column num_gpus",
+         "asks for 5 GPUs: no set of the registered nodes has 5 GPUs"),
+        ("job_id,submit_time_s,num_gpus,duration_s,gpu_type", "w,0,1,5,C", "line 3, column gpu_type",
+         "no node has C GPUs (there are: A, B)"),
+        ("job_id,submit_time_s,num_gpus,duration_s,mem_gb", "w,0,3,5,40", "line 3, column mem_gb",
+         "asks for 3 GPUs with 40 GB each"),
+    ],
+)  # fmt: skip
+def test_a_job_larger_than_the_cluster_is_an_error_at_its_line_and_column(
+    tmp_path: Path, header: str, row: str, place: str, why: str
+) -> None:
+    cluster, trace = tmp_path / "c.toml", tmp_path / "t.csv"
+    cluster.write_text(
+        '[[nodes]]\nname="a"\ncount=2\ngpus=2\ngpu_type="A"\ngpu_memory_gb=16\n'
+        '[[nodes]]\nname="b"\ncount=1\ngpus=2\ngpu_type="B"\n'
+    )
+    empty = "," * header.count(",")
+    trace.write_text(f"{header}\nok,9,1,5{empty[3:]}\n{row}\n")
+    result = run(str(trace), "--cluster", str(cluster), "--policy", "fifo")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"dlq: cannot use {trace}, {place}; job 'w' " in result.stderr
+    assert why.format(c=cluster) in result.stderr
+    skipped = run(str(trace), "--cluster", str(cluster), "--policy", "fifo", "--skip-bad", "--json")
+    assert json.loads(skipped.stdout)["policies"][0]["refused"] == 1
+
+
+def test_jobs_too_large_are_counted_and_named_on_stderr_with_skip_bad(small: str) -> None:
+    Path(small).write_text(WIDE)
+    result = run(small, "--cluster", "1x1", "--policy", "fifo", "--json", "--skip-bad")
     assert json.loads(result.stdout)["policies"][0]["refused"] == 1
     assert "dlq: note: fifo: refused 1 job; the first, wide:" in result.stderr
 
@@ -162,7 +196,7 @@ def test_a_missing_trace_is_refused_with_2() -> None:
 
 def test_a_bad_row_is_refused_with_1_and_names_line_and_column(tmp_path: Path) -> None:
     path = tmp_path / "bad.csv"
-    path.write_text(SMALL + "d,0,two,5\n")
+    path.write_text(WIDE + "d,0,two,5\n")
     result = run(str(path), "--cluster", "1x1", "--policy", "fifo")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
