@@ -9,18 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_simulator.metrics import Outcome, mean, measure, percentile
+from dlq_simulator.metrics import Billed, Outcome, mean, measure, percentile
 from dlq_simulator.workload import TraceJob
 
 
-def an_outcome(finish: float, *, start: float = 0, queue: float = 0, **job: Any) -> Outcome:
+def an_outcome(
+    finish: float, *, start: float = 0, queue: float = 0, overhead: float = 0, **job: Any
+) -> Outcome:
     given_job = {"job_id": "1", "submit_time_s": 0, "num_gpus": 1, "duration_s": finish, **job}
     return Outcome(
         job=TraceJob(**given_job),
         start_s=start,
         finish_s=finish,
         queue_s=queue,
-        overhead_s=0,
+        overhead_s=overhead,
         preemptions=0,
     )
 
@@ -75,6 +77,20 @@ def test_lateness_costs_its_weight_a_second_and_being_early_earns_nothing() -> N
     ]
     assert measure(outcomes, gpus=1).tardiness_cost == 40 * 0.5 + 10
     assert measure(outcomes[3:], gpus=1).tardiness_cost is None
+
+
+def test_overhead_is_counted_on_every_gpu_that_was_held_for_it() -> None:
+    outcomes = [an_outcome(100, num_gpus=8, overhead=60), an_outcome(100, num_gpus=3, overhead=5)]
+    assert measure([*outcomes, an_outcome(9)], gpus=16).overhead_gpu_s == 8 * 60 + 3 * 5
+
+
+def test_the_reclaim_ratio_is_over_all_submitted_jobs_the_refused_ones_too() -> None:
+    """Aryl's table 5: preemptions by reclaimed servers over jobs submitted."""
+    billed = Billed(gpu_seconds=400, reclaimed=2)
+    figures = measure([an_outcome(100), an_outcome(100)], gpus=4, refused=3, billed=billed)
+    assert figures.reclaim_preemption_ratio == 2 / 5
+    assert measure([], gpus=4, refused=4, billed=billed).reclaim_preemption_ratio == 2 / 4
+    assert measure([], gpus=4, billed=billed).reclaim_preemption_ratio is None
 
 
 def test_no_values_have_no_mean_and_no_percentile() -> None:

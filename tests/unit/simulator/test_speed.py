@@ -24,6 +24,8 @@ MEASURED = (
     (4.88, 5.33), (3.70, 4.09), (3.09, 3.55), (2.92, 3.46), (2.86, 3.36), (2.21, 2.76),
     (2.32, 2.76), (1.67, 2.05), (1.05, 1.83), (1.19, 1.45), (1.00, 1.38),
 )  # fmt: skip
+# Skew and rho of AlexNet, VGG16, ResNet50, ResNet152 and Inception3, on P100s with 100 Gbit/s.
+SKEWED = ((0.618, 0.250), (0.743, 0.233), (0.092, 0.061), (0.039, 0.060), (0.086, 0.037))
 
 
 def a_job(gpus: int = 2, duration: float = 100, **more: object) -> TraceJob:
@@ -48,6 +50,21 @@ def test_the_bounds_are_no_overlap_and_perfect_overlap() -> None:
 def test_the_default_overlap_is_close_to_what_was_measured() -> None:
     errors = [abs(Speed().slowed(a_job(rho=rho)) / slowed - 1) for rho, slowed in MEASURED]
     assert sum(errors) / len(errors) < 0.07
+
+
+def test_no_other_overlap_fits_what_was_measured_better_than_the_default() -> None:
+    def misfit(speed: Speed) -> float:
+        return sum((speed.slowed(a_job(rho=rho)) - took) ** 2 for rho, took in MEASURED)
+
+    others = [Speed(overlap=1 + step / 20) for step in range(21)]
+    assert misfit(Speed()) <= min(map(misfit, others)) * 1.0001
+
+
+def test_the_default_rho_per_skew_is_the_least_squares_fit_of_five_models() -> None:
+    """Residuals of a least squares fit through 0 are orthogonal to what it is fitted over."""
+    told = Speed(overlap=1)  # slowed by 1 + rho
+    left = [skew * (told.slowed(a_job(skew=skew)) - 1 - rho) for skew, rho in SKEWED]
+    assert sum(left) / sum(skew * rho for skew, rho in SKEWED) == pytest.approx(0, abs=0.005)
 
 
 def test_a_job_of_which_only_the_skew_is_known_gets_a_rho_from_it() -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 from dlq_master.model.ids import JobId
 from dlq_master.model.lease import Terms
 from dlq_master.model.order import Ordering
-from dlq_simulator.clusters import read_cluster
-from dlq_simulator.workload import TraceJob
+from dlq_simulator.clusters import ClusterSpec, NodeGroup, read_cluster
+from dlq_simulator.engine import replay
+from dlq_simulator.settings import read_settings
+from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world import build_cluster, build_job
 
 
@@ -43,3 +45,13 @@ def test_nodes_are_virtual_up_and_empty(tmp_path: Path) -> None:
         assert node.virtual
         assert node.open
         assert [gpu.gpu_type for gpu in node.gpus] == ["V100"] * 8
+
+
+def test_a_gang_is_as_fast_as_its_slowest_node() -> None:
+    """One GPU each of speeds 2, 0.5 and 4: 100 s of work take as long as on the slow one."""
+    speeds = {"a": 2, "b": 0.5, "c": 4}
+    groups = tuple(NodeGroup(name=n, count=1, gpus=1, speed=speed) for n, speed in speeds.items())
+    row = TraceJob(job_id="g", submit_time_s=0, num_gpus=3, duration_s=100)
+    (chosen,) = read_settings(["fifo"], [])
+    result = replay(Trace.of("t", [row]), ClusterSpec(name="c", groups=groups), chosen)
+    assert [outcome.finish_s for outcome in result.outcomes] == [200]

@@ -69,6 +69,20 @@ def test_the_idle_network_is_preferred_and_the_total_decides_below_the_busiest()
     assert (found.busiest, found.total) == (100.0, 16.0)
 
 
+def test_beside_keeps_servers_off_a_node_without_workers_though_its_network_is_idle() -> None:
+    """One worker on each of three busy nodes sends M = 10. A server beside one of them makes that node
+    send 2 M, 120 with its traffic; on the idle node, which has no GPU free, it sends 3 M and the busiest
+    has 110."""
+    program = Program([1, 1, 1, 0], [100.0, 100.0, 100.0, 0.0], [10.0], 3)
+    found, beside = solve(program), solve(program._replace(beside=True))
+    assert found is not None
+    assert (found.servers, found.busiest, found.total) == ((3,), 110.0, 60.0)
+    assert beside is not None
+    assert beside.workers == (1, 1, 1, 0)
+    assert beside.servers[0] != 3
+    assert (beside.busiest, beside.total) == (120.0, 40.0)
+
+
 def test_the_same_program_has_the_same_answer() -> None:
     program = Program([2, 3, 4, 2, 1], [5.0, 0.0, 3.0, 1.0, 0.0], [4.0, 1.0, 1.0, 1.0, 1.0, 1.0], 6)
     assert solve(program) == solve(program)
