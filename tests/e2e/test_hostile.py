@@ -185,18 +185,25 @@ def test_a_flood_of_output_is_cut_to_its_head_and_tail(cluster: Hostile) -> None
 
 
 def test_a_job_that_fills_its_disk_ends_and_its_node_goes_on(cluster: Hostile) -> None:
+    """As long as it stays, nothing else is sent to where nothing could start."""
     small = cluster.daemons.small
     cluster.only_on(small)
     try:
         job = cluster.submit(
             'cd "$(dirname "$DLQ_BEAT_FILE")"; mkdir -p deep/down; exec 2>/dev/null; '
             "dd if=/dev/zero of=fill bs=1M count=30; dd if=/dev/zero of=deep/down/fill bs=1M; "
-            f"touch {cluster.daemons.root}/filled; sleep 3; exit 4"
+            f"touch {cluster.daemons.root}/filled; until [ -e {cluster.daemons.root}/seen ]; do sleep 0.1; done; "
+            "exit 4"
         )
         cluster.wait_until_said(job, "filled")
+        wait_until(
+            lambda: "disk_full" in cluster.daemons.dlq("nodes", "-R"), what="the node's flag"
+        )
+        after = cluster.submit("exit 0")
+        wait_until(lambda: "disk_full" in cluster.daemons.dlq("why", after), what="why it waits")
+        (cluster.daemons.root / "seen").touch()
         ended = cluster.wait_for_end(job)
         assert (ended.state, ended.exit_code) == (job_pb2.JOB_STATE_FAILED, 4)
-        after = cluster.submit("exit 0")
         assert cluster.wait_for_end(after).state == job_pb2.JOB_STATE_COMPLETED
         assert cluster.attempts(after) == 1
     finally:

@@ -19,6 +19,7 @@ from support.waiting import wait_until
 PIDS_MAX = 200
 _EVERY_S = 0.1
 _JOBS = f"pids_max = {PIDS_MAX}\n"
+_SMALL_DISK = '\n[disk]\nspare = "8MiB"\n'
 _SETTINGS = 'retry_backoff = "200ms"\n'  # goes on in [jobs]
 
 
@@ -60,7 +61,8 @@ class HostileDaemons(Daemons):
     def _make_agent(self, name: str) -> None:
         super()._make_agent(name)
         path = self.root / f"{name}.toml"
-        path.write_text(path.read_text().replace("[jobs]\n", f"[jobs]\n{_JOBS}"))
+        text = path.read_text().replace("[jobs]\n", f"[jobs]\n{_JOBS}")
+        path.write_text(text + _SMALL_DISK if name == self.small else text)
 
 
 class RankGroups:
