@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlq_simulator.columns import BadValue, positive
 from dlq_simulator.errors import DataError
-from dlq_simulator.readers.text import FIX_ROW, csv_rows, read_text
+from dlq_simulator.readers.text import FIX_ROW, CsvRows, read_text
 
 COLUMN = "duration"
 
@@ -16,7 +16,7 @@ def read_history(path: str) -> list[float]:
     """
     place: int | None = None
     samples: list[float] = []
-    for line, cells in csv_rows(path, read_text(path)):
+    for line, cells in CsvRows(path, read_text(path)):
         if place is None:
             words = [cell.strip() for cell in cells]
             place = words.index(COLUMN) if COLUMN in words else 0

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from dlq_simulator.columns import BadValue, fraction, seconds
 from dlq_simulator.errors import DataError
-from dlq_simulator.readers.text import FIX_ROW, csv_rows, read_text
+from dlq_simulator.readers.text import FIX_ROW, CsvRows, read_text
 from dlq_simulator.toml_tables import Table
 
 Seconds = int | float
@@ -79,7 +79,7 @@ def _rows(where: str, rows: object, count: int) -> list[Step]:
 
 def _of_load(path: str, count: int, headroom: float) -> list[Step]:
     """What the load leaves idle, in whole servers, but for the headroom."""
-    rows = csv_rows(path, read_text(path))
+    rows = CsvRows(path, read_text(path))
     header = next(rows, (1, []))[1]
     if tuple(header[:2]) != LOAD_COLUMNS:
         fix = "make one with dlq simulate generate inference"

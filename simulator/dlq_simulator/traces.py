@@ -12,7 +12,7 @@ from dlq_simulator.errors import DataError
 from dlq_simulator.readers import dialect_of
 from dlq_simulator.readers.dialect import Column, Dialect, SkipRow, Values
 from dlq_simulator.readers.philly import PHILLY, is_raw_log, raw_log
-from dlq_simulator.readers.text import FIX_ROW, csv_rows, read_text
+from dlq_simulator.readers.text import FIX_ROW, CsvRows, read_text
 from dlq_simulator.workload import Trace, TraceJob
 
 
@@ -35,8 +35,31 @@ def parse_trace(path: str, text: str, form: str = "auto", *, skip_bad: bool = Fa
     return reading.trace()
 
 
-# More workers than any cluster has.
-_LARGEST = 2**53
+# More workers than any cluster has: each size in between is one that a policy may choose.
+_MOST_WORKERS = 2**16
+
+
+def _wrong_size(values: Values) -> tuple[str, str] | None:
+    """The column, and what is wrong with it, of a job that may not run on the GPUs it asks for."""
+    least, most = values.get("min_workers"), values.get("max_workers")
+    if least is None and most is None:
+        return None
+    each, gpus = values.get("gpus_per_worker", 1), values["num_gpus"]
+    if least is not None and most is not None and least > most:
+        return "max_workers", f"min_workers is {least} and max_workers {most}"
+    if gpus % each:
+        return "num_gpus", f"it is {gpus}, no whole number of workers of {each} GPUs"
+    if least is not None and least * each > gpus:
+        return "min_workers", f"{least} workers of {each} GPUs are more than num_gpus, {gpus}"
+    if most is not None and most * each < gpus:
+        return "max_workers", f"{most} workers of {each} GPUs are fewer than num_gpus, {gpus}"
+    if most is not None and most > _MOST_WORKERS:
+        return "max_workers", f"expected at most {_MOST_WORKERS}, found {most}"
+    return None
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:40] + "..."
 
 
 class _Reading:
@@ -53,7 +76,7 @@ class _Reading:
         self._dialect: Dialect | None = None
 
     def csv(self, text: str, form: str) -> None:
-        rows = self._csv_rows(text)
+        rows = CsvRows(self._path, text)
         first = next(rows, None)
         if first is None:
             raise DataError(self._path, "it is empty", "give a CSV file with a header line")
@@ -61,7 +84,7 @@ class _Reading:
         dialect = self._dialect = dialect_of(names, form)
         columns = self._columns(dialect, names)
         beside = dialect.companion(Path(self._path)) if dialect.companion else {}
-        for line, cells in rows:
+        for line, cells in self._sound(rows):
             try:
                 self._take(line, self._values(dialect, columns, names, cells, line, beside))
             except SkipRow as skip:
@@ -83,7 +106,9 @@ class _Reading:
 
     def trace(self) -> Trace:
         if not self._rows:
-            why = str(self._bad[0]) if self._bad else "it has a header and no jobs"
+            if self._bad:
+                raise self._bad[0]
+            why = "it has a header and no jobs"
             raise DataError(self._path, why, "add one row for each job")
         dialect = self._dialect
         if dialect is not None and dialect.rebase:
@@ -109,8 +134,8 @@ class _Reading:
         if late:
             self._notes.append(f"sorted by submit time: {late} rows came after a later one")
 
-    def _csv_rows(self, text: str) -> Iterator[tuple[int, list[str]]]:
-        rows = csv_rows(self._path, text)
+    def _sound(self, rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
+        """The rows that are CSV."""
         while True:
             try:
                 yield next(rows)
@@ -118,7 +143,6 @@ class _Reading:
                 return
             except DataError as error:
                 self._leave_out(error)
-                return
 
     def _leave_out(self, error: DataError) -> None:
         if not self._skip_bad:
@@ -139,7 +163,8 @@ class _Reading:
                 raise DataError(self._path, why, "remove one", line=1, column=name)
         unknown = [n for n in names if n not in dialect.columns and n not in dialect.silent]
         if unknown:
-            self._notes.append(f"ignored columns that dlq does not know: {', '.join(unknown)}")
+            shown = ", ".join(_short(name) for name in unknown)
+            self._notes.append(f"ignored columns that dlq does not know: {shown}")
         return [dialect.columns.get(name) for name in names]
 
     def _values(
@@ -178,8 +203,7 @@ class _Reading:
         try:
             return column.parse(text)
         except BadValue as error:
-            shown = text if len(text) <= 40 else text[:40] + "..."
-            why = f"{error}, found {shown!r}"
+            why = f"{error}, found {_short(text)!r}"
             raise DataError(self._path, why, FIX_ROW, line=line, column=name) from error
 
     def _check_together(self, line: int, dialect: Dialect, values: Values) -> None:
@@ -189,9 +213,11 @@ class _Reading:
         if needs is not None and needs not in values:
             column = dialect.column(needs)
             raise DataError(self._path, f"a {kind} job needs it", FIX_ROW, line=line, column=column)
-        if values.get("min_workers", 1) > values.get("max_workers", _LARGEST):
-            why = f"min_workers is {values['min_workers']} and max_workers {values['max_workers']}"
-            raise DataError(self._path, why, FIX_ROW, line=line, column="max_workers")
+        wrong = _wrong_size(values)
+        if wrong is not None:
+            column, why = wrong
+            column = dialect.column(column)
+            raise DataError(self._path, why, FIX_ROW, line=line, column=column)
 
     def _take(self, line: int, values: Values) -> None:
         job_id = values["job_id"]

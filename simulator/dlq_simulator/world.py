@@ -16,7 +16,6 @@ from dlq_master.model.resources import Allocation, Request
 from dlq_master.model.slowdowns import Run
 from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.course import Seconds
-from dlq_simulator.errors import SimulateError
 from dlq_simulator.speed import Speed
 from dlq_simulator.workload import Trace, TraceJob
 
@@ -100,20 +99,14 @@ def _profile(row: TraceJob) -> Profile:
 
 
 def sizes_of(row: TraceJob) -> tuple[int, ...]:
-    """On how many GPUs the job may run; empty: only on those that it asks for. SimulateError if these
-    are not among them."""
+    """On how many GPUs the job may run; empty: only on those that it asks for, which are always among
+    them (the reader sees to that)."""
     if row.min_workers is None and row.max_workers is None:
         return ()
     each = row.gpus_per_worker or 1
     own = row.num_gpus // each
     least = own if row.min_workers is None else row.min_workers
     most = own if row.max_workers is None else row.max_workers
-    if row.num_gpus % each or not least <= own <= most:
-        raise SimulateError(
-            f"job {row.job_id!r} asks for {row.num_gpus} GPUs, on which it cannot run",
-            f"it runs on {least} to {most} workers of {each} GPUs",
-            "correct num_gpus, gpus_per_worker, min_workers or max_workers",
-        )
     if least == most:
         return ()
     return tuple(workers * each for workers in range(least, most + 1))

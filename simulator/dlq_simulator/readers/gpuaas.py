@@ -8,7 +8,7 @@ from pathlib import Path
 from dlq_simulator.columns import BadValue, count, positive, seconds, word
 from dlq_simulator.errors import DataError
 from dlq_simulator.readers.dialect import Column, Dialect, Values
-from dlq_simulator.readers.text import csv_rows, read_text
+from dlq_simulator.readers.text import CsvRows, read_text
 
 _TIMES = "SelectJobs_times.csv"
 _NEEDS = ("UniqueJobsID", "GpuNumber", "ExecutionTime")
@@ -28,7 +28,7 @@ def _fastest(path: Path) -> Mapping[str, Values]:
         raise DataError(
             str(path), f"there is no {_TIMES} beside it", "keep the files of an instance together"
         )
-    rows = csv_rows(str(beside), read_text(str(beside)))
+    rows = CsvRows(str(beside), read_text(str(beside)))
     line, header = next(rows, (1, []))
     if not set(_NEEDS) <= set(header):
         raise DataError(

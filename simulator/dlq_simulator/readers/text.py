@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dlq_simulator.errors import DataError, UsageError
@@ -39,12 +39,54 @@ def _gunzip(path: str, data: bytes) -> bytes:
         raise DataError(path, f"it is not a whole gzip file ({error})", "copy it anew") from error
 
 
-def csv_rows(path: str, text: str) -> Iterator[tuple[int, list[str]]]:
-    """Non-empty rows with the number of the line they end on."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        for cells in reader:
+class CsvRows(Iterator[tuple[int, list[str]]]):
+    """Non-empty rows with the number of the line they end on.
+
+    A row that is not CSV is a DataError that names the line it begins on; whoever goes on after it
+    gets the rows from the next line on.
+    """
+
+    def __init__(self, path: str, text: str) -> None:
+        self._path = path
+        self._lines = list(io.StringIO(text, newline=""))
+        self._header: Sequence[str] = ()
+        self._begin(0)
+
+    def _begin(self, line: int) -> None:
+        """Read from the line with this index on, as if nothing had been before."""
+        self._before = line  # lines that the reader has not seen
+        self._done = line  # lines of complete rows
+        rest = (self._lines[index] for index in range(line, len(self._lines)))
+        self._reader = csv.reader(rest, strict=True)
+
+    def __next__(self) -> tuple[int, list[str]]:
+        while True:
+            try:
+                cells = next(self._reader)
+            except csv.Error as error:
+                read = self._before + self._reader.line_num
+                bad, begun = self._bad(error, read), self._done
+                self._begin(begun + 1)
+                raise bad from error
+            self._done = self._before + self._reader.line_num
             if cells:
-                yield reader.line_num, cells
-    except csv.Error as error:
-        raise DataError(path, f"it is not CSV: {error}", FIX_ROW, line=reader.line_num) from error
+                self._header = self._header or cells
+                return self._done, cells
+
+    def _bad(self, error: csv.Error, read: int) -> DataError:
+        """What is wrong with the row that begins after the complete ones; `read`: up to which line."""
+        why, column = f"it is not CSV: {error}", None
+        if read > self._done + 1 or "unexpected end" in str(error):
+            why = "a quote that opens in this row is not closed"
+        elif "field limit" in str(error):
+            limit = csv.field_size_limit()
+            why = f"a cell has more than {limit} characters"
+            column = self._name(self._lines[self._done], limit)
+        return DataError(self._path, why, FIX_ROW, line=self._done + 1, column=column)
+
+    def _name(self, line: str, limit: int) -> str | None:
+        """The column of the enormous cell; None where quotes make that uncertain."""
+        sizes = [len(cell) for cell in line.split(",", len(self._header))]
+        place = next((n for n, size in enumerate(sizes) if size > limit), len(sizes))
+        known = '"' not in line and place < len(self._header)
+        return self._header[place].strip() if known else None

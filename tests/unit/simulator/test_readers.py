@@ -163,5 +163,41 @@ def test_a_file_of_bad_rows_alone_is_refused_with_the_first_of_them() -> None:
 
 
 def test_one_enormous_line_is_an_error_with_its_line() -> None:
-    with pytest.raises(DataError, match=r"line 2.*field larger than field limit"):
-        parse_trace("t.csv", HEADER + "x" * 200_000 + ",0,1,10\n")
+    told = r"line 2, column num_gpus; a cell has more than 131072 characters"
+    with pytest.raises(DataError, match=told):
+        parse_trace("t.csv", HEADER + "a,0," + "1" * 200_000 + ",10\n")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ["x" * 200_000 + ",0,1,10", '"b,0,1,10', '"b"x,0,1,10', '"' + "x" * 200_000, '"b"x,0\n"c'],
+    ids=["enormous", "unclosed", "after a quote", "both", "two of them"],
+)
+def test_only_the_row_that_is_not_csv_is_left_out(bad: str) -> None:
+    text = HEADER + f"a,0,1,10\n\n{bad}\nd,0,1,10\ne,0,1,10\n"
+    trace = parse_trace("t.csv", text, skip_bad=True)
+    assert [job.job_id for job in trace.jobs] == ["a", "d", "e"]
+    bads = bad.count("\n") + 1
+    assert trace.notes[0].startswith(
+        f"skipped {bads} bad rows, the first: cannot use t.csv, line 4"
+    )
+    with pytest.raises(DataError) as caught:
+        parse_trace("t.csv", text)
+    assert caught.value.line == 4
+
+
+@pytest.mark.parametrize("skip_bad", [False, True])
+def test_an_enormous_first_line_is_told_as_what_it_is(skip_bad: bool) -> None:
+    with pytest.raises(DataError, match=r"line 1; a cell has more than 131072 characters"):
+        parse_trace("t.csv", "x" * 200_000 + "\na,0,1,10\n", skip_bad=skip_bad)
+    trace = parse_trace("t.csv", HEADER[:-1] + "," + "x" * 100_000 + "\na,0,1,10,1\n")
+    assert len(trace.notes[0]) < 100
+
+
+def test_a_file_of_one_unclosed_quote_is_told_once() -> None:
+    with pytest.raises(DataError) as caught:
+        parse_trace("t.csv", HEADER + '"a,0,1,10\n', skip_bad=True)
+    assert str(caught.value) == (
+        "cannot use t.csv, line 2; a quote that opens in this row is not closed; "
+        "correct the row and run again"
+    )

@@ -146,13 +146,33 @@ def test_a_bad_optional_cell_is_refused_by_name(columns: str, cells: str, column
         (f"{HEADER}\n", "it has a header and no jobs"),
         ("job_id,num_gpus,duration_s\n1,1,1\n", "the header has no submit_time_s"),
         (f"{HEADER},num_gpus\n1,0,1,10,1\n", "two columns have this name"),
-        (f'{HEADER}\n"1,0,1,10\n', "it is not CSV: unexpected end of data"),
+        (f'{HEADER}\n"1,0,1,10\n', "a quote that opens in this row is not closed"),
     ],
 )
 def test_a_file_that_is_no_trace_is_refused(text: str, why: str) -> None:
     with pytest.raises(DataError) as caught:
         parse_trace("t.csv", text)
     assert caught.value.why == why
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "why"),
+    [
+        ("5,2,,4", "num_gpus", "it is 5, no whole number of workers of 2 GPUs"),
+        ("4,2,3,", "min_workers", "3 workers of 2 GPUs are more than num_gpus, 4"),
+        ("4,,,3", "max_workers", "3 workers of 1 GPUs are fewer than num_gpus, 4"),
+        ("4,,2,65537", "max_workers", "expected at most 65536, found 65537"),
+    ],
+)
+def test_an_elastic_job_that_may_not_run_as_asked_is_named_by_the_reader(
+    row: str, column: str, why: str
+) -> None:
+    header = "job_id,submit_time_s,duration_s,num_gpus,gpus_per_worker,min_workers,max_workers\n"
+    text = f"{header}a,0,1,4,2,1,4\nb,0,1,{row}\n"
+    with pytest.raises(DataError) as caught:
+        parse_trace("t.csv", text)
+    assert (caught.value.line, caught.value.column, caught.value.why) == (3, column, why)
+    assert [job.job_id for job in parse_trace("t.csv", text, skip_bad=True).jobs] == ["a"]
 
 
 def test_a_broken_gzip_file_and_foreign_bytes_are_data_errors(tmp_path: Path) -> None:
