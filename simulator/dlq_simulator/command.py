@@ -30,8 +30,8 @@ from dlq_simulator.workload import Trace
 COLLECT_AFTER = 100_000
 
 _EPILOG = """
-Settings: place=consolidate|spread|count, preempt=charged|free, save_s and resume_s (what one
-preemption costs), term_s (the boundaries at which work may be taken away),
+Settings: place=consolidate|spread|count|skew|ilp|halving|local-search|pattern,
+preempt=charged|free, save_s and resume_s (what one preemption costs), term_s (the boundaries at which work may be taken away),
 slowdown=charged|free, overlap, skew_rho (what spreading costs),
 scaling=linear|aryl|EFFICIENCY; for srtf, srsf and themis also know=known|profiled|unknown,
 profile_s, noise; for tiresias-las and tiresias-gittins also order=requeue|first-start,
