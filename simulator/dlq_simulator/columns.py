@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 # int() and float() also take "1_000", " 7 ", "nan" and other scripts' digits; a trace may not.
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 # Every integer up to here is exact as a double, so sums of seconds stay exact.
 _LIMIT = 2**53
 
@@ -18,7 +19,14 @@ Parser = Callable[[str], Value]
 
 
 class BadValue(ValueError):
-    """A cell that does not hold what its column promises; the text says what was expected."""
+    """A cell that does not hold what its column promises; the text says what was expected.
+
+    `column`: our name for the column, where it is not known from where the value was read.
+    """
+
+    def __init__(self, text: str, column: str | None = None) -> None:
+        super().__init__(text)
+        self.column = column
 
 
 def number(text: str) -> int | float:
@@ -74,6 +82,9 @@ def yes_no(text: str) -> bool:
 
 
 def word(text: str) -> str:
+    """A name: anything but control characters, which would break the rows that are written of it."""
+    if _CONTROL.search(text):
+        raise BadValue("expected text without line ends, NUL or other control characters")
     return text
 
 
@@ -81,6 +92,12 @@ def kind(text: str) -> str:
     if text not in ("be", "strict", "soft"):
         raise BadValue("expected be, strict or soft")
     return text
+
+
+def zero_one(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise BadValue("expected 0 or 1")
+    return text == "1"
 
 
 def soft_steps(text: str) -> SoftSteps:

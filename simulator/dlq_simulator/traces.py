@@ -188,14 +188,15 @@ class _Reading:
                 continue
             if text:
                 values[column.name] = self._parsed(line, name, column, text)
-            elif name in dialect.required:
+            elif name in dialect.required and name not in dialect.may_be_empty:
                 raise DataError(self._path, "it is empty", FIX_ROW, line=line, column=name)
         values.setdefault("job_id", str(len(self._rows)))
         values.update(beside.get(values["job_id"], {}))
         try:
             values = dialect.finish(values)
         except BadValue as error:
-            raise DataError(self._path, str(error), FIX_ROW, line=line) from error
+            at = error.column and dialect.column(error.column)
+            raise DataError(self._path, str(error), FIX_ROW, line=line, column=at) from error
         self._check_together(line, dialect, values)
         return values
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dlq_simulator.columns import BadValue, positive, seconds, whole, word
+from collections.abc import Sequence
+from itertools import pairwise
+
+from dlq_simulator.columns import BadValue, positive, seconds, whole, word, zero_one
 from dlq_simulator.readers.dialect import Column, Dialect, SkipRow, Values
 
 _MINUTE_S = 60
 # The artifact's rewards end at 10, the paper's (section 3.2) at 100.
 _REWARD = 10
+_TIMES, _VALUES = "expect_time_list", "expect_value_list"
 
 
 def _minutes(text: str) -> int | float:
@@ -22,18 +26,30 @@ def _numbers(text: str) -> tuple[tuple[float, float], ...]:
 def _finish(values: Values) -> Values:
     if values["num_gpus"] == 0:
         raise SkipRow("num_gpu is 0")
-    delays = [delay for delay, _ in values.pop("expect_time_list")]
-    rewards = [reward for reward, _ in values.pop("expect_value_list")]
-    best_effort = values.pop("best_effort") == 1
+    delays = [delay for delay, _ in values.pop(_TIMES, ())]
+    rewards = [reward for reward, _ in values.pop(_VALUES, ())]
     values["vc"] = values["user"]
-    if best_effort:
+    if values.pop("best_effort"):
         return {**values, "kind": "be"}
-    if len(delays) != len(rewards):
-        raise BadValue(f"{len(delays)} times and {len(rewards)} values")
+    _check(delays, rewards)
     if len(delays) == 1:
         return {**values, "kind": "strict", "deadline_s": delays[0] * _MINUTE_S}
     steps = tuple((d * _MINUTE_S, r * _REWARD) for d, r in zip(delays, rewards, strict=True))
     return {**values, "kind": "soft", "deadline_s": steps[0][0], "soft_steps": steps}
+
+
+def _check(delays: Sequence[float], rewards: Sequence[float]) -> None:
+    """What the two lists of a job with a deadline promise, as `soft_steps` does in dlq's own traces."""
+    if not delays:
+        raise BadValue("a job that is not best-effort needs it", _TIMES)
+    if len(delays) != len(rewards):
+        raise BadValue(f"{len(delays)} times and {len(rewards)} values", _VALUES)
+    if any(later <= earlier for earlier, later in pairwise(delays)):
+        raise BadValue("expected rising times", _TIMES)
+    if any(later > earlier for earlier, later in pairwise(rewards)):
+        raise BadValue("expected values that never rise", _VALUES)
+    if not all(1 <= reward * _REWARD <= 100 for reward in rewards):
+        raise BadValue("expected values from 0.1 to 10", _VALUES)
 
 
 CHRONUS = Dialect(
@@ -49,7 +65,7 @@ CHRONUS = Dialect(
         "duration": Column("duration_s", _minutes),
         "expect_time_list": Column("expect_time_list", _numbers),
         "expect_value_list": Column("expect_value_list", _numbers),
-        "best_effort": Column("best_effort", whole),
+        "best_effort": Column("best_effort", zero_one),
     },
     required=(
         "job_id",
@@ -61,6 +77,7 @@ CHRONUS = Dialect(
         "expect_value_list",
         "best_effort",
     ),
+    may_be_empty=frozenset({_TIMES, _VALUES}),
     silent=frozenset({"interval", "job_type"}),
     finish=_finish,
 )

@@ -32,7 +32,7 @@ class Dialect:
     """One format.
 
     `marks`: columns that together tell it from the others. `columns`: theirs to ours. `required`:
-    theirs. `silent`: known to have no meaning here, so ignored without a note. `finish`: values as
+    theirs; `may_be_empty`: those of them that may be empty in a row. `silent`: known to have no meaning here, so ignored without a note. `finish`: values as
     parsed to the values of a TraceJob; it may raise BadValue or SkipRow. `companion`: what a file
     beside it says of each job id. `rebase`: times count from
     some calendar, so the first submit becomes 0. `note`: what every reader of such a file is told.
@@ -42,6 +42,7 @@ class Dialect:
     marks: frozenset[str]
     columns: Mapping[str, Column]
     required: tuple[str, ...]
+    may_be_empty: frozenset[str] = frozenset()
     silent: frozenset[str] = frozenset()
     finish: Callable[[Values], Values] = unchanged
     companion: Callable[[Path], Mapping[str, Values]] | None = None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from dlq_simulator.columns import BadValue, count, positive, seconds, word
 from dlq_simulator.errors import DataError
 from dlq_simulator.readers.dialect import Column, Dialect, Values
-from dlq_simulator.readers.text import CsvRows, read_text
+from dlq_simulator.readers.text import FIX_ROW, CsvRows, read_text
+
+T = TypeVar("T")
 
 _TIMES = "SelectJobs_times.csv"
 _NEEDS = ("UniqueJobsID", "GpuNumber", "ExecutionTime")
@@ -37,25 +40,37 @@ def _fastest(path: Path) -> Mapping[str, Values]:
     best: dict[str, tuple[float, int]] = {}
     for line, cells in rows:
         row = dict(zip(header, cells, strict=False))
-        try:
-            found = (positive(row["ExecutionTime"]), count(row["GpuNumber"]))
-        except (BadValue, KeyError) as error:
-            raise DataError(
-                str(beside), str(error), "correct the row and run again", line=line
-            ) from error
-        job_id = row["UniqueJobsID"]
+        job_id = _cell(beside, line, row, "UniqueJobsID", word)
+        found = (
+            _cell(beside, line, row, "ExecutionTime", positive),
+            _cell(beside, line, row, "GpuNumber", count),
+        )
         best[job_id] = min(found, best.get(job_id, found))
     return {
         job_id: {"num_gpus": gpus, "duration_s": time_s} for job_id, (time_s, gpus) in best.items()
     }
 
 
+def _cell(
+    path: Path, line: int, row: Mapping[str, str], column: str, parse: Callable[[str], T]
+) -> T:
+    """One value of the companion; DataError names its line and column."""
+    text = row.get(column, "").strip()
+    try:
+        if not text:
+            raise BadValue("it is empty" if column in row else "the row ends before it")
+        return parse(text)
+    except BadValue as error:
+        why = f"{error}, found {text[:40]!r}" if text else str(error)
+        raise DataError(str(path), why, FIX_ROW, line=line, column=column) from error
+
+
 def _finish(values: Values) -> Values:
     if "num_gpus" not in values:
-        raise BadValue(f"expected a job of {_TIMES}")
+        raise BadValue(f"expected a job of {_TIMES}", "job_id")
     due_s = values["due_s"] - values["submit_time_s"]
     if due_s <= 0:
-        raise BadValue("expected a Deadline after the SubmissionTime")
+        raise BadValue("expected a Deadline after the SubmissionTime", "due_s")
     return {**values, "due_s": due_s}
 
 

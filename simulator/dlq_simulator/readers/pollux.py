@@ -20,7 +20,7 @@ _GPU_HOURS = {
 def _finish(values: Values) -> Values:
     gpu_hours = _GPU_HOURS.get(values["model"])
     if gpu_hours is None:
-        raise BadValue(f"expected an application of {', '.join(sorted(_GPU_HOURS))}")
+        raise BadValue(f"expected an application of {', '.join(sorted(_GPU_HOURS))}", "model")
     return {**values, "duration_s": round(gpu_hours * 3600 / values["num_gpus"])}
 
 

@@ -54,9 +54,31 @@ def test_chronus_rows_without_gpus_and_out_of_order_are_counted() -> None:
     )
 
 
-def test_a_chronus_row_with_more_times_than_values_is_named() -> None:
-    with pytest.raises(DataError, match=r"line 2; 2 times and 1 values"):
-        parse_trace("c.csv", CHRONUS + "0,vc,1,9,1,m,1,5,2-3,10,0,soft\n")
+@pytest.mark.parametrize(
+    ("lists", "column", "why"),
+    [
+        ("2-3,10,0", "expect_value_list", "2 times and 1 values"),
+        ("2-3,,0", "expect_value_list", "2 times and 0 values"),
+        (",,0", "expect_time_list", "a job that is not best-effort needs it"),
+        ("3-2,10-5,0", "expect_time_list", "expected rising times"),
+        ("2-2,10-5,0", "expect_time_list", "expected rising times"),
+        ("2-3,5-10,0", "expect_value_list", "expected values that never rise"),
+        ("2-3,11-10,0", "expect_value_list", "expected values from 0.1 to 10"),
+        ("2,0.05,0", "expect_value_list", "expected values from 0.1 to 10"),
+        ("2,10,2", "best_effort", "expected 0 or 1, found '2'"),
+    ],
+)
+def test_chronus_lists_are_held_to_what_our_own_steps_are(
+    lists: str, column: str, why: str
+) -> None:
+    with pytest.raises(DataError) as caught:
+        parse_trace("c.csv", CHRONUS + f"0,vc,1,9,1,m,1,5,{lists},soft\n")
+    assert (caught.value.line, caught.value.column, caught.value.why) == (2, column, why)
+
+
+def test_a_best_effort_row_of_chronus_needs_no_lists() -> None:
+    (job,) = parse_trace("c.csv", CHRONUS + "0,vc,1,9,1,m,1,5,,,1,best\n").jobs
+    assert (job.kind, job.deadline_s) == ("be", None)
 
 
 def test_muri_counts_in_milliseconds() -> None:
@@ -138,7 +160,15 @@ def test_a_gpuaas_job_runs_in_its_fastest_configuration_and_is_due_after_its_sub
     [
         (None, "there is no SelectJobs_times.csv beside it"),
         ("K,NC6,K80,1,1,0.5,90\n", "expected a job of SelectJobs_times.csv"),
-        ("J,NC6,K80,x,1,0.5,90\n", r"SelectJobs_times.csv, line 2; expected a number"),
+        (
+            "J,NC6,K80,x,1,0.5,90\n",
+            r"SelectJobs_times.csv, line 2, column GpuNumber; expected a number, found 'x'",
+        ),
+        (
+            "J,NC6,K80,1,1,0.5\n",
+            r"SelectJobs_times.csv, line 2, column ExecutionTime; the row ends before it",
+        ),
+        (",NC6,K80,1,1,0.5,9\n", r"line 2, column UniqueJobsID; it is empty"),
     ],
 )
 def test_a_gpuaas_instance_without_its_times_is_refused(

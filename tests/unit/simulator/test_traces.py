@@ -104,6 +104,11 @@ def test_a_byte_order_mark_and_windows_line_ends_are_no_obstacle(tmp_path: Path)
         ("1,0,1,1_0", "duration_s", "expected a number, found '1_0'"),
         ("1,0,1,", "duration_s", "it is empty"),
         (",0,1,10", "job_id", "it is empty"),
+        (
+            "a\0b,0,1,10",
+            "job_id",
+            "expected text without line ends, NUL or other control characters, found 'a\\x00b'",
+        ),
         ("1,0,1", "duration_s", "the row has 3 cells and the header 4"),
         ("1,0,1,10,9", None, "the row has 5 cells and the header 4"),
         ("0,0,1,10", "job_id", "job '0' is already on line 2"),
@@ -153,6 +158,11 @@ def test_a_file_that_is_no_trace_is_refused(text: str, why: str) -> None:
     with pytest.raises(DataError) as caught:
         parse_trace("t.csv", text)
     assert caught.value.why == why
+
+
+def test_a_line_end_in_a_job_id_is_refused() -> None:
+    with pytest.raises(DataError, match=r"column job_id; expected text without line ends"):
+        parse_trace("t.csv", f'{HEADER}\n"a\nb",0,1,10\n')
 
 
 @pytest.mark.parametrize(
