@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import inf, nan
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -80,17 +82,70 @@ def test_a_quantile_is_the_first_service_that_so_many_stay_within(
     assert 100 * sum(s < within for s in samples) < percent * len(samples)
 
 
-def test_a_long_history_is_kept_in_parts_that_keep_its_mean_and_its_order() -> None:
-    long = [1 + (n * 7919) % 10007 for n in range(10007)]
-    whole, parts = (
-        ServiceDistribution(long, resolution=20000),
-        ServiceDistribution(long, resolution=500),
-    )
-    assert (len(whole), len(parts)) == (10007, 500)
-    for attained in range(0, 9000, 100):
-        assert parts.fixed_index(attained, 2000) == pytest.approx(
-            whole.fixed_index(attained, 2000), rel=0.05
-        )
+LONG = sorted(lognormvariate(8, 2) for lognormvariate in [Random(5).lognormvariate] * 6000)
+ATTAINED = [
+    *(LONG[at] * share for at in range(0, 6000, 301) for share in (1.0, 1 - 1e-12, 1 + 1e-9)),
+    *(Random(6).uniform(0, LONG[5500]) for _ in range(20)),
+    0.0,
+    LONG[-2],
+    (LONG[-2] + LONG[-1]) / 2,
+]
+
+
+def exactly(samples: list[float], attained: float) -> Iterator[tuple[float, float]]:
+    """Every later sample as the end of a quantum, and the index of that: sums of integers, so that
+    the one rounding is that of the division."""
+    scale = 1 << 120
+    had = _scaled(attained, scale)
+    left = [_scaled(sample, scale) - had for sample in samples if sample > attained]
+    ended, spent, since = 0, 0, 0
+    for rest in left:  # they are sorted
+        spent += (rest - since) * (len(left) - ended)
+        ended, since = ended + 1, rest
+        yield rest / scale, ended * scale / spent
+
+
+def _scaled(value: float, scale: int) -> int:
+    numerator, denominator = value.as_integer_ratio()
+    assert scale % denominator == 0
+    return numerator * (scale // denominator)
+
+
+def test_the_samples_are_more_than_any_table_of_means_would_hold() -> None:
+    assert len(ServiceDistribution(LONG)) == len(LONG) == 6000
+
+
+def test_the_best_quantum_of_a_long_history_is_exact() -> None:
+    known = ServiceDistribution(LONG)
+    for attained in ATTAINED:
+        best = max(index for _, index in exactly(LONG, attained))
+        assert known.sup_index(attained) == pytest.approx(best, rel=1e-9, abs=0)
+
+
+def test_a_fixed_quantum_of_a_long_history_is_exact() -> None:
+    known = ServiceDistribution(LONG)
+    for attained in ATTAINED[::7]:
+        for quantum, _ in list(exactly(LONG, attained))[::1153]:
+            # Beside the sample, for the sum of the two may be rounded to either side of it.
+            longer = quantum * (1 + 1e-7) + attained * 1e-13
+            assert known.fixed_index(attained, longer) == pytest.approx(
+                by_integers(LONG, attained, longer), rel=1e-9, abs=0
+            )
+
+
+def by_integers(samples: list[float], attained: float, quantum: float) -> float:
+    """`by_definition`, with one rounding."""
+    scale = 1 << 120
+    had, most = _scaled(attained, scale), int(quantum * scale)
+    left = [_scaled(sample, scale) - had for sample in samples if sample > attained]
+    return sum(rest <= most for rest in left) * scale / sum(min(rest, most) for rest in left)
+
+
+def test_a_job_that_all_but_ended_with_the_longest_is_told_apart_from_the_last_digits() -> None:
+    """A difference of two sums over the whole history has no digit left here."""
+    known = ServiceDistribution([*range(1, 5000), 1e9])
+    assert known.sup_index(1e9 - 2.0**-20) == 2.0**20
+    assert known.fixed_index(1e9 - 2.0**-20, 1.0) == 2.0**20
 
 
 @pytest.mark.parametrize("service", [0, -1, nan, inf])
