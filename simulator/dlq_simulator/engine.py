@@ -8,7 +8,6 @@ save and finish.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from heapq import heappop
@@ -26,6 +25,7 @@ from dlq_master.model.plan import Lapse, Reject, Resize, Start
 from dlq_master.model.resources import Allocation
 from dlq_master.policy.pipeline import wake_at_s
 from dlq_master.policy.turn import Decided, decide
+from dlq_simulator.boundaries import Boundaries
 from dlq_simulator.clusters import ClusterSpec
 from dlq_simulator.course import Course, Seconds
 from dlq_simulator.errors import SimulateError
@@ -114,6 +114,9 @@ class Replay:
         self.leaving = Leaving(self.cluster, self.courses, self.agenda, settings)
         self._now_s: Seconds = self.begin_s
         self._wake_s: Seconds | None = None
+        self._boundaries = Boundaries(
+            self.cluster, self.policy, settings.terms, whole_seconds=self.whole_seconds
+        )
 
     def run(self) -> None:
         """From turn to turn until nothing is left to happen."""
@@ -150,7 +153,7 @@ class Replay:
                 return self._now_s
             waiting = len(self.courses) - len(self.outcomes) - len(self.refused)
             raise self._stands_still(f"{waiting} jobs wait and nothing will ever happen")
-        return wake_s
+        return self._boundaries.wake(wake_s, events[0][0]) if events else wake_s
 
     def _stale(self, event: Event) -> bool:
         """What was foreseen before the attempt was stopped or got another speed: it happens no more,
@@ -201,6 +204,7 @@ class Replay:
                 self._refuse(job_id, change.reason.detail)
         if self.watch is not None:
             self.watch(self.cluster, decided, now_s)
+        self._boundaries.turned(decided.happened)
         return bool(decided.happened)
 
     def _waking(self, now_s: Seconds, *, acted: bool) -> Seconds | None:
@@ -214,7 +218,7 @@ class Replay:
             if not acted:
                 raise self._stands_still(f"at {now_s} s it wants to be woken at {wake_s} s")
             return now_s
-        return math.ceil(wake_s) if self.whole_seconds else wake_s
+        return self._boundaries.on_clock(wake_s)
 
     def _refuse(self, job_id: JobId, why: str) -> None:
         self.refused[job_id] = why

@@ -46,7 +46,7 @@ def plan(view: View, policy: Policy) -> Plan:
     packing = None if policy.packing is None else policy.packing(cluster)
     if packing is not cluster.packing and packing != cluster.packing:
         return Plan((Repack(packing, _LEARNED),), now_s, again=True)
-    wake_s = _next_move_s(cluster)
+    wake_s = next_move_s(cluster)
     if wake_s <= now_s or cluster.pending:
         moves = _moves(view, policy)
         if moves:
@@ -71,10 +71,17 @@ def plan(view: View, policy: Policy) -> Plan:
 
 def wake_at_s(cluster: Cluster, policy: Policy, now_s: float) -> float | None:
     """The first instant at which a plan would differ without any event."""
-    wake_s = _next_move_s(cluster)
+    wake_s = next_move_s(cluster)
     if policy.grid:
         wake_s = min(wake_s, due(View(cluster, now_s), cluster.lead_s)[1])
     return None if wake_s == _NEVER_S else wake_s
+
+
+def only_renews(cluster: Cluster, policy: Policy) -> bool:
+    """Whether every plan until the next event or move (`next_move_s`) would renew terms and do nothing
+    else: nobody waits, and nobody who runs is resized."""
+    idle = not (cluster.waiting.count or cluster.pending or cluster.returning)
+    return idle and policy.sizing is None
 
 
 def decide(view: View, policy: Policy) -> Outcome:
@@ -132,7 +139,7 @@ def contest(view: View, policy: Policy, now_s: float | None, *, at_once: bool) -
     return ground(cluster, order, policy.placement, pinned(cluster, now_s), at_once=at_once)
 
 
-def _next_move_s(cluster: Cluster) -> float:
+def next_move_s(cluster: Cluster) -> float:
     """When the next job sinks or rises (inf: never)."""
     next_s = _NEVER_S
     for timers in (cluster.crossings, cluster.promotions):

@@ -1,0 +1,84 @@
+"""Boundaries of terms at which nothing but renewals would be decided: a replay passes over them.
+
+A master renews every lease at its boundary, for the agents live by it. Here only the last renewal
+before something happens can be told from none at all: one turn at that boundary renews into the
+term that all turns before it would have led to, since the boundaries are one grid.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.drive import Happened
+from dlq_master.model.lease import Terms, decision_time_s
+from dlq_master.model.plan import Renew
+from dlq_master.policy.pipeline import next_move_s, only_renews
+from dlq_master.policy.policy import Policy
+from dlq_simulator.course import Seconds
+from dlq_simulator.errors import SimulateError
+
+# Of boundaries that cannot be passed over (somebody waits, or may be resized): as many have brought nothing ...
+_IN_VAIN = 20_000
+# ... and as many would have to be looked at until the next event: minutes of computing.
+_MOST_AHEAD = 5_000_000
+
+
+class Boundaries:
+    """When a replay turns although nothing happens."""
+
+    __slots__ = ("_cluster", "_in_vain", "_policy", "_term_s", "_whole_seconds")
+
+    def __init__(
+        self, cluster: Cluster, policy: Policy, terms: Terms, *, whole_seconds: bool
+    ) -> None:
+        self._cluster = cluster
+        self._policy = policy
+        self._term_s = terms.be_term_s  # that of every lease in a replay
+        self._whole_seconds = whole_seconds
+        self._in_vain = 0
+
+    def on_clock(self, wake_s: Seconds) -> Seconds:
+        """Traces in whole seconds keep whole seconds: a threshold crossed within a second counts from
+        the next one, as in the reference."""
+        return math.ceil(wake_s) if self._whole_seconds else wake_s
+
+    def turned(self, happened: Sequence[Happened]) -> None:
+        """What the last turn brought."""
+        renewed = bool(happened) and all(isinstance(step.change, Renew) for step in happened)
+        self._in_vain = self._in_vain + 1 if renewed else 0
+
+    def wake(self, wake_s: Seconds, event_s: Seconds) -> Seconds:
+        """When to turn next, at `wake_s` or later: at the last boundary before the next event (at
+        `event_s`) or move, if those until then only renew. SimulateError if they do not, and are
+        more than anybody would wait for."""
+        if not self._policy.grid:
+            return wake_s
+        until_s, move_s = event_s, next_move_s(self._cluster)
+        if move_s < until_s:
+            until_s = min(until_s, self.on_clock(move_s))
+        if wake_s >= until_s:
+            return wake_s
+        if only_renews(self._cluster, self._policy):
+            return max(wake_s, self._last_before(until_s))
+        ahead = (until_s - wake_s) / self._term_s
+        if self._in_vain >= _IN_VAIN and ahead > _MOST_AHEAD:
+            raise self._too_many(wake_s, ahead)
+        return wake_s
+
+    def _last_before(self, until_s: Seconds) -> Seconds:
+        """The last decision about a boundary of the grid before that instant."""
+        lead_s = self._cluster.lead_s
+        boundary_s = (until_s + lead_s) // self._term_s * self._term_s
+        while (decided_s := self.on_clock(decision_time_s(boundary_s, lead_s))) >= until_s:
+            boundary_s -= self._term_s
+        return decided_s
+
+    def _too_many(self, now_s: Seconds, ahead: float) -> SimulateError:
+        return SimulateError(
+            f"the replay of {self._policy.name!r} would take too long",
+            f"nothing has changed in the {self._in_vain} terms before {now_s:.0f} s, and {ahead:.0f} more "
+            f"of {self._term_s:g} s end before a job arrives or finishes",
+            "set a longer term_s, preempt=free, or correct the job that runs so long",
+        )
