@@ -8,10 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from dlq_simulator.columns import BadValue
-from dlq_simulator.errors import DataError
+from dlq_simulator.errors import LINE_AND_COLUMN, DataError
 from dlq_simulator.readers import dialect_of
 from dlq_simulator.readers.dialect import Column, Dialect, SkipRow, Values
-from dlq_simulator.readers.philly import PHILLY, is_raw_log, raw_log
+from dlq_simulator.readers.philly import RAW, is_raw_log, raw_entries, raw_job
 from dlq_simulator.readers.text import FIX_ROW, CsvRows, read_text
 from dlq_simulator.workload import Trace, TraceJob
 
@@ -35,6 +35,7 @@ def parse_trace(path: str, text: str, form: str = "auto", *, skip_bad: bool = Fa
     return reading.trace()
 
 
+_FIX_ENTRY = "correct the entry and run again"
 # More workers than any cluster has: each size in between is one that a policy may choose.
 _MOST_WORKERS = 2**16
 
@@ -75,6 +76,10 @@ class _Reading:
         self._notes: list[str] = []
         self._dialect: Dialect | None = None
 
+    @property
+    def _words(self) -> tuple[str, str]:
+        return LINE_AND_COLUMN if self._dialect is None else self._dialect.words
+
     def csv(self, text: str, form: str) -> None:
         rows = CsvRows(self._path, text)
         first = next(rows, None)
@@ -93,16 +98,24 @@ class _Reading:
                 self._leave_out(error)
 
     def raw_philly(self, text: str) -> None:
-        self._dialect = PHILLY
+        dialect = self._dialect = RAW
         try:
-            for number, row in enumerate(raw_log(text), start=1):
-                if isinstance(row, SkipRow):
-                    self._skipped[str(row)] += 1
-                else:
-                    self._take(number, {name: v for name, v in row.items() if v is not None})
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            entries = raw_entries(text)
+        except ValueError as error:
             why = f"it is not a Philly job log: {error}"
             raise DataError(self._path, why, "give cluster_job_log as published") from error
+        for number, entry in enumerate(entries, start=1):
+            try:
+                self._take(number, raw_job(entry))
+            except SkipRow as skip:
+                self._skipped[str(skip)] += 1
+            except BadValue as error:
+                at, why = error.column and dialect.column(error.column), str(error)
+                self._leave_out(
+                    DataError(
+                        self._path, why, _FIX_ENTRY, line=number, column=at, words=dialect.words
+                    )
+                )
 
     def trace(self) -> Trace:
         if not self._rows:
@@ -118,7 +131,7 @@ class _Reading:
         self._tell(dialect)
         jobs = [TraceJob(**row) for row in self._rows]
         columns = dialect.theirs if dialect is not None else None
-        return Trace.of(self._path, jobs, self._notes, columns)
+        return Trace.of(self._path, jobs, self._notes, columns, self._words)
 
     def _tell(self, dialect: Dialect | None) -> None:
         """What a person should know of what was read."""
@@ -223,9 +236,12 @@ class _Reading:
     def _take(self, line: int, values: Values) -> None:
         job_id = values["job_id"]
         if job_id in self._seen:
-            why = f"job {job_id!r} is already on line {self._seen[job_id]}"
+            row, _ = words = self._words
+            why = f"job {job_id!r} is already on {row} {self._seen[job_id]}"
             column = self._dialect.column("job_id") if self._dialect else "job_id"
-            self._leave_out(DataError(self._path, why, FIX_ROW, line=line, column=column))
+            self._leave_out(
+                DataError(self._path, why, FIX_ROW, line=line, column=column, words=words)
+            )
             return
         self._seen[job_id] = line
         values["line"] = line

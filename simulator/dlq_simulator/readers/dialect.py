@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlq_simulator.columns import Parser
+from dlq_simulator.errors import LINE_AND_COLUMN
 
 Values = dict[str, Any]
 
@@ -36,6 +37,7 @@ class Dialect:
     parsed to the values of a TraceJob; it may raise BadValue or SkipRow. `companion`: what a file
     beside it says of each job id. `rebase`: times count from
     some calendar, so the first submit becomes 0. `note`: what every reader of such a file is told.
+    `words`: what it has for lines and columns.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Dialect:
     companion: Callable[[Path], Mapping[str, Values]] | None = None
     rebase: bool = False
     note: str | None = None
+    words: tuple[str, str] = LINE_AND_COLUMN
 
     @property
     def theirs(self) -> Mapping[str, str]:

@@ -11,13 +11,16 @@ from pathlib import Path
 
 from dlq_simulator.errors import DataError, UsageError
 
+# Of a file, unpacked: some ten times the largest trace there is; a packed one may claim any size.
+MOST_BYTES = 512 * 2**20
 FIX_ROW = "correct the row and run again"
 
 
 def read_text(path: str) -> str:
-    """The whole file as text, unpacked if its name ends in .gz."""
+    """The whole file as text, unpacked if its name ends in .gz; never more than `MOST_BYTES` of it."""
     try:
-        data = Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UsageError(
@@ -25,6 +28,9 @@ def read_text(path: str) -> str:
         ) from error
     if path.endswith(".gz"):
         data = _gunzip(path, data)
+    if len(data) > MOST_BYTES:
+        most = f"{MOST_BYTES / 2**20:g} MiB"
+        raise DataError(path, f"it has more than {most} of text", "cut it into smaller traces")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -34,7 +40,8 @@ def read_text(path: str) -> str:
 
 def _gunzip(path: str, data: bytes) -> bytes:
     try:
-        return gzip.decompress(data)
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+            return packed.read(MOST_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(path, f"it is not a whole gzip file ({error})", "copy it anew") from error
 

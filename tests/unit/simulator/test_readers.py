@@ -131,12 +131,61 @@ def test_the_raw_philly_log_adds_up_its_attempts_and_counts_jobs_that_never_ran(
     assert trace.notes == ("skipped 1 of 2 rows: no attempt with GPUs has begun and ended",)
 
 
-@pytest.mark.parametrize(
-    "text", ['[{"jobid": 1}]', "[1", '[{"attempts": 3, "submitted_time": ""}]']
-)
-def test_json_that_is_no_philly_log_is_refused(text: str) -> None:
+@pytest.mark.parametrize("text", ["[1", "[" * 100_000, '["a"} '])
+def test_text_that_is_not_json_is_no_philly_log(text: str) -> None:
     with pytest.raises(DataError, match="it is not a Philly job log"):
         parse_trace("log.json", text)
+
+
+ONE = ("2017-10-09 10:01:00", "2017-10-09 10:02:00")
+BACK = ("2017-10-09 10:02:00", "2017-10-09 10:01:00")
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "why"),
+    [
+        ({"attempts": 3}, "attempts", "expected a list, found 3"),
+        ({"attempts": None}, "attempts", "it is missing"),
+        ({"attempts": [7]}, "attempts", "expected a list of objects, found 7 in it"),
+        ({"submitted_time": "None"}, "submitted_time", "it is missing"),
+        ({"submitted_time": "x"}, "submitted_time",
+         "expected a time such as 2017-10-09 10:30:41, found 'x'"),
+        ({"jobid": ""}, "jobid", "it is missing"),
+        ({"jobid": "a"}, "jobid", "job 'a' is already on entry 1"),
+        ({"jobid": "a\nb"}, "jobid",
+         "expected text without line ends, NUL or other control characters, found 'a\\nb'"),
+        ({"user": ["u"]}, "user", "expected text, found ['u']"),
+        ({"attempts": raw_job("b", ONE, BACK)["attempts"]}, "attempts",
+         "attempt 2: it ends before it starts"),
+        ({"attempts": raw_job("b", ("x", ONE[1]))["attempts"]}, "attempts",
+         "attempt 1: start_time: expected a time such as 2017-10-09 10:30:41, found 'x'"),
+        ({"attempts": [{"start_time": ONE[0], "end_time": ONE[1], "detail": [{"gpus": 8}]}]},
+         "attempts", "attempt 1: gpus: expected a list, found 8"),
+    ],
+)  # fmt: skip
+def test_a_bad_entry_of_the_raw_log_is_named_or_left_out(
+    change: dict[str, object], field: str, why: str
+) -> None:
+    text = json.dumps([raw_job("a", ONE), {**raw_job("b", ONE), **change}, raw_job("c", ONE)])
+    with pytest.raises(DataError) as caught:
+        parse_trace("log.json", text)
+    assert (caught.value.line, caught.value.column, caught.value.why) == (2, field, why)
+    assert f"log.json, entry 2, field {field};" in str(caught.value)
+    trace = parse_trace("log.json", text, skip_bad=True)
+    assert [job.job_id for job in trace.jobs] == ["a", "c"]
+    assert trace.notes[0].startswith("skipped 1 bad rows, the first: cannot use log.json, entry 2")
+
+
+def test_the_word_none_in_the_raw_log_is_nothing() -> None:
+    job = {**raw_job("a", ONE, ("None", ONE[1]), (ONE[0], "None")), "user": "None", "vc": None}
+    (read,) = parse_trace("log.json", json.dumps([job])).jobs
+    assert (read.duration_s, read.user, read.vc) == (60, None, None)
+
+
+def test_an_offset_in_a_time_of_the_condensed_log_is_honoured() -> None:
+    rows = "2017-10-09 10:00:00Z,60,8,480,a\n2017-10-09 11:30:00+01:00,5,1,5,b\n"
+    trace = parse_trace("p.csv", "timestamp,duration,num_gpus,gpu_time,cluster\n" + rows)
+    assert [job.submit_time_s for job in trace.jobs] == [0, 1800]
 
 
 def instance(directory: Path, jobs: str, times: str | None) -> str:

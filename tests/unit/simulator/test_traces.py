@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq_simulator.errors import DataError, UsageError
+from dlq_simulator.readers import text
 from dlq_simulator.traces import parse_trace, read_trace
 
 HEADER = "job_id,submit_time_s,num_gpus,duration_s"
@@ -183,6 +185,23 @@ def test_an_elastic_job_that_may_not_run_as_asked_is_named_by_the_reader(
         parse_trace("t.csv", text)
     assert (caught.value.line, caught.value.column, caught.value.why) == (3, column, why)
     assert [job.job_id for job in parse_trace("t.csv", text, skip_bad=True).jobs] == ["a"]
+
+
+@pytest.mark.parametrize("name", ["t.csv.gz", "t.csv"])
+def test_only_so_much_of_a_file_is_unpacked(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text, "MOST_BYTES", 2**20)
+    path = tmp_path / name
+    data = f"{HEADER}\n".encode() + b"x" * 2**24
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match="it has more than 1 MiB of text; cut it into smaller"):
+            read_trace(str(path))
+        assert tracemalloc.get_traced_memory()[1] < 2**23
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_broken_gzip_file_and_foreign_bytes_are_data_errors(tmp_path: Path) -> None:
