@@ -1,6 +1,6 @@
 """Promises under overload: a replay of arrivals, admissions and leases with exact run times.
 
-    python -m benchmarks.admission [--days 3] [--gpus 960] [--seeds 2] [--json]
+    python -m benchmarks.admission [--days 3] [--gpus 960] [--resume 0] [--seeds 2] [--json]
 
 Poisson arrivals offer LOAD times what the cluster can do, in the mix of `slo_jobs` without its tilt. Each
 asks for its last deadline when it comes; at every slot's end the guaranteed jobs get a new plan if one
@@ -23,14 +23,15 @@ from benchmarks.conditions import percentile
 from benchmarks.report import Report
 
 from dlq_master.model.reward import Step
-from dlq_master.policy.promise.admission import Book, Ground, admit, renewed
+from dlq_master.policy.promise.admission import Book, Ground, admit, renewed, row
+from dlq_master.policy.promise.fluid import Demand
 from dlq_master.policy.promise.leases import Grid, SloJob
 from dlq_master.policy.promise.offer import earliest_deadline
 from dlq_master.policy.promise.plan import after, completion_s, faults
 
-LOAD = 1.3
-RESUME_S = 60.0
-OFFERS = 60  # refusals that are also asked for the earliest deadline
+LOAD = 2.0  # the cluster starts empty: with less three days hardly fill it
+HORIZON = 700  # slots: longer than any deadline
+OFFERS = 20  # refusals that are also asked for the earliest deadline
 
 
 @dataclass(slots=True)
@@ -50,16 +51,17 @@ def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--days", type=float, default=3.0)
     options.add_argument("--gpus", type=int, default=960)
+    options.add_argument("--resume", type=float, default=0.0, help="seconds of each segment")
     options.add_argument("--seeds", type=int, default=len(slo_jobs.REPLAY_SEEDS))
     report = Report.begin("admission", options)
     slots = round(report.options.days * 86_400 / slo_jobs.TERM_S)
     for seed in slo_jobs.REPLAY_SEEDS[: report.options.seeds]:
-        told = replay(report.options.gpus, slots, seed)
+        told = replay(report.options.gpus, slots, seed, report.options.resume)
         tell(report, f"{report.options.gpus} GPUs, {report.options.days:g} days, seed {seed}", told)
     report.end()
 
 
-def replay(gpus: int, slots: int, seed: int) -> Told:
+def replay(gpus: int, slots: int, seed: int, resume_s: float) -> Told:
     """Arrivals and leases, slot after slot; what is left at the end runs out."""
     draw, told = random.Random(seed), Told()
     every = sum(slo_jobs.WIDTHS[w] * w for w in slo_jobs.WIDTHS)
@@ -69,31 +71,38 @@ def replay(gpus: int, slots: int, seed: int) -> Told:
     slot = 0
     while slot < slots or book.jobs:
         due += draw.expovariate(rate) if not slot else 0.0
+        demand = book.demand(max(HORIZON, book.horizon()))  # kept between the admissions of a slot
         while due < slot + 1 and slot < slots:
             number += 1
-            book = _ask(book, told, _arrival(draw, number, slot + 1 - due))
+            book = _ask(book, told, _arrival(draw, number, slot + 1 - due, resume_s), demand)
             due += draw.expovariate(rate)
         # Arrivals of this slot wait for the next: their deadlines count from there.
         book = renewed(book)
+        if slots // 2 <= slot < slots:
+            now = book.plan.now()
+            told.busy += sum(job.gpus for job in book.jobs if job.key in now)
+            told.offered += gpus
         book = _run_slot(book, told)
         slot += 1
     return told
 
 
-def _arrival(draw: random.Random, number: int, waited: float) -> SloJob:
+def _arrival(draw: random.Random, number: int, waited: float, resume_s: float) -> SloJob:
     """A job that came `waited` slots before the book's first slot."""
     wide = slo_jobs.width(draw.random(), 0.0)
     job = slo_jobs.draw_one(draw, wide)
     steps = tuple(Step(at - waited * slo_jobs.TERM_S, reward) for at, reward in job.steps)
     return SloJob(
-        key=f"{number:06d}", gpus=wide, work_s=job.runtime_s, steps=steps, resume_s=RESUME_S
+        key=f"{number:06d}", gpus=wide, work_s=job.runtime_s, steps=steps, resume_s=resume_s
     )
 
 
-def _ask(book: Book, told: Told, job: SloJob) -> Book:
+def _ask(book: Book, told: Told, job: SloJob, demand: Demand) -> Book:
     last = [len(job.steps) - 1]
     begun_s = time.thread_time()
-    verdict = admit(book, job, last)
+    verdict = admit(book, job, last, demand=demand)
+    if verdict.step is not None:
+        demand.add(*row(job, verdict.step, book.grid))
     told.check_ms.append(1e3 * (time.thread_time() - begun_s))
     told.by[verdict.by] += 1
     if verdict.by in (Ground.FLUID, Ground.PLAN) and len(told.offer_ms) < OFFERS:
@@ -108,11 +117,8 @@ def _run_slot(book: Book, told: Told) -> Book:
     if wrong := faults(book.plan, book.jobs, book.grid):
         raise SystemExit(f"the kept plan is wrong: {wrong[0]}")
     left = []
-    told.offered += book.grid.at(0)
-    now = book.plan.now()
     for job in book.jobs:
         held = book.plan.segments[job.key]
-        told.busy += job.gpus * (job.key in now)
         done_s = completion_s(job, held, book.grid)
         if done_s <= book.grid.term_s:
             told.completed += 1
@@ -129,7 +135,7 @@ def tell(report: Report, name: str, told: Told) -> None:
     report.say(
         f"{name}: {admitted} admitted ({told.by[Ground.REPLAN]} by a new plan), {refused} refused for "
         f"capacity, {told.by[Ground.REACH]} out of reach alone; {told.completed} completed; "
-        f"{100 * told.busy / told.offered:.1f} % of the GPUs held"
+        f"{100 * told.busy / told.offered:.1f} % of the GPUs held in the second half"
     )
     report.figure(f"{name}: guaranteed jobs missed", told.missed, "jobs", at_most=0)
     report.figure(f"{name}: admission, median", median(told.check_ms), "ms", at_most=5)

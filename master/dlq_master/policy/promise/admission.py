@@ -24,7 +24,7 @@ from dlq_master.policy.promise.leases import (
     within,
 )
 from dlq_master.policy.promise.plan import Plan, faults, free_gpus, slots_of
-from dlq_master.policy.promise.realise import realise
+from dlq_master.policy.promise.realise import serve_all
 from dlq_master.policy.promise.selector import never
 
 
@@ -129,41 +129,23 @@ def admit(
             plan = book.plan.with_job(job.key, held)
             return Verdict(by=Ground.HOLES, step=step, book=_with(book, job, step, plan))
         jobs = (*book.jobs, replace(job, promised=step))
-        if (made := replan(jobs, book.grid, out_of_time)) is not None:
+        if (made := replan(jobs, book.grid)) is not None:
             return Verdict(by=Ground.REPLAN, step=step, book=_with(book, job, step, made))
         if out_of_time():
             break
     return Verdict(by=Ground.PLAN, book=book)
 
 
-def replan(
-    jobs: Sequence[SloJob], grid: Grid, out_of_time: Callable[[], bool] = never
-) -> Plan | None:
+def replan(jobs: Sequence[SloJob], grid: Grid) -> Plan | None:
     """A plan that serves every guaranteed job at its promised step; None if none of the tries does."""
     picks = {job.key: job.promised for job in jobs if job.promised is not None}
-    plan, missed = realise(jobs, picks, grid, out_of_time)
-    by_key = {job.key: job for job in jobs}
-    if missed:
-        slots = max(
-            ceil(due_s(by_key[key], step, grid) / grid.term_s) for key, step in picks.items()
-        )
-        free = free_gpus(plan, jobs, grid, max(slots, slots_of(plan)))
-        for job in jobs:
-            if job.key in plan.segments or job.promised is None:
-                continue
-            held = insert(job, due_s(job, job.promised, grid), free, grid)
-            if held is None:
-                return None
-            for begin, end in held:
-                for slot in range(begin, end):
-                    free[slot] -= width(job, grid)
-            plan = plan.with_job(job.key, held)
-    return None if faults(plan, jobs, grid) else plan
+    plan = serve_all(jobs, picks, grid)
+    return None if plan is None or faults(plan, jobs, grid) else plan
 
 
-def renewed(book: Book, out_of_time: Callable[[], bool] = never) -> Book:
+def renewed(book: Book) -> Book:
     """The book with a new plan where one serves every promise and ends no later; else with the kept one."""
-    plan = replan(book.jobs, book.grid, out_of_time)
+    plan = replan(book.jobs, book.grid)
     if plan is None or slots_of(plan) > slots_of(book.plan):
         return book
     return replace(book, plan=plan)

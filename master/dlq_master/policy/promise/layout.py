@@ -52,9 +52,14 @@ class Layout(NamedTuple):
     missed: list[Miss]
 
 
-def lay_out(tasks: Sequence[Task], grid: Grid, wide: float, stay: float) -> Layout:
-    """Every task that meets its deadline in this order, with a = `wide` and B = `stay`."""
-    return _Table(tasks, grid, wide, stay).filled()
+def lay_out(
+    tasks: Sequence[Task], grid: Grid, wide: float, stay: float, *, all_or_nothing: bool = False
+) -> Layout:
+    """Every task that meets its deadline in this order, with a = `wide` and B = `stay`.
+
+    `all_or_nothing`: end with the first miss; the segments are then of no use.
+    """
+    return _Table(tasks, grid, wide, stay).filled(all_or_nothing)
 
 
 class _Table:
@@ -79,7 +84,7 @@ class _Table:
         self.missed: list[Miss] = []
         self.free = grid.at(0)
 
-    def filled(self) -> Layout:
+    def filled(self, all_or_nothing: bool) -> Layout:
         for task in range(len(self.tasks)):
             self._wait(task, 0)
         self._gather(0)
@@ -87,7 +92,7 @@ class _Table:
             self._rank(0)
         self._fill(0)
         slot = self._next(0)
-        while slot is not None:
+        while slot is not None and not (all_or_nothing and self.missed):
             self.free += self.grid.at(slot) - self.grid.at(slot - 1)
             self._complete(slot)
             self._gather(slot)

@@ -59,16 +59,7 @@ def realise(
     `picks`: key to step. What it misses may still fit into its holes (`refill`).
     """
     chosen = [job for job in jobs if job.key in picks]
-    tasks = [
-        Task(
-            width(job, grid),
-            job.work_s,
-            job.resume_s,
-            due_s(job, picks[job.key], grid),
-            job.running,
-        )
-        for job in chosen
-    ]
+    tasks = [_task(job, picks[job.key], grid) for job in chosen]
     best, value = Plan(), None
     missed: list[Miss] = []
     for number, (wide, stay) in enumerate((*STICKY, *MORE)):
@@ -83,6 +74,22 @@ def realise(
         if not made.missed or out_of_time():
             break
     return best, missed
+
+
+def serve_all(jobs: Sequence[SloJob], picks: Mapping[str, int], grid: Grid) -> Plan | None:
+    """A plan that serves every job of `picks` at its step; None if no sticky order has one."""
+    chosen = [job for job in jobs if job.key in picks]
+    tasks = [_task(job, picks[job.key], grid) for job in chosen]
+    for wide, stay in STICKY:
+        made = lay_out(tasks, grid, wide, stay, all_or_nothing=True)
+        if not made.missed:
+            rows = zip(chosen, made.segments, strict=True)
+            return Plan({job.key: segments for job, segments in rows})
+    return None
+
+
+def _task(job: SloJob, step: int, grid: Grid) -> Task:
+    return Task(width(job, grid), job.work_s, job.resume_s, due_s(job, step, grid), job.running)
 
 
 def refill(plan: Plan, jobs: Sequence[SloJob], grid: Grid, out_of_time: Callable[[], bool]) -> Plan:
