@@ -181,6 +181,8 @@ class Story(RuleBasedStateMachine):
         world = self.world
         if world.policy.sizing is not None:
             return  # what is different about them is in tests/property/test_elastic_world.py
+        if world.policy.placement.name not in reference_planner.PLACEMENTS:
+            return  # the obvious planner does not place like that
         starts = {c.job_id: c.allocation for c in changes if isinstance(c, Start)}
         lapses = {c.key.job_id for c in changes if isinstance(c, Lapse)}
         promoted = any(job.promoted for job in world.cluster.jobs.values())

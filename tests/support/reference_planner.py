@@ -171,6 +171,9 @@ def soon_gpus(cluster: Cluster) -> Gpus:
     }
 
 
+PLACEMENTS = ("consolidate", "spread", "count")
+
+
 def place(placement: str, free: Gpus, shape: Shape, cluster: Cluster) -> Gpus | None:
     """The GPUs that the named placement takes, or None."""
     if shape.nodes is not None and placement != "count":
