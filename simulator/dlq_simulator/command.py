@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Sequence
 from contextlib import nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,15 @@ import click
 from dlq_master.policy.registry import PRESETS
 from dlq_simulator.clusters import ClusterSpec, read_cluster
 from dlq_simulator.engine import replay
-from dlq_simulator.errors import SimulateError, UsageError
+from dlq_simulator.errors import UsageError
+from dlq_simulator.files import check_writable, make_directory, write_jobs, write_text
 from dlq_simulator.generate.command import generate
 from dlq_simulator.progress import progress_bar
 from dlq_simulator.readers import FORMATS
 from dlq_simulator.refusals import refusals
-from dlq_simulator.report import Result, jobs_path, to_json, to_table, write_jobs
+from dlq_simulator.report import Result, jobs_path, to_json, to_table
 from dlq_simulator.settings import read_settings
-from dlq_simulator.solver_noise import off_stdout
+from dlq_simulator.solver_noise import silent_stdout
 from dlq_simulator.too_large import check_sizes
 from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace
@@ -33,7 +35,7 @@ _EPILOG = """
 Settings: place=consolidate|spread|count|skew|ilp|halving|local-search|pattern,
 preempt=charged|free, save_s and resume_s (what one preemption costs), term_s (the boundaries at which work may be taken away),
 slowdown=charged|free, overlap, skew_rho (what spreading costs),
-scaling=linear|aryl|EFFICIENCY; for srtf, srsf and themis also know=known|profiled|unknown,
+scaling=linear|aryl|EFFICIENCY; for srtf, srsf, themis and afs also know=known|profiled|unknown,
 profile_s, noise; for tiresias-las and tiresias-gittins also order=requeue|first-start,
 thresholds=GPU_S,...|qSHARE,..., history=FILE, refresh, promote_knob, starve_limit_s; for
 tiresias-gittins index=fixed|sup, quantum, last=fifo|index; for yarn-cs quota=QUEUE:SHARE,...,
@@ -134,6 +136,7 @@ def simulate(
         spec = read_cluster(cluster)
         settings = read_settings(policies, assignments, seed)
         workload = read_trace(trace, form, skip_bad=skip_bad)
+        _check_drawing(plot, report)
         for note in workload.notes:
             click.echo(f"dlq: note: {workload.path}: {note}", err=True)
         if not skip_bad:
@@ -141,11 +144,11 @@ def simulate(
         results = []
         gc.set_threshold(COLLECT_AFTER)
         for chosen in settings:
-            quiet = off_stdout() if chosen.policy.placement.solves else nullcontext()
+            quiet = silent_stdout() if chosen.policy.placement.solves else nullcontext()
             with progress_bar(chosen.policy.name, len(workload.jobs)) as advance, quiet:
                 results.append(replay(workload, spec, chosen, progress=advance))
-        _draw(workload, spec, results, seed, assignments, plot, report)
         _publish(workload, spec, results, seed, assignments, as_json, jobs_out)
+        _draw(workload, spec, results, seed, assignments, plot, report)
 
 
 def _check_typed(policies: Sequence[str], *files: Path | None) -> None:
@@ -168,6 +171,20 @@ def _check_typed(policies: Sequence[str], *files: Path | None) -> None:
             )
 
 
+def _check_drawing(plot: Path | None, report: Path | None) -> None:
+    """Hours of replay are not to end without their pictures."""
+    if plot is None and report is None:
+        return
+    if find_spec("matplotlib") is None:
+        why = "matplotlib is not installed"
+        raise UsageError("cannot draw pictures", why, "pip install 'dlq[sim]'")
+    if plot is not None:
+        make_directory(plot)
+        check_writable(plot)
+    if report is not None:
+        check_writable(report)
+
+
 def _draw(
     trace: Trace,
     cluster: ClusterSpec,
@@ -177,39 +194,20 @@ def _draw(
     plot: Path | None,
     report: Path | None,
 ) -> None:
-    """Pictures and page; the drawing library is imported only here."""
+    """Pictures and page, of results that are told already; the drawing library is imported only here."""
     if plot is None and report is None:
         return
     from dlq_simulator.plots.draw import pictures
     from dlq_simulator.plots.page import page
 
     drawn = pictures(results, cluster)
+    for note in drawn.notes:
+        click.echo(f"dlq: note: {note}", err=True)
     if plot is not None:
-        _made_directory(plot)
-        for name, svg in drawn.items():
-            _write_text(plot / name, svg)
+        for name, svg in drawn.svg.items():
+            write_text(plot / name, svg)
     if report is not None:
-        _write_text(report, page(trace, cluster, results, drawn, seed=seed, settings=assignments))
-
-
-def _made_directory(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise SimulateError(
-            f"cannot create {str(path)!r}", reason, "give another directory"
-        ) from error
-
-
-def _write_text(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise SimulateError(
-            f"cannot write {str(path)!r}", reason, "give a path that you may write"
-        ) from error
+        write_text(report, page(trace, cluster, results, drawn, seed=seed, settings=assignments))
 
 
 def _publish(
@@ -224,7 +222,7 @@ def _publish(
     """Job files first: who sees the result on stdout finds them complete."""
     if jobs_out is not None:
         for result in results:
-            _write_jobs(jobs_path(jobs_out, result.policy, len(results)), result)
+            write_jobs(jobs_path(jobs_out, result.policy, len(results)), result.outcomes)
     for result in results:
         for note in result.notes:
             click.echo(f"dlq: note: {result.policy}: {note}", err=True)
@@ -232,14 +230,3 @@ def _publish(
         click.echo(to_json(trace, cluster, results, seed=seed, settings=assignments))
     else:
         click.echo(to_table(results))
-
-
-def _write_jobs(path: Path, result: Result) -> None:
-    try:
-        with path.open("w", encoding="utf-8", newline="") as file:
-            write_jobs(file, result.outcomes)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise SimulateError(
-            f"cannot write {str(path)!r}", reason, "give a path that you may write"
-        ) from error

@@ -79,7 +79,7 @@ def _rows(where: str, rows: object, count: int) -> list[Step]:
 
 def _of_load(path: str, count: int, headroom: float) -> list[Step]:
     """What the load leaves idle, in whole servers, but for the headroom."""
-    rows = CsvRows(path, read_text(path))
+    rows = CsvRows(path, read_text(path, "load"))
     header = next(rows, (1, []))[1]
     if tuple(header[:2]) != LOAD_COLUMNS:
         fix = "make one with dlq simulate generate inference"

@@ -9,12 +9,14 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def off_stdout() -> Iterator[None]:
-    """What native code writes to the standard output goes to the standard error: ours is a document."""
+def silent_stdout() -> Iterator[None]:
+    """What native code writes to the standard output is dropped: ours is a document."""
     sys.stdout.flush()
     ours = os.dup(1)
     try:
-        os.dup2(2, 1)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.close(nowhere)
         yield
     finally:
         os.dup2(ours, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dlq_simulator.clusters import ClusterSpec
 from dlq_simulator.errors import UsageError
@@ -16,27 +16,38 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SIZE = (8.0, 4.5)  # inches
-_MOST_BARS = 20_000  # a Gantt chart of more is one grey block
+_MOST_SPANS = 20_000  # a Gantt chart of more is one grey block
 _HOUR_S = 3600.0
 
 
-def pictures(results: Sequence[Result], cluster: ClusterSpec) -> Mapping[str, str]:
-    """File name to SVG: CDFs of completion and queueing, use over time, a Gantt chart each policy;
+class Drawn(NamedTuple):
+    """File name to SVG, and what people should know of the pictures."""
+
+    svg: Mapping[str, str]
+    notes: Sequence[str]
+
+
+def pictures(results: Sequence[Result], cluster: ClusterSpec) -> Drawn:
+    """Pictures: CDFs of completion and queueing, use over time, a Gantt chart each policy;
     bars of missed deadlines and of cost where the replay has them. UsageError without matplotlib."""
     drawn = {
         "jct-cdf.svg": _picture(partial(_cdf, results, "jct")),
         "queue-cdf.svg": _picture(partial(_cdf, results, "queue")),
         "utilization.svg": _picture(partial(_use, results, cluster.gpus)),
     }
+    notes = []
     for result in results:
-        if sum(len(outcome.spans) for outcome in result.outcomes) <= _MOST_BARS:
-            drawn[f"gantt.{result.policy}.svg"] = _picture(partial(_gantt, result, cluster.gpus))
+        name = f"gantt.{result.policy}.svg"
+        drawn[name] = _picture(partial(_gantt, result, cluster.gpus))
+        spans = sum(len(outcome.spans) for outcome in result.outcomes)
+        if spans > _MOST_SPANS:
+            notes.append(f"{name} shows the first {_MOST_SPANS:,} of {spans:,} attempts")
     for name in ("wdmr", "cost"):
         values = {result.policy: getattr(result.metrics, name) for result in results}
         known = {policy: value for policy, value in values.items() if value is not None}
         if known:
             drawn[f"{name}.svg"] = _picture(partial(_bars, known, name))
-    return drawn
+    return Drawn(drawn, notes)
 
 
 def _picture(paint: Callable[[Axes], None]) -> str:
@@ -83,7 +94,7 @@ def _gantt(result: Result, gpus: int, axes: Axes) -> None:
     from matplotlib import colormaps
 
     colours = colormaps["tab20"]
-    for bar in gantt(result.outcomes, gpus):
+    for bar in gantt(result.outcomes, gpus, _MOST_SPANS):
         axes.broken_barh(
             [(bar.begin_s / _HOUR_S, (bar.end_s - bar.begin_s) / _HOUR_S)],
             (bar.lane, bar.gpus),

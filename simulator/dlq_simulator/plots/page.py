@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from html import escape
 
 from dlq_simulator.clusters import ClusterSpec
+from dlq_simulator.plots.draw import Drawn
 from dlq_simulator.report import Result
 from dlq_simulator.workload import Trace
 
@@ -23,17 +24,17 @@ def page(
     trace: Trace,
     cluster: ClusterSpec,
     results: Sequence[Result],
-    pictures: Mapping[str, str],
+    drawn: Drawn,
     *,
     seed: int,
     settings: Sequence[str],
 ) -> str:
     """The whole file; a metric that no policy has is left out."""
     title = f"{trace.path} on {cluster.name}"
-    told = "; ".join([f"seed {seed}", *settings, *trace.notes])
+    told = "; ".join([f"seed {seed}", *settings, *trace.notes, *drawn.notes])
     figures = "".join(
         f"<figure><figcaption>{escape(name)}</figcaption>{_embedded(svg)}</figure>\n"
-        for name, svg in pictures.items()
+        for name, svg in drawn.svg.items()
     )
     return (
         f"<!doctype html>\n<html lang=en><meta charset=utf-8><title>{escape(title)}</title>\n"

@@ -45,8 +45,8 @@ def busy_gpus(outcomes: Sequence[Outcome]) -> Series:
     )
 
 
-def gantt(outcomes: Sequence[Outcome], gpus: int) -> list[Bar]:
-    """Attempts in lanes, the lowest free ones first; an attempt that is split keeps its parts apart.
+def gantt(outcomes: Sequence[Outcome], gpus: int, most: int | None = None) -> list[Bar]:
+    """The first `most` attempts (None: all) in lanes, the lowest free ones first; an attempt that is split keeps its parts apart.
 
     Lanes are for the eye: which GPU of which node an attempt really had is not told.
     """
@@ -55,7 +55,7 @@ def gantt(outcomes: Sequence[Outcome], gpus: int) -> list[Bar]:
         for number, outcome in enumerate(outcomes)
         for begin_s, end_s, gpus in outcome.spans
         if end_s > begin_s
-    )
+    )[:most]
     free_at: list[Number] = [0] * gpus
     bars: list[Bar] = []
     for begin_s, end_s, number, width in spans:

@@ -16,15 +16,18 @@ MOST_BYTES = 512 * 2**20
 FIX_ROW = "correct the row and run again"
 
 
-def read_text(path: str) -> str:
-    """The whole file as text, unpacked if its name ends in .gz; never more than `MOST_BYTES` of it."""
+def read_text(path: str, what: str = "trace") -> str:
+    """The whole file as text, unpacked if its name ends in .gz; never more than `MOST_BYTES` of it.
+
+    `what`: how errors call it.
+    """
     try:
         with Path(path).open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UsageError(
-            f"cannot read the trace {path!r}", reason.lower(), "give the path of a CSV file"
+            f"cannot read the {what} {path!r}", reason.lower(), "give the path of a CSV file"
         ) from error
     if path.endswith(".gz"):
         data = _gunzip(path, data)

@@ -48,3 +48,18 @@ def test_only_policies_with_levels_take_one() -> None:
         read_settings(["srtf"], ["history=x.csv"])
     with pytest.raises(UsageError, match="cannot read"):
         read_settings(["tiresias-gittins"], ["history=/nowhere/x.csv"])
+
+
+@pytest.mark.parametrize("gpus", ["num_gpu", "num_gpus"])
+def test_a_trace_gives_duration_times_gpus(tmp_path: Path, gpus: str) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(f"job_id,{gpus},submit_time,duration\na,2,0,4\nb,8,5,8.5\n")
+    assert read_history(str(path)) == [8.0, 68.0]
+    path.write_text(f"job_id,{gpus},submit_time,duration\na,two,0,4\n")
+    with pytest.raises(DataError, match=f"line 2, column {gpus}; expected a number"):
+        read_history(str(path))
+
+
+def test_a_file_that_is_not_there_is_called_what_it_should_be() -> None:
+    with pytest.raises(UsageError, match=r"cannot read the history 'nowhere\.csv'"):
+        read_history("nowhere.csv")

@@ -6,12 +6,15 @@ import json
 import re
 from itertools import pairwise
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from click.testing import CliRunner, Result
 
+from dlq_simulator import command
 from dlq_simulator.command import simulate
 from dlq_simulator.metrics import Outcome, Span
+from dlq_simulator.plots import draw as drawing
 from dlq_simulator.plots.series import busy_gpus, cdf, gantt
 from dlq_simulator.workload import TraceJob
 
@@ -132,3 +135,60 @@ def test_a_place_that_cannot_be_written_is_refused_in_one_line(tmp_path: Path, o
     result = CliRunner().invoke(simulate, words)
     assert result.exit_code in (1, 2)
     assert result.exception is None or isinstance(result.exception, SystemExit)
+
+
+def test_places_of_pictures_are_tried_before_any_replay(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("")
+    words = [TRACE, "--cluster", "2x4", "--policy", "fifo", "--plot", str(taken / "p")]
+    with mock.patch.object(command, "replay", side_effect=AssertionError("it replays")):
+        result = CliRunner().invoke(simulate, words)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("dlq: cannot create")
+
+
+def test_a_missing_drawing_library_is_told_before_any_replay(tmp_path: Path) -> None:
+    words = [TRACE, "--cluster", "2x4", "--policy", "fifo", "--plot", str(tmp_path)]
+    with (
+        mock.patch.object(command, "find_spec", return_value=None),
+        mock.patch.object(command, "replay", side_effect=AssertionError("it replays")),
+    ):
+        result = CliRunner().invoke(simulate, words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "matplotlib is not installed" in result.stderr
+
+
+def test_figures_are_told_though_drawing_fails(tmp_path: Path) -> None:
+    (tmp_path / "jct-cdf.svg").mkdir()  # in the way
+    jobs = tmp_path / "jobs.csv"
+    words = [
+        "--cluster",
+        "2x4",
+        "--policy",
+        "fifo",
+        "--plot",
+        str(tmp_path),
+        "--jobs-out",
+        str(jobs),
+    ]
+    result = CliRunner().invoke(simulate, [TRACE, *words])
+    assert result.exit_code == 1
+    assert result.stdout.startswith("POLICY")
+    assert len(jobs.read_text().splitlines()) == 61
+    assert "is a directory" in result.stderr
+
+
+def test_a_gantt_chart_that_is_cut_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "_MOST_SPANS", 50)
+    result = draw(tmp_path)
+    page = (tmp_path / "r.html").read_text()
+    for policy in ("fifo", "tiresias-las"):
+        note = f"gantt.{policy}.svg shows the first 50 of 60 attempts"
+        assert f"dlq: note: {note}\n" in result.stderr
+        assert note in page
+        assert (tmp_path / "p" / f"gantt.{policy}.svg").exists()
+
+
+def test_a_cut_chart_keeps_who_began_first() -> None:
+    outcomes = [outcome(1, (0, 4), (6, 9)), outcome(1, (5, 8))]
+    assert [bar.begin_s for bar in gantt(outcomes, gpus=2, most=2)] == [0, 5]
