@@ -37,7 +37,7 @@ preempt=charged|free, save_s and resume_s (what one preemption costs), term_s (t
 slowdown=charged|free, overlap, skew_rho (what spreading costs),
 scaling=linear|aryl|EFFICIENCY; for srtf, srsf, themis and afs also know=known|profiled|unknown,
 profile_s, noise; for tiresias-las and tiresias-gittins also order=requeue|first-start,
-thresholds=GPU_S,...|qSHARE,..., history=FILE, refresh, promote_knob, starve_limit_s; for
+thresholds=GPU_S,...|qSHARE,..., history=FILE, refresh, promote_knob, promote_to=head|tail, starve_limit_s; for
 tiresias-gittins index=fixed|sup, quantum, last=fifo|index; for yarn-cs quota=QUEUE:SHARE,...,
 queues=class|vc|user; for themis fairness. Each policy takes the settings that it knows.
 

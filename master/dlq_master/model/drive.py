@@ -21,6 +21,7 @@ from dlq_master.model.job_steps import JobEvent
 from dlq_master.model.lease import Lease
 from dlq_master.model.machine import StopCause
 from dlq_master.model.node import NodeEvent
+from dlq_master.model.order import PromoteTo
 from dlq_master.model.plan import (
     Admit,
     Change,
@@ -165,7 +166,8 @@ def _apply(
         case Demote():
             steps = step_job(cluster, change.job_id, job_steps.Demoted(level=change.level), now_s)
         case Promote():
-            steps = step_job(cluster, change.job_id, job_steps.Promoted(), now_s)
+            promoted = job_steps.Promoted(keeps=cluster.ordering.promote_to is PromoteTo.HEAD)
+            steps = step_job(cluster, change.job_id, promoted, now_s)
         case Admit():
             steps = step_job(cluster, change.job_id, job_steps.Admitted(), now_s)
         case Reject():

@@ -220,10 +220,10 @@ def demote(draft: Draft, level: int) -> None:
     draft[_LEVEL] = level
 
 
-def promote(draft: Draft) -> None:
-    """It is served first, and what it has had is forgotten."""
+def promote(draft: Draft, keeps: bool) -> None:
+    """It is in the first level, and what it has had is forgotten; `keeps`: it is served first of all."""
     draft[_LEVEL] = 0
-    draft[_PROMOTED] = True
+    draft[_PROMOTED] = keeps
     draft[_ATTAINED_GPU_S] = draft[_EXECUTED_S] = draft[_WAITED_S] = 0.0
 
 

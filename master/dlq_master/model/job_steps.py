@@ -61,7 +61,12 @@ class Demoted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promoted:
-    """It starved: head of level 0, width reserved, both counters reset."""
+    """It starved: head of level 0, width reserved, both counters reset.
+
+    Not `keeps`: tail of level 0, and nothing is reserved.
+    """
+
+    keeps: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,7 +319,7 @@ def step(  # noqa: C901 one case per event
         case Demoted():
             to.demote(draft, event.level)
         case Promoted():
-            to.promote(draft)
+            to.promote(draft, event.keeps)
         case Deferred():
             if job.live_attempt is not None:
                 raise _illegal(job, event)

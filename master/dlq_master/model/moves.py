@@ -83,7 +83,9 @@ class Moves:
             self.unsettled[job.job_id] = None
         return self._positions.tail()
 
-    def _promoted(self, job: Job, _event: Promoted) -> int | None:
+    def _promoted(self, job: Job, event: Promoted) -> int | None:
+        if not event.keeps:
+            return self._positions.tail()
         return None if job.promoted else self._positions.promoted()
 
     def _released(self, job: Job, _event: Released) -> int | None:

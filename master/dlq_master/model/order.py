@@ -26,13 +26,21 @@ class Discipline(StrEnum):
     FIRST_START = "first-start"  # by first start; jobs that never started come last
 
 
+class PromoteTo(StrEnum):
+    """Where in level 0 a promoted job goes."""
+
+    HEAD = "head"  # and its width is reserved
+    TAIL = "tail"  # as if it had just arrived
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordering:
     """What the indexes of a cluster must know of its policy.
 
     `thresholds` are the upper bounds, in attained GPU-seconds, of all levels but the last.
     A waiting job is promoted after waiting `promote_knob` x its execution (never from level 0),
-    or after `starve_limit_s` without a break; None switches either rule off.
+    or after `starve_limit_s` without a break; None switches either rule off. `promote_to` its TAIL, it
+    would starve again at once: that goes with the knob alone.
     `refresh`: learn the services of completed jobs, anew after so many of them; None: not at all.
     `quantiles`: of what was learned, become the thresholds then; as many as there are thresholds.
     `key`: the order inside a rank, promoted jobs first; None: by position.
@@ -43,6 +51,7 @@ class Ordering:
     thresholds: tuple[float, ...] = ()
     promote_knob: float | None = None
     starve_limit_s: float | None = None
+    promote_to: PromoteTo = PromoteTo.HEAD
     refresh: int | None = None
     quantiles: tuple[float, ...] = ()
     key: KeyRule | None = None
@@ -53,6 +62,10 @@ class Ordering:
             high <= low for low, high in zip((0.0, *self.thresholds), self.thresholds, strict=False)
         ):
             raise ValueError(f"thresholds must be positive and rise: {self.thresholds}")
+        if self.promote_to is PromoteTo.TAIL and self.starve_limit_s is not None:
+            raise ValueError(
+                "promote_to=tail goes with promote_knob only: after starve_limit_s a job is put at the head"
+            )
 
     @property
     def promotes(self) -> bool:

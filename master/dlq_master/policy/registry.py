@@ -51,7 +51,7 @@ _PLACE = ("place", "search", *_SKEW)
 _COMMON = (*_PLACE, "preempt")
 AFS = Sizing("afs", marginal_gain.grow, priced=True)
 GROW_SHRINK = Sizing("grow-shrink", opportunistic.grow, own_nodes=True)
-_LEVELS = ("order", "thresholds", "promote_knob", "starve_limit_s", "refresh")
+_LEVELS = ("order", "thresholds", "promote_knob", "promote_to", "starve_limit_s", "refresh")
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
@@ -200,6 +200,7 @@ def _ordering(preset: Preset, chosen: Settings, known: ServiceDistribution) -> O
         thresholds=bounds,
         promote_knob=chosen.promote_knob,
         starve_limit_s=chosen.starve_limit_s,
+        promote_to=chosen.promote_to,
         refresh=chosen.refresh if learns else None,
         quantiles=quantiles,
         key=_gittins(chosen, known) if preset.by_index else None,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from dlq_master.model.order import Discipline
+from dlq_master.model.order import Discipline, PromoteTo
 from dlq_master.policy.order.gittins import Index, Last
 from dlq_master.policy.partition import quotas
 from dlq_master.policy.partition.quotas import Quotas
@@ -49,6 +49,7 @@ class Settings(NamedTuple):
     preempt_is_free: bool = False
     promote_knob: float | None = None
     starve_limit_s: float | None = None
+    promote_to: PromoteTo = PromoteTo.HEAD
     know: Know = Know.KNOWN
     gittins_index: Index = Index.FIXED
     last: Last = Last.FIFO
@@ -182,4 +183,5 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "quota": ("quotas", quotas.parsed),
     "promote_knob": ("promote_knob", _positive_or_off),
     "starve_limit_s": ("starve_limit_s", _positive_or_off),
+    "promote_to": ("promote_to", _one_of({to.value: to for to in PromoteTo})),
 }

@@ -56,6 +56,11 @@ def test_fifo_and_best_effort_never_take_work_away() -> None:
         ("tiresias-las", {"thresholds": "0"}, "expected a positive number"),
         ("tiresias-las", {"thresholds": "nan"}, "expected a positive number"),
         ("tiresias-las", {"promote_knob": "-1"}, "expected a positive number"),
+        (
+            "tiresias-las",
+            {"promote_to": "tail", "starve_limit_s": "9"},
+            "goes with promote_knob only",
+        ),
         ("srtf", {"know": "guessed"}, "expected one of unknown, profiled, known"),
         ("timeslice", {"preempt": "free"}, "policy timeslice has no setting 'preempt'"),
         ("sf", {"know": "known"}, "policy sf has no setting 'know'"),
