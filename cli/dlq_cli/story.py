@@ -112,6 +112,7 @@ def _spec_pairs(spec: job_pb2.JobSpec) -> tuple[tuple[str, str], ...]:
         ("directory", spec.working_directory),
         ("environment", ", ".join(sorted(spec.environment))),
         ("signal", preempt.signal),
+        ("signal to", preempt.signal_to),
         (
             "grace",
             format_duration(from_duration(preempt.grace_duration))

@@ -3,7 +3,6 @@
 import argparse
 import gzip
 import hashlib
-import os
 import time
 from pathlib import Path
 
@@ -13,15 +12,6 @@ from torch import nn
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "digits" / "digits.csv.gz"
 TRAINED = 1500
-
-
-def keep_loaders_apart() -> None:
-    """Let forked children, such as a DataLoader's workers, have process groups of their own.
-
-    torchrun passes a signal to the process group of each rank: workers in it die, and the save with
-    them.
-    """
-    os.register_at_fork(after_in_child=os.setpgrp)
 
 
 def make_repeatable(seed: int) -> None:

@@ -89,7 +89,6 @@ class StopsTogether(TrainerCallback):
 def main() -> None:
     args = parse_arguments()
     digits_net.make_repeatable(args.seed)
-    digits_net.keep_loaders_apart()
     model = Classifier(args.hidden, args.unhurried_while)
     several = dist.is_torchelastic_launched()
     arguments = TrainingArguments(

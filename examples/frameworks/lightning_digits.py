@@ -119,7 +119,6 @@ class Teller(pl.Callback):
 def main() -> None:
     args = parse_arguments()
     digits_net.make_repeatable(args.seed)
-    digits_net.keep_loaders_apart()
     model = Classifier(args.hidden, args.unhurried_while)
     several = dist.is_torchelastic_launched()
     asked_by = signal.SIGTERM if several else signal.SIGUSR1

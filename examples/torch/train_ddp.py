@@ -11,7 +11,6 @@ import argparse
 import gc
 import gzip
 import hashlib
-import os
 import signal
 import time
 from collections.abc import Iterator
@@ -40,8 +39,6 @@ def request_stop(number: int, frame: FrameType | None) -> None:
 def main() -> None:
     args = parse_arguments()
     signal.signal(signal.SIGTERM, request_stop)
-    # torchrun signals the process group of each rank: the workers of a DataLoader shall have their own.
-    os.register_at_fork(after_in_child=os.setpgrp)
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(args.seed)

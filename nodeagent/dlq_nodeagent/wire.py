@@ -287,6 +287,7 @@ def _launch(launch: wire.LaunchCommand) -> Launch:
         gid=launch.gid,
         groups=tuple(launch.groups),
         preempt_signal=spec.preempt.signal,
+        signal_to=spec.preempt.signal_to,
         save_signal=spec.checkpoint.save_signal,
         checkpoint_directory=launch.checkpoint_directory,
         checkpoint_marker=spec.checkpoint.marker,

@@ -159,6 +159,7 @@ def spec_facts(spec: job_pb2.JobSpec) -> Facts:
         ),
         "preempt": {
             "signal": spec.preempt.signal or None,
+            "signal_to": spec.preempt.signal_to or "main",
             "grace_s": (
                 seconds(spec.preempt.grace_duration)
                 if spec.preempt.HasField("grace_duration")

@@ -53,6 +53,7 @@ READERS: Mapping[str, Reader] = {
     "resources.memory": readers.read_memory,
     "resources.shm_size": container.read_shm_size,
     "preempt.signal": readers.read_signal,
+    "preempt.signal_to": readers.read_signal_to,
     "preempt.grace": readers.read_grace,
     "preempt.exit_zero_completes": readers.read_bool,
     "checkpoint.dir": readers.read_path,

@@ -38,6 +38,7 @@ def to_message(spec: Spec) -> job_pb2.JobSpec:
     if spec.roles is not None:
         message.roles.worker_count, message.roles.ps_count = spec.roles
     message.preempt.signal = spec.signal or ""
+    message.preempt.signal_to = spec.signal_to
     message.preempt.requeue_exit_codes.extend(spec.requeue_exit_codes)
     message.preempt.exit_zero_completes = spec.exit_zero_completes
     message.checkpoint.directory = spec.checkpoint_directory or ""

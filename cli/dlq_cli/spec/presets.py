@@ -27,6 +27,7 @@ class Preset(NamedTuple):
     settle_s: float = 0.0
     compat: str = ""
     directory: str = ""  # what checkpoint.dir must be; empty: it may be missing
+    to_ranks: bool = False  # of a launcher, not to the launcher
 
 
 PRESETS: Mapping[str, Preset] = {
@@ -39,20 +40,22 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "torchrun": Preset(
         signal="TERM",
-        reaches="torchrun, which passes it to the process group of each rank",
-        saves="the ranks save and leave; torchrun ends with 1, which proves nothing",
+        reaches="the main process of each rank that torchrun has started, not torchrun",
+        saves="the ranks save and leave, and torchrun with them: with 1 if one of them failed",
         proof="a directory with dlq_train's COMMITTED, or what checkpoint.marker names",
         resumes="DLQ_RESUME_FROM, or the newest file of its own directory",
+        to_ranks=True,
     ),
     "hf": Preset(
         signal="TERM",
-        reaches="the main process; under torchrun the process group of each rank",
+        reaches="the main process; under torchrun that of each rank",
         saves="Trainer with enable_jit_checkpoint (several ranks: a callback) saves and leaves",
         proof="trainer_state.json in a checkpoint-N directory, which Trainer writes last",
         resumes="trainer.train(resume_from_checkpoint=True), or DLQ_RESUME_FROM",
         marker="checkpoint-*/trainer_state.json",
         settle_s=1.0,
         directory="the trainer's output_dir",
+        to_ranks=True,
     ),
     "lightning": Preset(
         signal="USR1",
@@ -101,6 +104,8 @@ def with_preset(merged: ReadLayer) -> ReadLayer:
         )
     origin = f"preset {given.value} ({given.origin})"
     below: Layer = {"preempt.signal": Given(SignalAhead(preset.signal, 0), origin)}
+    if preset.to_ranks:
+        below["preempt.signal_to"] = Given("ranks", origin)
     marker = preset.array_marker if "array" in merged else preset.marker
     if (marker or preset.marker) and "checkpoint.dir" in merged:
         below["checkpoint.marker"] = Given(marker or preset.marker, origin)

@@ -25,6 +25,7 @@ MOST_NICE = 100
 AUTO = "auto"
 COMPATS = ("slurm", "none")
 PER_GPU = "per-gpu"
+SIGNALS_TO = ("main", "ranks")
 LAUNCHES = ("per-node", PER_GPU)
 MOST_ROLES = 10_000
 PRESETS = ("sigterm", "torchrun", "hf", "lightning", "submitit")
@@ -75,6 +76,11 @@ def read_runtime(raw: object) -> str:
 def read_compat(raw: object) -> str:
     """`slurm`, or `none` (empty)."""
     return _one_of(raw, COMPATS).removesuffix("none")
+
+
+def read_signal_to(raw: object) -> str:
+    """Who gets signals: `main`, or the `ranks` of a launcher."""
+    return _one_of(raw, SIGNALS_TO)
 
 
 def read_preset(raw: object) -> str:

@@ -91,6 +91,7 @@ def _values(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
         ("checkpoint.marker", spec.checkpoint.marker),
         ("checkpoint.save_signal", spec.checkpoint.save_signal),
         ("nice", spec.nice),
+        ("preempt.signal_to", spec.preempt.signal_to),
         ("preempt.exit_zero_completes", spec.preempt.exit_zero_completes),
         ("retry.exit_codes", tuple(spec.preempt.requeue_exit_codes)),
         ("retry.max_restarts", spec.retry.max_restart_count),

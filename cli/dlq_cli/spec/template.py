@@ -76,6 +76,9 @@ _ENTRIES: dict[str, Entry] = {
     "preempt.signal": Entry(
         '"USR1@120"', "Asks the main process to save: TERM, USR1, USR2, INT; @S seconds ahead."
     ),
+    "preempt.signal_to": Entry(
+        '"ranks"', "Signals are for what torchrun has started, not for the main process."
+    ),
     "preempt.grace": Entry('"auto"', "Time to save; auto learns it from the saves it sees."),
     "preempt.exit_zero_completes": Entry("true", "Exit code 0 while asked to save means finished."),
     "checkpoint.dir": Entry('"/shared/ckpt/mnist"', "Default: the cluster's place, by job."),

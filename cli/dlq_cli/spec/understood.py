@@ -43,6 +43,7 @@ def understood(spec: Spec) -> str:
             ", ".join(dict.fromkeys(filter(None, map(origin, _variables(spec))))),
         ),
         ("signal", spec.signal or "TERM", origin("preempt.signal")),
+        ("signal to", spec.signal_to, origin("preempt.signal_to")),
         (
             "grace",
             format_duration(spec.grace_s) if spec.grace_s else "auto",

@@ -55,6 +55,7 @@ class Spec:
     time_limit_s: int | None
     run_estimate_s: int | None
     signal: str | None
+    signal_to: str  # empty: the main process
     grace_s: int | None
     requeue_exit_codes: tuple[int, ...]
     exit_zero_completes: bool
@@ -112,6 +113,7 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
         time_limit_s=get.of("time_limit", int),
         run_estimate_s=get.of("estimate", int),
         signal=signal.name if signal else None,
+        signal_to=get.of("preempt.signal_to", str) or "",
         grace_s=_grace_s(get, signal),
         requeue_exit_codes=get.of("retry.exit_codes", tuple) or (),
         exit_zero_completes=bool(get.of("preempt.exit_zero_completes", bool)),

@@ -62,6 +62,7 @@ SIGNALS = ("TERM", "INT", "USR1", "USR2")
 SAVE_SIGNALS = ("USR1", "USR2", "INT")
 # What `dlq signal` sends: nothing that only the kernel can take, and nothing that stops a process.
 USER_SIGNALS = ("HUP", "INT", "QUIT", "USR1", "USR2", "ALRM", "TERM", "CONT", "URG", "WINCH")
+SIGNALS_TO = ("main", "ranks")
 RUNTIMES = ("process", "podman")
 COMPATS = ("slurm",)
 PER_GPU = "per-gpu"
@@ -216,6 +217,8 @@ def _check_resources(resources: ResourceRequest) -> None:
 def _check_preempt(preempt: PreemptSpec) -> None:
     if preempt.signal:
         _one_of("preempt.signal", preempt.signal, SIGNALS)
+    if preempt.signal_to:
+        _one_of("preempt.signal_to", preempt.signal_to, SIGNALS_TO)
     if len(preempt.requeue_exit_codes) > MOST_EXIT_CODES:
         raise _wrong("preempt.requeue_exit_codes", f"are more than {MOST_EXIT_CODES}")
     for code in preempt.requeue_exit_codes:

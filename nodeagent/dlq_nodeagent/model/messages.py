@@ -75,6 +75,8 @@ class Launch:
     gid: int = 0
     groups: tuple[int, ...] = ()
     preempt_signal: str = ""
+    signal_to: str = ""
+    """"ranks": the processes that a launcher has started; else the main process."""
     save_signal: str = ""
     checkpoint_directory: str = ""
     checkpoint_marker: str = ""

@@ -83,6 +83,8 @@ class LaunchPlan:
     """A second, blunt SIGTERM is sent this long before a kill whose grace runs out."""
     signal: int = int(signals.SIGTERM)
     """What tells this job to save and leave (sent to the main process only)."""
+    to_ranks: bool = False
+    """Signals go to what a launcher such as torchrun has started as ranks, not to the launcher."""
     log_head_bytes: int = 1 * _MIB
     log_ring_bytes: int = 8 * _MIB
     log_bytes_per_s: int = 64 * _MIB

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,7 +20,20 @@ static bool execed(const struct guard *guard)
     return boxed(guard) ? guard->box.execed : guard->child.status_fd < 0;
 }
 
-/* Before its exec the child still ignores what the shim ignores: a signal would be lost, so it is
+static void signal_ranks(struct guard *guard, int number)
+{
+    if (boxed(guard)) {
+        if (guard->box.main_fd >= 0)
+            ranks_signal(guard->box.main, guard->box.main_fd, number);
+        return;
+    }
+    int main_fd = (int)syscall(SYS_pidfd_open, guard->child.pid, 0);
+    ranks_signal(guard->child.pid, main_fd, number);
+    close(main_fd);
+}
+
+/* What ends it or lets it go on is for the main process, all else for whom the plan says.
+ * Before its exec the child still ignores what the shim ignores: a signal would be lost, so it is
  * kept until then. */
 static void signal_main(struct guard *guard, int number)
 {
@@ -27,6 +41,8 @@ static void signal_main(struct guard *guard, int number)
         return;
     if (!execed(guard) && number != SIGKILL)
         guard->early_signals |= 1ull << (number - 1);
+    else if (guard->plan->to_ranks && number != SIGKILL && number != SIGCONT)
+        signal_ranks(guard, number);
     else if (boxed(guard))
         container_signal(&guard->box, number);
     else

@@ -179,6 +179,8 @@ static bool take(struct plan *plan, const char *key, char *value)
         return take_ms(value, &plan->term_ns);
     if (strcmp(key, "signal") == 0)
         return take_signal(value, &plan->signal);
+    if (strcmp(key, "signal_to") == 0)
+        return take_word(value, "main", "ranks", &plan->to_ranks);
     if (strcmp(key, "log_head_bytes") == 0)
         return parse_number(value, INT64_MAX / 2, &plan->log_head_bytes);
     if (strcmp(key, "log_ring_bytes") == 0)

@@ -42,6 +42,7 @@ struct plan {
     size_t cgroup_count;
     int64_t hold_ns, grace_ns, term_ns;
     int signal;
+    bool to_ranks; /* signals are for the ranks of a launcher, where there are any */
     int64_t log_head_bytes, log_ring_bytes, log_bytes_per_s;
     /* A container, if `podman` is not empty; argv, env and cwd are then those inside of it. */
     char **podman, **podman_env, **podman_rm;
@@ -106,8 +107,21 @@ int cgroup_count_below(const struct plan *plan, bool conmon);
 
 /* ---- tree.c: processes below the shim, whatever session or cgroup they moved to ---- */
 
+struct process {
+    pid_t pid, parent;
+    bool ours; /* for whoever looks through the list */
+};
+
+/* A new list of all processes of the host (free it), in no order; returns their number. */
+size_t tree_list(struct process **out);
 /* SIGKILLs every descendant; returns how many were found. */
 int tree_kill(void);
+
+/* ---- ranks.c: what a launcher such as torchrun has started ---- */
+
+/* Signals the rank processes below the main process, or by `main_fd` that itself if there are none.
+ * Done by a child: reading about a process may block, and the guard must not. */
+void ranks_signal(pid_t main, int main_fd, int number);
 
 /* ---- mounts.c: directories and files of the host inside a container ---- */
 

@@ -10,11 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-struct process {
-    pid_t pid, parent;
-    bool ours;
-};
-
 static bool read_parent(const char *name, struct process *process)
 {
     char path[300], text[1024], state;
@@ -29,7 +24,7 @@ static bool read_parent(const char *name, struct process *process)
     return true;
 }
 
-static size_t list_processes(struct process **out)
+size_t tree_list(struct process **out)
 {
     size_t count = 0, room = 0;
     struct process *all = NULL;
@@ -83,7 +78,7 @@ int tree_kill(void)
 {
     struct process *all = NULL;
     int found = 0;
-    size_t count = list_processes(&all);
+    size_t count = tree_list(&all);
     mark(all, count);
     for (size_t at = 0; at < count; at++) {
         if (!all[at].ours)

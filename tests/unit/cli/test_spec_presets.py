@@ -68,6 +68,18 @@ def test_plain_presets_leave_the_marker_to_the_user_and_look_like_no_scheduler()
         assert (made.signal, made.checkpoint_marker, made.compat) == ("TERM", None, "")
 
 
+def test_signals_are_for_the_ranks_of_torchrun_unless_somebody_says_otherwise() -> None:
+    to = {name: spec(checkpoint_preset=name, checkpoint_dir="/c").signal_to for name in PRESETS}
+    assert [name for name, who in to.items() if who == "ranks"] == ["torchrun", "hf"]
+    assert set(to.values()) == {"ranks", ""}
+    written: Layer = {
+        "command": Given(("train",), "job.toml"),
+        "checkpoint.preset": Given("torchrun", "job.toml"),
+        "preempt.signal_to": Given("main", "job.toml"),
+    }
+    assert finish(written, directory="/home/ada").signal_to == "main"
+
+
 def test_a_task_of_an_array_looks_for_its_own_pickle() -> None:
     assert spec(checkpoint_preset="submitit", checkpoint_dir="/l").checkpoint_marker == (
         "**/%j_submitted.pkl"

@@ -37,6 +37,7 @@ memory = "64GiB"
 shm_size = "8GiB"
 [preempt]
 signal = "USR1"
+signal_to = "ranks"
 grace = "2m"
 exit_zero_completes = true
 [checkpoint]

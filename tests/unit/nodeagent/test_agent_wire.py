@@ -114,6 +114,7 @@ def test_a_launch_is_read_whole() -> None:
         resource_pb2.ResourceRequest(cpu_limit=2.5, memory_limit_bytes=2**30)
     )
     message.spec.preempt.signal = "USR1"
+    message.spec.preempt.signal_to = "ranks"
     message.spec.checkpoint.CopyFrom(
         job_pb2.CheckpointSpec(marker="*.ckpt", settle_duration=to_duration(3))
     )
@@ -137,6 +138,7 @@ def test_a_launch_is_read_whole() -> None:
         "*.ckpt",
         3.0,
     )
+    assert launch.signal_to == "ranks"
     assert launch.time_left_s == 60.0
 
 

@@ -80,6 +80,7 @@ def test_a_plan_says_all_that_the_runtime_needs(launching: Launching, launch: La
     asked = replace(
         launch,
         preempt_signal="USR1",
+        signal_to="ranks",
         memory_limit_bytes=2**30,
         cpu_limit=2.0,
         hold_s=100.0,
@@ -88,7 +89,8 @@ def test_a_plan_says_all_that_the_runtime_needs(launching: Launching, launch: La
     plan = plan_of(launching, asked)
     assert str(plan.key) == "17.1.0"
     assert plan.epoch == 7
-    assert plan.signal == 10
+    assert (plan.signal, plan.to_ranks) == (10, True)
+    assert not plan_of(launching, replace(launch, signal_to="main")).to_ranks
     assert (plan.memory_bytes, plan.cpus, plan.pids_max) == (2**30, 2.0, 100)
     assert (plan.hold_s, plan.grace_s, plan.term_s) == (100.0, 50.0, 10.0)
     assert plan.cwd == launch.working_directory

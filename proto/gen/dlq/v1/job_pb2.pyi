@@ -222,10 +222,16 @@ class PreemptSpec(_message.Message):
     REQUEUE_EXIT_CODES_FIELD_NUMBER: _builtins.int
     EXIT_ZERO_COMPLETES_FIELD_NUMBER: _builtins.int
     WARNING_DURATION_FIELD_NUMBER: _builtins.int
+    SIGNAL_TO_FIELD_NUMBER: _builtins.int
     signal: _builtins.str
     """Signal of the notice: "TERM", "USR1", "USR2" or "INT". Empty: TERM."""
     exit_zero_completes: _builtins.bool
     """Exit 0 during a grace means finished rather than saved."""
+    signal_to: _builtins.str
+    """Who gets the job's signals: "main", the main process, or "ranks", the processes below it that a
+    launcher such as torchrun has started with LOCAL_RANK in their environment, not what these start;
+    the main process while there are none. Empty: "main".
+    """
     @_builtins.property
     def grace_duration(self) -> _duration_pb2.Duration:
         """Time from notice to kill. Unset: learned from observed saves."""
@@ -248,10 +254,11 @@ class PreemptSpec(_message.Message):
         requeue_exit_codes: _abc.Iterable[_builtins.int] | None = ...,
         exit_zero_completes: _builtins.bool = ...,
         warning_duration: _duration_pb2.Duration | None = ...,
+        signal_to: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["grace_duration", b"grace_duration", "warning_duration", b"warning_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["exit_zero_completes", b"exit_zero_completes", "grace_duration", b"grace_duration", "requeue_exit_codes", b"requeue_exit_codes", "signal", b"signal", "warning_duration", b"warning_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["exit_zero_completes", b"exit_zero_completes", "grace_duration", b"grace_duration", "requeue_exit_codes", b"requeue_exit_codes", "signal", b"signal", "signal_to", b"signal_to", "warning_duration", b"warning_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

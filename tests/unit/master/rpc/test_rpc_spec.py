@@ -124,6 +124,7 @@ def test_a_job_without_a_name_gets_a_safe_one_from_its_command(word: str, name: 
         ("resources.cpu_limit", -1.0),
         ("resources.memory_limit_bytes", 1),
         ("preempt.signal", "KILL"),
+        ("preempt.signal_to", "workers"),
         ("preempt.requeue_exit_codes", [0]),
         ("preempt.requeue_exit_codes", [256]),
         ("preempt.requeue_exit_codes", list(range(1, 40))),
