@@ -63,7 +63,7 @@ def test_in_a_container_it_saves_and_ends_with_the_same_weights(
         ),
     ],
 )
-def test_a_gang_of_containers_goes_on_elsewhere_with_the_same_weights(
+def test_containers_on_two_nodes_go_on_on_two_others_with_the_same_weights(
     cluster: ContainerCluster,
     user: UsersView,
     undisturbed: Undisturbed,
