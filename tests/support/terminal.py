@@ -20,6 +20,11 @@ def _plain(environ: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in environ.items() if key != "NO_COLOR"}
 
 
+def _hear_ctrl_c() -> None:
+    """A shell that runs the tests in the background has them ignore it; a terminal does not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """Starts a program whose stdin, stdout and stderr are one pseudo terminal."""
 
@@ -28,7 +33,7 @@ class Terminal:
         self._process = subprocess.Popen(
             command, stdin=slave, stdout=slave, stderr=slave,
             env={**_plain(os.environ), "TERM": "xterm", "COLUMNS": "100", **environ},
-            start_new_session=True, close_fds=True,
+            start_new_session=True, close_fds=True, preexec_fn=_hear_ctrl_c,
         )  # fmt: skip
         os.close(slave)
         self.shown = ""
@@ -48,8 +53,9 @@ class Terminal:
 
     def end(self) -> int:
         """Read to the end; the exit code."""
-        while self._read():
-            pass
+        deadline_s = time.monotonic() + DEADLINE_S
+        while self._read():  # what goes on printing does not end either
+            assert time.monotonic() < deadline_s, f"it did not end, but showed: {self.shown}"
         return self._process.wait(DEADLINE_S)
 
     def _read(self) -> bool:
