@@ -137,6 +137,8 @@ def test_a_gpu_with_something_left_on_it_is_not_given_to_the_next_job(
     assert "gpu_not_released" in reason.words
     assert "4711" in reason.words
     assert reason.HasField("since_time")
+    # The node's flag and the job's end come by ways of their own.
+    wait_until(lambda: jobs.get(job_id).job.HasField("end_time"), what="the job's end is told")
     ended = jobs.get(job_id).job
     assert (ended.state, ended.exit_code) == (job_pb2.JOB_STATE_COMPLETED, 0)
     assert nodes.get("n1").free_gpu_count == 7, "its GPU is nobody's"
