@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -10,6 +12,8 @@ import click
 
 from dlq_cli import exit_codes
 from dlq_cli.app import App
+
+_ASK_AGAIN_S = 0.3
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,10 +38,33 @@ def examples(*lines: str) -> str:
 
 
 @contextmanager
+def _ctrl_c_until_heard() -> Iterator[None]:
+    """Python drops a Ctrl-C that comes while an object is finalised, as streams often are: ask again."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(_number: int, _frame: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, _ASK_AGAIN_S)
+        raise KeyboardInterrupt
+
+    alarm = signal.signal(signal.SIGALRM, interrupt)
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGALRM, alarm)
+
+
+@contextmanager
 def detaching(app: App, job_ids: Sequence[str]) -> Iterator[None]:
     """Ctrl-C inside leaves the jobs alone and says how to end them; exit code 130."""
     try:
-        yield
+        with _ctrl_c_until_heard():
+            yield
     except KeyboardInterrupt:
         if job_ids:
             many = f"jobs {', '.join(job_ids)} go" if len(job_ids) > 1 else f"job {job_ids[0]} goes"
