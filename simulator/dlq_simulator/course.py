@@ -25,6 +25,7 @@ class Course:
         "placed_s",
         "preemptions",
         "progress_s",
+        "promised_s",
         "rate",
         "resizes",
         "row",
@@ -52,6 +53,7 @@ class Course:
         )
         self.preemptions = 0
         self.resizes = 0
+        self.promised_s: Seconds | None = None  # guaranteed when it was judged
         self.spans: list[Span] = []  # when it held GPUs, until its last start
 
     def start(
@@ -111,6 +113,7 @@ class Course:
             preemptions=self.preemptions,
             resizes=self.resizes,
             spans=(*self.spans, Span(self.placed_s, now_s, self.gpus)),
+            promised_s=self.promised_s,
         )
 
     def _aim(self) -> Seconds:

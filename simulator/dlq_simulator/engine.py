@@ -21,7 +21,7 @@ from dlq_master.model.attempt_steps import (
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job_steps import Cancelled, Placed
-from dlq_master.model.plan import Lapse, Reject, Resize, Start
+from dlq_master.model.plan import Lapse, Reject, Reserve, Resize, Start
 from dlq_master.model.resources import Allocation
 from dlq_master.policy.pipeline import wake_at_s
 from dlq_master.policy.turn import Decided, decide
@@ -67,7 +67,13 @@ def replay(
     outcomes = [run.outcomes[job_id] for job_id in sorted(run.outcomes)]
     return Result(
         policy=settings.policy.name,
-        metrics=measure(outcomes, gpus=cluster.gpus, refused=len(run.refused), billed=run.billed()),
+        metrics=measure(
+            outcomes,
+            gpus=cluster.gpus,
+            refused=len(run.refused),
+            billed=run.billed(),
+            promises=settings.policy.promises is not None,
+        ),
         outcomes=outcomes,
         timing=timing,
         notes=run.notes(),
@@ -202,6 +208,8 @@ class Replay:
                 self.leaving.lapse(change, now_s)
             elif isinstance(change, Reject):
                 self._refuse(job_id, change.reason.detail)
+            elif isinstance(change, Reserve) and change.promised is not None:
+                self._promised(job_id, change.promised)
         if self.watch is not None:
             self.watch(self.cluster, decided, now_s)
         self._boundaries.turned(decided.happened)
@@ -219,6 +227,12 @@ class Replay:
                 raise self._stands_still(f"at {now_s} s it wants to be woken at {wake_s} s")
             return now_s
         return self._boundaries.on_clock(wake_s)
+
+    def _promised(self, job_id: JobId, step: int) -> None:
+        """What was promised first counts, whatever becomes of it."""
+        course = self.courses[job_id]
+        if course.promised_s is None:
+            course.promised_s = self.cluster.jobs[job_id].steps[step].deadline_s
 
     def _refuse(self, job_id: JobId, why: str) -> None:
         self.refused[job_id] = why

@@ -65,8 +65,11 @@ class Leaving:
     def leave(self, key: AttemptKey, now_s: Seconds) -> None:
         """It has saved, or is dead: its GPUs are free."""
         course = self._courses[key.job_id]
-        left = Preempted() if self._saves(course) else PreemptedLost()
-        drive.step_attempt(self._cluster, key, left, now_s)
+        if self._saves(course):
+            worked_s = course.done_s - self._cluster.jobs[key.job_id].worked_s
+            drive.step_attempt(self._cluster, key, Preempted(worked_s=worked_s), now_s)
+        else:
+            drive.step_attempt(self._cluster, key, PreemptedLost(), now_s)
         course.leave(now_s)
 
     def _stop(self, course: Course, key: AttemptKey, at_s: Seconds) -> None:

@@ -11,6 +11,8 @@ from dlq_master.model.reward import FULL, missed_share
 from dlq_simulator.workload import TraceJob
 
 Number = int | float
+# Instants are sums of seconds as doubles.
+NOISE_S = 1e-3
 
 
 class Span(NamedTuple):
@@ -39,6 +41,7 @@ class Outcome:
     preemptions: int  # all interruptions
     resizes: int = 0  # of these, those after which it went on at once with other GPUs
     spans: tuple[Span, ...] = ()
+    promised_s: Number | None = None  # the deadline that was guaranteed to it, from its submit
 
     @property
     def jct_s(self) -> Number:
@@ -57,7 +60,8 @@ class Metrics:
     to the last finish, `tardiness_cost` the sum of weight x seconds after the due date, and
     `reclaim_preemption_ratio` preemptions by reclaimed servers over jobs submitted (Aryl, table 5).
     `preemptions` are all interruptions, `resizes` those of them after which a job went on at once with
-    other GPUs.
+    other GPUs. `guaranteed` jobs were promised one of their deadlines, and `promises_missed` of them ended
+    after it; None where the policy promises nothing.
     """
 
     jobs: int
@@ -79,6 +83,8 @@ class Metrics:
     cost: float | None = None
     tardiness_cost: float | None = None
     reclaim_preemption_ratio: float | None = None
+    guaranteed: int | None = None
+    promises_missed: int | None = None
 
 
 class Billed(NamedTuple):
@@ -90,7 +96,12 @@ class Billed(NamedTuple):
 
 
 def measure(
-    outcomes: Sequence[Outcome], *, gpus: int, refused: int = 0, billed: Billed | None = None
+    outcomes: Sequence[Outcome],
+    *,
+    gpus: int,
+    refused: int = 0,
+    billed: Billed | None = None,
+    promises: bool = False,
 ) -> Metrics:
     """The metrics of one replay on a cluster of `gpus` GPUs; makespan counts from first submit."""
     jcts = [outcome.jct_s for outcome in outcomes]
@@ -125,6 +136,8 @@ def measure(
         if billed is not None and billed.reclaimed is not None and submitted
         else None,
         resizes=sum(outcome.resizes for outcome in outcomes),
+        guaranteed=sum(o.promised_s is not None for o in outcomes) if promises else None,
+        promises_missed=sum(map(_broke_promise, outcomes)) if promises else None,
     )
 
 
@@ -162,6 +175,11 @@ def _tardiness_cost(outcomes: Sequence[Outcome]) -> float | None:
         return None
     late = (max(0, o.jct_s - (o.job.due_s or 0)) * (o.job.weight or 1) for o in due)
     return _settled(math.fsum(late))
+
+
+def _broke_promise(outcome: Outcome) -> bool:
+    promised_s = outcome.promised_s
+    return promised_s is not None and outcome.jct_s > promised_s + NOISE_S
 
 
 def _first_deadline(outcome: Outcome) -> Number:

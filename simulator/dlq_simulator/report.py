@@ -63,10 +63,12 @@ def to_json(
 
 
 def to_table(results: Sequence[Result]) -> str:
-    """One line a policy, columns aligned, seconds to one decimal."""
-    head = ("POLICY", "JOBS", "AVG JCT", "MEDIAN", "P95", "AVG QUEUE", "MAKESPAN", "PREEMPT", "USE")
-    rows = [head, *(_row(result) for result in results)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    """One line a policy, columns aligned, seconds to one decimal; deadlines only if there are any."""
+    rows = [_HEAD, *(_row(result) for result in results)]
+    if any(result.metrics.wdmr is not None for result in results):
+        deadlines = [_DEADLINES, *(_deadlines(result) for result in results)]
+        rows = [(*row, *more) for row, more in zip(rows, deadlines, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(
             cell.ljust(width) if column == 0 else cell.rjust(width)
@@ -74,6 +76,9 @@ def to_table(results: Sequence[Result]) -> str:
         )
         for row in rows
     )
+
+
+_HEAD = ("POLICY", "JOBS", "AVG JCT", "MEDIAN", "P95", "AVG QUEUE", "MAKESPAN", "PREEMPT", "USE")
 
 
 def _row(result: Result) -> tuple[str, ...]:
@@ -89,6 +94,19 @@ def _row(result: Result) -> tuple[str, ...]:
         _seconds(figures.makespan_s),
         str(figures.preemptions),
         "-" if share is None else f"{share:.1%}",
+    )
+
+
+_DEADLINES = ("WDMR", "BE JCT", "GUARANTEED", "MISSED")
+
+
+def _deadlines(result: Result) -> tuple[str, ...]:
+    figures = result.metrics
+    counts = (figures.guaranteed, figures.promises_missed)
+    return (
+        "-" if figures.wdmr is None else f"{figures.wdmr:.2%}",
+        _seconds(figures.be_avg_jct_s),
+        *("-" if count is None else str(count) for count in counts),
     )
 
 

@@ -13,6 +13,7 @@ from dlq_master.model.node import Gpu, Node
 from dlq_master.model.order import Ordering
 from dlq_master.model.packing import Profile
 from dlq_master.model.resources import Allocation, Request
+from dlq_master.model.reward import BEST_EFFORT, Step, Steps, strict
 from dlq_master.model.slowdowns import Run
 from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.course import Seconds
@@ -91,7 +92,17 @@ def build_job(
         queue=queue[0],
         rank_base=queue[1],
         profile=_profile(row),
+        steps=_steps(row),
     )
+
+
+def _steps(row: TraceJob) -> Steps:
+    """What its completion is worth."""
+    if row.kind == "be":
+        return BEST_EFFORT
+    if row.soft_steps:
+        return tuple([Step(float(at), float(worth)) for at, worth in row.soft_steps])
+    return () if row.deadline_s is None else strict(row.deadline_s)
 
 
 def _profile(row: TraceJob) -> Profile:

@@ -34,7 +34,7 @@ def terms(cost_s: Mapping[str, float]) -> Terms:
             "no time for work",
             "set a longer term_s, or smaller save_s and resume_s",
         )
-    return Terms(be_term_s=term_s, slo_term_s=4 * term_s, save_lead_s=save_s)
+    return Terms(be_term_s=term_s, slo_term_s=4 * term_s, save_lead_s=save_s, resume_s=resume_s)
 
 
 def speed(words: Mapping[str, str]) -> Speed:

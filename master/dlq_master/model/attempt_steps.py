@@ -8,7 +8,7 @@ from typing import assert_never
 
 from dlq_master.model.attempt import Attempt, AttemptState
 from dlq_master.model.job import Checkpoint, EndReason
-from dlq_master.model.lease import until
+from dlq_master.model.lease import LeaseKind, until
 from dlq_master.model.machine import IllegalTransition, StopCause
 from dlq_master.model.resources import Allocation
 from dlq_master.model.values import Draft, maker
@@ -74,6 +74,7 @@ class Renewed:
     """The scheduler renewed its lease."""
 
     term_end_s: float
+    kind: LeaseKind | None = None  # of the new term; None: as before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +103,7 @@ class Preempted:
     """Stopped for somebody else, its work saved."""
 
     exit_code: int | None = None
+    worked_s: float | None = None  # seconds of work that it did; None: all but what was lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,7 +296,7 @@ def renewed(attempt: Attempt, event: Renewed) -> Attempt:
     if (attempt.state, Renewed) not in TABLE:
         raise IllegalTransition("attempt", str(attempt.key), attempt.state, event)
     draft = list(attempt)
-    draft[_LEASE] = until(attempt.lease, event.term_end_s)
+    draft[_LEASE] = until(attempt.lease, event.term_end_s, event.kind)
     return _attempt(draft)
 
 

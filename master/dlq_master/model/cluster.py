@@ -15,6 +15,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job, JobState
 from dlq_master.model.job_draft import at_position
 from dlq_master.model.keys import Learned, had, position
+from dlq_master.model.lane import Lane
 from dlq_master.model.lease import Terms
 from dlq_master.model.lineup import Lineup
 from dlq_master.model.moves import Moves
@@ -29,6 +30,8 @@ from dlq_master.model.waiting import WaitingIndex
 
 # Looking an enum's member up costs more than comparing it, and these are on the hot path.
 _PENDING = JobState.PENDING
+_SLO = Lane.SLO
+_QUEUED = JobState.QUEUED
 _COMPLETED = JobState.COMPLETED
 _PAUSING = AttemptState.PAUSING
 _UNKNOWN = AttemptState.UNKNOWN
@@ -48,6 +51,8 @@ def held_gpus(job: Job, attempt: Attempt) -> int:
     return attempt.lease.allocation.width if request.sizes else request.gpus
 
 
+# Ranks of one lane; no queue's rank goes beyond.
+LANE = 1 << 40
 # A lead is at most this part of the best-effort term.
 LONGEST_LEAD = 0.9
 
@@ -88,6 +93,10 @@ class Cluster:
         self._levels = ordering.levels
         self._promotes = ordering.promotes
         self._by_base = ordering.by_base
+        self._lanes = ordering.lanes
+        self.unjudged: dict[JobId, None] = {}  # their deadlines can be promised or not
+        self.judged: dict[JobId, None] = {}  # with deadlines that may still be made
+        self.slot = -1  # of the SLO grid: who runs in it has been decided
         self.history = None if ordering.refresh is None else History(ordering.refresh)
         self._thresholds = ordering.thresholds
         self.packing: Packing | None = None  # set by plans; None: shapes say nothing of it
@@ -107,12 +116,15 @@ class Cluster:
 
     def rank(self, job: Job) -> int:
         """Lower ranks are served first."""
-        return job.rank_base * self._levels + job.level
+        rank = job.rank_base * self._levels + job.level
+        return rank + job.lane * LANE if self._lanes else rank
 
     def shape(self, job: Job) -> Shape:
         """The shape that the job is placed in when it starts."""
         request = job.request
         shape = request.shape_on(request.base) if self._by_base else request.shape
+        if self._lanes and (job.promised is not None or job.lane is _SLO):  # at full speed
+            return shape._replace(together=True)
         return shape if self.packing is None else self.packing.shape(shape, job.profile)
 
     def shape_on(self, job: Job, gpus: int) -> Shape:
@@ -261,6 +273,8 @@ class Cluster:
             self.waiting.add(self.rank(job), self.shape(job), job.job_id, self.stands(job))
         if self._by_base:
             self._index_returning(job, waits=waits)
+        if self._lanes and job.steps:
+            self._index_judged(job)
         if job.saves:
             self._time_save(before, job)
         if self._promotes:
@@ -299,13 +313,26 @@ class Cluster:
 
     def _index_waiting(self, before: Job, job: Job, waits: bool) -> None:
         was, now = self.rank(before), self.rank(job)
-        same_shape = before.request is job.request and before.profile is job.profile
+        same_shape = (
+            before.request is job.request
+            and before.profile is job.profile
+            and before.promised == job.promised
+        )
         same_line = waits and was == now and same_shape
         if same_line and self.stands(before) == self.stands(job):
             return
         self.waiting.remove(was, self.shape(before), job.job_id)
         if waits:
             self.waiting.add(now, self.shape(job), job.job_id, self.stands(job))
+
+    def _index_judged(self, job: Job) -> None:
+        queued = job.state is _QUEUED
+        told = queued and not job.verdict and job.duration_estimate_s is not None
+        for index, belongs in ((self.unjudged, told), (self.judged, queued and bool(job.verdict))):
+            if belongs:
+                index[job.job_id] = None
+            else:
+                index.pop(job.job_id, None)
 
     def _index_returning(self, job: Job, *, waits: bool) -> None:
         if waits and job.regrant is not None:

@@ -18,7 +18,7 @@ from dlq_master.model.grace import grace_s
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.job_steps import JobEvent
-from dlq_master.model.lease import Lease
+from dlq_master.model.lease import Lease, LeaseKind
 from dlq_master.model.machine import StopCause
 from dlq_master.model.node import NodeEvent
 from dlq_master.model.order import PromoteTo
@@ -27,11 +27,13 @@ from dlq_master.model.plan import (
     Change,
     Demote,
     Lapse,
+    NextSlot,
     Plan,
     Promote,
     Reject,
     Renew,
     Repack,
+    Reserve,
     Resize,
     Revoke,
     Start,
@@ -163,22 +165,33 @@ def _apply(
         case Revoke():
             stop = attempt_steps.StopRequested(cause=change.cause, grace_s=change.grace_s)
             steps = step_attempt(cluster, change.key, stop, now_s)
-        case Demote():
-            steps = step_job(cluster, change.job_id, job_steps.Demoted(level=change.level), now_s)
-        case Promote():
-            promoted = job_steps.Promoted(keeps=cluster.ordering.promote_to is PromoteTo.HEAD)
-            steps = step_job(cluster, change.job_id, promoted, now_s)
-        case Admit():
-            steps = step_job(cluster, change.job_id, job_steps.Admitted(), now_s)
-        case Reject():
-            refused = job_steps.Rejected(reason=change.reason.code.value)
-            steps = step_job(cluster, change.job_id, refused, now_s)
+        case Demote() | Promote() | Reserve() | Admit() | Reject():
+            steps = step_job(cluster, change.job_id, _event(cluster, change), now_s)
+        case NextSlot():
+            cluster.slot = change.slot
+            return
         case Repack():
             cluster.repack(change.packing)
             return
         case _:
             assert_never(change)
     happened += [step._replace(change=change) for step in steps]
+
+
+def _event(cluster: Cluster, change: Demote | Promote | Reserve | Admit | Reject) -> JobEvent:
+    """What a change of its place in line is for a job."""
+    match change:
+        case Demote():
+            return job_steps.Demoted(level=change.level)
+        case Promote():
+            return job_steps.Promoted(keeps=cluster.ordering.promote_to is PromoteTo.HEAD)
+        case Reserve():
+            _, lane, slots, promised, verdict, _ = change
+            return job_steps.Reserved(lane=lane, slots=slots, promised=promised, verdict=verdict)
+        case Admit():
+            return job_steps.Admitted()
+        case Reject():
+            return job_steps.Rejected(reason=change.reason.code.value)
 
 
 def _start(cluster: Cluster, start: Start, now_s: float, epoch: int) -> Happened:
@@ -203,16 +216,16 @@ def _start(cluster: Cluster, start: Start, now_s: float, epoch: int) -> Happened
 
 def _renew(cluster: Cluster, renew: Renew) -> Happened:
     """One more term: the job is not concerned, so most indexes need no look."""
-    key, term_end_s, _ = renew
-    event = _renewed(term_end_s)
+    key, term_end_s, _, kind = renew
+    event = _renewed(term_end_s, kind)
     cluster.renew(attempt_steps.renewed(cluster.attempts[key], event))
     return _happened((event, *key, None, renew))
 
 
 @lru_cache(maxsize=16)
-def _renewed(term_end_s: float) -> attempt_steps.Renewed:
+def _renewed(term_end_s: float, kind: LeaseKind | None) -> attempt_steps.Renewed:
     """One value for all whose terms end together."""
-    return attempt_steps.Renewed(term_end_s=term_end_s)
+    return attempt_steps.Renewed(term_end_s=term_end_s, kind=kind)
 
 
 def _lapse(cluster: Cluster, lapse: Lapse, now_s: float) -> list[Happened]:

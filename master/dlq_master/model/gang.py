@@ -204,7 +204,9 @@ def usage(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, now_s: float
     width = attempt.lease.allocation.width
     lost_s = 0.0 if type(end) in _KEEPS_ALL else work_at_risk_s(attempt, until_s)
     worked_s = executed_s - lost_s
-    if width != job.request.gpus:
+    if isinstance(end, on_attempt.Preempted) and end.worked_s is not None:
+        worked_s = end.worked_s
+    elif width != job.request.gpus:
         worked_s *= job.speed_on(width)
     return _usage((executed_s * width, executed_s, lost_s * width, worked_s))
 

@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 from dlq_master.model.eligible import Array, Block, Dependency
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.lane import Lane, Segments
 from dlq_master.model.packing import Profile
 from dlq_master.model.resources import Allocation, Request
+from dlq_master.model.reward import BEST_EFFORT, Steps
 
 
 class JobState(StrEnum):
@@ -140,6 +142,11 @@ class Job(NamedTuple):
     worked_s: float = 0.0  # total_executed_s in seconds of what it asked for, without what was lost
     nice: int = 0  # above 0 behind, below before all others of its queue; part of rank_base
     profile: Profile | None = None  # how it communicates, once that is known
+    steps: Steps = BEST_EFFORT  # what its completion is worth; deadlines from its submission
+    lane: Lane = Lane.SPOT
+    verdict: str = ""  # on which ground its deadlines were guaranteed or not; "" = not judged yet
+    promised: int | None = None  # the step that is guaranteed
+    slots: Segments = ()  # planned for it, numbered from the zero of the SLO grid
 
     @property
     def ended(self) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from dlq_master.model.eligible import Block, Dependency
 from dlq_master.model.ids import NodeId
 from dlq_master.model.job import Checkpoint, EndReason, HoldKind, Job, JobState
+from dlq_master.model.lane import Lane, Segments
 from dlq_master.model.resources import Allocation
 from dlq_master.model.values import Draft, maker
 
@@ -53,6 +54,10 @@ _REQUEST = _at("request")
 _RULES = _at("rules")
 _FAILED_NODES = _at("failed_nodes")
 _RETRY_TIME_S = _at("retry_time_s")
+_LANE = _at("lane")
+_SLOTS = _at("slots")
+_PROMISED = _at("promised")
+_VERDICT = _at("verdict")
 
 _job = maker(Job)
 
@@ -225,6 +230,12 @@ def promote(draft: Draft, keeps: bool) -> None:
     draft[_LEVEL] = 0
     draft[_PROMOTED] = keeps
     draft[_ATTAINED_GPU_S] = draft[_EXECUTED_S] = draft[_WAITED_S] = 0.0
+
+
+def reserve(draft: Draft, lane: Lane, slots: Segments, promised: int | None, verdict: str) -> None:
+    """It stands in this lane, and these slots are planned for it."""
+    draft[_LANE], draft[_SLOTS] = lane, slots
+    draft[_PROMISED], draft[_VERDICT] = promised, verdict
 
 
 def block(draft: Draft, by: Block | None, depends: Dependency | None) -> None:

@@ -10,6 +10,7 @@ from dlq_master.model import job_draft as to
 from dlq_master.model.eligible import Block, Dependency
 from dlq_master.model.ids import NodeId
 from dlq_master.model.job import Checkpoint, EndReason, HoldKind, Job, JobState
+from dlq_master.model.lane import Lane, Segments
 from dlq_master.model.machine import IllegalTransition, StopCause
 from dlq_master.model.resources import Allocation
 
@@ -67,6 +68,16 @@ class Promoted:
     """
 
     keeps: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserved:
+    """It stands in another lane, or other slots are planned for it."""
+
+    lane: Lane
+    slots: Segments = ()
+    promised: int | None = None
+    verdict: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +194,7 @@ JobEvent = (
     | Ran
     | Demoted
     | Promoted
+    | Reserved
     | Saved
     | Requeued
     | Completed
@@ -206,6 +218,8 @@ TABLE: Mapping[tuple[JobState, type[JobEvent]], JobState] = {
     (_Q, Demoted): _Q,
     (_H, Demoted): _H,  # a held job whose attempt still runs
     (_Q, Promoted): _Q,
+    (_Q, Reserved): _Q,
+    (_H, Reserved): _H,  # what is held loses its slots
     # people
     (_P, Held): _H,
     (_Q, Held): _H,
@@ -320,6 +334,8 @@ def step(  # noqa: C901 one case per event
             to.demote(draft, event.level)
         case Promoted():
             to.promote(draft, event.keeps)
+        case Reserved():
+            to.reserve(draft, event.lane, event.slots, event.promised, event.verdict)
         case Deferred():
             if job.live_attempt is not None:
                 raise _illegal(job, event)

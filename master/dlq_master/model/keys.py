@@ -42,9 +42,7 @@ def had(job: Job, attempt: Attempt | None, now_s: float) -> Had:
     """`attempt`: its live one, if it has one."""
     if job.request.sizes:
         return _had_elastic(job, attempt, now_s)
-    executed_s = job.total_executed_s
-    if job.lost_gpu_s:
-        executed_s -= job.lost_gpu_s / job.request.gpus
+    executed_s = job.worked_s
     if attempt is None or attempt.started_time_s is None:
         return Had(job.attained_gpu_s, executed_s)
     runs_s = now_s - attempt.started_time_s

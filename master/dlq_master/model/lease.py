@@ -39,6 +39,7 @@ class Terms:
     be_term_s: float = 300.0
     slo_term_s: float = 1200.0
     save_lead_s: float = 30.0  # a lapse is decided this long before its boundary
+    resume_s: float = 30.0  # from a resumed start until work gets on, as plans reckon
     freeze_fraction: float = 0.20  # requeues freeze when more than this part of the nodes ...
     freeze_nodes: int = 3  # ... and at least this many ...
     freeze_window_s: float = 60.0  # ... vanish within this window
@@ -49,6 +50,8 @@ class Terms:
             raise ValueError("slo_term_s must be a whole multiple of be_term_s")
         if not 0 <= self.save_lead_s < self.be_term_s:
             raise ValueError("save_lead_s must be at least 0 and shorter than be_term_s")
+        if not 0 <= self.resume_s < self.be_term_s:
+            raise ValueError("resume_s must be at least 0 and shorter than be_term_s")
         if not self.heartbeat_s < self.ttl_s < self.unreachable_s < self.hold_s:
             raise ValueError("heartbeat_s < ttl_s < unreachable_s < hold_s must hold")
         if not 0 <= self.freeze_fraction <= 1 or self.freeze_nodes < 1 or self.freeze_window_s <= 0:
@@ -63,10 +66,10 @@ class Terms:
         return self.slo_term_s if kind is LeaseKind.SLO else self.be_term_s
 
 
-def until(lease: Lease, term_end_s: float) -> Lease:
-    """The same lease with another end of its term."""
+def until(lease: Lease, term_end_s: float, other: LeaseKind | None = None) -> Lease:
+    """The same lease with another end of its term, and perhaps of another kind."""
     kind, allocation, fence, _, hold_s = lease
-    return _lease((kind, allocation, fence, term_end_s, hold_s))
+    return _lease((kind if other is None else other, allocation, fence, term_end_s, hold_s))
 
 
 _lease = maker(Lease)

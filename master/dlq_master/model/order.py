@@ -44,6 +44,7 @@ class Ordering:
     `refresh`: learn the services of completed jobs, anew after so many of them; None: not at all.
     `quantiles`: of what was learned, become the thresholds then; as many as there are thresholds.
     `key`: the order inside a rank, promoted jobs first; None: by position.
+    `lanes`: lanes and planned slots decide before everything else (model.lane).
     `by_base`: jobs wait for the fewest GPUs that they run on, not for what they ask.
     """
 
@@ -56,6 +57,7 @@ class Ordering:
     quantiles: tuple[float, ...] = ()
     key: KeyRule | None = None
     by_base: bool = False
+    lanes: bool = False
 
     def __post_init__(self) -> None:
         if any(

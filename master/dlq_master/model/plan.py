@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.lane import Lane, Segments
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.machine import StopCause
 from dlq_master.model.packing import Packing
@@ -42,6 +43,7 @@ class Renew(NamedTuple):
     key: AttemptKey
     term_end_s: float
     reason: Reason
+    kind: LeaseKind | None = None  # of the new term; None: as before
 
 
 class Lapse(NamedTuple):
@@ -99,6 +101,24 @@ class Promote(NamedTuple):
     reason: Reason
 
 
+class Reserve(NamedTuple):
+    """The job stands in another lane, or other slots are planned for it."""
+
+    job_id: JobId
+    lane: Lane
+    slots: Segments
+    promised: int | None
+    verdict: str
+    reason: Reason
+
+
+class NextSlot(NamedTuple):
+    """Who runs in this slot of the SLO grid is decided from here on."""
+
+    slot: int
+    reason: Reason
+
+
 class Repack(NamedTuple):
     """Other jobs are kept together from here on (None: shapes say nothing of it); running ones stay."""
 
@@ -106,7 +126,20 @@ class Repack(NamedTuple):
     reason: Reason
 
 
-Change = Admit | Reject | Start | Renew | Lapse | Resize | Revoke | Demote | Promote | Repack
+Change = (
+    Admit
+    | Reject
+    | Start
+    | Renew
+    | Lapse
+    | Resize
+    | Revoke
+    | Demote
+    | Promote
+    | Reserve
+    | NextSlot
+    | Repack
+)
 
 
 class Plan(NamedTuple):

@@ -24,6 +24,9 @@ PLAIN: Mapping[ReasonCode, str] = {
     ReasonCode.THRESHOLD_CROSSED: "its service has crossed the threshold of its level",
     ReasonCode.STARVED: "it has waited too long for what it has run",
     ReasonCode.ADMISSIBLE: "the registered nodes could hold it",
+    ReasonCode.REPLANNED: "its slots are others now; what it was promised stands",
+    ReasonCode.SLOT_OVER: "the next slot of the plan begins",
+    ReasonCode.PROMISE_BROKEN: "no plan keeps its promise any more: it runs as best effort",
     ReasonCode.LEARNED: "more is known of how jobs communicate",
 }
 
@@ -179,7 +182,30 @@ def _detail(reason: Reason, job: Job, _reader: str) -> str:
     return reason.detail or f"no GPU of type {job.request.gpu_type} is free"
 
 
+def _guaranteed(_reason: Reason, job: Job, _reader: str) -> str:
+    if job.promised is None or not job.slots:
+        return "a deadline is promised, and a plan keeps it"
+    return f"its deadline {job.promised + 1} is promised, and a plan keeps it"
+
+
+# Ground of a verdict -> why nothing is promised.
+_NO_PROMISE = {
+    "quota": "its team has promised GPUs enough",
+    "width": "it wants more GPUs than the cluster has for promises",
+    "reach": "its deadline is too early even if it were alone, counted in whole leases",
+    "fluid": "promises that were made before leave too few GPUs until its deadline",
+    "plan": "no slots were found for it beside the promises that were made before",
+}
+
+
+def _unguaranteed(reason: Reason, _job: Job, _reader: str) -> str:
+    why = _NO_PROMISE.get(reason.detail, reason.detail)
+    return f"its deadline is not promised: {why}; it runs as best effort"
+
+
 _WRITERS: Mapping[ReasonCode, Callable[[Reason, Job, str], str]] = {
+    ReasonCode.GUARANTEED: _guaranteed,
+    ReasonCode.UNGUARANTEED: _unguaranteed,
     ReasonCode.HELD_USER: _held_user,
     ReasonCode.HELD_ADMIN: _held_admin,
     ReasonCode.PAUSED: _paused,

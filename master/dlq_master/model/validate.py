@@ -127,7 +127,17 @@ def _waiting(cluster: Cluster) -> None:
     returning = {job_id for job_id, job in cluster.jobs.items() if job.waiting and job.regrant}
     if cluster.ordering.by_base:
         _equal("returning jobs", set(cluster.returning), returning)
+    if cluster.ordering.lanes:
+        _judged(cluster)
     _equal("number of waiting jobs", cluster.waiting.count, sum(map(len, expected.values())))
+
+
+def _judged(cluster: Cluster) -> None:
+    jobs = [job for job in cluster.jobs.values() if job.steps and job.state is JobState.QUEUED]
+    judged = {job.job_id for job in jobs if job.verdict}
+    told = {job.job_id for job in jobs if job.duration_estimate_s is not None}
+    _equal("judged jobs", set(cluster.judged), judged)
+    _equal("unjudged jobs", set(cluster.unjudged), told - judged)
 
 
 def _stands(cluster: Cluster, job: Job) -> int:

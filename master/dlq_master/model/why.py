@@ -48,6 +48,11 @@ class ReasonCode(StrEnum):
     THRESHOLD_CROSSED = "threshold_crossed"
     STARVED = "starved"
     ADMISSIBLE = "admissible"
+    GUARANTEED = "guaranteed"  # a deadline is promised
+    UNGUARANTEED = "unguaranteed"  # none can be
+    REPLANNED = "replanned"  # its slots are others, its promise stands
+    SLOT_OVER = "slot_over"  # the next slot has been planned
+    PROMISE_BROKEN = "promise_broken"  # there is no plan any more that keeps it
     LEARNED = "learned"  # what is known of the jobs has changed
 
 

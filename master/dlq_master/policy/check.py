@@ -15,11 +15,13 @@ from dlq_master.model.plan import (
     Change,
     Demote,
     Lapse,
+    NextSlot,
     Plan,
     Promote,
     Reject,
     Renew,
     Repack,
+    Reserve,
     Resize,
     Revoke,
     Start,
@@ -62,8 +64,10 @@ def check_delta(view: View, plan: Plan, policy: Policy) -> None:
                 book.move(change)
             case Admit() | Reject():
                 book.admit(change)
-            case Repack():
-                book.repack(change)
+            case Reserve():
+                book.reserve(change)
+            case NextSlot() | Repack():
+                book.whole(change)
             case _:
                 assert_never(change)
 
@@ -147,7 +151,7 @@ class _Book:
         return node_type
 
     def renew(self, renew: Renew) -> None:
-        key, term_end_s, _ = renew
+        key, term_end_s, _, _ = renew
         attempt = self.cluster.attempts.get(key)
         if attempt is None or attempt.state not in ACTIVE or key.job_id in self.jobs:
             attempt = self.leaves(renew, key)  # it says what is wrong
@@ -227,8 +231,21 @@ class _Book:
         if job.state is not JobState.PENDING:
             raise IllegalPlan(change, f"job {job.job_id} is {job.state.value}, not pending")
 
-    def repack(self, change: Repack) -> None:
-        if change.packing is not None and self.policy.packing is None:
+    def reserve(self, change: Reserve) -> None:
+        job = self._once(change, change.job_id)
+        if job.ended:
+            raise IllegalPlan(change, f"job {job.job_id} has ended")
+        if self.policy.promises is None:
+            raise IllegalPlan(change, f"policy {self.policy.name} promises nothing")
+        if change.promised is not None and not change.promised < len(job.steps):
+            raise IllegalPlan(change, f"job {job.job_id} has {len(job.steps)} deadlines")
+
+    def whole(self, change: NextSlot | Repack) -> None:
+        """What concerns no job alone."""
+        if isinstance(change, NextSlot):
+            if change.slot <= self.cluster.slot:
+                raise IllegalPlan(change, f"slot {self.cluster.slot} has been decided already")
+        elif change.packing is not None and self.policy.packing is None:
             raise IllegalPlan(change, f"policy {self.policy.name} keeps nobody together")
 
     def _once(self, change: Change, job_id: JobId) -> Job:

@@ -17,6 +17,8 @@ from dlq_master.policy.admit.any_that_fits import admissions
 from dlq_master.policy.order import by_key, finish_time
 from dlq_master.policy.order.las import demotions, promotions
 from dlq_master.policy.policy import Policy
+from dlq_master.policy.promise.reading import due_slot, next_decision_s
+from dlq_master.policy.promise.rules import Promises
 from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.taking import Taking, due
 from dlq_master.policy.walk import elastic
@@ -25,6 +27,14 @@ from dlq_master.policy.walk.counts import Counts
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.pinned import pinned
 from dlq_master.policy.walk.quota import Quota, by_quota
+from dlq_master.policy.walk.seats import (
+    SlotContest,
+    SlotSpace,
+    holding,
+    pinned_too,
+    seats,
+    serve,
+)
 from dlq_master.policy.walk.shares import Question
 from dlq_master.policy.walk.space import Space
 from dlq_master.policy.walk.walk import Ground, walk
@@ -51,6 +61,11 @@ def plan(view: View, policy: Policy) -> Plan:
         moves = _moves(view, policy)
         if moves:
             return Plan(tuple(moves), now_s, again=True)
+    if policy.promises is not None:
+        promised = _promises(view, policy.promises)
+        if promised:
+            return Plan(promised, now_s, again=True)
+        wake_s = min(wake_s, next_decision_s(cluster)) if cluster.judged else wake_s
     if cluster.returning and view.pause_starts is None:
         starts = verbs.returns(view, policy)
         if starts:
@@ -72,6 +87,8 @@ def plan(view: View, policy: Policy) -> Plan:
 def wake_at_s(cluster: Cluster, policy: Policy, now_s: float) -> float | None:
     """The first instant at which a plan would differ without any event."""
     wake_s = next_move_s(cluster)
+    if policy.promises is not None and cluster.judged:
+        wake_s = min(wake_s, next_decision_s(cluster))
     if policy.grid:
         wake_s = min(wake_s, due(View(cluster, now_s), cluster.lead_s)[1])
     return None if wake_s == _NEVER_S else wake_s
@@ -81,7 +98,7 @@ def only_renews(cluster: Cluster, policy: Policy) -> bool:
     """Whether every plan until the next event or move (`next_move_s`) would renew terms and do nothing
     else: nobody waits, and nobody who runs is resized."""
     idle = not (cluster.waiting.count or cluster.pending or cluster.returning)
-    return idle and policy.sizing is None
+    return idle and policy.sizing is None and policy.promises is None
 
 
 def decide(view: View, policy: Policy) -> Outcome:
@@ -97,6 +114,8 @@ def _decide(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
         return _resized(view, policy, policy.sizing, keys, at_once=at_once)
     if view.pause_starts is not None or not cluster.waiting.count:
         return Outcome()
+    if policy.promises is not None:
+        return _seated(view, policy, ending)
     if taking is _FREE:
         return walk(contest(view, policy, None, at_once=True))
     if ending and taking is _BOUNDARY:
@@ -107,8 +126,37 @@ def _decide(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
     return walk(Space(cluster, order, policy.placement, blocking=policy.blocking))
 
 
+def _promises(view: View, rules: Promises) -> tuple[Change, ...]:
+    """Who runs in the next slot, if that has to be decided, and whose deadlines are promised."""
+    # Numerical libraries come with these: a master whose policy promises nothing does without.
+    if view.cluster.slot < due_slot(view.cluster, view.now_s):
+        from dlq_master.policy.partition.slots import next_slot
+
+        return tuple(next_slot(view, rules))
+    if view.cluster.unjudged:
+        from dlq_master.policy.admit.deadlines import verdicts
+
+        return tuple(verdicts(view, rules))
+    return ()
+
+
+def _seated(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
+    """Those who hold the present slot, and then everybody else."""
+    cluster, order = view.cluster, lineup(view, policy)
+    if not ending:
+        space = SlotSpace(cluster, order, policy.placement)
+        serve(space, seats(cluster))
+        return space.outcome if space.spent else walk(space)
+    stay = pinned_too(cluster, pinned(cluster, view.now_s), holding(cluster))
+    contest = SlotContest(cluster, order, policy.placement, stay, at_once=False)
+    serve(contest, seats(cluster))
+    return walk(contest)
+
+
 def at_boundary(view: View, policy: Policy) -> Outcome:
     """What would be decided if every term ended now."""
+    if policy.promises is not None:
+        return _seated(view, policy, [*view.cluster.attempts])
     if policy.sizing is None:
         return walk(contest(view, policy, None, at_once=False))
     keys = [attempt.key for attempt in view.cluster.attempts.values()]

@@ -10,6 +10,7 @@ from dlq_master.model.order import Ordering
 from dlq_master.policy.order.finish_time import Auction
 from dlq_master.policy.partition.quotas import REST, Quotas
 from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.promise.rules import Promises
 from dlq_master.policy.sensitivity.packing import PackingRule
 from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.taking import Taking
@@ -34,6 +35,7 @@ class Policy:
     `packing`: which jobs are kept together; None: the placement does not ask.
     `auction`: the order inside a rank; None: the one that `ordering` keeps. `know`: what it has to be
     told of run times. `quotas`: what each queue may hold at most, FIFO in each; None: no such limits.
+    `promises`: deadlines are promised, and SLO leases keep them; None: a deadline is only a number.
     `sizing`: how elastic jobs share what is left beyond their bases; None: every job gets what it asked.
     """
 
@@ -49,6 +51,7 @@ class Policy:
     grid: bool = True
     quotas: Quotas | None = None
     sizing: Sizing | None = None
+    promises: Promises | None = None
 
     @property
     def resizing(self) -> Taking:

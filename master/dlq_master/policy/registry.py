@@ -23,6 +23,7 @@ from dlq_master.policy.order.finish_time import Auction
 from dlq_master.policy.order.gittins import Gittins
 from dlq_master.policy.order.gittins_index import ServiceDistribution
 from dlq_master.policy.policy import Know, Policy
+from dlq_master.policy.promise.rules import Promises
 from dlq_master.policy.sensitivity.packing import PackingRule
 from dlq_master.policy.settings import PolicyError, Settings, parse, suggestion
 from dlq_master.policy.size import marginal_gain, opportunistic
@@ -44,6 +45,7 @@ class Preset(NamedTuple):
     by_quota: bool = False  # each queue has its part of the cluster
     by_auction: bool = False
     sizing: Sizing | None = None  # of elastic jobs
+    promises: bool = False  # deadlines
 
 
 _SKEW = ("pack", "packlimit", "predict", "tolerate")
@@ -107,6 +109,15 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             preempts=True,
             knows=True,
             by_auction=True,
+        ),
+        "chronus": Preset(
+            "deadlines are promised and kept by SLO leases; everybody else in the order of the shortest "
+            "remaining time, at best-effort boundaries",
+            (*_PLACE, "know", "select", "margin", "slo_quota", "deadlines"),
+            preempts=True,
+            knows=True,
+            key=always(shortest),
+            promises=True,
         ),
         "afs": Preset(
             "elastic: bases shortest first, then step by step to whom a GPU gains most (AFS); preempts "
@@ -174,6 +185,16 @@ def build(
         auction=Auction(fairness=chosen.fairness) if preset.by_auction else None,
         sizing=preset.sizing,
         quotas=chosen.quotas if preset.by_quota else None,
+        promises=_promises(chosen) if preset.promises else None,
+    )
+
+
+def _promises(chosen: Settings) -> Promises:
+    return Promises(
+        selects=chosen.selects,
+        margin=chosen.margin,
+        whole_leases=chosen.whole_leases,
+        quotas=chosen.slo_quotas,
     )
 
 
@@ -190,7 +211,8 @@ def _packing(name: str, chosen: Settings, words: Mapping[str, str]) -> PackingRu
 
 def _ordering(preset: Preset, chosen: Settings, known: ServiceDistribution) -> Ordering:
     if not preset.by_service:
-        return replace(ARRIVAL, key=preset.key, by_base=preset.sizing is not None)
+        by_base = preset.sizing is not None
+        return replace(ARRIVAL, key=preset.key, by_base=by_base, lanes=preset.promises)
     bounds, quantiles = chosen.thresholds
     if quantiles and len(known):
         bounds, quantiles = tuple(known.quantile(share) for share in quantiles), ()

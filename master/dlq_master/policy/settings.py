@@ -25,6 +25,7 @@ from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.skew import SKEW, SKEW_TRY
 from dlq_master.policy.place.spread import SPREAD
 from dlq_master.policy.policy import Know
+from dlq_master.policy.promise.rules import Selects
 from dlq_master.policy.sensitivity.packlimit import DEFAULT, TOLERATED
 
 
@@ -62,6 +63,10 @@ class Settings(NamedTuple):
     predicts: bool = True
     tolerated_slowdown: float = TOLERATED
     search_space: int = SPACE
+    selects: Selects = Selects.ALL
+    margin: float | None = None  # None: learned
+    whole_leases: bool = False
+    slo_quotas: Mapping[str, int] | None = None
 
 
 PLACEMENTS = {
@@ -151,6 +156,22 @@ def _packlimit(text: str) -> float | None:
     return limit
 
 
+def _margin(text: str) -> float | None:
+    return None if text == "learned" else 0.0 if text == "0" else _positive(text)
+
+
+def _gpus_by_team(text: str) -> Mapping[str, int]:
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        team, colon, gpus = part.partition(":")
+        if not (team and colon) or not gpus.isdecimal():
+            raise ValueError("expected TEAM:GPUS,..., such as vision:64,nlp:32; * is every other")
+        if team in found:
+            raise ValueError(f"team {team!r} is named twice")
+        found[team] = int(gpus)
+    return found
+
+
 def _slowdown(text: str) -> float:
     times = _positive(text)
     if times <= 1.0:
@@ -183,5 +204,9 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "quota": ("quotas", quotas.parsed),
     "promote_knob": ("promote_knob", _positive_or_off),
     "starve_limit_s": ("starve_limit_s", _positive_or_off),
+    "select": ("selects", _one_of({choice.value: choice for choice in Selects})),
+    "margin": ("margin", _margin),
+    "deadlines": ("whole_leases", _one_of({"exact": False, "whole-leases": True})),
+    "slo_quota": ("slo_quotas", _gpus_by_team),
     "promote_to": ("promote_to", _one_of({to.value: to for to in PromoteTo})),
 }

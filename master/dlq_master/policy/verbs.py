@@ -37,7 +37,10 @@ def changes(
         made += lapses(view, policy, outcome.outranked)
     if outcome.resized:
         made += resizes(view, policy, outcome.resized)
-    if outcome.chosen:
+    if outcome.chosen and policy.promises is not None:
+        made += by_lane(view, outcome, lead_s)
+        end_s = min([change.term_end_s for change in made if isinstance(change, Start)])
+    elif outcome.chosen:
         kind = kind_of_lease()
         if policy.grid:
             end_s = first_term_end_s(view.now_s, kind, view.cluster.terms, lead_s)
@@ -45,7 +48,7 @@ def changes(
     if ending:
         leaving, resized = outcome.outranked, outcome.resized
         going_on = [key for key in ending if key not in leaving and key not in resized]
-        renewed = renewals(view, going_on, lead_s)
+        renewed = renewals(view, going_on, lead_s, by_lane=policy.promises is not None)
         made += renewed
         end_s = min([end_s, *{renewal.term_end_s for renewal in renewed}])
     return made, end_s
@@ -64,6 +67,17 @@ def starts(cluster: Cluster, outcome: Outcome, kind: LeaseKind, end_s: float) ->
         else:  # rank order is node order
             slots = tuple([_slot((node_ids[ordinal], mask)) for ordinal, mask in parts])
         found.append(_start((job_id, _allocation((slots,)), kind, end_s, reason)))
+    return found
+
+
+def by_lane(view: View, outcome: Outcome, lead_s: float) -> list[Start]:
+    """The same, where the lane of a job says what lease it gets."""
+    jobs, terms = view.cluster.jobs, view.cluster.terms
+    found = []
+    for start in starts(view.cluster, outcome, kind_of_lease(), _NEVER_S):
+        kind = kind_of_lease(jobs[start.job_id].lane)
+        end_s = first_term_end_s(view.now_s, kind, terms, lead_s)
+        found.append(start._replace(kind=kind, term_end_s=end_s))
     return found
 
 
@@ -122,8 +136,11 @@ def returns(view: View, policy: Policy) -> list[Start]:
     return found
 
 
-def renewals(view: View, keys: list[AttemptKey], lead_s: float) -> list[Renew]:
-    """One more term for each."""
+def renewals(
+    view: View, keys: list[AttemptKey], lead_s: float, *, by_lane: bool = False
+) -> list[Renew]:
+    """One more term for each; `by_lane`: of the kind that its job's lane says."""
+    jobs = view.cluster.jobs
     attempts, terms = view.cluster.attempts, view.cluster.terms
     # After an absence terms may have ended long ago: none is renewed into what is due now.
     earliest_s = view.now_s + lead_s
@@ -131,8 +148,9 @@ def renewals(view: View, keys: list[AttemptKey], lead_s: float) -> list[Renew]:
     over_s, kind, end_s = None, None, 0.0  # of the one before, since they mostly end together
     for key in keys:
         lease = attempts[key].lease
-        if lease.term_end_s != over_s or lease.kind is not kind:
-            over_s, kind = lease.term_end_s, lease.kind
+        now = kind_of_lease(jobs[key.job_id].lane) if by_lane else lease.kind
+        if lease.term_end_s != over_s or now is not kind:
+            over_s, kind = lease.term_end_s, now
             end_s = renewed_term_end_s(max(over_s, earliest_s), kind, terms)
-        found.append(_renew((key, end_s, _TERM_OVER)))
+        found.append(_renew((key, end_s, _TERM_OVER, None if kind is lease.kind else kind)))
     return found

@@ -68,7 +68,7 @@ def _derived(kind: Any) -> Coder:
     if origin is frozenset:
         return _many(coder(get_args(kind)[0]), frozenset)
     if isinstance(kind, type):
-        if issubclass(kind, str) and issubclass(kind, Enum):
+        if issubclass(kind, str | int) and issubclass(kind, Enum):
             return Coder(None, kind)
         if hasattr(kind, "_fields") or is_dataclass(kind):
             return _record(kind)

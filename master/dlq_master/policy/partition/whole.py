@@ -1,10 +1,23 @@
-"""One partition: every open GPU serves everybody, all as best effort."""
+"""One partition: every open GPU serves everybody; what lease a job gets says its lane."""
 
 from __future__ import annotations
 
+from dlq_master.model.lane import Lane
 from dlq_master.model.lease import LeaseKind
 
+_SPOT = Lane.SPOT
 
-def kind_of_lease() -> LeaseKind:
-    """The kind of lease that work of this partition gets."""
-    return LeaseKind.BE
+
+def kind_of_lease(lane: Lane = _SPOT) -> LeaseKind:
+    """The kind of lease that work of this lane gets."""
+    if lane is _SPOT:
+        return LeaseKind.BE
+    return _KINDS[lane]
+
+
+_KINDS = {
+    Lane.SLO: LeaseKind.SLO,
+    Lane.PROFILE: LeaseKind.PROFILE,
+    Lane.SPOT: LeaseKind.BE,
+    Lane.FILL: LeaseKind.BE,
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
-from dlq_master.policy.promise.layout import Segment, Segments
+from dlq_master.model.lane import Segment, Segments
 from dlq_master.policy.promise.leases import NOISE, Grid, SloJob, needed, width
 from dlq_master.policy.promise.plan import completion_s
 

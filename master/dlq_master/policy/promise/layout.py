@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 from math import floor, inf, log2
 from typing import NamedTuple
 
+from dlq_master.model.lane import Segment, Segments
 from dlq_master.policy.promise.leases import NOISE, Grid, needed
 
 
@@ -25,16 +26,6 @@ class Task(NamedTuple):
     resume_s: float
     due_s: float
     running: bool
-
-
-class Segment(NamedTuple):
-    """Slots `begin` to `end - 1`, on the same GPUs."""
-
-    begin: int
-    end: int
-
-
-Segments = tuple[Segment, ...]
 
 
 class Miss(NamedTuple):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import inf
 
+from dlq_master.model.lane import Segment, Segments
 from dlq_master.model.reward import Step
-from dlq_master.policy.promise.layout import Segment, Segments
 from dlq_master.policy.promise.leases import NOISE, Grid, SloJob, due_s, width
 
 

@@ -11,6 +11,7 @@ from dlq_master.model.eligible import Block
 from dlq_master.model.gpu_health import Action, GpuCondition
 from dlq_master.model.ids import NodeId
 from dlq_master.model.job import ENDED, Checkpoint, EndReason, HoldKind, JobState
+from dlq_master.model.lane import Lane, Segment
 from dlq_master.model.machine import IllegalTransition, StopCause
 from dlq_master.model.node import Gpu, NodeFlag, NodeState
 from support.builders import a_node, a_waiting_job, an_attempt
@@ -26,6 +27,7 @@ JOB_EVENTS: tuple[job_steps.JobEvent, ...] = (
     job_steps.Ran(),
     job_steps.Demoted(level=1),
     job_steps.Promoted(),
+    job_steps.Reserved(lane=Lane.SLO, slots=(Segment(3, 5),), promised=0, verdict="holes"),
     job_steps.Saved(checkpoint=CHECKPOINT, save_s=2.0),
     job_steps.Requeued(reason=EndReason.PREEMPTED),
     job_steps.Completed(),

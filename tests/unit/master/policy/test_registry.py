@@ -46,7 +46,7 @@ def test_fifo_and_best_effort_never_take_work_away() -> None:
         (
             "lottery",
             {},
-            "there are: fifo, yarn-cs, best-effort, sf, lf, srtf, srsf, timeslice, themis, afs, gandiva-elastic, tiresias-las, tiresias-gittins",
+            f"there are: {', '.join(PRESETS)}",
         ),
         ("fifo", {"order": "requeue"}, "no setting 'order'"),
         ("tiresias-las", {"treshold": "5"}, "did you mean 'thresholds'"),

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dlq_master.model.lane import Segment
 from dlq_master.model.reward import Step, soft, strict
 from dlq_master.policy.promise.admission import Book, Ground, admit, renewed
-from dlq_master.policy.promise.layout import Segment
 from dlq_master.policy.promise.leases import SloJob, within
 from dlq_master.policy.promise.offer import FixKind, earliest_deadline, offer
 from dlq_master.policy.promise.plan import Plan, after, completion_s, faults

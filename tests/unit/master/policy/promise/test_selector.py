@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dlq_master.model.lane import Segment
 from dlq_master.model.reward import strict
 from dlq_master.policy.promise.holes import insert
-from dlq_master.policy.promise.layout import Segment, Task, lay_out
+from dlq_master.policy.promise.layout import Task, lay_out
 from dlq_master.policy.promise.leases import Grid, SloJob, due_s, within
 from dlq_master.policy.promise.plan import (
     Plan,

@@ -1,0 +1,25 @@
+"""Under which claim a job stands in line, and the slots that are planned for it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class Lane(IntEnum):
+    """Lower lanes are served first. Where nothing is promised everybody is in SPOT."""
+
+    SLO = -2  # the present slot is planned for it: it has a right to its GPUs
+    PROFILE = -1  # it runs to be measured
+    SPOT = 0  # best effort, and deadlines that nobody has guaranteed
+    FILL = 1  # guaranteed, but the present slot is not planned for it: what nobody else wants
+
+
+class Segment(NamedTuple):
+    """Slots `begin` to `end - 1`, on the same GPUs."""
+
+    begin: int
+    end: int
+
+
+Segments = tuple[Segment, ...]

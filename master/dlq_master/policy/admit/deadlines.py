@@ -1,0 +1,90 @@
+"""Which deadlines are promised: every job that has any is judged once, when its run time is known."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import Job
+from dlq_master.model.lane import Lane, Segment, Segments
+from dlq_master.model.plan import Reserve
+from dlq_master.model.view import View
+from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy.promise.admission import Book, Verdict, admit
+from dlq_master.policy.promise.reading import (
+    grid_of,
+    kept_plan,
+    margin,
+    numbered,
+    slo_job,
+    type_of,
+)
+from dlq_master.policy.promise.rules import Promises
+
+
+def verdicts(view: View, rules: Promises) -> list[Reserve]:
+    """Who gets a promise, and whose slots move for that. Jobs are judged in the order of arrival."""
+    cluster = view.cluster
+    by_type: dict[str, list[Job]] = defaultdict(list)
+    for job_id in sorted(cluster.unjudged):
+        job = cluster.jobs[job_id]
+        by_type[type_of(cluster, job)].append(job)
+    made: list[Reserve] = []
+    for gpu_type, jobs in sorted(by_type.items()):
+        before = after = book_of(view, gpu_type, rules)
+        found = []
+        for job in jobs:
+            verdict = judged(view, after, job, rules)
+            after = verdict.book
+            found.append((job, verdict))
+        made += [_entered(job, verdict, after, cluster.slot + 1) for job, verdict in found]
+        made += _moved(cluster, before, after)
+    return made
+
+
+def judged(view: View, book: Book, job: Job, rules: Promises) -> Verdict:
+    """Whether one of its deadlines can be promised beside those of the book."""
+    cluster = view.cluster
+    own = slo_job(cluster, job, view.now_s, cluster.slot + 1, margin(cluster, rules))
+    return admit(book, own)
+
+
+def book_of(view: View, gpu_type: str, rules: Promises) -> Book:
+    """What has been promised on GPUs of this type, from the first slot that is not decided."""
+    cluster, origin = view.cluster, view.cluster.slot + 1
+    jobs = [cluster.jobs[job_id] for job_id in cluster.judged]
+    held = [job for job in jobs if job.promised is not None and type_of(cluster, job) == gpu_type]
+    extra = margin(cluster, rules)
+    return Book(
+        grid=grid_of(cluster, gpu_type, rules),
+        jobs=tuple([slo_job(cluster, job, view.now_s, origin, extra) for job in held]),
+        plan=kept_plan(held, origin),
+        quotas=rules.quotas,
+    )
+
+
+def _entered(job: Job, verdict: Verdict, book: Book, origin: int) -> Reserve:
+    lane = Lane.FILL if verdict.guaranteed else Lane.SPOT
+    slots = numbered(book.plan, job.job_id, origin) if verdict.guaranteed else ()
+    code = ReasonCode.GUARANTEED if verdict.guaranteed else ReasonCode.UNGUARANTEED
+    reason = Reason(code, detail=verdict.by.value)
+    return Reserve(job.job_id, lane, slots, verdict.step, verdict.by.value, reason)
+
+
+def _moved(cluster: Cluster, before: Book, after: Book) -> list[Reserve]:
+    """Who had a promise before, and now other slots."""
+    old, new, origin = before.plan.segments, after.plan.segments, cluster.slot + 1
+    found = []
+    for own in before.jobs:
+        if old.get(own.key) != new.get(own.key):
+            job = cluster.jobs[JobId(int(own.key))]
+            slots = (*_begun(job, origin), *numbered(after.plan, job.job_id, origin))
+            reason = Reason(ReasonCode.REPLANNED)
+            found.append(Reserve(job.job_id, job.lane, slots, job.promised, job.verdict, reason))
+    return found
+
+
+def _begun(job: Job, origin: int) -> Segments:
+    """What it holds of the present slot."""
+    return tuple([Segment(begin, origin) for begin, end in job.slots if begin < origin <= end])

@@ -1,0 +1,87 @@
+"""Who gets SLO leases in the next slot: the kept plan, or a better one that keeps every promise."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import Job
+from dlq_master.model.lane import Segments
+from dlq_master.model.plan import NextSlot, Reserve
+from dlq_master.model.view import View
+from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy.promise.leases import within
+from dlq_master.policy.promise.reading import (
+    due_slot,
+    grid_of,
+    kept_plan,
+    lane_of,
+    margin,
+    numbered,
+    slo_job,
+    type_of,
+)
+from dlq_master.policy.promise.rules import Promises, Selects
+from dlq_master.policy.promise.selector import Selection, select
+
+_NEXT = Reason(ReasonCode.SLOT_OVER)
+
+
+def next_slot(view: View, rules: Promises) -> list[NextSlot | Reserve]:
+    """The slot that has to be decided by now, and who stands elsewhere for it; empty: not yet."""
+    cluster = view.cluster
+    slot = due_slot(cluster, view.now_s)
+    if slot <= cluster.slot:
+        return []
+    changes: list[NextSlot | Reserve] = [NextSlot(slot, _NEXT)]
+    for gpu_type, jobs in sorted(_by_type(cluster).items()):
+        changes += _slot(view, gpu_type, jobs, slot, rules)
+    return changes
+
+
+def _by_type(cluster: Cluster) -> dict[str, list[Job]]:
+    found: dict[str, list[Job]] = defaultdict(list)
+    for job_id in sorted(cluster.judged):
+        job = cluster.jobs[job_id]
+        found[type_of(cluster, job)].append(job)
+    return found
+
+
+def _slot(view: View, gpu_type: str, jobs: list[Job], slot: int, rules: Promises) -> list[Reserve]:
+    """What the best plan from this slot on changes."""
+    cluster = view.cluster
+    grid, extra = grid_of(cluster, gpu_type, rules), margin(cluster, rules)
+    asked = []
+    for job in jobs:
+        if job.promised is None and rules.selects is not Selects.ALL:
+            continue
+        own = slo_job(cluster, job, view.now_s, slot, extra)
+        if job.promised is not None or within(own, grid):
+            asked.append(own)
+    chosen = select(asked, grid, kept_plan(jobs, slot)) if asked else None
+    return [change for job in jobs if (change := _place(job, chosen, slot)) is not None]
+
+
+def _place(job: Job, chosen: Selection | None, slot: int) -> Reserve | None:
+    """Where it stands in this slot; None: as it stood, and nothing else is planned for it."""
+    key, job_id = str(job.job_id), job.job_id
+    broken = chosen is not None and key in chosen.broken
+    promised = None if broken else job.promised
+    slots = _slots(job_id, chosen, slot)
+    after = job._replace(slots=slots, promised=promised)
+    lane = lane_of(after, slot)
+    if lane is job.lane and promised == job.promised and slots == _left(job, slot):
+        return None
+    code = ReasonCode.PROMISE_BROKEN if broken else ReasonCode.SLOT_OVER
+    verdict = "broken" if broken else job.verdict
+    return Reserve(job_id, lane, slots, promised, verdict, Reason(code))
+
+
+def _slots(job_id: JobId, chosen: Selection | None, slot: int) -> Segments:
+    return () if chosen is None else numbered(chosen.plan, job_id, slot)
+
+
+def _left(job: Job, slot: int) -> Segments:
+    """What is left of its slots from this one on."""
+    return numbered(kept_plan([job], slot), job.job_id, slot)

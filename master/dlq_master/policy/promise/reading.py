@@ -1,0 +1,139 @@
+"""The cluster as the planner of promises sees it: slots, jobs with deadlines, and the kept plan.
+
+The kept plan lies with its jobs, as numbers of slots (`Job.slots`); slot k of the SLO grid is the term
+from k T to (k + 1) T. A plan counts from the first slot that has not been decided.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from dlq_master.model.attempt import ACTIVE, Attempt, AttemptState
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import Job
+from dlq_master.model.lane import Lane, Segment
+from dlq_master.model.lease import LeaseKind
+from dlq_master.model.node import NodeFlag
+from dlq_master.model.reward import Step
+from dlq_master.policy.promise.leases import Grid, SloJob
+from dlq_master.policy.promise.plan import Plan
+from dlq_master.policy.promise.rules import Promises
+
+_LEAST_S = 1e-3  # of work: a job that has not ended needs its slot
+
+
+def slot_s(cluster: Cluster) -> float:
+    """T: seconds of a slot."""
+    return cluster.terms.term_s(LeaseKind.SLO)
+
+
+def due_slot(cluster: Cluster, now_s: float) -> int:
+    """The last slot that has to be decided by now: the one that begins within the lead, or has begun."""
+    return int((now_s + cluster.lead_s) // slot_s(cluster))
+
+
+def next_decision_s(cluster: Cluster) -> float:
+    """When the next slot has to be decided."""
+    return (cluster.slot + 1) * slot_s(cluster) - cluster.lead_s
+
+
+def home_type(cluster: Cluster) -> str:
+    """The GPU type that jobs without a wish are promised: the one with the most GPUs."""
+    pools = cluster.capacity.open
+    return max(sorted(pools), key=lambda gpu_type: pools[gpu_type].total, default="")
+
+
+def type_of(cluster: Cluster, job: Job) -> str:
+    """The GPU type on which a job would be promised its deadline."""
+    return job.request.gpu_type or home_type(cluster)
+
+
+def grid_of(cluster: Cluster, gpu_type: str, rules: Promises) -> Grid:
+    """The slots from now on: whole open nodes of the cluster's own. Lent ones are promised to nobody."""
+    cluster.capacity.ready()
+    pool = cluster.capacity.open.get(gpu_type)
+    sizes: Counter[int] = Counter()
+    if pool is not None:
+        for ordinal, node_id in enumerate(cluster.capacity.node_ids):
+            if NodeFlag.LOANED not in cluster.nodes[node_id].flags:
+                sizes[pool.masks[ordinal].bit_count()] += 1
+    del sizes[0]
+    size = max(sizes, key=lambda gpus: (gpus * sizes[gpus], gpus), default=1)
+    nodes = sum(count for gpus, count in sizes.items() if gpus >= size)
+    return Grid(
+        term_s=slot_s(cluster),
+        capacity=(nodes * size,),
+        node_gpus=size,
+        whole_leases=rules.whole_leases,
+    )
+
+
+def margin(cluster: Cluster, rules: Promises) -> float:
+    """The part of an estimate that promises add to it."""
+    return 0.0 if rules.margin is None else rules.margin
+
+
+def slo_job(cluster: Cluster, job: Job, now_s: float, origin: int, extra: float) -> SloJob:
+    """A job as it will be when slot `origin` begins, if its leases last until then.
+
+    Who runs with a lease that ends before is reckoned to stop at once. A plan charges every segment one
+    save and one resume; who has saved already gets that back.
+    """
+    terms, attempt = cluster.terms, cluster.live_attempt(job)
+    begin_s = origin * slot_s(cluster)
+    runs = goes_on(attempt, begin_s)
+    total_s = (job.duration_estimate_s or 0.0) * (1.0 + extra)
+    rest_s = total_s - worked_s(cluster, job, attempt, begin_s if runs else now_s)
+    if attempt is None or attempt.state not in ACTIVE:
+        rest_s -= terms.save_lead_s
+    steps = tuple([Step(job.submit_time_s + at - begin_s, worth) for at, worth in job.steps])
+    return SloJob(
+        key=str(job.job_id),
+        gpus=job.request.gpus,
+        work_s=max(rest_s, _LEAST_S),
+        steps=steps,
+        resume_s=terms.save_lead_s + terms.resume_s,
+        running=runs,
+        promised=job.promised,
+        team=job.user,
+    )
+
+
+def goes_on(attempt: Attempt | None, begin_s: float) -> bool:
+    """Whether it holds GPUs until `begin_s`, and may then go on there."""
+    if attempt is None or attempt.state not in ACTIVE:
+        return False
+    return attempt.lease.term_end_s >= begin_s
+
+
+def worked_s(cluster: Cluster, job: Job, attempt: Attempt | None, at_s: float) -> float:
+    """The work that it will have done by then, in seconds of its estimate."""
+    if attempt is None or attempt.started_time_s is None or attempt.state is AttemptState.PAUSING:
+        return job.worked_s
+    begun_s = attempt.started_time_s + (cluster.terms.resume_s if attempt.key.number > 1 else 0.0)
+    return job.worked_s + max(0.0, at_s - begun_s)
+
+
+def kept_plan(jobs: Iterable[Job], origin: int) -> Plan:
+    """What is left of the slots that were planned for these jobs, from slot `origin` on."""
+    return Plan({str(job.job_id): job.slots for job in jobs if job.slots}).shifted(origin)
+
+
+def numbered(plan: Plan, job_id: JobId, origin: int) -> tuple[Segment, ...]:
+    """The slots of a job in a plan that counts from slot `origin`, as the SLO grid numbers them."""
+    made = plan.segments.get(str(job_id), ())
+    return tuple([Segment(begin + origin, end + origin) for begin, end in made])
+
+
+def planned_now(job: Job, slot: int) -> bool:
+    """Whether this slot is planned for it."""
+    return any(begin <= slot < end for begin, end in job.slots)
+
+
+def lane_of(job: Job, slot: int) -> Lane:
+    """Where it stands in this slot."""
+    if planned_now(job, slot):
+        return Lane.SLO
+    return Lane.SPOT if job.promised is None else Lane.FILL

@@ -1,0 +1,28 @@
+"""What a policy that promises deadlines goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Selects(StrEnum):
+    """Who may get SLO leases."""
+
+    GUARANTEED = "guaranteed"  # whose deadline has been promised, and nobody else
+    ALL = "all"  # also who has a deadline that may still be made, if that breaks no promise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promises:
+    """`margin`: the part of an estimate that a promise adds to it; None: learned from past errors.
+
+    `whole_leases`: count deadlines in leases that are used to their end, as Chronus prints it.
+    `quotas`: GPUs of guaranteed jobs that a team may have at any time; "*": every team not named.
+    """
+
+    selects: Selects = Selects.ALL
+    margin: float | None = None
+    whole_leases: bool = False
+    quotas: Mapping[str, int] | None = None
