@@ -1,0 +1,93 @@
+"""The cases of `benchmarks.reclaim`: drawn from these seeds, which were fixed before the code.
+
+A case is a set of lent 8-GPU servers after a long day: jobs took the tightest of a few servers that could
+hold them, many have left, and others took their room, so that wide jobs lie in pieces. So many of the
+servers are asked back.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import NamedTuple
+
+SEEDS = (3, 17, 29, 43, 59)
+GPUS_PER_SERVER = 8
+SEEN = 3  # servers that a job has the choice of
+TURNOVER = 2  # so many times as many jobs have left as are there
+
+# Widths of jobs, and how many in a hundred have them.
+WIDTHS = {1: 26, 2: 16, 4: 18, 8: 20, 16: 11, 32: 6, 64: 3}
+DEMANDS = (30, 60, 100, 200)
+BUSY = (0.70, 0.85)
+
+
+class Case(NamedTuple):
+    """`jobs`: of each, how many GPUs it holds on which servers."""
+
+    name: str
+    servers: int
+    wanted: int
+    jobs: tuple[dict[int, int], ...]
+
+
+class Recipe(NamedTuple):
+    """So many servers, the share of their GPUs in use, how many of them are asked back."""
+
+    servers: int
+    busy: float
+    wanted: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.servers} servers, {self.wanted} wanted, {self.busy:.0%} busy"
+
+
+RECIPES = tuple(Recipe(520, busy, wanted) for busy in BUSY for wanted in DEMANDS)
+LARGE_RECIPES = (Recipe(2000, 0.70, 200), Recipe(2000, 0.85, 500))
+
+
+def cases(recipe: Recipe) -> Iterator[Case]:
+    """One case for each seed."""
+    for seed in SEEDS:
+        yield draw(recipe, seed)
+
+
+def draw(recipe: Recipe, seed: int) -> Case:
+    """The same seed draws the same case."""
+    dice = random.Random(f"{recipe.name}/{seed}")
+    free = [GPUS_PER_SERVER] * recipe.servers
+    jobs: list[dict[int, int]] = []
+    until = round(sum(free) * (1.0 - recipe.busy))
+    _fill(free, jobs, until, dice)
+    for _ in range(TURNOVER * len(jobs)):
+        for server, gpus in jobs.pop(dice.randrange(len(jobs))).items():
+            free[server] += gpus
+        _fill(free, jobs, until, dice)
+    return Case(f"{recipe.name}, seed {seed}", recipe.servers, recipe.wanted, tuple(jobs))
+
+
+def _fill(free: list[int], jobs: list[dict[int, int]], until: int, dice: random.Random) -> None:
+    """Start jobs until no more than `until` GPUs are free."""
+    left = sum(free)
+    while left > until:
+        (width,) = dice.choices(tuple(WIDTHS), tuple(WIDTHS.values()))
+        width = min(width, left)
+        jobs.append(_place(free, width, dice))
+        left -= width
+
+
+def _place(free: list[int], width: int, dice: random.Random) -> dict[int, int]:
+    """On the tightest of `SEEN` servers that hold it; a job that none holds takes what it finds."""
+    held: dict[int, int] = {}
+    while width:
+        fits = [server for server, gpus in enumerate(free) if gpus >= width]
+        some = fits or [server for server, gpus in enumerate(free) if gpus]
+        seen = dice.sample(some, min(SEEN, len(some)))
+        sign = 1 if fits else -1
+        server = min(seen, key=lambda server: (sign * free[server], server))
+        taken = min(width, free[server])
+        held[server] = taken
+        free[server] -= taken
+        width -= taken
+    return held
