@@ -1,0 +1,1 @@
+"""Which lent servers go back when the inference side asks for some of them."""

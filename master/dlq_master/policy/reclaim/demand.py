@@ -1,0 +1,114 @@
+"""A reclaim as a value: who is on the lent servers, how many of them are wanted, and what a choice costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
+from typing import NamedTuple
+
+from dlq_master.model.ids import JobId, NodeId
+
+
+class Tenant(NamedTuple):
+    """A job with workers on lent servers: the GPUs that it holds, by server.
+
+    `base`: those without which it does not run; whoever takes one of them preempts the job. `flexible`:
+    those that it can give away. `elsewhere`: how many servers of others it is on besides. `cost`: what its
+    preemption counts; 1 counts jobs.
+    """
+
+    job_id: JobId
+    base: Mapping[NodeId, int]
+    flexible: Mapping[NodeId, int] = {}
+    elsewhere: int = 0
+    cost: float = 1.0
+
+    @property
+    def gpus(self) -> int:
+        """All that it holds of lent servers."""
+        return sum(self.base.values()) + sum(self.flexible.values())
+
+
+class Demand(NamedTuple):
+    """`wanted` of these lent servers are asked back. `servers`: GPUs of each, those that are taken first
+    among equals before the others."""
+
+    servers: Mapping[NodeId, int]
+    tenants: Sequence[Tenant]
+    wanted: int
+
+    def free(self) -> list[NodeId]:
+        """Servers on which nobody is preempted: idle ones, then those that cost the fewest flexible GPUs."""
+        flexible = dict.fromkeys(self.servers, 0)
+        needed: set[NodeId] = set()
+        for tenant in self.tenants:
+            needed.update(tenant.base)
+            for server, gpus in tenant.flexible.items():
+                flexible[server] += gpus
+        return sorted((s for s in self.servers if s not in needed), key=flexible.__getitem__)
+
+    def cost(self, chosen: Iterable[NodeId]) -> float:
+        """What the preemptions count, if these servers go."""
+        gone = set(chosen)
+        return sum(one.cost for one in self.tenants if not gone.isdisjoint(one.base))
+
+
+class Choice(NamedTuple):
+    """Servers to take back, in the order in which they were chosen. `bound`: no choice costs less (-inf:
+    nobody has looked)."""
+
+    servers: tuple[NodeId, ...]
+    cost: float
+    bound: float = -inf
+
+    @property
+    def proven(self) -> bool:
+        """Nothing costs less."""
+        return self.cost <= self.bound + 1e-6
+
+
+# The servers that a rule takes back; as many as are wanted, or all that there are.
+Rule = Callable[[Demand], Choice]
+
+
+class Toll(NamedTuple):
+    """What a choice does (Aryl 7.2, 7.3).
+
+    `preempted`: jobs. `shrunk`: jobs that go on with fewer GPUs. `collateral`: GPUs that are vacated on
+    servers that stay, over the GPUs that were asked back. `flexible`: the share of the servers asked back
+    on which there were flexible workers and no other ones; `idle`: on which there was nobody.
+    """
+
+    preempted: int
+    shrunk: int
+    collateral: float
+    flexible: float
+    idle: float
+
+
+def toll(demand: Demand, servers: Sequence[NodeId]) -> Toll:
+    """What it does to take these servers back."""
+    gone = set(servers)
+    preempted = [one for one in demand.tenants if not gone.isdisjoint(one.base)]
+    hit = {one.job_id for one in preempted}
+    shrunk = [
+        one for one in demand.tenants if one.job_id not in hit and not gone.isdisjoint(one.flexible)
+    ]
+    beside = sum(
+        gpus
+        for one in preempted
+        for held in (one.base, one.flexible)
+        for server, gpus in held.items()
+        if server not in gone
+    )
+    based = {server for one in demand.tenants for server in one.base}
+    occupied = based | {server for one in demand.tenants for server in one.flexible}
+    asked = sum(demand.servers[server] for server in gone)
+    count = len(gone)
+    return Toll(
+        preempted=len(preempted),
+        shrunk=len(shrunk),
+        collateral=beside / asked if asked else 0.0,
+        flexible=len((occupied - based) & gone) / count if count else 0.0,
+        idle=len(gone - occupied) / count if count else 0.0,
+    )
