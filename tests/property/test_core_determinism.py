@@ -41,6 +41,8 @@ print(told)
         ("themis", {"place": "spread"}),
         ("afs", {"place": "spread", "preempt": "free"}),
         ("gandiva-elastic", {"place": "consolidate"}),
+        ("aryl", {"place": "consolidate"}),
+        ("aryl", {"place": "spread", "preempt": "free", "size": "rollout"}),
         ("timeslice", {"place": "spread"}),
         ("sf", {"place": "consolidate"}),
         ("lf", {"place": "spread", "preempt": "free"}),

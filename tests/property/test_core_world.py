@@ -315,6 +315,8 @@ TestAfsConsolidate = story("afs", place="consolidate")
 TestAfsFreeSpread = story("afs", place="spread", preempt="free")
 TestGrowShrinkConsolidate = story("gandiva-elastic", place="consolidate")
 TestGrowShrinkFreeCount = story("gandiva-elastic", place="count", preempt="free")
+TestArylConsolidate = story("aryl", place="consolidate")
+TestArylRolloutFreeCount = story("aryl", place="count", preempt="free", size="rollout")
 TestGittinsConsolidate = story("tiresias-gittins", place="consolidate", refresh="2", **LAS)
 TestGittinsFreeCount = story(
     "tiresias-gittins",

@@ -21,9 +21,12 @@ from dlq_simulator.workload import Trace, TraceJob
 FREE = ("preempt=free", "place=count")
 CHOICES = [
     (policy, f"place={place}", *cost)
-    for policy in ("afs", "gandiva-elastic")
+    for policy in ("afs", "gandiva-elastic", "aryl")
     for place in ("consolidate", "spread", "count")
     for cost in (("preempt=free",), ("term_s=60", "save_s=7", "resume_s=5"))
+] + [
+    ("aryl", f"size={size}", "place=consolidate", "term_s=60", "save_s=7", "resume_s=5")
+    for size in ("rollout", "knapsack-exact")
 ]
 
 
@@ -51,6 +54,16 @@ TABLE_4 = [job("A", 2, 3, 100), job("B", 2, 6, 20)]
 @pytest.mark.parametrize(
     ("policy", "jobs", "sizes", "jct_s"),
     [
+        # The knapsack misses the best split of table 2, and has that of table 4.
+        ("aryl", TABLE_2, [[5, 6], [3]], [56.666667, 40.0]),
+        ("aryl", TABLE_4, [[3], [5]], [100.0, 24.0]),
+        ("aryl size=knapsack-exact", TABLE_2, [[5, 6], [3]], [56.666667, 40.0]),
+        ("aryl size=knapsack-exact", TABLE_4, [[3], [5]], [100.0, 24.0]),
+        # The default of dlq has both.
+        ("aryl size=rollout", TABLE_2, [[2, 6], [6]], [63.333333, 20.0]),
+        ("aryl size=rollout", TABLE_4, [[3], [5]], [100.0, 24.0]),
+        ("aryl size=least-work", TABLE_2, [[2, 6], [6]], [63.333333, 20.0]),
+        ("aryl size=least-work", TABLE_4, [[2, 3], [6]], [106.666667, 20.0]),
         # Grow-shrink fills the first in line: solution 1 of table 3.
         ("gandiva-elastic", TABLE_2, [[6], [2, 6]], [50.0, 53.333333]),
         ("gandiva-elastic", TABLE_2[::-1], [[6], [2, 6]], [20.0, 63.333333]),  # solution 2
@@ -64,7 +77,8 @@ TABLE_4 = [job("A", 2, 3, 100), job("B", 2, 6, 20)]
 def test_the_two_jobs_of_aryl_on_eight_workers(
     policy: str, jobs: list[TraceJob], sizes: list[list[int]], jct_s: list[float]
 ) -> None:
-    found = replayed(policy, jobs, *FREE).outcomes
+    name, *words = policy.split()
+    found = replayed(name, jobs, *words, *FREE).outcomes
     assert [[span.gpus for span in outcome.spans] for outcome in found] == sizes
     assert [float(outcome.jct_s) for outcome in found] == pytest.approx(jct_s, abs=1e-5)
 

@@ -26,7 +26,7 @@ from dlq_master.policy.policy import Know, Policy
 from dlq_master.policy.promise.rules import Promises
 from dlq_master.policy.sensitivity.packing import PackingRule
 from dlq_master.policy.settings import PolicyError, Settings, parse, suggestion
-from dlq_master.policy.size import marginal_gain, opportunistic
+from dlq_master.policy.size.choices import AFS, GROW_SHRINK, KNAPSACK
 from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.taking import Taking
 
@@ -51,8 +51,6 @@ class Preset(NamedTuple):
 _SKEW = ("pack", "packlimit", "predict", "tolerate")
 _PLACE = ("place", "search", *_SKEW)
 _COMMON = (*_PLACE, "preempt")
-AFS = Sizing("afs", marginal_gain.grow, priced=True)
-GROW_SHRINK = Sizing("grow-shrink", opportunistic.grow, own_nodes=True)
 _LEVELS = ("order", "thresholds", "promote_knob", "promote_to", "starve_limit_s", "refresh")
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
@@ -134,6 +132,14 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             _COMMON,
             sizing=GROW_SHRINK,
         ),
+        "aryl": Preset(
+            "elastic: bases shortest first, then the knapsack of the time that more GPUs save (Aryl); "
+            "resizes at boundaries, preempts nobody",
+            (*_COMMON, "know", "size"),
+            knows=True,
+            key=always(shortest_on_base),
+            sizing=KNAPSACK,
+        ),
         "tiresias-las": Preset(
             "least attained service first, in K levels of GPU-seconds; preempts at boundaries",
             (*_COMMON, *_LEVELS),
@@ -183,7 +189,7 @@ def build(
         blocking=preset.blocking,
         grid=not chosen.preempt_is_free,
         auction=Auction(fairness=chosen.fairness) if preset.by_auction else None,
-        sizing=preset.sizing,
+        sizing=chosen.size or preset.sizing,
         quotas=chosen.quotas if preset.by_quota else None,
         promises=_promises(chosen) if preset.promises else None,
     )

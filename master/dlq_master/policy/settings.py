@@ -27,6 +27,8 @@ from dlq_master.policy.place.spread import SPREAD
 from dlq_master.policy.policy import Know
 from dlq_master.policy.promise.rules import Selects
 from dlq_master.policy.sensitivity.packlimit import DEFAULT, TOLERATED
+from dlq_master.policy.size.choices import SIZINGS
+from dlq_master.policy.size.sizing import Sizing
 
 
 class PolicyError(ValueError):
@@ -67,6 +69,7 @@ class Settings(NamedTuple):
     margin: float | None = None  # None: learned
     whole_leases: bool = False
     slo_quotas: Mapping[str, int] | None = None
+    size: Sizing | None = None  # None: the preset's own
 
 
 PLACEMENTS = {
@@ -195,6 +198,7 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "tolerate": ("tolerated_slowdown", _slowdown),
     "preempt": ("preempt_is_free", _one_of(_PRICES)),
     "search": ("search_space", _count),
+    "size": ("size", _one_of(SIZINGS)),
     "index": ("gittins_index", _one_of({index.value: index for index in Index})),
     "last": ("last", _one_of({last.value: last for last in Last})),
     "quantum": ("quantum_gpu_s", _positive),

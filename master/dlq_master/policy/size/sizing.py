@@ -13,11 +13,13 @@ from dlq_master.model.job import Job
 
 class Candidate(NamedTuple):
     """An elastic job that has its base. `held`: the GPUs it holds now; 0: it starts with this plan.
-    `left_s`: what is left of it, in seconds on the GPUs that it asked for; inf: nobody knows."""
+    `left_s`: what is left of it, in seconds on the GPUs that it asked for; inf: nobody knows. `price_s`: what
+    another size would cost it, if it runs."""
 
     job: Job
     held: int
     left_s: float = inf
+    price_s: float = 0.0
 
     @property
     def base(self) -> int:
@@ -29,6 +31,11 @@ class Candidate(NamedTuple):
         sizes = self.job.request.sizes
         at = bisect_right(sizes, size)
         return sizes[at] if at < len(sizes) else None
+
+    def most(self, left: int) -> int:
+        """The largest size that takes no more than so many GPUs beyond its base."""
+        sizes = self.job.request.sizes
+        return sizes[bisect_right(sizes, self.base + left) - 1] if left > 0 else self.base
 
     def takes_s(self, size: int) -> float:
         """How long it still takes on so many GPUs."""

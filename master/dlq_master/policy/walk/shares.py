@@ -92,7 +92,8 @@ class Shares:
             attempt = self.cluster.live_attempt(job)
             held = 0 if attempt is None else attempt.lease.allocation.width
             left = left_s(self.cluster, job, asked.now_s)
-            found.append(Candidate(job, held, inf if left is None else left))
+            price_s = self._price_s() if held else 0.0
+            found.append(Candidate(job, held, inf if left is None else left, price_s))
         return sorted(found, key=self._place)
 
     def _place(self, candidate: Candidate) -> tuple[int, int]:
@@ -115,13 +116,15 @@ class Shares:
     def _worth(self, candidate: Candidate, wanted: dict[JobId, int]) -> int:
         """The size that it was given, unless it grows by too little for the interruption."""
         size = wanted.get(candidate.job.job_id, candidate.base)
-        # To save and, as nobody has measured it, as much to resume.
-        price_s = 2.0 * self.cluster.terms.save_lead_s
-        free = self.asked.at_once or not self.asked.sizing.priced
-        if free or not 0 < candidate.held < size or candidate.left_s == inf:
+        if not candidate.price_s or not 0 < candidate.held < size or candidate.left_s == inf:
             return size
         saved_s = candidate.takes_s(candidate.held) - candidate.takes_s(size)
-        return size if saved_s > price_s else candidate.held
+        return size if saved_s > candidate.price_s else candidate.held
+
+    def _price_s(self) -> float:
+        """What a resize costs: to save and, as nobody has measured it, as much to resume."""
+        free = self.asked.at_once or not self.asked.sizing.priced
+        return 0.0 if free else 2.0 * self.cluster.terms.save_lead_s
 
     def _retain(self, job_id: JobId, own: Masks, size: int) -> Masks:
         """Its base, and of its own as many GPUs as its size has; they are taken from the stock."""

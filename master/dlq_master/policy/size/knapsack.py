@@ -1,0 +1,92 @@
+"""Aryl's second phase (section 5.2, Algorithm 2): the flexible demand as a multiple-choice knapsack.
+
+An item of a job is one of its sizes beyond the base; it weighs the GPUs that it takes beyond the base,
+and is worth what it takes off the time that the job would need on its base alone, counted in what is left
+of the job. Algorithm 2 prints (w + w_min) D as the weight, which charges the base again although phase one has
+paid for it: w D is meant (section 5.2, "additional GPUs").
+
+Marginal values fall with the size if throughput is linear. Then steps by value for each GPU, the greatest
+first, are optimal where all workers have as many GPUs, and otherwise up to the last steps. Where values
+do not fall, a step goes to the size that gains most for each GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from math import inf
+from typing import NamedTuple
+
+from dlq_master.model.ids import JobId
+from dlq_master.policy.size.sizing import Candidate
+
+
+class Packed(NamedTuple):
+    """Sizes, what they are worth in seconds, and what no sizes within the GPUs are worth more than."""
+
+    sizes: dict[JobId, int]
+    value: float
+    bound: float
+
+
+def grow(candidates: Sequence[Candidate], left: int, short: bool) -> dict[JobId, int]:
+    """Steps by value for each GPU. Whose run time nobody knows gets what is left then, in line."""
+    known = [one for one in candidates if one.left_s < inf]
+    sizes = packed(known, left).sizes
+    return with_unknown(candidates, sizes, left)
+
+
+def packed(candidates: Sequence[Candidate], left: int) -> Packed:
+    """O((n + steps) log n); `bound` is the optimum of the relaxation."""
+    sizes = [one.base for one in candidates]
+    steps = [step for at, one in enumerate(candidates) if (step := _step(one, at, one.base))]
+    heapify(steps)
+    value, bound = 0.0, None
+    while steps and left:
+        worth, at, size = heappop(steps)
+        gpus = size - sizes[at]
+        if gpus > left:
+            if bound is None:
+                bound = value - worth * left
+            continue
+        value -= worth * gpus
+        sizes[at] = size
+        left -= gpus
+        if following := _step(candidates[at], at, size):
+            heappush(steps, following)
+    named = {one.job.job_id: size for one, size in zip(candidates, sizes, strict=True)}
+    return Packed(named, value, value if bound is None else bound)
+
+
+def with_unknown(
+    candidates: Sequence[Candidate], sizes: dict[JobId, int], left: int
+) -> dict[JobId, int]:
+    """The sizes, and what they leave for those whose run time nobody knows, one after the other."""
+    for one in candidates:
+        left -= sizes.get(one.job.job_id, one.base) - one.base
+    for one in candidates:
+        if one.left_s == inf:
+            size = one.most(left)
+            left -= size - one.base
+            sizes[one.job.job_id] = size
+    return sizes
+
+
+def worth_s(candidate: Candidate, size: int) -> float:
+    """The value of an item: seconds saved over its base."""
+    return candidate.takes_s(candidate.base) - candidate.takes_s(size)
+
+
+def _step(candidate: Candidate, at: int, size: int) -> tuple[float, int, int] | None:
+    """Its best next step: seconds for each GPU (negative: the heap's least is the greatest), the job's
+    number, the size."""
+    larger = candidate.next_size(size)
+    if larger is None:
+        return None
+    now_s = candidate.takes_s(size)
+    gain = (now_s - candidate.takes_s(larger)) / (larger - size)
+    if candidate.job.speeds:
+        for other in candidate.job.request.sizes:
+            if other > larger and (now_s - candidate.takes_s(other)) / (other - size) > gain:
+                gain, larger = (now_s - candidate.takes_s(other)) / (other - size), other
+    return (-gain, at, larger) if gain > 0.0 else None
