@@ -22,6 +22,7 @@ LOCK := requirements.lock
 STAMP := .venv/.stamp
 SHIM_DIR := nodeagent/dlq_nodeagent/shim
 SHIM := $(SHIM_DIR)/dlq-shim
+PROFILER_LIB := profiler/dlq_profiler/lib/libdlqprof.so
 TORCH_STAMP := .venv-torch/.stamp
 FRAMEWORKS_STAMP := .venv-frameworks/.stamp
 NEEDS_FRAMEWORKS = $(filter lightning submitit hf framework% podman podman-framework%,$(or $(ONLY),framework))
@@ -42,7 +43,7 @@ help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 12
 
 .PHONY: setup
-setup: $(STAMP) $(SHIM)  ## make .venv from the lock and compile the shim
+setup: $(STAMP) $(SHIM) $(PROFILER_LIB)  ## make .venv from the lock and compile the shim and the profiler
 
 # uv comes from the package index when the machine has none; nothing outside the tree is touched.
 build/uv/bin/uv:
@@ -62,6 +63,10 @@ $(STAMP): $(LOCK) pyproject.toml hatch_build.py | $(UV_TOOL)
 
 # No sources or no compiler: nothing is built, and the agent says what it misses.
 $(SHIM): $(wildcard $(SHIM_DIR)/*.[ch] $(SHIM_DIR)/init/*.[ch] $(SHIM_DIR)/tasks/*.c) hatch_build.py | $(STAMP)
+	$(PY) hatch_build.py
+
+# The same: jobs run without a profile.
+$(PROFILER_LIB): $(wildcard profiler/include/*.h profiler/src/*/*.[ch]) hatch_build.py | $(STAMP)
 	$(PY) hatch_build.py
 
 .PHONY: lock
@@ -106,6 +111,10 @@ podman: setup  ## containers: as root (Debian: podman conmon runc busybox-static
 .PHONY: systemd
 systemd: setup  ## the runbook on two booted hosts: install, a gang, upgrade, remove (needs root)
 	$(PY) -m pytest -q -x $(PATIENT) tests/systemd
+
+.PHONY: profiler
+profiler: setup  ## the profiler's libraries and analysis, the slow tests too; with PyTorch where it is installed
+	$(PY) -m pytest -q $(PATIENT) tests/profiler tests/unit/profiler
 
 .PHONY: bench
 bench: setup  ## measure; figures beside their goals and conditions, and one table at the end

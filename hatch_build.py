@@ -1,4 +1,5 @@
-"""Build hook: compiles the launch shim (C) into the package, for the wheel and for an editable install.
+"""Build hook: compiles the launch shim and the profiler (C) into the packages, for the wheel and for an
+editable install.
 
 `python hatch_build.py` compiles it in place, which is what `make` does when a C file changed.
 """
@@ -6,11 +7,13 @@
 from __future__ import annotations
 
 import os
+import platform
 import shlex
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,22 @@ SHIM_DIR = Path("nodeagent/dlq_nodeagent/shim")
 SHIM_NAME = "dlq-shim"
 INIT_NAME = "dlq-init"
 TASKS_NAME = "dlq-tasks"
+PROFILER_SOURCES = Path("profiler/src")
+PROFILER_LIBRARIES = Path("profiler/dlq_profiler/lib")
+PRELOAD_NAME = "libdlqprof.so"
+# What each library of the profiler is made of: directories under PROFILER_SOURCES.
+PROFILER_PARTS = {
+    PRELOAD_NAME: ("recorder", "preload", "sockets"),
+}
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-pthread"]
+
+
+PROFILER_FLAGS = [
+    *("-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-fPIC", "-shared"),
+    *("-fvisibility=hidden", "-fno-plt", "-Wl,-z,now"),
+]
+# They start in any program, whatever its C library: they need none.
+PROFILER_ALONE = ["-nostdlib", "-fno-stack-protector", "-U_FORTIFY_SOURCE"]
 
 
 def find_compiler() -> list[str] | None:
@@ -63,6 +81,35 @@ def compile_shim(root: Path) -> Path | None:
     return shim_dir / SHIM_NAME
 
 
+def profiler_command(
+    compiler: list[str], root: Path, name: str, alone: list[str] = PROFILER_ALONE
+) -> list[str]:
+    """The compiler's arguments for one library of the profiler, all but `-o`."""
+    sources = root / PROFILER_SOURCES
+    version = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
+    includes = [f"-I{sources.parent / 'include'}"]
+    includes += [f"-I{sources / part}" for part in PROFILER_PARTS[name]]
+    files = [str(f) for part in PROFILER_PARTS[name] for f in sorted((sources / part).glob("*.c"))]
+    # A preloaded library is there from the start, where threads' variables are cheapest.
+    tls = ["-ftls-model=initial-exec"] if name == PRELOAD_NAME else []
+    named = f'-DDLQPROF_PRODUCER="{name.removesuffix(".so")} {version}"'
+    return [*compiler, *PROFILER_FLAGS, *alone, *tls, named, *includes, *files]
+
+
+def compile_profiler(root: Path) -> list[Path]:
+    """Compile the profiler's libraries and return their paths; none where that is not possible:
+    no sources, no compiler, or a processor that they do not know. Jobs then run without a profile."""
+    compiler = find_compiler()
+    known = platform.machine() in ("x86_64", "aarch64")
+    if compiler is None or not known or not (root / PROFILER_SOURCES).is_dir():
+        return []
+    libraries = [root / PROFILER_LIBRARIES / name for name in PROFILER_PARTS]
+    for library in libraries:
+        library.parent.mkdir(parents=True, exist_ok=True)
+        _compile(profiler_command(compiler, root, library.name), [], library)
+    return libraries
+
+
 def _compile(command: list[str], sources: list[str], target: Path) -> None:
     fresh = target.with_name(f".{target.name}.{os.getpid()}")
     extra = shlex.split(os.environ.get("CFLAGS", ""))
@@ -84,6 +131,7 @@ class ShimBuildHook(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         shim = compile_shim(Path(self.root))
+        libraries = compile_profiler(Path(self.root))
         if shim is None:
             self.app.display_warning(
                 "dlq: the launch shim was not compiled (no C compiler found); "
@@ -94,6 +142,8 @@ class ShimBuildHook(BuildHookInterface[Any]):
             return
         build_data["pure_python"] = False
         build_data["tag"] = wheel_tag()
+        for library in libraries:
+            build_data["force_include"][str(library)] = f"dlq_profiler/lib/{library.name}"
         for built in (shim, shim.with_name(INIT_NAME), shim.with_name(TASKS_NAME)):
             if built.exists():
                 build_data["force_include"][str(built)] = f"dlq_nodeagent/shim/{built.name}"
@@ -101,4 +151,5 @@ class ShimBuildHook(BuildHookInterface[Any]):
 
 if __name__ == "__main__":
     built = compile_shim(Path(__file__).parent)
+    compile_profiler(Path(__file__).parent)
     print(built or "no C compiler or no C sources: the shim was not built", file=sys.stderr)

@@ -38,7 +38,7 @@ struct dlqprof_control {
 #define DLQPROF_HEADER_BYTES 4096u
 #define DLQPROF_THREADS 256u       /* threads that record at the same time */
 #define DLQPROF_THREAD_CHUNKS 128u /* chunks that one thread may hold */
-#define DLQPROF_CONNS 512u
+#define DLQPROF_CONNS 4096u
 #define DLQPROF_CHUNK_RECORDS 1024u
 #define DLQPROF_CHUNK_BYTES (DLQPROF_CHUNK_RECORDS * 64u)
 #define DLQPROF_RING_BYTES_MOST (14u << 20)
@@ -100,7 +100,7 @@ struct dlqprof_header {
     uint32_t flags;        /* enum dlqprof_flags */
     uint64_t lost_threads; /* records without a thread slot */
     uint64_t lost_space;   /* records without any chunk (the first one of a thread was refused) */
-    uint64_t lost_reentry; /* records from a signal handler that interrupted the recorder */
+    uint64_t lost_reentry; /* records from a signal handler that interrupted the recorder, or the making of the file */
     uint8_t reserved2[24];
     /* 256: text, each ended by a zero */
     char comm[16];
