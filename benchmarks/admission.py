@@ -23,14 +23,12 @@ from benchmarks.conditions import percentile
 from benchmarks.report import Report
 
 from dlq_master.model.reward import Step
-from dlq_master.policy.promise.admission import Book, Ground, admit, renewed, row
-from dlq_master.policy.promise.fluid import Demand
+from dlq_master.policy.promise.admission import Book, Ground, admit, renewed
 from dlq_master.policy.promise.leases import Grid, SloJob
 from dlq_master.policy.promise.offer import earliest_deadline
 from dlq_master.policy.promise.plan import after, completion_s, faults
 
 LOAD = 2.0  # the cluster starts empty: with less three days hardly fill it
-HORIZON = 700  # slots: longer than any deadline
 OFFERS = 20  # refusals that are also asked for the earliest deadline
 
 
@@ -71,10 +69,9 @@ def replay(gpus: int, slots: int, seed: int, resume_s: float) -> Told:
     slot = 0
     while slot < slots or book.jobs:
         due += draw.expovariate(rate) if not slot else 0.0
-        demand = book.demand(max(HORIZON, book.horizon()))  # kept between the admissions of a slot
         while due < slot + 1 and slot < slots:
             number += 1
-            book = _ask(book, told, _arrival(draw, number, slot + 1 - due, resume_s), demand)
+            book = _ask(book, told, _arrival(draw, number, slot + 1 - due, resume_s))
             due += draw.expovariate(rate)
         # Arrivals of this slot wait for the next: their deadlines count from there.
         book = renewed(book)
@@ -97,12 +94,10 @@ def _arrival(draw: random.Random, number: int, waited: float, resume_s: float) -
     )
 
 
-def _ask(book: Book, told: Told, job: SloJob, demand: Demand) -> Book:
+def _ask(book: Book, told: Told, job: SloJob) -> Book:
     last = [len(job.steps) - 1]
     begun_s = time.thread_time()
-    verdict = admit(book, job, last, demand=demand)
-    if verdict.step is not None:
-        demand.add(*row(job, verdict.step, book.grid))
+    verdict = admit(book, job, last)
     told.check_ms.append(1e3 * (time.thread_time() - begun_s))
     told.by[verdict.by] += 1
     if verdict.by in (Ground.FLUID, Ground.PLAN) and len(told.offer_ms) < OFFERS:
@@ -131,9 +126,10 @@ def _run_slot(book: Book, told: Told) -> Book:
 def tell(report: Report, name: str, told: Told) -> None:
     """The figures of one replay."""
     refused = sum(told.by[why] for why in (Ground.FLUID, Ground.PLAN))
-    admitted = told.by[Ground.HOLES] + told.by[Ground.REPLAN]
+    admitted = sum(told.by[why] for why in (Ground.HOLES, Ground.MOVED, Ground.REPLAN))
     report.say(
-        f"{name}: {admitted} admitted ({told.by[Ground.REPLAN]} by a new plan), {refused} refused for "
+        f"{name}: {admitted} admitted ({told.by[Ground.HOLES]} into holes, {told.by[Ground.MOVED]} as others "
+        f"made room, {told.by[Ground.REPLAN]} by a new plan), {refused} refused for "
         f"capacity, {told.by[Ground.REACH]} out of reach alone; {told.completed} completed; "
         f"{100 * told.busy / told.offered:.1f} % of the GPUs held in the second half"
     )

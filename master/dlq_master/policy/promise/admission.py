@@ -1,4 +1,4 @@
-"""May a deadline be promised? The fluid test, then the holes of the kept plan, then a new plan.
+"""May a deadline be promised? The fluid test, the holes of the kept plan, room that others make, a new plan.
 
 A `Book` is what has been promised: the guaranteed jobs and the kept plan that serves all of them. A job
 enters only with a plan that serves it and everybody before it, so that the book's plan is the promise.
@@ -9,22 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from math import ceil
 
-from dlq_master.policy.promise.fluid import Demand
+from dlq_master.policy.promise.eject import eject
+from dlq_master.policy.promise.fluid import Demand, Slots
 from dlq_master.policy.promise.holes import insert
 from dlq_master.policy.promise.leases import (
     Grid,
     SloJob,
     due_s,
     last_slots,
-    needed,
-    runtime_s,
     width,
     within,
 )
-from dlq_master.policy.promise.plan import Plan, faults, free_gpus, slots_of
-from dlq_master.policy.promise.realise import serve_all
+from dlq_master.policy.promise.ledger import Ledger, latest_slot, row
+from dlq_master.policy.promise.plan import Plan, free_gpus, slots_of
+from dlq_master.policy.promise.realise import FIRM, STICKY, Order, serve_all
 from dlq_master.policy.promise.selector import never
 
 
@@ -37,6 +36,7 @@ class Ground(StrEnum):
     FLUID = "fluid"  # some stretch of slots has not enough GPUs, whatever the plan
     PLAN = "plan"  # in fractions it fits, but no slots were found
     HOLES = "holes"  # admitted: the kept plan has room
+    MOVED = "moved"  # admitted: others have made room in the kept plan
     REPLAN = "replan"  # admitted: a new plan serves everybody
 
 
@@ -52,6 +52,14 @@ class Book:
     jobs: tuple[SloJob, ...] = ()
     plan: Plan = field(default_factory=Plan)
     quotas: Mapping[str, int] | None = None
+    _kept: list[Ledger] = field(init=False, default_factory=list, compare=False, repr=False)
+
+    def ledger(self, slots: int = 0) -> Ledger:
+        """The promises and the plan as arrays over at least so many slots; worked out once."""
+        if not self._kept or self._kept[0].horizon < slots:
+            slots = max(slots, self.horizon())
+            self._kept[:] = [Ledger(self.jobs, self.plan, self.grid, slots)]
+        return self._kept[0]
 
     def used(self, team: str) -> int:
         """The GPUs of a team's guaranteed jobs."""
@@ -89,11 +97,6 @@ class Verdict:
         return self.step is not None
 
 
-def row(job: SloJob, step: int, grid: Grid) -> tuple[int, int, int]:
-    """What a job asks of the fluid test: width, RL and DL."""
-    return width(job, grid), needed(runtime_s(job), grid.term_s), last_slots(job, step, grid)
-
-
 def admit(
     book: Book,
     job: SloJob,
@@ -104,8 +107,8 @@ def admit(
 ) -> Verdict:
     """Promise the first of `steps` (default: all, the best first) that a plan can be found for.
 
-    `demand`: the book's W(t), kept by the caller between admissions; it is not changed. Steps that
-    fail the fluid test cost O(horizon); a new plan is made only where the kept one has no room.
+    `demand`: W(t) if not the book's own. Steps that fail the fluid test cost O(horizon); a new plan is
+    made only where the kept one has no room and nobody can make any.
     """
     quota = (book.quotas or {}).get(job.team)
     if quota is not None and book.used(job.team) + job.gpus > quota:
@@ -114,33 +117,41 @@ def admit(
     if not reach:
         wide = width(job, book.grid) > max(book.grid.capacity)
         return Verdict(by=Ground.WIDTH if wide else Ground.REACH, book=book)
-    # In several segments it may end in a later slot than in one: its tail is another.
-    latest_s = due_s(job, reach[-1], book.grid)
-    horizon = max(book.horizon(), ceil(latest_s / book.grid.term_s))
-    if demand is None or demand.horizon < horizon:
-        demand = book.demand(horizon)
+    ledger = book.ledger(latest_slot(job, reach[-1], book.grid))
+    demand = demand or ledger.demand
     able = [step for step in reach if demand.fits(*row(job, step, book.grid))]
-    if not able:
-        return Verdict(by=Ground.FLUID, book=book)
-    free = free_gpus(book.plan, book.jobs, book.grid, horizon)
     for step in able:
-        held = insert(job, due_s(job, step, book.grid), free, book.grid)
-        if held is not None:
-            plan = book.plan.with_job(job.key, held)
-            return Verdict(by=Ground.HOLES, step=step, book=_with(book, job, step, plan))
-        jobs = (*book.jobs, replace(job, promised=step))
-        if (made := replan(jobs, book.grid)) is not None:
-            return Verdict(by=Ground.REPLAN, step=step, book=_with(book, job, step, made))
+        if (found := _kept(book, replace(job, promised=step), ledger)) is not None:
+            return found
         if out_of_time():
             break
-    return Verdict(by=Ground.PLAN, book=book)
+    return Verdict(by=Ground.PLAN if able else Ground.FLUID, book=book)
 
 
-def replan(jobs: Sequence[SloJob], grid: Grid) -> Plan | None:
-    """A plan that serves every guaranteed job at its promised step; None if none of the tries does."""
+def _kept(book: Book, job: SloJob, ledger: Ledger) -> Verdict | None:
+    """The book with a job more by its promised step: with as little of the plan changed as may be."""
+    step, grid = job.promised or 0, book.grid
+    held = insert(job, due_s(job, step, grid), ledger.free, grid)
+    if held is not None:
+        free = ledger.free.copy()
+        for begin, end in held:
+            free[begin:end] -= width(job, grid)
+        return _with(book, job, Ground.HOLES, book.plan.with_job(job.key, held), free)
+    jobs = (*book.jobs, job)
+    asked = ledger.with_job(row(job, step, grid), ledger.free)
+    moved = eject(book.plan, jobs, [len(book.jobs)], asked, grid)
+    if moved is not None:
+        return _with(book, job, Ground.MOVED, moved.plan, moved.free)
+    made = replan(jobs, grid, FIRM)
+    if made is None:
+        return None
+    return _with(book, job, Ground.REPLAN, made, free_gpus(made, jobs, grid, ledger.horizon))
+
+
+def replan(jobs: Sequence[SloJob], grid: Grid, orders: Sequence[Order] = STICKY) -> Plan | None:
+    """A plan that serves every guaranteed job at its promised step; None if none of the orders does."""
     picks = {job.key: job.promised for job in jobs if job.promised is not None}
-    plan = serve_all(jobs, picks, grid)
-    return None if plan is None or faults(plan, jobs, grid) else plan
+    return serve_all(jobs, picks, grid, orders)
 
 
 def renewed(book: Book) -> Book:
@@ -151,5 +162,8 @@ def renewed(book: Book) -> Book:
     return replace(book, plan=plan)
 
 
-def _with(book: Book, job: SloJob, step: int, plan: Plan) -> Book:
-    return replace(book, jobs=(*book.jobs, replace(job, promised=step)), plan=plan)
+def _with(book: Book, job: SloJob, by: Ground, plan: Plan, free: Slots) -> Verdict:
+    made = replace(book, jobs=(*book.jobs, job), plan=plan)
+    asked = row(job, job.promised or 0, book.grid)
+    made._kept[:] = [book.ledger(len(free)).with_job(asked, free)]
+    return Verdict(by=by, step=job.promised, book=made)

@@ -32,6 +32,12 @@ class Demand:
         self._upto = np.arange(horizon + 1, dtype=np.int64)
         self.left: Slots = np.array(grid.upto(horizon), dtype=np.int64)
 
+    def copy(self) -> Demand:
+        """The same, to be changed on its own."""
+        other = Demand.__new__(Demand)
+        other.horizon, other._upto, other.left = self.horizon, self._upto, self.left.copy()
+        return other
+
     def of(self, width: int, needed: int, last: int) -> Slots:
         """G max(0, RL - max(0, d - t)) for every t."""
         taken: Slots = width * np.maximum(0, needed - np.maximum(0, last - self._upto))

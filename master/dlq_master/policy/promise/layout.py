@@ -9,7 +9,7 @@ running jobs give way only to last chances.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from math import floor, inf, log2
 from typing import NamedTuple
@@ -56,7 +56,8 @@ def lay_out(
 class _Table:
     """`since` is the slot in which a running task's segment began, -1 while it waits; `charge_s` what
     that segment spends on resuming; `base` a waiting task's key in slot 0 (it falls by 1 a slot), and
-    `chance` the last slot in which it can go on."""
+    `chance` the last slot in which it can go on. A running task's rank, (can it wait, key, -width,
+    task), does not change while it runs: it is in `running`, and its key in `worst`."""
 
     def __init__(self, tasks: Sequence[Task], grid: Grid, wide: float, stay: float) -> None:
         self.tasks, self.grid, self.stay = tasks, grid, stay
@@ -67,7 +68,8 @@ class _Table:
         self.base, self.chance = [0.0] * count, [0] * count
         self.over = [False] * count
         self.segments: list[list[Segment]] = [[] for _ in tasks]
-        self.running: dict[int, None] = {}
+        self.running: dict[int, tuple[bool, float, int, int]] = {}
+        self.worst: list[tuple[float, int, int]] = []  # -key, task, since
         self.queues: dict[int, list[tuple[float, int]]] = {}  # by width
         self.chances: list[tuple[int, int]] = []
         self.ends: list[tuple[int, int, int]] = []
@@ -113,15 +115,19 @@ class _Table:
         """The last slot in which no waiting task outranks one that runs."""
         if self.stay == inf or not self.running:
             return inf
+        worst = self.worst
+        while self.since[worst[0][1]] != worst[0][2]:
+            heappop(worst)
         best = min((queue[0][0] for queue in self._queues().values()), default=inf)
-        worst = max(self._key(task) for task in self.running)
-        return inf if best == inf else floor(best - worst)
+        return inf if best == inf else floor(best + worst[0][0])
 
-    def _key(self, task: int) -> float:
-        """A running task's key: it does not change while it runs."""
-        rest = (self.rest_s[task] + self.charge_s[task]) / self.grid.term_s
-        lax = self.tasks[task].due_s / self.grid.term_s - self.since[task] - rest
-        return lax - self.bonus[task] - self.stay
+    def _rank_of(self, task: int, since: int) -> tuple[bool, float, int, int]:
+        """Of a task that runs from `since` on; of those that cannot wait when they have run a slot."""
+        made, term_s = self.tasks[task], self.grid.term_s
+        rest_s = self.rest_s[task] + self.charge_s[task]
+        lax = made.due_s / term_s - since - rest_s / term_s
+        waits = floor((made.due_s - rest_s - made.resume_s) / term_s + NOISE) > since
+        return waits, lax - self.bonus[task] - self.stay, -made.width, task
 
     def _queues(self) -> dict[int, list[tuple[float, int]]]:
         """The waiting tasks by width, each with a true first."""
@@ -159,7 +165,9 @@ class _Table:
         self.charge_s[task] = 0.0 if made.running and slot == 0 else made.resume_s
         self.since[task] = slot
         self.free -= made.width
-        self.running[task] = None
+        self.running[task] = rank = self._rank_of(task, slot)
+        if self.stay < inf:
+            heappush(self.worst, (-rank[1], task, slot))
         end = slot + needed(self.rest_s[task] + self.charge_s[task], self.grid.term_s)
         heappush(self.ends, (end, task, slot))
 
@@ -184,7 +192,8 @@ class _Table:
         self.due = []
         while self.chances and self.chances[0][0] <= slot:
             chance, task = heappop(self.chances)
-            if self._waits(chance, task):
+            # Who stopped and waits again with the same chance has two entries.
+            if self._waits(chance, task) and task not in self.due:
                 self.due.append(task)
 
     def _take_chances(self, slot: int) -> bool:
@@ -207,36 +216,36 @@ class _Table:
                 return
             self._start(min(fits)[2], slot)
 
-    def _ranked(self, slot: int) -> Sequence[int]:
+    def _ranked(self, slot: int) -> list[tuple[bool, float, int, int]]:
         """Who may be given a slot by rank. Where nobody outranks a running task the others only fill."""
+        waiting: Iterable[int] = self.due
         if self.stay < inf:
-            return [task for task, over in enumerate(self.over) if not over]
-        return [*self.running, *(task for task in self.due if self.since[task] < 0)]
+            waiting = (task for task, over in enumerate(self.over) if not over)
+        ranked = list(self.running.values())
+        ranked += [
+            (self.chance[task] > slot, self.base[task] - slot, -self.tasks[task].width, task)
+            for task in waiting
+            if self.since[task] < 0
+        ]
+        return sorted(ranked)
 
     def _rank(self, slot: int) -> None:
         """The whole order anew: who runs in this slot, who stops, who has missed."""
-        term_s, order = self.grid.term_s, []
-        for task in self._ranked(slot):
-            made = self.tasks[task]
-            if (since := self.since[task]) < 0:
-                order.append((self.chance[task] > slot, self.base[task] - slot, -made.width, task))
-                continue
-            spent_s = max(0.0, (slot - since) * term_s - self.charge_s[task])
-            rest_s = self.rest_s[task] - spent_s + made.resume_s
-            waits = floor((made.due_s - rest_s) / term_s + NOISE) > slot
-            order.append((waits, self._key(task), -made.width, task))
+        order = self._ranked(slot)
         free = self.grid.at(slot)
         chosen = []
-        for *_, task in sorted(order):
-            if self.tasks[task].width <= free:
-                free -= self.tasks[task].width
+        for _, _, narrow, task in order:
+            if free + narrow >= 0:
+                free += narrow
                 chosen.append(task)
+                if not free:
+                    break
         kept = set(chosen)
         for task in [task for task in self.running if task not in kept]:
             self._stop(task, slot)
             self._wait(task, slot + 1, self.tasks[task].width - free)
-        for *_, task in order:
-            if task not in kept and not self.over[task] and self.chance[task] <= slot:
+        for task in self.due:
+            if task not in kept:
                 self._miss(task, slot, self.tasks[task].width - free)
         for task in chosen:
             if self.since[task] < 0:

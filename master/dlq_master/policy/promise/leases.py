@@ -60,9 +60,14 @@ class Grid:
         """GPUs in a slot."""
         return self.capacity[min(slot, len(self.capacity) - 1)]
 
+    def slots(self, count: int) -> list[int]:
+        """GPUs in each of the first `count` slots."""
+        first = self.capacity[:count]
+        return [*first, *[self.capacity[-1]] * (count - len(first))]
+
     def upto(self, slots: int) -> list[int]:
         """GPU-slots in the first 0, 1, ... `slots` slots."""
-        return [0, *accumulate(self.at(slot) for slot in range(slots))]
+        return [0, *accumulate(self.slots(slots))]
 
     @property
     def rises(self) -> bool:

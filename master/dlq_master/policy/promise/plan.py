@@ -7,8 +7,11 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import inf
 
+import numpy as np
+
 from dlq_master.model.lane import Segment, Segments
 from dlq_master.model.reward import Step
+from dlq_master.policy.promise.fluid import Slots
 from dlq_master.policy.promise.leases import NOISE, Grid, SloJob, due_s, width
 
 
@@ -96,18 +99,15 @@ def keeps_promise(job: SloJob, segments: Sequence[Segment], grid: Grid) -> bool:
     return step is not None and step <= job.promised
 
 
-def free_gpus(plan: Plan, jobs: Iterable[SloJob], grid: Grid, slots: int) -> list[int]:
+def free_gpus(plan: Plan, jobs: Iterable[SloJob], grid: Grid, slots: int) -> Slots:
     """GPUs that nobody holds, in each of the first `slots` slots; negative where there are too few."""
     change = [0] * (slots + 1)
     for job in jobs:
+        wide = width(job, grid)
         for begin, end in plan.segments.get(job.key, ()):
-            change[min(begin, slots)] += width(job, grid)
-            change[min(end, slots)] -= width(job, grid)
-    free, held = [], 0
-    for slot in range(slots):
-        held += change[slot]
-        free.append(grid.at(slot) - held)
-    return free
+            change[min(begin, slots)] += wide
+            change[min(end, slots)] -= wide
+    return np.array(grid.slots(slots), dtype=np.int64) - np.cumsum(change[:slots], dtype=np.int64)
 
 
 def slots_of(plan: Plan) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
+from dlq_master.policy.promise.fluid import Slots
 from dlq_master.policy.promise.holes import insert
 from dlq_master.policy.promise.layout import Miss, Task, lay_out
 from dlq_master.policy.promise.leases import Grid, SloJob, due_s, width, within
@@ -19,8 +20,11 @@ from dlq_master.policy.promise.plan import (
     stops,
 )  # fmt: skip
 
+Order = tuple[float, float]
 # (a, B) of the order. The first four stop few jobs; the others are for promises that these break.
 STICKY = ((0.0, inf), (1.0, inf), (0.5, inf), (2.0, inf))
+# For promises: running jobs give way to those with 32 or 16 slots less laxity.
+FIRM = ((0.0, 32.0), (1.0, 16.0), (0.0, inf), (0.0, 8.0))
 MORE = ((0.0, 8.0), (1.0, 8.0), (0.0, 2.0), (0.0, 0.0))
 
 
@@ -76,11 +80,16 @@ def realise(
     return best, missed
 
 
-def serve_all(jobs: Sequence[SloJob], picks: Mapping[str, int], grid: Grid) -> Plan | None:
-    """A plan that serves every job of `picks` at its step; None if no sticky order has one."""
+def serve_all(
+    jobs: Sequence[SloJob],
+    picks: Mapping[str, int],
+    grid: Grid,
+    orders: Sequence[Order] = STICKY,
+) -> Plan | None:
+    """A plan that serves every job of `picks` at its step; None if none of the orders has one."""
     chosen = [job for job in jobs if job.key in picks]
     tasks = [_task(job, picks[job.key], grid) for job in chosen]
-    for wide, stay in STICKY:
+    for wide, stay in orders:
         made = lay_out(tasks, grid, wide, stay, all_or_nothing=True)
         if not made.missed:
             rows = zip(chosen, made.segments, strict=True)
@@ -116,17 +125,15 @@ def refill(plan: Plan, jobs: Sequence[SloJob], grid: Grid, out_of_time: Callable
     return plan
 
 
-def _improve(plan: Plan, job: SloJob, steps: Sequence[int], free: list[int], grid: Grid) -> Plan:
+def _improve(plan: Plan, job: SloJob, steps: Sequence[int], free: Slots, grid: Grid) -> Plan:
     """Its own slots count as free; it keeps them if no better step is found."""
     held, wide = plan.segments.get(job.key, ()), width(job, grid)
     for begin, end in held:
-        for slot in range(begin, end):
-            free[slot] += wide
+        free[begin:end] += wide
     found = None
     for step in steps:
         if found := insert(job, due_s(job, step, grid), free, grid):
             break
     for begin, end in found or held:
-        for slot in range(begin, end):
-            free[slot] -= wide
+        free[begin:end] -= wide
     return plan.with_job(job.key, found) if found else plan

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from dlq_master.model.lane import Segment
 from dlq_master.model.reward import Step, soft, strict
-from dlq_master.policy.promise.admission import Book, Ground, admit, renewed
+from dlq_master.policy.promise.admission import Book, Ground, admit, renewed, replan
 from dlq_master.policy.promise.leases import SloJob, within
 from dlq_master.policy.promise.offer import FixKind, earliest_deadline, offer
 from dlq_master.policy.promise.plan import Plan, after, completion_s, faults
+from dlq_master.policy.promise.realise import FIRM, STICKY
 from unit.master.policy.promise.drawing import drawn, grid_of
 
 
@@ -42,7 +43,7 @@ def test_each_test_that_decides() -> None:
     assert verdict.by is Ground.HOLES
     wide = replace(book, plan=Plan({"a": (Segment(0, 4),)}))
     verdict = admit(wide, asks("now", 4, 10, 15))
-    assert verdict.by is Ground.REPLAN
+    assert verdict.by is Ground.MOVED
     assert verdict.book.plan.segments == {"now": (Segment(0, 1),), "a": (Segment(1, 5),)}
 
 
@@ -50,8 +51,57 @@ def test_fractions_that_no_slots_keep_are_refused_by_the_plan() -> None:
     """Two slots of all GPUs and five of half of them are 18 of 24 GPU-slots, but overlap in one slot."""
     book = book_with(4, asks("a", 2, 50, 60))
     assert admit(book, asks("b", 4, 20, 40)).by is Ground.PLAN
-    assert admit(book, asks("b", 4, 10, 40)).by is Ground.REPLAN
+    assert admit(book, asks("b", 4, 10, 40)).by is Ground.MOVED
     assert admit(book, asks("b", 4, 30, 40)).by is Ground.FLUID
+
+
+def test_a_new_plan_serves_where_nobody_can_make_room() -> None:
+    book = Book(grid=grid_of(4))
+    for job in drawn(156, 5):
+        book = admit(book, job).book
+    verdict = admit(book, drawn(156, 6)[5])
+    assert verdict.by is Ground.REPLAN
+    assert faults(verdict.book.plan, verdict.book.jobs, book.grid) == []
+
+
+def test_one_job_makes_room_and_all_others_stay() -> None:
+    """The one that has other slots: not the one that must run in every slot, nor the one that runs now."""
+    book = book_with(3, asks("must", 1, 50, 50), asks("runs", 1, 40, 90), asks("later", 1, 30, 99))
+    plan = Plan({"must": (Segment(0, 5),), "runs": (Segment(0, 4),), "later": (Segment(1, 4),)})
+    verdict = admit(replace(book, plan=plan), asks("wants", 1, 30, 40))
+    assert verdict.by is Ground.MOVED
+    assert verdict.book.plan.segments == {**plan.segments, "wants": (Segment(0, 3),), "later": (Segment(3, 6),)}  # fmt: skip
+
+
+@given(
+    seed=st.integers(0, 10**6), gpus=st.integers(2, 8), resume_s=st.sampled_from([0.0, 2.0, 12.0])
+)
+@settings(max_examples=60, deadline=None)
+def test_what_is_kept_between_admissions_is_what_a_new_book_works_out(
+    seed: int, gpus: int, resume_s: float
+) -> None:
+    book = Book(grid=grid_of(gpus))
+    for job in drawn(seed, 14, resume_s=resume_s):
+        book = admit(book, job).book
+        kept, fresh = book.ledger(), replace(book).ledger(book.ledger().horizon)
+        slots = min(kept.horizon, fresh.horizon)
+        for name in ("wide", "needed", "last"):
+            assert (getattr(kept, name) == getattr(fresh, name)).all()
+        assert (kept.free[:slots] == fresh.free[:slots]).all()
+        assert (kept.demand.left[:slots] == fresh.demand.left[:slots]).all()
+
+
+@given(seed=st.integers(0, 10**6), gpus=st.integers(2, 8), resume_s=st.sampled_from([0.0, 2.0]))
+@settings(max_examples=60, deadline=None)
+def test_orders_that_serve_everybody_are_plans_without_faults(
+    seed: int, gpus: int, resume_s: float
+) -> None:
+    """What makes a second look at a new plan needless."""
+    book = Book(grid=grid_of(gpus))
+    for job in drawn(seed, 10, resume_s=resume_s):
+        book = admit(book, job).book
+    plan = replan(book.jobs, book.grid, (*FIRM, *STICKY))
+    assert plan is None or faults(plan, book.jobs, book.grid) == []
 
 
 def test_the_best_step_that_fits_is_promised() -> None:

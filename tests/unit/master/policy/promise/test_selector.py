@@ -67,6 +67,18 @@ def test_every_order_lays_out_legal_plans(
     }
 
 
+@pytest.mark.parametrize(("seed", "gpus"), [(1922, 5), (2168, 3), (3395, 5)])
+def test_who_waits_twice_with_the_same_last_chance_is_counted_once(seed: int, gpus: int) -> None:
+    """Three sets of a thousand in which somebody stops and waits again before its last chance."""
+    grid = grid_of(gpus)
+    jobs = [job for job in drawn(seed, 12, resume_s=2.0, most_slots=8) if job.gpus <= gpus]
+    tasks = [Task(job.gpus, job.work_s, 2.0, job.steps[-1].deadline_s, job.running) for job in jobs]
+    made = lay_out(tasks, grid, 1.0, inf)
+    rows = zip(jobs, made.segments, strict=True)
+    plan = Plan({job.key: held for job, held in rows if held})
+    assert faults(plan, jobs, grid) == []
+
+
 def test_one_resume_is_charged_for_each_segment_but_not_where_it_runs() -> None:
     job = SloJob(key="a", gpus=1, work_s=20, steps=strict(99), resume_s=5)
     grid = grid_of(1)
