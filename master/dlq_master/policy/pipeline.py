@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from dlq_master.model.cluster import Cluster
-from dlq_master.model.ids import AttemptKey
+from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.lease import decision_time_s
 from dlq_master.model.lineup import Lineup
 from dlq_master.model.plan import Change, Plan, Repack
@@ -17,20 +17,28 @@ from dlq_master.policy.admit.any_that_fits import admissions
 from dlq_master.policy.order import by_key, finish_time
 from dlq_master.policy.order.las import demotions, promotions
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.promise.reading import due_slot, next_decision_s
+from dlq_master.policy.promise.reading import (
+    can_pause,
+    due_slot,
+    next_decision_s,
+    type_of,
+)
 from dlq_master.policy.promise.rules import Promises
 from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.taking import Taking, due
 from dlq_master.policy.walk import elastic
 from dlq_master.policy.walk.contest import Contest
 from dlq_master.policy.walk.counts import Counts
+from dlq_master.policy.walk.movers import movers
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.pinned import pinned
 from dlq_master.policy.walk.quota import Quota, by_quota
 from dlq_master.policy.walk.seats import (
+    Seat,
     SlotContest,
     SlotSpace,
     holding,
+    leave,
     pinned_too,
     seats,
     serve,
@@ -147,10 +155,30 @@ def _seated(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
         space = SlotSpace(cluster, order, policy.placement)
         serve(space, seats(cluster))
         return space.outcome if space.spent else walk(space)
-    stay = pinned_too(cluster, pinned(cluster, view.now_s), holding(cluster))
-    contest = SlotContest(cluster, order, policy.placement, stay, at_once=False)
-    serve(contest, seats(cluster))
+    going = _movers(view, policy.promises, ending) if policy.promises else {}
+    moving = {key.job_id for key in going}
+    stay = [job_id for job_id in holding(cluster) if job_id not in moving]
+    fixed = pinned_too(cluster, pinned(cluster, view.now_s), [*stay, *moving])
+    contest = SlotContest(cluster, order, policy.placement, fixed, at_once=False)
+    leave(contest, going)
+    serve(contest, seats(cluster, moving))
     return walk(contest)
+
+
+def _movers(view: View, rules: Promises, ending: Collection[AttemptKey]) -> dict[AttemptKey, JobId]:
+    """Who holds the present slot elsewhere from here on, so that all find room."""
+    cluster = view.cluster
+    by_type: dict[str, list[Seat]] = {}
+    for seat in seats(cluster):
+        by_type.setdefault(type_of(cluster, cluster.jobs[seat.job_id]), []).append(seat)
+
+    def may_move(job_id: JobId) -> bool:
+        return can_pause(view, cluster.jobs[job_id], rules)
+
+    found: dict[AttemptKey, JobId] = {}
+    for gpu_type, waiting in by_type.items():
+        found.update(movers(cluster, gpu_type, waiting, frozenset(ending), may_move))
+    return found
 
 
 def at_boundary(view: View, policy: Policy) -> Outcome:

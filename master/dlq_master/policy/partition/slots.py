@@ -7,11 +7,12 @@ from collections import defaultdict
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
-from dlq_master.model.lane import Segments
+from dlq_master.model.lane import Lane, Segments
 from dlq_master.model.plan import NextSlot, Reserve
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.promise.leases import within
+from dlq_master.policy.promise.leases import Grid, SloJob, within
+from dlq_master.policy.promise.plan import Plan, faults
 from dlq_master.policy.promise.reading import (
     due_slot,
     grid_of,
@@ -21,6 +22,7 @@ from dlq_master.policy.promise.reading import (
     numbered,
     slo_job,
     type_of,
+    will_end,
 )
 from dlq_master.policy.promise.rules import Promises, Selects
 from dlq_master.policy.promise.selector import Selection, select
@@ -53,14 +55,33 @@ def _slot(view: View, gpu_type: str, jobs: list[Job], slot: int, rules: Promises
     cluster = view.cluster
     grid, extra = grid_of(cluster, gpu_type, rules), margin(cluster, rules)
     asked = []
+    ending = [job for job in jobs if job.promised is not None and will_end(view, job, slot, extra)]
+    over = {job.job_id for job in ending}
+    jobs = [job for job in jobs if job.job_id not in over]
     for job in jobs:
         if job.promised is None and rules.selects is not Selects.ALL:
             continue
         own = slo_job(cluster, job, view.now_s, slot, extra)
         if job.promised is not None or within(own, grid):
             asked.append(own)
-    chosen = select(asked, grid, kept_plan(jobs, slot)) if asked else None
-    return [change for job in jobs if (change := _place(job, chosen, slot)) is not None]
+    chosen = select(asked, grid, _kept(jobs, asked, grid, slot)) if asked else None
+    changes = [_place(job, chosen, slot) for job in jobs]
+    changes += [_let_end(job) for job in ending if job.lane is not Lane.SLO]
+    return [change for change in changes if change is not None]
+
+
+def _let_end(job: Job) -> Reserve:
+    """Nobody takes its GPUs from it in its last seconds."""
+    return Reserve(job.job_id, Lane.SLO, job.slots, job.promised, job.verdict, _NEXT)
+
+
+def _kept(jobs: list[Job], asked: list[SloJob], grid: Grid, slot: int) -> Plan:
+    """The plan so far. Slots of jobs that nothing was promised give way to what has been promised since."""
+    known = {job.key for job in asked}
+    whole = kept_plan([job for job in jobs if str(job.job_id) in known], slot)
+    if not faults(whole, asked, grid):
+        return whole
+    return kept_plan([job for job in jobs if job.promised is not None], slot)
 
 
 def _place(job: Job, chosen: Selection | None, slot: int) -> Reserve | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 
 from dlq_master.model.attempt import ACTIVE, Attempt, AttemptState
 from dlq_master.model.cluster import Cluster
@@ -17,8 +18,9 @@ from dlq_master.model.lane import Lane, Segment
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.node import NodeFlag
 from dlq_master.model.reward import Step
+from dlq_master.model.view import View
 from dlq_master.policy.promise.leases import Grid, SloJob
-from dlq_master.policy.promise.plan import Plan
+from dlq_master.policy.promise.plan import Plan, keeps_promise
 from dlq_master.policy.promise.rules import Promises
 
 _LEAST_S = 1e-3  # of work: a job that has not ended needs its slot
@@ -114,6 +116,28 @@ def worked_s(cluster: Cluster, job: Job, attempt: Attempt | None, at_s: float) -
         return job.worked_s
     begun_s = attempt.started_time_s + (cluster.terms.resume_s if attempt.key.number > 1 else 0.0)
     return job.worked_s + max(0.0, at_s - begun_s)
+
+
+def can_pause(view: View, job: Job, rules: Promises) -> bool:
+    """Whether its plan keeps its promise even if it stops before the present slot, and goes on in it."""
+    cluster, origin = view.cluster, view.cluster.slot
+    own = slo_job(cluster, job, view.now_s, origin, margin(cluster, rules))
+    if own.promised is None:
+        return True
+    planned = kept_plan([job], origin).segments.get(own.key, ())
+    grid = Grid(term_s=slot_s(cluster), capacity=(1,), whole_leases=rules.whole_leases)
+    return keeps_promise(replace(own, running=False), planned, grid)
+
+
+def will_end(view: View, job: Job, slot: int, extra: float) -> bool:
+    """Whether it runs, and will have completed when that slot begins, but not before now."""
+    cluster, attempt = view.cluster, view.cluster.live_attempt(job)
+    begin_s = slot * slot_s(cluster)
+    if not goes_on(attempt, begin_s):
+        return False
+    total_s = (job.duration_estimate_s or 0.0) * (1.0 + extra)
+    now_s = worked_s(cluster, job, attempt, view.now_s)
+    return now_s < total_s <= worked_s(cluster, job, attempt, begin_s) + _LEAST_S
 
 
 def kept_plan(jobs: Iterable[Job], origin: int) -> Plan:

@@ -7,12 +7,12 @@ have left too little of a node: then some of it moves (`movers`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dlq_master.model.attempt import AttemptState
 from dlq_master.model.cluster import LANE, Cluster
-from dlq_master.model.ids import JobId
+from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import Job
 from dlq_master.model.lane import Lane
 from dlq_master.model.resources import Shape
@@ -74,6 +74,14 @@ def serve(ground: Space, waiting: Iterable[Seat]) -> None:
             ground.serve(_SLO_RANK, head)
         elif not ground.claim(head) and isinstance(ground, Contest):
             ground.force(_SLO_RANK, head)
+
+
+def leave(ground: SlotContest, going: Mapping[AttemptKey, JobId]) -> None:
+    """These stop at the end of their term, to go on elsewhere in the next."""
+    for key, for_job in going.items():
+        ground.outcome.outranked[key] = for_job
+        for gpu_type, parts in ground.contested(ground.cluster.attempts[key]):
+            ground.stocks[gpu_type].give_later(parts)
 
 
 def holding(cluster: Cluster) -> list[JobId]:
