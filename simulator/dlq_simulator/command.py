@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from dlq_master.policy.policy import Policy
 from dlq_master.policy.registry import PRESETS
 from dlq_simulator.clusters import ClusterSpec, read_cluster
 from dlq_simulator.engine import replay
@@ -21,7 +22,7 @@ from dlq_simulator.progress import progress_bar
 from dlq_simulator.readers import FORMATS
 from dlq_simulator.refusals import refusals
 from dlq_simulator.report import Result, jobs_path, to_json, to_table
-from dlq_simulator.settings import read_settings
+from dlq_simulator.settings import ReplaySettings, read_settings
 from dlq_simulator.solver_noise import silent_stdout
 from dlq_simulator.too_large import check_sizes
 from dlq_simulator.traces import read_trace
@@ -35,11 +36,13 @@ _EPILOG = """
 Settings: place=consolidate|spread|count|skew|ilp|halving|local-search|pattern,
 preempt=charged|free, save_s and resume_s (what one preemption costs), term_s (the boundaries at which work may be taken away),
 slowdown=charged|free, overlap, skew_rho (what spreading costs),
-scaling=linear|aryl|EFFICIENCY; for srtf, srsf, themis and afs also know=known|profiled|unknown,
+scaling=linear|aryl|EFFICIENCY; for srtf, srsf, themis, afs and aryl also know=known|profiled|unknown,
 profile_s, noise; for tiresias-las and tiresias-gittins also order=requeue|first-start,
 thresholds=GPU_S,...|qSHARE,..., history=FILE, refresh, promote_knob, promote_to=head|tail, starve_limit_s; for
 tiresias-gittins index=fixed|sup, quantum, last=fifo|index; for yarn-cs quota=QUEUE:SHARE,...,
-queues=class|vc|user; for themis fairness. Each policy takes the settings that it knows.
+queues=class|vc|user; for themis fairness; for aryl
+size=knapsack|knapsack-exact|least-work|rollout|afs|grow-shrink; where servers are lent
+reclaim=exact|aryl|random|scf|ssf|lsf|static. Each policy takes the settings that it knows.
 
 With several policies --jobs-out FILE.csv writes FILE.POLICY.csv for each of them.
 
@@ -137,6 +140,7 @@ def simulate(
         settings = read_settings(policies, assignments, seed)
         workload = read_trace(trace, form, skip_bad=skip_bad)
         _check_drawing(plot, report)
+        _check_solver(settings, spec)
         for note in workload.notes:
             click.echo(f"dlq: note: {workload.path}: {note}", err=True)
         if not skip_bad:
@@ -144,7 +148,7 @@ def simulate(
         results = []
         gc.set_threshold(COLLECT_AFTER)
         for chosen in settings:
-            quiet = silent_stdout() if chosen.policy.placement.solves else nullcontext()
+            quiet = silent_stdout() if _solves(chosen.policy, spec) else nullcontext()
             with progress_bar(chosen.policy.name, len(workload.jobs)) as advance, quiet:
                 results.append(replay(workload, spec, chosen, progress=advance))
         _publish(workload, spec, results, seed, assignments, as_json, jobs_out)
@@ -169,6 +173,22 @@ def _check_typed(policies: Sequence[str], *files: Path | None) -> None:
                 f"there is no directory {str(file.parent)!r}",
                 "create it first",
             )
+
+
+def _solves(policy: Policy, spec: ClusterSpec) -> bool:
+    """Whether integer programs may be solved."""
+    return policy.placement.solves or (spec.lends and policy.reclaim.solves)
+
+
+def _check_solver(settings: Sequence[ReplaySettings], spec: ClusterSpec) -> None:
+    """A reclaim may be hours away."""
+    if not spec.lends or find_spec("scipy") is not None:
+        return
+    for chosen in settings:
+        if chosen.policy.reclaim.solves:
+            why = "reclaim=exact solves integer programs, and scipy is not installed"
+            fix = "pip install 'dlq[sim]', or --set reclaim=aryl"
+            raise UsageError(f"cannot simulate {chosen.policy.name!r} with lent servers", why, fix)
 
 
 def _check_drawing(plot: Path | None, report: Path | None) -> None:

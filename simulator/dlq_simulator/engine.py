@@ -9,7 +9,7 @@ save and finish.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heappop
 
 from dlq_master.model import drive
@@ -19,9 +19,10 @@ from dlq_master.model.attempt_steps import (
     Succeeded,
 )
 from dlq_master.model.cluster import Cluster
+from dlq_master.model.drive import Happened
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job_steps import Cancelled, Placed
-from dlq_master.model.plan import Lapse, Reject, Reserve, Resize, Start
+from dlq_master.model.plan import Lapse, Reject, Reserve, Resize, Revoke, Start
 from dlq_master.model.resources import Allocation
 from dlq_master.policy.pipeline import wake_at_s
 from dlq_master.policy.turn import Decided, decide
@@ -31,7 +32,7 @@ from dlq_simulator.course import Course, Seconds
 from dlq_simulator.errors import SimulateError
 from dlq_simulator.estimates import Estimates
 from dlq_simulator.events import Agenda, Event, Kind
-from dlq_simulator.fleet import Fleet, cost, gpu_seconds
+from dlq_simulator.fleet import EPOCH, Fleet, cost, gpu_seconds
 from dlq_simulator.leaving import Leaving, stranded
 from dlq_simulator.metrics import Billed, Outcome, measure, percentile
 from dlq_simulator.queues import Queues
@@ -42,7 +43,6 @@ from dlq_simulator.world import GpuMemory, Rates, build_cluster, build_job, size
 
 Progress = Callable[[int], object]  # jobs finished since the last call
 Watch = Callable[[Cluster, Decided, Seconds], object]  # sees the state after every turn
-EPOCH = 1
 
 
 def replay(
@@ -146,7 +146,7 @@ class Replay:
         if price is None and not spec.lends:
             return None
         reclaimed = self.leaving.reclaimed if spec.lends else None
-        return Billed(gpu_seconds(spec, begin_s, end_s), price, reclaimed)
+        return Billed(gpu_seconds(spec, begin_s, end_s), price, reclaimed, self.fleet.tolls)
 
     def _next_instant(self) -> Seconds:
         events, wake_s = self.agenda.heap, self._wake_s
@@ -172,25 +172,34 @@ class Replay:
 
     def _turn(self, now_s: Seconds) -> None:
         self._now_s = now_s
-        events = self.agenda.heap
+        # Nodes come and go when all that ends at this instant has ended, and before anything is decided.
+        while nodes := self._events(now_s):
+            for place in nodes:
+                change = self.fleet.changes[place]
+                self._carry_out(self.fleet.apply(change, self.policy), now_s)
+        self.fleet.returns(now_s, self.policy)
+        acted = self._decide(now_s)
+        self._wake_s = self._waking(now_s, acted=acted)
+
+    def _events(self, now_s: Seconds) -> list[int]:
+        """What happens at this instant; returns the changes of nodes that are due, by their places."""
+        nodes, events = [], self.agenda.heap
         while events and events[0][0] == now_s:
             event = heappop(events)
-            _, _, kind, job_id, attempt = event
+            _, _, kind, job_id, number = event
             if self._stale(event):
                 continue
             if kind is Kind.ARRIVE:
                 self._arrive(job_id)
             elif kind is Kind.FINISH:
-                self._finish(job_id, attempt, now_s)
+                self._finish(job_id, number, now_s)
             elif kind is Kind.LEAVE:
-                self.leaving.leave(AttemptKey(job_id, attempt), now_s)
+                self.leaving.leave(AttemptKey(job_id, number), now_s)
             elif kind is Kind.PROFILE:
                 self.estimates.profiled(job_id, self.courses[job_id], now_s)
             else:
-                for node_id in self.fleet.apply(self.fleet.changes[attempt]):
-                    self.leaving.reclaim(node_id, now_s)
-        acted = self._decide(now_s)
-        self._wake_s = self._waking(now_s, acted=acted)
+                nodes.append(number)
+        return nodes
 
     def _decide(self, now_s: Seconds) -> bool:
         """What the master would do now, and what the world makes of it; False if nothing."""
@@ -199,21 +208,27 @@ class Replay:
         if decided.fault is not None:
             raise decided.fault
         self.plan_times_s.append(time.perf_counter() - began_s)
-        for event, job_id, _, _, change in decided.happened:
+        self._carry_out(decided.happened, now_s)
+        if self.watch is not None:
+            self.watch(self.cluster, decided, now_s)
+        self._boundaries.turned(decided.happened)
+        return bool(decided.happened)
+
+    def _carry_out(self, happened: Sequence[Happened], now_s: Seconds) -> None:
+        """What the world makes of the changes of a plan."""
+        for event, job_id, _, _, change in happened:
             if job_id is None or change is None:
                 continue
             if isinstance(event, Placed) and isinstance(change, Start | Resize):
                 self._start(job_id, event.attempt, change.allocation, now_s)
             elif isinstance(change, Lapse | Resize) and isinstance(event, StopRequested):
                 self.leaving.lapse(change, now_s)
+            elif isinstance(change, Revoke) and isinstance(event, StopRequested):
+                self.leaving.revoke(change.key, now_s)
             elif isinstance(change, Reject):
                 self._refuse(job_id, change.reason.detail)
             elif isinstance(change, Reserve) and change.promised is not None:
                 self._promised(job_id, change.promised)
-        if self.watch is not None:
-            self.watch(self.cluster, decided, now_s)
-        self._boundaries.turned(decided.happened)
-        return bool(decided.happened)
 
     def _waking(self, now_s: Seconds, *, acted: bool) -> Seconds | None:
         """When to plan although nothing happens. Traces in whole seconds keep whole seconds: a

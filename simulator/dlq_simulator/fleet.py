@@ -8,12 +8,20 @@ from typing import NamedTuple
 
 from dlq_master.model import drive
 from dlq_master.model.cluster import Cluster
+from dlq_master.model.drive import Happened
 from dlq_master.model.ids import NodeId
 from dlq_master.model.node import FlagCleared, FlagSet, NodeFlag
+from dlq_master.model.plan import Loan, Plan, Return
+from dlq_master.model.view import View
+from dlq_master.policy.check import check_delta
+from dlq_master.policy.policy import Policy
+from dlq_master.policy.reclaim.demand import Toll
+from dlq_master.policy.reclaim.whitelist import is_lent, lend, returns, take_back
 from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.course import Seconds
 from dlq_simulator.loans import lent_at, server_seconds
 
+EPOCH = 1
 _HOUR_S = 3600
 _AWAY = NodeFlag.CORDONED
 
@@ -35,36 +43,43 @@ class Fleet:
 
     def __init__(self, spec: ClusterSpec, cluster: Cluster, begin_s: Seconds) -> None:
         self._cluster = cluster
+        self._asked_back: dict[NodeId, None] = {}  # and not yet empty
+        self.tolls: list[Toll] = []  # of every reclaim
         self.changes = sorted(_changes(spec, begin_s), key=lambda change: change.at_s)
         for group in spec.groups:
             if group.lent is not None or group.boot_s:
                 for node_id in map(NodeId, group.each_node()):
-                    self._close(node_id, begin_s)
+                    drive.step_node(cluster, node_id, FlagSet(flag=_AWAY), begin_s)
 
-    def apply(self, change: Change) -> list[NodeId]:
-        """Open or close as many nodes of the group as it takes; returns those that are reclaimed, and
-        have to be left by whatever runs there. Idle ones go first, then the last of the group."""
-        nodes = self._cluster.nodes
+    def apply(self, change: Change, policy: Policy) -> tuple[Happened, ...]:
+        """What it takes to have as many nodes of the group: the plan of a loan or of a reclaim, checked and
+        carried out. What it means for jobs is in what happened."""
         ids = [NodeId(node_id) for node_id in change.group.each_node()]
-        there = [node_id for node_id in ids if nodes[node_id].open]
-        away = [node_id for node_id in ids if not nodes[node_id].open]
-        for node_id in away[: max(0, change.nodes - len(there))]:
-            self._open(node_id, change)
-        there.reverse()
-        there.sort(key=lambda node_id: bool(self._cluster.attempts_on(node_id)))
-        gone = there[: max(0, len(there) - change.nodes)]
-        for node_id in gone:
-            self._close(node_id, change.at_s)
-        return gone
+        if change.group.lent is None:
+            for node_id in ids:
+                drive.step_node(self._cluster, node_id, FlagCleared(flag=_AWAY), change.at_s)
+            return ()
+        more = change.nodes - sum(is_lent(self._cluster, node_id) for node_id in ids)
+        view = View(self._cluster, change.at_s)
+        if more >= 0:
+            return self._carried_out(lend(self._cluster, ids, more), view, policy)
+        taken = take_back(view, policy, ids, -more)
+        self.tolls.append(taken.toll)
+        self._asked_back.update(dict.fromkeys(taken.choice.servers))
+        return self._carried_out(taken.plan, view, policy)
 
-    def _open(self, node_id: NodeId, change: Change) -> None:
-        drive.step_node(self._cluster, node_id, FlagCleared(flag=_AWAY), change.at_s)
-        if change.group.lent is not None:
-            drive.step_node(self._cluster, node_id, FlagSet(flag=NodeFlag.LOANED), change.at_s)
+    def returns(self, at_s: Seconds, policy: Policy) -> None:
+        """Servers that were asked back and are empty by now go."""
+        if self._asked_back:
+            view = View(self._cluster, at_s)
+            self._carried_out(returns(self._cluster, self._asked_back), view, policy)
 
-    def _close(self, node_id: NodeId, at_s: Seconds) -> None:
-        drive.step_node(self._cluster, node_id, FlagSet(flag=_AWAY), at_s)
-        drive.step_node(self._cluster, node_id, FlagCleared(flag=NodeFlag.LOANED), at_s)
+    def _carried_out(self, plan: Plan, view: View, policy: Policy) -> tuple[Happened, ...]:
+        check_delta(view, plan, policy)
+        for change in plan.changes:
+            if isinstance(change, Loan | Return):
+                self._asked_back.pop(change.node_id, None)
+        return tuple(drive.apply(self._cluster, plan, view.now_s, EPOCH))
 
 
 def _changes(spec: ClusterSpec, begin_s: Seconds) -> Iterator[Change]:

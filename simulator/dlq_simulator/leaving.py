@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dlq_master.model import drive
 from dlq_master.model.attempt_steps import Preempted, PreemptedLost
 from dlq_master.model.cluster import Cluster
-from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import Job
-from dlq_master.model.machine import StopCause
 from dlq_master.model.plan import Lapse, Resize
 from dlq_master.policy.place.placement import Placement
 from dlq_simulator.course import Course, Seconds
@@ -53,14 +52,10 @@ class Leaving:
             course.resizes += isinstance(lapse, Resize)
             self._stop(course, lapse.key, stop_s)
 
-    def reclaim(self, node_id: NodeId, now_s: Seconds) -> None:
-        """Whoever runs on a lent server that is taken back saves, or is killed, and queues again."""
-        for key in self._cluster.attempts_on(node_id):
-            course = self._courses[key.job_id]
-            if course.attempt == key.number and course.finish_s > now_s:
-                drive.stop_attempt(self._cluster, key, StopCause.PREEMPT, now_s)
-                self._stop(course, key, now_s)
-                self.reclaimed += 1
+    def revoke(self, key: AttemptKey, now_s: Seconds) -> None:
+        """It runs on a lent server that is asked back: it saves, or is killed, and queues again."""
+        self._stop(self._courses[key.job_id], key, now_s)
+        self.reclaimed += 1
 
     def leave(self, key: AttemptKey, now_s: Seconds) -> None:
         """It has saved, or is dead: its GPUs are free."""

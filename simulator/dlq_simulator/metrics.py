@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dlq_master.model.reward import FULL, missed_share
+from dlq_master.policy.reclaim.demand import Toll
 from dlq_simulator.workload import TraceJob
 
 Number = int | float
@@ -59,6 +60,9 @@ class Metrics:
     faster than the trace's. `cost` is node-hours x price of all priced nodes from the first submit
     to the last finish, `tardiness_cost` the sum of weight x seconds after the due date, and
     `reclaim_preemption_ratio` preemptions by reclaimed servers over jobs submitted (Aryl, table 5).
+    Of all reclaims on average, `reclaim_collateral_damage` is the GPUs that were vacated besides, over those
+    asked back, and `reclaim_flexible_share` the share of the servers on which there were flexible workers
+    only (7.2, 7.3).
     `preemptions` are all interruptions, `resizes` those of them after which a job went on at once with
     other GPUs. `guaranteed` jobs were promised one of their deadlines, and `promises_missed` of them ended
     after it; None where the policy promises nothing.
@@ -83,6 +87,8 @@ class Metrics:
     cost: float | None = None
     tardiness_cost: float | None = None
     reclaim_preemption_ratio: float | None = None
+    reclaim_collateral_damage: float | None = None
+    reclaim_flexible_share: float | None = None
     guaranteed: int | None = None
     promises_missed: int | None = None
 
@@ -93,6 +99,7 @@ class Billed(NamedTuple):
     gpu_seconds: Number  # that were there
     cost: float | None = None  # None: nothing has a price
     reclaimed: int | None = None  # preemptions by reclaims; None: nothing is lent
+    tolls: Sequence[Toll] = ()  # of every reclaim
 
 
 def measure(
@@ -135,10 +142,17 @@ def measure(
         reclaim_preemption_ratio=_settled(billed.reclaimed / submitted)
         if billed is not None and billed.reclaimed is not None and submitted
         else None,
+        reclaim_collateral_damage=_mean_toll(billed, "collateral"),
+        reclaim_flexible_share=_mean_toll(billed, "flexible"),
         resizes=sum(outcome.resizes for outcome in outcomes),
         guaranteed=sum(o.promised_s is not None for o in outcomes) if promises else None,
         promises_missed=sum(map(_broke_promise, outcomes)) if promises else None,
     )
+
+
+def _mean_toll(billed: Billed | None, name: str) -> float | None:
+    """Of all reclaims; None: there was none."""
+    return None if billed is None else mean([getattr(toll, name) for toll in billed.tolls])
 
 
 def mean(values: Sequence[Number]) -> float | None:

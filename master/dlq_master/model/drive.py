@@ -20,21 +20,24 @@ from dlq_master.model.job import Job
 from dlq_master.model.job_steps import JobEvent
 from dlq_master.model.lease import Lease, LeaseKind
 from dlq_master.model.machine import StopCause
-from dlq_master.model.node import NodeEvent
+from dlq_master.model.node import FlagCleared, FlagSet, NodeEvent, NodeFlag
 from dlq_master.model.order import PromoteTo
 from dlq_master.model.plan import (
     Admit,
     Change,
     Demote,
     Lapse,
+    Loan,
     NextSlot,
     Plan,
     Promote,
+    Reclaim,
     Reject,
     Renew,
     Repack,
     Reserve,
     Resize,
+    Return,
     Revoke,
     Start,
 )
@@ -167,6 +170,12 @@ def _apply(
             steps = step_attempt(cluster, change.key, stop, now_s)
         case Demote() | Promote() | Reserve() | Admit() | Reject():
             steps = step_job(cluster, change.job_id, _event(cluster, change), now_s)
+        case Loan() | Reclaim() | Return():
+            steps = [
+                step
+                for event in _of_server(change)
+                for step in step_node(cluster, change.node_id, event, now_s)
+            ]
         case NextSlot():
             cluster.slot = change.slot
             return
@@ -176,6 +185,17 @@ def _apply(
         case _:
             assert_never(change)
     happened += [step._replace(change=change) for step in steps]
+
+
+def _of_server(change: Loan | Reclaim | Return) -> tuple[NodeEvent, ...]:
+    """A server that is lent is loaned; asked back it is cordoned too; away it is only cordoned."""
+    match change:
+        case Loan():
+            return FlagCleared(flag=NodeFlag.CORDONED), FlagSet(flag=NodeFlag.LOANED)
+        case Reclaim():
+            return (FlagSet(flag=NodeFlag.CORDONED, reason=change.reason.code.value),)
+        case Return():
+            return (FlagCleared(flag=NodeFlag.LOANED),)
 
 
 def _event(cluster: Cluster, change: Demote | Promote | Reserve | Admit | Reject) -> JobEvent:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.lane import Lane, Segments
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.machine import StopCause
@@ -126,6 +126,27 @@ class Repack(NamedTuple):
     reason: Reason
 
 
+class Loan(NamedTuple):
+    """A server that is lent to us joins the whitelist: jobs may run there from now on."""
+
+    node_id: NodeId
+    reason: Reason
+
+
+class Reclaim(NamedTuple):
+    """A lent server was asked back: nothing new starts there from now on, and whoever is there leaves."""
+
+    node_id: NodeId
+    reason: Reason
+
+
+class Return(NamedTuple):
+    """A server that was asked back is empty, and leaves the whitelist."""
+
+    node_id: NodeId
+    reason: Reason
+
+
 Change = (
     Admit
     | Reject
@@ -138,6 +159,9 @@ Change = (
     | Promote
     | Reserve
     | NextSlot
+    | Loan
+    | Reclaim
+    | Return
     | Repack
 )
 

@@ -27,6 +27,9 @@ PLAIN: Mapping[ReasonCode, str] = {
     ReasonCode.REPLANNED: "its slots are others now; what it was promised stands",
     ReasonCode.SLOT_OVER: "the next slot of the plan begins",
     ReasonCode.PROMISE_BROKEN: "no plan keeps its promise any more: it runs as best effort",
+    ReasonCode.LENT: "its owner lends it",
+    ReasonCode.ASKED_BACK: "a server that was lent is asked back",
+    ReasonCode.EMPTY: "it was asked back, and nobody is left there",
     ReasonCode.LEARNED: "more is known of how jobs communicate",
 }
 

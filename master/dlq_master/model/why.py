@@ -53,6 +53,9 @@ class ReasonCode(StrEnum):
     REPLANNED = "replanned"  # its slots are others, its promise stands
     SLOT_OVER = "slot_over"  # the next slot has been planned
     PROMISE_BROKEN = "promise_broken"  # there is no plan any more that keeps it
+    LENT = "lent"  # a server of others may be used
+    ASKED_BACK = "asked_back"  # a server that was lent is wanted by its owner
+    EMPTY = "empty"  # nobody is left on a server that was asked back
     LEARNED = "learned"  # what is known of the jobs has changed
 
 

@@ -15,14 +15,17 @@ from dlq_master.model.plan import (
     Change,
     Demote,
     Lapse,
+    Loan,
     NextSlot,
     Plan,
     Promote,
+    Reclaim,
     Reject,
     Renew,
     Repack,
     Reserve,
     Resize,
+    Return,
     Revoke,
     Start,
 )
@@ -30,6 +33,7 @@ from dlq_master.model.resources import Allocation, Request, Slot
 from dlq_master.model.traits import has_all
 from dlq_master.model.validate import validate
 from dlq_master.model.view import View
+from dlq_master.policy.check_servers import Servers
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.transit.taking import Taking
 
@@ -66,7 +70,7 @@ def check_delta(view: View, plan: Plan, policy: Policy) -> None:
                 book.admit(change)
             case Reserve():
                 book.reserve(change)
-            case NextSlot() | Repack():
+            case NextSlot() | Repack() | Loan() | Reclaim() | Return():
                 book.whole(change)
             case _:
                 assert_never(change)
@@ -80,7 +84,7 @@ def check_full(cluster: Cluster) -> None:
 class _Book:
     """What the plan's earlier changes have used up. It reads values, never the planner's pools."""
 
-    __slots__ = ("cluster", "freed", "jobs", "policy", "taken", "view")
+    __slots__ = ("cluster", "freed", "jobs", "policy", "servers", "taken", "view")
 
     def __init__(self, view: View, policy: Policy) -> None:
         self.view = view
@@ -89,6 +93,7 @@ class _Book:
         self.taken: dict[NodeId, int] = {}  # by earlier starts
         self.freed: dict[NodeId, int] = {}  # by lapses at no cost
         self.jobs: set[JobId] = set()  # that an earlier change names
+        self.servers = Servers(view.cluster)
 
     def start(self, start: Start) -> None:
         job_id, (slots,), _, term_end_s, _ = start
@@ -191,12 +196,19 @@ class _Book:
             raise IllegalPlan(resize, "nothing would change")
         if stays < request.base:
             raise IllegalPlan(resize, f"{stays} GPUs stay, fewer than its base of {request.base}")
-        if self.policy.resizing is not Taking.FREE:
+        if not self._gives_back(resize, held - then) and self.policy.resizing is not Taking.FREE:
             self._in_time(resize, attempt)
         gpu_type = next(iter(self.cluster.capacity.parts(held)), None)
         for node_id, mask in (then - held).slots:
             self._use(resize, node_id, mask, gpu_type)
         self._nodes(resize, request, then.slots, width)
+
+    def _gives_back(self, resize: Resize, gone: Allocation) -> bool:
+        """Whether it only gives up what it holds on servers that are asked back: at any time, if it may
+        save first."""
+        stays = self.cluster.attempts[resize.key].lease.allocation - gone
+        back = all(self.servers.asked_back(node_id) for node_id in gone.node_ids)
+        return back and resize.grace_s > 0.0 and resize.allocation.width == stays.width
 
     def _free(self, allocation: Allocation) -> None:
         for node_id, mask in allocation.slots:
@@ -240,9 +252,12 @@ class _Book:
         if change.promised is not None and not change.promised < len(job.steps):
             raise IllegalPlan(change, f"job {job.job_id} has {len(job.steps)} deadlines")
 
-    def whole(self, change: NextSlot | Repack) -> None:
+    def whole(self, change: NextSlot | Repack | Loan | Reclaim | Return) -> None:
         """What concerns no job alone."""
-        if isinstance(change, NextSlot):
+        if isinstance(change, Loan | Reclaim | Return):
+            if fault := self.servers.fault(change):
+                raise IllegalPlan(change, fault)
+        elif isinstance(change, NextSlot):
             if change.slot <= self.cluster.slot:
                 raise IllegalPlan(change, f"slot {self.cluster.slot} has been decided already")
         elif change.packing is not None and self.policy.packing is None:

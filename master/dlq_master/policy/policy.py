@@ -11,6 +11,7 @@ from dlq_master.policy.order.finish_time import Auction
 from dlq_master.policy.partition.quotas import REST, Quotas
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.promise.rules import Promises
+from dlq_master.policy.reclaim.choices import EXACT, Reclaiming
 from dlq_master.policy.sensitivity.packing import PackingRule
 from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.taking import Taking
@@ -36,7 +37,7 @@ class Policy:
     `auction`: the order inside a rank; None: the one that `ordering` keeps. `know`: what it has to be
     told of run times. `quotas`: what each queue may hold at most, FIFO in each; None: no such limits.
     `promises`: deadlines are promised, and SLO leases keep them; None: a deadline is only a number.
-    `sizing`: how elastic jobs share what is left beyond their bases; None: every job gets what it asked.
+    `reclaim`: which lent servers go back. `sizing`: how elastic jobs share what is left beyond their bases; None: every job gets what it asked.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Policy:
     grid: bool = True
     quotas: Quotas | None = None
     sizing: Sizing | None = None
+    reclaim: Reclaiming = EXACT
     promises: Promises | None = None
 
     @property

@@ -24,6 +24,7 @@ from dlq_master.policy.order.gittins import Gittins
 from dlq_master.policy.order.gittins_index import ServiceDistribution
 from dlq_master.policy.policy import Know, Policy
 from dlq_master.policy.promise.rules import Promises
+from dlq_master.policy.reclaim.choices import ALGORITHM_1, EXACT, Reclaiming
 from dlq_master.policy.sensitivity.packing import PackingRule
 from dlq_master.policy.settings import PolicyError, Settings, parse, suggestion
 from dlq_master.policy.size.choices import AFS, GROW_SHRINK, KNAPSACK
@@ -45,11 +46,12 @@ class Preset(NamedTuple):
     by_quota: bool = False  # each queue has its part of the cluster
     by_auction: bool = False
     sizing: Sizing | None = None  # of elastic jobs
+    reclaim: Reclaiming = EXACT  # of lent servers
     promises: bool = False  # deadlines
 
 
 _SKEW = ("pack", "packlimit", "predict", "tolerate")
-_PLACE = ("place", "search", *_SKEW)
+_PLACE = ("place", "search", "reclaim", *_SKEW)
 _COMMON = (*_PLACE, "preempt")
 _LEVELS = ("order", "thresholds", "promote_knob", "promote_to", "starve_limit_s", "refresh")
 
@@ -139,6 +141,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             knows=True,
             key=always(shortest_on_base),
             sizing=KNAPSACK,
+            reclaim=ALGORITHM_1,
         ),
         "tiresias-las": Preset(
             "least attained service first, in K levels of GPU-seconds; preempts at boundaries",
@@ -190,6 +193,7 @@ def build(
         grid=not chosen.preempt_is_free,
         auction=Auction(fairness=chosen.fairness) if preset.by_auction else None,
         sizing=chosen.size or preset.sizing,
+        reclaim=chosen.reclaim or preset.reclaim,
         quotas=chosen.quotas if preset.by_quota else None,
         promises=_promises(chosen) if preset.promises else None,
     )

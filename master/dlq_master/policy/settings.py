@@ -26,6 +26,7 @@ from dlq_master.policy.place.skew import SKEW, SKEW_TRY
 from dlq_master.policy.place.spread import SPREAD
 from dlq_master.policy.policy import Know
 from dlq_master.policy.promise.rules import Selects
+from dlq_master.policy.reclaim.choices import RECLAIMS, Reclaiming
 from dlq_master.policy.sensitivity.packlimit import DEFAULT, TOLERATED
 from dlq_master.policy.size.choices import SIZINGS
 from dlq_master.policy.size.sizing import Sizing
@@ -70,6 +71,7 @@ class Settings(NamedTuple):
     whole_leases: bool = False
     slo_quotas: Mapping[str, int] | None = None
     size: Sizing | None = None  # None: the preset's own
+    reclaim: Reclaiming | None = None  # likewise
 
 
 PLACEMENTS = {
@@ -199,6 +201,7 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "preempt": ("preempt_is_free", _one_of(_PRICES)),
     "search": ("search_space", _count),
     "size": ("size", _one_of(SIZINGS)),
+    "reclaim": ("reclaim", _one_of(RECLAIMS)),
     "index": ("gittins_index", _one_of({index.value: index for index in Index})),
     "last": ("last", _one_of({last.value: last for last in Last})),
     "quantum": ("quantum_gpu_s", _positive),

@@ -20,7 +20,7 @@ FIELDS = {
     "policy", "jobs", "refused", "avg_jct_s", "median_jct_s", "p95_jct_s", "avg_queue_s",
     "median_queue_s", "p95_queue_s", "makespan_s", "preemptions", "resizes", "overhead_gpu_s",
     "gpu_utilization", "wdmr", "slo_met_ratio", "be_avg_jct_s", "cost", "tardiness_cost",
-    "reclaim_preemption_ratio",
+    "reclaim_preemption_ratio", "reclaim_collateral_damage", "reclaim_flexible_share",
     "guaranteed",
     "promises_missed", "timing",
 }  # fmt: skip

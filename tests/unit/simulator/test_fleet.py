@@ -7,6 +7,9 @@ import pytest
 from dlq_master.model.ids import NodeId
 from dlq_master.model.lease import Terms
 from dlq_master.model.order import Ordering
+from dlq_master.model.plan import Loan, Reclaim
+from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy.registry import build
 from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.engine import replay
 from dlq_simulator.fleet import Change, Fleet
@@ -14,6 +17,8 @@ from dlq_simulator.loans import Step
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world import build_cluster
+
+LENT = Reason(ReasonCode.LENT)
 
 
 def lent(*steps: tuple[float, int]) -> NodeGroup:
@@ -33,9 +38,12 @@ def test_of_idle_servers_the_last_of_the_group_go_first(left: int, gone: list[st
     group = lent((0, 3))
     spec = ClusterSpec(name="c", groups=(group,))
     cluster = build_cluster(spec, Ordering(), Terms())
-    fleet = Fleet(spec, cluster, 0)
-    assert fleet.apply(Change(0, group, 3)) == []
-    assert fleet.apply(Change(10, group, left)) == gone
+    fleet, policy = Fleet(spec, cluster, 0), build("fifo")
+    joined = fleet.apply(Change(0, group, 3), policy)
+    assert {one.change for one in joined} == {Loan(NodeId(f"lent-{n}"), LENT) for n in (1, 2, 3)}
+    left_at_10 = fleet.apply(Change(10, group, left), policy)
+    named = [one.node_id for one in left_at_10 if isinstance(one.change, Reclaim)]
+    assert named == gone
     still = [node_id for node_id in sorted(cluster.nodes) if cluster.nodes[node_id].open]
     assert still == [NodeId(f"lent-{number}") for number in range(1, left + 1)]
 

@@ -281,3 +281,16 @@ def test_a_bad_load_names_line_and_column(tmp_path: Path, load: str, why: str) -
     with pytest.raises(DataError) as caught:
         read_cluster(write(tmp_path, LOANS + 'trace="load.csv"', load))
     assert why in str(caught.value)
+
+
+def test_a_reclaim_that_needs_a_solver_is_refused_before_the_replay_without_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dlq_simulator.command.find_spec", lambda _name: None)
+    path = write(tmp_path, LOANS + "rows=[[0, 3]]\n")
+    (tmp_path / "t.csv").write_text("job_id,submit_time_s,num_gpus,duration_s\na,0,1,10\n")
+    typed = [str(tmp_path / "t.csv"), "--cluster", path, "--policy", "fifo"]
+    refused = CliRunner().invoke(simulate, typed)
+    assert refused.exit_code == 2
+    assert "--set reclaim=aryl" in refused.stderr
+    assert CliRunner().invoke(simulate, [*typed, "--set", "reclaim=aryl"]).exit_code == 0

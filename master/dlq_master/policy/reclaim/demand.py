@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from math import inf
 from typing import NamedTuple
 
@@ -86,13 +86,17 @@ class Toll(NamedTuple):
     idle: float
 
 
-def toll(demand: Demand, servers: Sequence[NodeId]) -> Toll:
-    """What it does to take these servers back."""
+def toll(demand: Demand, servers: Sequence[NodeId], spared: Set[JobId] = frozenset()) -> Toll:
+    """What it does to take these servers back; `spared`: jobs that keep enough GPUs elsewhere after all."""
     gone = set(servers)
-    preempted = [one for one in demand.tenants if not gone.isdisjoint(one.base)]
+    preempted = [
+        one for one in demand.tenants if one.job_id not in spared and not gone.isdisjoint(one.base)
+    ]
     hit = {one.job_id for one in preempted}
     shrunk = [
-        one for one in demand.tenants if one.job_id not in hit and not gone.isdisjoint(one.flexible)
+        one
+        for one in demand.tenants
+        if one.job_id not in hit and not gone.isdisjoint({*one.base, *one.flexible})
     ]
     beside = sum(
         gpus

@@ -1,0 +1,46 @@
+"""What a plan may say of lent servers: from away to lent, from lent to asked back, and, empty, away again."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import NodeId
+from dlq_master.model.node import NodeFlag
+from dlq_master.model.plan import Loan, Reclaim, Return
+
+
+class Servers:
+    """The servers as the plan's earlier changes leave them."""
+
+    __slots__ = ("_cluster", "_named")
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._named: set[NodeId] = set()  # asked back by an earlier change
+
+    def asked_back(self, node_id: NodeId) -> bool:
+        """Whether nothing may start there, and whoever is there has to give it up."""
+        flags = self._cluster.nodes[node_id].flags
+        return node_id in self._named or flags >= {NodeFlag.LOANED, NodeFlag.CORDONED}
+
+    def fault(self, change: Loan | Reclaim | Return) -> str:
+        """What is wrong with the change; empty: nothing, and it counts from now on."""
+        node_id = change.node_id
+        node = self._cluster.nodes.get(node_id)
+        if node is None:
+            return f"there is no node {node_id}"
+        lent, back = NodeFlag.LOANED in node.flags, self.asked_back(node_id)
+        match change:
+            case Loan():
+                return f"node {node_id} is lent already" if lent and not back else ""
+            case Reclaim():
+                self._named.add(node_id)
+                return f"node {node_id} is not lent" if not lent or back else ""
+            case Return():
+                held = self._cluster.attempts_on(node_id)
+                if back and held:
+                    return f"node {node_id} is still held by {held}"
+                return "" if back else f"node {node_id} was not asked back"
+            case _:
+                assert_never(change)

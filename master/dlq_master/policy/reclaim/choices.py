@@ -1,0 +1,35 @@
+"""The reclaim rules by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+from dlq_master.policy.reclaim import rules
+from dlq_master.policy.reclaim.demand import Choice, Demand
+from dlq_master.policy.reclaim.exact import exact
+
+
+class Reclaiming(NamedTuple):
+    """Which servers go, with the dice for those that draw; `solves`: scipy is needed."""
+
+    name: str
+    choose: Callable[[Demand, Random], Choice]
+    solves: bool = False
+
+
+EXACT = Reclaiming("exact", lambda demand, _dice: exact(demand), solves=True)
+ALGORITHM_1 = Reclaiming("aryl", lambda demand, _dice: rules.algorithm_1(demand))
+RECLAIMS = {
+    rule.name: rule
+    for rule in (
+        EXACT,
+        ALGORITHM_1,
+        Reclaiming("random", lambda demand, dice: rules.at_random(dice)(demand)),
+        Reclaiming("scf", lambda demand, _dice: rules.smallest_count(demand)),
+        Reclaiming("ssf", lambda demand, _dice: rules.smallest_fraction(demand)),
+        Reclaiming("lsf", lambda demand, _dice: rules.largest_fraction(demand)),
+        Reclaiming("static", lambda demand, _dice: rules.static(demand)),
+    )
+}

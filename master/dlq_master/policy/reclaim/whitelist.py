@@ -1,0 +1,177 @@
+"""The whitelist of Aryl (section 6): servers that an inference cluster has lent, as changes of a plan.
+
+A server is lent (it takes jobs), asked back (flagged as cordoned too: nothing new starts there, and who
+is there leaves or gives up what it holds there), or away. It leaves the whitelist only when nobody holds
+anything of it. When servers come and how many go is the lender's to say; which ones go is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import NamedTuple
+
+from dlq_master.model.attempt import ACTIVE, Attempt
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.grace import grace_s
+from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.job import Job, JobState
+from dlq_master.model.machine import StopCause
+from dlq_master.model.node import NodeFlag
+from dlq_master.model.plan import Change, Loan, Plan, Reclaim, Resize, Return, Revoke
+from dlq_master.model.pool import Parts
+from dlq_master.model.resources import Allocation, Slot
+from dlq_master.model.view import View
+from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy.policy import Policy
+from dlq_master.policy.reclaim.demand import Choice, Demand, Tenant, Toll, toll
+from dlq_master.policy.walk.masks import Masks, count, joined, kept, without
+
+_ASKED_BACK = Reason(ReasonCode.ASKED_BACK)
+_LENT, _EMPTY = Reason(ReasonCode.LENT), Reason(ReasonCode.EMPTY)
+_NEVER_S = float("inf")
+
+
+class Taken(NamedTuple):
+    """The plan of a reclaim, the choice behind it, and what it does."""
+
+    plan: Plan
+    choice: Choice
+    toll: Toll
+
+
+def lend(cluster: Cluster, servers: Sequence[NodeId], more: int) -> Plan:
+    """So many more of these servers may be used, those first that stand first."""
+    away = [node_id for node_id in servers if not is_lent(cluster, node_id)]
+    return Plan(tuple([Loan(node_id, _LENT) for node_id in away[:more]]))
+
+
+def take_back(view: View, policy: Policy, servers: Sequence[NodeId], fewer: int) -> Taken:
+    """So many fewer of these servers are lent: which ones, by the policy's rule, and what that means for
+    the jobs there. Whoever keeps enough GPUs elsewhere goes on with those; the others save and queue
+    again. Of servers that are equally good the last go first."""
+    cluster = view.cluster
+    cluster.capacity.ready()
+    there = [node_id for node_id in reversed(servers) if is_lent(cluster, node_id)]
+    sizes = {node_id: len(cluster.nodes[node_id].gpus) for node_id in there}
+    tenants = _tenants(cluster, policy, there)
+    demand = Demand(sizes, tenants, min(fewer, len(there)))
+    choice = policy.reclaim.choose(demand, Random(f"{view.now_s}"))
+    changes: list[Change] = [Reclaim(node_id, _ASKED_BACK) for node_id in choice.servers]
+    gone = set(choice.servers)
+    spared: set[JobId] = set()
+    for tenant in tenants:
+        if gone.isdisjoint(tenant.base) and gone.isdisjoint(tenant.flexible):
+            continue
+        change = _leaves(view, policy, cluster.jobs[tenant.job_id], gone)
+        if isinstance(change, Resize):
+            spared.add(tenant.job_id)
+        changes.append(change)
+    changes += [
+        Return(node_id, _EMPTY) for node_id in choice.servers if not cluster.attempts_on(node_id)
+    ]
+    return Taken(Plan(tuple(changes)), choice, toll(demand, choice.servers, spared))
+
+
+def returns(cluster: Cluster, servers: Iterable[NodeId]) -> Plan:
+    """Those of these servers that were asked back, and on which nobody is any more."""
+    return Plan(
+        tuple(
+            [
+                Return(node_id, _EMPTY)
+                for node_id in servers
+                if _asked_back(cluster, node_id) and not cluster.attempts_on(node_id)
+            ]
+        )
+    )
+
+
+def is_lent(cluster: Cluster, node_id: NodeId) -> bool:
+    """Lent, and not asked back."""
+    flags = cluster.nodes[node_id].flags
+    return NodeFlag.LOANED in flags and NodeFlag.CORDONED not in flags
+
+
+def _asked_back(cluster: Cluster, node_id: NodeId) -> bool:
+    flags = cluster.nodes[node_id].flags
+    return NodeFlag.LOANED in flags and NodeFlag.CORDONED in flags
+
+
+def _tenants(cluster: Cluster, policy: Policy, there: Iterable[NodeId]) -> list[Tenant]:
+    """Who would have to leave these servers. Who is leaving already costs nothing more."""
+    keys = sorted({key for node_id in there for key in cluster.attempts_on(node_id)})
+    lent = set(there)
+    found = []
+    for key in keys:
+        attempt = cluster.attempts[key]
+        if attempt.state not in ACTIVE:
+            continue
+        base, flexible = split(cluster, policy, attempt)
+        names = cluster.capacity.node_ids
+        needed, spare = (
+            {names[node]: mask.bit_count() for node, mask in masks.items() if names[node] in lent}
+            for masks in (base, flexible)
+        )
+        elsewhere = len({names[node] for node in {*base, *flexible}} - lent)
+        found.append(Tenant(key.job_id, needed, spare, elsewhere))
+    return found
+
+
+def split(cluster: Cluster, policy: Policy, attempt: Attempt) -> tuple[Masks, Masks]:
+    """Its base and what it holds beyond, as masks by node; one that cannot be resized holds only a base."""
+    parts = cluster.capacity.parts(attempt.lease.allocation)
+    job = cluster.jobs[attempt.key.job_id]
+    every = {node: mask for some in parts.values() for node, mask in some}
+    if not _resizable(policy, job) or len(parts) != 1:
+        return every, {}
+    base = kept(job, tuple(*parts.values()), job.request.base)
+    return base, without(every, base)
+
+
+def _resizable(policy: Policy, job: Job) -> bool:
+    return policy.sizing is not None and bool(job.request.sizes) and job.state is JobState.QUEUED
+
+
+def _leaves(view: View, policy: Policy, job: Job, gone: set[NodeId]) -> Change:
+    """It goes on with what it has elsewhere, or it has to stop."""
+    cluster = view.cluster
+    attempt = cluster.live_attempt(job)
+    assert attempt is not None
+    grace = grace_s(job.saves, job.rules)
+    left = _left_over(cluster, policy, job, attempt, gone)
+    if left is None:
+        return Revoke(attempt.key, StopCause.PREEMPT, grace, _ASKED_BACK)
+    names, lease = cluster.capacity.node_ids, attempt.lease
+    slots = tuple([Slot(names[node], mask) for node, mask in sorted(left.items())])
+    reason = _ASKED_BACK._replace(resource="gpus", need=count(left), have=lease.allocation.width)
+    at_s = view.now_s
+    return Resize(attempt.key, Allocation(slots), lease.kind, at_s, grace, _NEVER_S, reason)
+
+
+def _left_over(
+    cluster: Cluster, policy: Policy, job: Job, attempt: Attempt, gone: set[NodeId]
+) -> Masks | None:
+    """The GPUs with which it can go on: as many as one of its sizes has, on nodes that take work."""
+    if not _resizable(policy, job):
+        return None
+    capacity = cluster.capacity
+    parts = capacity.parts(attempt.lease.allocation)
+    if len(parts) != 1:
+        return None
+    ((gpu_type, held),) = parts.items()
+    usable = capacity.open[gpu_type].masks
+    names = capacity.node_ids
+    stays = {
+        node: mask & usable[node]
+        for node, mask in held
+        if names[node] not in gone and mask & usable[node]
+    }
+    rest: Parts = tuple(
+        [part._replace(mask=stays[part.ordinal]) for part in held if part.ordinal in stays]
+    )
+    if count(stays) < job.request.base:
+        return None
+    base = kept(job, rest, job.request.base)
+    if count(base) < job.request.base:
+        return None
+    return joined(job, base, without(stays, base), count(stays))
