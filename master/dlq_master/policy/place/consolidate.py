@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from dlq_master.model.pool import Part, Parts, Pool, lowest, make_part
 from dlq_master.model.resources import Shape
-from dlq_master.policy.place import exact
+from dlq_master.policy.place.exact import unless_exact
 from dlq_master.policy.place.placement import Placement
 
 
+@unless_exact
 def find(pool: Pool, shape: Shape) -> Parts | None:
     """None also when the GPUs are there, but on more nodes than the width needs: it waits."""
-    gpus, nodes, _, avoid, traits, _ = shape
-    if avoid or traits:
-        pool = pool.allowed(shape)
-    if nodes is not None:
-        return exact.find(pool, gpus // nodes, nodes)
-    if pool.total < gpus:
-        return None
+    return few_nodes(pool, shape.gpus)
+
+
+@unless_exact
+def fewest_now(pool: Pool, shape: Shape) -> Parts | None:
+    """As few nodes as can be had at this instant: None only when the GPUs are not there."""
+    return _over_several(pool, shape.gpus, len(pool.masks))
+
+
+def few_nodes(pool: Pool, gpus: int) -> Parts | None:
+    """`find` among GPUs that may all be had, and are enough."""
     if gpus < len(pool.buckets):  # the largest node could hold it
         for bucket in pool.buckets[gpus:]:
             if bucket:
@@ -24,18 +29,6 @@ def find(pool: Pool, shape: Shape) -> Parts | None:
                 return (make_part((node, lowest(pool.masks[node], gpus))),)
         return None
     return _over_several(pool, gpus, pool.fewest_nodes(gpus))
-
-
-def fewest_now(pool: Pool, shape: Shape) -> Parts | None:
-    """As few nodes as can be had at this instant: None only when the GPUs are not there."""
-    gpus, nodes, _, avoid, traits, _ = shape
-    if avoid or traits:
-        pool = pool.allowed(shape)
-    if nodes is not None:
-        return exact.find(pool, gpus // nodes, nodes)
-    if pool.total < gpus:
-        return None
-    return _over_several(pool, gpus, len(pool.masks))
 
 
 def _over_several(pool: Pool, gpus: int, fewest: int) -> Parts | None:

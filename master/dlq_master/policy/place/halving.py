@@ -16,18 +16,18 @@ from collections.abc import Sequence
 from dlq_master.model.pool import Part, Parts, Pool, lowest, make_part
 from dlq_master.model.resources import Shape, indices
 from dlq_master.policy.place import consolidate
+from dlq_master.policy.place.exact import unless_exact
 from dlq_master.policy.place.joint import Spots
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.roundup import halves, round_up, tightest_block
 
 
+@unless_exact
 def find(pool: Pool, shape: Shape) -> Parts | None:
     """A block of a node, or whole nodes; None also when only rounding up makes it too wide."""
     size = halves(pool)
-    if size is None or shape.nodes is not None:
-        return consolidate.find(pool, shape)
-    if shape.avoid or shape.traits:
-        pool = pool.allowed(shape)
+    if size is None:
+        return consolidate.few_nodes(pool, shape.gpus)
     gpus, room = shape.gpus, round_up(shape.gpus, size)
     if room >= size:
         return _whole(pool, gpus, size)

@@ -18,13 +18,15 @@ from __future__ import annotations
 from dlq_master.model.pool import Parts, Pool
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place import consolidate, spread
+from dlq_master.policy.place.exact import unless_exact
 from dlq_master.policy.place.placement import Placement
 
 
+@unless_exact
 def insist(pool: Pool, shape: Shape) -> Parts | None:
     """A sensitive job gets as few nodes as its width could ever need, or waits."""
-    found = consolidate.find(pool, shape)
-    return spread.find(pool, shape) if found is None and not shape.together else found
+    found = consolidate.few_nodes(pool, shape.gpus)
+    return spread.leftovers(pool, shape.gpus) if found is None and not shape.together else found
 
 
 def attempt(pool: Pool, shape: Shape) -> Parts | None:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from dlq_master.model.pool import Part, Parts, Pool, lowest
 from dlq_master.model.resources import Shape, indices
-from dlq_master.policy.place import exact
+from dlq_master.policy.place.exact import unless_exact
 from dlq_master.policy.place.placement import Placement
 
 
+@unless_exact
 def find(pool: Pool, shape: Shape) -> Parts | None:
     """An explicit number of nodes is honoured; without one the width may be split at will."""
-    gpus, nodes, _, avoid, traits, _ = shape
-    if avoid or traits:
-        pool = pool.allowed(shape)
-    if nodes is not None:
-        return exact.find(pool, gpus // nodes, nodes)
-    if pool.total < gpus:
-        return None
+    return leftovers(pool, shape.gpus)
+
+
+def leftovers(pool: Pool, gpus: int) -> Parts | None:
+    """`find` among GPUs that may all be had, and are enough."""
+    return gathered(pool, gpus, pool.buckets[1:])
+
+
+def gathered(pool: Pool, gpus: int, buckets: Iterable[int]) -> Parts | None:
+    """All that nodes of these buckets have, in this order, until it is enough."""
     parts: list[Part] = []
-    for bucket in pool.buckets[1:]:
+    for bucket in buckets:
         for node in indices(bucket):
             mask = pool.masks[node]
             taken = min(gpus, mask.bit_count())
