@@ -8,7 +8,8 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -20,9 +21,18 @@ def _plain(environ: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in environ.items() if key != "NO_COLOR"}
 
 
-def _hear_ctrl_c() -> None:
-    """A shell that runs the tests in the background has them ignore it; a terminal does not."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+@contextmanager
+def _hearing_ctrl_c() -> Iterator[None]:
+    """A shell that runs the tests in the background has them ignore Ctrl-C, and who they start inherits
+    that; a terminal's programs hear it. Set here and not in a `preexec_fn`: that makes a fork of all of
+    this process, the threads of whose gRPC servers do not always survive it."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class Terminal:
@@ -30,11 +40,12 @@ class Terminal:
 
     def __init__(self, command: list[str], environ: Mapping[str, str]) -> None:
         self._master, slave = pty.openpty()
-        self._process = subprocess.Popen(
-            command, stdin=slave, stdout=slave, stderr=slave,
-            env={**_plain(os.environ), "TERM": "xterm", "COLUMNS": "100", **environ},
-            start_new_session=True, close_fds=True, preexec_fn=_hear_ctrl_c,
-        )  # fmt: skip
+        with _hearing_ctrl_c():
+            self._process = subprocess.Popen(
+                command, stdin=slave, stdout=slave, stderr=slave,
+                env={**_plain(os.environ), "TERM": "xterm", "COLUMNS": "100", **environ},
+                start_new_session=True, close_fds=True,
+            )  # fmt: skip
         os.close(slave)
         self.shown = ""
 
