@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
 import grpc
 
+from dlq_client.apart import apart
 from dlq_client.errors import from_rpc_error, is_lost
 from dlq_client.identity import Identity, default_home, load_identity
 from dlq_client.retry import Patience
@@ -60,7 +62,7 @@ class Connection:
         patience = self.patience(self._patience_s)
         while True:
             try:
-                return method(request, timeout=self._deadline_s)
+                return apart(partial(method, request, timeout=self._deadline_s))
             except grpc.RpcError as error:
                 if is_lost(error) and patience.wait():
                     continue

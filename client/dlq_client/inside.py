@@ -15,6 +15,7 @@ import grpc
 from dlq.v1 import exec_pb2
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
+from dlq_client.apart import apart
 from dlq_client.connection import Connection
 from dlq_client.errors import from_rpc_error
 from dlq_common.errors import Unavailable
@@ -47,7 +48,8 @@ class CommandInside:
         self._requests: queue.Queue[wire.ExecJobRequest | None] = queue.Queue(_WAITING)
         self._requests.put(wire.ExecJobRequest(opening=opening))
         # No deadline: it may run for days. A dead line is noticed by its keepalive.
-        self._call = JobServiceStub(connection.channel).ExecJob(iter(self._requests.get, None))
+        begin = JobServiceStub(connection.channel).ExecJob
+        self._call = apart(lambda: begin(iter(self._requests.get, None)))
 
     def outputs(self) -> Iterator[exec_pb2.ExecOutput]:
         """What it says, how it ended last. Raises a DlqError when the master refuses, or when what

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import grpc
 
 from dlq.v1 import job_pb2
 from dlq.v1 import job_service_pb2 as wire
+from dlq_client.apart import apart
 from dlq_client.connection import STREAM_DEADLINE_S, Connection
 from dlq_client.errors import from_rpc_error, is_deadline, is_lost
 from dlq_client.jobs import Jobs
@@ -53,7 +55,7 @@ def watch_events(
     while (time_s := _time_left_s(connection, until_s)) > 0:
         request = wire.WatchEventsRequest(job_ids=job_ids, cursor=cursor)
         try:
-            for message in stub.WatchEvents(request, timeout=time_s):
+            for message in apart(partial(stub.WatchEvents, request, timeout=time_s)):
                 line.works()
                 # A replay may begin before what we have seen: nothing is told twice.
                 fresh = message.cursor > cursor or message.event.sequence > cursor
@@ -121,7 +123,7 @@ def read_log(
     expected = offset if offset >= 0 else None
     while True:
         try:
-            for message in stub.ReadLogs(request, timeout=STREAM_DEADLINE_S):
+            for message in apart(partial(stub.ReadLogs, request, timeout=STREAM_DEADLINE_S)):
                 line.works()
                 request.attempt = message.attempt or request.attempt
                 if message.data:
