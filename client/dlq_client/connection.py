@@ -111,6 +111,8 @@ def _open_channel(identity: Identity) -> grpc.Channel:
         # A host that died without a word is noticed after 5 + 3 seconds.
         ("grpc.keepalive_time_ms", 5_000),
         ("grpc.keepalive_timeout_ms", 3_000),
+        # And so for the pings that measure the line: while one of them is out, none is sent for this.
+        ("grpc.http2.ping_timeout_ms", 3_000),
         ("grpc.http2.max_pings_without_data", 0),
         # Retries are ours alone: they know which requests may be repeated.
         ("grpc.enable_retries", 0),

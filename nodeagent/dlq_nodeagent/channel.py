@@ -55,6 +55,9 @@ _OPTIONS = [
     # A cut line is noticed in seconds; the kernel alone would take a quarter of an hour.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
+    # And so for the pings that measure the line: while one of them is out, none is sent for this.
+    ("grpc.http2.ping_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
     # Dialling again is decided by reconnect.py; the library must not wait longer on its own.
     ("grpc.initial_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 2_000),

@@ -347,8 +347,9 @@ def test_a_line_that_goes_silent_ends_the_command_on_the_node(daemons: Daemons) 
         pid = int(line_of(caller))
         daemons.freeze("master")
         try:
-            wait_until(lambda: not is_alive(pid), what="its end on the node", timeout_s=60.0)
-            assert caller.wait(timeout=60.0) == 69
+            # By keepalive, and not by gRPC's own patience of a minute.
+            wait_until(lambda: not is_alive(pid), what="its end on the node", timeout_s=45.0)
+            assert caller.wait(timeout=45.0) == 69
         finally:
             daemons.thaw("master")
 
