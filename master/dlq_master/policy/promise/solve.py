@@ -32,7 +32,7 @@ def solve(
         plan, _ = realise(jobs, firsts, grid, out_of_time)
         return refill(plan, jobs, grid, out_of_time), float("inf"), firsts
     choice, bound = choose(made, relaxed, out_of_time), relaxed.bound
-    if core_s > 0 and not out_of_time():
+    if not out_of_time():
         bound = min(bound, improve(choice, relaxed, core_s))
     first, best, value = _steps(choice), Plan(), None
     for _ in range(MOST_ROUNDS):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from dlq_master.policy.promise.core import improve
 from dlq_master.policy.promise.fluid import Demand, demand
-from dlq_master.policy.promise.leases import Grid
+from dlq_master.policy.promise.leases import Grid, within
 from dlq_master.policy.promise.options import Options, options
 from dlq_master.policy.promise.plan import faults
 from dlq_master.policy.promise.printed import time_indexed
@@ -65,19 +67,37 @@ def test_bound_and_plan_enclose_the_printed_optimum_and_are_near_it() -> None:
     assert sum(shares) / len(shares) < 0.03
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_rounding_and_the_core_stay_within_every_prefix(seed: int) -> None:
-    made = options(drawn(seed, 25, most_slots=12), grid_of(8))
+@pytest.mark.parametrize("limit_s", [LIMIT_S, 0.0])
+@pytest.mark.parametrize("seed", range(8))
+def test_rounding_and_the_core_stay_within_every_prefix(seed: int, limit_s: float) -> None:
+    """A core as small as this is solved to its end with or without a limit on time."""
+    jobs = drawn(seed, 25, most_slots=12)
+    made = options(jobs, grid_of(8))
     relaxed = relax(made, never)
     assert relaxed is not None
     choice = choose(made, relaxed, never)
     assert (made.taken(choice.picks) <= made.room).all()
     optimum = compact(made)
     assert len(made.jobs) + choice.gain <= optimum + 1e-6
-    bound = improve(choice, relaxed, LIMIT_S)
+    bound = improve(choice, relaxed, limit_s)
     assert (made.taken(choice.picks) <= made.room).all()
     assert len(made.jobs) + choice.gain == pytest.approx(optimum)
-    assert optimum <= bound + 1e-6 <= relaxed.bound + 2e-6
+    assert bound == pytest.approx(optimum)
+
+
+def test_the_core_keeps_the_promised_in() -> None:
+    """The job that earns least for its GPUs has a promise: it stays, whatever others would earn."""
+    jobs = drawn(3, 25, most_slots=12)
+    free = select(jobs, grid_of(8)).steps
+    out = next(job for job in jobs if job.key not in free and within(job, grid_of(8)))
+    held = [replace(job, promised=len(job.steps) - 1) if job is out else job for job in jobs]
+    made = options(held, grid_of(8))
+    relaxed = relax(made, never)
+    assert relaxed is not None
+    choice = choose(made, relaxed, never)
+    bound = improve(choice, relaxed, 0.0)
+    assert choice.picks[jobs.index(out)] >= 0
+    assert len(jobs) + choice.gain <= bound + 1e-6 < compact(options(jobs, grid_of(8)))
 
 
 def test_demand_of_many_is_the_sum_of_each() -> None:
