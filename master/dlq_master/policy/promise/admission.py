@@ -22,6 +22,7 @@ from dlq_master.policy.promise.leases import (
     within,
 )
 from dlq_master.policy.promise.ledger import Ledger, latest_slot, row
+from dlq_master.policy.promise.mend import mended
 from dlq_master.policy.promise.plan import Plan, free_gpus, slots_of
 from dlq_master.policy.promise.realise import FIRM, STICKY, Order, serve_all
 from dlq_master.policy.promise.selector import never
@@ -44,8 +45,8 @@ class Ground(StrEnum):
 class Book:
     """The guaranteed jobs, each with its promised step, and the plan that keeps all promises.
 
-    `quotas`: the GPUs of guaranteed jobs that a team may have at any time, as they were asked for; a
-    team that is not named has no limit.
+    `quotas`: the GPUs of guaranteed jobs that a team may have at any time, as they were asked for; "*"
+    is the limit of teams that are not named, which without it have none.
     """
 
     grid: Grid
@@ -83,6 +84,29 @@ class Book:
         plan = self.plan.without(gone).shifted(slots)
         return replace(self, grid=self.grid.shifted(slots), jobs=left, plan=plan)
 
+    def without(self, keys: Iterable[str]) -> Book:
+        """The same without jobs that have ended, or have none of their promises any more."""
+        gone = frozenset(keys)
+        left = tuple([job for job in self.jobs if job.key not in gone])
+        return replace(self, jobs=left, plan=self.plan.without(gone))
+
+    def revised(
+        self, grid: Grid | None = None, jobs: Iterable[SloJob] = ()
+    ) -> tuple[Book, tuple[str, ...]]:
+        """The same with another capacity, or with jobs as they now are (one that overran has more work,
+        or none that is promised: `without`). Also the keys of those whose promises are no longer kept:
+        they are not in the book any more, and everybody else is."""
+        now = {job.key: job for job in jobs}
+        left = tuple([now.get(job.key, job) for job in self.jobs])
+        made = mended(self.plan, left, grid or self.grid)
+        book = replace(self, grid=grid or self.grid, jobs=left, plan=made.plan)
+        return book.without(made.broken), made.broken
+
+    def quota(self, team: str) -> int | None:
+        """The team's own, or that of every team that is not named ("*"); None: no limit."""
+        quotas = self.quotas or {}
+        return quotas.get(team, quotas.get("*"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
@@ -110,7 +134,7 @@ def admit(
     `demand`: W(t) if not the book's own. Steps that fail the fluid test cost O(horizon); a new plan is
     made only where the kept one has no room and nobody can make any.
     """
-    quota = (book.quotas or {}).get(job.team)
+    quota = book.quota(job.team)
     if quota is not None and book.used(job.team) + job.gpus > quota:
         return Verdict(by=Ground.QUOTA, book=book)
     reach = [step for step in within(job, book.grid) if steps is None or step in steps]

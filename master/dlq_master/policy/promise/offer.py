@@ -122,8 +122,8 @@ def _narrower(
 
 def _quota_opens(book: Book, job: SloJob) -> Fix | None:
     """When enough of the team's guaranteed jobs have ended by the kept plan; None if never."""
-    quota = (book.quotas or {})[job.team]
-    if job.gpus > quota:
+    quota = book.quota(job.team)
+    if quota is None or job.gpus > quota:
         return None
     used = book.used(job.team)
     ends = sorted(

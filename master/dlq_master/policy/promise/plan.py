@@ -124,6 +124,12 @@ def stops(plan: Plan, jobs: Iterable[SloJob]) -> int:
     return count
 
 
+def ordered(segments: Segments) -> bool:
+    """Whether none is empty, and between any two there is a slot."""
+    apart = all(a.end < b.begin for a, b in pairwise(segments))
+    return apart and all(0 <= begin < end for begin, end in segments)
+
+
 def faults(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> list[Fault]:
     """All that is wrong: slots over capacity, segments out of order, promises that are not kept."""
     found = []
@@ -135,8 +141,7 @@ def faults(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> list[Fault]:
             found.append(Fault("", f"slot {slot} wants {-free} GPUs more than it has"))
     for job in jobs:
         made = plan.segments.get(job.key, ())
-        ordered = all(a.end < b.begin for a, b in pairwise(made))
-        if not ordered or any(not 0 <= begin < end for begin, end in made):
+        if not ordered(made):
             found.append(Fault(job.key, "its segments overlap, touch or are empty"))
         elif not keeps_promise(job, made, grid):
             found.append(Fault(job.key, "it does not make the step it was promised"))

@@ -3,8 +3,8 @@
 1. If everybody's first deadline fits the prefix-capacity model, that is the choice.
 2. Else its relaxation (`relax`), whose value is the bound, is rounded (`rounding`).
 3. The choice is laid out over slots (`realise`), and the holes are filled with what was left out.
-4. The kept plan is the promise: the new one takes its place only if it serves every guaranteed job and
-   earns no less. Whatever time is left, there is an answer.
+4. The kept plan is the promise, mended where it has faults: the new one takes its place only if it serves
+   every guaranteed job and earns no less. Whatever time is left, there is an answer.
 
 The module asks no clock: `out_of_time` is asked between the steps, and says when to stop improving.
 """
@@ -16,17 +16,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from dlq_master.policy.promise.fluid import Demand
-from dlq_master.policy.promise.leases import (
-    Grid,
-    SloJob,
-    last_slots,
-    needed,
-    runtime_s,
-    width,
-    within,
-)
-from dlq_master.policy.promise.plan import Plan, faults, keeps_promise, step_made
+from dlq_master.policy.promise.leases import Grid, SloJob, width, within
+from dlq_master.policy.promise.mend import fit, keepable, mended
+from dlq_master.policy.promise.plan import Plan, keeps_promise, step_made
 from dlq_master.policy.promise.realise import realise, refill, worth
 
 
@@ -89,11 +81,9 @@ def select(
     drawn = _draw(wanted, grid, out_of_time, core_s)
     plan, value, source = drawn.plan, worth(drawn.plan, jobs, grid), drawn.source
     if kept is not None:
-        old = kept.without(key for key in kept.segments if key not in {job.key for job in jobs})
-        if not faults(old, jobs, grid):
-            old = refill(old, jobs, grid, out_of_time)
-            if not value.beats(worth(old, jobs, grid)):
-                plan, source = old, Source.KEPT
+        old = refill(mended(kept, jobs, grid).plan, jobs, grid, out_of_time)
+        if not value.beats(worth(old, jobs, grid)):
+            plan, source = old, Source.KEPT
     return _selection(plan, jobs, grid, drawn.bound, source, drawn.picks)
 
 
@@ -112,7 +102,7 @@ def _draw(
     """A new plan. Where the fluid choice finds no slots for somebody, others concede a little room."""
     firsts = {job.key: reach[0] for job in jobs if (reach := within(job, grid))}
     bound = sum(job.steps[firsts[job.key]].reward if job.key in firsts else 1.0 for job in jobs)
-    if _fit([(job, firsts[job.key]) for job in jobs if job.key in firsts], grid):
+    if fit([(job, firsts[job.key]) for job in jobs if job.key in firsts], grid):
         plan, missed = realise(jobs, firsts, grid, out_of_time)
         plan = refill(plan, jobs, grid, out_of_time)
         if not missed or out_of_time() or worth(plan, jobs, grid).reward >= bound:
@@ -123,35 +113,10 @@ def _draw(
     return _Drawn(plan, min(bound, proven), Source.SOLVED, picks)
 
 
-def _fit(wishes: Sequence[tuple[SloJob, int]], grid: Grid) -> bool:
-    """Whether jobs fit with one step each, every prefix within its capacity."""
-    rows = [
-        (width(job, grid), needed(runtime_s(job), grid.term_s), last_slots(job, step, grid))
-        for job, step in wishes
-    ]
-    demand = Demand(grid, max((last for *_, last in rows), default=0))
-    return demand.fit_all(rows)
-
-
 def _without_what_cannot_be_kept(jobs: Sequence[SloJob], grid: Grid) -> list[SloJob]:
-    """The same, where the promises that go beyond the capacity are none any more: those that earn the
-    least for a GPU and slot go first."""
-    held = [job for job in jobs if job.promised is not None and job.promised in within(job, grid)]
-    by_density = sorted(held, key=lambda job: (_density(job, grid), job.key))
-    if not _fit([(job, job.promised or 0) for job in held], grid):
-        low, high = 1, len(held)  # fewest to let go: fewer jobs ask for less of every prefix
-        while low < high:
-            middle = (low + high) // 2
-            rest = [(job, job.promised or 0) for job in by_density[middle:]]
-            low, high = (low, middle) if _fit(rest, grid) else (middle + 1, high)
-        by_density = by_density[low:]
-    keep = {job.key for job in by_density}
+    """The same, where the promises that go beyond the capacity are none any more."""
+    keep = {job.key for job in keepable(jobs, grid)}
     return [job if job.key in keep else replace(job, promised=None) for job in jobs]
-
-
-def _density(job: SloJob, grid: Grid) -> float:
-    gpu_slots = width(job, grid) * needed(runtime_s(job), grid.term_s)
-    return job.steps[job.promised or 0].reward / gpu_slots
 
 
 def _selection(
