@@ -12,6 +12,7 @@ TESTS = Path(__file__).parents[1]
 STORY = """
 import random
 from dlq_master.model.resources import Request
+from dlq_master.model.reward import soft, strict
 from support.builders import World, a_job, a_node
 draw = random.Random(5)
 nodes = [a_node(f"node-{draw.random()}", draw.choice([2, 4, 8])) for _ in range(12)]
@@ -21,7 +22,8 @@ for number in range(1, 120):
     gpus = draw.choice([1, 1, 2, 4, 8, 16])
     request = Request(gpus=gpus, sizes=draw.choice([(), (gpus, 2 * gpus), (gpus, gpus + 1)]))
     world.submit(a_job(number, request=request, rank_base=draw.randrange(2),
-        duration_estimate_s=draw.choice([None, 40.0, 400.0])))
+        duration_estimate_s=draw.choice([None, 40.0, 400.0]),
+        steps=draw.choice([(), strict(90.0), soft([(60.0, 100.0), (600.0, 20.0)])])))
     world.now_s += draw.choice([0.0, 1.0, 31.0])
     if world.running and draw.random() < 0.6:
         world.finish(draw.choice(world.running))
@@ -39,6 +41,10 @@ print(told)
         ("best-effort", {"place": "spread"}),
         ("yarn-cs", {"place": "spread", "quota": "default:0.7"}),
         ("themis", {"place": "spread"}),
+        ("edf", {"place": "spread", "preempt": "free"}),
+        ("edf-preemptive", {"place": "consolidate", "preempt": "free"}),
+        ("3sigma", {"place": "spread", "preempt": "free"}),
+        ("genie", {"place": "consolidate"}),
         ("afs", {"place": "spread", "preempt": "free"}),
         ("gandiva-elastic", {"place": "consolidate"}),
         ("aryl", {"place": "consolidate"}),

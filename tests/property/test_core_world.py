@@ -17,6 +17,7 @@ from dlq_master.model.node import FlagCleared, FlagSet, Heard, Missed, NodeFlag,
 from dlq_master.model.packing import Profile
 from dlq_master.model.plan import Lapse, Start
 from dlq_master.model.resources import Request
+from dlq_master.model.reward import BEST_EFFORT, Steps, soft, strict
 from dlq_master.model.validate import validate
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
@@ -30,6 +31,9 @@ from support.builders import World, a_job, a_node
 EXPLAINED = 6  # of the latest jobs, after every decision
 PROFILES = st.sampled_from(
     [None, Profile(0.05), Profile(0.7), Profile(0.7, 0.04), Profile(None, 2.0)]
+)
+STEPS = st.sampled_from(
+    [BEST_EFFORT, BEST_EFFORT, strict(300.0), strict(40.0), soft([(100.0, 100.0), (900.0, 50.0)])]
 )
 WIDTHS = st.sampled_from([1, 1, 1, 2, 2, 3, 4, 6, 8, 12])
 
@@ -54,6 +58,7 @@ class Story(RuleBasedStateMachine):
         nodes=st.sampled_from([None, None, None, 2]),
         queue=st.integers(0, 1),
         estimate_s=st.sampled_from([None, 30.0, 300.0, 900.0]),
+        steps=STEPS,
         profile=PROFILES,
         grows=st.sampled_from([1, 1, 2, 4]),
         shrinks=st.booleans(),
@@ -64,6 +69,7 @@ class Story(RuleBasedStateMachine):
         nodes: int | None,
         queue: int,
         estimate_s: float | None,
+        steps: Steps,
         profile: Profile | None,
         grows: int,
         shrinks: bool,
@@ -80,6 +86,7 @@ class Story(RuleBasedStateMachine):
             queue=f"q{queue}",
             rank_base=queue,
             duration_estimate_s=estimate_s,
+            steps=steps,
             profile=profile,
         )
         self.world.submit(job)
@@ -311,6 +318,14 @@ TestTimesliceConsolidate = story("timeslice", place="consolidate")
 TestTimesliceCount = story("timeslice", place="count")
 TestThemisFreeSpread = story("themis", place="spread", preempt="free", fairness="0.5")
 TestThemisFreeCount = story("themis", place="count", preempt="free")
+TestDeadlineConsolidate = story("edf", place="consolidate")
+TestDeadlineFreeCount = story("edf", place="count", preempt="free")
+TestDeadlineOfAllFreeSpread = story("edf-preemptive", place="spread", preempt="free")
+TestDeadlineOfAllFreeCount = story("edf-preemptive", place="count", preempt="free")
+TestRewardConsolidate = story("3sigma", place="consolidate")
+TestRewardFreeCount = story("3sigma", place="count", preempt="free")
+TestLaxityFreeConsolidate = story("genie", place="consolidate", preempt="free")
+TestLaxityFreeCount = story("genie", place="count", preempt="free")
 TestAfsConsolidate = story("afs", place="consolidate")
 TestAfsFreeSpread = story("afs", place="spread", preempt="free")
 TestGrowShrinkConsolidate = story("gandiva-elastic", place="consolidate")

@@ -7,10 +7,11 @@ jobs that cross within one second in the order of its list). It shares no code w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from tempfile import NamedTemporaryFile
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
 
 Row = tuple[int, int, int]  # submit, GPUs, duration
+Due = tuple[int, int, int, int]  # and the deadline, from submission; 0: none
 
 
 @dataclass(eq=False)
@@ -32,6 +34,7 @@ class Naive:
     submit: int
     gpus: int
     duration: int
+    deadline: int = 0  # from its submission; 0: best effort
     done: int = 0
     running: bool = False
     start: int = -1
@@ -109,15 +112,44 @@ def _serve(now: int, queues: list[list[Naive]], gpus: int, order: str) -> None:
             queue.sort(key=lambda job: not job.running)
 
 
-KEYS: dict[str, Callable[[Naive], int]] = {
-    "sf": lambda job: job.gpus,
-    "lf": lambda job: -job.gpus,
-    "srtf": lambda job: job.duration - job.done,
-    "srsf": lambda job: (job.duration - job.done) * job.gpus,
+NaiveKey = Callable[[Naive, int], tuple[int, ...]]  # of a job, now
+KEYS: dict[str, NaiveKey] = {
+    "sf": lambda job, now: (job.gpus,),
+    "lf": lambda job, now: (-job.gpus,),
+    "srtf": lambda job, now: (job.duration - job.done,),
+    "srsf": lambda job, now: ((job.duration - job.done) * job.gpus,),
 }
 
 
-def naive_by_key(rows: list[Row], gpus: int, policy: str) -> list[Naive]:
+def _late(job: Naive, now: int) -> bool:
+    return now + job.duration - job.done > job.submit + job.deadline
+
+
+def _settled(job: Naive) -> tuple[int, ...]:
+    return (0,) if job.deadline and job.running else (2,) if job.running else (3,)
+
+
+WITH_DEADLINES: dict[str, NaiveKey] = {
+    "edf": lambda job, now: (
+        (1, job.submit + job.deadline) if job.deadline and not job.running else _settled(job)
+    ),
+    "edf-preemptive": lambda job, now: (
+        (1, job.submit + job.deadline) if job.deadline else _settled(job)
+    ),
+    "genie": lambda job, now: (
+        (1, job.submit + job.deadline - (job.duration - job.done))
+        if job.deadline and not job.running
+        else _settled(job)
+    ),
+    "3sigma": lambda job, now: (
+        (1, job.gpus * (job.duration - job.done))
+        if job.deadline and not job.running and not _late(job, now)
+        else _settled(job)
+    ),
+}
+
+
+def naive_by_key(rows: Sequence[Row | Due], gpus: int, key: NaiveKey) -> list[Naive]:
     """Likewise: at every arrival and every end, everybody by key; who fits into the rest runs."""
     jobs = [Naive(number, *row) for number, row in enumerate(sorted(rows, key=lambda r: r[0]))]
     arriving, now = list(jobs), 0
@@ -130,7 +162,7 @@ def naive_by_key(rows: list[Row], gpus: int, policy: str) -> list[Naive]:
         _finish(now, [queue])
         while arriving and arriving[0].submit == now:
             queue.append(arriving.pop(0))
-        queue.sort(key=lambda job: (KEYS[policy](job), job.number))
+        queue.sort(key=lambda job: (key(job, now), job.number))
         _serve(now, [queue], gpus, "")
     return jobs
 
@@ -191,7 +223,31 @@ def test_orders_by_a_key_give_every_job_the_history_of_the_naive_scheduler(
     rows: list[Row], nodes: int, policy: str
 ) -> None:
     assert histories(rows, nodes, policy) == [
-        (job.start, job.finish, job.preemptions) for job in naive_by_key(rows, nodes * 2, policy)
+        (job.start, job.finish, job.preemptions)
+        for job in naive_by_key(rows, nodes * 2, KEYS[policy])
+    ]
+
+
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.integers(0, 120), st.integers(1, 6), st.integers(1, 150),
+            st.sampled_from([0, 0, 20, 80, 200, 400]),
+        ),
+        min_size=1,
+        max_size=14,
+    ),
+    nodes=st.integers(3, 5),
+    policy=st.sampled_from(sorted(WITH_DEADLINES)),
+)  # fmt: skip
+@settings(max_examples=300, deadline=None)
+def test_orders_by_deadline_give_every_job_the_history_of_the_naive_scheduler(
+    rows: list[Due], nodes: int, policy: str
+) -> None:
+    found = histories(rows, nodes, policy)
+    assert found == [
+        (job.start, job.finish, job.preemptions)
+        for job in naive_by_key(rows, nodes * 2, WITH_DEADLINES[policy])
     ]
 
 
@@ -216,15 +272,21 @@ def test_gittins_gives_every_job_the_history_of_the_naive_scheduler(
     assert found == [(job.start, job.finish, job.preemptions) for job in expected]
 
 
-def histories(rows: list[Row], nodes: int, policy: str, *words: str) -> list[tuple[float, ...]]:
+def histories(
+    rows: Sequence[Row | Due], nodes: int, policy: str, *words: str
+) -> list[tuple[float, ...]]:
     """Start, finish and preemptions of every job, on nodes of two GPUs."""
     (chosen,) = read_settings([policy], ["place=count", "preempt=free", *words])
     trace = Trace.of(
         "random",
         [
-            TraceJob(job_id=str(number), submit_time_s=s, num_gpus=g, duration_s=d)
-            for number, (s, g, d) in enumerate(rows)
+            TraceJob(job_id=str(number), submit_time_s=s, num_gpus=g, duration_s=d, **_due(*due))
+            for number, (s, g, d, *due) in enumerate(rows)
         ],
     )
     spec = ClusterSpec(name="n", groups=(NodeGroup(count=nodes, gpus=2),), typed=False)
     return [(o.start_s, o.finish_s, o.preemptions) for o in replay(trace, spec, chosen).outcomes]
+
+
+def _due(deadline: int = 0) -> dict[str, Any]:
+    return {"kind": "strict", "deadline_s": deadline} if deadline else {}

@@ -48,6 +48,15 @@ BY_KEY = (
     ("themis", "term_s=60", "save_s=7", "resume_s=5"),
     ("themis", "preempt=free", "fairness=0.5"),
 )
+BY_DEADLINE = (
+    ("edf", "term_s=60", "save_s=7", "resume_s=5"),
+    ("edf-preemptive", "preempt=free"),
+    ("edf-preemptive", "term_s=60", "save_s=7", "resume_s=5"),
+    ("3sigma", "term_s=60", "save_s=7", "resume_s=5"),
+    ("3sigma", "know=profiled", "profile_s=20", "preempt=free"),
+    ("genie", "preempt=free"),
+    ("genie", "term_s=60", "save_s=7", "resume_s=5"),
+)
 GITTINS = (
     ("tiresias-gittins", "thresholds=60,200", "preempt=free", "refresh=2"),
     ("tiresias-gittins", "thresholds=60", "preempt=free", "refresh=1", "index=sup", "last=index"),
@@ -58,7 +67,7 @@ QUOTAS = (("yarn-cs",), ("yarn-cs", "quota=be:0.5", "preempt=free"))
 CHOICES: list[tuple[str, ...]] = [
     (*choice, f"place={place}")
     for choice, place in product(
-        (("fifo",), ("best-effort",), *QUOTAS, *BY_KEY, *LAS, *GITTINS), PLACEMENTS
+        (("fifo",), ("best-effort",), *QUOTAS, *BY_KEY, *BY_DEADLINE, *LAS, *GITTINS), PLACEMENTS
     )
 ] + [
     ("best-effort", "place=halving"),
@@ -120,13 +129,22 @@ def test_sixty_jobs_on_eight_gpus_keep_every_invariant(choice: tuple[str, ...]) 
 def a_trace(whole: bool) -> st.SearchStrategy[Trace]:
     times = st.integers(0, 400) if whole else st.floats(0, 400, allow_subnormal=False)
     types = st.sampled_from([None, None, "a", "b"])
-    jobs = st.lists(st.tuples(times, st.integers(1, 9), times, types), min_size=1, max_size=12)
+    due = st.sampled_from([None, None, 100, 700])
+    jobs = st.lists(st.tuples(times, st.integers(1, 9), times, types, due), min_size=1, max_size=12)
     return jobs.map(
         lambda rows: Trace.of(
             "random",
             [
-                TraceJob(job_id=str(number), submit_time_s=s, num_gpus=g, duration_s=d, gpu_type=t)
-                for number, (s, g, d, t) in enumerate(rows)
+                TraceJob(
+                    job_id=str(number),
+                    submit_time_s=s,
+                    num_gpus=g,
+                    duration_s=d,
+                    gpu_type=t,
+                    kind="strict" if due else "be",
+                    deadline_s=due,
+                )
+                for number, (s, g, d, t, due) in enumerate(rows)
             ],
         )
     )

@@ -119,6 +119,8 @@ def _key(
         return (job.request.gpus,)
     if policy.name == "lf":
         return (-job.request.gpus,)
+    if policy.name in ("edf", "edf-preemptive", "genie", "3sigma"):
+        return _by_deadline(policy.name, job, now_s, _left_s(cluster, now_s, job))
     if policy.name == "tiresias-gittins":
         return _gittins(cluster, now_s, job)
     if policy.name not in ("srtf", "srsf", "themis"):
@@ -130,6 +132,23 @@ def _key(
         return (0.0, -value) if job.job_id in bidders else (1.0, -rho)
     left_s = _left_s(cluster, now_s, job)
     return (left_s * (job.request.gpus if policy.name == "srsf" else 1),)
+
+
+def _by_deadline(name: str, job: Job, now_s: float, left_s: float) -> tuple[float, ...]:
+    """SLO jobs that run, SLO jobs that wait by what the policy looks at, other work that runs, the rest.
+    Run times are exact where they are known."""
+    runs, slo, known = not job.waiting, bool(job.steps), job.duration_estimate_s is not None
+    if not slo or (runs and name != "edf-preemptive"):
+        return (0.0 if slo else 2.0 if runs else 3.0,)
+    due_s = job.submit_time_s + job.steps[0][0]
+    if name == "genie":
+        return (1.0, due_s - left_s if known else float("inf"))
+    if name == "3sigma" and known:
+        ends_s = now_s - job.submit_time_s + left_s
+        rewards = [reward for at_s, reward in job.steps if ends_s <= at_s]
+        worth = (rewards[0] - 1.0) / (job.request.gpus * max(1.0, left_s)) if rewards else 0.0
+        return (1.0, -worth) if worth else (3.0,)
+    return (1.0, 0.0 if name == "3sigma" else due_s)
 
 
 def _gittins(cluster: Cluster, now_s: float, job: Job) -> tuple[float, ...]:

@@ -14,7 +14,7 @@ from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy import verbs
 from dlq_master.policy.admit.any_that_fits import admissions
-from dlq_master.policy.order import by_key, finish_time
+from dlq_master.policy.order import by_key, expected_reward, finish_time
 from dlq_master.policy.order.las import demotions, promotions
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.promise.reading import (
@@ -204,6 +204,8 @@ def lineup(view: View, policy: Policy) -> Lineup:
     """Who stands where: by the positions that the cluster keeps, or by the policy's own order."""
     if policy.auction is not None:
         return finish_time.lineup(view, policy.auction)
+    if policy.chances is not None:
+        return expected_reward.lineup(view, policy.chances)
     key = view.cluster.key
     return view.cluster.lineup if key is None else by_key.lineup(view, key)
 

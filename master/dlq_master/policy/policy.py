@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dlq_master.model.order import Ordering
+from dlq_master.policy.order.expected_reward import Chances
 from dlq_master.policy.order.finish_time import Auction
 from dlq_master.policy.partition.quotas import REST, Quotas
 from dlq_master.policy.place.placement import Placement
@@ -34,7 +35,7 @@ class Policy:
     `grid`: leases end on the boundaries of the term grid; without it (simulations in which
     preemption is free) a lease never ends by itself. `settings` are kept as they were asked for.
     `packing`: which jobs are kept together; None: the placement does not ask.
-    `auction`: the order inside a rank; None: the one that `ordering` keeps. `know`: what it has to be
+    `auction`, `chances`: the order inside a rank; None: the one that `ordering` keeps. `know`: what it has to be
     told of run times. `quotas`: what each queue may hold at most, FIFO in each; None: no such limits.
     `promises`: deadlines are promised, and SLO leases keep them; None: a deadline is only a number.
     `reclaim`: which lent servers go back. `sizing`: how elastic jobs share what is left beyond their bases; None: every job gets what it asked.
@@ -47,6 +48,7 @@ class Policy:
     taking: Taking
     packing: PackingRule | None = None
     auction: Auction | None = None
+    chances: Chances | None = None
     know: Know = Know.UNKNOWN
     blocking: bool = False
     grid: bool = True

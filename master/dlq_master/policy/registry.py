@@ -19,6 +19,12 @@ from dlq_master.policy.order.by_key import (
     smallest,
     widest,
 )
+from dlq_master.policy.order.deadline import (
+    earliest_deadline,
+    earliest_deadline_of_all,
+    least_laxity,
+)
+from dlq_master.policy.order.expected_reward import Chances
 from dlq_master.policy.order.finish_time import Auction
 from dlq_master.policy.order.gittins import Gittins
 from dlq_master.policy.order.gittins_index import ServiceDistribution
@@ -45,6 +51,7 @@ class Preset(NamedTuple):
     knows: bool = False  # it cannot do without run times
     by_quota: bool = False  # each queue has its part of the cluster
     by_auction: bool = False
+    by_chances: bool = False  # of rewards
     sizing: Sizing | None = None  # of elastic jobs
     reclaim: Reclaiming = EXACT  # of lent servers
     promises: bool = False  # deadlines
@@ -119,6 +126,34 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             key=always(shortest),
             promises=True,
         ),
+        "edf": Preset(
+            "the earliest deadline first; SLO jobs preempt best-effort ones at boundaries, never each "
+            "other",
+            _COMMON,
+            preempts=True,
+            key=always(earliest_deadline),
+        ),
+        "edf-preemptive": Preset(
+            "the earliest deadline first; SLO jobs preempt each other and best-effort ones at boundaries",
+            _COMMON,
+            preempts=True,
+            key=always(earliest_deadline_of_all),
+        ),
+        "3sigma": Preset(
+            "the most expected reward for what it takes first; SLO jobs preempt best-effort ones at "
+            "boundaries, never each other",
+            (*_COMMON, "know", "errors"),
+            preempts=True,
+            knows=True,
+            by_chances=True,
+        ),
+        "genie": Preset(
+            "the smallest laxity first; SLO jobs preempt best-effort ones at boundaries, never each other",
+            (*_COMMON, "know"),
+            preempts=True,
+            knows=True,
+            key=always(least_laxity),
+        ),
         "afs": Preset(
             "elastic: bases shortest first, then step by step to whom a GPU gains most (AFS); preempts "
             "and resizes at boundaries",
@@ -192,6 +227,7 @@ def build(
         blocking=preset.blocking,
         grid=not chosen.preempt_is_free,
         auction=Auction(fairness=chosen.fairness) if preset.by_auction else None,
+        chances=_chances(chosen) if preset.by_chances else None,
         sizing=chosen.size or preset.sizing,
         reclaim=chosen.reclaim or preset.reclaim,
         quotas=chosen.quotas if preset.by_quota else None,
@@ -206,6 +242,11 @@ def _promises(chosen: Settings) -> Promises:
         whole_leases=chosen.whole_leases,
         quotas=chosen.slo_quotas,
     )
+
+
+def _chances(chosen: Settings) -> Chances:
+    """Run times that are known have no distribution."""
+    return Chances.normal(0.0 if chosen.know is Know.KNOWN else chosen.errors)
 
 
 def _packing(name: str, chosen: Settings, words: Mapping[str, str]) -> PackingRule | None:

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from dlq_master.model.order import Discipline, PromoteTo
+from dlq_master.policy.order.expected_reward import ERRORS
 from dlq_master.policy.order.gittins import Index, Last
 from dlq_master.policy.partition import quotas
 from dlq_master.policy.partition.quotas import Quotas
@@ -61,6 +62,7 @@ class Settings(NamedTuple):
     refresh: int = 100  # completions
     quotas: Quotas = Quotas()
     fairness: float = 0.8
+    errors: float = ERRORS
     packlimit: float | None = DEFAULT  # None: learned
     waits_to_pack: bool = True
     predicts: bool = True
@@ -208,6 +210,7 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "refresh": ("refresh", _count),
     "know": ("know", _one_of(_KNOWLEDGE)),
     "fairness": ("fairness", _share),
+    "errors": ("errors", _share),
     "quota": ("quotas", quotas.parsed),
     "promote_knob": ("promote_knob", _positive_or_off),
     "starve_limit_s": ("starve_limit_s", _positive_or_off),

@@ -33,17 +33,17 @@ def widest(job: Job, _had: Had) -> tuple[float, ...]:
 
 def shortest(job: Job, had: Had) -> tuple[float, ...]:
     """The shortest remaining time; a job whose run time nobody knows comes last."""
-    return (_remaining_s(job, had),)
+    return (remaining_s(job, had),)
 
 
 def shortest_service(job: Job, had: Had) -> tuple[float, ...]:
     """The smallest remaining service, in GPU-seconds; a job whose run time nobody knows comes last."""
-    return (_remaining_s(job, had) * job.request.gpus,)
+    return (remaining_s(job, had) * job.request.gpus,)
 
 
 def shortest_on_base(job: Job, had: Had) -> tuple[float, ...]:
     """Who would end first on the fewest GPUs on which it runs; unknown run times last."""
-    return (_remaining_s(job, had) / job.speed_on(job.request.base),)
+    return (remaining_s(job, had) / job.speed_on(job.request.base),)
 
 
 def longest_waiting(job: Job, had: Had) -> tuple[float, ...]:
@@ -66,6 +66,7 @@ def lineup(view: View, key: Key) -> Lineup:
     return Lineup(cluster.waiting, RunningByKey(cluster.running, stands), together=False)
 
 
-def _remaining_s(job: Job, had: Had) -> float:
+def remaining_s(job: Job, had: Had) -> float:
+    """Seconds of work that it still needs, on the GPUs that it asked for; inf: nobody knows."""
     total_s = job.duration_estimate_s
     return _NEVER_S if total_s is None else max(0.0, total_s - had.executed_s)

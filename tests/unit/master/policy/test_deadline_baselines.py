@@ -1,0 +1,169 @@
+"""edf, edf-preemptive, genie and 3sigma: whose deadline goes first, and who leaves for whom, by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlq_master.model.job import Job
+from dlq_master.model.reward import soft, strict
+from dlq_master.policy.order.expected_reward import Chances
+from support.builders import World, a_job
+
+CHANCES = Chances((0.5, 1.0, 1.5))
+EACH = pytest.mark.parametrize("policy", ["edf", "edf-preemptive", "genie", "3sigma"])
+NEVER_EACH_OTHER = pytest.mark.parametrize("policy", ["edf", "genie", "3sigma"])
+
+
+def a_world(policy: str) -> World:
+    return World(policy, nodes=1, preempt="free")  # eight GPUs
+
+
+def be(job_id: int, gpus: int = 8, runs_s: float = 100.0) -> Job:
+    return a_job(job_id, gpus, duration_estimate_s=runs_s)
+
+
+def slo(job_id: int, due_s: float, gpus: int = 8, runs_s: float | None = 10.0) -> Job:
+    return a_job(job_id, gpus, steps=strict(due_s), duration_estimate_s=runs_s)
+
+
+def order(world: World, *job_ids: int) -> list[int]:
+    """In which order these jobs, all as wide as the cluster, get it."""
+    served = []
+    for _ in job_ids:
+        (first,) = world.decide().running
+        served.append(first)
+        world.finish(first)
+    return served
+
+
+@EACH
+def test_slo_jobs_preempt_best_effort_ones_and_not_the_other_way_round(policy: str) -> None:
+    world = a_world(policy).submit(be(1)).at(0.0)
+    world.submit(slo(2, 900.0)).at(1.0)
+    assert world.running == [2]
+    world.submit(be(3, runs_s=1.0)).at(2.0)
+    assert world.running == [2]
+
+
+@EACH
+def test_who_was_preempted_comes_back_before_younger_best_effort_jobs(policy: str) -> None:
+    world = a_world(policy).submit(be(1)).at(0.0)
+    world.submit(be(2), slo(3, 900.0)).at(1.0)
+    assert order(world, 1, 2, 3) == [3, 1, 2]
+
+
+@EACH
+def test_best_effort_jobs_do_not_preempt_each_other(policy: str) -> None:
+    world = a_world(policy).submit(be(1), be(2, runs_s=1.0)).at(0.0)
+    assert world.at(50.0).running == [1]
+    assert world.job(1).preemptions == 0
+
+
+@EACH
+def test_no_more_best_effort_jobs_leave_than_have_to(policy: str) -> None:
+    world = a_world(policy).submit(be(1, 4), be(2, 4)).at(0.0)
+    world.submit(slo(3, 900.0, gpus=3)).at(1.0)
+    assert world.running == [1, 3]
+
+
+@NEVER_EACH_OTHER
+def test_an_urgent_slo_job_waits_for_one_that_runs(policy: str) -> None:
+    world = a_world(policy).submit(slo(1, 90_000.0, runs_s=1_000.0)).at(0.0)
+    world.submit(slo(2, 20.0)).at(1.0)
+    assert world.at(5.0).running == [1]
+
+
+def test_under_edf_preemptive_the_earlier_deadline_takes_over() -> None:
+    world = a_world("edf-preemptive").submit(slo(1, 500.0)).at(0.0)
+    world.submit(slo(2, 600.0)).at(1.0)
+    assert world.running == [1]
+    world.submit(slo(3, 400.0)).at(2.0)  # due at 401 s, job 1 at 501 s
+    assert world.running == [3]
+    assert world.job(1).preemptions == 1
+
+
+@pytest.mark.parametrize("policy", ["edf", "edf-preemptive"])
+def test_the_earliest_deadline_counts_from_submission(policy: str) -> None:
+    world = a_world(policy).submit(slo(9, 1.0)).at(50.0)
+    world.submit(slo(1, 300.0)).at(150.0)  # due at 350 s
+    world.submit(slo(2, 190.0)).at(160.0)  # due at 340 s
+    world.submit(be(3))
+    assert order(world, 9, 1, 2, 3) == [9, 2, 1, 3]
+
+
+@pytest.mark.parametrize("policy", ["edf", "edf-preemptive"])
+def test_only_the_first_deadline_of_a_soft_job_counts_and_also_when_it_is_over(policy: str) -> None:
+    world = a_world(policy).submit(slo(9, 1.0)).at(0.0)
+    world.submit(a_job(1, 8, steps=soft([(100, 100), (900, 50)])), slo(2, 200.0)).at(0.0)
+    assert order(world.at(150.0), 9, 1, 2) == [9, 1, 2]
+
+
+def test_genie_goes_by_the_instant_at_which_a_job_has_to_start() -> None:
+    world = a_world("genie").submit(slo(9, 1_000.0)).at(0.0)
+    world.submit(slo(1, 60.0, runs_s=20.0))  # has to start at 40 s; the earliest deadline
+    world.submit(slo(2, 100.0, runs_s=90.0))  # at 10 s
+    world.submit(slo(3, 100.0, runs_s=130.0))  # too late from the start: at -30 s
+    world.submit(slo(4, 1.0, runs_s=None), be(5))  # unknown: the last of the SLO jobs
+    assert order(world, 9, 1, 2, 3, 4, 5) == [9, 3, 2, 1, 4, 5]
+
+
+def test_genie_counts_what_has_been_done() -> None:
+    world = a_world("genie").submit(slo(9, 1_000.0)).at(0.0)
+    world.submit(slo(1, 100.0, runs_s=40.0))  # has to start at 60 s
+    world.submit(slo(2, 100.0, runs_s=90.0)._replace(total_executed_s=60.0, worked_s=60.0))  # 70 s
+    assert order(world, 9, 1, 2) == [9, 1, 2]
+
+
+def test_3sigma_goes_by_reward_for_each_gpu_second() -> None:
+    world = a_world("3sigma").submit(slo(9, 1_000.0)).at(0.0)
+    world.submit(slo(1, 500.0, runs_s=50.0))  # 99 / (8 x 50)
+    world.submit(slo(2, 500.0, runs_s=40.0))  # 99 / (8 x 40)
+    world.submit(slo(3, 300.0, runs_s=60.0))  # 99 / (8 x 60), though its deadline is the first
+    assert order(world, 9, 1, 2, 3) == [9, 2, 1, 3]
+
+
+def test_3sigma_counts_the_steps_that_can_still_be_reached() -> None:
+    world = a_world("3sigma").submit(slo(9, 1_000.0)).at(0.0)
+    world.submit(a_job(1, 8, steps=soft([(50, 100), (400, 50)]), duration_estimate_s=40.0))
+    world.submit(slo(2, 400.0, runs_s=60.0))
+    # At 20 s job 1 ends at 60 s: 49 / (8 x 40) is less than 99 / (8 x 60).
+    assert order(world.at(20.0), 9, 1, 2) == [9, 2, 1]
+
+
+def test_under_3sigma_who_can_earn_nothing_any_more_takes_nobodys_gpus() -> None:
+    world = a_world("3sigma").submit(be(1), slo(2, 900.0)).at(0.0)
+    world.submit(slo(3, 15.0, runs_s=10.0)).at(0.0)
+    world.finish(2).at(8.0)
+    assert world.running == [1]  # job 3 would end at 18 s
+    assert order(world, 1, 3) == [1, 3]
+
+
+def test_expected_reward_of_a_distribution_by_hand() -> None:
+    job = slo(1, 120.0, runs_s=100.0)  # 50, 100 or 150 s
+    assert CHANCES.of(job, 0.0) == pytest.approx((66.0, 100.0))  # two of three make it
+    assert CHANCES.of(job, 40.0) == pytest.approx((33.0, 100.0))
+    assert CHANCES.of(job, 80.0) == pytest.approx((0.0, 100.0))
+
+
+def test_who_has_outlived_its_distribution_is_expected_to_take_as_long_again() -> None:
+    job = slo(1, 400.0, runs_s=100.0)
+    assert CHANCES.of(job._replace(worked_s=90.0, total_executed_s=90.0), 0.0) == (99.0, 35.0)
+    assert CHANCES.of(job._replace(worked_s=160.0, total_executed_s=160.0), 0.0) == (99.0, 160.0)
+
+
+def test_an_estimate_beyond_the_deadline_is_distrusted_and_not_the_deadline() -> None:
+    job = slo(1, 80.0, runs_s=100.0)
+    # 50 s: 99; 100 s is 0.2 estimates late: 79.2; 150 s is 0.7 late: 29.7.
+    assert CHANCES.of(job, 0.0) == pytest.approx((69.3, 100.0))
+    assert Chances().of(job, 0.0) == (0.0, 100.0)  # known exactly: there is nothing to distrust
+
+
+def test_the_distribution_is_as_wide_as_it_is_said_to_be() -> None:
+    ratios = Chances.normal(0.2).ratios
+    assert ratios == tuple(sorted(ratios))
+    assert sum(ratios) / len(ratios) == pytest.approx(1.0)
+    assert ratios[-1] - 1.0 == pytest.approx(0.2 * 1.5932, abs=1e-3)  # z of 17 / 18
+    assert Chances.normal(1.0).ratios[0] == 0.1
+    assert World("3sigma", know="profiled", errors="0").policy.chances == Chances()
+    assert World("3sigma", know="profiled").policy.chances == Chances.normal(0.2)
+    assert World("3sigma").policy.chances == Chances()  # `known` is exact
