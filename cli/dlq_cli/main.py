@@ -41,6 +41,7 @@ COMMANDS = {
     "queues": Lazy("dlq_cli.commands.queues:queues", "The queues and what waits in them."),
     "spec": Lazy("dlq_cli.commands.spec:spec", "Write, check and convert job specs, offline."),
     "config": Lazy("dlq_cli.commands.config:config", "Settings, and where each came from."),
+    "profile": Lazy("dlq_cli.commands.profile:profile", "What the traffic of a job tells."),
     "doctor": Lazy("dlq_cli.commands.doctor:doctor", "What works here, and what to do about it."),
     "login": Lazy("dlq_cli.commands.login:login", "Get a certificate (on the master's host)."),
     "version": Lazy("dlq_cli.commands.version:version", "Versions of both ends."),

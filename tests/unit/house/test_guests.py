@@ -21,6 +21,7 @@ ROOMS = {
     "master/dlq_master": "master",
     "nodeagent/dlq_nodeagent": "agent",
     "simulator/dlq_simulator": "sim",
+    "profiler/dlq_profiler": "profile",
 }
 
 
@@ -83,6 +84,7 @@ def test_every_dependency_is_used_by_a_room_that_has_it() -> None:
             "master": ["master/dlq_master", "common/dlq_common"],
             "agent": ["nodeagent/dlq_nodeagent", "common/dlq_common"],
             "sim": ["simulator/dlq_simulator", "master/dlq_master/policy"],
+            "profile": ["profiler/dlq_profiler"],
         }.items()
     }
     idle = {

@@ -1,0 +1,26 @@
+"""`dlq profile`: what a job's traffic tells, without a cluster."""
+
+from __future__ import annotations
+
+import click
+
+from dlq_cli.lazy import Lazy, LazyGroup
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "show": Lazy("dlq_cli.commands.profile_show:show", "What was recorded tells."),
+        "run": Lazy(
+            "dlq_cli.commands.profile_run:run", "Run a command here and record its traffic."
+        ),
+    },
+)
+def profile() -> None:
+    """Bytes, iterations and tensor sizes of training jobs, from their traffic; nothing asks the master.
+
+    \b
+    dlq profile run -- torchrun --nproc-per-node 2 train.py
+    dlq profile run --keep rec -- python train.py
+    dlq profile show rec
+    """

@@ -1,0 +1,119 @@
+"""`dlq profile run -- CMD`: record one command's traffic here, and show what it tells."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import click
+
+from dlq_cli import exit_codes
+from dlq_cli.app import App
+from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.commands.profile_show import analysis, link_option, ranks_option, tell
+from dlq_common.errors import InvalidRequest
+from dlq_profiler.control import write_control
+from dlq_profiler.injection import built, injected
+
+_SHARED_MEMORY = Path("/dev/shm")
+_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as the shell
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    epilog=examples(
+        "dlq profile run -- torchrun --nproc-per-node 2 train.py",
+        "dlq profile run --keep rec --json -- python train.py 2> profile.json",
+    ),
+)
+@click.argument("command", nargs=-1, required=True, metavar="COMMAND...")
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Record into DIR and leave it there.  [default: shared memory, removed]",
+)
+@ranks_option
+@link_option
+@json_option
+@pass_app
+def run(
+    app: App,
+    command: tuple[str, ...],
+    keep: Path | None,
+    ranks: int | None,
+    gigabits: tuple[float, ...],
+    as_json: bool,
+) -> None:
+    """Run a command on this machine, outside of any cluster, and show what its traffic tells.
+
+    The command has stdin, stdout and stderr as they are, and its exit code is ours; the profile comes
+    after it, on stderr. What it starts is recorded as well.
+    """
+    analysis()  # what is missing is said before the command runs, not after
+    parts = built()
+    if parts is None:
+        raise InvalidRequest(
+            "the profiler's library was not built here",
+            hint="`make setup` with a C compiler builds it",
+        )
+    with _directory(keep) as directory:
+        write_control(directory)
+        code = _run(command, {**os.environ, **injected(os.environ, directory, parts)})
+        tell(app, [directory], ranks, gigabits, as_json=as_json, to_stderr=True)
+    raise exit_codes.Ended(code)
+
+
+@contextmanager
+def _directory(keep: Path | None) -> Iterator[Path]:
+    if keep is None:
+        where = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
+        with tempfile.TemporaryDirectory(prefix="dlq-profile-", dir=where) as made:
+            yield Path(made)
+        return
+    keep.mkdir(parents=True, exist_ok=True)
+    if any(keep.iterdir()):
+        raise InvalidRequest(f"{keep} is not empty: recordings of two runs would be mixed")
+    yield keep.resolve()
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """The command's exit code, 128 + n for signal n; signals that come to us go on to it."""
+    try:
+        child = subprocess.Popen(command, env=environment)
+    except FileNotFoundError:
+        click.echo(f"dlq: {command[0]}: there is no such command", err=True)
+        return _NOT_FOUND
+    except OSError as error:
+        click.echo(f"dlq: {command[0]}: {(error.strerror or str(error)).lower()}", err=True)
+        return _NOT_EXECUTABLE
+    with _passing_on(child):
+        code = child.wait()
+    return exit_codes.SIGNALLED - code if code < 0 else code
+
+
+@contextmanager
+def _passing_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    def pass_on(number: int, _frame: object) -> None:
+        # A terminal has told its whole foreground group; twice would be once too often.
+        if number != signal.SIGINT or not _on_a_terminal(sys.stdin):
+            child.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _on_a_terminal(stream: IO[str] | None) -> bool:
+    return stream is not None and not stream.closed and stream.isatty()

@@ -1,0 +1,1 @@
+"""What a training job's traffic tells: its iterations, its bytes, the sizes of its tensors."""

@@ -1,0 +1,101 @@
+"""How a sequence repeats itself: the shortest part whose repetition it ends with."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+# One iteration more than two could be chance (facts of warm-up iterations repeat once).
+LEAST_REPEATS = 3
+# What the repetition must explain of a whole sequence: a tail of equal sizes repeats itself, too.
+LEAST_SHARE = 0.5
+
+
+class Repeat(NamedTuple):
+    """`sequence[first:]` is one part of `period` elements, over and over; the last may be cut short."""
+
+    period: int
+    first: int
+    repeats: int  # whole ones
+
+
+def shortest_repeat(symbols: NDArray[np.generic]) -> Repeat | None:
+    """The shortest period that explains at least half of the sequence by three repeats or more.
+
+    None without one. What comes before `first` is warm-up. O(len x period).
+    """
+    count = len(symbols)
+    backwards = symbols[::-1]
+    for period in range(1, count // LEAST_REPEATS + 1):
+        differs = backwards[period:] != backwards[:-period]
+        where = int(np.argmax(differs))
+        same = where if differs[where] else len(differs)
+        explained = same + period
+        if explained >= LEAST_REPEATS * period and explained >= LEAST_SHARE * count:
+            return Repeat(period, count - explained, explained // period)
+    return None
+
+
+def steady_part(
+    sizes: NDArray[np.generic],
+    places: NDArray[np.generic],
+    starts_ns: NDArray[np.int64],
+    ends_ns: NDArray[np.int64],
+) -> tuple[Repeat, int] | None:
+    """How a sequence of messages repeats itself, and the index at which an iteration begins.
+
+    Places (addresses) tell messages of one size from each other, which else would look like one
+    message in many iterations. Two cases have to be told from that: buffers that are new each time,
+    and buffers that are used in turn. There every repetition of the sizes comes after a pause.
+    """
+    by_size = shortest_repeat(sizes)
+    if by_size is None:
+        return None
+    begin = phase_after_the_longest_pause(starts_ns, ends_ns, by_size)
+    if _all_after_a_pause(starts_ns, ends_ns, by_size, begin):
+        return by_size, begin
+    by_place = shortest_repeat(mixed(sizes, places))
+    if by_place is None:
+        return None if by_size.period == 1 else (by_size, begin)
+    return by_place, phase_after_the_longest_pause(starts_ns, ends_ns, by_place)
+
+
+def mixed(*columns: NDArray[np.generic]) -> NDArray[np.uint64]:
+    """One number for each row, equal for equal rows (and for hardly any others)."""
+    found = np.zeros(len(columns[0]), np.uint64)
+    with np.errstate(over="ignore"):
+        for column in columns:
+            found = (found ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+            found ^= found >> np.uint64(32)
+    return found
+
+
+def _all_after_a_pause(
+    starts_ns: NDArray[np.int64], ends_ns: NDArray[np.int64], repeat: Repeat, begin: int
+) -> bool:
+    """Whether there is a pause before every repetition that is like the usual one before them."""
+    rows = np.arange(max(begin, 1), len(starts_ns), repeat.period)
+    pauses = starts_ns[rows] - ends_ns[rows - 1]
+    within = np.delete(starts_ns[1:] - ends_ns[:-1], rows - 1)
+    rest = float(np.median(within)) if len(within) else 0.0
+    return bool(np.percentile(pauses, 10) >= 0.3 * np.percentile(pauses, 90) > 2 * rest)
+
+
+def phase_after_the_longest_pause(
+    starts_ns: NDArray[np.int64], ends_ns: NDArray[np.int64], repeat: Repeat
+) -> int:
+    """The index in the sequence at which iterations begin: after the pause that is usually longest.
+
+    Of a repetition any element could be the first; a training step computes before it sends.
+    """
+    period, first, repeats = repeat
+    if period == 1:
+        return first
+    rows = first + np.arange(repeats)[:, None] * period + np.arange(period)
+    before = np.maximum(rows - 1, 0)
+    pauses = starts_ns[rows] - ends_ns[before]
+    # Before the very first element there may be nothing, or the warm-up.
+    usual = np.median(pauses[1:] if repeats > 1 else pauses, axis=0)
+    return first + int(np.argmax(usual))

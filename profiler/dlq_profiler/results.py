@@ -1,0 +1,230 @@
+"""What the analysis tells: of one process, and of a whole job. Values only; they go to JSON and back.
+
+Nothing here needs numpy, so that whoever merges or shows results need not have it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from typing import Any, NamedTuple, Self
+
+SCHEMA = "dlq.profile.v1"
+
+
+class Method(StrEnum):
+    """How a figure was found."""
+
+    EXACT = "framework"  # its own list of parameters
+    NCCL = "nccl-api"  # counts and types of NCCL's calls
+    SLOTS = "gloo-slots"  # gloo's preambles
+    ADDRESSES = "address-recurrence"  # addresses that recur
+    MESSAGES = "messages"  # every message is a tensor
+    NONE = "none"
+
+
+class Confidence(StrEnum):
+    """How far a figure may be trusted."""
+
+    EXACT = "exact"  # told by the framework
+    CHECKED = "checked"  # two independent ways agree
+    ASSUMED = "assumed"  # follows if the job does what jobs of its kind usually do
+    UNKNOWN = "unknown"
+
+
+class Reason(StrEnum):
+    """Why something is unknown."""
+
+    NOTHING_RECORDED = "nothing-recorded"
+    NO_TRAFFIC = "no-traffic"
+    TOO_FEW_ITERATIONS = "too-few-iterations"
+    NOT_PERIODIC = "not-periodic"
+    SELF_CHECK = "self-check"
+    RECORDS_LOST = "records-lost"
+    BYPASS = "bypass"
+    GRAPH = "cuda-graph"
+    RANKS_UNKNOWN = "ranks-unknown"
+    NOT_TENSORS = "messages-are-not-tensors"
+
+
+class Pattern(StrEnum):
+    """Who talks to whom."""
+
+    ALL_REDUCE = "all-reduce"
+    PARAMETER_SERVER = "parameter-server"
+    OTHER = "other"
+
+
+class Interval(NamedTuple):
+    """A value lies in it, both ends included."""
+
+    lower: float
+    upper: float
+
+
+class PeerTraffic(NamedTuple):
+    """What one process sends to one other end. `side`: 1 it connected, 2 it accepted, 0 unknown."""
+
+    peer: str
+    side: int
+    sent_bytes: float  # per iteration
+    messages: int  # per iteration
+
+
+class Tensors(NamedTuple):
+    """What the framework told of one model: bytes of each parameter that has a gradient."""
+
+    sizes: tuple[int, ...]
+    bucket_cap_bytes: int
+    first_bucket_bytes: int
+
+
+class Verdict(NamedTuple):
+    """How something was found, how sure it is, and why it is not known, if it is not."""
+
+    method: Method
+    confidence: Confidence
+    reason: Reason | None = None
+
+    @property
+    def known(self) -> bool:
+        return self.reason is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessProfile:
+    """One process. Bytes and times are those of an iteration in steady state.
+
+    `buffers`: bytes of each communication buffer, by recurring addresses. `buckets`: bytes of each
+    all-reduce in the order of issue, as the protocol tells. `messages`: bytes of each message.
+    `coverage`: the part of what it sent meanwhile that `sent_bytes` explains. `phases`: bytes in
+    each of equal parts of an iteration.
+    """
+
+    pid: int
+    start_ticks: int
+    comm: str
+    rank: int | None
+    world_size: int | None
+    role: str  # of a parameter-server job, as its environment tells; empty: not told
+    method: Method
+    reason: Reason | None = None
+    iterations: int = 0  # that were seen
+    period_s: float = 0.0  # mean; pauses of several iterations are left out
+    jitter: float = 0.0  # interquartile range of the iterations' times over their median
+    sent_bytes: float = 0.0
+    coverage: float = 0.0
+    buffers: tuple[int, ...] = ()
+    buckets: tuple[int, ...] = ()
+    messages: tuple[int, ...] = ()
+    phases: tuple[float, ...] = ()
+    peers: tuple[PeerTraffic, ...] = ()
+    tensors: tuple[Tensors, ...] = ()
+    records: int = 0
+    lost: int = 0
+    unseen: tuple[str, ...] = ()  # ways by which bytes may have gone past the profiler
+
+    def facts(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Self:
+        """The inverse of `facts`. Raises KeyError, TypeError or ValueError for anything else."""
+        return cls(
+            **{
+                **{name: facts[name] for name in _names(cls)},
+                "method": Method(facts["method"]),
+                "reason": _reason(facts["reason"]),
+                **{
+                    name: tuple(facts[name])
+                    for name in ("buffers", "buckets", "messages", "phases", "unseen")
+                },
+                "peers": tuple(PeerTraffic(*peer) for peer in facts["peers"]),
+                "tensors": tuple(
+                    Tensors(tuple(sizes), cap, first) for sizes, cap, first in facts["tensors"]
+                ),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProfile:
+    """A whole job. Bytes and times are those of an iteration in steady state.
+
+    `traffic` judges `bytes_per_iteration`, `period_s` and `phases`; `sizes` judges `model_bytes`,
+    `largest_tensor_bytes` and `skew`. What is unknown is None.
+    """
+
+    pattern: Pattern
+    traffic: Verdict
+    sizes: Verdict
+    processes: int  # that took part
+    world_size: int | None
+    iterations: int = 0  # that every one of them was seen in
+    period_s: float | None = None  # mean
+    jitter: float | None = None  # interquartile range over median
+    bytes_per_iteration: float | None = None  # sent or received by the busiest process
+    model_bytes: float | None = None
+    largest_tensor_bytes: Interval | None = None
+    skew: Interval | None = None  # largest tensor over model, 0 to 1 (Tiresias 3.3)
+    server_skew: float | None = None  # bytes of the busiest parameter server over their mean
+    servers: tuple[PeerTraffic, ...] = ()
+    buckets: tuple[int, ...] = ()  # bytes, in the order of issue where that is known
+    tensors: tuple[int, ...] = ()  # bytes, largest first
+    phases: tuple[float, ...] = ()  # bytes of the busiest process in equal parts of an iteration
+    active_fraction: float | None = None  # of an iteration in which it sends
+    self_check_error: float | None = None  # relative difference of two ways to the model's size
+    records: int = 0
+    lost: int = 0
+    unseen: tuple[str, ...] = ()
+
+    def facts(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        found = asdict(self)
+        for name in ("traffic", "sizes"):
+            found[name] = getattr(self, name)._asdict()
+        for name in ("largest_tensor_bytes", "skew"):
+            interval: Interval | None = getattr(self, name)
+            found[name] = None if interval is None else interval._asdict()
+        found["servers"] = [server._asdict() for server in self.servers]
+        return {"schema": SCHEMA, **found}
+
+    def json(self) -> str:
+        """One JSON object on one line."""
+        return json.dumps(self.facts(), separators=(",", ":"))
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Self:
+        """The inverse of `facts`. Raises KeyError, TypeError or ValueError for anything else."""
+        if facts["schema"] != SCHEMA:
+            raise ValueError(f"schema {facts['schema']!r} is not {SCHEMA}")
+        return cls(
+            **{
+                **{name: facts[name] for name in _names(cls)},
+                "pattern": Pattern(facts["pattern"]),
+                **{name: _verdict(facts[name]) for name in ("traffic", "sizes")},
+                **{
+                    name: None if facts[name] is None else Interval(**facts[name])
+                    for name in ("largest_tensor_bytes", "skew")
+                },
+                "servers": tuple(PeerTraffic(**server) for server in facts["servers"]),
+                **{name: tuple(facts[name]) for name in ("buckets", "tensors", "phases", "unseen")},
+            }
+        )
+
+
+def _names(kind: type) -> list[str]:
+    return [field.name for field in fields(kind)]
+
+
+def _reason(word: str | None) -> Reason | None:
+    return None if word is None else Reason(word)
+
+
+def _verdict(facts: Mapping[str, Any]) -> Verdict:
+    return Verdict(
+        Method(facts["method"]), Confidence(facts["confidence"]), _reason(facts["reason"])
+    )
