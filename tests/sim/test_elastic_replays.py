@@ -25,8 +25,12 @@ CHOICES = [
     for place in ("consolidate", "spread", "count")
     for cost in (("preempt=free",), ("term_s=60", "save_s=7", "resume_s=5"))
 ] + [
-    ("aryl", f"size={size}", "place=consolidate", "term_s=60", "save_s=7", "resume_s=5")
-    for size in ("rollout", "knapsack-exact")
+    ("aryl", f"size={size}", f"place={place}", *cost)
+    for size, place, cost in (
+        ("rollout", "consolidate", ("term_s=60", "save_s=7", "resume_s=5")),
+        ("knapsack-exact", "groups", ("term_s=60", "save_s=7", "resume_s=5")),
+        ("rollout", "groups", ("preempt=free",)),
+    )
 ]
 
 

@@ -28,6 +28,9 @@ from dlq_master.policy.order.expected_reward import Chances
 from dlq_master.policy.order.finish_time import Auction
 from dlq_master.policy.order.gittins import Gittins
 from dlq_master.policy.order.gittins_index import ServiceDistribution
+from dlq_master.policy.place.consolidate import CONSOLIDATE
+from dlq_master.policy.place.groups import GROUPS
+from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.policy import Know, Policy
 from dlq_master.policy.promise.rules import Promises
 from dlq_master.policy.reclaim.choices import ALGORITHM_1, EXACT, Reclaiming
@@ -54,6 +57,7 @@ class Preset(NamedTuple):
     by_chances: bool = False  # of rewards
     sizing: Sizing | None = None  # of elastic jobs
     reclaim: Reclaiming = EXACT  # of lent servers
+    place: Placement = CONSOLIDATE
     promises: bool = False  # deadlines
 
 
@@ -177,6 +181,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             key=always(shortest_on_base),
             sizing=KNAPSACK,
             reclaim=ALGORITHM_1,
+            place=GROUPS,
         ),
         "tiresias-las": Preset(
             "least attained service first, in K levels of GPU-seconds; preempts at boundaries",
@@ -209,6 +214,8 @@ def build(
     if preset is None:
         raise PolicyError(f"there is no policy {name!r}{suggestion(name, tuple(PRESETS))}")
     chosen = parse(name, preset.settings, words)
+    if "place" not in words:
+        chosen = chosen._replace(place=preset.place)
     if "search" in words and chosen.place.name != "local-search":
         raise PolicyError(f"policy {name}: setting 'search' needs place=local-search")
     try:

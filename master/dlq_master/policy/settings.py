@@ -21,6 +21,7 @@ from dlq_master.policy.place.arranging import (
 from dlq_master.policy.place.chooser import ILP
 from dlq_master.policy.place.consolidate import CONSOLIDATE
 from dlq_master.policy.place.count import COUNT
+from dlq_master.policy.place.groups import GROUPS
 from dlq_master.policy.place.halving import HALVING
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.skew import SKEW, SKEW_TRY
@@ -78,7 +79,10 @@ class Settings(NamedTuple):
 
 PLACEMENTS = {
     placement.name: placement
-    for placement in (CONSOLIDATE, SPREAD, COUNT, SKEW, ILP, HALVING, LOCAL_SEARCH, PATTERN)
+    for placement in (
+        *(CONSOLIDATE, SPREAD, COUNT, SKEW, ILP),
+        *(HALVING, LOCAL_SEARCH, PATTERN, GROUPS),
+    )
 }
 _TRYING = {placement.name: placement for placement in (SKEW_TRY, PATTERN_TRY)}
 _ORDERS = {order.value: order for order in (Discipline.REQUEUE, Discipline.FIRST_START)}

@@ -22,6 +22,7 @@ class Placement(NamedTuple):
     `room`: the GPUs of which a shape takes room, where that is more than it gets; None: just those.
     `repacks`: where `find` has nothing, all that start in the plan are packed anew to make room.
     `arranges`: places the small jobs that start in one plan as a whole (`place.batch`).
+    `groups`: own and lent servers, bases and what can be given away are kept apart (`place.groups`).
     `packs`: it wants to be told which jobs to keep together (`Shape.together`).
     """
 
@@ -34,6 +35,7 @@ class Placement(NamedTuple):
     room: Callable[[Pool, Shape], int] | None = None
     repacks: bool = False
     arranges: Arrange | None = None
+    groups: bool = False
 
     def any_gpus(self, shape: Shape) -> bool:
         """Whether this shape fits exactly when enough GPUs are left, wherever they are."""

@@ -25,7 +25,7 @@ from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.reclaim.demand import Choice, Demand, Tenant, Toll, toll
-from dlq_master.policy.walk.masks import Masks, count, joined, kept, without
+from dlq_master.policy.walk.masks import Masks, count, joined, kept, parts_of, without
 
 _ASKED_BACK = Reason(ReasonCode.ASKED_BACK)
 _LENT, _EMPTY = Reason(ReasonCode.LENT), Reason(ReasonCode.EMPTY)
@@ -124,7 +124,8 @@ def split(cluster: Cluster, policy: Policy, attempt: Attempt) -> tuple[Masks, Ma
     every = {node: mask for some in parts.values() for node, mask in some}
     if not _resizable(policy, job) or len(parts) != 1:
         return every, {}
-    base = kept(job, tuple(*parts.values()), job.request.base)
+    in_order = policy.placement.groups
+    base = kept(job, tuple(*parts.values()), job.request.base, in_order=in_order)
     return base, without(every, base)
 
 
@@ -142,7 +143,8 @@ def _leaves(view: View, policy: Policy, job: Job, gone: set[NodeId]) -> Change:
     if left is None:
         return Revoke(attempt.key, StopCause.PREEMPT, grace, _ASKED_BACK)
     names, lease = cluster.capacity.node_ids, attempt.lease
-    slots = tuple([Slot(names[node], mask) for node, mask in sorted(left.items())])
+    parts = tuple(left.items()) if policy.placement.groups else parts_of(left)
+    slots = tuple([Slot(names[node], mask) for node, mask in parts])
     reason = _ASKED_BACK._replace(resource="gpus", need=count(left), have=lease.allocation.width)
     at_s = view.now_s
     return Resize(attempt.key, Allocation(slots), lease.kind, at_s, grace, _NEVER_S, reason)
@@ -171,7 +173,7 @@ def _left_over(
     )
     if count(stays) < job.request.base:
         return None
-    base = kept(job, rest, job.request.base)
+    base = kept(job, rest, job.request.base, in_order=policy.placement.groups)
     if count(base) < job.request.base:
         return None
     return joined(job, base, without(stays, base), count(stays))

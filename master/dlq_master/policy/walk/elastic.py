@@ -37,9 +37,9 @@ class _Decision:
         self.question = question
         self.cluster = question.cluster
         self.held = self._split()
-        ground = self._ground()
-        self.stocks = ground.stocks
-        self.outcome = walk(ground)
+        self.ground = self._ground()
+        self.stocks = self.ground.stocks
+        self.outcome = walk(self.ground)
         self._size()
 
     def _split(self) -> dict[JobId, Held]:
@@ -53,7 +53,7 @@ class _Decision:
             if attempt is None or not job.request.sizes:
                 continue
             ((gpu_type, parts),) = capacity.parts(attempt.lease.allocation).items()
-            base = kept(job, parts, job.request.base)
+            base = kept(job, parts, job.request.base, in_order=self.question.placement.groups)
             extra = {node: mask & ~base.get(node, 0) for node, mask in parts}
             rest = {node: mask for node, mask in extra.items() if mask}
             found[job_id] = Held(gpu_type, base, rest)
@@ -118,7 +118,8 @@ class _Decision:
             here = {job_id: held for job_id, held in runs.items() if held.gpu_type == gpu_type}
             new = {job_id: parts for job_id, parts in starts.items() if self._is(parts, gpu_type)}
             if here or new:
-                Shares(self.question, self.outcome, gpu_type, stock, here, new).settle()
+                groups = self.ground.groups
+                Shares(self.question, self.outcome, gpu_type, stock, here, new, groups).settle()
 
     def _is(self, parts: Parts, gpu_type: str) -> bool:
         owned = self.cluster.capacity.total[gpu_type].masks

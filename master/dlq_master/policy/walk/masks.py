@@ -8,15 +8,17 @@ from dlq_master.model.pool import Part, Parts, Pool, lowest
 Masks = dict[int, int]
 
 
-def kept(job: Job, parts: Parts, gpus: int) -> Masks:
-    """Which of its GPUs a job keeps if it shrinks to so many: those of the nodes on which it has most.
-    With an explicit number of nodes whole ones, the first."""
+def kept(job: Job, parts: Parts, gpus: int, *, in_order: bool = False) -> Masks:
+    """Which of its GPUs a job keeps if it shrinks to so many: those of the nodes on which it has most, or
+    the first. With an explicit number of nodes whole ones, the first."""
     if job.request.nodes is not None:
         each = job.request.gpus // job.request.nodes
         if all(mask.bit_count() == each for _, mask in parts):
             return dict(parts[: gpus // each])
     found: Masks = {}
-    for node, mask in sorted(parts, key=lambda part: (-part.mask.bit_count(), part.ordinal)):
+    if not in_order:
+        parts = tuple(sorted(parts, key=lambda part: (-part.mask.bit_count(), part.ordinal)))
+    for node, mask in parts:
         taken = min(gpus, mask.bit_count())
         if taken:
             found[node] = lowest(mask, taken)

@@ -10,8 +10,9 @@ from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import Job
 from dlq_master.model.lineup import Lineup
-from dlq_master.model.pool import Parts, lowest
+from dlq_master.model.pool import Part, Parts, lowest
 from dlq_master.policy.order.work import left_s
+from dlq_master.policy.place.groups import Groups
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.size.sizing import Candidate, Sizing
 from dlq_master.policy.walk.masks import Masks, count, joined, less, merged, parts_of, without
@@ -52,6 +53,7 @@ class Shares:
         stock: Stock,
         runs: dict[JobId, Held],
         starts: dict[JobId, Parts],
+        groups: Groups | None,
     ) -> None:
         self.asked = question
         self.outcome = outcome
@@ -61,8 +63,12 @@ class Shares:
         self.stock = stock
         self.runs = runs
         self.starts = starts
+        self.groups = groups
 
     def settle(self) -> None:
+        if self.groups is not None:
+            for parts in self.starts.values():
+                self.groups.starts(parts)
         candidates = self._candidates()
         own = {job_id: self._available(held) for job_id, held in self.runs.items()}
         spare = sum(mask.bit_count() for masks in own.values() for mask in masks.values())
@@ -136,6 +142,8 @@ class Shares:
     def _start(self, job: Job, size: int) -> int:
         """On as many GPUs up to its size as can be had in its shape; never fewer than its base."""
         base = self.starts[job.job_id]
+        if size > job.request.base and self.groups is not None:
+            return self._start_in_groups(job, size)
         if size > job.request.base:
             pool = self.stock.free.copy()
             pool.give(base)
@@ -149,6 +157,17 @@ class Shares:
                     self.stock.take(parts)
                     return larger
         return job.request.base
+
+    def _start_in_groups(self, job: Job, size: int) -> int:
+        """Its base stays where the walk has put it."""
+        masks = dict(self.starts[job.job_id])
+        size = self._grow(job, masks, size)
+        self.outcome.chosen[job.job_id] = self._as_parts(masks)
+        return size
+
+    def _as_parts(self, masks: Masks) -> Parts:
+        """In the order of nodes; with groups the base before the rest."""
+        return parts_of(masks) if self.groups is None else tuple(map(Part._make, masks.items()))
 
     def _grow(self, job: Job, masks: Masks, size: int) -> int:
         """More GPUs for a job that runs, near those that it has, up to its size."""
@@ -170,6 +189,8 @@ class Shares:
             shape = job.request.shape_on(gpus)._replace(gpu_type=None)
             parts = placement.find(elsewhere, shape)
             return None if parts is None else dict(parts)
+        if self.groups is not None:
+            return self._more_in_groups(self.groups, job, gpus)
         found: Masks = {}
         able = free.allowed(job.request.shape)
         for node in sorted(masks):
@@ -184,6 +205,15 @@ class Shares:
         rest = less(able, found)
         parts = placement.find(rest, job.request.shape._replace(gpus=gpus, gpu_type=None))
         return None if parts is None else merged(found, dict(parts))
+
+    def _more_in_groups(self, groups: Groups, job: Job, gpus: int) -> Masks | None:
+        """On servers on which nobody has its base, if that can be."""
+        shape = job.request.shape._replace(gpus=gpus, gpu_type=None)
+        for pool in groups.for_flexible(self.stock.free):
+            parts = self.asked.placement.find(pool, shape)
+            if parts is not None:
+                return dict(parts)
+        return None
 
     def _keep_rest(
         self,
@@ -214,4 +244,4 @@ class Shares:
         held = self.runs[job.job_id]
         if masks != merged(held.base, held.extra) and job.live_attempt is not None:
             key = AttemptKey(job.job_id, job.live_attempt)
-            self.outcome.resized[key] = parts_of(masks)
+            self.outcome.resized[key] = self._as_parts(masks)

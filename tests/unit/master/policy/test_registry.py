@@ -11,7 +11,8 @@ from dlq_master.policy.transit.taking import Taking
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_every_preset_can_be_built_without_settings(name: str) -> None:
     policy = build(name)
-    assert (policy.name, policy.placement.name, policy.grid) == (name, "consolidate", True)
+    place = "groups" if name == "aryl" else "consolidate"
+    assert (policy.name, policy.placement.name, policy.grid) == (name, place, True)
 
 
 def test_settings_become_the_choices_of_the_stages() -> None:

@@ -118,8 +118,8 @@ def test_the_rule_of_the_policy_says_which() -> None:
 
 
 def grown() -> Lent:
-    """Under aryl, job 1 (4, 8 or 12 GPUs) has 8 on t1 and 4 on t2; job 2 has its 4 on t2."""
-    world = Lent("aryl").lend(2)
+    """Job 1 (4, 8 or 12 GPUs) has 8 on t1 and 4 on t2."""
+    world = Lent("aryl", place="consolidate").lend(2)
     world.submit(tesla(1, 4, 4, 8, 12)).decide()
     assert world.attempt(1).lease.allocation == an_allocation(("t1", 0xFF), ("t2", 0x0F))
     return world
@@ -137,6 +137,18 @@ def test_who_keeps_enough_elsewhere_goes_on_with_that_and_is_not_preempted() -> 
     world.carry_out(returns(world.cluster, LENT)).decide()
     assert world.attempt(1).lease.allocation == an_allocation(("t1", 0xFF))
     assert world.open() == ["t1"]
+
+
+def test_with_groups_a_server_of_flexible_workers_goes_before_one_with_a_base() -> None:
+    world = Lent("aryl").lend(3)
+    world.submit(tesla(1, 6, 6, 14), tesla(2, 1)).decide()
+    assert world.attempt(1).lease.allocation == an_allocation(("t1", 0x3F), ("t2", 0xFF))
+    assert world.attempt(2).lease.allocation == an_allocation(("t1", 0x40))
+    taken = world.taken(2)
+    assert taken.choice.servers == ("t3", "t2")
+    assert taken.toll == (0, 1, 0.0, 0.5, 0.5)
+    (resize,) = [change for change in taken.plan.changes if isinstance(change, Resize)]
+    assert resize.allocation == an_allocation(("t1", 0x3F))
 
 
 def test_whose_base_goes_too_has_to_stop() -> None:
