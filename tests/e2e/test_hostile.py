@@ -79,11 +79,11 @@ class Hostile:
     def only_on(self, name: str) -> "Hostile":
         """Until further notice new work goes to this node only."""
         others = [other for other in self.daemons.agents if other != name]
-        self.daemons.dlq("admin", "node", "cordon", *others, "--reason", "a test")
+        self.daemons.said("admin", "node", "cordon", *others, "--reason", "a test")
         return self
 
     def anywhere(self) -> None:
-        self.daemons.dlq("admin", "node", "uncordon", *self.daemons.agents)
+        self.daemons.said("admin", "node", "uncordon", *self.daemons.agents)
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +181,7 @@ def test_a_flood_of_output_is_cut_to_its_head_and_tail(cluster: Hostile) -> None
     (node,) = cluster.jobs.get(job).attempts[-1].ranks
     kept = cluster.daemons.root / node.node_id / "attempts" / f"{job}.1.0"
     assert sum(file.stat().st_blocks * 512 for file in kept.rglob("*")) < 12 << 20
-    assert cluster.daemons.dlq("logs", "-n", "1", job) == "over\n"
+    assert cluster.daemons.said("logs", "-n", "1", job) == "over\n"
 
 
 def test_a_job_that_fills_its_disk_ends_and_its_node_goes_on(cluster: Hostile) -> None:
@@ -197,10 +197,10 @@ def test_a_job_that_fills_its_disk_ends_and_its_node_goes_on(cluster: Hostile) -
         )
         cluster.wait_until_said(job, "filled")
         wait_until(
-            lambda: "disk_full" in cluster.daemons.dlq("nodes", "-R"), what="the node's flag"
+            lambda: "disk_full" in cluster.daemons.said("nodes", "-R"), what="the node's flag"
         )
         after = cluster.submit("exit 0")
-        wait_until(lambda: "disk_full" in cluster.daemons.dlq("why", after), what="why it waits")
+        wait_until(lambda: "disk_full" in cluster.daemons.said("why", after), what="why it waits")
         (cluster.daemons.root / "seen").touch()
         ended = cluster.wait_for_end(job)
         assert (ended.state, ended.exit_code) == (job_pb2.JOB_STATE_FAILED, 4)

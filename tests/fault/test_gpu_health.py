@@ -1,7 +1,6 @@
 """GPUs that fall ill under real daemons: virtual ones whose health a script tells."""
 
 import json
-import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +10,7 @@ from dlq_client.admin import Admin
 from dlq_client.connection import Connection
 from dlq_client.jobs import Jobs
 from dlq_client.nodes import Nodes
-from support.harness import BIN, Daemons
+from support.harness import Daemons
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -34,14 +33,6 @@ class Ward(Daemons):
         draft = self.root / f"{name}.draft"
         draft.write_text("".join(f"{line}\n" for line in lines))
         draft.rename(self.root / f"{name}.gpus")
-
-    def dlq(self, *words: str) -> str:
-        """What the CLI prints."""
-        done = subprocess.run(
-            [BIN / "dlq", *words], env=self._environment(), capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +64,7 @@ def test_an_ill_gpu_is_withheld_through_the_death_of_both_daemons_until_somebody
     nodes = Nodes(line)
     ward.say("n1", "3|xid_48|an uncorrectable error", "1|temperature|64")
     wait_until(lambda: withheld(nodes.get("n1")) == [3], what="GPU 3 is withheld")
-    shown = json.loads(ward.dlq("gpus", "n1", "--json"))["gpus"]
+    shown = json.loads(ward.said("gpus", "n1", "--json"))["gpus"]
     assert [gpu["state"] for gpu in shown] == ["free"] * 3 + ["withheld"] + ["free"] * 4
     assert (shown[3]["conditions"][0]["code"], shown[3]["conditions"][0]["action"]) == (
         "xid_48",
@@ -83,7 +74,7 @@ def test_an_ill_gpu_is_withheld_through_the_death_of_both_daemons_until_somebody
         lambda: nodes.get("n1").gpu_statuses[1].temperature_celsius == 64,
         what="the temperature is told",
     )
-    assert "GPU 3: xid_48 (an uncorrectable error), reset" in ward.dlq("nodes", "-R")
+    assert "GPU 3: xid_48 (an uncorrectable error), reset" in ward.said("nodes", "-R")
     ward.say("n1")
     for name in ("n1", "master"):
         ward.kill(name)
@@ -94,7 +85,7 @@ def test_an_ill_gpu_is_withheld_through_the_death_of_both_daemons_until_somebody
         what="n1 is back",
     )
     assert withheld(nodes.get("n1")) == [3]
-    ward.dlq("admin", "node", "clear", "n1", "--gpu", "3")
+    ward.said("admin", "node", "clear", "n1", "--gpu", "3")
     assert withheld(nodes.get("n1")) == []
 
 
@@ -116,8 +107,12 @@ def test_a_card_off_the_bus_drains_its_node_and_what_ran_there_goes_on_elsewhere
         what="the job has moved",
         timeout_s=60.0,
     )
-    ward.say(here)
-    ward.dlq("admin", "node", "undrain", here)
+    ward.say(here, "0|temperature|41")
+    wait_until(
+        lambda: nodes.get(here).gpu_statuses[0].temperature_celsius == 41,
+        what="its agent has looked again: what is cleared now stays cleared",
+    )
+    ward.said("admin", "node", "undrain", here)
     assert withheld(nodes.get(here)) == [0], "undrained is not healed"
     Admin(line).clear_gpu_conditions(here)
     assert not nodes.get(here).reasons
@@ -142,7 +137,7 @@ def test_a_gpu_with_something_left_on_it_is_not_given_to_the_next_job(
     ended = jobs.get(job_id).job
     assert (ended.state, ended.exit_code) == (job_pb2.JOB_STATE_COMPLETED, 0)
     assert nodes.get("n1").free_gpu_count == 7, "its GPU is nobody's"
-    ward.dlq("cancel", str(job_id))
+    ward.said("cancel", str(job_id))
     ward.say("n1")
     wait_until(lambda: not nodes.get("n1").reasons, what="n1 is clean", timeout_s=30.0)
     assert nodes.get("n1").free_gpu_count == 8

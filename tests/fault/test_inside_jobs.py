@@ -1,7 +1,6 @@
 """`dlq exec`, `attach` and `run` on real daemons, some of which die meanwhile."""
 
 import os
-import pty
 import re
 import select
 import signal
@@ -14,6 +13,7 @@ import pytest
 
 from support.harness import BIN, Daemons
 from support.process_box import is_alive
+from support.terminal import Terminal
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -32,7 +32,7 @@ def dlq(
 ) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         [BIN / "dlq", *arguments],
-        env=daemons._environment(),
+        env=daemons.environment(),
         input=stdin,
         capture_output=True,
         timeout=timeout_s,
@@ -45,7 +45,7 @@ def started(daemons: Daemons, *arguments: str) -> Iterator["subprocess.Popen[byt
     """A `dlq` that goes on; killed at the end of the block."""
     process = subprocess.Popen(
         [BIN / "dlq", *arguments],
-        env=daemons._environment(),
+        env=daemons.environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -62,16 +62,13 @@ def started(daemons: Daemons, *arguments: str) -> Iterator["subprocess.Popen[byt
 @contextmanager
 def running_job(daemons: Daemons, script: str = "echo up; exec sleep 1000") -> Iterator[str]:
     """The number of a job that runs; cancelled at the end."""
-    made = dlq(
-        daemons, "submit", "--parsable", "-G", "1", "--env", "COLOUR=blue", "--", "sh", "-c", script
-    )
-    job_id = made.stdout.decode().strip()
-    assert job_id.isdigit(), made.stderr
-    assert dlq(daemons, "wait", "--for", "running", "--timeout", "60s", job_id).returncode == 0
+    asked = ("submit", "--parsable", "-G", "1", "--env", "COLOUR=blue", "--", "sh", "-c", script)
+    job_id = daemons.said(*asked).strip()
+    daemons.said("wait", "--for", "running", "--timeout", "60s", job_id)
     try:
         yield job_id
     finally:
-        dlq(daemons, "cancel", "--kill", job_id)
+        daemons.dlq("cancel", "--kill", job_id)
 
 
 def line_of(process: "subprocess.Popen[bytes]") -> bytes:
@@ -125,7 +122,7 @@ def test_a_caller_that_is_killed_takes_its_command_along(daemons: Daemons) -> No
             pid = int(line_of(caller))
             assert is_alive(pid)
         wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=30.0)
-        assert b"running" in dlq(daemons, "status", job_id).stdout
+        assert "running" in daemons.said("status", job_id)
 
 
 def test_ctrl_c_ends_the_command_and_not_the_job(daemons: Daemons) -> None:
@@ -135,7 +132,7 @@ def test_ctrl_c_ends_the_command_and_not_the_job(daemons: Daemons) -> None:
             caller.send_signal(signal.SIGINT)
             assert caller.wait(timeout=30.0) == 130
         wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=30.0)
-        assert b"running" in dlq(daemons, "status", job_id).stdout
+        assert "running" in daemons.said("status", job_id)
 
 
 def test_a_caller_goes_away_while_its_command_reads_nothing(daemons: Daemons) -> None:
@@ -158,18 +155,18 @@ def test_the_end_of_the_job_ends_its_commands_and_is_not_held_up(daemons: Daemon
         ) as caller,
     ):
         pid = int(line_of(caller))
-        assert dlq(daemons, "cancel", "--kill", job_id).returncode == 0
+        assert daemons.dlq("cancel", "--kill", job_id).code == 0
         assert caller.wait(timeout=30.0) == 128 + signal.SIGKILL
         assert caller.stderr is not None
         assert b"the job's rank has ended" in caller.stderr.read()
         assert not is_alive(pid)
-        assert dlq(daemons, "wait", "--timeout", "30s", job_id).returncode == 1
+        assert daemons.dlq("wait", "--timeout", "30s", job_id).code == 1
 
 
 def test_a_job_that_has_ended_has_no_inside(daemons: Daemons) -> None:
     with running_job(daemons) as job_id:
         pass
-    dlq(daemons, "wait", job_id)
+    daemons.dlq("wait", job_id)
     done = dlq(daemons, "exec", job_id, "--", "true")
     assert done.returncode == 1
     assert b"nothing of it runs" in done.stderr
@@ -178,10 +175,10 @@ def test_a_job_that_has_ended_has_no_inside(daemons: Daemons) -> None:
 def test_a_terminal_is_passed_through(daemons: Daemons) -> None:
     with running_job(daemons) as job_id:
         said, code = at_terminal(
-            daemons, ["exec", "-t", job_id, "--", "sh"], b"tty && stty size && exit 4\n"
+            daemons, ["exec", "-t", job_id, "--", "sh"], "tty && stty size && exit 4\n"
         )
-    assert b"/dev/pts/" in said
-    assert re.search(rb"\r\n\d+ \d+\r\n", said)
+    assert "/dev/pts/" in said
+    assert re.search(r"\n\d+ \d+\n", said)
     assert code == 4
 
 
@@ -198,10 +195,10 @@ def test_ctrl_c_at_a_terminal_is_the_commands(daemons: Daemons) -> None:
                 "-c",
                 "trap 'echo caught; exit 6' INT; echo ok; sleep 99 & wait",
             ],
-            b"\x03",
-            after=b"ok\r\n",
+            "\x03",
+            after="ok\n",
         )
-    assert b"caught" in said
+    assert "caught" in said
     assert code == 6
 
 
@@ -213,32 +210,14 @@ def test_a_terminal_is_not_given_where_there_is_none(daemons: Daemons) -> None:
 
 
 def at_terminal(
-    daemons: Daemons, arguments: list[str], typed: bytes, *, after: bytes = b""
-) -> tuple[bytes, int]:
+    daemons: Daemons, arguments: list[str], typed: str, *, after: str = ""
+) -> tuple[str, int]:
     """What is seen of a `dlq` at a terminal, where this is typed once `after` was said."""
-    pid, master = pty.fork()
-    if pid == 0:
-        os.chdir("/tmp")
-        program = str(BIN / "dlq")
-        os.execve(program, [program, *arguments], {**daemons._environment(), "TERM": "vt100"})
-    said = b""
-    try:
-        while True:
-            if typed and after in said:
-                os.write(master, typed)
-                typed = b""
-            ready, _, _ = select.select([master], [], [], 60.0)
-            assert ready, f"it says nothing more after {said!r}"
-            data = os.read(master, 65_536)
-            if not data:
-                break
-            said += data
-    except OSError:
-        pass  # how a terminal says that everybody has gone
-    finally:
-        os.close(master)
-    _, status = os.waitpid(pid, 0)
-    return said, os.waitstatus_to_exitcode(status)
+    with Terminal([str(BIN / "dlq"), *arguments], daemons.environment()) as terminal:
+        terminal.expect(after)
+        terminal.press(typed)
+        code = terminal.end()
+        return terminal.shown, code
 
 
 def test_attach_shows_what_comes_and_leaves_the_job_alone(daemons: Daemons) -> None:
@@ -253,7 +232,7 @@ def test_attach_shows_what_comes_and_leaves_the_job_alone(daemons: Daemons) -> N
         assert watcher.wait(timeout=30.0) == 130
         assert watcher.stderr is not None
         assert f"dlq cancel {job_id}".encode() in watcher.stderr.read()
-        assert b"running" in dlq(daemons, "status", job_id).stdout
+        assert "running" in daemons.said("status", job_id)
 
 
 def test_attach_exits_as_the_job_does(daemons: Daemons) -> None:
@@ -369,21 +348,22 @@ def test_every_command_is_in_the_audit(daemons: Daemons) -> None:
 
 
 def test_a_label_decides_where_a_job_runs_and_why_it_waits(daemons: Daemons) -> None:
-    assert dlq(daemons, "admin", "node", "label", "n1", "rack=r1", "disk=fast").returncode == 0
-    assert b"disk=fast,rack=r1" in dlq(daemons, "nodes").stdout
+    assert daemons.dlq("admin", "node", "label", "n1", "rack=r1", "disk=fast").code == 0
+    assert "disk=fast,rack=r1" in daemons.said("nodes")
     done = dlq(daemons, "run", "-C", "rack=r1&disk=fast", "-w", "n1", "--", "echo", "here")
     assert (done.returncode, done.stdout) == (0, b"here\n")
-    refused = dlq(daemons, "submit", "-C", "rack=r2", "--", "true")
-    assert refused.returncode == 5
-    assert b"rack=r2" in refused.stderr
-    assert dlq(daemons, "submit", "-x", "n1", "--", "true").returncode == 5
+    refused = daemons.dlq("submit", "-C", "rack=r2", "--", "true")
+    assert refused.code == 5
+    assert "rack=r2" in refused.err
+    assert daemons.dlq("submit", "-x", "n1", "--", "true").code == 5
     with running_job(daemons):
-        held = dlq(daemons, "submit", "--parsable", "-C", "rack=r1", "-G", "8", "--", "true")
-        job_id = held.stdout.decode().strip()
-        assert dlq(daemons, "admin", "node", "label", "n1", "rack-").returncode == 0
+        job_id = daemons.said(
+            "submit", "--parsable", "-C", "rack=r1", "-G", "8", "--", "true"
+        ).strip()
+        assert daemons.dlq("admin", "node", "label", "n1", "rack-").code == 0
         wait_until(
-            lambda: b"none of the 1 nodes is such" in dlq(daemons, "why", job_id).stdout,
+            lambda: "none of the 1 nodes is such" in daemons.said("why", job_id),
             what="the reason",
         )
-        assert b"rack=r1" in dlq(daemons, "why", job_id).stdout
-        dlq(daemons, "cancel", job_id)
+        assert "rack=r1" in daemons.said("why", job_id)
+        daemons.dlq("cancel", job_id)

@@ -1,7 +1,6 @@
 """Arrays, dependencies, begins, warnings and words to running jobs: real daemons, killed in between."""
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.harness import BIN, Daemons
+from support.harness import Daemons
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -46,29 +45,12 @@ def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
         yield made
 
 
-def dlq(daemons: Daemons, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [BIN / "dlq", *arguments],
-        env=daemons._environment(),
-        capture_output=True,
-        text=True,
-        timeout=90.0,
-        cwd="/tmp",
-    )
-
-
-def said(daemons: Daemons, *arguments: str) -> str:
-    done = dlq(daemons, *arguments)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def submit(daemons: Daemons, *flags: str, command: tuple[str, ...] = ("/bin/true",)) -> str:
-    return said(daemons, "submit", "--parsable", *flags, "--", *command).strip()
+    return daemons.said("submit", "--parsable", *flags, "--", *command).strip()
 
 
 def job(daemons: Daemons, name: str) -> dict[str, object]:
-    (found,) = json.loads(said(daemons, "status", "--json", name))["jobs"]
+    (found,) = json.loads(daemons.said("status", "--json", name))["jobs"]
     return dict(found)
 
 
@@ -77,7 +59,7 @@ def state(daemons: Daemons, name: str) -> object:
 
 
 def kinds(daemons: Daemons, name: str) -> list[str]:
-    events = json.loads(said(daemons, "events", "--json", name))["events"]
+    events = json.loads(daemons.said("events", "--json", name))["events"]
     return [event["kind"] for event in events]
 
 
@@ -115,16 +97,16 @@ def test_an_array_runs_within_its_limit_and_over_a_killed_master(daemons: Daemon
     array = submit(
         daemons, "-a", "1-13:2%2", "-J", "sweep", "-D", str(out), command=("/bin/sh", "-c", line)
     )
-    text = said(daemons, "status", array)
+    text = daemons.said("status", array)
     assert f"{array}_[" in text
     assert "%2]" in text
     restart_master(daemons)
-    assert f"{array}_[" in said(daemons, "status", array)
+    assert f"{array}_[" in daemons.said("status", array)
     go.touch()
-    said(daemons, "wait", array)
+    daemons.said("wait", array)
     assert sorted(path.name for path in out.iterdir()) == ["1", "11", "13", "3", "5", "7", "9"]
     assert (out / "7").read_text() == f"{array} 7 {out}\n"
-    tasks = json.loads(said(daemons, "status", "--json", array))["jobs"]
+    tasks = json.loads(daemons.said("status", "--json", array))["jobs"]
     assert [task["array_task_id"] for task in tasks] == [1, 3, 5, 7, 9, 11, 13]
     assert {task["state"] for task in tasks} == {"completed"}
     assert "job_completed" in kinds(daemons, f"{array}_7")
@@ -135,16 +117,16 @@ def test_an_array_runs_within_its_limit_and_over_a_killed_master(daemons: Daemon
 
 def test_tasks_are_steered_by_their_names(daemons: Daemons) -> None:
     array = submit(daemons, "-a", "0-5", "-H", "-J", "held")
-    assert f"job {array}_[0-2]: cancelled" in said(daemons, "cancel", f"{array}_[0-2]")
-    assert f"job {array}_4: " in said(daemons, "release", f"{array}_4")
-    said(daemons, "wait", f"{array}_4")
+    assert f"job {array}_[0-2]: cancelled" in daemons.said("cancel", f"{array}_[0-2]")
+    assert f"job {array}_4: " in daemons.said("release", f"{array}_4")
+    daemons.said("wait", f"{array}_4")
     assert state(daemons, f"{array}_3") == "held"
-    said(daemons, "cancel", array)
+    daemons.said("cancel", array)
     assert state(daemons, f"{array}_5") == "cancelled"
-    refused = dlq(daemons, "logs", array)
-    assert refused.returncode == 2
-    assert "say which" in refused.stderr
-    assert dlq(daemons, "show", f"{array}_9").returncode == 3
+    refused = daemons.dlq("logs", array)
+    assert refused.code == 2
+    assert "say which" in refused.err
+    assert daemons.dlq("show", f"{array}_9").code == 3
 
 
 def test_a_chain_comes_in_order_over_a_killed_master_and_a_broken_one_is_held(
@@ -156,57 +138,57 @@ def test_a_chain_comes_in_order_over_a_killed_master_and_a_broken_one_is_held(
     fails = submit(daemons, "-d", f"afterany:{first}", command=("/bin/false",))
     never = submit(daemons, "-d", f"afterok:{fails}")
     gone = submit(daemons, "-d", f"afterok:{fails}", "--kill-on-invalid-dep", "yes")
-    assert "dependency: it waits for other jobs: afterok:" in said(daemons, "why", then)
+    assert "dependency: it waits for other jobs: afterok:" in daemons.said("why", then)
     restart_master(daemons)
     assert job(daemons, then)["wait_code"] == "dependency"
     go.touch()
-    said(daemons, "wait", first, then)
+    daemons.said("wait", first, then)
     assert job(daemons, first)["end_time"] <= job(daemons, then)["start_time"]  # type: ignore[operator]
     wait_until(lambda: state(daemons, never) == "held", what="the broken chain is held")
     assert state(daemons, gone) == "cancelled"
-    assert "can never come true" in said(daemons, "why", never)
-    told = said(daemons, "update", never, "dependency=none")
+    assert "can never come true" in daemons.said("why", never)
+    told = daemons.said("update", never, "dependency=none")
     assert f"job {never}: dependency: afterok:{fails} -> none" in told
-    said(daemons, "wait", never)
+    daemons.said("wait", never)
 
 
 def test_a_begin_is_kept_by_a_master_that_is_killed_before_it(daemons: Daemons) -> None:
     number = submit(daemons, "-b", "now+10s")
     assert job(daemons, number)["wait_code"] == "begin_time"
     restart_master(daemons)
-    said(daemons, "wait", number)
+    daemons.said("wait", number)
     found = job(daemons, number)
     assert found["start_time"] > found["submit_time"]  # type: ignore[operator]
     later = submit(daemons, "-b", "now+1h")
-    assert "begin: " in said(daemons, "update", later, "begin=none")
-    said(daemons, "wait", later)
+    assert "begin: " in daemons.said("update", later, "begin=none")
+    daemons.said("wait", later)
 
 
 def test_words_reach_a_job_that_goes_on_also_after_both_daemons_were_killed(
     daemons: Daemons,
 ) -> None:
     number, told = a_listener(daemons, "listener")
-    said(daemons, "signal", number, "SIGHUP")
+    daemons.said("signal", number, "SIGHUP")
     wait_until(lambda: "signal 1\n" in told.read_text(), what="the job has the signal")
     daemons.kill("n1")
-    said(daemons, "signal", number, "USR2")
+    daemons.said("signal", number, "USR2")
     restart_master(daemons)
     daemons.start("n1")
     daemons.wait_for("n1")
     wait_until(lambda: "signal 12\n" in told.read_text(), what="the agent that is back sends it")
-    path = said(daemons, "checkpoint", "--timeout", "1m", number).strip()
+    path = daemons.said("checkpoint", "--timeout", "1m", number).strip()
     assert (Path(path) / "COMMITTED").exists()
     assert "saved " in told.read_text()
-    again = said(daemons, "checkpoint", "--timeout", "1m", number).strip()
+    again = daemons.said("checkpoint", "--timeout", "1m", number).strip()
     assert again != path
     assert state(daemons, number) == "running"
     found = kinds(daemons, number)
     assert found.count("attempt_save_asked") == 2
     assert "rank_signalled" in found
-    assert "is saving" in said(daemons, "requeue", number)
+    assert "is saving" in daemons.said("requeue", number)
     wait_until(lambda: told.read_text().count("started") == 2, what="it starts again")
     assert job(daemons, number)["attempt_count"] == 2
-    said(daemons, "cancel", "--kill", "--wait", number)
+    daemons.said("cancel", "--kill", "--wait", number)
 
 
 def test_a_job_is_warned_before_its_limit_and_ended_at_it(daemons: Daemons) -> None:
@@ -215,9 +197,9 @@ def test_a_job_is_warned_before_its_limit_and_ended_at_it(daemons: Daemons) -> N
     wait_until(lambda: "signal 12\n" in told.read_text(), what="the job is warned", timeout_s=60.0)
     assert time.monotonic() - began_s > 15.0  # never in its first 20 seconds
     assert state(daemons, number) == "running"
-    refused = dlq(daemons, "update", number, "queue=default", "begin=now+1h")
-    assert refused.returncode == 1
-    assert "cannot be changed any more" in refused.stderr
+    refused = daemons.dlq("update", number, "queue=default", "begin=now+1h")
+    assert refused.code == 1
+    assert "cannot be changed any more" in refused.err
     wait_until(lambda: state(daemons, number) == "timed_out", what="its end", timeout_s=90.0)
     assert "attempt_warned" in kinds(daemons, number)
     assert told.read_text().count("signal 12\n") >= 1

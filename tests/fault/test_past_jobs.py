@@ -1,7 +1,6 @@
 """Jobs that have left memory and whose story was cut: real daemons, and every command that asks for them."""
 
 import json
-import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +9,7 @@ from dlq.v1 import job_pb2, resource_pb2
 from dlq_cli.words import has_ended, shown_state
 from dlq_client.jobs import Jobs
 from dlq_common.errors import TryAgain
-from support.harness import BIN, Daemons
+from support.harness import Daemons
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -28,22 +27,6 @@ compact_every = "1s"
 BURST = 10
 
 
-def dlq(daemons: Daemons, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [BIN / "dlq", *arguments],
-        env=daemons._environment(),
-        capture_output=True,
-        text=True,
-        timeout=60.0,
-    )
-
-
-def told(daemons: Daemons, *arguments: str) -> str:
-    said = dlq(daemons, *arguments)
-    assert said.returncode == 0, said.stderr
-    return said.stdout
-
-
 def a_spec(*command: str) -> job_pb2.JobSpec:
     return job_pb2.JobSpec(
         name="story",
@@ -54,30 +37,30 @@ def a_spec(*command: str) -> job_pb2.JobSpec:
 
 
 def kinds(daemons: Daemons, job_id: str) -> list[str]:
-    document = json.loads(told(daemons, "events", job_id, "--json"))
+    document = json.loads(daemons.said("events", job_id, "--json"))
     return [event["kind"] for event in document["events"]]
 
 
 def check_old_job(daemons: Daemons, job_id: str) -> None:
     """Everything that can be asked of a job whose end is long past."""
-    (job,) = json.loads(told(daemons, "show", job_id, "--json"))["jobs"]
+    (job,) = json.loads(daemons.said("show", job_id, "--json"))["jobs"]
     assert (job["state"], job["exit_code"], job["spec"]["command"]) == (
         "failed", 3, ["/bin/sh", "-c", "echo once upon a time; exit 3"],
     )  # fmt: skip
     assert [attempt["state"] for attempt in job["attempts"]] == ["failed"]
-    assert told(daemons, "logs", job_id) == "once upon a time\n"
-    assert "has ended: failed" in told(daemons, "why", job_id)
-    assert dlq(daemons, "wait", job_id).returncode == 3
-    assert dlq(daemons, "wait", job_id, "--for", "running", "--timeout", "20s").returncode == 3
-    listed = json.loads(told(daemons, "status", "--since", "1d", "--json"))["jobs"]
+    assert daemons.said("logs", job_id) == "once upon a time\n"
+    assert "has ended: failed" in daemons.said("why", job_id)
+    assert daemons.dlq("wait", job_id).code == 3
+    assert daemons.dlq("wait", job_id, "--for", "running", "--timeout", "20s").code == 3
+    listed = json.loads(daemons.said("status", "--since", "1d", "--json"))["jobs"]
     assert job_id in [each["job_id"] for each in listed]
-    (past,) = json.loads(told(daemons, "history", "-s", "failed", "--json"))["jobs"]
+    (past,) = json.loads(daemons.said("history", "-s", "failed", "--json"))["jobs"]
     assert (past["job_id"], past["exit_code"]) == (job_id, 3)
     assert past["gpu_hours"] >= 0.0
-    said = dlq(daemons, "events", job_id)
-    assert (said.returncode, said.stdout) == (0, "")
-    assert "no longer kept" in said.stderr
-    told(daemons, "cancel", job_id)
+    said = daemons.dlq("events", job_id)
+    assert (said.code, said.out) == (0, "")
+    assert "no longer kept" in said.err
+    daemons.said("cancel", job_id)
 
 
 @pytest.fixture(scope="module")
@@ -104,9 +87,9 @@ def test_what_ended_long_ago_is_answered_for_as_ever(daemons: Daemons) -> None:
         spec = a_spec("/bin/sh", "-c", "echo once upon a time; exit 3")
         old = jobs.submit(spec, request_id="mine").job.job_id
         wait_until(lambda: has_ended(jobs.get(old).job), what="it ends")
-        told(daemons, "admin", "token", "create")  # the newest event of all is never cut
+        daemons.said("admin", "token", "create")  # the newest event of all is never cut
         wait_until(lambda: kinds(daemons, old) == [], what="its story is cut")
-        assert told(daemons, "logs", old) == "once upon a time\n"
+        assert daemons.said("logs", old) == "once upon a time\n"
 
         daemons.kill("master")
         daemons.start("master")
@@ -116,8 +99,8 @@ def test_what_ended_long_ago_is_answered_for_as_ever(daemons: Daemons) -> None:
         assert (again.job_id, shown_state(again)) == (old, "failed")
         assert kinds(daemons, living)[: len(story)] == story, "of what lives nothing is cut"
         assert int(jobs.submit(a_spec("/bin/true")).job.job_id) == int(old) + 1
-        watcher = dlq(daemons, "wait", living, "--timeout", "2s")
-        assert watcher.returncode == 124
+        watcher = daemons.dlq("wait", living, "--timeout", "2s")
+        assert watcher.code == 124
         jobs.cancel(living, kill=True)
 
 
@@ -128,8 +111,8 @@ def test_a_user_who_submits_too_fast_may_come_again(daemons: Daemons) -> None:
         with pytest.raises(TryAgain) as caught:
             flood(jobs)
         assert int(caught.value.metadata["retry_after_s"]) > 900
-        said = dlq(daemons, "submit", "-G", "1", "--", "/bin/true")
-        assert said.returncode == 75
-        assert "nothing was submitted; try again in" in said.stderr
+        said = daemons.dlq("submit", "-G", "1", "--", "/bin/true")
+        assert said.code == 75
+        assert "nothing was submitted; try again in" in said.err
         assert jobs.submit(a_spec("/bin/true"), request_id="r0").job.job_id == first
-        assert told(daemons, "queues")
+        assert daemons.said("queues")

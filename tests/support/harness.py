@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from dlq_client.connection import Connection
 from dlq_client.identity import load_identity
 from dlq_client.jobs import Jobs
 from dlq_client.nodes import Nodes
+from support.cli_run import Dlq, Said
 from support.waiting import wait_until
 
 BIN = Path(sys.executable).parent
@@ -116,7 +117,7 @@ class Daemons:
         with path.open("ab") as log:
             self._running[name] = subprocess.Popen(
                 self._command(name),
-                env=self._environment() | env,
+                env=self.environment() | env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -183,6 +184,17 @@ class Daemons:
         assert identity is not None
         identity = replace(identity, address=address or self.api)
         return Connection(identity, patience_s=patience_s, deadline_s=5.0)
+
+    def dlq(self, *arguments: str) -> Said:
+        """One command to its end, in this process: a new one needs half a second to import itself."""
+        with chdir("/tmp"):
+            return Dlq(self.root / "home", self.environment())(*arguments, patience_s=15.0)
+
+    def said(self, *arguments: str) -> str:
+        """What a command prints that succeeds."""
+        done = self.dlq(*arguments)
+        assert done.code == 0, done.err
+        return done.out
 
     def ledger_job(self, seconds: float, code: int, *, nodes: int = 1) -> job_pb2.JobSpec:
         """A job that writes its start and its end into the ledger."""
@@ -260,12 +272,12 @@ class Daemons:
 
     def _run(self, program: str, *arguments: str) -> str:
         done = subprocess.run(
-            [BIN / program, *arguments], env=self._environment(), capture_output=True, text=True
+            [BIN / program, *arguments], env=self.environment(), capture_output=True, text=True
         )
         assert done.returncode == 0, f"{program} {arguments}: {done.stderr}"
         return done.stdout
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         return {
             "PATH": f"{BIN}:{os.environ.get('PATH', os.defpath)}",
             "DLQ_HOME": str(self.root / "home"),

@@ -54,10 +54,6 @@ class HostileDaemons(Daemons):
         """Take note of a daemon that somebody else has killed."""
         self._running.pop(name).wait()
 
-    def dlq(self, *arguments: str) -> str:
-        """The output of one `dlq` command."""
-        return self._run("dlq", *arguments)
-
     def _make_agent(self, name: str) -> None:
         super()._make_agent(name)
         path = self.root / f"{name}.toml"
