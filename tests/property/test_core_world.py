@@ -187,7 +187,7 @@ class Story(RuleBasedStateMachine):
     def compare(self, changes: tuple[object, ...]) -> None:
         world = self.world
         if world.policy.sizing is not None:
-            return  # what is different about them is in tests/property/test_elastic_world.py
+            return  # the obvious planner knows no sizes; tests/sim/test_elastic_replays.py does
         if world.policy.placement.name not in reference_planner.PLACEMENTS:
             return  # the obvious planner does not place like that
         starts = {c.job_id: c.allocation for c in changes if isinstance(c, Start)}

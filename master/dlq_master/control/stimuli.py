@@ -410,9 +410,7 @@ class Launch:
     uid: int
     gid: int
     groups: tuple[int, ...]
-    resume_from: (
-        str  # "" = from the beginning; the checkpoint directory follows from the spec (rpc/convert)
-    )
+    resume_from: str  # "" = from the beginning; the checkpoint directory follows from the spec (rpc/commands)
     hold_s: float
     grace_s: float
     restart_count: int

@@ -28,12 +28,13 @@ from dlq_master.control.stimuli import (
     ReportedRank,
 )
 from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.rpc.agent_intake import facts_of, progress_of, report_of, reports_of
 from dlq_master.rpc.auth import Door, caller_of, identity_of
 from dlq_master.rpc.call import Context
-from dlq_master.rpc.convert import launch_message, stop_message
+from dlq_master.rpc.commands import launch_message, stop_message
 from dlq_master.rpc.exec_relay import ExecRelay
 from dlq_master.rpc.health_intake import disk_of, health_of
-from dlq_master.rpc.intake import facts_of, progress_of, report_of, reports_of, words_of
+from dlq_master.rpc.intake import words_of
 from dlq_master.rpc.logs_relay import LogsRelay
 from dlq_master.rpc.sessions import Line, Sessions
 from dlq_master.rpc.spec import check_request_id, check_span

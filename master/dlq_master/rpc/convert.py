@@ -1,21 +1,19 @@
-"""Where the model becomes messages: the only place that knows both. The way back is intake.py."""
+"""Where the model becomes messages for users: the way back is intake.py. For agents: commands.py."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from dlq.v1 import admin_service_pb2 as admin
-from dlq.v1 import agent_service_pb2 as agent
 from dlq.v1 import event_pb2, job_pb2, lease_pb2, node_pb2, resource_pb2
 from dlq_common.wire import to_duration, to_timestamp
 from dlq_master.control.labels import by_name, named
 from dlq_master.control.ports import Readable
-from dlq_master.control.stimuli import Command, JoinToken, Launch, Signal, Stop, User
+from dlq_master.control.stimuli import JoinToken, User
 from dlq_master.model.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.eligible import Array
 from dlq_master.model.event import Fact, JournalEvent
 from dlq_master.model.grace import grace_s
-from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.job import Checkpoint, HoldKind, Job, JobState
 from dlq_master.model.lease import Lease, LeaseKind, hold_until_s
 from dlq_master.model.naming import shown_dependency
@@ -24,7 +22,6 @@ from dlq_master.model.resources import Allocation, Request, indices
 from dlq_master.model.sentence import sentence
 from dlq_master.model.why import Reason
 from dlq_master.rpc.node_view import gpu_statuses, reasons, withheld_words
-from dlq_master.rpc.task import fit_to_task
 
 JOB_STATES = {state: job_pb2.JobState.Value(f"JOB_STATE_{state.name}") for state in JobState}
 HOLD_KINDS = {kind: job_pb2.HoldKind.Value(f"HOLD_KIND_{kind.name}") for kind in HoldKind}
@@ -326,95 +323,3 @@ def token_message(token: JoinToken) -> admin.JoinToken:
         expire_time=to_timestamp(token.expire_time_s),
         created_by=token.created_by,
     )
-
-
-# --- to the agents ------------------------------------------------------------------------------
-
-
-def command_message(command: Command, epoch: int, checkpoint_root: str) -> agent.Command:
-    """A command of this master's epoch."""
-    message = agent.Command(sequence=command.sequence, epoch=epoch)
-    if isinstance(command, Launch):
-        message.launch.CopyFrom(launch_message(command, checkpoint_root))
-    elif isinstance(command, Stop):
-        message.stop.CopyFrom(stop_message(command))
-    elif isinstance(command, Signal):
-        message.signal.CopyFrom(
-            agent.SignalCommand(
-                job_id=str(command.key.job_id),
-                fence=_fence(command.key, command.epoch),
-                node_rank=command.node_rank,
-                signal=command.signal,
-            )
-        )
-    else:
-        message.save.CopyFrom(
-            agent.SaveCommand(
-                job_id=str(command.key.job_id),
-                fence=_fence(command.key, command.epoch),
-                node_rank=command.node_rank,
-                number=command.number,
-            )
-        )
-    return message
-
-
-def launch_message(launch: Launch, checkpoint_root: str) -> agent.LaunchCommand:
-    """Run one rank."""
-    spec = job_pb2.JobSpec.FromString(launch.spec)
-    fit_to_task(spec, launch)
-    spec.queue = launch.queue or spec.queue  # the default one by its name, or another by now
-    message = agent.LaunchCommand(
-        job_id=str(launch.key.job_id),
-        fence=_fence(launch.key, launch.epoch),
-        node_rank=launch.node_rank,
-        gpu_indexes=launch.gpu_indexes,
-        node_addresses=launch.node_addresses,
-        node_ids=_texts(launch.node_ids),
-        master_port=launch.master_port,
-        spec=spec,
-        user=launch.user,
-        uid=launch.uid,
-        gid=launch.gid,
-        groups=launch.groups,
-        resume_from=launch.resume_from,
-        checkpoint_directory=checkpoint_directory(spec, launch.key, checkpoint_root),
-        hold_duration=to_duration(launch.hold_s),
-        grace_duration=to_duration(launch.grace_s),
-        restart_count=launch.restart_count,
-    )
-    message.at_barrier = launch.at_barrier
-    message.node_gpu_counts.extend(launch.node_gpu_counts)
-    message.port_first, message.port_last = launch.port_first, launch.port_last
-    message.node_ports.extend(agent.NodePorts(ports=ports) for ports in launch.node_ports)
-    if launch.time_left_s is not None:
-        message.time_left_duration.CopyFrom(to_duration(launch.time_left_s))
-    return message
-
-
-def checkpoint_directory(spec: job_pb2.JobSpec, key: AttemptKey, checkpoint_root: str) -> str:
-    """Where an attempt leaves its checkpoints: a directory of its own, or the script's with a marker."""
-    if spec.checkpoint.marker:
-        return spec.checkpoint.directory
-    root = spec.checkpoint.directory or checkpoint_root
-    return f"{root.rstrip('/')}/{key.job_id}/{key.number}"
-
-
-def stop_message(stop: Stop) -> agent.StopCommand:
-    """End one rank."""
-    return agent.StopCommand(
-        job_id=str(stop.key.job_id),
-        fence=_fence(stop.key, stop.epoch),
-        node_rank=stop.node_rank,
-        cause=stop.cause,
-        grace_duration=to_duration(stop.grace_s),
-        delay_duration=to_duration(stop.delay_s),
-    )
-
-
-def _fence(key: AttemptKey, epoch: int) -> lease_pb2.Fence:
-    return lease_pb2.Fence(epoch=epoch, attempt=key.number)
-
-
-def _texts(node_ids: Iterable[NodeId]) -> list[str]:
-    return [str(node_id) for node_id in node_ids]

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dlq.v1 import agent_service_pb2 as wire
 from dlq_master.control.stimuli import Command
 from dlq_master.model.ids import NodeId
-from dlq_master.rpc.convert import command_message
+from dlq_master.rpc.commands import command_message
 
 # An agent that does not read is cut off; its next hello brings everything anew.
 MOST_UNREAD = 10_000

@@ -17,7 +17,7 @@ from dlq_master.model.job import Checkpoint, HoldKind, Job, JobState
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.node import Gpu, Node, NodeState
 from dlq_master.model.resources import Request
-from dlq_master.rpc import convert
+from dlq_master.rpc import commands, convert
 from support.fake_control import FakeControl, FakeRead
 
 KEY = AttemptKey(JobId(17), 2)
@@ -146,7 +146,7 @@ def test_each_attempt_has_a_checkpoint_directory_unless_the_script_has_its_own(
 ) -> None:
     spec = job_pb2.JobSpec()
     spec.checkpoint.directory, spec.checkpoint.marker = directory, marker
-    assert convert.checkpoint_directory(spec, KEY, "/shared/ckpt/") == expected
+    assert commands.checkpoint_directory(spec, KEY, "/shared/ckpt/") == expected
 
 
 def _launch(time_left_s: float | None) -> Launch:
@@ -174,7 +174,7 @@ def _launch(time_left_s: float | None) -> Launch:
 
 
 def test_a_launch_says_everything_and_the_masters_epoch_beside_the_fence() -> None:
-    command = convert.command_message(_launch(30.0), 4, "/shared")
+    command = commands.command_message(_launch(30.0), 4, "/shared")
     assert (command.sequence, command.epoch) == (9, 4)
     assert (command.launch.fence.epoch, command.launch.fence.attempt) == (3, 2)
     assert list(command.launch.gpu_indexes) == [0, 3]
@@ -183,12 +183,12 @@ def test_a_launch_says_everything_and_the_masters_epoch_beside_the_fence() -> No
 
 
 def test_a_launch_names_the_queue_that_the_job_is_in() -> None:
-    assert convert.launch_message(replace(_launch(None), queue="high"), "/c").spec.queue == "high"
-    assert convert.launch_message(_launch(None), "/c").spec.queue == ""
+    assert commands.launch_message(replace(_launch(None), queue="high"), "/c").spec.queue == "high"
+    assert commands.launch_message(_launch(None), "/c").spec.queue == ""
 
 
 def test_a_launch_without_a_limit_says_so() -> None:
-    launch = convert.launch_message(_launch(None), "/shared")
+    launch = commands.launch_message(_launch(None), "/shared")
     assert not launch.HasField("time_left_duration")
 
 
@@ -196,7 +196,7 @@ def test_a_stop_with_no_grace_says_zero_and_not_nothing() -> None:
     stop = Stop(
         sequence=1, key=KEY, epoch=3, node_id=NodeId("a"), node_rank=0, cause="cancel", grace_s=0.0
     )
-    message = convert.stop_message(stop)
+    message = commands.stop_message(stop)
     assert message.HasField("grace_duration")
     assert message.grace_duration.seconds == 0
 

@@ -13,7 +13,7 @@ from dlq_common.errors import InvalidRequest
 from dlq_master.control.stimuli import Caller, ReportedPhase
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import ExitZeroInGrace
-from dlq_master.rpc import intake
+from dlq_master.rpc import agent_intake, intake
 
 ALICE = Caller("alice", "user")
 
@@ -85,19 +85,19 @@ def _facts() -> agent.NodeFacts:
 def test_the_runtimes_of_a_node_are_words_and_few() -> None:
     facts = _facts()
     facts.runtimes.extend(["podman", "podman"])
-    assert intake.facts_of(facts).runtimes == frozenset({"podman"})
+    assert agent_intake.facts_of(facts).runtimes == frozenset({"podman"})
     for hostile in ("pod man", "x" * 500, ""):
         facts.runtimes[0] = hostile
         with pytest.raises(InvalidRequest, match="runtime"):
-            intake.facts_of(facts)
+            agent_intake.facts_of(facts)
     del facts.runtimes[:]
     facts.runtimes.extend(["podman"] * 17)
     with pytest.raises(InvalidRequest, match="at most 16"):
-        intake.facts_of(facts)
+        agent_intake.facts_of(facts)
 
 
 def test_the_facts_of_a_node_come_with_its_gpus_in_order() -> None:
-    facts = intake.facts_of(_facts())
+    facts = agent_intake.facts_of(_facts())
     assert [gpu.index for gpu in facts.gpus] == [0, 1]
     assert facts.boot_id == "b-1"
 
@@ -120,7 +120,7 @@ def test_facts_that_make_no_sense_are_refused(change: Callable[[Message], object
     facts = _facts()
     change(facts)
     with pytest.raises(InvalidRequest):
-        intake.facts_of(facts)
+        agent_intake.facts_of(facts)
 
 
 def _report() -> agent.RankReport:
@@ -134,7 +134,7 @@ def _report() -> agent.RankReport:
 
 
 def test_a_report_keeps_its_fence_and_its_age_is_never_negative() -> None:
-    report = intake.report_of(_report())
+    report = agent_intake.report_of(_report())
     assert (report.key, report.epoch) == (AttemptKey(JobId(17), 2), 3)
     assert report.phase is ReportedPhase.EXITED
     assert report.exit_code == 0
@@ -145,7 +145,7 @@ def test_a_report_keeps_its_fence_and_its_age_is_never_negative() -> None:
 def test_an_exit_code_that_is_not_there_is_not_zero() -> None:
     report = _report()
     report.ClearField("exit_code")
-    assert intake.report_of(report).exit_code is None
+    assert agent_intake.report_of(report).exit_code is None
 
 
 @pytest.mark.parametrize(
@@ -164,12 +164,12 @@ def test_a_report_that_makes_no_sense_is_refused(change: Callable[[Message], obj
     report = _report()
     change(report)
     with pytest.raises(InvalidRequest):
-        intake.report_of(report)
+        agent_intake.report_of(report)
 
 
 def test_words_of_an_agent_lose_their_control_characters() -> None:
     report = _report()
     report.error = "bad\x1b[31m" + "x" * 10_000
-    read = intake.report_of(report)
+    read = agent_intake.report_of(report)
     assert read.error.isprintable()
     assert len(read.error) <= intake.LONGEST_WORDS
