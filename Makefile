@@ -27,7 +27,7 @@ TORCH_STAMP := .venv-torch/.stamp
 FRAMEWORKS_STAMP := .venv-frameworks/.stamp
 NEEDS_FRAMEWORKS = $(filter lightning submitit hf framework% podman podman-framework%,$(or $(ONLY),framework))
 # Marked tests need more than a fresh machine, or more than two minutes; they have their own targets.
-NOTHING_SPECIAL := not (e2e or torture or podman or netns or systemd or slurm or torch or frameworks or gpu)
+NOTHING_SPECIAL := not (e2e or torture or podman or netns or systemd or slurm or torch or frameworks or gpu or profiler)
 # What runs PyTorch or a framework in them needs an environment that make e2e makes.
 CONTAINERS := podman and not (torch or frameworks)
 N ?= 30
@@ -114,7 +114,7 @@ systemd: setup  ## the runbook on two booted hosts: install, a gang, upgrade, re
 
 .PHONY: profiler
 profiler: setup  ## the profiler's libraries and analysis, the slow tests too; with PyTorch where it is installed
-	$(PY) -m pytest -q $(PATIENT) tests/profiler tests/unit/profiler
+	$(PY) -m pytest -q $(PATIENT) -m 'not gpu' tests/profiler tests/unit/profiler
 
 .PHONY: bench
 bench: setup  ## measure; figures beside their goals and conditions, and one table at the end

@@ -26,9 +26,11 @@ TASKS_NAME = "dlq-tasks"
 PROFILER_SOURCES = Path("profiler/src")
 PROFILER_LIBRARIES = Path("profiler/dlq_profiler/lib")
 PRELOAD_NAME = "libdlqprof.so"
+PLUGIN_NAME = "libnccl-profiler-dlq.so"
 # What each library of the profiler is made of: directories under PROFILER_SOURCES.
 PROFILER_PARTS = {
-    PRELOAD_NAME: ("recorder", "preload", "sockets"),
+    PRELOAD_NAME: ("recorder", "preload", "sockets", "verbs", "nccl"),
+    PLUGIN_NAME: ("recorder", "plugin"),
 }
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-pthread"]
 
@@ -91,9 +93,12 @@ def profiler_command(
     includes += [f"-I{sources / part}" for part in PROFILER_PARTS[name]]
     files = [str(f) for part in PROFILER_PARTS[name] for f in sorted((sources / part).glob("*.c"))]
     # A preloaded library is there from the start, where threads' variables are cheapest.
-    tls = ["-ftls-model=initial-exec"] if name == PRELOAD_NAME else []
+    own = {
+        PRELOAD_NAME: ["-ftls-model=initial-exec"],
+        PLUGIN_NAME: ["-DDLQPROF_SOURCE=DLQPROF_NCCL_PLUGIN"],
+    }[name]
     named = f'-DDLQPROF_PRODUCER="{name.removesuffix(".so")} {version}"'
-    return [*compiler, *PROFILER_FLAGS, *alone, *tls, named, *includes, *files]
+    return [*compiler, *PROFILER_FLAGS, *alone, *own, named, *includes, *files]
 
 
 def compile_profiler(root: Path) -> list[Path]:

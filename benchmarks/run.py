@@ -22,7 +22,16 @@ ROOT = Path(__file__).parent.parent
 # One command per claim; each tells ratio, bound or percentile with its conditions.
 NAMES = (
     *("tick", "submits", "starts", "launches", "pauses", "agent_load"),
-    *("status", "restart", "retention", "simulate", "placement", "gittins", "selector"),
+    *(
+        "status",
+        "restart",
+        "retention",
+        "simulate",
+        "placement",
+        "gittins",
+        "selector",
+        "profiler_calls",
+    ),
 )
 
 

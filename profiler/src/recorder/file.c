@@ -30,6 +30,7 @@ static int control_writable;
 static int populate_works; /* pages are made one by one; else the whole file was, when it was made */
 static uint32_t epochs;    /* files this process and its parents made; survives fork */
 static uint64_t mapped_bytes;
+static uint32_t seen_flags; /* also from before there was a file */
 
 /* The page that fork wipes. */
 struct own {
@@ -209,6 +210,7 @@ static struct dlqprof_header *make_file(const struct dlqprof_control *control)
     }
     *header = layout;
     dlqprof_fill_header(header);
+    header->flags = LOAD(&seen_flags);
     for (i = 0; i < 7; i++)
         header->magic[i + 1] = DLQPROF_MAGIC[i + 1];
     STORE_RELEASE(&header->magic[0], DLQPROF_MAGIC[0]);
@@ -265,6 +267,7 @@ uint32_t dlqprof_missed(void)
 
 void dlqprof_flag(uint32_t flags)
 {
+    __atomic_fetch_or(&seen_flags, flags, __ATOMIC_RELAXED);
     if (dlqprof_recording() && dlqprof_attach())
         __atomic_fetch_or(&dlqprof_file->flags, flags, __ATOMIC_RELAXED);
 }

@@ -57,7 +57,7 @@ uint32_t dlqprof_conn_add(const struct dlqprof_conn *conn);
 uint32_t dlqprof_conn_find(uint32_t kind, uint64_t id);
 struct dlqprof_conn *dlqprof_conn_at(uint32_t number);
 
-/* Sets bits of the header's flags, if this process has a file. */
+/* Sets bits of the header's flags, now or when this process gets a file. */
 void dlqprof_flag(uint32_t flags);
 
 /* Writes one record into the calling thread's ring: seq and duration_ns are filled in here, the

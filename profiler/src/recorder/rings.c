@@ -14,6 +14,13 @@ static __thread struct writer writer;
 /* The compiler must not move the record out of the busy section; the processor is the same one. */
 #define SIGNAL_FENCE() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 
+/* TSan knows no fences; the reader is another process, which it does not see either. */
+#ifdef __SANITIZE_THREAD__
+#define ORDERED_BEFORE_WHAT_FOLLOWS() SIGNAL_FENCE()
+#else
+#define ORDERED_BEFORE_WHAT_FOLLOWS() __atomic_thread_fence(__ATOMIC_RELEASE)
+#endif
+
 /* Below this many slots, a dead thread's is not looked for. */
 #define SLOTS_BEFORE_REUSE 16u
 
@@ -149,7 +156,7 @@ static void put(const struct dlqprof_record *record)
     uint64_t took = dlqprof_now(CLOCK_MONOTONIC) - record->ts_ns;
     /* A reader that copies this place now finds a number that does not fit. */
     STORE(&to->seq, 0);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
+    ORDERED_BEFORE_WHAT_FOLLOWS();
     to->ts_ns = record->ts_ns;
     to->address = record->address;
     to->aux = record->aux;
