@@ -54,9 +54,13 @@ def test_who_was_preempted_comes_back_before_younger_best_effort_jobs(policy: st
 
 @EACH
 def test_best_effort_jobs_do_not_preempt_each_other(policy: str) -> None:
-    world = a_world(policy).submit(be(1), be(2, runs_s=1.0)).at(0.0)
-    assert world.at(50.0).running == [1]
-    assert world.job(1).preemptions == 0
+    world = a_world(policy).submit(be(1)).at(0.0)
+    world.submit(be(2, 4), slo(3, 900.0, gpus=4)).at(1.0)
+    assert world.running == [2, 3]  # job 1 does not fit beside job 3, job 2 does
+    world.finish(3).at(10.0)
+    assert world.running == [2]  # though job 1 is older
+    world.finish(2).at(20.0)
+    assert world.running == [1]
 
 
 @EACH
@@ -85,10 +89,11 @@ def test_under_edf_preemptive_the_earlier_deadline_takes_over() -> None:
 @pytest.mark.parametrize("policy", ["edf", "edf-preemptive"])
 def test_the_earliest_deadline_counts_from_submission(policy: str) -> None:
     world = a_world(policy).submit(slo(9, 1.0)).at(50.0)
-    world.submit(slo(1, 300.0)).at(150.0)  # due at 350 s
-    world.submit(slo(2, 190.0)).at(160.0)  # due at 340 s
-    world.submit(be(3))
-    assert order(world, 9, 1, 2, 3) == [9, 2, 1, 3]
+    for job_id, at_s, due_s in ((1, 150.0, 380.0), (2, 160.0, 360.0), (3, 200.0, 370.0)):
+        world.now_s = at_s
+        world.submit(slo(job_id, due_s - at_s))
+    world.submit(be(4))
+    assert order(world, 9, 1, 2, 3, 4) == [9, 2, 3, 1, 4]
 
 
 @pytest.mark.parametrize("policy", ["edf", "edf-preemptive"])
@@ -120,6 +125,12 @@ def test_3sigma_goes_by_reward_for_each_gpu_second() -> None:
     world.submit(slo(2, 500.0, runs_s=40.0))  # 99 / (8 x 40)
     world.submit(slo(3, 300.0, runs_s=60.0))  # 99 / (8 x 60), though its deadline is the first
     assert order(world, 9, 1, 2, 3) == [9, 2, 1, 3]
+
+
+def test_3sigma_counts_the_gpus_beside_the_seconds() -> None:
+    world = a_world("3sigma").submit(slo(9, 1_000.0)).at(0.0)
+    world.submit(slo(1, 500.0, runs_s=40.0), slo(2, 500.0, gpus=4, runs_s=60.0))
+    assert world.finish(9).decide().running == [2]  # 240 GPU-seconds, against 320
 
 
 def test_3sigma_counts_the_steps_that_can_still_be_reached() -> None:
