@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from dlq_master.policy.promise.augment import augment
 from dlq_master.policy.promise.eject import eject
 from dlq_master.policy.promise.fluid import Demand, Slots
 from dlq_master.policy.promise.holes import insert
@@ -164,9 +165,12 @@ def _kept(book: Book, job: SloJob, ledger: Ledger) -> Verdict | None:
     jobs = (*book.jobs, job)
     asked = ledger.with_job(row(job, step, grid), ledger.free)
     moved = eject(book.plan, jobs, [len(book.jobs)], asked, grid)
+    made = None if moved else replan(jobs, grid, FIRM[:1])
+    if moved is None and made is None:
+        moved = augment(book.plan, jobs, len(book.jobs), asked, grid)
     if moved is not None:
         return _with(book, job, Ground.MOVED, moved.plan, moved.free)
-    made = replan(jobs, grid, FIRM)
+    made = made or replan(jobs, grid, FIRM[1:])
     if made is None:
         return None
     return _with(book, job, Ground.REPLAN, made, free_gpus(made, jobs, grid, ledger.horizon))

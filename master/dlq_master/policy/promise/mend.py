@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from dlq_master.policy.promise.augment import augment
 from dlq_master.policy.promise.eject import eject
 from dlq_master.policy.promise.fluid import Demand
 from dlq_master.policy.promise.leases import Grid, SloJob, width, within
@@ -79,7 +80,9 @@ def _placed(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> Plan:
     if (new := serve_all(jobs, picks, grid, FIRM)) is not None:
         return new
     for number in sorted(missing, key=lambda at: (-density(jobs[at], grid), jobs[at].key)):
-        if (found := eject(part, jobs, [number], ledger, grid)) is not None:
+        found = eject(part, jobs, [number], ledger, grid)
+        found = found or augment(part, jobs, number, ledger, grid)
+        if found is not None:
             part, ledger.free = found.plan, found.free
     return part
 

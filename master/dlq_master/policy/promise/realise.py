@@ -23,8 +23,8 @@ from dlq_master.policy.promise.plan import (
 Order = tuple[float, float]
 # (a, B) of the order. The first four stop few jobs; the others are for promises that these break.
 STICKY = ((0.0, inf), (1.0, inf), (0.5, inf), (2.0, inf))
-# For promises: running jobs give way to those with 32 or 16 slots less laxity.
-FIRM = ((0.0, 32.0), (1.0, 16.0), (0.0, inf), (0.0, 8.0))
+# For promises: running jobs give way to those with so many slots less laxity.
+FIRM = ((0.0, 32.0), (1.0, 16.0), (1.0, 4.0))
 MORE = ((0.0, 8.0), (1.0, 8.0), (0.0, 2.0), (0.0, 0.0))
 
 

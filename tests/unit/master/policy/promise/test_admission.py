@@ -76,7 +76,7 @@ def test_one_job_makes_room_and_all_others_stay() -> None:
 @given(
     seed=st.integers(0, 10**6), gpus=st.integers(2, 8), resume_s=st.sampled_from([0.0, 2.0, 12.0])
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_what_is_kept_between_admissions_is_what_a_new_book_works_out(
     seed: int, gpus: int, resume_s: float
 ) -> None:
@@ -92,7 +92,7 @@ def test_what_is_kept_between_admissions_is_what_a_new_book_works_out(
 
 
 @given(seed=st.integers(0, 10**6), gpus=st.integers(2, 8), resume_s=st.sampled_from([0.0, 2.0]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_orders_that_serve_everybody_are_plans_without_faults(
     seed: int, gpus: int, resume_s: float
 ) -> None:

@@ -82,7 +82,7 @@ def test_who_has_ended_leaves_its_slots() -> None:
 @given(
     seed=st.integers(0, 10**6), gpus=st.integers(3, 8), lost=st.integers(0, 6), at=st.integers(0, 3)
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_no_promise_is_dropped_silently_when_capacity_is_lost(
     seed: int, gpus: int, lost: int, at: int
 ) -> None:
