@@ -8,7 +8,7 @@ from pathlib import Path
 import hatch_build
 import pytest
 
-from support.profiled import ROOT, Profiling, compile_program
+from support.watched_programs import ROOT, Profiling, compile_program
 
 
 @pytest.fixture(scope="session")

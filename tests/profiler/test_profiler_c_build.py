@@ -10,7 +10,7 @@ import hatch_build
 import pytest
 
 from dlq_profiler import layout
-from support.profiled import PROGRAMS, ROOT, compile_library, compile_program, have, run
+from support.watched_programs import PROGRAMS, ROOT, compile_library, compile_program, have, run
 
 
 @pytest.mark.profiler

@@ -13,8 +13,8 @@ import pytest
 
 from dlq_profiler.control import NAME, read_control, switch
 from dlq_profiler.recording import RecordingError
-from support.profiled import Profiling, Ran, run
 from support.waiting import wait_until
+from support.watched_programs import Profiling, Ran, have, run
 
 Program = Callable[[str], Path]
 
@@ -174,3 +174,17 @@ def test_recording_is_switched_in_a_running_program(
 def _cpu_ticks(pid: int) -> int:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
+
+
+def test_a_process_that_was_refused_a_file_is_not_asked_again(
+    library: Path, tmp_path: Path, program: Program
+) -> None:
+    """Once it is clear that nothing will be written, calls make no system call of ours."""
+    if not have("strace"):
+        pytest.skip("no strace here")
+    profiling = Profiling(library, tmp_path / "none", file_limit=1)
+    profiling.run(program("calls.c"))
+    told = tmp_path / "trace"
+    argv = ["strace", "-f", "-o", str(told), "-e", "trace=getsockopt", str(program("threads.c"))]
+    assert profiling.run(*argv, "after", "1", "500").returncode == 0
+    assert told.read_text().count("getsockopt") < 5

@@ -11,7 +11,7 @@ import pytest
 
 from dlq_profiler.capabilities import BLIND, Unwatched, why_unwatched, why_unwatched_process
 from dlq_profiler.layout import Unseen
-from support.profiled import Profiling, compile_program, have, run
+from support.watched_programs import Profiling, compile_program, have, run
 
 Program = Callable[[str], Path]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dlq_profiler.control import switch, write_control
-from support.profiled import ROOT, Ran, run
+from support.watched_programs import ROOT, Ran, run
 
 HOOK = ROOT / "profiler" / "dlq_profiler" / "hook"
 # As much of torch as the hook touches.

@@ -9,7 +9,7 @@ import hatch_build
 import pytest
 
 from dlq_profiler.layout import ConnKind, Op, RecordFlag, Source
-from support.profiled import ROOT, Profiling, calls, compile_program, run
+from support.watched_programs import ROOT, Profiling, calls, compile_program, run
 
 Program = Callable[[str], Path]
 

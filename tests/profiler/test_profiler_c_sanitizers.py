@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.profiled import PROGRAMS, Profiling, compile_library, compile_program, have
+from support.watched_programs import PROGRAMS, Profiling, compile_library, compile_program, have
 
 pytestmark = pytest.mark.profiler
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlq_profiler.layout import Op, RecordFlag, Side
-from support.profiled import Profiling, calls, compile_program, have, run
+from support.watched_programs import Profiling, calls, compile_program, have, run
 
 Program = Callable[[str], Path]
 
@@ -170,3 +170,17 @@ def test_sends_from_signal_handlers_are_recorded_or_counted(
     assert ran.returncode == 0
     assert recording.lost + len(recording.records) == int(ran.stdout)
     assert 50 in recording.records["bytes"]
+
+
+@pytest.mark.parametrize("ours_first", [True, False])
+def test_another_preloaded_library_sees_the_same(
+    profiling: Profiling, program: Program, tmp_path: Path, ours_first: bool
+) -> None:
+    """Its dlsym(RTLD_NEXT) must find what comes after it, although dlsym is ours."""
+    other = compile_program(tmp_path, "also_preloaded.c", flags=["-shared", "-fPIC"])
+    alone = run(program("calls.c"), environment={"LD_PRELOAD": str(other)})
+    assert alone.stderr.endswith(" sends\n")
+    chain = [profiling.library, other] if ours_first else [other, profiling.library]
+    profiling.environment["LD_PRELOAD"] = ":".join(map(str, chain))
+    assert profiling.run(program("calls.c")) == alone
+    assert calls(profiling.recording())[: len(STREAM)] == STREAM

@@ -8,7 +8,7 @@ import pytest
 
 from dlq_profiler.layout import ConnKind, Op, RecordFlag
 from dlq_profiler.recording import Recording
-from support.profiled import PROGRAMS, Profiling, calls, compile_program, run
+from support.watched_programs import PROGRAMS, Profiling, calls, compile_program, run
 
 LEGACY = [
     (Op.IB_POST_RECV, 8192, 8192),

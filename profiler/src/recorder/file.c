@@ -260,6 +260,11 @@ uint32_t dlqprof_attach(void)
     return LOAD_ACQUIRE(dlqprof_epoch);
 }
 
+int dlqprof_refused(void)
+{
+    return LOAD(&own->state) == REFUSED;
+}
+
 uint32_t dlqprof_missed(void)
 {
     return __atomic_exchange_n(&own->missed, 0, __ATOMIC_RELAXED);

@@ -51,6 +51,9 @@ void dlqprof_start(void);
 /* This process has a record file, made now if there was none. Returns its epoch, or 0. */
 uint32_t dlqprof_attach(void);
 
+/* It could not be made, and will not be tried again: no call needs a second look. Only while recording. */
+int dlqprof_refused(void);
+
 /* Appends to the connection table; returns its number for records (entry + 1), or 0. */
 uint32_t dlqprof_conn_add(const struct dlqprof_conn *conn);
 /* The number of the newest connection of that kind and id, or 0. */

@@ -98,8 +98,11 @@ static uint32_t number_of(int fd, uint16_t family, uint32_t known)
 
 uint32_t dlqprof_classify(int fd)
 {
-    uint64_t family = option(fd, SO_DOMAIN, 4);
+    uint64_t family;
     uint32_t epoch, known = FD_UNKNOWN, number;
+    if (dlqprof_refused())
+        return FD_OTHER;
+    family = option(fd, SO_DOMAIN, 4);
     if (family != AF_INET && family != AF_INET6) {
         /* A bad descriptor may be a good one at the next call. */
         if (SYS3(SYS_fcntl, fd, 1 /* F_GETFD */, 0) >= 0)
