@@ -18,7 +18,7 @@ from dlq_simulator.loans import Steps, read_steps
 
 _SHAPE = re.compile(r"(\d{1,6})x(\d{1,3})", re.ASCII)
 _NODES = ("name", "count", "gpus", "gpu_type", "gpu_memory_gb", "speed", "price_per_hour")
-_LOANS = (*_NODES, "rows", "trace", "headroom")
+_LOANS = (*_NODES, "rows", "trace", "headroom", "settle_s")
 _CATALOGUE = (*_NODES, "at_most", "boot_s", "minimum_billing_s")
 # An allocation is a bit mask of one machine word's worth of GPUs at most.
 MAX_GPUS_PER_NODE = 64

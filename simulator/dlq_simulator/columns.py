@@ -135,6 +135,7 @@ OPTIONAL: Mapping[str, Parser] = MappingProxyType(
         "gpu_type": word,
         "any_gpu": yes_no,
         "mem_gb": seconds,
+        "halves_batch": yes_no,
         "checkpoint": yes_no,
         "weight": positive,
         "due_s": positive,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from math import floor
 from pathlib import Path
 from typing import NamedTuple
 
+from dlq_master.policy.reclaim.controller import Lender, Lending, follow
+from dlq_simulator import toml_tables as toml
 from dlq_simulator.columns import BadValue, fraction, seconds
 from dlq_simulator.errors import DataError
 from dlq_simulator.readers.text import FIX_ROW, CsvRows, read_text
@@ -57,7 +58,9 @@ def read_steps(where: str, table: Table, count: int, directory: Path) -> Steps:
     headroom = table.get("headroom", HEADROOM)
     if not isinstance(headroom, int | float) or not 0 <= headroom < 1:
         raise DataError(where, "headroom is not from 0 to below 1", f"write headroom = {HEADROOM}")
-    return _merged(_of_load(str(directory / table["trace"]), count, headroom))
+    settle_s = toml.number(where, table, "settle_s", 0) or 0
+    lender = Lender(count, headroom, settle_s)
+    return _merged(_of_load(str(directory / table["trace"]), lender))
 
 
 def _rows(where: str, rows: object, count: int) -> list[Step]:
@@ -77,14 +80,15 @@ def _rows(where: str, rows: object, count: int) -> list[Step]:
     return steps
 
 
-def _of_load(path: str, count: int, headroom: float) -> list[Step]:
-    """What the load leaves idle, in whole servers, but for the headroom."""
+def _of_load(path: str, lender: Lender) -> list[Step]:
+    """What the lender makes of the load."""
     rows = CsvRows(path, read_text(path, "load"))
     header = next(rows, (1, []))[1]
     if tuple(header[:2]) != LOAD_COLUMNS:
         fix = "make one with dlq simulate generate inference"
         raise DataError(path, f"the header is not {','.join(LOAD_COLUMNS)}", fix, line=1)
     steps: list[Step] = []
+    lending = Lending()
     for line, cells in rows:
         if len(cells) != len(header):
             why = f"the row has {len(cells)} cells and the header {len(header)}"
@@ -92,8 +96,8 @@ def _of_load(path: str, count: int, headroom: float) -> list[Step]:
         at_s = _cell(path, line, 0, cells[0])
         busy = _cell(path, line, 1, cells[1])
         _rises(f"{path}, line {line}", at_s, steps)
-        # A hair more than exact, so that 10 x (1 - 0.3) is 7.
-        steps.append(Step(at_s, max(0, floor(count * (1.0 - busy - headroom) + 1e-9))))
+        lending = follow(lending, lender, at_s, busy)
+        steps.append(Step(at_s, lending.lent))
     if not steps:
         raise DataError(path, "it has a header and no rows", "add one row for each load")
     return steps

@@ -31,6 +31,7 @@ class TraceJob:
     gpu_type: str | None = None
     any_gpu: bool | None = None
     mem_gb: int | float | None = None
+    halves_batch: bool | None = None
     checkpoint: bool = True
     weight: int | float | None = None
     due_s: int | float | None = None

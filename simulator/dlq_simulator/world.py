@@ -31,12 +31,13 @@ class GpuMemory:
 
     def __init__(self, trace: Trace, spec: ClusterSpec) -> None:
         least = min(group.memory_bytes for group in spec.groups) if spec.typed else math.inf
-        asked = {job.mem_gb for job in trace.jobs if job.mem_gb is not None}
+        asked = {gb for gb in map(least_gb, trace.jobs) if gb is not None}
         self._asked = {gb: f"gpu_memory_gb>={gb:g}" for gb in sorted(asked) if gb * _GB > least}
 
     def asked(self, row: TraceJob) -> tuple[str, ...]:
         """What a job wants its nodes to be."""
-        label = None if row.mem_gb is None else self._asked.get(row.mem_gb)
+        gb = least_gb(row)
+        label = None if gb is None else self._asked.get(gb)
         return () if label is None else (label,)
 
     def labels(self, group: NodeGroup) -> frozenset[str]:
@@ -44,6 +45,12 @@ class GpuMemory:
         return frozenset(
             label for gb, label in self._asked.items() if gb * _GB <= group.memory_bytes
         )
+
+
+def least_gb(row: TraceJob) -> float | None:
+    """The memory without which a GPU will not do: half of what the job asks for if it may halve its batch
+    where there is less, as Aryl's do on inference GPUs (Appendix E); it then takes as long."""
+    return row.mem_gb / 2 if row.mem_gb is not None and row.halves_batch else row.mem_gb
 
 
 def build_cluster(

@@ -134,7 +134,7 @@ class Watch:
     servers=st.lists(st.integers(0, 3), min_size=1, max_size=6),
     choice=st.sampled_from(CHOICES),
 )
-@settings(deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_lent_servers_come_and_go_and_all_work_is_done(
     rows: list[tuple[int, int, int, int, bool]], servers: list[int], choice: tuple[str, ...]
 ) -> None:

@@ -294,3 +294,23 @@ def test_a_reclaim_that_needs_a_solver_is_refused_before_the_replay_without_one(
     assert refused.exit_code == 2
     assert "--set reclaim=aryl" in refused.stderr
     assert CliRunner().invoke(simulate, [*typed, "--set", "reclaim=aryl"]).exit_code == 0
+
+
+def test_with_patience_servers_are_lent_later_and_reclaimed_at_once(tmp_path: Path) -> None:
+    load = "time_s,busy\n0,0.5\n300,0.4\n600,0.4\n900,0.9\n1200,0.2\n"
+    text = LOANS + 'trace="load.csv"\nheadroom=0\nsettle_s=600\n'
+    (group,) = read_cluster(write(tmp_path, text, load)).groups
+    assert group.lent == (Step(0, 0), Step(600, 5), Step(900, 1))
+
+
+def test_a_job_that_may_halve_its_batch_fits_where_half_of_its_memory_is() -> None:
+    small = NodeGroup(name="s", count=1, gpus=2, gpu_type="S", memory_bytes=16 * 2**30)
+    jobs = [
+        a_job("half", 100, mem_gb=32, halves_batch=True),
+        a_job("whole", 100, mem_gb=32, halves_batch=False),
+        a_job("more", 100, mem_gb=33, halves_batch=True),
+    ]
+    result = run(jobs, small, policy="best-effort")
+    assert [outcome.job.job_id for outcome in result.outcomes] == ["half"]
+    assert result.outcomes[0].jct_s == 100
+    assert result.metrics.refused == 2
