@@ -1,0 +1,92 @@
+"""The workload of `benchmarks.aryl_tables`: Aryl's clusters (7.1) at a tenth of their size, jobs drawn.
+
+Of its trace the paper tells the number of jobs and GPUs, the mean and median completion time and the load;
+widths and run times here are drawn so that these come out alike (about 13,500 s of run time on average and
+700 s in the median, 66,000 GPU-seconds a job, 73 % of the training GPUs). Which jobs are elastic or take any
+GPU is `dlq_simulator.generate.aryl`'s to say, and the load of the inference cluster too.
+"""
+
+from __future__ import annotations
+
+from math import cos, pi
+from random import Random
+
+from dlq_master.policy.reclaim.controller import Lender, Lending, follow
+from dlq_simulator.clusters import ClusterSpec, NodeGroup
+from dlq_simulator.generate.aryl import Aryl, Diurnal
+from dlq_simulator.loans import Step
+from dlq_simulator.workload import Trace, TraceJob
+
+SEEDS = (4, 9, 16)
+DAY_S = 86_400
+DAYS, JOBS = 15, 5039
+TRAINING, INFERENCE = 44, 52  # servers of 8 GPUs
+SPEED = 1 / 3  # section 7.5: three inference servers are worth one for training
+SETTLE_S = 1800.0
+
+WIDTHS = {1: 50, 2: 15, 4: 12, 8: 13, 16: 6, 32: 3, 64: 1}
+MEDIAN_S, SIGMA, LONGEST_S = 700.0, 2.43, 6 * DAY_S
+
+
+def jobs(seed: int, count: int = JOBS) -> Trace:
+    """More by day than by night."""
+    dice = Random(f"aryl/{seed}")
+    at_s = sorted(_arrivals(dice, count))
+    rows = [
+        TraceJob(
+            job_id=f"{number:05d}",
+            submit_time_s=round(submit_s),
+            num_gpus=dice.choices(tuple(WIDTHS), tuple(WIDTHS.values()))[0],
+            duration_s=round(min(LONGEST_S, max(60.0, _run_time_s(dice)))),
+        )
+        for number, submit_s in enumerate(at_s)
+    ]
+    return Trace.of(f"aryl, seed {seed}", rows)
+
+
+def workload(seed: int, *, elastic: float = 5.0, any_gpu: float = 21.0, count: int = JOBS) -> Trace:
+    """The same jobs with what they can do; nobody loses its work (Aryl counts 63 s a preemption)."""
+    shares = Aryl(elastic=elastic, any_gpu=any_gpu, checkpointless=0.0)
+    return shares.workload(Random(f"shares/{seed}"), jobs(seed, count))
+
+
+def cluster(seed: int, *, lends: bool) -> ClusterSpec:
+    """Training servers, and with them the inference servers that are lent."""
+    own = NodeGroup(name="v100", count=TRAINING, gpus=8, gpu_type="V100", memory_bytes=32 << 30)
+    if not lends:
+        return ClusterSpec(name="training", groups=(own,))
+    lent = NodeGroup(
+        name="t4",
+        count=INFERENCE,
+        gpus=8,
+        gpu_type="T4",
+        memory_bytes=16 << 30,
+        speed=SPEED,
+        lent=steps(seed),
+    )
+    return ClusterSpec(name="training and lent", groups=(own, lent))
+
+
+def steps(seed: int) -> tuple[Step, ...]:
+    """What is lent over time."""
+    lender, state = Lender(INFERENCE, settle_s=SETTLE_S), Lending()
+    found: list[Step] = []
+    for load in Diurnal(days=DAYS).loads(Random(f"load/{seed}")):
+        state = follow(state, lender, load.at_s, load.busy)
+        if not found or found[-1].servers != state.lent:
+            found.append(Step(load.at_s, state.lent))
+    return tuple(found)
+
+
+def _arrivals(dice: Random, count: int) -> list[float]:
+    found: list[float] = []
+    while len(found) < count:
+        at_s = dice.uniform(0.0, DAYS * DAY_S)
+        by_day = 1.0 + 0.5 * cos(2 * pi * (at_s / DAY_S - 15 / 24))
+        if dice.uniform(0.0, 1.5) < by_day:
+            found.append(at_s)
+    return found
+
+
+def _run_time_s(dice: Random) -> float:
+    return MEDIAN_S * dice.lognormvariate(0.0, SIGMA)
