@@ -55,12 +55,16 @@ class NodeGroup:
 class ClusterSpec:
     """`name` is the argument as typed: it stands in the results.
 
-    `typed`: GPU types were given, so what a job says of its type and its memory counts.
+    `typed`: GPU types were given, so what a job says of its type and its memory counts. `catalogue`: the kinds
+    of machines that can be rented, whatever their count, and `rent_at_most` how many of them in all by a
+    policy that rents by need (None: it is not said).
     """
 
     name: str
     groups: tuple[NodeGroup, ...]
     typed: bool = True
+    catalogue: tuple[NodeGroup, ...] = ()
+    rent_at_most: int | None = None
 
     @property
     def nodes(self) -> int:
@@ -96,18 +100,34 @@ def read_cluster(text: str) -> ClusterSpec:
             "it is neither NODESxGPUS nor a .toml file",
             "write for example 15x4, or give the path of a TOML file with [[nodes]] tables",
         )
-    return _sized(text, tuple(_groups(text, _load(text))), typed=True)
+    document = _load(text)
+    kinds = tuple(_groups(text, document))
+    most = toml.whole(text, document, "rent_at_most") if "rent_at_most" in document else None
+    return _sized(text, kinds, typed=True, rented=len(document.get("catalogue", ())), most=most)
 
 
-def _sized(text: str, groups: tuple[NodeGroup, ...], *, typed: bool) -> ClusterSpec:
-    cluster = ClusterSpec(name=text, groups=groups, typed=typed)
-    if not 1 <= cluster.nodes <= MAX_NODES:
+def _sized(
+    text: str,
+    kinds: tuple[NodeGroup, ...],
+    *,
+    typed: bool,
+    rented: int = 0,
+    most: int | None = None,
+) -> ClusterSpec:
+    """`kinds`: in the order of the file, the last `rented` of them from its catalogue."""
+    groups = tuple(group for group in kinds if group.count)
+    catalogue = kinds[len(kinds) - rented :]
+    cluster = ClusterSpec(
+        name=text, groups=groups, typed=typed, catalogue=catalogue, rent_at_most=most
+    )
+    least = 0 if catalogue and most else 1
+    if not least <= cluster.nodes <= MAX_NODES or not (most or 1) <= MAX_NODES:
         raise UsageError(
             f"cannot build the cluster {text!r}",
             f"it has {cluster.nodes} nodes",
             f"give from 1 to {MAX_NODES} nodes",
         )
-    for group in groups:
+    for group in kinds:
         if not 1 <= group.gpus <= MAX_GPUS_PER_NODE:
             raise UsageError(
                 f"cannot build the cluster {text!r}",
@@ -131,7 +151,7 @@ def _load(path: str) -> Mapping[str, Any]:
 
 
 def _groups(path: str, document: Mapping[str, Any]) -> Iterator[NodeGroup]:
-    toml.only(path, document, _KINDS)
+    toml.only(path, document, (*_KINDS, "rent_at_most"))
     found = False
     names: set[str] = set()
     for kind, read in _KINDS.items():
@@ -149,8 +169,7 @@ def _groups(path: str, document: Mapping[str, Any]) -> Iterator[NodeGroup]:
                     where, f"the name {group.name!r} is taken", "give each group its own"
                 )
             names.add(group.name)
-            if group.count:
-                yield group
+            yield group
     if not found:
         raise DataError(path, "it has no [[nodes]] table", "add one for each kind of node")
 

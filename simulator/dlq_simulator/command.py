@@ -18,11 +18,12 @@ from dlq_simulator.engine import replay
 from dlq_simulator.errors import UsageError
 from dlq_simulator.files import check_writable, make_directory, write_jobs, write_text
 from dlq_simulator.generate.command import generate
+from dlq_simulator.priced.settings import NAMES, PricedSettings
 from dlq_simulator.progress import progress_bar
 from dlq_simulator.readers import FORMATS
 from dlq_simulator.refusals import refusals
 from dlq_simulator.report import Result, jobs_path, to_json, to_table
-from dlq_simulator.settings import ReplaySettings, read_settings
+from dlq_simulator.settings import ReplaySettings, read_all
 from dlq_simulator.solver_noise import silent_stdout
 from dlq_simulator.too_large import check_sizes
 from dlq_simulator.traces import read_trace
@@ -76,7 +77,7 @@ class _Simulate(click.Command):
     "policies",
     multiple=True,
     metavar="NAME",
-    help=f"{', '.join(PRESETS)}; repeat to compare",
+    help=f"{', '.join((*PRESETS, *NAMES))}; repeat to compare",
 )
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="see below")
 @click.option(
@@ -137,17 +138,22 @@ def simulate(
     with refusals():
         _check_typed(policies, jobs_out, report)
         spec = read_cluster(cluster)
-        settings = read_settings(policies, assignments, seed)
+        chosen_ones = read_all(policies, assignments, seed)
+        settings = [chosen for chosen in chosen_ones if isinstance(chosen, ReplaySettings)]
+        _check_nodes(settings, spec)
         workload = read_trace(trace, form, skip_bad=skip_bad)
         _check_drawing(plot, report)
         _check_solver(settings, spec)
         for note in workload.notes:
             click.echo(f"dlq: note: {workload.path}: {note}", err=True)
-        if not skip_bad:
+        if settings and not skip_bad:
             check_sizes(workload, spec, settings)
         results = []
         gc.set_threshold(COLLECT_AFTER)
-        for chosen in settings:
+        for chosen in chosen_ones:
+            if isinstance(chosen, PricedSettings):
+                results.append(_rented(workload, spec, chosen))
+                continue
             quiet = silent_stdout() if _solves(chosen.policy, spec) else nullcontext()
             with progress_bar(chosen.policy.name, len(workload.jobs)) as advance, quiet:
                 results.append(replay(workload, spec, chosen, progress=advance))
@@ -173,6 +179,28 @@ def _check_typed(policies: Sequence[str], *files: Path | None) -> None:
                 f"there is no directory {str(file.parent)!r}",
                 "create it first",
             )
+
+
+def _rented(workload: Trace, spec: ClusterSpec, chosen: PricedSettings) -> Result:
+    """On nodes that are rented by need; numpy is imported only here."""
+    if find_spec("numpy") is None or find_spec("scipy") is None:
+        why = "numpy and scipy are not installed"
+        raise UsageError(f"cannot simulate {chosen.name!r}", why, "pip install 'dlq[sim]'")
+    from dlq_simulator.priced.run import run
+
+    quiet = silent_stdout() if chosen.solves else nullcontext()
+    with progress_bar(chosen.name, len(workload.jobs)) as advance, quiet:
+        return run(workload, spec, chosen, progress=advance)
+
+
+def _check_nodes(settings: Sequence[ReplaySettings], spec: ClusterSpec) -> None:
+    """Most policies do not rent."""
+    if settings and not spec.nodes:
+        name = settings[0].policy.name
+        why = f"it rents no nodes, and the cluster {spec.name} has none of its own"
+        raise UsageError(
+            f"cannot simulate {name!r}", why, "give nodes, or a count in the catalogue"
+        )
 
 
 def _solves(policy: Policy, spec: ClusterSpec) -> bool:

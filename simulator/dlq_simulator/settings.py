@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dlq_common.suggest import did_you_mean
@@ -14,6 +14,7 @@ from dlq_master.policy.transit.taking import Taking
 from dlq_simulator.errors import UsageError
 from dlq_simulator.history import read_history
 from dlq_simulator.knowledge import Knowledge
+from dlq_simulator.priced.settings import KNOWN, NAMES, PricedSettings, priced_settings
 from dlq_simulator.queues import QUEUES
 from dlq_simulator.speed import Speed
 from dlq_simulator.world_settings import PROFILING, WORLD, costs, knowledge, speed, terms
@@ -43,16 +44,36 @@ class ReplaySettings:
 def read_settings(
     names: Sequence[str], assignments: Sequence[str], seed: int = 0
 ) -> list[ReplaySettings]:
+    """The named policies, each with the settings that it knows; as `read_all`, without those that rent nodes."""
+    words = _checked(names, PRESETS, assignments)
+    return [_settings(name, words, seed) for name in names]
+
+
+def read_all(
+    names: Sequence[str], assignments: Sequence[str], seed: int = 0
+) -> list[ReplaySettings | PricedSettings]:
     """The named policies, each with the settings that it knows.
 
     A setting that none of them knows is a UsageError, so that one `--set` may serve a comparison
     and a slip is still found.
     """
+    words = _checked(names, (*PRESETS, *NAMES), assignments)
+    return [
+        priced_settings(name, words, seed) if name in NAMES else _settings(name, words, seed)
+        for name in names
+    ]
+
+
+def _checked(
+    names: Sequence[str], there_are: Iterable[str], assignments: Sequence[str]
+) -> dict[str, str]:
+    """The settings as words, for policies that there are."""
+    every = tuple(there_are)
     for name in names:
-        if name not in PRESETS:
+        if name not in every:
             raise UsageError(
-                f"there is no policy {name!r}{did_you_mean(name, PRESETS)}",
-                f"dlq simulates {', '.join(PRESETS)}",
+                f"there is no policy {name!r}{did_you_mean(name, every)}",
+                f"dlq simulates {', '.join(every)}",
                 "choose one of them",
             )
     words = _words(assignments)
@@ -64,11 +85,13 @@ def read_settings(
                 f"{', '.join(names)} can be told {', '.join(known)}",
                 "correct --set",
             )
-    return [_settings(name, words, seed) for name in names]
+    return words
 
 
 def _known(name: str) -> tuple[str, ...]:
     """What the policy can be told here; to a master it may not be a file."""
+    if name in NAMES:
+        return KNOWN[name]
     preset = PRESETS[name]
     profiling = PROFILING if "know" in preset.settings else ()
     own = (*([HISTORY] if preset.by_service else []), *([QUEUED_BY] if preset.by_quota else []))

@@ -14,11 +14,12 @@ from dlq_simulator.readers.text import FIX_ROW, CsvRows, read_text
 T = TypeVar("T")
 
 _TIMES = "SelectJobs_times.csv"
-_NEEDS = ("UniqueJobsID", "GpuNumber", "ExecutionTime")
+_NEEDS = ("UniqueJobsID", "GpuType", "GpuNumber", "ExecutionTime")
 
 
-def _fastest(path: Path) -> Mapping[str, Values]:
-    """For each job the GPUs and seconds of its fastest configuration, the fewest GPUs among equals."""
+def _times(path: Path) -> Mapping[str, Values]:
+    """For each job all its run times, and the GPUs and seconds of its fastest configuration, the fewest GPUs
+    among equals."""
     beside = next(
         (
             path.with_name(name)
@@ -38,6 +39,7 @@ def _fastest(path: Path) -> Mapping[str, Values]:
             str(beside), f"the header wants {', '.join(_NEEDS)}", "copy it anew", line=line
         )
     best: dict[str, tuple[float, int]] = {}
+    every: dict[str, dict[tuple[str, int], float]] = {}
     for line, cells in rows:
         row = dict(zip(header, cells, strict=False))
         job_id = _cell(beside, line, row, "UniqueJobsID", word)
@@ -46,8 +48,15 @@ def _fastest(path: Path) -> Mapping[str, Values]:
             _cell(beside, line, row, "GpuNumber", count),
         )
         best[job_id] = min(found, best.get(job_id, found))
+        gpu_type = _cell(beside, line, row, "GpuType", word)
+        every.setdefault(job_id, {})[gpu_type, found[1]] = found[0]
     return {
-        job_id: {"num_gpus": gpus, "duration_s": time_s} for job_id, (time_s, gpus) in best.items()
+        job_id: {
+            "num_gpus": gpus,
+            "duration_s": time_s,
+            "times_s": tuple((*key, found_s) for key, found_s in sorted(every[job_id].items())),
+        }
+        for job_id, (time_s, gpus) in best.items()
     }
 
 
@@ -87,6 +96,6 @@ GPUAAS = Dialect(
     required=("UniqueJobsID", "SubmissionTime", "Deadline", "Tardinessweight"),
     silent=frozenset({"Images", "Epochs", "Batchsize", "Jobs", "MinExecTime", "MaxExecTime"}),
     finish=_finish,
-    companion=_fastest,
-    note="each job runs in its fastest configuration; node types are not chosen",
+    companion=_times,
+    note="only the gpuaas policies choose node types; under others each job runs in its fastest configuration",
 )

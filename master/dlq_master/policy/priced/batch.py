@@ -1,0 +1,84 @@
+"""Many schedules of one situation side by side: rows of arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlq_master.policy.priced.catalogue import Bools, Floats, Ints
+from dlq_master.policy.priced.situation import Grant, Schedule, Situation
+
+Small = NDArray[np.int16]
+NOWHERE = -1
+
+
+@dataclass
+class Batch:
+    """By row: `node[r, j]` of each job (-1: it waits) and its `gpus`; `kind[r, n]` of each node (-1: closed)
+    and the GPUs `used` of it."""
+
+    situation: Situation
+    node: Small
+    gpus: Small
+    kind: Small
+    used: Small
+
+    @classmethod
+    def empty(cls, situation: Situation, rows: int) -> Batch:
+        """Everybody waits."""
+        jobs, nodes = (rows, len(situation.jobs)), (rows, situation.nodes)
+        return cls(
+            situation,
+            np.full(jobs, NOWHERE, dtype=np.int16),
+            np.zeros(jobs, dtype=np.int16),
+            np.full(nodes, NOWHERE, dtype=np.int16),
+            np.zeros(nodes, dtype=np.int16),
+        )
+
+    @property
+    def runs(self) -> Bools:
+        """[row, job]"""
+        found: Bools = self.node >= 0
+        return found
+
+    def idle(self) -> Ints:
+        """[row, node]: what the cheapest type that holds the used GPUs has beyond them."""
+        room: Ints = self.situation.catalogue.room[self.kind, self.used]
+        return np.where(self.used > 0, room - self.used, 0)
+
+    def node_prices(self) -> Floats:
+        """[row, node], $ per hour."""
+        price: Floats = self.situation.catalogue.price[self.kind, self.used]
+        return np.where(self.used > 0, price, 0.0)
+
+    def kinds(self) -> Small:
+        """[row, job]: the kind of GPU that it gets; any where it waits."""
+        found: Small = np.take_along_axis(
+            self.kind, np.maximum(self.node, 0).astype(np.intp), axis=1
+        )
+        return found
+
+    def times(self) -> Floats:
+        """[row, job]: seconds until it ends if it is left alone; inf where it waits."""
+        jobs = np.arange(self.node.shape[1])
+        time: Floats = self.situation.time[jobs, self.kinds(), np.maximum(self.gpus, 1) - 1]
+        return np.where(self.runs, time, np.inf)
+
+    def rows(self, at: Ints) -> Batch:
+        """Copies of some rows."""
+        return Batch(self.situation, self.node[at], self.gpus[at], self.kind[at], self.used[at])
+
+    def schedule(self, row: int) -> Schedule:
+        """One row, its nodes of the cheapest types that hold what is used."""
+        jobs, smallest = self.situation.jobs, self.situation.catalogue.smallest
+        types = {
+            int(n): int(smallest[self.kind[row, n], self.used[row, n]])
+            for n in np.flatnonzero(self.used[row] > 0)
+        }
+        grants = {
+            jobs[j].key: Grant(int(self.node[row, j]), int(self.gpus[row, j]))
+            for j in np.flatnonzero(self.runs[row])
+        }
+        return Schedule(types, grants)

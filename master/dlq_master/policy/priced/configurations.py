@@ -1,0 +1,66 @@
+"""The configurations of each job in the order in which the greedy method wants them (section 3.3.1).
+
+A configuration is a node type and a number of its GPUs, a *shape* a kind of GPU and a number. First come
+those that make the due date (D*_j), the cheapest first; then the others, the fastest first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dlq_master.policy.priced.catalogue import Bools, Floats, Ints
+from dlq_master.policy.priced.situation import Situation
+
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """By job: `best` are the places of its configurations in their order, `value` their $ or seconds, `count`
+    how many of them are drawn from: D*_j, or all if it is empty. `kind` and `gpus` are by configuration;
+    `shapes` are the places in `shape_kind` and `shape_gpus`, in the same order."""
+
+    kind: Ints
+    gpus: Ints
+    best: Ints
+    value: Floats
+    count: Ints
+    shape_kind: Ints
+    shape_gpus: Ints
+    shapes: Ints
+
+
+def ranked(situation: Situation, *, in_time: bool = True) -> Ranked:
+    """`in_time`: to end on the due date is to make it (the paper's prose says before)."""
+    types = situation.catalogue.types
+    kinds = situation.catalogue.kinds
+    rows = [
+        (kinds.index(found.kind), gpus, found.price_per_hour)
+        for found in types
+        for gpus in range(1, found.gpus + 1)
+    ]
+    kind = np.array([row[0] for row in rows], dtype=np.int64)
+    gpus = np.array([row[1] for row in rows], dtype=np.int64)
+    price = np.array([row[2] for row in rows])
+    best, value, makes = _order(situation, kind, gpus, price, in_time)
+    made = makes.sum(axis=1)
+    possible = np.isfinite(situation.time[:, kind, gpus - 1]).sum(axis=1)
+    shape_kind, shape_gpus = np.nonzero(situation.catalogue.smallest[:, 1:] >= 0)
+    cheapest = situation.catalogue.price[shape_kind, shape_gpus + 1]
+    shapes, _, _ = _order(situation, shape_kind, shape_gpus + 1, cheapest, in_time)
+    return Ranked(
+        kind, gpus, best, value, np.where(made > 0, made, possible), shape_kind, shape_gpus + 1, shapes
+    )  # fmt: skip
+
+
+def _order(
+    situation: Situation, kind: Ints, gpus: Ints, price: Floats, in_time: bool
+) -> tuple[Ints, Floats, Bools]:
+    time = situation.time[:, kind, gpus - 1]
+    due = situation.due[:, None]
+    makes = time <= due if in_time else time < due
+    value = np.where(makes, time * (price / _HOUR_S), time)
+    order = np.lexsort((value, ~makes), axis=1)
+    return order, np.take_along_axis(value, order, axis=1), makes

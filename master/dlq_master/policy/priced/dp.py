@@ -1,0 +1,94 @@
+"""The dynamic program that the paper compares with (section 4.2.1), one job on each node, in four variants.
+
+F1 chooses the configuration of each job, F2 what running and postponing it cost; the program then says who
+runs on how many of the nodes. `wct`: both are (4); `fast-wct`: the fastest configuration and (4); `fast-b`:
+the fastest, and a constant B for postponing; `adj-wct`: (5), which looks at the tardiness if the job went on
+like this to its end, and (4).
+
+(4) prints the worst tardiness of a postponed job without its weight, in seconds beside $; it is weighted here.
+The tardiness of a job that runs is what it has at the end of the step.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import numpy as np
+
+from dlq_master.policy.priced.catalogue import Floats, Ints
+from dlq_master.policy.priced.situation import Grant, Schedule, Situation
+
+_HOUR_S = 3600.0
+STEP_S = 900.0  # Delta t: the best of those that the paper tried
+B = 1e9  # $; not said in the paper: more than any job costs, or the late ones would wait for ever
+
+
+class Variant(StrEnum):
+    """F1 and F2 of the paper."""
+
+    WCT = "wct"
+    FAST_WCT = "fast-wct"
+    FAST_B = "fast-b"
+    ADJ_WCT = "adj-wct"
+
+
+def dp(
+    situation: Situation,
+    draw: np.random.Generator,
+    *,
+    variant: Variant = Variant.ADJ_WCT,
+    step_s: float = STEP_S,
+    constant: float = B,
+) -> Schedule:
+    """`step_s`: how long what is decided will be paid for. Nothing is drawn."""
+    if not situation.jobs:
+        return Schedule({}, {})
+    kind, gpus, run = _configured(situation, variant, step_s)
+    if variant is Variant.FAST_B:
+        postponed = np.full(len(run), constant)
+    else:
+        worst = np.maximum(0.0, step_s + situation.slowest - situation.due)
+        postponed = situation.weight * worst
+    smallest = situation.catalogue.smallest
+    types, grants = {}, {}
+    for node, job in enumerate(chosen(run, postponed, situation.nodes)):
+        types[node] = int(smallest[kind[job], gpus[job]])
+        grants[situation.jobs[job].key] = Grant(node, int(gpus[job]))
+    return Schedule(types, grants)
+
+
+def chosen(run: Floats, postponed: Floats, nodes: int) -> list[int]:
+    """Which jobs run on at most so many nodes for the least sum of costs, by their numbers.
+
+    `best[n]` is the least cost of the jobs so far on n nodes; equal costs run."""
+    best = np.zeros(nodes + 1)
+    took = np.zeros((len(run), nodes + 1), dtype=bool)
+    for job in range(len(run)):
+        out = best + postponed[job]
+        into = np.concatenate([[np.inf], best[:-1] + run[job]])
+        took[job] = into <= out
+        best = np.minimum(into, out)
+    found, left = [], nodes
+    for job in range(len(run) - 1, -1, -1):
+        if took[job, left]:
+            found.append(job)
+            left -= 1
+    return found[::-1]
+
+
+def _configured(situation: Situation, variant: Variant, step_s: float) -> tuple[Ints, Ints, Floats]:
+    """Kind and GPUs of each job by F1, and what F2 says that running it costs."""
+    time = situation.time
+    due, weight = situation.due[:, None, None], situation.weight[:, None, None]
+    node = situation.catalogue.price[None, :, 1:] / _HOUR_S * step_s
+    now_late = weight * np.maximum(0.0, np.minimum(time, step_s) - due)
+    costs = np.where(np.isfinite(time), now_late + node, np.inf)
+    if variant is Variant.WCT:
+        first = costs
+    elif variant is Variant.ADJ_WCT:
+        first = weight * np.maximum(0.0, time - due) + node
+    else:
+        first = time
+    flat = first.reshape(len(time), -1).argmin(axis=1)
+    kind, gpus = np.unravel_index(flat, time.shape[1:])
+    return kind, gpus + 1, costs[np.arange(len(time)), kind, gpus]

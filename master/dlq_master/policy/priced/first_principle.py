@@ -1,0 +1,54 @@
+"""FIFO, EDF and priority scheduling as the paper compares with them: one job on each node, to its end.
+
+A waiting job gets the cheapest node type and number of GPUs with which it makes its due date, else the
+fastest, when a node is free; what it got it keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dlq_master.policy.priced.configurations import ranked
+from dlq_master.policy.priced.situation import Grant, Schedule, Situation
+
+Order = Callable[[Situation, int], float]  # of the job with this number; the least first
+
+
+def fifo(situation: Situation, draw: np.random.Generator) -> Schedule:
+    """In the order of the submits."""
+    return _one_each(situation, lambda at, job: 0.0)
+
+
+def edf(situation: Situation, draw: np.random.Generator) -> Schedule:
+    """The earliest due date first."""
+    return _one_each(situation, lambda at, job: float(at.due[job]))
+
+
+def ps(situation: Situation, draw: np.random.Generator) -> Schedule:
+    """The largest tardiness weight first (priority scheduling)."""
+    return _one_each(situation, lambda at, job: -float(at.weight[job]))
+
+
+def _one_each(situation: Situation, order: Order) -> Schedule:
+    """Who runs goes on; the free nodes in order to the others, ties by key."""
+    jobs, running = situation.jobs, situation.running
+    here = {job.key for job in jobs}
+    grants = {key: grant for key, grant in running.grants.items() if key in here}
+    types = {grant.node: running.types[grant.node] for grant in grants.values()}
+    waiting = [n for n, job in enumerate(jobs) if job.key not in grants]
+    free = [node for node in range(situation.nodes) if node not in types]
+    chosen = sorted(waiting, key=lambda n: (order(situation, n), jobs[n].key))[: len(free)]
+    if not chosen:
+        return Schedule(types, grants)
+    found = ranked(situation)
+    configurations = [
+        (kind, gpus)
+        for kind, rented in enumerate(situation.catalogue.types)
+        for gpus in range(1, rented.gpus + 1)
+    ]
+    for job, node in zip(chosen, free, strict=False):
+        types[node], gpus = configurations[int(found.best[job, 0])]
+        grants[jobs[job].key] = Grant(node, gpus)
+    return Schedule(types, grants)

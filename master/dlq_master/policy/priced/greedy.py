@@ -1,0 +1,67 @@
+"""The paper's heuristics: greedy, randomised greedy, and path relinking (section 3.3)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dlq_master.policy.priced.batch import Batch
+from dlq_master.policy.priced.construct import construct
+from dlq_master.policy.priced.mutable import Mutable
+from dlq_master.policy.priced.postprocess import give_idle
+from dlq_master.policy.priced.proxy import score
+from dlq_master.policy.priced.relink import relink
+from dlq_master.policy.priced.rules import Proxy, Rules
+from dlq_master.policy.priced.situation import EMPTY, Schedule, Situation
+
+GREEDY = Rules(iterations=1)
+RANDOMIZED = Rules()
+PATH_RELINKING = Rules(proxy=Proxy.EFFICIENCY)
+
+
+def greedy(situation: Situation, draw: np.random.Generator, rules: Rules = GREEDY) -> Schedule:
+    """The deterministic construction, postprocessed. Nothing is drawn."""
+    return randomized(situation, draw, rules._replace(iterations=1))
+
+
+def randomized(
+    situation: Situation, draw: np.random.Generator, rules: Rules = RANDOMIZED
+) -> Schedule:
+    """The best of many constructions by the proxy, the first of equals; the greedy one is among them."""
+    if not situation.jobs:
+        return EMPTY
+    batch = _constructed(situation, rules, draw)
+    return batch.schedule(int(np.argmax(score(batch, rules))))
+
+
+def path_relinking(
+    situation: Situation, draw: np.random.Generator, rules: Rules = PATH_RELINKING
+) -> Schedule:
+    """Randomised greedy, then path relinking from the best towards the other elite schedules."""
+    if not situation.jobs:
+        return EMPTY
+    batch = _constructed(situation, rules, draw)
+    scores = score(batch, rules)
+    best, *others = _elite(scores, rules.elite)
+    if not others:
+        return batch.schedule(best)
+    source = Mutable(batch, best, rules)
+    targets = [Mutable(batch, row, rules) for row in others]
+    if not relink(source, targets, rules.moves or situation.nodes):
+        return batch.schedule(best)
+    made = source.into(batch)
+    give_idle(made, to_one=rules.released)
+    better = score(made, rules)[0] >= scores[best]
+    return made.schedule(0) if better else batch.schedule(best)
+
+
+def _constructed(situation: Situation, rules: Rules, draw: np.random.Generator) -> Batch:
+    batch = construct(situation, rules, draw)
+    give_idle(batch, to_one=rules.released)
+    return batch
+
+
+def _elite(scores: np.ndarray[tuple[int], np.dtype[np.float64]], size: int) -> list[int]:
+    """The best rows with different scores, the best first, the first row of equals."""
+    values, first = np.unique(scores, return_index=True)
+    best = np.argsort(-values, kind="stable")[:size]
+    return [int(row) for row in first[best]]

@@ -1,0 +1,172 @@
+"""Marginal allocation by apparent tardiness cost: what dlq does by itself.
+
+1. *Wish*: the cheapest shape of each job that makes its due date, else its fastest kind and as many GPUs as
+   help. Nobody is given more.
+2. *Worth*: a GPU more for job j is worth w_j exp(-slack_j / (k mean t)) times the share of j that is then done
+   sooner per second, where slack is the due date minus the fastest end, and t the fastest run time. If the
+   wishes are more than all nodes have, the GPUs go to the greatest worths: as throughput is concave in the
+   GPUs they fall from GPU to GPU of a job, and the greatest of all are an allocation.
+3. *Packing*, the widest first, where it adds least to the price; what does not fit is shrunk.
+4. GPUs that are paid for but idle go, one by one, to whom they save most.
+
+The worth of the second step counts only who would be late; the paper's objective of a single decision does
+not see that waiting has a price, and costs more in the long run however well it is solved.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dlq_master.policy.priced.catalogue import Floats, Ints
+from dlq_master.policy.priced.packing import Packing
+from dlq_master.policy.priced.situation import EMPTY, Schedule, Situation
+
+_HOUR_S = 3600.0
+
+
+class Wish(NamedTuple):
+    """By job: `kind`; `gpus` at most; `rate[j, g]` the share of the job done per second on g GPUs of the kind
+    (0 on none); `cost` $ to its end in that shape; `urgency` $ per second of being late, discounted by slack."""
+
+    kind: Ints
+    gpus: Ints
+    rate: Floats
+    cost: Floats
+    urgency: Floats
+
+
+def marginal(
+    situation: Situation, draw: np.random.Generator, *, lookahead: float = 1.0
+) -> Schedule:
+    """`lookahead`: k, how far ahead tardiness is seen, in mean run times. Nothing is drawn."""
+    if not situation.jobs:
+        return EMPTY
+    wish = wishes(situation, lookahead)
+    given = allocate(wish, int(situation.catalogue.most.max()) * situation.nodes)
+    gpus = _allowed(situation, wish, given)
+    packing = _pack(situation, wish, gpus)
+    _give_idle(packing, situation, wish)
+    return packing.schedule([job.key for job in situation.jobs])
+
+
+def wishes(situation: Situation, lookahead: float) -> Wish:
+    """What each job is to have at most, and what it is worth."""
+    time, due = situation.time, situation.due[:, None, None]
+    each = _per_gpu(situation)
+    cost = time * each[:, None] * np.arange(1, time.shape[2] + 1)
+    makes = time <= due
+    jobs, shape = np.arange(len(time)), time.shape[1:]
+    in_time = np.where(makes, cost, np.inf).reshape(len(time), -1).argmin(axis=1)
+    fastest = time.reshape(len(time), -1).argmin(axis=1)
+    best = np.where(makes.any(axis=(1, 2)), in_time, fastest)
+    kind, gpus = np.unravel_index(best, shape)
+    mine = time[jobs, kind]
+    rate = np.zeros((len(time), time.shape[2] + 1))
+    rate[:, 1:] = np.maximum.accumulate(1.0 / mine, axis=1)
+    short = situation.fastest
+    scale = lookahead * max(float(short.mean()), 1e-9)
+    slack = np.maximum(0.0, situation.due - short)
+    urgency = situation.weight * np.exp(-slack / scale)
+    return Wish(kind, gpus + 1, rate, cost[jobs, kind, gpus], urgency)
+
+
+def _per_gpu(situation: Situation) -> Floats:
+    """$ per second and GPU of each kind, where nothing is idle."""
+    price = situation.catalogue.price[:, 1:]
+    gpus = np.maximum(1, situation.catalogue.room[:, 1:])
+    each: Floats = np.where(price > 0, price / gpus, np.inf).min(axis=1) / _HOUR_S
+    return np.where(np.isfinite(each), each, 0.0)
+
+
+def allocate(wish: Wish, capacity: int) -> Ints:
+    """GPUs of each job: its wish, or what the greatest worths add up to if that is more than there is."""
+    if int(wish.gpus.sum()) <= capacity:
+        return wish.gpus
+    worth = wish.urgency[:, None] * np.diff(concave(wish.rate), axis=1)
+    wanted = np.arange(1, wish.rate.shape[1]) <= wish.gpus[:, None]
+    flat = np.where(wanted, worth, -1.0).ravel()
+    chosen = np.argpartition(-flat, capacity - 1)[:capacity]
+    given: Ints = np.bincount(chosen // worth.shape[1], minlength=len(worth))
+    return np.minimum(given, wish.gpus)
+
+
+def _allowed(situation: Situation, wish: Wish, given: Ints) -> Ints:
+    """The fastest number of GPUs that each may have of those that it was given; 0: none of them."""
+    mine = situation.time[np.arange(len(given)), wish.kind]
+    within = np.where(np.arange(1, mine.shape[1] + 1) <= given[:, None], mine, np.inf)
+    fastest: Ints = np.where(np.isfinite(within).any(axis=1), within.argmin(axis=1) + 1, 0)
+    return fastest
+
+
+def concave(rate: Floats) -> Floats:
+    """The least concave curve above each row; the row itself where throughput is concave already."""
+    step = np.diff(rate, axis=1)
+    if (step[:, 1:] <= step[:, :-1] + 1e-15).all():
+        return rate
+    hull, last = rate.copy(), rate.shape[1] - 1
+    for at in range(1, last):
+        for low in range(at):
+            for high in range(at + 1, last + 1):
+                part = (at - low) / (high - low)
+                hull[:, at] = np.maximum(
+                    hull[:, at], rate[:, low] * (1 - part) + rate[:, high] * part
+                )
+    return hull
+
+
+def _pack(situation: Situation, wish: Wish, gpus: Ints) -> Packing:
+    """The widest first, among equals the most urgent; who fits nowhere gets what is left of a node."""
+    packing = Packing(situation.catalogue, situation.nodes)
+    left = []
+    kinds, widths = wish.kind.tolist(), gpus.tolist()
+    for job in np.lexsort((-wish.urgency, -gpus)).tolist():
+        if not widths[job]:
+            continue
+        found = packing.cheapest(kinds[job], widths[job])
+        if found is None:
+            left.append(job)
+        else:
+            packing.put(job, kinds[job], widths[job], found[1])
+    for job in left:
+        _shrink(packing, situation, job, widths[job])
+    return packing
+
+
+def _shrink(packing: Packing, situation: Situation, job: int, gpus: int) -> None:
+    """On at most so many GPUs of any kind, as fast as can be."""
+    best: tuple[float, int, int, int] | None = None
+    for kind in range(len(packing.most)):
+        hole = packing.largest_hole(kind)
+        if hole is None:
+            continue
+        width = min(gpus, hole[0])
+        time = situation.time[job, kind, :width]
+        fast = int(time.argmin())
+        if np.isfinite(time[fast]) and (best is None or time[fast] < best[0]):
+            best = float(time[fast]), kind, fast + 1, hole[1]
+    if best is not None:
+        packing.put(job, *best[1:])
+
+
+def _give_idle(packing: Packing, situation: Situation, wish: Wish) -> None:
+    """GPUs that are paid for go where each saves most: time of being late, and of renting."""
+    value = (wish.urgency * situation.fastest + wish.cost).tolist()
+    for node, on in enumerate(packing.on):
+        times = situation.time[list(on), packing.kind[node]].tolist()
+        time = dict(zip(on, times, strict=True))
+        while idle := packing.idle(node):
+            found = [
+                (
+                    value[job] * (1 / time[job][gpus + more - 1] - 1 / time[job][gpus - 1]) / more,
+                    job,
+                    more,
+                )
+                for job, gpus in on.items()
+                for more in range(1, min(idle, len(time[job]) - gpus) + 1)
+            ]
+            gain, job, more = max(found, default=(0.0, 0, 0))
+            if gain <= 0:
+                break
+            packing.put(job, packing.kind[node], more, node)

@@ -1,0 +1,176 @@
+"""One schedule that is changed job by job, with its f-bar or f_OBJ kept node by node."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dlq_master.policy.priced.batch import NOWHERE, Batch
+from dlq_master.policy.priced.rules import Proxy, Rules
+
+_HOUR_S = 3600.0
+_LEAST = 1e-12
+
+
+class Shape(NamedTuple):
+    """What a job gets: GPUs of a kind; `room` are those of the node type in the schedule it comes from."""
+
+    kind: int
+    gpus: int
+    room: int
+
+
+class Undo(NamedTuple):
+    """Where a job was, and what its nodes were: (node, kind, room, used, worth)."""
+
+    job: int
+    node: int
+    gpus: int
+    nodes: tuple[tuple[int, int, int, int, float], ...]
+
+    @property
+    def touched(self) -> set[int]:
+        """The nodes that the move changed."""
+        return {row[0] for row in self.nodes}
+
+
+class Mutable:
+    """Nodes keep the size that they have in the schedule while jobs are moved; an empty node is closed, and
+    may be opened with any size. `score` is that of `proxy.score`, f_OBJ as
+    the paper has it."""
+
+    def __init__(self, batch: Batch, row: int, rules: Rules) -> None:
+        situation = batch.situation
+        self.rules = rules
+        self.time = situation.time.tolist()
+        self.due, self.weight = situation.due.tolist(), situation.weight.tolist()
+        self.slowest = situation.slowest.tolist()
+        self.price = situation.catalogue.price.tolist()
+        self.room_of = situation.catalogue.room.tolist()
+        worst = np.maximum(0.0, situation.interval_s + situation.slowest - situation.due)
+        self.waits = (rules.rho * worst * situation.weight).tolist()
+        self.node: list[int] = batch.node[row].tolist()
+        self.gpus: list[int] = batch.gpus[row].tolist()
+        self.kind: list[int] = batch.kind[row].tolist()
+        self.used: list[int] = batch.used[row].tolist()
+        self.room = [
+            self.room_of[kind][used] if used else 0
+            for kind, used in zip(self.kind, self.used, strict=True)
+        ]
+        self.on: list[set[int]] = [set() for _ in self.kind]
+        for job, node in enumerate(self.node):
+            if node != NOWHERE:
+                self.on[node].add(job)
+        self.worth = [self._worth(node) for node in range(len(self.kind))]
+
+    def shape(self, job: int) -> Shape | None:
+        """None: it waits."""
+        node = self.node[job]
+        return None if node == NOWHERE else Shape(self.kind[node], self.gpus[job], self.room[node])
+
+    def fits(self, job: int, shape: Shape | None) -> int | None:
+        """The node on which the job could have the shape: its own if it can stay, else the first that has
+        room, else a closed one; -1 to wait; None: nowhere."""
+        if shape is None:
+            return NOWHERE
+        own = self.node[job]
+        if own != NOWHERE:
+            mine = self.gpus[job]
+            if self.used[own] == mine or (
+                self.kind[own] == shape.kind
+                and self.room[own] - self.used[own] + mine >= shape.gpus
+            ):
+                return own
+        closed = None
+        for node, used in enumerate(self.used):
+            if not used:
+                closed = node if closed is None else closed
+            elif self.kind[node] == shape.kind and self.room[node] - used >= shape.gpus:
+                return node
+        return closed
+
+    def gain(self, job: int, node: int, shape: Shape | None) -> float:
+        """What the score gains by the move; nothing is changed."""
+        gained, before = self.move(job, node, shape)
+        self.undo(before)
+        return gained
+
+    def move(self, job: int, node: int, shape: Shape | None) -> tuple[float, Undo]:
+        """Put the job there; what the score gains, and what it takes to undo it."""
+        touched = {self.node[job], node} - {NOWHERE}
+        before = Undo(
+            job,
+            self.node[job],
+            self.gpus[job],
+            tuple((n, self.kind[n], self.room[n], self.used[n], self.worth[n]) for n in touched),
+        )
+        gained = self._waiting(job)
+        self._leave(job)
+        if shape is not None:
+            if not self.used[node]:
+                self.kind[node], self.room[node] = shape.kind, max(shape.room, shape.gpus)
+            self.on[node].add(job)
+            self.used[node] += shape.gpus
+            self.node[job], self.gpus[job] = node, shape.gpus
+        for n in touched:
+            gained -= self.worth[n]
+            self.worth[n] = self._worth(n)
+            gained += self.worth[n]
+        return gained - self._waiting(job), before
+
+    def undo(self, before: Undo) -> None:
+        """Take back the last move that was not taken back."""
+        self._leave(before.job)
+        for n, kind, room, used, worth in before.nodes:
+            self.kind[n], self.room[n], self.used[n], self.worth[n] = kind, room, used, worth
+        self.node[before.job], self.gpus[before.job] = before.node, before.gpus
+        if before.node != NOWHERE:
+            self.on[before.node].add(before.job)
+
+    def _leave(self, job: int) -> None:
+        node = self.node[job]
+        if node == NOWHERE:
+            return
+        self.on[node].remove(job)
+        self.used[node] -= self.gpus[job]
+        self.node[job], self.gpus[job] = NOWHERE, 0
+        if not self.used[node]:
+            self.kind[node] = NOWHERE
+
+    def into(self, batch: Batch) -> Batch:
+        """The schedule as a batch of one row, its nodes of the cheapest types that hold what is used."""
+        made = Batch.empty(batch.situation, 1)
+        made.node[0], made.gpus[0] = self.node, self.gpus
+        made.kind[0], made.used[0] = self.kind, self.used
+        return made
+
+    @property
+    def score(self) -> float:
+        """The score of all of it."""
+        waiting = sum(self._waiting(job) for job, node in enumerate(self.node) if node == NOWHERE)
+        return sum(self.worth) - waiting
+
+    def _waiting(self, job: int) -> float:
+        if self.rules.proxy is Proxy.EFFICIENCY or self.node[job] != NOWHERE:
+            return 0.0
+        return float(self.waits[job])
+
+    def _worth(self, node: int) -> float:
+        """The part of the score that is this node's."""
+        used, kind = self.used[node], self.kind[node]
+        if not used:
+            return 0.0
+        price = self.price[kind][self.room[node]] / _HOUR_S
+        if self.rules.proxy is Proxy.EFFICIENCY:
+            return sum(self._value(job, kind, price, used) for job in self.on[node])
+        times = {job: self.time[job][kind][self.gpus[job] - 1] for job in self.on[node]}
+        late = sum(self.weight[j] * max(0.0, time - self.due[j]) for j, time in times.items())
+        idle = self.rules.mu * (self.room[node] - used)
+        return float(-(late + idle + price * min(times.values())))
+
+    def _value(self, job: int, kind: int, price: float, used: int) -> float:
+        time = self.time[job][kind][self.gpus[job] - 1]
+        late = self.weight[job] * max(0.0, time - self.due[job])
+        cost = time * price * self.gpus[job] / used + late
+        return float(self.slowest[job] / max(cost, _LEAST))

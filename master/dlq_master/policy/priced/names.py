@@ -1,0 +1,22 @@
+"""The names of the priced policies and what each may be told; imports nothing, so that a list of them is cheap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+_RULES = ("reading", "proxy", "iterations", "elite", "alpha", "beta", "swap", "rho", "mu", "moves")
+
+SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "gpuaas-marginal": ("lookahead",),
+        "gpuaas-greedy": ("reading",),
+        "gpuaas-randomized": tuple(key for key in _RULES if key not in ("elite", "moves")),
+        "gpuaas-path-relinking": _RULES,
+        "gpuaas-dp": ("variant", "step_s", "constant"),
+        "gpuaas-fifo": (),
+        "gpuaas-edf": (),
+        "gpuaas-ps": (),
+        "gpuaas-milp": ("rho", "mu"),
+    }
+)

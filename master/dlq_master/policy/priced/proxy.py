@@ -1,0 +1,76 @@
+"""The two proxy functions by which schedules are compared: f_OBJ (P1a), and f-bar (1).
+
+Both are given as scores: more is better.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dlq_master.policy.priced.batch import Batch
+from dlq_master.policy.priced.catalogue import Floats
+from dlq_master.policy.priced.rules import Proxy, Rules
+
+_HOUR_S = 3600.0
+_LEAST = 1e-12  # $, so that what is free is not divided by
+
+
+def score(batch: Batch, rules: Rules) -> Floats:
+    """One number for each row."""
+    if rules.proxy is Proxy.EFFICIENCY:
+        return efficiency(batch)
+    return -(released_cost(batch, rules) if rules.released else cost(batch, rules))
+
+
+def cost(batch: Batch, rules: Rules) -> Floats:
+    """f_OBJ as printed: tardiness, rho times the worst tardiness of who waits (a whole interval later, in
+    its slowest configuration), mu for each idle GPU, and on each node the cheapest job's cost to its end
+    (alpha_jn is chosen by whoever minimises). Due dates count from now."""
+    situation = batch.situation
+    time, runs = batch.times(), batch.runs
+    late = np.where(runs, np.maximum(0.0, np.where(runs, time, 0.0) - situation.due), 0.0)
+    worst = np.maximum(0.0, situation.interval_s + situation.slowest - situation.due)
+    waiting = np.where(runs, 0.0, worst)
+    nodes = (batch.node_prices() / _HOUR_S * first_end(batch)).sum(axis=1)
+    idle = rules.mu * batch.idle().sum(axis=1)
+    total: Floats = (late + rules.rho * waiting) @ situation.weight + idle + nodes
+    return total
+
+
+def released_cost(batch: Batch, rules: Rules) -> Floats:
+    """f_OBJ as the released program has it (`rules`)."""
+    situation = batch.situation
+    time, runs = batch.times(), batch.runs
+    first = time.min(axis=1, initial=np.inf)
+    first = np.where(np.isfinite(first), first, 0.0)
+    late = np.where(runs, np.maximum(0.0, first[:, None] - situation.due), 0.0)
+    worst = np.where(runs, 0.0, np.maximum(0.0, situation.slowest - situation.due))
+    nodes = batch.node_prices().sum(axis=1) / _HOUR_S * first
+    total: Floats = nodes + (late + rules.rho * worst) @ situation.weight
+    return total
+
+
+def efficiency(batch: Batch) -> Floats:
+    """f-bar: the sum of M_j / (pi_j + w_j tau_j) over who runs.
+
+    pi_j is the job's part of its node, by the GPUs in use, as in the released program. As printed (P1j) each
+    job is charged for all of the node, which makes sharing one look dear."""
+    situation = batch.situation
+    time, runs = batch.times(), batch.runs
+    at = np.maximum(batch.node, 0).astype(np.intp)
+    price = np.take_along_axis(batch.node_prices(), at, axis=1) / _HOUR_S
+    price = price * batch.gpus / np.maximum(1, np.take_along_axis(batch.used, at, axis=1))
+    time = np.where(runs, time, 0.0)
+    late = np.maximum(0.0, time - situation.due) * situation.weight
+    value = situation.slowest / np.maximum(time * price + late, _LEAST)
+    found: Floats = np.where(runs, value, 0.0).sum(axis=1)
+    return found
+
+
+def first_end(batch: Batch) -> Floats:
+    """[row, node]: when the first job on it ends; 0 where nothing runs."""
+    time = batch.times()
+    first = np.full(batch.used.shape, np.inf)
+    rows, jobs = np.nonzero(batch.runs)
+    np.minimum.at(first, (rows, batch.node[rows, jobs]), time[rows, jobs])
+    return np.where(np.isfinite(first), first, 0.0)

@@ -1,0 +1,95 @@
+"""What a priced policy decides on, and what it decides: jobs, nodes, and who gets what.
+
+One job runs on one node (P1m of the path relinking paper), and may get another node, another number of
+GPUs, or none, at every decision. Times are in seconds, weights in $ per second of being late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from dlq_master.policy.priced.catalogue import Catalogue, Floats
+
+_HOUR_S = 3600.0
+
+
+class PricedJob(NamedTuple):
+    """`whole_s[k, g - 1]`: the whole run time on g GPUs of kind k (inf: not allowed); `left`: the share of it
+    that is not done yet. Keys rise with the submits; the due date is an instant."""
+
+    key: int
+    due_s: float
+    weight: float
+    whole_s: Floats
+    left: float = 1.0
+
+
+class Grant(NamedTuple):
+    """So many GPUs of one node."""
+
+    node: int
+    gpus: int
+
+
+class Schedule(NamedTuple):
+    """`types`: what each open node is, by its place in the catalogue; `grants`: who runs where. Who is not in
+    `grants` waits."""
+
+    types: Mapping[int, int]
+    grants: Mapping[int, Grant]
+
+
+EMPTY = Schedule({}, {})
+
+
+@dataclass(frozen=True)
+class Situation:
+    """One decision: at most `nodes` nodes, and what runs just now. `interval_s`: when it is decided again if
+    nothing happens (H of the paper)."""
+
+    now_s: float
+    jobs: tuple[PricedJob, ...]
+    catalogue: Catalogue
+    nodes: int
+    running: Schedule = EMPTY
+    interval_s: float = _HOUR_S
+    time: Floats = field(init=False)  # [job, kind, GPUs - 1], what is left of it
+    due: Floats = field(init=False)  # from now; negative: it is late
+    weight: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Raises ValueError if a job fits on no node."""
+        cut = self.catalogue.smallest.shape[1] - 1
+        shape = (len(self.jobs), len(self.catalogue.kinds), cut)
+        time = np.full(shape, np.inf)
+        if self.jobs:
+            whole = np.stack([job.whole_s[:, :cut] for job in self.jobs])
+            time[:, :, : whole.shape[2]] = (
+                whole * np.array([job.left for job in self.jobs])[:, None, None]
+            )
+            time[:, self.catalogue.smallest[:, 1:] < 0] = np.inf
+        if not np.isfinite(time).any(axis=(1, 2)).all():
+            raise ValueError("a job fits on no node of the catalogue")
+        due = np.array([job.due_s for job in self.jobs]) - self.now_s
+        weight = np.array([job.weight for job in self.jobs])
+        for name, value in (("time", time), ("due", due), ("weight", weight)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def slowest(self) -> Floats:
+        """M_j: the longest time that a job may need from now on."""
+        longest: Floats = np.where(np.isfinite(self.time), self.time, 0.0).max(axis=(1, 2))
+        return longest
+
+    @property
+    def fastest(self) -> Floats:
+        """The shortest one."""
+        shortest: Floats = self.time.min(axis=(1, 2))
+        return shortest
+
+
+Solver = Callable[[Situation, np.random.Generator], Schedule]

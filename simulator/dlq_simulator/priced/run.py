@@ -1,0 +1,92 @@
+"""One policy's replay on rented nodes, as a result like any other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from dlq_master.policy.priced.presets import build
+from dlq_master.policy.priced.situation import Schedule, Situation, Solver
+from dlq_master.policy.settings import PolicyError
+from dlq_simulator.clusters import ClusterSpec
+from dlq_simulator.errors import UsageError
+from dlq_simulator.metrics import Billed, Outcome, Span, measure, percentile
+from dlq_simulator.priced.instance import instance_of
+from dlq_simulator.priced.settings import PricedSettings
+from dlq_simulator.priced.way import Way
+from dlq_simulator.priced.world import replay
+from dlq_simulator.report import Result, Timing
+from dlq_simulator.workload import Trace, TraceJob
+
+
+def run(
+    trace: Trace,
+    spec: ClusterSpec,
+    chosen: PricedSettings,
+    *,
+    progress: Callable[[int], object] | None = None,
+) -> Result:
+    """Every job to its end. UsageError for settings that the policy does not take."""
+    cpu_s, wall_s = time.process_time(), time.perf_counter()
+    try:
+        solver = _Timed(build(chosen.name, chosen.words))
+    except PolicyError as error:
+        what = f"cannot simulate {chosen.name!r}"
+        raise UsageError(what, str(error), "correct --set") from error
+    instance = instance_of(trace, spec, chosen.speed)
+    bill = replay(
+        instance, solver, seed=chosen.seed, interval_s=chosen.interval_s, resume_s=chosen.resume_s
+    )
+    rows = {row.job_id: row for row in trace.jobs}
+    outcomes = [
+        _outcome(rows[instance.jobs[n].job_id], bill.ways[n], finish_s)
+        for n, finish_s in sorted(bill.finish_s.items())
+    ]
+    if progress is not None:
+        progress(len(outcomes))
+    plans = [plan_s * 1000 for plan_s in solver.times_s]
+    timing = Timing(
+        plan_ms_p50=percentile(plans, 50),
+        plan_ms_p99=percentile(plans, 99),
+        cpu_s=round(time.process_time() - cpu_s, 6),
+        wall_s=round(time.perf_counter() - wall_s, 6),
+    )
+    priced = any(rented.price_per_hour for rented in instance.catalogue.types)
+    billed = Billed(bill.gpu_s, bill.nodes if priced else None)
+    gpus = instance.nodes * int(instance.catalogue.most.max())
+    return Result(
+        policy=chosen.name,
+        metrics=measure(outcomes, gpus=gpus, billed=billed),
+        outcomes=outcomes,
+        timing=timing,
+    )
+
+
+class _Timed:
+    """A solver, and how long its plans took."""
+
+    def __init__(self, solver: Solver) -> None:
+        self._solver = solver
+        self.times_s: list[float] = []
+
+    def __call__(self, situation: Situation, draw: np.random.Generator) -> Schedule:
+        began_s = time.perf_counter()
+        made = self._solver(situation, draw)
+        self.times_s.append(time.perf_counter() - began_s)
+        return made
+
+
+def _outcome(row: TraceJob, way: Way, finish_s: float) -> Outcome:
+    held_s = sum(span.end_s - span.begin_s for span in way.spans)
+    return Outcome(
+        job=row,
+        start_s=way.spans[0].begin_s,
+        finish_s=finish_s,
+        queue_s=max(0.0, finish_s - row.submit_time_s - held_s),
+        overhead_s=way.overhead_s,
+        preemptions=way.stops,
+        resizes=way.resizes,
+        spans=tuple(Span(*span) for span in way.spans),
+    )

@@ -1,0 +1,53 @@
+"""One job's way through a replay on rented nodes: what is left of it, and when it held how many GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Held(NamedTuple):
+    """From when to when it held so many GPUs."""
+
+    begin_s: float
+    end_s: float
+    gpus: int
+
+
+@dataclass
+class Way:
+    """`left`: the share that is not done; `time_s`: what all of it would take on what it holds now."""
+
+    left: float = 1.0
+    gpus: int = 0
+    time_s: float = 0.0
+    ready_s: float = 0.0  # from when it makes progress
+    since_s: float = 0.0
+    overhead_s: float = 0.0  # held without progress
+    stops: int = 0
+    resizes: int = 0  # of these, those after which it went on at once
+    spans: list[Held] = field(default_factory=list)
+
+    def hold(self, now_s: float, gpus: int, time_s: float, ready_s: float) -> None:
+        """It gets these GPUs, instead of what it holds."""
+        self.gpus, self.time_s, self.since_s, self.ready_s = gpus, time_s, now_s, ready_s
+
+    def drop(self, now_s: float, *, goes_on: bool) -> None:
+        """It is stopped; `goes_on`: with other GPUs, at once."""
+        self.end(now_s)
+        self.stops += 1
+        self.resizes += goes_on
+
+    def end(self, now_s: float) -> None:
+        """It holds nothing any more."""
+        self.spans.append(Held(self.since_s, now_s, self.gpus))
+        self.overhead_s += min(self.ready_s, now_s) - self.since_s
+        self.gpus = 0
+
+    def end_s(self, now_s: float) -> float:
+        """When it is done if it is left alone."""
+        return max(now_s, self.ready_s) + self.left * self.time_s
+
+    def advance(self, now_s: float, then_s: float) -> None:
+        """What is done in between."""
+        self.left -= max(0.0, then_s - max(now_s, self.ready_s)) / self.time_s

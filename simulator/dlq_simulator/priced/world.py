@@ -1,0 +1,170 @@
+"""Replays jobs on rented nodes: what is decided, what it costs, and who is late (P1m of the paper).
+
+It is decided at every submit, at every completion, and every `interval_s` if nothing else happens. A node
+whose type stays goes on; another is released, and the new one boots. A job that keeps its node and its
+GPUs makes progress all the while; one that gets others loses `resume_s` (for saving and resuming).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dlq_master.policy.priced.check import faults
+from dlq_master.policy.priced.keep import settled
+from dlq_master.policy.priced.situation import EMPTY, PricedJob, Schedule, Situation, Solver
+from dlq_simulator.errors import SimulateError
+from dlq_simulator.priced.instance import Instance
+from dlq_simulator.priced.renting import Renting
+from dlq_simulator.priced.way import Way
+
+HOUR_S = 3600.0
+_DONE = 1e-9  # of a job: what is left below that is the noise of doubles
+
+
+@dataclass(frozen=True)
+class Bill:
+    """$: nodes, and being late; `late_s` sums all jobs' seconds after their due dates. By job number: when it
+    finished, and its way."""
+
+    nodes: float
+    tardiness: float
+    late_s: float
+    gpu_s: float
+    decisions: int
+    finish_s: dict[int, float]
+    ways: dict[int, Way]
+
+    @property
+    def total(self) -> float:
+        """Both."""
+        return self.nodes + self.tardiness
+
+
+@dataclass
+class World:
+    """`interval_s`: H; inf: only submits and completions count, as in the released program."""
+
+    instance: Instance
+    solver: Solver
+    draw: np.random.Generator
+    interval_s: float = HOUR_S
+    resume_s: float = 0.0
+    decisions: int = 0
+    schedule: Schedule = EMPTY
+    there: dict[int, Way] = field(default_factory=dict)  # submitted and not done, by number
+    ways: dict[int, Way] = field(default_factory=dict)
+    finish_s: dict[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.renting = Renting(self.instance.catalogue)
+
+    def run(self) -> Bill:
+        """To the end of all jobs; SimulateError if the solver's answer is impossible, or nobody ever runs."""
+        jobs, submitted, now_s = self.instance.jobs, 0, 0.0
+        while submitted < len(jobs) or self.there:
+            if not self.there:  # nobody needs a node
+                self._adopt(EMPTY, now_s)
+                now_s = max(now_s, jobs[submitted].submit_s)
+            while submitted < len(jobs) and jobs[submitted].submit_s <= now_s:
+                self.there[submitted] = self.ways[submitted] = Way()
+                submitted += 1
+            self._adopt(self._decided(now_s), now_s)
+            until_s = jobs[submitted].submit_s if submitted < len(jobs) else math.inf
+            now_s = self._advance(now_s, until_s)
+        self._adopt(EMPTY, now_s)
+        return self._bill()
+
+    def _decided(self, now_s: float) -> Schedule:
+        situation = Situation(
+            now_s,
+            tuple(self._priced(number) for number in sorted(self.there)),
+            self.instance.catalogue,
+            self.instance.nodes,
+            self.schedule,
+            self.interval_s if math.isfinite(self.interval_s) else 0.0,
+        )
+        made = settled(situation, self.solver(situation, self.draw))
+        self.decisions += 1
+        if wrong := faults(situation, made):
+            raise _error("the plan is not possible", wrong[0])
+        return made
+
+    def _adopt(self, made: Schedule, now_s: float) -> None:
+        """Nodes first, then who leaves and who starts."""
+        had = self.schedule
+        kept = {n for n, type_ in made.types.items() if had.types.get(n) == type_}
+        self.renting.become(made.types, now_s)
+        self.schedule = made
+        for number, way in self.there.items():
+            before, grant = had.grants.get(number), made.grants.get(number)
+            if before is not None and before == grant and grant.node in kept:
+                continue
+            if before is not None:
+                way.drop(now_s, goes_on=grant is not None)
+            if grant is not None:
+                resumed_s = now_s + (self.resume_s if way.spans else 0.0)
+                ready_s = max(resumed_s, self.renting.ready_s(grant.node))
+                way.hold(now_s, grant.gpus, self._time_s(number), ready_s)
+
+    def _advance(self, now_s: float, until_s: float) -> float:
+        """To the next event; returns when that is."""
+        ends = {number: self.there[number].end_s(now_s) for number in self.schedule.grants}
+        then_s = min([until_s, now_s + self.interval_s, *ends.values()])
+        if not math.isfinite(then_s):
+            raise _error("jobs wait", "nothing runs, and nothing will ever happen")
+        for number, end_s in ends.items():
+            way = self.there[number]
+            way.advance(now_s, then_s)
+            if end_s <= then_s or way.left <= _DONE:
+                way.end(then_s)
+                self.finish_s[number] = then_s
+                del self.there[number]
+        grants = {key: grant for key, grant in self.schedule.grants.items() if key in self.there}
+        self.schedule = Schedule(self.schedule.types, grants)
+        return then_s
+
+    def _time_s(self, number: int) -> float:
+        grant, catalogue = self.schedule.grants[number], self.instance.catalogue
+        kind = catalogue.kinds.index(catalogue.types[self.schedule.types[grant.node]].kind)
+        return float(self.instance.jobs[number].time_s[kind, grant.gpus - 1])
+
+    def _priced(self, number: int) -> PricedJob:
+        job = self.instance.jobs[number]
+        return PricedJob(number, job.due_s, job.weight, job.time_s, self.there[number].left)
+
+    def _bill(self) -> Bill:
+        jobs = self.instance.jobs
+        late = {n: max(0.0, at_s - jobs[n].due_s) for n, at_s in self.finish_s.items()}
+        return Bill(
+            nodes=self.renting.cost,
+            tardiness=math.fsum(jobs[n].weight * late_s for n, late_s in late.items()),
+            late_s=math.fsum(late.values()),
+            gpu_s=self.renting.gpu_s,
+            decisions=self.decisions,
+            finish_s=self.finish_s,
+            ways=self.ways,
+        )
+
+
+def replay(
+    instance: Instance,
+    solver: Solver,
+    *,
+    seed: int = 0,
+    interval_s: float = HOUR_S,
+    resume_s: float = 0.0,
+) -> Bill:
+    """One run of all jobs; the same seed gives the same bill."""
+    draw = np.random.default_rng(seed)
+    return World(instance, solver, draw, interval_s, resume_s).run()
+
+
+def _error(what: str, why: str) -> SimulateError:
+    return SimulateError(
+        f"the replay on rented nodes stands still: {what}",
+        why,
+        "this is an error of dlq: please report it with the trace",
+    )

@@ -1,0 +1,92 @@
+"""Marginal allocation: wishes, worths, packing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlq_master.policy.priced.marginal import Wish, allocate, concave, marginal, wishes
+from dlq_master.policy.priced.packing import Packing
+from dlq_master.policy.priced.situation import Grant
+from unit.master.policy.priced.drawing import PLAIN, chance, drawn, job, situation
+
+
+def test_nobody_gets_more_than_the_cheapest_shape_in_time_while_there_is_room() -> None:
+    made = marginal(situation(job(0, 65, 100, 60, 45, 40), job(1, 150, 100, 60, 45, 40)), chance())
+    assert {key: gpus for key, (_, gpus) in made.grants.items()} == {0: 2, 1: 1}
+    assert sorted(made.types.values()) == [0, 1], "two small nodes leave nothing idle"
+
+
+def test_who_will_be_late_gets_what_helps() -> None:
+    assert marginal(situation(job(0, 10, 100, 60, 45, 45)), chance()).grants == {0: Grant(0, 3)}
+
+
+def test_when_it_is_not_enough_gpus_go_where_one_more_is_worth_most() -> None:
+    """Both are late, w/t(g): job 0 has 3/100, 3/60, 3/45, 3/40; job 1 1/100, ...: 4 GPUs are there."""
+    asked = situation(
+        job(0, 0, 100, 60, 45, 40, weight=3.0), job(1, 0, 100, 60, 45, 40, weight=1.0), nodes=1
+    )
+    gains = [3 * (1 / 60 - 1 / 100), 3 * (1 / 45 - 1 / 60), 3 * (1 / 40 - 1 / 45), 1 / 100]
+    assert gains[0] > gains[1] > gains[3] > gains[2]
+    made = marginal(asked, chance())
+    assert {key: gpus for key, (_, gpus) in made.grants.items()} == {0: 3, 1: 1}
+
+
+def test_a_far_due_date_is_worth_little() -> None:
+    near, far = job(0, 41, 100, 60, 45, 40), job(1, 400, 100, 60, 45, 40, weight=5.0)
+    urgency = wishes(situation(near, far), 1.0).urgency
+    assert urgency == pytest.approx([np.exp(-1 / 40), 5 * np.exp(-360 / 40)])
+    assert wishes(situation(near, far), 9.0).urgency[1] == pytest.approx(5 * np.exp(-360 / 360))
+
+
+@given(seed=st.integers(0, 10**6), capacity=st.integers(1, 60))
+@settings(max_examples=60)
+def test_the_best_worths_are_the_best_sum_of_worths(seed: int, capacity: int) -> None:
+    """Against the greedy choice GPU by GPU, which is optimal for concave curves."""
+    wish = wishes(drawn(seed, 9, 4), 1.0)
+    wish = wish._replace(rate=concave(wish.rate))
+    given_ = allocate(wish, capacity)
+    worth = wish.urgency[:, None] * np.diff(wish.rate, axis=1)
+    best = np.zeros(9, dtype=int)
+    for _ in range(capacity):
+        left = [worth[n, best[n]] if best[n] < wish.gpus[n] else -1.0 for n in range(9)]
+        if max(left) < 0:
+            break
+        best[int(np.argmax(left))] += 1
+    sums = [sum(worth[n, : counts[n]].sum() for n in range(9)) for counts in (given_, best)]
+    assert sums[0] == pytest.approx(sums[1])
+    assert given_.sum() == min(capacity, int(wish.gpus.sum()))
+
+
+def test_curves_with_holes_are_judged_by_their_hull() -> None:
+    rate = np.array([[0.0, 0.0, 4.0, 4.0, 6.0]])
+    assert concave(rate).tolist() == [[0.0, 2.0, 4.0, 5.0, 6.0]]
+    straight = np.array([[0.0, 3.0, 5.0, 6.0, 6.0]])
+    assert concave(straight) is straight
+
+
+def test_a_worth_of_nothing_is_still_given_if_gpus_are_left() -> None:
+    wish = Wish(
+        np.zeros(2, dtype=int), np.array([2, 2]),
+        np.array([[0, 1, 1.5], [0, 1, 1.5]]), np.ones(2), np.array([1.0, 0.0]),
+    )  # fmt: skip
+    assert allocate(wish, 3).tolist() == [2, 1]
+
+
+def test_a_job_is_put_where_it_adds_least_to_the_price() -> None:
+    packing = Packing(PLAIN, 3)
+    assert packing.cheapest(0, 3) == (4 * 3600.0, -1)
+    first = packing.put(0, 0, 3, -1)
+    assert packing.cheapest(0, 1) == (0.0, first), "a node of 4 is paid for already"
+    assert packing.cheapest(0, 2) == (2 * 3600.0, -1)
+    packing.put(1, 0, 1, first)
+    assert packing.cheapest(0, 1) == (3600.0, -1)
+
+
+def test_without_a_node_for_it_a_job_gets_what_is_left_of_one() -> None:
+    wide = job(1, 0, 100, 60, 45, np.inf, weight=0.2)
+    asked = situation(job(0, 0, 90, 50, 30, np.inf, weight=9.0), wide, nodes=1)
+    made = marginal(asked, chance())
+    assert {key: gpus for key, (_, gpus) in made.grants.items()} == {0: 3, 1: 1}
