@@ -30,6 +30,8 @@ NAMES = (
         "placement",
         "gittins",
         "selector",
+        "reclaim",
+        "elastic_fill",
         "profiler_calls",
     ),
 )
