@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 from pathlib import Path
 
 import pytest
 
 from dlq_profiler.layout import ConnKind, Op, RecordFlag
 from dlq_profiler.recording import Recording
-from support.watched_programs import PROGRAMS, Profiling, calls, compile_program, run
+from support.watched_programs import PROGRAMS, Profiling, Ran, calls, compile_program, run
 
 LEGACY = [
     (Op.IB_POST_RECV, 8192, 8192),
@@ -107,3 +109,65 @@ def test_no_library_looks_like_no_library(profiling: Profiling, tmp_path: Path) 
     program = compile_program(tmp_path, str(source))
     assert profiling.run(program) == run(program)
     assert run(program).stdout == "1 1 1 1 1\n"
+
+
+# ---- the real libibverbs, with a provider of ours under it ----
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a provider, clients that link and open libibverbs, and a /sys to find it in."""
+    where = tmp_path_factory.mktemp("real")
+    if not _has_provider_interface(34):
+        pytest.skip("this libibverbs has another provider interface")
+    provider = ["-shared", "-fPIC", "-l:libibverbs.so.1", "-Wno-pedantic"]
+    compile_program(where, "stub_provider.c", flags=provider, name="libstub-rdmav34.so")
+    compile_program(where, "verbs_client.c", flags=["-l:libibverbs.so.1"], name="linked")
+    compile_program(where, "verbs_client.c", flags=["-DVIA_DLOPEN"], name="opened")
+    for name, text in {
+        "infiniband_verbs/abi_version": "6",
+        "infiniband_verbs/uverbs0/ibdev": "stub0",
+        "infiniband_verbs/uverbs0/dev": "1:3",
+        "infiniband_verbs/uverbs0/abi_version": "1",
+        "infiniband/stub0/node_type": "1: CA",
+        "infiniband/stub0/node_guid": "0000:0000:0000:0001",
+    }.items():
+        path = where / "sys" / "class" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    return where
+
+
+def _has_provider_interface(number: int) -> bool:
+    try:
+        return hasattr(ctypes.CDLL("libibverbs.so.1"), f"verbs_register_driver_{number}")
+    except OSError:
+        return False
+
+
+# The device's file is a second /dev/null, in a /dev of its own.
+DEVICE = """
+touch "$1/null" && mount --bind /dev/null "$1/null" && mount -t tmpfs none /dev &&
+mkdir /dev/infiniband && touch /dev/null /dev/infiniband/uverbs0 &&
+mount --bind "$1/null" /dev/null && mount --bind "$1/null" /dev/infiniband/uverbs0 || exit 77
+shift; exec env $VARIABLES "$@"
+"""
+
+
+@pytest.mark.parametrize("how", ["linked", "opened"])
+def test_the_real_libibverbs(profiling: Profiling, real: Path, tmp_path: Path, how: str) -> None:
+    fake = {"RDMAV_DRIVERS": str(real / "libstub"), "SYSFS_PATH": str(real / "sys")}
+    namespace = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-Urm"]
+    argv = [*namespace, "sh", "-c", DEVICE, "sh", str(tmp_path), str(real / how)]
+
+    def in_namespace(variables: dict[str, str]) -> Ran:
+        given = " ".join(f"{key}={value}" for key, value in variables.items())
+        return run(*argv, environment={"VARIABLES": given})
+
+    alone = in_namespace(fake)
+    if alone.returncode == 77 or "unshare" in alone.stderr:
+        pytest.skip("no mount namespace here")
+    assert alone.returncode == 0, (alone.returncode, alone.stderr)
+    assert alone.stdout.startswith("device stub0\n")
+    assert in_namespace({**fake, **profiling.variables()}) == alone
+    assert calls(profiling.recording()) == LEGACY + EXTENDED + ARRIVED
