@@ -113,8 +113,8 @@ systemd: setup  ## the runbook on two booted hosts: install, a gang, upgrade, re
 	$(PY) -m pytest -q -x $(PATIENT) tests/systemd
 
 .PHONY: profiler
-profiler: setup  ## the profiler's libraries and analysis, the slow tests too; with PyTorch where it is installed
-	$(PY) -m pytest -q $(PATIENT) -m 'not gpu' tests/profiler tests/unit/profiler
+profiler: setup $(TORCH_STAMP)  ## the profiler's libraries and analysis, the slow tests too, on real trainings by PyTorch
+	$(PY) -m pytest -q $(PATIENT) -m 'not gpu' tests/profiler tests/unit/profiler $(wildcard tests/e2e/test_profiler_*.py)
 
 .PHONY: bench
 bench: setup  ## measure; figures beside their goals and conditions, and one table at the end

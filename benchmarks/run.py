@@ -33,6 +33,7 @@ NAMES = (
         "reclaim",
         "elastic_fill",
         "profiler_calls",
+        "profiler_analysis",
     ),
 )
 

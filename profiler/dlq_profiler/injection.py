@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 LIBRARIES = Path(__file__).parent / "lib"
+HOOK = Path(__file__).parent / "hook"
 PRELOAD = "libdlqprof.so"
 NCCL_PLUGIN = "libnccl-profiler-dlq.so"
 DIRECTORY = "DLQ_PROF_DIR"
@@ -20,12 +21,12 @@ class Parts(NamedTuple):
     hook: Path | None = None
 
 
-def built(libraries: Path = LIBRARIES) -> Parts | None:
-    """What was built here; None without a compiler's work."""
+def built(libraries: Path = LIBRARIES, hook: Path = HOOK) -> Parts | None:
+    """What there is here; None without a compiler's work."""
     preload, plugin = libraries / PRELOAD, libraries / NCCL_PLUGIN
     if not preload.is_file():
         return None
-    return Parts(preload, plugin if plugin.is_file() else None)
+    return Parts(preload, plugin if plugin.is_file() else None, hook if hook.is_dir() else None)
 
 
 def injected(environment: Mapping[str, str], directory: Path, parts: Parts) -> dict[str, str]:

@@ -99,7 +99,7 @@ def _with_traffic(found: JobProfile, talkers: Sequence[ProcessProfile]) -> JobPr
     if coverage < next(least for often, least in LEAST_COVERAGE if seen >= often):
         why = Reason.RECORDS_LOST if found.lost else Reason.NOT_PERIODIC
         return replace(found, traffic=_unknown(why, busiest.method))
-    full = coverage >= FULL_COVERAGE
+    full = coverage >= FULL_COVERAGE and not found.unseen
     return replace(
         found,
         traffic=Verdict(busiest.method, Confidence.CHECKED if full else Confidence.ASSUMED),

@@ -31,8 +31,8 @@ def is_one(talkers: Sequence[ProcessProfile]) -> bool:
     """
     if not talkers or any(process.method is not Method.MESSAGES for process in talkers):
         return False
-    if all(process.role for process in talkers):
-        return "worker" in {process.role for process in talkers}
+    if {process.role for process in talkers} == {"worker", "ps"}:
+        return True
     sides = [{peer.side for peer in process.peers} for process in talkers]
     if not all(side in ({_CONNECTED}, {_ACCEPTED}) for side in sides):
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -24,7 +25,7 @@ from dlq_profiler.recording import Recording, peer_of
 from dlq_profiler.requests import Records, Requests, requests_of
 from dlq_profiler.results import Method, PeerTraffic, ProcessProfile, Reason, Tensors
 
-_BYPASS = Unseen.IO_URING | Unseen.MLX5_DIRECT | Unseen.MLX5_DEVX | Unseen.HIGH_FD
+_BYPASS = (Unseen.IO_URING, Unseen.MLX5_DIRECT, Unseen.MLX5_DEVX, Unseen.HIGH_FD)
 # Launchers of which each knows who it started; the first that says something is believed.
 _RANKS = (
     ("RANK", "WORLD_SIZE"),
@@ -33,7 +34,7 @@ _RANKS = (
     ("PMI_RANK", "PMI_SIZE"),
     ("SLURM_PROCID", "SLURM_NTASKS"),
 )
-_SERVERS = {"server": "ps", "ps": "ps", "worker": "worker"}
+_ROLES = {"server": "ps", "ps": "ps", "worker": "worker", "chief": "worker"}
 
 
 class _Joined(NamedTuple):
@@ -47,9 +48,11 @@ def profiles_of(
     recordings: Iterable[Recording], tensors: Mapping[int, Sequence[Tensors]] | None = None
 ) -> tuple[ProcessProfile, ...]:
     """A profile of every process, by pid. `tensors`: what the hook of each pid told."""
-    groups: dict[tuple[int, int], list[Recording]] = {}
+    # Two containers have pids of their own, and may start in the same tick.
+    groups: dict[tuple[int, int, str], list[Recording]] = {}
     for recording in recordings:
-        groups.setdefault((recording.pid, recording.start_ticks), []).append(recording)
+        key = (recording.pid, recording.start_ticks, str(rank_of(recording.identity)))
+        groups.setdefault(key, []).append(recording)
     told = tensors or {}
     return tuple(profile_of(groups[key], tuple(told.get(key[0], ()))) for key in sorted(groups))
 
@@ -79,7 +82,7 @@ def profile_of(
     )
     found = _profile(_joined(recordings), empty)
     if found.reason in (Reason.NO_TRAFFIC, Reason.NOT_PERIODIC, Reason.TOO_FEW_ITERATIONS):
-        if unseen & _BYPASS:
+        if any(way in unseen for way in _BYPASS):
             return replace(found, reason=Reason.BYPASS)
         if unseen & Unseen.GRAPH:
             return replace(found, reason=Reason.GRAPH)
@@ -98,7 +101,15 @@ def rank_of(identity: Mapping[str, str]) -> tuple[int | None, int | None]:
 
 def role_of(identity: Mapping[str, str]) -> str:
     """`ps` or `worker`, where the environment says so; else empty."""
-    return _SERVERS.get(identity.get("DLQ_ROLE", identity.get("DMLC_ROLE", "")), "")
+    told = identity.get("DLQ_ROLE") or identity.get("DMLC_ROLE") or _tensorflow_task(identity)
+    return _ROLES.get(told, "")
+
+
+def _tensorflow_task(identity: Mapping[str, str]) -> str:
+    try:
+        return str(json.loads(identity.get("TF_CONFIG", ""))["task"]["type"])
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def _joined(recordings: Sequence[Recording]) -> _Joined:

@@ -91,8 +91,9 @@ def _read(path: Path, fd: int) -> Recording:
     threads = _table(path, fd, header, "thread", THREAD)
     threads = threads[: min(int(header["threads_used"]), len(threads))]
     records, lost, whole_from_ns = _records(path, fd, header, threads)
-    # A record may be seen before its connection is ready; such a few are not worth a wait.
+    # The table was full, or a connection is not ready yet.
     records["conn"][records["conn"] > len(conns)] = 0
+    lost += int(np.count_nonzero(records["conn"] == 0))
     return Recording(
         path=path,
         source=Source(int(header["source"])),

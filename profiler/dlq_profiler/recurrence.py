@@ -27,6 +27,7 @@ LEAST_OF_BUSIEST = 0.01
 LONGEST_HEADER = 256  # bytes that a protocol puts before the payload in the same request
 LEAST_EXPLAINED = 0.5  # of the bytes; what explains less has marked something else
 ASTRAY = 0.1  # of an iteration; a pause that is farther from its usual place is another one
+LEAST_MARKED = 0.2  # of all bytes: handshakes recur before the training begins
 TRIED_COUNTS = 8  # numbers of occurrences from which marks are tried
 # Of marks that explain as much as the best, but for this, the one that was seen most is taken.
 AS_GOOD = 0.001
@@ -149,7 +150,9 @@ def _marked(requests: Requests, keys: _Keys, key: int) -> _Marked | None:
     for often in (1, 2):
         times[np.abs(found - often * whole) <= slack] = often
     everything = float(requests["size"][inside].sum())
-    explained = float((times * keys.size).sum()) * whole / everything if everything else 0.0
+    if everything < LEAST_MARKED * float(requests["size"].sum()):
+        return None
+    explained = float((times * keys.size).sum()) * whole / everything
     return _Marked(marks, times, min(explained, 1.0)) if explained else None
 
 

@@ -19,6 +19,7 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.commands.profile_show import analysis, link_option, ranks_option, tell
 from dlq_common.errors import InvalidRequest
+from dlq_profiler.capabilities import why_unwatched
 from dlq_profiler.control import write_control
 from dlq_profiler.injection import built, injected
 
@@ -41,6 +42,11 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as the shell
     metavar="DIR",
     help="Record into DIR and leave it there.  [default: shared memory, removed]",
 )
+@click.option(
+    "--hook/--no-hook",
+    default=True,
+    help="Let PyTorch's DistributedDataParallel tell its tensors itself (a sitecustomize on PYTHONPATH).",
+)
 @ranks_option
 @link_option
 @json_option
@@ -49,6 +55,7 @@ def run(
     app: App,
     command: tuple[str, ...],
     keep: Path | None,
+    hook: bool,
     ranks: int | None,
     gigabits: tuple[float, ...],
     as_json: bool,
@@ -65,6 +72,9 @@ def run(
             "the profiler's library was not built here",
             hint="`make setup` with a C compiler builds it",
         )
+    parts = parts if hook else parts._replace(hook=None)
+    for reason in why_unwatched(command[0], os.environ):
+        app.say(f"{command[0]}: {reason.sentence()}")
     with _directory(keep) as directory:
         write_control(directory)
         code = _run(command, {**os.environ, **injected(os.environ, directory, parts)})

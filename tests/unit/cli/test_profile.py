@@ -134,6 +134,16 @@ def test_a_command_has_its_own_exit_code_and_output(
 
 
 @needs_library
+def test_why_a_command_is_not_watched_is_told_before_it_runs(dlq: Dlq, tmp_path: Path) -> None:
+    script = tmp_path / "job"
+    script.write_text("no program")
+    script.chmod(0o755)
+    said = dlq("profile", "run", "--", str(script))
+    assert said.code == 126
+    assert "neither an ELF program nor a script" in said.err
+
+
+@needs_library
 def test_a_command_that_is_not_there_is_told_as_by_a_shell(dlq: Dlq, tmp_path: Path) -> None:
     said = dlq("profile", "run", "--", str(tmp_path / "no-such-program"))
     assert said.code == 127

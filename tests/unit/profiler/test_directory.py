@@ -121,9 +121,14 @@ def test_ours_comes_before_what_the_user_has_and_replaces_nothing(tmp_path: Path
 
 
 def test_without_a_library_nothing_is_injected(tmp_path: Path) -> None:
-    assert built(tmp_path) is None
+    assert built(tmp_path, tmp_path / "hook") is None
     (tmp_path / "libdlqprof.so").write_bytes(b"")
-    assert built(tmp_path) == Parts(tmp_path / "libdlqprof.so")
+    assert built(tmp_path, tmp_path / "hook") == Parts(tmp_path / "libdlqprof.so")
+    (tmp_path / "hook").mkdir()
+    (tmp_path / "libnccl-profiler-dlq.so").write_bytes(b"")
+    assert built(tmp_path, tmp_path / "hook") == Parts(
+        tmp_path / "libdlqprof.so", tmp_path / "libnccl-profiler-dlq.so", tmp_path / "hook"
+    )
 
 
 def test_an_empty_directory_is_a_directory(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from dlq_profiler.job import job_of
-from dlq_profiler.process import profiles_of
+from dlq_profiler.layout import Side
+from dlq_profiler.process import profiles_of, role_of
 from dlq_profiler.recording import Recording
 from dlq_profiler.results import Confidence, Interval, JobProfile, Method, Pattern, Reason
 from support.model_shapes import MODELS, tensors
@@ -60,12 +61,40 @@ def test_the_busiest_server_is_the_bottleneck() -> None:
     assert job(workers).server_skew == found.server_skew
 
 
-def test_a_single_worker_is_believed_if_its_server_echoes_it_or_its_role_is_told() -> None:
+def test_a_single_worker_is_believed_more_if_its_server_echoes_it() -> None:
     sizes = tensors("resnet50")
     pair = recordings_of(sizes, servers=1, workers=1)
     assert job(pair).sizes == (Method.MESSAGES, Confidence.CHECKED, None)
-    alone = {"worker0": replace(pair["worker0"], identity={"DLQ_ROLE": "worker"})}
-    assert job(alone).sizes == (Method.MESSAGES, Confidence.ASSUMED, None)
+    assert job({"worker0": pair["worker0"]}).sizes == (Method.MESSAGES, Confidence.ASSUMED, None)
+
+
+def test_roles_that_are_told_need_no_sides() -> None:
+    """Queue pairs have none."""
+    every = recordings_of(tensors("resnet50"))
+    for each in every.values():
+        each.conns["side"] = Side.UNKNOWN
+    assert job(every).pattern is not Pattern.PARAMETER_SERVER
+    told = {
+        name: replace(each, identity={"DMLC_ROLE": name.rstrip("01")})
+        for name, each in every.items()
+    }
+    assert job(told).sizes == (Method.MESSAGES, Confidence.CHECKED, None)
+
+
+@pytest.mark.parametrize(
+    ("identity", "role"),
+    [
+        ({"DLQ_ROLE": "ps"}, "ps"),
+        ({"DMLC_ROLE": "server"}, "ps"),
+        ({"DMLC_ROLE": "scheduler"}, ""),
+        ({"TF_CONFIG": '{"task": {"type": "chief", "index": 0}}'}, "worker"),
+        ({"TF_CONFIG": '{"task": []}'}, ""),
+        ({"TF_CONFIG": "{"}, ""),
+        ({}, ""),
+    ],
+)
+def test_roles_are_those_that_launchers_tell(identity: dict[str, str], role: str) -> None:
+    assert role_of(identity) == role
 
 
 def test_workers_that_disagree_are_not_believed() -> None:

@@ -1,0 +1,73 @@
+"""Real trainings by PyTorch over gloo: their traffic tells what they are."""
+
+from pathlib import Path
+
+import pytest
+
+from dlq_profiler.results import Confidence, Method, Pattern, Reason
+from support.model_shapes import buckets, tensors
+from support.profiled_jobs import MOST_PERIOD_ERROR, timely, torch_job
+
+pytestmark = [pytest.mark.e2e, pytest.mark.torch]
+
+ITERATIONS = 8
+# Sizes divided so that a gradient is a hundred megabytes at most: the buckets stay PyTorch's own.
+SHRUNK = {
+    "vgg16": 8, "alexnet": 4, "gpt": 2, "googlenet": 1, "resnet50": 1, "inception3": 1,
+    "resnet152": 3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("model", SHRUNK)
+def test_traffic_tells_iterations_buckets_model_and_the_bounds_of_its_largest_tensor(
+    model: str, ranks: int, tmp_path: Path
+) -> None:
+    options = ("--iterations", str(ITERATIONS), "--shrunk", str(SHRUNK[model]))
+    sizes = tensors(model, shrunk=SHRUNK[model])
+    found = timely(tmp_path, lambda where: torch_job(where, model, ranks, *options))
+    profile = found.profile
+    assert (profile.pattern, profile.processes) == (Pattern.ALL_REDUCE, ranks)
+    assert profile.traffic == (Method.ADDRESSES, Confidence.CHECKED, None)
+    assert profile.iterations == ITERATIONS - 1  # the first has a layout of its own
+    assert profile.buckets == tuple(found.truth["buckets"])
+    assert profile.model_bytes == pytest.approx(sum(sizes), rel=1e-3)
+    assert profile.bytes_per_iteration == pytest.approx(
+        sum(sizes) * 2 * (ranks - 1) / ranks, rel=1e-3
+    )
+    assert profile.largest_tensor_bytes is not None
+    assert profile.largest_tensor_bytes.lower <= max(sizes) <= profile.largest_tensor_bytes.upper
+    assert profile.lost == 0
+    assert found.period_error <= MOST_PERIOD_ERROR
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_three_iterations_are_too_few_and_four_are_enough(ranks: int, tmp_path: Path) -> None:
+    few = torch_job(tmp_path / "3", "googlenet", ranks, "--iterations", "3").profile
+    assert few.traffic.reason in (Reason.TOO_FEW_ITERATIONS, Reason.SELF_CHECK)
+    assert few.skew is None
+    enough = torch_job(tmp_path / "4", "googlenet", ranks, "--iterations", "4").profile
+    assert enough.iterations == 3
+    assert enough.model_bytes == sum(tensors("googlenet"))
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_job_that_runs_is_recorded_from_when_it_is_switched_on(
+    ranks: int, tmp_path: Path
+) -> None:
+    options = ("--iterations", "14", "--record-from", "6")
+    found = torch_job(tmp_path / "rec", "googlenet", ranks, *options, on=False)
+    assert 6 <= found.profile.iterations <= 8
+    assert found.profile.model_bytes == sum(tensors("googlenet"))
+    assert found.profile.buckets == tuple(found.truth["buckets"])
+
+
+def test_with_the_hook_the_tensors_are_exact(tmp_path: Path) -> None:
+    sizes = tensors("googlenet")
+    found = torch_job(tmp_path / "rec", "googlenet", 2, "--iterations", "5", hook=True).profile
+    assert found.sizes == (Method.EXACT, Confidence.EXACT, None)
+    assert found.tensors == tuple(sorted(sizes, reverse=True))
+    assert found.skew is not None
+    assert found.skew.lower == found.skew.upper == max(sizes) / sum(sizes)
+    assert found.model_bytes == sum(sizes)
+    assert found.buckets == tuple(buckets(sizes))
