@@ -18,7 +18,7 @@ from dlq_master.policy.promise.options import Floats, Ints
 from dlq_master.policy.promise.relax import Relaxed
 from dlq_master.policy.promise.rounding import Choice
 
-SMALL = 6500  # columns by rows: what a MIP solves in about the time of all the rest
+SMALL = 6000  # columns by rows: what a MIP solves in about the time of all the rest
 MOST_NODES = 50  # of its search: as far as it goes without a time limit
 _OPTIMAL, _LIMIT, _INFEASIBLE = 0, 1, 2
 _FEWER_NODES = 4  # scipy has no status of its own for the limit on nodes
