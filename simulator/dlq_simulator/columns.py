@@ -136,6 +136,7 @@ OPTIONAL: Mapping[str, Parser] = MappingProxyType(
         "any_gpu": yes_no,
         "mem_gb": seconds,
         "halves_batch": yes_no,
+        "mixed": yes_no,
         "checkpoint": yes_no,
         "weight": positive,
         "due_s": positive,

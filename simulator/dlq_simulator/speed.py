@@ -25,13 +25,15 @@ class Speed:
     `slowdown`: spreading costs anything at all. `overlap`: 1 (none) to inf (perfect) of computing
     and communicating. `skew_rho`: rho per skew of jobs without a rho. `efficiency`: of each doubling
     of the workers, 0.5 (nothing is gained) to 1 (linear); None: linear up to the middle of the
-    job's range, then 10 % lost for each further worker (Aryl 7.2).
+    job's range, then 10 % lost for each further worker (Aryl 7.2). `mixed`: what a job on several kinds of
+    GPUs gets of what they could do together.
     """
 
     slowdown: bool = True
     overlap: float = OVERLAP
     skew_rho: float = SKEW_RHO
     efficiency: float | None = 1.0
+    mixed: float = 0.7
 
     def rate(self, job: TraceJob, gpus: int, *, spread: bool = False, of_gpu: Number = 1) -> Number:
         """The speed on `gpus` GPUs of relative speed `of_gpu`.

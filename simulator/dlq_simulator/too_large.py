@@ -42,7 +42,7 @@ def _alike(trace: Trace) -> Sequence[TraceJob]:
     kinds: dict[object, TraceJob] = {}
     for row in sorted(trace.jobs, key=lambda row: row.line or 0):
         kind = (
-            row.num_gpus, row.gpu_type, row.any_gpu, row.mem_gb, row.halves_batch, row.checkpoint,
+            row.num_gpus, row.gpu_type, row.any_gpu, row.mem_gb, row.halves_batch, row.mixed, row.checkpoint,
             row.gpus_per_worker, row.min_workers, row.max_workers,
         )  # fmt: skip
         kinds.setdefault(kind, row)

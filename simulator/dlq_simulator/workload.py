@@ -32,6 +32,7 @@ class TraceJob:
     any_gpu: bool | None = None
     mem_gb: int | float | None = None
     halves_batch: bool | None = None
+    mixed: bool | None = None
     checkpoint: bool = True
     weight: int | float | None = None
     due_s: int | float | None = None

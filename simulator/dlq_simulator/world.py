@@ -87,12 +87,18 @@ def build_job(
     the queues. `constraint`: what its nodes must be. `sizes`: on how many GPUs it may run, `speeds`: how
     fast, if the policy is to know.
     """
-    gpu_type = row.gpu_type if typed and not row.any_gpu else None
+    gpu_type = row.gpu_type if typed and not (row.any_gpu or row.mixed) else None
     return Job(
         job_id=job_id,
         user=row.user or "trace",
         name=row.job_id,
-        request=Request(gpus=row.num_gpus, gpu_type=gpu_type, constraint=constraint, sizes=sizes),
+        request=Request(
+            gpus=row.num_gpus,
+            gpu_type=gpu_type,
+            constraint=constraint,
+            sizes=sizes,
+            mixed=typed and bool(row.mixed),
+        ),
         speeds=speeds,
         submit_time_s=row.submit_time_s,
         duration_estimate_s=estimate_s,
@@ -147,11 +153,20 @@ class Rates:
     def rate(self, row: TraceJob, allocation: Allocation, gpus: int) -> Seconds:
         """Work done per second on these `gpus` GPUs. A gang is as fast as its slowest node."""
         slots, of_node = allocation.slots, self._of_node
-        of_gpu = min([of_node[node_id] for node_id, _ in slots]) if of_node else 1
+        of_gpu = self._of_gpu(row, allocation) if of_node else 1
         spread = self._places and len(slots) > 1 and self._spread(row, allocation)
         if of_gpu == 1 and not spread and gpus == row.num_gpus:
             return 1
         return self._speed.rate(row, gpus, spread=spread, of_gpu=of_gpu)
+
+    def _of_gpu(self, row: TraceJob, allocation: Allocation) -> Seconds:
+        """As its slowest node; a job on several kinds of GPUs shares its batch among them, so that all work as
+        much as they can, but for what is lost on the way (Aryl, Appendix A)."""
+        speeds = {self._of_node[node_id] for node_id, _ in allocation.slots}
+        if len(speeds) == 1 or not row.mixed:
+            return min(speeds)
+        shares = (self._of_node[node_id] * mask.bit_count() for node_id, mask in allocation.slots)
+        return self._speed.mixed * sum(shares) / allocation.width
 
     def measured(self, row: TraceJob, allocation: Allocation) -> Run | None:
         """What a run on these GPUs has shown of how the job takes to being spread, exactly; None: it

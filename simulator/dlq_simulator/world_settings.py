@@ -60,6 +60,13 @@ def _overlap(text: str) -> float:
     return value
 
 
+def _share(text: str) -> float:
+    value = positive(text)
+    if value > 1:
+        raise BadValue("expected a share above 0, up to 1")
+    return value
+
+
 def _scaling(text: str) -> float | None:
     """The efficiency of each doubling; None: Aryl's rule."""
     if text in ("linear", "aryl"):
@@ -82,6 +89,7 @@ _SPEED: _Readers = MappingProxyType(
         "overlap": ("overlap", _overlap),
         "skew_rho": ("skew_rho", seconds),
         "scaling": ("efficiency", _scaling),
+        "mixed": ("mixed", _share),
     }
 )
 _PROFILING: _Readers = MappingProxyType(

@@ -23,6 +23,7 @@ class Shape(NamedTuple):
     together: bool | None = (
         None  # on few nodes, or on any (packing.py); None: as the place stage likes
     )
+    mixed: bool = False  # also on GPUs of several types at once, where a placement does that
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,7 @@ class Request:
     among: tuple[NodeId, ...] = ()  # only on these nodes, sorted; empty: on any
     not_among: tuple[NodeId, ...] = ()  # never on these, sorted
     sizes: tuple[int, ...] = ()  # numbers of GPUs that will do, rising; empty: only `gpus`
+    mixed: bool = False  # its GPUs may be of several types at once
     shape: Shape = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -56,6 +58,8 @@ class Request:
             limit = getattr(self, name)
             if limit is not None and limit < 1:
                 raise ValueError(f"{name} must be positive, not {limit}")
+        if self.mixed and (self.gpu_type is not None or self.nodes is not None):
+            raise ValueError("a job that names a GPU type or a number of nodes is not mixed")
         if self.sizes:
             self._check_sizes()
         traits = wanted(
@@ -66,7 +70,7 @@ class Request:
             cpus=self.cpus_per_node,
             memory_bytes=self.memory_bytes_per_node,
         )
-        shape = Shape(self.gpus, self.nodes, self.gpu_type, self.avoid, traits)
+        shape = Shape(self.gpus, self.nodes, self.gpu_type, self.avoid, traits, mixed=self.mixed)
         object.__setattr__(self, "shape", shape)
 
     @property

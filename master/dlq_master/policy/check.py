@@ -106,7 +106,8 @@ class _Book:
         width = 0
         gpu_type = request.gpu_type
         for node_id, mask in slots:
-            gpu_type = self._use(start, node_id, mask, gpu_type)
+            found = self._use(start, node_id, mask, gpu_type)
+            gpu_type = None if request.mixed else found
             width += mask.bit_count()
         if width != request.gpus and not self._may_have(request, width):
             raise IllegalPlan(start, f"all or nothing: {request.gpus} GPUs asked, {width} given")

@@ -18,12 +18,13 @@ class Aryl:
 
     elastic: may run on up to `stretch` times its GPUs, the widest jobs first (the paper's elastic
     jobs are its large ones). checkpointless: loses everything when it is preempted. any_gpu: names
-    no GPU type. A job whose `gpu_type` is not given is given `gpu_type`.
+    no GPU type. mixed: may lie on several types at once. A job whose `gpu_type` is not given is given `gpu_type`.
     """
 
     elastic: float = 5.0
     checkpointless: float = 20.0
     any_gpu: float = 21.0
+    mixed: float = 0.0
     stretch: int = 2
     gpus_per_worker: int = 1
     gpu_type: str = "V100"
@@ -36,11 +37,13 @@ class Aryl:
         elastic = set(order[: round(count * self.elastic / 100)])
         lossy = set(rng.sample(range(count), round(count * self.checkpointless / 100)))
         typeless = set(rng.sample(range(count), round(count * self.any_gpu / 100)))
+        mixed = set(rng.sample(range(count), round(count * self.mixed / 100)))
         for at, job in enumerate(jobs):
             made = replace(
                 job,
                 checkpoint=at not in lossy,
                 any_gpu=at in typeless,
+                mixed=at in mixed or None,
                 gpu_type=job.gpu_type or self.gpu_type,
             )
             jobs[at] = self._stretched(made) if at in elastic else made

@@ -116,6 +116,13 @@ def chronus(trace: str, mix: str, density: int, form: str, seed: int, output: IO
     help="percent that name no GPU type",
 )
 @click.option(
+    "--mixed",
+    type=_PERCENT,
+    default=0.0,
+    show_default=True,
+    help="percent that may lie on several GPU types at once; 10 in the paper's Advanced",
+)
+@click.option(
     "--stretch",
     type=click.IntRange(2, 64),
     default=2,
@@ -129,13 +136,20 @@ def aryl(
     elastic: float,
     checkpointless: float,
     any_gpu: float,
+    mixed: float,
     stretch: int,
     form: str,
     seed: int,
     output: IO[str],
 ) -> None:
     """Aryl 7.1 over TRACE: elastic, checkpointless and GPU-agnostic shares of its jobs."""
-    shares = Aryl(elastic=elastic, checkpointless=checkpointless, any_gpu=any_gpu, stretch=stretch)
+    shares = Aryl(
+        elastic=elastic,
+        checkpointless=checkpointless,
+        any_gpu=any_gpu,
+        mixed=mixed,
+        stretch=stretch,
+    )
     with refusals():
         write_trace(output, shares.workload(Random(seed), _read(trace, form)))
 

@@ -16,7 +16,7 @@ def unless_exact(find: Find) -> Find:
 
     @wraps(find)
     def found(pool: Pool, shape: Shape) -> Parts | None:
-        gpus, nodes, _, avoid, traits, _ = shape
+        gpus, nodes, avoid, traits = shape.gpus, shape.nodes, shape.avoid, shape.traits
         if avoid or traits:
             pool = pool.allowed(shape)
         if nodes is not None:

@@ -13,8 +13,8 @@ class Tenant(NamedTuple):
     """A job with workers on lent servers: the GPUs that it holds, by server.
 
     `base`: those without which it does not run; whoever takes one of them preempts the job. `flexible`:
-    those that it can give away. `elsewhere`: how many servers of others it is on besides. `cost`: what its
-    preemption counts; 1 counts jobs.
+    those that it can give away. `elsewhere`: on how many servers that are not lent it is besides, and
+    `beside` with how many GPUs. `cost`: what its preemption counts; 1 counts jobs.
     """
 
     job_id: JobId
@@ -22,6 +22,7 @@ class Tenant(NamedTuple):
     flexible: Mapping[NodeId, int] = {}
     elsewhere: int = 0
     cost: float = 1.0
+    beside: int = 0
 
     @property
     def gpus(self) -> int:
@@ -98,7 +99,7 @@ def toll(demand: Demand, servers: Sequence[NodeId], spared: Set[JobId] = frozens
         for one in demand.tenants
         if one.job_id not in hit and not gone.isdisjoint({*one.base, *one.flexible})
     ]
-    beside = sum(
+    beside = sum(one.beside for one in preempted) + sum(
         gpus
         for one in preempted
         for held in (one.base, one.flexible)

@@ -113,7 +113,8 @@ def _tenants(cluster: Cluster, policy: Policy, there: Iterable[NodeId]) -> list[
             for masks in (base, flexible)
         )
         elsewhere = len({names[node] for node in {*base, *flexible}} - lent)
-        found.append(Tenant(key.job_id, needed, spare, elsewhere))
+        beside = count(base) + count(flexible) - sum(needed.values()) - sum(spare.values())
+        found.append(Tenant(key.job_id, needed, spare, elsewhere, beside=beside))
     return found
 
 

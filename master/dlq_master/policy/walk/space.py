@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.lineup import Lineup
-from dlq_master.model.pool import Parts
+from dlq_master.model.pool import Parts, Pool
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.batch import Batch
 from dlq_master.policy.place.chooser import Balance
@@ -111,6 +111,8 @@ class Space:
         """Place those that start as a whole, if the placement does that."""
         if self.groups is not None:
             self._again_widest_first(self.groups)
+            if len(self.stocks) > 1:
+                self._start_mixed()
         if self.placement.arranges is None or not self.outcome.chosen:
             return
         pools = {gpu_type: stock.free for gpu_type, stock in self.stocks.items()}
@@ -132,7 +134,7 @@ class Space:
         _, job_id, shape, _ = head
         if self.groups is not None:
             return self._find_in_groups(self.groups, job_id, shape)
-        gpus, _, wanted, _, _, _ = shape
+        gpus, wanted = shape.gpus, shape.gpu_type
         for gpu_type, stock in self.stocks.items():
             free = stock.free
             if gpus <= free.total and (wanted is None or wanted == gpu_type):
@@ -211,6 +213,40 @@ class Space:
                 stock.take(parts)
         for job_id in chosen:
             chosen[job_id] = made[job_id][1]
+
+    def _start_mixed(self) -> None:
+        """Last, on what is left: jobs whose GPUs may be of several types."""
+        chosen, claims = self.outcome.chosen, self.outcome.claims
+        for _, fifos in sorted(self.lineup.waiting.by_rank.items()):
+            line = sorted(
+                (position, job_id, shape)
+                for shape, fifo in fifos.items()
+                if shape.mixed
+                for job_id, position in fifo.items()
+                if job_id not in chosen and job_id not in claims
+            )
+            for _, job_id, shape in line:
+                left = sum(stock.free.total for stock in self.stocks.values())
+                if not left or (self.blocking and self.outcome.heads):
+                    return
+                if shape.gpus <= left:
+                    parts = self.placement.find(self._all_types(), shape)
+                    if parts is not None:
+                        chosen[job_id] = parts
+                        self.outcome.told[job_id] = "on GPUs of several types"
+                        for stock in self.stocks.values():
+                            stock.take(parts)
+
+    def _all_types(self) -> Pool:
+        """What is free, whatever its type."""
+        free = [stock.free for stock in self.stocks.values()]
+        masks = [0] * len(free[0].masks)
+        for pool in free:
+            masks = [some | more for some, more in zip(masks, pool.masks, strict=True)]
+        joined = Pool([mask.bit_count() for mask in masks], free[0].node_ids, free[0].traits)
+        for ordinal, mask in enumerate(masks):
+            joined.set(ordinal, mask)
+        return joined
 
     def _stock_of(self, parts: Parts) -> Stock:
         total = self.cluster.capacity.total
