@@ -28,6 +28,7 @@ unreachable = "10s"
 be_term = "1s"
 slo_term = "4s"
 save_lead = "0s"
+resume = "0s"
 
 [nodes]
 reconnect_jitter = "1s"

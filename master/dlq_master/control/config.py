@@ -38,6 +38,7 @@ class LeaseConfig:
     be_term: Seconds = Seconds(300.0)
     slo_term: Seconds = Seconds(1200.0)
     save_lead: Seconds = Seconds(30.0)
+    resume: Seconds = Seconds(30.0)
     # Requeues freeze when more than this part of the nodes, and at least so many, fall silent within
     # the window: that is the network rather than the nodes. Or when our own loop lags this long.
     freeze_fraction: float = 0.20
@@ -56,6 +57,7 @@ class LeaseConfig:
             be_term_s=self.be_term,
             slo_term_s=self.slo_term,
             save_lead_s=self.save_lead,
+            resume_s=self.resume,
             freeze_fraction=self.freeze_fraction,
             freeze_nodes=self.freeze_nodes,
             freeze_window_s=self.freeze_window,
