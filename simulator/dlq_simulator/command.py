@@ -45,6 +45,10 @@ queues=class|vc|user; for themis fairness; for aryl
 size=knapsack|knapsack-exact|least-work|rollout|afs|grow-shrink; where servers are lent
 reclaim=exact|aryl|random|scf|ssf|lsf|static. Each policy takes the settings that it knows.
 
+The gpuaas policies rent nodes and take interval_s and preempt; the heuristics also reading=paper|reference,
+proxy=cost|efficiency, iterations, elite, moves, alpha, beta, swap, rho, mu; gpuaas-dp variant, step_s, constant;
+gpuaas-marginal lookahead.
+
 With several policies --jobs-out FILE.csv writes FILE.POLICY.csv for each of them.
 
 Exit codes: 0 done, 1 a file's content is not usable, 2 the command line is not.
