@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlq_profiler import collectives, gloo, messages, recurrence
+from dlq_profiler.identity import rank_of, role_of
 from dlq_profiler.iterations import Iterations
 from dlq_profiler.layout import (
     COLLECTIVES,
@@ -26,15 +26,6 @@ from dlq_profiler.requests import Records, Requests, requests_of
 from dlq_profiler.results import Method, PeerTraffic, ProcessProfile, Reason, Tensors
 
 _BYPASS = (Unseen.IO_URING, Unseen.MLX5_DIRECT, Unseen.MLX5_DEVX, Unseen.HIGH_FD)
-# Launchers of which each knows who it started; the first that says something is believed.
-_RANKS = (
-    ("RANK", "WORLD_SIZE"),
-    ("HOROVOD_RANK", "HOROVOD_SIZE"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"),
-    ("SLURM_PROCID", "SLURM_NTASKS"),
-)
-_ROLES = {"server": "ps", "ps": "ps", "worker": "worker", "chief": "worker"}
 
 
 class _Joined(NamedTuple):
@@ -89,27 +80,6 @@ def profile_of(
         if found.lost > found.records:
             return replace(found, reason=Reason.RECORDS_LOST)
     return found
-
-
-def rank_of(identity: Mapping[str, str]) -> tuple[int | None, int | None]:
-    """Rank and world size, as the launcher told them."""
-    for rank, size in _RANKS:
-        if identity.get(rank, "").isdecimal() and identity.get(size, "").isdecimal():
-            return int(identity[rank]), int(identity[size])
-    return None, None
-
-
-def role_of(identity: Mapping[str, str]) -> str:
-    """`ps` or `worker`, where the environment says so; else empty."""
-    told = identity.get("DLQ_ROLE") or identity.get("DMLC_ROLE") or _tensorflow_task(identity)
-    return _ROLES.get(told, "")
-
-
-def _tensorflow_task(identity: Mapping[str, str]) -> str:
-    try:
-        return str(json.loads(identity.get("TF_CONFIG", ""))["task"]["type"])
-    except (ValueError, KeyError, TypeError):
-        return ""
 
 
 def _joined(recordings: Sequence[Recording]) -> _Joined:

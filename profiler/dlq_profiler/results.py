@@ -6,10 +6,12 @@ Nothing here needs numpy, so that whoever merges or shows results need not have 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
+
+from dlq_profiler.plain import all_of, number, or_none, plain, read, text, whole
 
 SCHEMA = "dlq.profile.v1"
 
@@ -128,26 +130,13 @@ class ProcessProfile:
 
     def facts(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return asdict(self)
+        found: dict[str, Any] = plain(self)
+        return found
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
         """The inverse of `facts`. Raises KeyError, TypeError or ValueError for anything else."""
-        return cls(
-            **{
-                **{name: facts[name] for name in _names(cls)},
-                "method": Method(facts["method"]),
-                "reason": _reason(facts["reason"]),
-                **{
-                    name: tuple(facts[name])
-                    for name in ("buffers", "buckets", "messages", "phases", "unseen")
-                },
-                "peers": tuple(PeerTraffic(*peer) for peer in facts["peers"]),
-                "tensors": tuple(
-                    Tensors(tuple(sizes), cap, first) for sizes, cap, first in facts["tensors"]
-                ),
-            }
-        )
+        return cls(**read(cls, facts, _READERS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,14 +172,7 @@ class JobProfile:
 
     def facts(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        found = asdict(self)
-        for name in ("traffic", "sizes"):
-            found[name] = getattr(self, name)._asdict()
-        for name in ("largest_tensor_bytes", "skew"):
-            interval: Interval | None = getattr(self, name)
-            found[name] = None if interval is None else interval._asdict()
-        found["servers"] = [server._asdict() for server in self.servers]
-        return {"schema": SCHEMA, **found}
+        return {"schema": SCHEMA, **plain(self)}
 
     def json(self) -> str:
         """One JSON object on one line."""
@@ -201,30 +183,50 @@ class JobProfile:
         """The inverse of `facts`. Raises KeyError, TypeError or ValueError for anything else."""
         if facts["schema"] != SCHEMA:
             raise ValueError(f"schema {facts['schema']!r} is not {SCHEMA}")
-        return cls(
-            **{
-                **{name: facts[name] for name in _names(cls)},
-                "pattern": Pattern(facts["pattern"]),
-                **{name: _verdict(facts[name]) for name in ("traffic", "sizes")},
-                **{
-                    name: None if facts[name] is None else Interval(**facts[name])
-                    for name in ("largest_tensor_bytes", "skew")
-                },
-                "servers": tuple(PeerTraffic(**server) for server in facts["servers"]),
-                **{name: tuple(facts[name]) for name in ("buckets", "tensors", "phases", "unseen")},
-            }
-        )
+        return cls(**read(cls, facts, _READERS))
 
 
-def _names(kind: type) -> list[str]:
-    return [field.name for field in fields(kind)]
-
-
-def _reason(word: str | None) -> Reason | None:
-    return None if word is None else Reason(word)
-
-
-def _verdict(facts: Mapping[str, Any]) -> Verdict:
-    return Verdict(
-        Method(facts["method"]), Confidence(facts["confidence"]), _reason(facts["reason"])
+def _peer(value: Any) -> PeerTraffic:
+    return PeerTraffic(
+        text(value["peer"]),
+        whole(value["side"]),
+        number(value["sent_bytes"]),
+        whole(value["messages"]),
     )
+
+
+def _tensors(value: Any) -> Tensors:
+    return Tensors(
+        tuple(whole(size) for size in value["sizes"]),
+        whole(value["bucket_cap_bytes"]),
+        whole(value["first_bucket_bytes"]),
+    )
+
+
+def _interval(value: Any) -> Interval:
+    return Interval(number(value["lower"]), number(value["upper"]))
+
+
+def _verdict(value: Any) -> Verdict:
+    reason = None if value["reason"] is None else Reason(value["reason"])
+    return Verdict(Method(value["method"]), Confidence(value["confidence"]), reason)
+
+
+# By how a field is declared above.
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "int": whole,
+    "int | None": or_none(whole),
+    "float": number,
+    "float | None": or_none(number),
+    "str": text,
+    "Method": Method,
+    "Pattern": Pattern,
+    "Reason | None": or_none(Reason),
+    "Verdict": _verdict,
+    "Interval | None": or_none(_interval),
+    "tuple[int, ...]": all_of(whole),
+    "tuple[float, ...]": all_of(number),
+    "tuple[str, ...]": all_of(text),
+    "tuple[PeerTraffic, ...]": all_of(_peer),
+    "tuple[Tensors, ...]": all_of(_tensors),
+}

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from dlq_profiler.identity import role_of
 from dlq_profiler.job import job_of
 from dlq_profiler.layout import Side
-from dlq_profiler.process import profiles_of, role_of
+from dlq_profiler.process import profiles_of
 from dlq_profiler.recording import Recording
 from dlq_profiler.results import Confidence, Interval, JobProfile, Method, Pattern, Reason
 from support.model_shapes import MODELS, tensors

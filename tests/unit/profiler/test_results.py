@@ -40,6 +40,27 @@ def test_another_schema_is_refused() -> None:
         JobProfile.of({**job_of(()).facts(), "schema": "dlq.profile.v9"})
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"period_s": "0.3"},
+        {"period_s": -1.0},
+        {"period_s": float("nan")},
+        {"processes": True},
+        {"buckets": [1.5]},
+        {"phases": "many"},
+        {"skew": {"lower": 0.1}},
+        {"traffic": {"method": "guess", "confidence": "exact", "reason": None}},
+        {"servers": [{"peer": "10.0.0.1:1", "side": 1, "sent_bytes": 5.0}]},
+        {"servers": [["10.0.0.1:1", 1, 5.0, 1]]},
+        {"pattern": "star"},
+    ],
+)
+def test_what_is_no_result_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        JobProfile.of({**job_of(PROCESSES).facts(), **wrong})
+
+
 def test_rho_and_slowdown_are_the_masters() -> None:
     found = job_of(SERVED)
     assert found.bytes_per_iteration is not None

@@ -1,0 +1,67 @@
+"""Values with named parts as plain ones that go to JSON, and back with every part checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from enum import StrEnum
+from math import inf
+from typing import Any
+
+
+def plain(value: Any) -> Any:
+    """Objects for whatever has named parts, lists for tuples, words for enums."""
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, tuple):
+        if hasattr(value, "_asdict"):
+            return {name: plain(part) for name, part in value._asdict().items()}
+        return [plain(part) for part in value]
+    return value.value if isinstance(value, StrEnum) else value
+
+
+def read(
+    kind: type, facts: Mapping[str, Any], readers: Mapping[str, Callable[[Any], Any]]
+) -> dict[str, Any]:
+    """The fields of a dataclass, each by the reader for what it is declared to be.
+
+    Raises KeyError, TypeError or ValueError for facts that are something else.
+    """
+    return {field.name: readers[str(field.type)](facts[field.name]) for field in fields(kind)}
+
+
+def whole(value: object) -> int:
+    """A number of things."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{value!r} is no number of things")
+    return value
+
+
+def number(value: object) -> float:
+    """An amount: finite, and not negative."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < inf:
+        raise ValueError(f"{value!r} is no amount")
+    return float(value)
+
+
+def text(value: object) -> str:
+    """A text."""
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def or_none(reader: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """What the reader reads, or None."""
+    return lambda value: None if value is None else reader(value)
+
+
+def all_of(reader: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A tuple of what the reader reads."""
+
+    def read_all(values: Any) -> tuple[Any, ...]:
+        if not isinstance(values, list | tuple):
+            raise TypeError(f"{values!r} is no list")
+        return tuple(reader(value) for value in values)
+
+    return read_all
