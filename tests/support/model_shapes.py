@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 FLOAT = 4
+LEAST = 16  # elements; the least that any of the models has
 
 
 def conv(
@@ -108,8 +109,8 @@ MODELS = {
 
 
 def tensors(model: str, *, shrunk: int = 1) -> list[int]:
-    """Bytes of each parameter; `shrunk`: divided by so much, at least one element each."""
-    return [max(1, elements // shrunk) * FLOAT for elements in MODELS[model]]
+    """Bytes of each parameter; `shrunk`: divided by so much, but never below what counts as a message."""
+    return [max(LEAST, elements // shrunk) * FLOAT for elements in MODELS[model]]
 
 
 def buckets(sizes: list[int], *, first_cap: int = 1 << 20, cap: int = 25 << 20) -> Iterator[int]:

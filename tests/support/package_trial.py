@@ -39,6 +39,8 @@ TRIALS = (
     Trial("master", ("dlq-master --help", "dlq-master run --help")),
     Trial("agent", ("dlq-nodeagent --help", "dlq-nodeagent run --help", f'python -c "{SHIM}"')),
     Trial("sim", ("dlq simulate --help",)),
+    # With the libraries where there was a compiler: the command's own exit code comes through.
+    Trial("profile", ("dlq profile show --help", "dlq profile run --json -- sh -c 'exit 0'")),
 )
 
 
