@@ -44,9 +44,16 @@ def jobs(seed: int, count: int = JOBS) -> Trace:
     return Trace.of(f"aryl, seed {seed}", rows)
 
 
-def workload(seed: int, *, elastic: float = 5.0, any_gpu: float = 21.0, count: int = JOBS) -> Trace:
+def workload(
+    seed: int,
+    elastic: float = 5.0,
+    any_gpu: float = 21.0,
+    mixed: float = 0.0,
+    *,
+    count: int = JOBS,
+) -> Trace:
     """The same jobs with what they can do; nobody loses its work (Aryl counts 63 s a preemption)."""
-    shares = Aryl(elastic=elastic, any_gpu=any_gpu, checkpointless=0.0)
+    shares = Aryl(elastic=elastic, any_gpu=any_gpu, mixed=mixed, checkpointless=0.0)
     return shares.workload(Random(f"shares/{seed}"), jobs(seed, count))
 
 

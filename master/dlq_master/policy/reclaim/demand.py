@@ -24,11 +24,6 @@ class Tenant(NamedTuple):
     cost: float = 1.0
     beside: int = 0
 
-    @property
-    def gpus(self) -> int:
-        """All that it holds of lent servers."""
-        return sum(self.base.values()) + sum(self.flexible.values())
-
 
 class Demand(NamedTuple):
     """`wanted` of these lent servers are asked back. `servers`: GPUs of each, those that are taken first

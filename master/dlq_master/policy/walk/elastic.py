@@ -7,7 +7,7 @@ jobs that run are grown, left alone or shrunk, at least their bases staying wher
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.cluster import Cluster
@@ -23,6 +23,7 @@ from dlq_master.policy.walk.masks import Masks, count, kept, parts_of, spared_pa
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.pinned import pinned_but
 from dlq_master.policy.walk.shares import Held, Question, Shares
+from dlq_master.policy.walk.standing import Block
 from dlq_master.policy.walk.usable import usable
 from dlq_master.policy.walk.walk import walk
 
@@ -69,6 +70,7 @@ class _Decision:
             pinned_but(self.cluster, movable),
             at_once=asked.at_once,
         )
+        ground.preempts = asked.preempts
         ground.bases = {job_id: held.base for job_id, held in self.held.items()}
         for held in self.held.values():
             stock = ground.stocks[held.gpu_type]
@@ -129,9 +131,14 @@ class _Decision:
 class _Bases(Contest):
     """Of who runs only the base is contested: the rest is free already."""
 
-    __slots__ = ("bases",)
+    __slots__ = ("bases", "preempts")
 
     bases: dict[JobId, Masks]
+    preempts: bool
+
+    def blocks(self, rank: int, *, apart: bool) -> Sequence[Block]:
+        """Nobody has to be come to where nobody has to leave."""
+        return super().blocks(rank, apart=apart) if self.preempts else ()
 
     def contested(self, attempt: Attempt) -> list[tuple[str, Parts]]:
         base = self.bases.get(attempt.key.job_id)
