@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 LEAST_REPEATS = 3
 # What the repetition must explain of a whole sequence: a tail of equal sizes repeats itself, too.
 LEAST_SHARE = 0.5
+# A job that does not repeat itself must not cost more than one that does.
+MOST_SYMBOLS = 262_144
+MOST_PERIOD = 16_384
 
 
 class Repeat(NamedTuple):
@@ -24,17 +27,19 @@ class Repeat(NamedTuple):
 def shortest_repeat(symbols: NDArray[np.generic]) -> Repeat | None:
     """The shortest period that explains at least half of the sequence by three repeats or more.
 
-    None without one. What comes before `first` is warm-up. O(len x period).
+    None without one. What comes before `first` is warm-up. Of a very long sequence its end counts.
     """
-    count = len(symbols)
-    backwards = symbols[::-1]
-    for period in range(1, count // LEAST_REPEATS + 1):
+    backwards = symbols[: -MOST_SYMBOLS - 1 : -1]
+    count = len(backwards)
+    limit = min(count // LEAST_REPEATS, MOST_PERIOD)
+    for period in np.flatnonzero(backwards[1 : limit + 1] == backwards[:1]) + 1:
+        if not np.array_equal(backwards[period : 3 * period], backwards[: 2 * period]):
+            continue
         differs = backwards[period:] != backwards[:-period]
         where = int(np.argmax(differs))
-        same = where if differs[where] else len(differs)
-        explained = same + period
-        if explained >= LEAST_REPEATS * period and explained >= LEAST_SHARE * count:
-            return Repeat(period, count - explained, explained // period)
+        explained = (where if differs[where] else len(differs)) + int(period)
+        if explained >= LEAST_SHARE * count:
+            return Repeat(int(period), len(symbols) - explained, explained // int(period))
     return None
 
 

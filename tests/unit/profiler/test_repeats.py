@@ -5,7 +5,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dlq_profiler.repeats import Repeat, phase_after_the_longest_pause, shortest_repeat
+from dlq_profiler.repeats import (
+    MOST_SYMBOLS,
+    Repeat,
+    phase_after_the_longest_pause,
+    shortest_repeat,
+)
 
 
 def repeat_of(text: str) -> Repeat | None:
@@ -47,6 +52,12 @@ def test_what_was_repeated_is_found_after_any_warm_up(
     assert found.first <= len(warm_up)
     tail = sequence[found.first :]
     assert all(tail[i] == tail[i + found.period] for i in range(len(tail) - found.period))
+
+
+def test_of_a_very_long_sequence_the_end_counts() -> None:
+    part = np.arange(1000)
+    sequence = np.concatenate([np.arange(10**6), np.tile(part, 300)])
+    assert shortest_repeat(sequence) == Repeat(1000, len(sequence) - MOST_SYMBOLS, 262)
 
 
 def test_an_iteration_begins_after_its_longest_pause() -> None:
