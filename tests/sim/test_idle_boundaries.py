@@ -28,6 +28,7 @@ CHOICES = (
     ("timeslice", "term_s=60", "save_s=7", "resume_s=5"),
     ("themis", "term_s=33.3", "save_s=7", "resume_s=5"),
     ("afs", "term_s=60", "save_s=7", "resume_s=5"),
+    ("aryl", "term_s=60", "save_s=7", "resume_s=5"),
 )
 
 
@@ -65,7 +66,7 @@ def test_what_is_passed_over_changes_nothing(
     assert few <= many
 
 
-@pytest.mark.parametrize("choice", [choice for choice in CHOICES if choice[0] != "afs"])
+@pytest.mark.parametrize("choice", CHOICES)
 def test_a_job_alone_costs_no_turn_a_term(choice: tuple[str, ...]) -> None:
     result, turns = ran([(0, 1, 1e15)], choice)
     assert result.outcomes[0].finish_s == 1e15

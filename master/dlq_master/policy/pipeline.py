@@ -106,7 +106,8 @@ def only_renews(cluster: Cluster, policy: Policy) -> bool:
     """Whether every plan until the next event or move (`next_move_s`) would renew terms and do nothing
     else: nobody waits, and nobody who runs is resized."""
     idle = not (cluster.waiting.count or cluster.pending or cluster.returning)
-    return idle and policy.sizing is None and policy.promises is None
+    resizes = policy.sizing is not None and elastic.somebody(cluster)
+    return idle and not resizes and policy.promises is None
 
 
 def decide(view: View, policy: Policy) -> Outcome:

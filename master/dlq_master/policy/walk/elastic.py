@@ -149,6 +149,11 @@ class _Bases(Contest):
         return [(gpu_type, parts_of(base))]
 
 
+def somebody(cluster: Cluster) -> bool:
+    """Whether anybody runs who might be resized. O(attempts)."""
+    return any(cluster.jobs[key.job_id].request.sizes for key in cluster.attempts)
+
+
 def movable(cluster: Cluster, keys: Iterable[AttemptKey]) -> frozenset[JobId]:
     """The jobs of these attempts that a plan may touch: neither stopping nor silent, and on nodes
     that take new work; if they are elastic, not held, and none of their GPUs withheld."""
