@@ -18,8 +18,10 @@ from dlq_master.model.keys import Learned, had, position
 from dlq_master.model.lane import Lane
 from dlq_master.model.lease import Terms
 from dlq_master.model.lineup import Lineup
+from dlq_master.model.memo import Memo
 from dlq_master.model.moves import Moves
 from dlq_master.model.node import Node
+from dlq_master.model.offers import Offers
 from dlq_master.model.order import Discipline, Ordering
 from dlq_master.model.packing import Packing
 from dlq_master.model.resources import Shape
@@ -49,6 +51,13 @@ def held_gpus(job: Job, attempt: Attempt) -> int:
     """How many GPUs the attempt of this job holds; of one that is not elastic, as many as it asked."""
     request = job.request
     return attempt.lease.allocation.width if request.sizes else request.gpus
+
+
+def _keep(index: dict[JobId, None], job_id: JobId, belongs: bool) -> None:
+    if belongs:
+        index[job_id] = None
+    else:
+        index.pop(job_id, None)
 
 
 # Ranks of one lane; no queue's rank goes beyond.
@@ -95,7 +104,11 @@ class Cluster:
         self._by_base = ordering.by_base
         self._lanes = ordering.lanes
         self.unjudged: dict[JobId, None] = {}  # their deadlines can be promised or not
-        self.judged: dict[JobId, None] = {}  # with deadlines that may still be made
+        self.judged: dict[JobId, None] = {}  # they have been, whatever came of it
+        self.promised: dict[JobId, None] = {}  # of those: who is guaranteed
+        self.seated: dict[JobId, None] = {}  # and whose slot is now
+        self.offers = Offers()
+        self.memo = Memo()
         self.slot = -1  # of the SLO grid: who runs in it has been decided
         self.history = None if ordering.refresh is None else History(ordering.refresh)
         self._thresholds = ordering.thresholds
@@ -328,11 +341,12 @@ class Cluster:
     def _index_judged(self, job: Job) -> None:
         queued = job.state is _QUEUED
         told = queued and not job.verdict and job.duration_estimate_s is not None
-        for index, belongs in ((self.unjudged, told), (self.judged, queued and bool(job.verdict))):
-            if belongs:
-                index[job.job_id] = None
-            else:
-                index.pop(job.job_id, None)
+        _keep(self.unjudged, job.job_id, told)
+        _keep(self.judged, job.job_id, queued and bool(job.verdict))
+        _keep(self.promised, job.job_id, queued and job.promised is not None)
+        _keep(self.seated, job.job_id, queued and job.lane is _SLO)
+        if job.ended:
+            self.memo.forget(job.job_id)
 
     def _index_returning(self, job: Job, *, waits: bool) -> None:
         if waits and job.regrant is not None:

@@ -21,6 +21,7 @@ from dlq_master.model.job_steps import JobEvent
 from dlq_master.model.lease import Lease, LeaseKind
 from dlq_master.model.machine import StopCause
 from dlq_master.model.node import FlagCleared, FlagSet, NodeEvent, NodeFlag
+from dlq_master.model.offers import Offer
 from dlq_master.model.order import PromoteTo
 from dlq_master.model.plan import (
     Admit,
@@ -169,7 +170,7 @@ def _apply(
             stop = attempt_steps.StopRequested(cause=change.cause, grace_s=change.grace_s)
             steps = step_attempt(cluster, change.key, stop, now_s)
         case Demote() | Promote() | Reserve() | Admit() | Reject():
-            steps = step_job(cluster, change.job_id, _event(cluster, change), now_s)
+            steps = step_job(cluster, change.job_id, _event(cluster, change, now_s), now_s)
         case Loan() | Reclaim() | Return():
             steps = [
                 step
@@ -198,8 +199,10 @@ def _of_server(change: Loan | Reclaim | Return) -> tuple[NodeEvent, ...]:
             return (FlagCleared(flag=NodeFlag.LOANED),)
 
 
-def _event(cluster: Cluster, change: Demote | Promote | Reserve | Admit | Reject) -> JobEvent:
-    """What a change of its place in line is for a job."""
+def _event(
+    cluster: Cluster, change: Demote | Promote | Reserve | Admit | Reject, now_s: float
+) -> JobEvent:
+    """What a change of its place in line is for a job; what it asks for is remembered."""
     match change:
         case Demote():
             return job_steps.Demoted(level=change.level)
@@ -207,6 +210,11 @@ def _event(cluster: Cluster, change: Demote | Promote | Reserve | Admit | Reject
             return job_steps.Promoted(keeps=cluster.ordering.promote_to is PromoteTo.HEAD)
         case Reserve():
             _, lane, slots, promised, verdict, _ = change
+            job = cluster.jobs[change.job_id]
+            if not job.verdict and job.steps:
+                run_s = job.duration_estimate_s or 0.0
+                offer = Offer(now_s, job.request.gpus, run_s, job.steps[0].reward)
+                cluster.offers.add(offer)
             return job_steps.Reserved(lane=lane, slots=slots, promised=promised, verdict=verdict)
         case Admit():
             return job_steps.Admitted()

@@ -194,6 +194,7 @@ def _guaranteed(_reason: Reason, job: Job, _reader: str) -> str:
 # Ground of a verdict -> why nothing is promised.
 _NO_PROMISE = {
     "quota": "its team has promised GPUs enough",
+    "worth": "more is asked for than there is, and others earn more with as many GPUs",
     "width": "it wants more GPUs than the cluster has for promises",
     "reach": "its deadline is too early even if it were alone, counted in whole leases",
     "fluid": "promises that were made before leave too few GPUs until its deadline",

@@ -10,6 +10,7 @@ from dlq_master.model.grace import SAVE_FACTOR, percentile_95
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job, JobState
 from dlq_master.model.keys import had, position
+from dlq_master.model.lane import Lane
 from dlq_master.model.order import STARTED_BASE, STARTED_END
 from dlq_master.model.running import Place
 
@@ -137,6 +138,10 @@ def _judged(cluster: Cluster) -> None:
     judged = {job.job_id for job in jobs if job.verdict}
     told = {job.job_id for job in jobs if job.duration_estimate_s is not None}
     _equal("judged jobs", set(cluster.judged), judged)
+    promised = {job.job_id for job in jobs if job.promised is not None}
+    _equal("jobs with a promise", set(cluster.promised), promised)
+    seated = {job.job_id for job in jobs if job.lane is Lane.SLO}
+    _equal("jobs whose slot is now", set(cluster.seated), seated)
     _equal("unjudged jobs", set(cluster.unjudged), told - judged)
 
 

@@ -124,7 +124,16 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         "chronus": Preset(
             "deadlines are promised and kept by SLO leases; everybody else in the order of the shortest "
             "remaining time, at best-effort boundaries",
-            (*_PLACE, "know", "select", "margin", "slo_quota", "deadlines"),
+            (
+                *_PLACE,
+                "know",
+                "select",
+                "guarantee",
+                "margin",
+                "be_floor",
+                "slo_quota",
+                "deadlines",
+            ),
             preempts=True,
             knows=True,
             key=always(shortest),
@@ -245,7 +254,9 @@ def build(
 def _promises(chosen: Settings) -> Promises:
     return Promises(
         selects=chosen.selects,
+        guarantees=chosen.guarantees,
         margin=chosen.margin,
+        be_floor=chosen.be_floor,
         whole_leases=chosen.whole_leases,
         quotas=chosen.slo_quotas,
     )

@@ -27,7 +27,7 @@ from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.skew import SKEW, SKEW_TRY
 from dlq_master.policy.place.spread import SPREAD
 from dlq_master.policy.policy import Know
-from dlq_master.policy.promise.rules import Selects
+from dlq_master.policy.promise.rules import Guarantees, Selects
 from dlq_master.policy.reclaim.choices import RECLAIMS, Reclaiming
 from dlq_master.policy.sensitivity.packlimit import DEFAULT, TOLERATED
 from dlq_master.policy.size.choices import SIZINGS
@@ -69,9 +69,11 @@ class Settings(NamedTuple):
     predicts: bool = True
     tolerated_slowdown: float = TOLERATED
     search_space: int = SPACE
-    selects: Selects = Selects.ALL
+    selects: Selects = Selects.GUARANTEED
+    guarantees: Guarantees = Guarantees.FITTING
     margin: float | None = None  # None: learned
     whole_leases: bool = False
+    be_floor: float = 0.0
     slo_quotas: Mapping[str, int] | None = None
     size: Sizing | None = None  # None: the preset's own
     reclaim: Reclaiming | None = None  # likewise
@@ -219,7 +221,9 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "promote_knob": ("promote_knob", _positive_or_off),
     "starve_limit_s": ("starve_limit_s", _positive_or_off),
     "select": ("selects", _one_of({choice.value: choice for choice in Selects})),
+    "guarantee": ("guarantees", _one_of({choice.value: choice for choice in Guarantees})),
     "margin": ("margin", _margin),
+    "be_floor": ("be_floor", _share),
     "deadlines": ("whole_leases", _one_of({"exact": False, "whole-leases": True})),
     "slo_quota": ("slo_quotas", _gpus_by_team),
     "promote_to": ("promote_to", _one_of({to.value: to for to in PromoteTo})),

@@ -11,7 +11,9 @@ from dlq_master.model.lane import Lane, Segment, Segments
 from dlq_master.model.plan import Reserve
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.promise.admission import Book, Verdict, admit
+from dlq_master.policy.promise.admission import Book, Ground, Verdict, admit
+from dlq_master.policy.promise.leases import needed, runtime_s, width
+from dlq_master.policy.promise.price import price
 from dlq_master.policy.promise.reading import (
     grid_of,
     kept_plan,
@@ -20,7 +22,7 @@ from dlq_master.policy.promise.reading import (
     slo_job,
     type_of,
 )
-from dlq_master.policy.promise.rules import Promises
+from dlq_master.policy.promise.rules import Guarantees, Promises
 
 
 def verdicts(view: View, rules: Promises) -> list[Reserve]:
@@ -46,19 +48,24 @@ def verdicts(view: View, rules: Promises) -> list[Reserve]:
 def judged(view: View, book: Book, job: Job, rules: Promises) -> Verdict:
     """Whether one of its deadlines can be promised beside those of the book."""
     cluster = view.cluster
-    own = slo_job(cluster, job, view.now_s, cluster.slot + 1, margin(cluster, rules))
-    return admit(book, own)
+    own = slo_job(cluster, job, cluster.slot + 1, margin(cluster, rules))
+    if rules.guarantees is Guarantees.FITTING:
+        return admit(book, own)
+    gpu_slots = width(own, book.grid) * needed(runtime_s(own), book.grid.term_s)
+    least = price(cluster, book.grid, view.now_s) * gpu_slots
+    worthy = [step for step, (_, reward) in enumerate(own.steps) if reward >= least]
+    return admit(book, own, worthy) if worthy else Verdict(by=Ground.WORTH, book=book)
 
 
 def book_of(view: View, gpu_type: str, rules: Promises) -> Book:
     """What has been promised on GPUs of this type, from the first slot that is not decided."""
     cluster, origin = view.cluster, view.cluster.slot + 1
-    jobs = [cluster.jobs[job_id] for job_id in cluster.judged]
-    held = [job for job in jobs if job.promised is not None and type_of(cluster, job) == gpu_type]
+    jobs = [cluster.jobs[job_id] for job_id in cluster.promised]
+    held = [job for job in jobs if type_of(cluster, job) == gpu_type]
     extra = margin(cluster, rules)
     return Book(
         grid=grid_of(cluster, gpu_type, rules),
-        jobs=tuple([slo_job(cluster, job, view.now_s, origin, extra) for job in held]),
+        jobs=tuple([slo_job(cluster, job, origin, extra) for job in held]),
         plan=kept_plan(held, origin),
         quotas=rules.quotas,
     )

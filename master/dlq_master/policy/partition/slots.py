@@ -21,6 +21,7 @@ from dlq_master.policy.promise.reading import (
     margin,
     numbered,
     slo_job,
+    slot_s,
     type_of,
     will_end,
 )
@@ -58,10 +59,14 @@ def _slot(view: View, gpu_type: str, jobs: list[Job], slot: int, rules: Promises
     ending = [job for job in jobs if job.promised is not None and will_end(view, job, slot, extra)]
     over = {job.job_id for job in ending}
     jobs = [job for job in jobs if job.job_id not in over]
+    begin_s = slot * slot_s(cluster)
     for job in jobs:
-        if job.promised is None and rules.selects is not Selects.ALL:
+        if job.promised is None and (
+            rules.selects is not Selects.ALL
+            or job.submit_time_s + job.steps[-1].deadline_s < begin_s
+        ):
             continue
-        own = slo_job(cluster, job, view.now_s, slot, extra)
+        own = slo_job(cluster, job, slot, extra)
         if job.promised is not None or within(own, grid):
             asked.append(own)
     chosen = select(asked, grid, _kept(jobs, asked, grid, slot)) if asked else None

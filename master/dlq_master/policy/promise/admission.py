@@ -33,6 +33,7 @@ class Ground(StrEnum):
     """What decided on a promise."""
 
     QUOTA = "quota"  # its team has promised GPUs enough
+    WORTH = "worth"  # others earn more with as many GPUs, and more is asked for than there is
     WIDTH = "width"  # no slot has so many GPUs
     REACH = "reach"  # its deadline is too early even if it were alone
     FLUID = "fluid"  # some stretch of slots has not enough GPUs, whatever the plan

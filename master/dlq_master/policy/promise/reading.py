@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from math import ceil
 
 from dlq_master.model.attempt import ACTIVE, Attempt, AttemptState
 from dlq_master.model.cluster import Cluster
@@ -64,6 +65,7 @@ def grid_of(cluster: Cluster, gpu_type: str, rules: Promises) -> Grid:
     del sizes[0]
     size = max(sizes, key=lambda gpus: (gpus * sizes[gpus], gpus), default=1)
     nodes = sum(count for gpus, count in sizes.items() if gpus >= size)
+    nodes -= ceil(rules.be_floor * nodes)
     return Grid(
         term_s=slot_s(cluster),
         capacity=(nodes * size,),
@@ -77,17 +79,29 @@ def margin(cluster: Cluster, rules: Promises) -> float:
     return 0.0 if rules.margin is None else rules.margin
 
 
-def slo_job(cluster: Cluster, job: Job, now_s: float, origin: int, extra: float) -> SloJob:
+def slo_job(cluster: Cluster, job: Job, origin: int, extra: float) -> SloJob:
     """A job as it will be when slot `origin` begins, if its leases last until then.
 
-    Who runs with a lease that ends before is reckoned to stop at once. A plan charges every segment one
-    save and one resume; who has saved already gets that back.
+    Of who runs with a lease that ends before only the work counts that it had done when it started. A plan
+    charges every segment one save and one resume; who has saved already gets that back.
     """
-    terms, attempt = cluster.terms, cluster.live_attempt(job)
+    attempt = cluster.live_attempt(job)
+    known = cluster.memo.get(job.job_id, job, attempt, origin, extra)
+    if known is None:
+        known = _slo_job(cluster, job, attempt, origin, extra)
+        cluster.memo.put(job.job_id, known, job, attempt, origin, extra)
+    made: SloJob = known
+    return made
+
+
+def _slo_job(
+    cluster: Cluster, job: Job, attempt: Attempt | None, origin: int, extra: float
+) -> SloJob:
+    terms = cluster.terms
     begin_s = origin * slot_s(cluster)
     runs = goes_on(attempt, begin_s)
     total_s = (job.duration_estimate_s or 0.0) * (1.0 + extra)
-    rest_s = total_s - worked_s(cluster, job, attempt, begin_s if runs else now_s)
+    rest_s = total_s - (worked_s(cluster, job, attempt, begin_s) if runs else job.worked_s)
     if attempt is None or attempt.state not in ACTIVE:
         rest_s -= terms.save_lead_s
     steps = tuple([Step(job.submit_time_s + at - begin_s, worth) for at, worth in job.steps])
@@ -121,7 +135,7 @@ def worked_s(cluster: Cluster, job: Job, attempt: Attempt | None, at_s: float) -
 def can_pause(view: View, job: Job, rules: Promises) -> bool:
     """Whether its plan keeps its promise even if it stops before the present slot, and goes on in it."""
     cluster, origin = view.cluster, view.cluster.slot
-    own = slo_job(cluster, job, view.now_s, origin, margin(cluster, rules))
+    own = slo_job(cluster, job, origin, margin(cluster, rules))
     if own.promised is None:
         return True
     planned = kept_plan([job], origin).segments.get(own.key, ())

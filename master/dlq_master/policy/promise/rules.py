@@ -14,15 +14,25 @@ class Selects(StrEnum):
     ALL = "all"  # also who has a deadline that may still be made, if that breaks no promise
 
 
+class Guarantees(StrEnum):
+    """Whom a deadline is promised."""
+
+    FITTING = "fitting"  # whoever comes while there is a plan for it
+    WORTH = "worth"  # of these, who earns no less with its GPUs than others ask for (promise.price)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promises:
     """`margin`: the part of an estimate that a promise adds to it; None: learned from past errors.
 
+    `be_floor`: the share of the nodes that plans leave to best effort, rounded up to whole nodes.
     `whole_leases`: count deadlines in leases that are used to their end, as Chronus prints it.
     `quotas`: GPUs of guaranteed jobs that a team may have at any time; "*": every team not named.
     """
 
-    selects: Selects = Selects.ALL
+    selects: Selects = Selects.GUARANTEED
+    guarantees: Guarantees = Guarantees.FITTING
     margin: float | None = None
+    be_floor: float = 0.0
     whole_leases: bool = False
     quotas: Mapping[str, int] | None = None

@@ -52,10 +52,8 @@ class Seat(NamedTuple):
 def seats(cluster: Cluster, moving: Iterable[JobId] = ()) -> list[Seat]:
     """Everybody who is to be seated, the widest first; `moving`: jobs that are to leave for others."""
     found = [_seat(cluster, cluster.jobs[job_id], leaving=True) for job_id in moving]
-    for job_id in cluster.judged:
+    for job_id in cluster.seated:
         job = cluster.jobs[job_id]
-        if job.lane is not Lane.SLO:
-            continue
         attempt = cluster.live_attempt(job)
         if job.waiting:
             found.append(_seat(cluster, job, leaving=False))
@@ -86,10 +84,8 @@ def leave(ground: SlotContest, going: Mapping[AttemptKey, JobId]) -> None:
 
 def holding(cluster: Cluster) -> list[JobId]:
     """Jobs that run in a slot that is theirs."""
-    jobs, running = cluster.jobs, cluster.running.places
-    return [
-        job_id for job_id in cluster.judged if job_id in running and jobs[job_id].lane is Lane.SLO
-    ]
+    running = cluster.running.places
+    return [job_id for job_id in cluster.seated if job_id in running]
 
 
 def pinned_too(cluster: Cluster, pinned: Pinned, stay: Collection[JobId]) -> Pinned:

@@ -1,0 +1,31 @@
+"""What policies have worked out of values that have not changed since: saves time, decides nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Memo:
+    """One answer by key, good for as long as everything that it was worked out of is the same object."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[object, tuple[tuple[object, ...], Any]] = {}
+
+    def get(self, key: object, *of: object) -> Any:
+        """The answer, or None."""
+        known = self._known.get(key)
+        if known is None or len(known[0]) != len(of):
+            return None
+        return (
+            known[1] if all(a is b or a == b for a, b in zip(known[0], of, strict=True)) else None
+        )
+
+    def put(self, key: object, answer: Any, *of: object) -> None:
+        """Remember the answer in place of the one before."""
+        self._known[key] = (of, answer)
+
+    def forget(self, key: object) -> None:
+        """Nobody will ask for it again."""
+        self._known.pop(key, None)
