@@ -43,6 +43,7 @@ from dlq_master.model.plan import (
     Start,
 )
 from dlq_master.model.values import maker
+from dlq_master.model.why import ReasonCode
 
 
 class Happened(NamedTuple):
@@ -262,6 +263,8 @@ def _lapse(cluster: Cluster, lapse: Lapse, now_s: float) -> list[Happened]:
         cause=StopCause.PREEMPT, grace_s=lapse.grace_s, detail=f"for job {lapse.for_job}"
     )
     happened = step_attempt(cluster, key, stop, now_s)
+    if lapse.reason.code is ReasonCode.MAKES_WAY:
+        happened += step_job(cluster, key.job_id, job_steps.MadeWay(), now_s)
     if lapse.grace_s == 0.0:  # preemption is free: it has saved already
         happened += step_attempt(cluster, key, attempt_steps.Preempted(), now_s)
     return happened

@@ -146,6 +146,7 @@ class Job(NamedTuple):
     lane: Lane = Lane.SPOT
     verdict: str = ""  # on which ground its deadlines were guaranteed or not; "" = not judged yet
     promised: int | None = None  # the step that is guaranteed
+    moves: int = 0  # how often it has gone elsewhere to make room for others whose slot began
     slots: Segments = ()  # planned for it, numbered from the zero of the SLO grid
 
     @property

@@ -58,6 +58,7 @@ _LANE = _at("lane")
 _SLOTS = _at("slots")
 _PROMISED = _at("promised")
 _VERDICT = _at("verdict")
+_MOVES = _at("moves")
 
 _job = maker(Job)
 
@@ -236,6 +237,11 @@ def reserve(draft: Draft, lane: Lane, slots: Segments, promised: int | None, ver
     """It stands in this lane, and these slots are planned for it."""
     draft[_LANE], draft[_SLOTS] = lane, slots
     draft[_PROMISED], draft[_VERDICT] = promised, verdict
+
+
+def make_way(draft: Draft) -> None:
+    """It goes elsewhere for others."""
+    draft[_MOVES] += 1
 
 
 def block(draft: Draft, by: Block | None, depends: Dependency | None) -> None:

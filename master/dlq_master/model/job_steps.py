@@ -81,6 +81,11 @@ class Reserved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MadeWay:
+    """It stops to go on elsewhere, where it leaves room for others whose slot begins."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
     """The master promoted a committed checkpoint; `save_s` is how long that save took."""
 
@@ -195,6 +200,7 @@ JobEvent = (
     | Demoted
     | Promoted
     | Reserved
+    | MadeWay
     | Saved
     | Requeued
     | Completed
@@ -219,6 +225,7 @@ TABLE: Mapping[tuple[JobState, type[JobEvent]], JobState] = {
     (_H, Demoted): _H,  # a held job whose attempt still runs
     (_Q, Promoted): _Q,
     (_Q, Reserved): _Q,
+    (_Q, MadeWay): _Q,
     (_H, Reserved): _H,  # what is held loses its slots
     # people
     (_P, Held): _H,
@@ -334,6 +341,8 @@ def step(  # noqa: C901 one case per event
             to.demote(draft, event.level)
         case Promoted():
             to.promote(draft, event.keeps)
+        case MadeWay():
+            to.make_way(draft)
         case Reserved():
             to.reserve(draft, event.lane, event.slots, event.promised, event.verdict)
         case Deferred():

@@ -26,6 +26,7 @@ PLAIN: Mapping[ReasonCode, str] = {
     ReasonCode.ADMISSIBLE: "the registered nodes could hold it",
     ReasonCode.REPLANNED: "its slots are others now; what it was promised stands",
     ReasonCode.SLOT_OVER: "the next slot of the plan begins",
+    ReasonCode.MAKES_WAY: "it goes on elsewhere, to leave room for others whose slot begins",
     ReasonCode.PROMISE_BROKEN: "no plan keeps its promise any more: it runs as best effort",
     ReasonCode.LENT: "its owner lends it",
     ReasonCode.ASKED_BACK: "a server that was lent is asked back",

@@ -52,6 +52,7 @@ class ReasonCode(StrEnum):
     UNGUARANTEED = "unguaranteed"  # none can be
     REPLANNED = "replanned"  # its slots are others, its promise stands
     SLOT_OVER = "slot_over"  # the next slot has been planned
+    MAKES_WAY = "makes_way"  # it goes on elsewhere, for others whose slot begins
     PROMISE_BROKEN = "promise_broken"  # there is no plan any more that keeps it
     LENT = "lent"  # a server of others may be used
     ASKED_BACK = "asked_back"  # a server that was lent is wanted by its owner

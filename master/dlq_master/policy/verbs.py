@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
@@ -21,6 +21,7 @@ from dlq_master.policy.walk.outcome import Outcome
 _FITS = Reason(ReasonCode.FITS)
 _TERM_OVER = Reason(ReasonCode.TERM_OVER)
 _OUTRANKED = ReasonCode.OUTRANKED
+_MAKES_WAY = ReasonCode.MAKES_WAY
 _NEVER_S = float("inf")
 _slot, _allocation = maker(Slot), maker(Allocation)
 _start, _lapse, _renew, _reason = maker(Start), maker(Lapse), maker(Renew), maker(Reason)
@@ -34,7 +35,7 @@ def changes(
     made: list[Change] = []
     end_s = _NEVER_S
     if outcome.outranked:
-        made += lapses(view, policy, outcome.outranked)
+        made += lapses(view, policy, outcome.outranked, outcome.moving)
     if outcome.resized:
         made += resizes(view, policy, outcome.resized)
     if outcome.chosen and policy.promises is not None:
@@ -81,7 +82,12 @@ def by_lane(view: View, outcome: Outcome, lead_s: float) -> list[Start]:
     return found
 
 
-def lapses(view: View, policy: Policy, outranked: Mapping[AttemptKey, JobId]) -> list[Lapse]:
+def lapses(
+    view: View,
+    policy: Policy,
+    outranked: Mapping[AttemptKey, JobId],
+    moving: Set[AttemptKey] = frozenset(),
+) -> list[Lapse]:
     """Gone by the end of the term, with the time to save that each job needs."""
     jobs, attempts = view.cluster.jobs, view.cluster.attempts
     found = []
@@ -90,7 +96,8 @@ def lapses(view: View, policy: Policy, outranked: Mapping[AttemptKey, JobId]) ->
         if policy.grid:
             at_s = max(attempts[key].lease.term_end_s, at_s)
         grace_s = price_s(policy.taking, jobs[key.job_id])
-        reason = _reason((_OUTRANKED, "", None, None, (for_job,), ""))
+        code = _MAKES_WAY if key in moving else _OUTRANKED
+        reason = _reason((code, "", None, None, (for_job,), ""))
         found.append(_lapse((key, at_s, grace_s, for_job, reason)))
     return found
 

@@ -18,6 +18,7 @@ from dlq_master.policy.promise.reading import (
     grid_of,
     kept_plan,
     margin,
+    may_make_way,
     numbered,
     slo_job,
     type_of,
@@ -48,7 +49,8 @@ def verdicts(view: View, rules: Promises) -> list[Reserve]:
 def judged(view: View, book: Book, job: Job, rules: Promises) -> Verdict:
     """Whether one of its deadlines can be promised beside those of the book."""
     cluster = view.cluster
-    own = slo_job(cluster, job, cluster.slot + 1, margin(cluster, rules))
+    spare = may_make_way(job, book.grid)
+    own = slo_job(cluster, job, cluster.slot + 1, margin(cluster, rules), spare=spare)
     if rules.guarantees is Guarantees.FITTING:
         return admit(book, own)
     gpu_slots = width(own, book.grid) * needed(runtime_s(own), book.grid.term_s)
@@ -63,9 +65,12 @@ def book_of(view: View, gpu_type: str, rules: Promises) -> Book:
     jobs = [cluster.jobs[job_id] for job_id in cluster.promised]
     held = [job for job in jobs if type_of(cluster, job) == gpu_type]
     extra = margin(cluster, rules)
+    grid = grid_of(cluster, gpu_type, rules)
     return Book(
-        grid=grid_of(cluster, gpu_type, rules),
-        jobs=tuple([slo_job(cluster, job, origin, extra) for job in held]),
+        grid=grid,
+        jobs=tuple(
+            [slo_job(cluster, job, origin, extra, spare=may_make_way(job, grid)) for job in held]
+        ),
         plan=kept_plan(held, origin),
         quotas=rules.quotas,
     )

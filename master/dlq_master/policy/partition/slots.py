@@ -19,6 +19,7 @@ from dlq_master.policy.promise.reading import (
     kept_plan,
     lane_of,
     margin,
+    may_make_way,
     numbered,
     slo_job,
     slot_s,
@@ -66,7 +67,8 @@ def _slot(view: View, gpu_type: str, jobs: list[Job], slot: int, rules: Promises
             or job.submit_time_s + job.steps[-1].deadline_s < begin_s
         ):
             continue
-        own = slo_job(cluster, job, slot, extra)
+        spare = job.promised is not None and may_make_way(job, grid)
+        own = slo_job(cluster, job, slot, extra, spare=spare)
         if job.promised is not None or within(own, grid):
             asked.append(own)
     chosen = select(asked, grid, _kept(jobs, asked, grid, slot)) if asked else None

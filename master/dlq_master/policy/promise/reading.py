@@ -20,7 +20,7 @@ from dlq_master.model.lease import LeaseKind
 from dlq_master.model.node import NodeFlag
 from dlq_master.model.reward import Step
 from dlq_master.model.view import View
-from dlq_master.policy.promise.leases import Grid, SloJob
+from dlq_master.policy.promise.leases import Grid, SloJob, round_up
 from dlq_master.policy.promise.plan import Plan, keeps_promise
 from dlq_master.policy.promise.rules import Promises
 
@@ -79,23 +79,32 @@ def margin(cluster: Cluster, rules: Promises) -> float:
     return 0.0 if rules.margin is None else rules.margin
 
 
-def slo_job(cluster: Cluster, job: Job, origin: int, extra: float) -> SloJob:
+def slo_job(
+    cluster: Cluster, job: Job, origin: int, extra: float, *, spare: bool = False
+) -> SloJob:
     """A job as it will be when slot `origin` begins, if its leases last until then.
 
     Of who runs with a lease that ends before only the work counts that it had done when it started. A plan
-    charges every segment one save and one resume; who has saved already gets that back.
+    charges every segment one save and one resume; who has saved already gets that back. `spare`: it is
+    charged one more, to be spent when it has to make way for others.
     """
     attempt = cluster.live_attempt(job)
-    known = cluster.memo.get(job.job_id, job, attempt, origin, extra)
+    known = cluster.memo.get(job.job_id, job, attempt, origin, extra, spare)
     if known is None:
-        known = _slo_job(cluster, job, attempt, origin, extra)
-        cluster.memo.put(job.job_id, known, job, attempt, origin, extra)
+        known = _slo_job(cluster, job, attempt, origin, extra, spare=spare)
+        cluster.memo.put(job.job_id, known, job, attempt, origin, extra, spare)
     made: SloJob = known
     return made
 
 
 def _slo_job(
-    cluster: Cluster, job: Job, attempt: Attempt | None, origin: int, extra: float
+    cluster: Cluster,
+    job: Job,
+    attempt: Attempt | None,
+    origin: int,
+    extra: float,
+    *,
+    spare: bool,
 ) -> SloJob:
     terms = cluster.terms
     begin_s = origin * slot_s(cluster)
@@ -104,13 +113,15 @@ def _slo_job(
     rest_s = total_s - (worked_s(cluster, job, attempt, begin_s) if runs else job.worked_s)
     if attempt is None or attempt.state not in ACTIVE:
         rest_s -= terms.save_lead_s
+    pause_s = terms.save_lead_s + terms.resume_s
+    rest_s += pause_s if spare else 0.0
     steps = tuple([Step(job.submit_time_s + at - begin_s, worth) for at, worth in job.steps])
     return SloJob(
         key=str(job.job_id),
         gpus=job.request.gpus,
         work_s=max(rest_s, _LEAST_S),
         steps=steps,
-        resume_s=terms.save_lead_s + terms.resume_s,
+        resume_s=pause_s,
         running=runs,
         promised=job.promised,
         team=job.user,
@@ -130,6 +141,14 @@ def worked_s(cluster: Cluster, job: Job, attempt: Attempt | None, at_s: float) -
         return job.worked_s
     begun_s = attempt.started_time_s + (cluster.terms.resume_s if attempt.key.number > 1 else 0.0)
     return job.worked_s + max(0.0, at_s - begun_s)
+
+
+def may_make_way(job: Job, grid: Grid) -> bool:
+    """Whether a promise to it has to leave time for one more pause: once it may be asked to go elsewhere.
+
+    Who holds whole nodes is in nobody's way.
+    """
+    return not job.moves and round_up(job.request.gpus, grid.node_gpus) < grid.node_gpus
 
 
 def can_pause(view: View, job: Job, rules: Promises) -> bool:

@@ -9,7 +9,7 @@ from dlq_master.model.pool import Parts
 class Outcome:
     """Written by the walk, in its order."""
 
-    __slots__ = ("chosen", "claims", "exchanged", "heads", "outranked", "resized", "told")
+    __slots__ = ("chosen", "claims", "exchanged", "heads", "moving", "outranked", "resized", "told")
 
     def __init__(self) -> None:
         # Waiting jobs that start now, and on which GPUs.
@@ -18,6 +18,8 @@ class Outcome:
         self.told: dict[JobId, str] = {}
         # Work that has to leave, and one of the jobs that it leaves for.
         self.outranked: dict[AttemptKey, JobId] = {}
+        # Of these: who goes on elsewhere in the slot that begins.
+        self.moving: set[AttemptKey] = set()
         # Work that goes on with other GPUs: all that it then has.
         self.resized: dict[AttemptKey, Parts] = {}
         # Jobs that cannot start yet, but for which GPUs are kept from lower ranks. True: as the

@@ -78,6 +78,7 @@ def leave(ground: SlotContest, going: Mapping[AttemptKey, JobId]) -> None:
     """These stop at the end of their term, to go on elsewhere in the next."""
     for key, for_job in going.items():
         ground.outcome.outranked[key] = for_job
+        ground.outcome.moving.add(key)
         for gpu_type, parts in ground.contested(ground.cluster.attempts[key]):
             ground.stocks[gpu_type].give_later(parts)
 

@@ -28,6 +28,7 @@ JOB_EVENTS: tuple[job_steps.JobEvent, ...] = (
     job_steps.Demoted(level=1),
     job_steps.Promoted(),
     job_steps.Reserved(lane=Lane.SLO, slots=(Segment(3, 5),), promised=0, verdict="holes"),
+    job_steps.MadeWay(),
     job_steps.Saved(checkpoint=CHECKPOINT, save_s=2.0),
     job_steps.Requeued(reason=EndReason.PREEMPTED),
     job_steps.Completed(),
