@@ -85,6 +85,7 @@ class World:
             self.instance.nodes,
             self.schedule,
             self.interval_s if math.isfinite(self.interval_s) else 0.0,
+            self.resume_s,
         )
         made = settled(situation, self.solver(situation, self.draw))
         self.decisions += 1

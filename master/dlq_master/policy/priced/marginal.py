@@ -6,7 +6,9 @@
    sooner per second, where slack is the due date minus the fastest end, and t the fastest run time. If the
    wishes are more than all nodes have, the GPUs go to the greatest worths: as throughput is concave in the
    GPUs they fall from GPU to GPU of a job, and the greatest of all are an allocation.
-3. *Packing*, the widest first, where it adds least to the price; what does not fit is shrunk.
+   What a job holds already counts for more (`HOLD`), so that GPUs do not change hands for next to nothing.
+3. *Packing*: who keeps its kind and number of GPUs stays where it is; then the widest first, where it adds
+   least to the price; what does not fit is shrunk.
 4. GPUs that are paid for but idle go, one by one, to whom they save most.
 
 The worth of the second step counts only who would be late; the paper's objective of a single decision does
@@ -24,6 +26,7 @@ from dlq_master.policy.priced.packing import Packing
 from dlq_master.policy.priced.situation import EMPTY, Schedule, Situation
 
 _HOUR_S = 3600.0
+HOLD = 0.3  # of its worth, on top of it, for a GPU that the job holds
 
 
 class Wish(NamedTuple):
@@ -44,9 +47,11 @@ def marginal(
     if not situation.jobs:
         return EMPTY
     wish = wishes(situation, lookahead)
-    given = allocate(wish, int(situation.catalogue.most.max()) * situation.nodes)
+    has = held(situation)
+    mine = np.where(has.kind == wish.kind, has.gpus, 0)
+    given = allocate(wish, int(situation.catalogue.most.max()) * situation.nodes, mine)
     gpus = _allowed(situation, wish, given)
-    packing = _pack(situation, wish, gpus)
+    packing = _pack(situation, wish, gpus, np.where(gpus == mine, has.node, -1))
     _give_idle(packing, situation, wish)
     return packing.schedule([job.key for job in situation.jobs])
 
@@ -72,6 +77,27 @@ def wishes(situation: Situation, lookahead: float) -> Wish:
     return Wish(kind, gpus + 1, rate, cost[jobs, kind, gpus], urgency)
 
 
+class Held(NamedTuple):
+    """By job: what it has just now; kind and node are -1 and GPUs 0 where it waits."""
+
+    kind: Ints
+    gpus: Ints
+    node: Ints
+
+
+def held(situation: Situation) -> Held:
+    """Who runs where."""
+    running, catalogue = situation.running, situation.catalogue
+    found = Held(*np.full((3, len(situation.jobs)), -1, dtype=np.int64))
+    found.gpus[:] = 0
+    for number, job in enumerate(situation.jobs):
+        if (grant := running.grants.get(job.key)) is not None:
+            kind = catalogue.types[running.types[grant.node]].kind
+            found.kind[number] = catalogue.kinds.index(kind)
+            found.gpus[number], found.node[number] = grant.gpus, grant.node
+    return found
+
+
 def _per_gpu(situation: Situation) -> Floats:
     """$ per second and GPU of each kind, where nothing is idle."""
     price = situation.catalogue.price[:, 1:]
@@ -80,12 +106,16 @@ def _per_gpu(situation: Situation) -> Floats:
     return np.where(np.isfinite(each), each, 0.0)
 
 
-def allocate(wish: Wish, capacity: int) -> Ints:
-    """GPUs of each job: its wish, or what the greatest worths add up to if that is more than there is."""
+def allocate(wish: Wish, capacity: int, mine: Ints) -> Ints:
+    """GPUs of each job: its wish, or what the greatest worths add up to if that is more than there is.
+
+    `mine`: how many of the kind it has already."""
     if int(wish.gpus.sum()) <= capacity:
         return wish.gpus
     worth = wish.urgency[:, None] * np.diff(concave(wish.rate), axis=1)
-    wanted = np.arange(1, wish.rate.shape[1]) <= wish.gpus[:, None]
+    count = np.arange(1, wish.rate.shape[1])
+    worth = np.where(count <= mine[:, None], worth * (1 + HOLD), worth)
+    wanted = count <= wish.gpus[:, None]
     flat = np.where(wanted, worth, -1.0).ravel()
     chosen = np.argpartition(-flat, capacity - 1)[:capacity]
     given: Ints = np.bincount(chosen // worth.shape[1], minlength=len(worth))
@@ -116,13 +146,19 @@ def concave(rate: Floats) -> Floats:
     return hull
 
 
-def _pack(situation: Situation, wish: Wish, gpus: Ints) -> Packing:
-    """The widest first, among equals the most urgent; who fits nowhere gets what is left of a node."""
+def _pack(situation: Situation, wish: Wish, gpus: Ints, stays: Ints) -> Packing:
+    """Who stays, on the node that it has; then the widest first, among equals the most urgent; who fits
+    nowhere gets what is left of a node."""
     packing = Packing(situation.catalogue, situation.nodes)
+    kinds, widths, node_of = wish.kind.tolist(), gpus.tolist(), stays.tolist()
+    order = [job for job in np.lexsort((-wish.urgency, -gpus)).tolist() if widths[job]]
+    names: dict[int, int] = {}  # of the nodes that there are, in the packing
+    for job in order:
+        if (node := node_of[job]) >= 0:
+            names[node] = packing.put(job, kinds[job], widths[job], names.get(node, -1))
     left = []
-    kinds, widths = wish.kind.tolist(), gpus.tolist()
-    for job in np.lexsort((-wish.urgency, -gpus)).tolist():
-        if not widths[job]:
+    for job in order:
+        if node_of[job] >= 0:
             continue
         found = packing.cheapest(kinds[job], widths[job])
         if found is None:

@@ -49,7 +49,7 @@ EMPTY = Schedule({}, {})
 @dataclass(frozen=True)
 class Situation:
     """One decision: at most `nodes` nodes, and what runs just now. `interval_s`: when it is decided again if
-    nothing happens (H of the paper)."""
+    nothing happens (H of the paper). `resume_s`: what a job that gets other GPUs loses."""
 
     now_s: float
     jobs: tuple[PricedJob, ...]
@@ -57,6 +57,7 @@ class Situation:
     nodes: int
     running: Schedule = EMPTY
     interval_s: float = _HOUR_S
+    resume_s: float = 0.0
     time: Floats = field(init=False)  # [job, kind, GPUs - 1], what is left of it
     due: Floats = field(init=False)  # from now; negative: it is late
     weight: Floats = field(init=False)

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_master.policy.priced.marginal import Wish, allocate, concave, marginal, wishes
+from dlq_master.policy.priced.keep import settled
+from dlq_master.policy.priced.marginal import HOLD, Wish, allocate, concave, marginal, wishes
 from dlq_master.policy.priced.packing import Packing
-from dlq_master.policy.priced.situation import Grant
+from dlq_master.policy.priced.situation import Grant, Schedule, Situation
 from unit.master.policy.priced.drawing import PLAIN, chance, drawn, job, situation
 
 
@@ -47,7 +48,7 @@ def test_the_best_worths_are_the_best_sum_of_worths(seed: int, capacity: int) ->
     """Against the greedy choice GPU by GPU, which is optimal for concave curves."""
     wish = wishes(drawn(seed, 9, 4), 1.0)
     wish = wish._replace(rate=concave(wish.rate))
-    given_ = allocate(wish, capacity)
+    given_ = allocate(wish, capacity, np.zeros(9, dtype=int))
     worth = wish.urgency[:, None] * np.diff(wish.rate, axis=1)
     best = np.zeros(9, dtype=int)
     for _ in range(capacity):
@@ -72,7 +73,7 @@ def test_a_worth_of_nothing_is_still_given_if_gpus_are_left() -> None:
         np.zeros(2, dtype=int), np.array([2, 2]),
         np.array([[0, 1, 1.5], [0, 1, 1.5]]), np.ones(2), np.array([1.0, 0.0]),
     )  # fmt: skip
-    assert allocate(wish, 3).tolist() == [2, 1]
+    assert allocate(wish, 3, np.zeros(2, dtype=int)).tolist() == [2, 1]
 
 
 def test_a_job_is_put_where_it_adds_least_to_the_price() -> None:
@@ -90,3 +91,41 @@ def test_without_a_node_for_it_a_job_gets_what_is_left_of_one() -> None:
     asked = situation(job(0, 0, 90, 50, 30, np.inf, weight=9.0), wide, nodes=1)
     made = marginal(asked, chance())
     assert {key: gpus for key, (_, gpus) in made.grants.items()} == {0: 3, 1: 1}
+
+
+def test_gpus_do_not_change_hands_for_next_to_nothing() -> None:
+    def wish(urgency: float) -> Wish:
+        rate = np.array([[0.0, 1.0], [0.0, 1.0]])
+        one = np.ones(2, dtype=int)
+        return Wish(np.zeros(2, dtype=int), one, rate, np.ones(2), np.array([1.0, urgency]))
+
+    mine = np.array([1, 0])
+    assert allocate(wish(1 + 0.9 * HOLD), 1, mine).tolist() == [1, 0]
+    assert allocate(wish(1 + 1.1 * HOLD), 1, mine).tolist() == [0, 1]
+    assert allocate(wish(1 + 0.9 * HOLD), 1, mine[::-1]).tolist() == [0, 1]
+
+
+def test_who_keeps_its_size_stays_where_it_is() -> None:
+    """Packed anew, the three would share two nodes."""
+    had = Schedule(
+        {0: 2, 1: 1, 2: 0}, {1: Grant(0, 2), 2: Grant(1, 2), 3: Grant(2, 1), 4: Grant(0, 2)}
+    )
+    wide, small = (100, 60, 45, 40), (90, 60, 45, 40)
+    asked = situation(
+        job(1, 65, *wide), job(2, 65, *wide), job(3, 95, *small), nodes=3, running=had
+    )
+    made = settled(asked, marginal(asked, chance()))
+    assert made.grants == {1: Grant(0, 2), 2: Grant(1, 2), 3: Grant(2, 1)}
+    assert made.types == {0: 1, 1: 1, 2: 0}, "the node that job 4 has left shrinks"
+
+
+@given(seed=st.integers(0, 10**6), count=st.integers(1, 14))
+@settings(max_examples=40)
+def test_deciding_again_changes_nothing(seed: int, count: int) -> None:
+    """Where all wishes fit; the node's shrinking moved nobody to another size."""
+    asked = drawn(seed, count, 14)
+    first = settled(asked, marginal(asked, chance()))
+    again = Situation(asked.now_s, asked.jobs, asked.catalogue, asked.nodes, first)
+    second = settled(again, marginal(again, chance()))
+    gpus = [{key: grant.gpus for key, grant in made.grants.items()} for made in (first, second)]
+    assert gpus[0] == gpus[1]
