@@ -51,6 +51,11 @@ def main() -> None:
                 f"{words}, loaded and switched off: added CPU", unrecorded, "ns", at_most=goals[1],
                 note=note,
             )  # fmt: skip
+        if Path("/usr/include/infiniband/verbs.h").exists():
+            on, off, plain = _verbs(where, report.options.rounds, report.options.calls)
+            words, note = "a request posted and a poll, ibverbs", f"of {plain:.0f} ns on a stub"
+            report.figure(f"{words}, recorded: added CPU", on, "ns", at_most=100, note=note)
+            report.figure(f"{words}, switched off: added CPU", off, "ns", note=note)
         resident = _resident_mib(where)
         report.figure("memory of full rings and tables, resident", resident, "MiB", at_most=16)
     report.end()
@@ -58,19 +63,33 @@ def main() -> None:
 
 def _pairs(where: Path, call: str, rounds: int, calls: int) -> tuple[float, float, float]:
     """Added ns per call with recording on, with the library only loaded, and ns without it."""
-    program = _compile(where, "rate.c")
+    argv = [str(_compile(where, "rate.c")), call, str(rounds), str(calls)]
+    return _paired(where / call, argv, {})
+
+
+def _verbs(where: Path, rounds: int, calls: int) -> tuple[float, float, float]:
+    """The same for a request and a poll, on a device that moves no bytes."""
+    versions = f"-Wl,--version-script={PROGRAMS / 'stub_ibverbs.map'}"
+    shared = ("-shared", "-fPIC", "-Wl,-soname,libibverbs.so.1", versions)
+    _compile(where, "stub_ibverbs.c", *shared, name="libibverbs.so.1")
+    program = _compile(where, "verbs_rate.c", f"-L{where}", "-l:libibverbs.so.1")
+    argv = [str(program), str(rounds), str(calls)]
+    return _paired(where / "verbs", argv, {"LD_LIBRARY_PATH": str(where)})
+
+
+def _paired(
+    directory: Path, argv: list[str], environment: dict[str, str]
+) -> tuple[float, float, float]:
+    directory.mkdir()
+    write_control(directory)
+    watched = {**environment, "LD_PRELOAD": str(LIBRARY), "DLQ_PROF_DIR": str(directory)}
     on, loaded, alone = [], [], []
-    for turn in range(PROCESSES):
-        directory = where / f"{call}-{turn}"
-        directory.mkdir()
-        write_control(directory)
-        argv = [str(program), call, str(rounds), str(calls)]
-        plain = _lines(argv, {})
-        watched = _lines(argv, {"LD_PRELOAD": str(LIBRARY), "DLQ_PROF_DIR": str(directory)})
-        on += [with_it - without for without, with_it in watched]
-        off = statistics.median(without for without, _ in watched)
-        alone.append(statistics.median(min(pair) for pair in plain))
-        loaded.append(off - statistics.median(without for without, _ in plain))
+    for _ in range(PROCESSES):
+        plain = statistics.median(off for off, _ in _lines(argv, environment))
+        pairs = _lines(argv, watched)
+        on += [with_it - without for without, with_it in pairs]
+        loaded.append(statistics.median(off for off, _ in pairs) - plain)
+        alone.append(plain)
     return statistics.median(on), statistics.median(loaded), statistics.median(alone)
 
 
@@ -112,11 +131,12 @@ def _is_bss(mapping: str, before: str) -> bool:
     return len(mapping.split("\n")[0].split()) == 5 and LIBRARY.name in before.split("\n")[0]
 
 
-def _compile(where: Path, source: str) -> Path:
-    target = where / Path(source).stem
+def _compile(where: Path, source: str, *more: str, name: str = "") -> Path:
+    target = where / (name or Path(source).stem)
     include = ["-I", str(PROGRAMS), "-I", str(PROGRAMS.parent / "include")]
     flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-pthread"]
-    subprocess.run(["cc", *flags, *include, str(PROGRAMS / source), "-o", str(target)], check=True)
+    command = ["cc", *flags, *include, str(PROGRAMS / source), "-o", str(target), *more]
+    subprocess.run(command, check=True)
     return target
 
 

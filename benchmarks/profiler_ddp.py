@@ -1,0 +1,61 @@
+"""What recording costs a real training job: CPU time of iterations with it and without, in pairs.
+
+    python -m benchmarks.profiler_ddp [--pairs N] [--json]
+
+AlexNet by PyTorch's DistributedDataParallel on two ranks and gloo; recording is switched at every
+iteration of one run, so that whatever else the machine does falls on both. Needs .venv-torch
+(`make e2e` or `make profiler` makes it).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import tempfile
+from pathlib import Path
+
+from benchmarks.report import Report
+
+from dlq_profiler.control import write_control
+from dlq_profiler.directory import read_directory
+from dlq_profiler.injection import built, injected
+
+ROOT = Path(__file__).parents[1]
+TORCHRUN = ROOT / ".venv-torch" / "bin" / "torchrun"
+RANKS = 2
+
+
+def main() -> None:
+    """Run the job and tell the ratios."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=30, help="of iterations (default 30)")
+    report = Report.begin("profiler_ddp", parser)
+    parts = built()
+    if not TORCHRUN.exists() or parts is None:
+        parser.error("needs .venv-torch and the profiler's library: make profiler")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as scratch:
+        where = Path(scratch)
+        write_control(where)
+        job = [str(ROOT / "benchmarks" / "toggled_job.py"), str(where / "notes")]
+        subprocess.run(
+            [str(TORCHRUN), f"--nproc-per-node={RANKS}", *job, str(report.options.pairs)],
+            env={**os.environ, "OMP_NUM_THREADS": "1", **injected(os.environ, where, parts)},
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        ratios = []
+        for rank in range(RANKS):
+            lines = (where / f"notes.{rank}").read_text().splitlines()
+            ratios += [float(on) / float(off) for off, on in map(str.split, lines)]
+        recorded = sum(len(r.records) + r.lost for r in read_directory(where).recordings)
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    words = f"CPU of an iteration, recorded to not, {len(ratios)} pairs on {RANKS} ranks"
+    note = f"quartiles {low:.3f} and {high:.3f}; {recorded:,} records"
+    report.figure(words, middle, "", at_most=1.02, note=note)
+    report.end()
+
+
+if __name__ == "__main__":
+    main()
