@@ -184,3 +184,15 @@ def test_another_preloaded_library_sees_the_same(
     profiling.environment["LD_PRELOAD"] = ":".join(map(str, chain))
     assert profiling.run(program("calls.c")) == alone
     assert calls(profiling.recording())[: len(STREAM)] == STREAM
+
+
+@pytest.mark.parametrize("compiler", ["cc", "musl-gcc"])
+def test_a_thread_in_a_call_can_be_cancelled(
+    profiling: Profiling, tmp_path: Path, compiler: str
+) -> None:
+    if not have(compiler):
+        pytest.skip(f"no {compiler} here")
+    program = compile_program(tmp_path, "cancel.c", compiler=compiler)
+    for _ in range(5):
+        assert profiling.run(program).stdout == "clean-up ran\ncancelled 1\n"
+    assert all((Op.SEND, 20, 20) in calls(one) for one in profiling.recordings())
