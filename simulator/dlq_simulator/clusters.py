@@ -5,6 +5,7 @@ docs/simulate.md shows every key.
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +20,7 @@ from dlq_simulator.loans import Steps, read_steps
 _SHAPE = re.compile(r"(\d{1,6})x(\d{1,3})", re.ASCII)
 _NODES = ("name", "count", "gpus", "gpu_type", "gpu_memory_gb", "speed", "price_per_hour")
 _LOANS = (*_NODES, "rows", "trace", "headroom", "settle_s")
-_CATALOGUE = (*_NODES, "at_most", "boot_s", "minimum_billing_s")
+_CATALOGUE = (*_NODES, "at_most", "boot_s", "minimum_billing_s", "until_s")
 # An allocation is a bit mask of one machine word's worth of GPUs at most.
 MAX_GPUS_PER_NODE = 64
 MAX_NODES = 100_000
@@ -42,6 +43,7 @@ class NodeGroup:
     price_per_hour: int | float | None = None
     boot_s: int | float = 0
     minimum_billing_s: int | float = 0
+    until_s: int | float = math.inf  # when the provider takes them back
     lent: Steps | None = None
 
     def each_node(self) -> Iterator[str]:
@@ -202,6 +204,7 @@ def _rented(where: str, table: toml.Table, _directory: Path) -> NodeGroup:
         count=count,
         boot_s=toml.number(where, table, "boot_s", 0) or 0,
         minimum_billing_s=toml.number(where, table, "minimum_billing_s", 0) or 0,
+        until_s=toml.positive(where, table, "until_s", 1) if "until_s" in table else math.inf,
         **node,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib.util import find_spec
@@ -198,7 +199,11 @@ def _rented(workload: Trace, spec: ClusterSpec, chosen: PricedSettings) -> Resul
 
 
 def _check_nodes(settings: Sequence[ReplaySettings], spec: ClusterSpec) -> None:
-    """Most policies do not rent."""
+    """Most policies do not rent, and know of no end to it."""
+    ending = next((group for group in spec.groups if math.isfinite(group.until_s)), None)
+    if settings and ending is not None:
+        name, why = settings[0].policy.name, f"{ending.name} is taken back at {ending.until_s:g} s"
+        raise UsageError(f"cannot simulate {name!r}", why, "use a gpuaas policy, or no until_s")
     if settings and not spec.nodes:
         name = settings[0].policy.name
         why = f"it rents no nodes, and the cluster {spec.name} has none of its own"

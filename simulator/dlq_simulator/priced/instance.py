@@ -56,6 +56,7 @@ def instance_of(trace: Trace, spec: ClusterSpec, speed: Speed) -> Instance:
                 float(group.price_per_hour or 0.0),
                 float(group.boot_s),
                 float(group.minimum_billing_s),
+                float(group.until_s),
             )
             for group in groups
         )

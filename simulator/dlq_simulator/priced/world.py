@@ -1,6 +1,7 @@
 """Replays jobs on rented nodes: what is decided, what it costs, and who is late (P1m of the paper).
 
-It is decided at every submit, at every completion, and every `interval_s` if nothing else happens. A node
+It is decided at every submit, at every completion, when a provider takes a type of nodes back, and every
+`interval_s` if nothing else happens. A node
 whose type stays goes on; another is released, and the new one boots. A job that keeps its node and its
 GPUs makes progress all the while; one that gets others loses `resume_s` (for saving and resuming).
 """
@@ -60,6 +61,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.renting = Renting(self.instance.catalogue)
+        self._untils = sorted({rented.until_s for rented in self.instance.catalogue.types})
 
     def run(self) -> Bill:
         """To the end of all jobs; SimulateError if the solver's answer is impossible, or nobody ever runs."""
@@ -78,15 +80,19 @@ class World:
         return self._bill()
 
     def _decided(self, now_s: float) -> Schedule:
-        situation = Situation(
-            now_s,
-            tuple(self._priced(number) for number in sorted(self.there)),
-            self.instance.catalogue,
-            self.instance.nodes,
-            self.schedule,
-            self.interval_s if math.isfinite(self.interval_s) else 0.0,
-            self.resume_s,
-        )
+        try:
+            situation = Situation(
+                now_s,
+                tuple(self._priced(number) for number in sorted(self.there)),
+                self.instance.catalogue.at(now_s),
+                self.instance.nodes,
+                self.schedule,
+                self.interval_s if math.isfinite(self.interval_s) else 0.0,
+                self.resume_s,
+            )
+        except ValueError as error:
+            what, fix = "a job waits for nodes that cannot be had any more", "give a later until_s"
+            raise SimulateError(what, str(error), fix) from error
         made = settled(situation, self.solver(situation, self.draw))
         self.decisions += 1
         if wrong := faults(situation, made):
@@ -113,7 +119,8 @@ class World:
     def _advance(self, now_s: float, until_s: float) -> float:
         """To the next event; returns when that is."""
         ends = {number: self.there[number].end_s(now_s) for number in self.schedule.grants}
-        then_s = min([until_s, now_s + self.interval_s, *ends.values()])
+        taken_s = min((u for u in self._untils if u > now_s), default=math.inf)
+        then_s = min([until_s, now_s + self.interval_s, taken_s, *ends.values()])
         if not math.isfinite(then_s):
             raise _error("jobs wait", "nothing runs, and nothing will ever happen")
         for number, end_s in ends.items():

@@ -19,7 +19,7 @@ class NodeType(NamedTuple):
     """A machine that a provider rents; the price is for one whole node, $ per hour.
 
     `boot_s`: from when it is asked for until it takes work; both are billed, `minimum_billing_s` at least.
-    `until_s`: the instant at which the provider takes such nodes back.
+    `until_s`: the instant at which the provider takes such nodes back (available_until).
     """
 
     name: str
@@ -36,20 +36,22 @@ class Catalogue:
     """`smallest[k, u]`: the cheapest type of kind k with at least u GPUs, by its place in `types`; -1: none.
 
     `price[k, u]` is its price per hour (0 for u = 0) and `room[k, u]` its GPUs; `most[k]` the GPUs of the
-    largest type of the kind and `largest[k]` that type.
+    largest type of the kind. Only what can be had at `now_s` counts: the places of `offered`.
     """
 
     types: tuple[NodeType, ...]
+    now_s: float = -inf
+    offered: tuple[int, ...] = field(init=False)
     kinds: tuple[str, ...] = field(init=False)
     most: Ints = field(init=False)
-    largest: Ints = field(init=False)
     smallest: Ints = field(init=False)
     price: Floats = field(init=False)
     room: Ints = field(init=False)
 
     def __post_init__(self) -> None:
-        """Raises ValueError without types, or for a type without GPUs or with a negative price."""
-        if not self.types:
+        """Raises ValueError without types that can be had, or for one without GPUs or with a negative price."""
+        offered = tuple(n for n, found in enumerate(self.types) if found.until_s > self.now_s)
+        if not offered:
             raise ValueError("a catalogue has at least one node type")
         for found in self.types:
             if found.gpus < 1 or found.price_per_hour < 0:
@@ -58,10 +60,10 @@ class Catalogue:
         width = max(found.gpus for found in self.types) + 1
         smallest = np.full((len(kinds), width), -1, dtype=np.int64)
         price, room = np.zeros(smallest.shape), np.zeros(smallest.shape, dtype=np.int64)
-        largest = np.zeros(len(kinds), dtype=np.int64)
+        most = np.zeros(len(kinds), dtype=np.int64)
         for k, kind in enumerate(kinds):
-            mine = [n for n, found in enumerate(self.types) if found.kind == kind]
-            largest[k] = max(mine, key=lambda n: (self.types[n].gpus, -n))
+            mine = [n for n in offered if self.types[n].kind == kind]
+            most[k] = max((self.types[n].gpus for n in mine), default=0)
             for used in range(1, width):
                 fit = [n for n in mine if self.types[n].gpus >= used]
                 if fit:
@@ -69,9 +71,9 @@ class Catalogue:
                     smallest[k, used] = best
                     price[k, used], room[k, used] = self._thrift(best)
         for name, value in (
+            ("offered", offered),
             ("kinds", kinds),
-            ("most", np.array([self.types[n].gpus for n in largest], dtype=np.int64)),
-            ("largest", largest),
+            ("most", most),
             ("smallest", smallest),
             ("price", price),
             ("room", room),
@@ -79,9 +81,9 @@ class Catalogue:
             object.__setattr__(self, name, value)
 
     def at(self, now_s: float) -> Catalogue:
-        """What can be had from now on; raises ValueError if the provider has taken everything back."""
-        left = tuple(found for found in self.types if found.until_s > now_s)
-        return self if len(left) == len(self.types) else Catalogue(left)
+        """What can be had at that instant, types at the same places; ValueError if nothing can."""
+        left = sum(found.until_s > now_s for found in self.types)
+        return self if left == len(self.offered) else Catalogue(self.types, now_s)
 
     def _thrift(self, n: int) -> tuple[float, int]:
         return self.types[n].price_per_hour, self.types[n].gpus

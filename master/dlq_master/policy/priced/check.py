@@ -13,6 +13,10 @@ def faults(situation: Situation, made: Schedule) -> list[str]:
     used = dict.fromkeys(made.types, 0)
     if len(made.types) > situation.nodes or any(not 0 <= n < situation.nodes for n in made.types):
         found.append(f"{len(made.types)} nodes of {situation.nodes}")
+    found += [
+        f"{catalogue.types[n].name} cannot be had any more"
+        for n in sorted(set(made.types.values()) - set(catalogue.offered))
+    ]
     numbers = {job.key: number for number, job in enumerate(situation.jobs)}
     for key, (node, gpus) in made.grants.items():
         if key not in numbers:

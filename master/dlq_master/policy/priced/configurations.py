@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dlq_master.policy.priced.catalogue import Bools, Floats, Ints
+from dlq_master.policy.priced.catalogue import Bools, Catalogue, Floats, Ints, NodeType
 from dlq_master.policy.priced.situation import Situation
 
 _HOUR_S = 3600.0
@@ -34,13 +34,9 @@ class Ranked:
 
 def ranked(situation: Situation, *, in_time: bool = True) -> Ranked:
     """`in_time`: to end on the due date is to make it (the paper's prose says before)."""
-    types = situation.catalogue.types
     kinds = situation.catalogue.kinds
-    rows = [
-        (kinds.index(found.kind), gpus, found.price_per_hour)
-        for found in types
-        for gpus in range(1, found.gpus + 1)
-    ]
+    found = configurations(situation.catalogue)
+    rows = [(kinds.index(rented.kind), gpus, rented.price_per_hour) for _, rented, gpus in found]
     kind = np.array([row[0] for row in rows], dtype=np.int64)
     gpus = np.array([row[1] for row in rows], dtype=np.int64)
     price = np.array([row[2] for row in rows])
@@ -53,6 +49,15 @@ def ranked(situation: Situation, *, in_time: bool = True) -> Ranked:
     return Ranked(
         kind, gpus, best, value, np.where(made > 0, made, possible), shape_kind, shape_gpus + 1, shapes
     )  # fmt: skip
+
+
+def configurations(catalogue: Catalogue) -> list[tuple[int, NodeType, int]]:
+    """(Place of the type, type, GPUs) of all that can be had, as `Ranked` counts them."""
+    return [
+        (n, catalogue.types[n], gpus)
+        for n in catalogue.offered
+        for gpus in range(1, catalogue.types[n].gpus + 1)
+    ]
 
 
 def _order(

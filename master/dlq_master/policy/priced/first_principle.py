@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dlq_master.policy.priced.configurations import ranked
+from dlq_master.policy.priced.configurations import configurations, ranked
 from dlq_master.policy.priced.situation import Grant, Schedule, Situation
 
 Order = Callable[[Situation, int], float]  # of the job with this number; the least first
@@ -35,7 +35,12 @@ def _one_each(situation: Situation, order: Order) -> Schedule:
     """Who runs goes on; the free nodes in order to the others, ties by key."""
     jobs, running = situation.jobs, situation.running
     here = {job.key for job in jobs}
-    grants = {key: grant for key, grant in running.grants.items() if key in here}
+    offered = situation.catalogue.offered
+    grants = {
+        key: grant
+        for key, grant in running.grants.items()
+        if key in here and running.types[grant.node] in offered
+    }
     types = {grant.node: running.types[grant.node] for grant in grants.values()}
     waiting = [n for n, job in enumerate(jobs) if job.key not in grants]
     free = [node for node in range(situation.nodes) if node not in types]
@@ -43,12 +48,8 @@ def _one_each(situation: Situation, order: Order) -> Schedule:
     if not chosen:
         return Schedule(types, grants)
     found = ranked(situation)
-    configurations = [
-        (kind, gpus)
-        for kind, rented in enumerate(situation.catalogue.types)
-        for gpus in range(1, rented.gpus + 1)
-    ]
+    there_are = configurations(situation.catalogue)
     for job, node in zip(chosen, free, strict=False):
-        types[node], gpus = configurations[int(found.best[job, 0])]
+        types[node], _, gpus = there_are[int(found.best[job, 0])]
         grants[jobs[job].key] = Grant(node, gpus)
     return Schedule(types, grants)

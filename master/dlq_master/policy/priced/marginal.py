@@ -153,13 +153,15 @@ def _pack(situation: Situation, wish: Wish, gpus: Ints, stays: Ints) -> Packing:
     kinds, widths, node_of = wish.kind.tolist(), gpus.tolist(), stays.tolist()
     order = [job for job in np.lexsort((-wish.urgency, -gpus)).tolist() if widths[job]]
     names: dict[int, int] = {}  # of the nodes that there are, in the packing
+    others, left = [], []
     for job in order:
-        if (node := node_of[job]) >= 0:
-            names[node] = packing.put(job, kinds[job], widths[job], names.get(node, -1))
-    left = []
-    for job in order:
-        if node_of[job] >= 0:
-            continue
+        at = names.get(node_of[job], -1)
+        # The type may have been taken back, and the largest that is left have fewer GPUs.
+        if node_of[job] >= 0 and packing.holds(kinds[job], widths[job], at):
+            names[node_of[job]] = packing.put(job, kinds[job], widths[job], at)
+        else:
+            others.append(job)
+    for job in others:
         found = packing.cheapest(kinds[job], widths[job])
         if found is None:
             left.append(job)
@@ -175,7 +177,7 @@ def _shrink(packing: Packing, situation: Situation, job: int, gpus: int) -> None
     best: tuple[float, int, int, int] | None = None
     for kind in range(len(packing.most)):
         hole = packing.largest_hole(kind)
-        if hole is None:
+        if hole is None or not hole[0]:
             continue
         width = min(gpus, hole[0])
         time = situation.time[job, kind, :width]

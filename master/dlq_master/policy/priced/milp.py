@@ -77,9 +77,9 @@ class _Model:
             _Choice(job, node, n, gpus)
             for job in jobs
             for node in nodes
-            for n, rented in enumerate(types)
-            for gpus in range(1, rented.gpus + 1)
-            if np.isfinite(situation.time[job, kinds.index(rented.kind), gpus - 1])
+            for n in situation.catalogue.offered
+            for gpus in range(1, types[n].gpus + 1)
+            if np.isfinite(situation.time[job, kinds.index(types[n].kind), gpus - 1])
         ]
         self.time = np.array([self._time(choice) for choice in self.choices])
         price = np.array([types[choice.type].price_per_hour for choice in self.choices])

@@ -38,6 +38,10 @@ class Packing:
             found, node = price[gpus], -1
         return None if node is None else (found, node)
 
+    def holds(self, kind: int, gpus: int, node: int) -> bool:
+        """Whether so many GPUs more fit on the node (-1: a new one) of that kind."""
+        return (0 if node < 0 else self.used[node]) + gpus <= self.most[kind]
+
     def put(self, job: int, kind: int, gpus: int, node: int) -> int:
         """On that node, or on a new one if it is -1; returns which."""
         if node < 0:

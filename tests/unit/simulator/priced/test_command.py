@@ -91,6 +91,14 @@ def test_slips_are_refused_before_anything_is_replayed(
     assert message in done.output
 
 
+def test_an_end_of_renting_is_for_those_who_rent(files: list[str], tmp_path: Path) -> None:
+    ends = CATALOGUE + "count = 1\nuntil_s = 5000\n"
+    (tmp_path / "c.toml").write_text(ends)
+    done = CliRunner().invoke(simulate, [*files, "--policy", "fifo"])
+    assert (done.exit_code, "a2 is taken back at 5000 s" in done.output) == (2, True)
+    assert told(*files, "--policy", "gpuaas-marginal")["policies"][0]["jobs"] == 2
+
+
 def test_every_policy_that_rents_and_its_settings_are_on_their_page() -> None:
     page = (Path(__file__).parents[4] / "docs" / "simulate.md").read_text()
     words = set(re.findall(r"`([a-z0-9_-]+)`", page))

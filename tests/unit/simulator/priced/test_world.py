@@ -99,3 +99,17 @@ def test_a_world_in_which_nothing_will_happen_is_an_error() -> None:
 
     with pytest.raises(SimulateError, match="nothing runs"):
         replay(Instance((two()[0],), catalogue(), 1), never, interval_s=math.inf)
+
+
+def test_nodes_that_are_taken_back_are_left_at_that_instant() -> None:
+    types = tuple(t._replace(until_s=HOUR if t.gpus == 2 else math.inf) for t in catalogue().types)
+    bill = replay(Instance((two()[0],), Catalogue(types), 1), fifo, interval_s=math.inf)
+    # Half is done after an hour on 2 GPUs; with one it makes its due date.
+    assert [(span.end_s, span.gpus) for span in bill.ways[0].spans] == [(HOUR, 2), (3 * HOUR, 1)]
+    assert bill.nodes == 2 + 2
+
+
+def test_a_job_for_which_nothing_is_left_is_an_error() -> None:
+    types = tuple(t._replace(until_s=HOUR) for t in catalogue().types)
+    with pytest.raises(SimulateError, match="nodes that cannot be had any more"):
+        replay(Instance((two()[0],), Catalogue(types), 1), fifo, interval_s=math.inf)

@@ -14,7 +14,6 @@ def test_table_2_has_the_smallest_type_for_each_number_of_gpus() -> None:
     assert names == ["NC6", "NC12", "NC24", "NC24", "NC48", "NC48", "NC48", "NC48"]
     assert TABLE_2.price[m60].tolist() == [0, 0.62, 1.24, 2.48, 2.48, 4.96, 4.96, 4.96, 4.96]
     assert TABLE_2.most.tolist() == [8, 8]
-    assert [TABLE_2.types[n].name for n in TABLE_2.largest] == ["NC48", "NV48"]
 
 
 def test_the_synthetic_types_of_table_2_cost_what_the_table_says_not_what_the_text_says() -> None:
@@ -30,10 +29,20 @@ def test_a_larger_type_is_taken_where_it_is_cheaper() -> None:
     assert made.room[0].tolist() == [0, 4, 4, 4, 4]
 
 
-def test_what_the_provider_takes_back_is_not_there_any_more() -> None:
-    made = Catalogue((NodeType("a", "A", 1, 1.0, until_s=10), NodeType("b", "B", 1, 1.0)))
+def test_what_the_provider_takes_back_is_not_there_any_more_and_places_stay() -> None:
+    made = Catalogue(
+        (
+            NodeType("a4", "A", 4, 1.0, until_s=10),
+            NodeType("b", "B", 1, 1.0),
+            NodeType("a2", "A", 2, 9.0, until_s=20),
+        )
+    )
     assert made.at(9) is made
-    assert made.at(10).kinds == ("B",)
+    later = made.at(10)
+    assert (later.kinds, later.offered, later.most.tolist()) == (("A", "B"), (1, 2), [2, 1])
+    assert later.smallest.tolist() == [[-1, 2, 2, -1, -1], [-1, 1, -1, -1, -1]]
+    assert later.at(11) is later
+    assert later.at(20).most.tolist() == [0, 1]
     with pytest.raises(ValueError, match="at least one node type"):
         Catalogue((NodeType("a", "A", 1, 1.0, until_s=10),)).at(10)
 

@@ -81,6 +81,21 @@ def test_a_kind_with_holes_in_its_sizes_is_used_where_it_fits() -> None:
         assert faults(asked, solver(asked, chance())) == []
 
 
+@EACH
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=15)
+def test_nothing_is_rented_that_the_provider_has_taken_back(solver: Solver, seed: int) -> None:
+    whole = drawn(seed, 9, 3)
+    types = tuple(
+        rented._replace(until_s=whole.now_s) if rented.name in ("NV48", "NC6", "NC24") else rented
+        for rented in whole.catalogue.types
+    )
+    had = solver(whole, chance())
+    left = Catalogue(types).at(whole.now_s)
+    asked = Situation(whole.now_s, whole.jobs, left, whole.nodes, had)
+    assert faults(asked, settled(asked, solver(asked, chance()))) == []
+
+
 def test_faults_are_named() -> None:
     asked = situation(job(0, 10, 4, 3, 2, 2), nodes=1)
     assert faults(asked, Schedule({0: 0}, {0: (0, 2)})) == [  # type: ignore[dict-item]
@@ -88,6 +103,10 @@ def test_faults_are_named() -> None:
         "node 0 has fewer than 2 GPUs",
     ]
     assert faults(asked, Schedule({}, {0: (0, 1)})) == ["job 0 is on node 0, which is closed"]  # type: ignore[dict-item]
+    gone = Situation(
+        0.0, asked.jobs, Catalogue(tuple(t._replace(until_s=t.gpus) for t in PLAIN.types)).at(2), 1
+    )
+    assert faults(gone, Schedule({0: 1}, {})) == ["A2 cannot be had any more"]
     assert faults(asked, Schedule({0: 2, 1: 2}, {}))[0] == "2 nodes of 1"
     assert faults(asked, Schedule({0: 2}, {9: (0, 1)})) == ["job 9 is not there"]  # type: ignore[dict-item]
 
