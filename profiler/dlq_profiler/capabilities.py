@@ -18,6 +18,7 @@ from pathlib import Path
 
 _SHEBANGS = 4  # an interpreter may be a script itself, but not for ever
 _LARGEST_TABLE = 1 << 20  # bytes of headers or names of one file; more is not read
+_LARGEST_OFFSET = 1 << 62
 _X86_64, _AARCH64 = 62, 183
 _MACHINES = {"x86_64": _X86_64, "aarch64": _AARCH64}
 _PT_DYNAMIC, _PT_INTERP = 2, 3
@@ -29,6 +30,7 @@ class Unwatched(StrEnum):
     """A reason; the sentence for people is `sentence()`."""
 
     NOT_FOUND = "not_found"
+    UNREADABLE = "unreadable"
     NOT_A_PROGRAM = "not_a_program"
     OTHER_MACHINE = "other_machine"
     STATIC = "static"
@@ -46,6 +48,7 @@ class Unwatched(StrEnum):
 
 _SENTENCES = {
     Unwatched.NOT_FOUND: "the program was not found",
+    Unwatched.UNREADABLE: "its file may not be read, so nothing is known of it",
     Unwatched.NOT_A_PROGRAM: "it is neither an ELF program nor a script",
     Unwatched.OTHER_MACHINE: "it is built for another processor, or has 32 bits",
     Unwatched.STATIC: "it is linked statically: nothing can be preloaded into it",
@@ -76,7 +79,11 @@ def why_unwatched(
     """What is known before a start: of the file that `program` names (a script: its interpreter),
     and of the environment. What the program starts in its turn is not known.
     """
-    found = (*_of_environment(environ), *_of_program(program, environ, cwd or Path.cwd()))
+    found = list(_of_environment(environ))
+    try:
+        found += _of_program(program, environ, cwd or Path.cwd())
+    except OSError:
+        found.append(Unwatched.UNREADABLE)
     return tuple(dict.fromkeys(found))
 
 
@@ -235,7 +242,7 @@ def _needed(fd: int, segments: list[_Segment]) -> Iterator[bytes]:
 
 
 def _read(fd: int, offset: int, length: int) -> bytes:
-    if length > _LARGEST_TABLE:
+    if length > _LARGEST_TABLE or offset > _LARGEST_OFFSET:
         raise ValueError("a table is larger than any program's")
     raw = os.pread(fd, length, offset)
     if len(raw) != length:

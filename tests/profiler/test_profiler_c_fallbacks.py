@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dlq_profiler.capabilities import BLIND, Unwatched, why_unwatched, why_unwatched_process
 from dlq_profiler.layout import Unseen
@@ -64,6 +69,15 @@ def test_io_uring(profiling: Profiling, tmp_path: Path) -> None:
     assert Unwatched.IO_URING not in BLIND  # what goes the other way is seen
 
 
+def test_mlx5_direct_verbs(profiling: Profiling, tmp_path: Path) -> None:
+    stub = ["-DSTUB", "-shared", "-fPIC", "-Wl,-soname,libmlx5.so.1"]
+    compile_program(tmp_path, "mlx5.c", flags=stub, name="libmlx5.so.1")
+    program = compile_program(tmp_path, "mlx5.c", flags=[f"-L{tmp_path}", "-l:libmlx5.so.1"])
+    profiling.environment["LD_LIBRARY_PATH"] = str(tmp_path)
+    assert profiling.run(program).stdout == "7 1\n"
+    assert profiling.recording().unseen == Unseen.MLX5_DIRECT | Unseen.MLX5_DEVX
+
+
 def test_a_running_process_with_an_io_uring() -> None:
     parameters = (ctypes.c_char * 120)()
     libc = ctypes.CDLL(None, use_errno=True)
@@ -116,6 +130,30 @@ def test_no_program_at_all(tmp_path: Path, content: bytes) -> None:
     (reason,) = _why(broken)
     assert reason in {Unwatched.NOT_A_PROGRAM, Unwatched.OTHER_MACHINE}
     assert _why(tmp_path / "nothing") == (Unwatched.NOT_FOUND,)
+
+
+@given(places=st.lists(st.tuples(st.integers(0, 1023), st.integers(0, 255)), max_size=12))
+def test_a_damaged_program_is_judged_and_nothing_more(places: list[tuple[int, int]]) -> None:
+    whole = bytearray(Path(sys.executable).resolve().read_bytes())
+    for at, value in places:
+        whole[at] = value
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        file.write(whole[:65536])
+        file.flush()
+        assert set(_why(file.name)) <= set(Unwatched)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_a_program_that_may_only_be_run(tmp_path: Path) -> None:
+    for directory in (*tmp_path.parents[:3], tmp_path):
+        directory.chmod(directory.stat().st_mode | 0o055)
+    secret = Path(shutil.copy("/bin/true", tmp_path / "secret"))
+    secret.chmod(0o711)
+    os.seteuid(65534)
+    try:
+        assert _why(secret) == (Unwatched.UNREADABLE,)
+    finally:
+        os.seteuid(0)
 
 
 def test_the_plugin_slot(program: Program) -> None:
