@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from dlq_simulator.metrics import Outcome, Span
 from dlq_simulator.workload import TraceJob
 
@@ -17,6 +19,7 @@ class Course:
 
     __slots__ = (
         "attempt",
+        "begun",
         "done_s",
         "finish_s",
         "first_start_s",
@@ -33,11 +36,16 @@ class Course:
         "slowed_s",
         "spans",
         "stopped_s",
+        "trial_gpu_s",
+        "trial_start_s",
+        "trials_s",
+        "tried",
     )
 
     def __init__(self, row: TraceJob) -> None:
         self.row = row
         self.attempt = 0  # its number while it holds GPUs and makes progress, else 0
+        self.begun = False  # some of its work
         self.first_start_s: Seconds | None = None
         self.placed_s: Seconds = 0
         self.progress_s: Seconds = 0
@@ -55,6 +63,10 @@ class Course:
         self.resizes = 0
         self.promised_s: Seconds | None = None  # guaranteed when it was judged
         self.spans: list[Span] = []  # when it held GPUs, until its last start
+        self.trial_start_s: Seconds | None = None  # the first trial, if it is profiled
+        self.trials_s: Seconds = 0  # of the overhead: on other GPUs than it asks for
+        self.trial_gpu_s: Seconds = 0
+        self.tried = False  # it ended before anybody knew how long it runs
 
     def start(
         self, attempt: int, now_s: Seconds, resume_s: Seconds, rate: Seconds, gpus: int
@@ -63,12 +75,28 @@ class Course:
         self.attempt = attempt
         self.placed_s = self.settled_s = now_s
         self.rate, self.gpus = rate, gpus
+        self.progress_s = now_s + resume_s if self.begun else now_s
+        self.begun = True
         if self.first_start_s is None:
             self.first_start_s = now_s
-            self.progress_s = now_s
-        else:
-            self.progress_s = now_s + resume_s
         return self._aim()
+
+    def try_out(self, attempt: int, now_s: Seconds, trial_s: Seconds, gpus: int) -> Seconds:
+        """It gets GPUs only to be measured, and does nothing of its work; returns when that is over."""
+        self.attempt = attempt
+        self.placed_s = self.settled_s = now_s
+        self.gpus = gpus
+        self.progress_s = inf
+        if self.first_start_s is None:
+            self.first_start_s = now_s
+        self.finish_s = now_s + trial_s
+        return self.finish_s
+
+    def measured(self, now_s: Seconds) -> None:
+        """Its trial is over, and its GPUs are free."""
+        self.attempt = 0
+        self._settle(now_s)
+        self._close_span(now_s)
 
     def change(self, now_s: Seconds, rate: Seconds, gpus: int) -> Seconds:
         """It goes on with other GPUs, or at another speed; returns when it will finish now."""
@@ -114,6 +142,10 @@ class Course:
             resizes=self.resizes,
             spans=(*self.spans, Span(self.placed_s, now_s, self.gpus)),
             promised_s=self.promised_s,
+            trial_start_s=self.trial_start_s,
+            trials_s=self.trials_s,
+            trial_gpu_s=self.trial_gpu_s,
+            ended_in_trial=self.tried,
         )
 
     def _aim(self) -> Seconds:
@@ -123,6 +155,9 @@ class Course:
 
     def _settle(self, at_s: Seconds) -> None:
         """Everything until `at_s` is in the books."""
+        if self.progress_s == inf:
+            self.trials_s += at_s - self.settled_s
+            self.trial_gpu_s += (at_s - self.settled_s) * self.gpus
         ran_s = max(0, at_s - self.progress_s)
         made_s = ran_s if self.rate == 1 else ran_s * self.rate
         self.done_s += made_s

@@ -22,7 +22,7 @@ from dlq_master.model.cluster import Cluster
 from dlq_master.model.drive import Happened
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job_steps import Cancelled, Placed
-from dlq_master.model.plan import Lapse, Reject, Reserve, Resize, Revoke, Start
+from dlq_master.model.plan import Estimate, Lapse, Reject, Reserve, Resize, Revoke, Start
 from dlq_master.model.resources import Allocation
 from dlq_master.policy.pipeline import wake_at_s
 from dlq_master.policy.turn import Decided, decide
@@ -196,7 +196,7 @@ class Replay:
             elif kind is Kind.LEAVE:
                 self.leaving.leave(AttemptKey(job_id, number), now_s)
             elif kind is Kind.PROFILE:
-                self.estimates.profiled(job_id, self.courses[job_id], now_s)
+                self._profiled(job_id, number, now_s)
             else:
                 nodes.append(number)
         return nodes
@@ -229,6 +229,8 @@ class Replay:
                 self._refuse(job_id, change.reason.detail)
             elif isinstance(change, Reserve) and change.promised is not None:
                 self._promised(job_id, change.promised)
+            elif isinstance(change, Estimate):
+                self.estimates.learned(job_id, change.estimate_s)
 
     def _waking(self, now_s: Seconds, *, acted: bool) -> Seconds | None:
         """When to plan although nothing happens. Traces in whole seconds keep whole seconds: a
@@ -275,12 +277,26 @@ class Replay:
         drive.step_attempt(self.cluster, AttemptKey(job_id, number), Running(), now_s)
         course = self.courses[job_id]
         gpus = allocation.width
+        job = self.cluster.jobs[job_id]
+        if job.trials and course.trial_start_s is None:
+            course.trial_start_s = now_s
+        if job.reduced:
+            over_s = self.estimates.tried(course, number, now_s, gpus)
+            self.agenda.foresee(over_s, Kind.PROFILE, job_id, number)
+            return
         rate = self.rates.rate(course.row, allocation, gpus)
         finish_s = course.start(number, now_s, self.settings.resume_s, rate, gpus)
         self.agenda.foresee(finish_s, Kind.FINISH, job_id, number)
         profiled_s = self.estimates.started(job_id, course, now_s)
         if profiled_s is not None:
             self.agenda.foresee(profiled_s, Kind.PROFILE, job_id, number)
+
+    def _profiled(self, job_id: JobId, number: int, now_s: Seconds) -> None:
+        course = self.courses[job_id]
+        if self.cluster.jobs[job_id].reduced:
+            self.estimates.measured(job_id, course, number, now_s)
+        else:
+            self.estimates.profiled(job_id, course, now_s)
 
     def _finish(self, job_id: JobId, number: int, now_s: Seconds) -> None:
         course = self.courses[job_id]
@@ -289,6 +305,7 @@ class Replay:
             run = self.rates.measured(course.row, self.cluster.attempts[key].lease.allocation)
             if run is not None:
                 self.cluster.slowdowns.add(run)
+        course.tried = bool(self.cluster.jobs[job_id].trials)
         drive.step_attempt(self.cluster, key, Succeeded(), now_s)
         self.cluster.forget(job_id)
         self.outcomes[job_id] = course.outcome(now_s)

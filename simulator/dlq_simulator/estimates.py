@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dlq_master.model import drive
+from dlq_master.model.attempt_steps import Measured
 from dlq_master.model.cluster import Cluster
-from dlq_master.model.ids import JobId
-from dlq_master.model.job_steps import Updated
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.job_steps import Estimated
 from dlq_master.policy.policy import Know
+from dlq_master.policy.profile.trials import nodes_of
 from dlq_simulator.course import Course, Seconds
 from dlq_simulator.knowledge import Knowledge
 from dlq_simulator.speed import Speed
@@ -43,10 +45,26 @@ class Estimates:
             if course.rate != 1 or course.slowed_s:
                 self._tell(job_id, course, now_s)
             return None
-        if not self._profiles:
+        if not self._profiles or (self._knowledge.trials and course.trial_start_s is None):
             return None
         left_s = self._knowledge.profile_s - course.done_s - course.slowed_s
         return course.progress_s + max(0, left_s)
+
+    def tried(self, course: Course, number: int, now_s: Seconds, gpus: int) -> Seconds:
+        """It has got so many GPUs only to be measured; returns when it will have been."""
+        return course.try_out(number, now_s, self._knowledge.profile_s, gpus)
+
+    def measured(self, job_id: JobId, course: Course, number: int, now_s: Seconds) -> None:
+        """A trial that did nothing of its work is over."""
+        job = self._cluster.jobs[job_id]
+        one_s, two_s = self._knowledge.paces(course.row, max(1, nodes_of(self._cluster, job)))
+        event = Measured(work_s=two_s if job.measured_s else one_s)
+        drive.step_attempt(self._cluster, AttemptKey(job_id, number), event, now_s)
+        course.measured(now_s)
+
+    def learned(self, job_id: JobId, estimate_s: float) -> None:
+        """The policy has found out by itself how long it runs."""
+        self._told_s[job_id] = estimate_s
 
     def profiled(self, job_id: JobId, course: Course, now_s: Seconds) -> None:
         """Its trial is over."""
@@ -63,5 +81,5 @@ class Estimates:
             made_s = course.done_s + max(0, now_s - course.progress_s) * course.rate
             left_s = max(0.0, estimate_s - made_s) / course.rate
             estimate_s = job.worked_s + (now_s - course.placed_s + left_s) * speed
-        told = Updated(values=(("duration_estimate_s", estimate_s),), changes="run estimate")
+        told = Estimated(estimate_s=estimate_s)
         drive.step_job(self._cluster, job_id, told, now_s)

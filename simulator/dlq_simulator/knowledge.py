@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log2
 from random import Random
 
 from dlq_master.policy.policy import Know
+from dlq_master.policy.profile.rules import PROFILE_S
 from dlq_simulator.workload import TraceJob
 
-# Chronus' T_profile (section 3.2).
-PROFILE_S = 300.0
+# Time to communicate over time to compute, where a row does not say.
+_COMMUNICATION = 0.2
 # An estimate is never below this part of the run time, however wide the noise.
 _LEAST = 0.1
 
@@ -25,17 +27,29 @@ class Knowledge:
     profile_s: float = PROFILE_S
     noise: float = 0.2
     seed: int = 0
+    trials: bool = False
 
     def at_submit(self, row: TraceJob) -> float | None:
         """The run time that is told from the start, in seconds on the reference; None: none is.
 
         A job that is to be profiled stands there as one that is over after its trial: were it to
         stand last, as those do of which nothing will ever be known, it would not be profiled before
-        everybody else is done, and knowing would be worth nothing.
+        everybody else is done, and knowing would be worth nothing. A policy that makes trials itself
+        (`trials`) finds out whom to try.
         """
         if self.know is Know.PROFILED:
-            return self.profile_s
+            return None if self.trials else self.profile_s
         return row.duration_s if self.know is Know.KNOWN else None
+
+    def paces(self, row: TraceJob, nodes: int) -> tuple[float, float]:
+        """All of its work at the pace of a trial on one node, and of one on two, in seconds.
+
+        The world of the two-node model: computing takes the same time on every node, and every doubling adds
+        a step of communication, `rho` of the computing if the row says so.
+        """
+        share = _COMMUNICATION if row.rho is None else float(row.rho)
+        one_s = self.after_trial(row) / (1.0 + share * log2(nodes))
+        return one_s, one_s * (1.0 + share)
 
     def after_trial(self, row: TraceJob) -> float:
         """The estimate: run time x (1 + noise x z), z normal, drawn from the seed and the job's name

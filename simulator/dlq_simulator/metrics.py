@@ -43,6 +43,16 @@ class Outcome:
     resizes: int = 0  # of these, those after which it went on at once with other GPUs
     spans: tuple[Span, ...] = ()
     promised_s: Number | None = None  # the deadline that was guaranteed to it, from its submit
+    trial_start_s: Number | None = None  # of the first trial, if it was profiled
+    trials_s: Number = 0  # of the overhead: on fewer GPUs than it asked for, to be measured
+    trial_gpu_s: Number = 0  # what these trials held
+    ended_in_trial: bool = False  # before it was known how long it runs
+
+    @property
+    def overhead_gpu_s(self) -> Number:
+        """What it held without progress."""
+        own_s = self.overhead_s - self.trials_s
+        return self.job.num_gpus * own_s + self.trial_gpu_s
 
     @property
     def jct_s(self) -> Number:
@@ -65,7 +75,9 @@ class Metrics:
     only (7.2, 7.3).
     `preemptions` are all interruptions, `resizes` those of them after which a job went on at once with
     other GPUs. `guaranteed` jobs were promised one of their deadlines, and `promises_missed` of them ended
-    after it; None where the policy promises nothing.
+    after it; None where the policy promises nothing. `profiler_pending_s`: from the submit of a job that was
+    profiled to its first trial, and `ended_in_trial_ratio` the share of them that were done in it; None where
+    nobody was.
     """
 
     jobs: int
@@ -91,6 +103,9 @@ class Metrics:
     reclaim_flexible_share: float | None = None
     guaranteed: int | None = None
     promises_missed: int | None = None
+    avg_profiler_pending_s: float | None = None
+    max_profiler_pending_s: float | None = None
+    ended_in_trial_ratio: float | None = None
 
 
 class Billed(NamedTuple):
@@ -112,6 +127,11 @@ def measure(
 ) -> Metrics:
     """The metrics of one replay on a cluster of `gpus` GPUs; makespan counts from first submit."""
     jcts = [outcome.jct_s for outcome in outcomes]
+    pending = [
+        outcome.trial_start_s - outcome.job.submit_time_s
+        for outcome in outcomes
+        if outcome.trial_start_s is not None
+    ]
     queues = [outcome.queue_s for outcome in outcomes]
     bound = [outcome for outcome in outcomes if outcome.job.kind != "be"]
     best_effort = [outcome.jct_s for outcome in outcomes if outcome.job.kind == "be"]
@@ -130,9 +150,7 @@ def measure(
         p95_queue_s=percentile(queues, 95),
         makespan_s=makespan,
         preemptions=sum(outcome.preemptions for outcome in outcomes),
-        overhead_gpu_s=_settled(
-            math.fsum(outcome.job.num_gpus * outcome.overhead_s for outcome in outcomes)
-        ),
+        overhead_gpu_s=_settled(math.fsum(outcome.overhead_gpu_s for outcome in outcomes)),
         gpu_utilization=_settled(work / there) if there else None,
         wdmr=mean([_missed_share(outcome) for outcome in bound]),
         slo_met_ratio=mean([float(outcome.jct_s <= _first_deadline(outcome)) for outcome in bound]),
@@ -147,6 +165,11 @@ def measure(
         resizes=sum(outcome.resizes for outcome in outcomes),
         guaranteed=sum(o.promised_s is not None for o in outcomes) if promises else None,
         promises_missed=sum(map(_broke_promise, outcomes)) if promises else None,
+        avg_profiler_pending_s=mean(pending),
+        max_profiler_pending_s=percentile(pending, 100),
+        ended_in_trial_ratio=_settled(sum(o.ended_in_trial for o in outcomes) / len(pending))
+        if pending
+        else None,
     )
 
 

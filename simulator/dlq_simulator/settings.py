@@ -131,7 +131,7 @@ def _settings(name: str, words: Mapping[str, str], seed: int) -> ReplaySettings:
         save_s=0 if free else cost_s["save_s"],
         resume_s=0 if free else cost_s["resume_s"],
         speed=speed(words),
-        knowledge=knowledge(policy.know, words, seed),
+        knowledge=knowledge(policy, words, seed),
         queues=_queued_by(words),
     )
 

@@ -106,7 +106,13 @@ def build_job(
         rank_base=queue[1],
         profile=_profile(row),
         steps=_steps(row),
+        family=_family(row),
     )
+
+
+def _family(row: TraceJob) -> str:
+    """Jobs of one user and one model; none where the row names no model."""
+    return f"{row.user or ''}/{row.model}" if row.model else ""
 
 
 def _steps(row: TraceJob) -> Steps:

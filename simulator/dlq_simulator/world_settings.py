@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dlq_master.model.lease import Terms
-from dlq_master.policy.policy import Know
+from dlq_master.policy.policy import Policy
 from dlq_simulator.columns import BadValue, number, positive, seconds
 from dlq_simulator.errors import UsageError
 from dlq_simulator.knowledge import Knowledge
@@ -42,9 +42,10 @@ def speed(words: Mapping[str, str]) -> Speed:
     return Speed(**_read(words, _SPEED))
 
 
-def knowledge(know: Know, words: Mapping[str, str], seed: int) -> Knowledge:
+def knowledge(policy: Policy, words: Mapping[str, str], seed: int) -> Knowledge:
     """What the policy is told of run times."""
-    return Knowledge(know=know, seed=seed, **_read(words, _PROFILING))
+    trials = policy.profiling is not None
+    return Knowledge(know=policy.know, trials=trials, seed=seed, **_read(words, _PROFILING))
 
 
 def _charged(text: str) -> bool:

@@ -266,7 +266,8 @@ def _promote(turn: Turn, key: AttemptKey, report: ReportedRank, found: ReportedC
         return
     actor = f"node:{turn.state.cluster.attempts[key].ranks[report.node_rank].node_id}"
     turn.step_attempt(key, on_attempt.Committed(checkpoint=checkpoint), actor=actor)
-    if not turn.job(key.job_id).ended:
+    job = turn.job(key.job_id)
+    if not job.ended and not gang.is_reduced(turn.state.cluster.attempts[key], job):
         saved = on_job.Saved(checkpoint=checkpoint, save_s=report.save_s)
         turn.step_job(key.job_id, saved, actor=actor)
 

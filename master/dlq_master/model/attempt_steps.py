@@ -90,6 +90,13 @@ class Succeeded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A trial of another size than its job's own is over: all ranks are gone, nothing of it is kept."""
+
+    work_s: float  # all of the job's work at the pace that it had
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     """A rank failed, or the program asked to be requeued; all ranks are gone."""
 
@@ -149,6 +156,7 @@ AttemptEvent = (
     | Renewed
     | Committed
     | Succeeded
+    | Measured
     | Failed
     | Preempted
     | PreemptedLost
@@ -195,6 +203,7 @@ TABLE: Mapping[tuple[AttemptState, type[AttemptEvent]], AttemptState] = {
     **{(state, Committed): state for state in (_A, _P, _B, _R, _X, _U)},
     # the end, once every rank is confirmed gone (or fenced)
     **{(state, Succeeded): _S.SUCCEEDED for state in (_A, _P, _B, _R, _X, _U)},
+    **{(state, Measured): _S.SUCCEEDED for state in (_R, _X, _U)},
     **{(state, Failed): _S.FAILED for state in (_A, _P, _B, _R, _X, _U)},
     **{(state, StartFailed): _S.START_FAILED for state in (_A, _P, _B, _X, _U)},
     **{(state, NodeLost): _S.NODE_LOST for state in (_A, _P, _B, _R, _X, _U)},
@@ -263,6 +272,8 @@ def step(  # noqa: C901 one case per event
             _stop(draft, event, at_s)
         case Committed():
             draft[_CHECKPOINT] = event.checkpoint
+        case Measured():
+            _end(draft, EndReason.PROFILED, at_s)
         case Failed():
             _end(draft, event.reason, at_s, event.exit_code, event.signal)
         case Preempted():

@@ -15,7 +15,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job, JobState
 from dlq_master.model.job_draft import at_position
 from dlq_master.model.keys import Learned, had, position
-from dlq_master.model.lane import Lane
+from dlq_master.model.lane import LANE, PROFILE_RANK, Lane
 from dlq_master.model.lease import Terms
 from dlq_master.model.lineup import Lineup
 from dlq_master.model.memo import Memo
@@ -24,6 +24,7 @@ from dlq_master.model.node import Node
 from dlq_master.model.offers import Offers
 from dlq_master.model.order import Discipline, Ordering
 from dlq_master.model.packing import Packing
+from dlq_master.model.profiling import Profiling
 from dlq_master.model.resources import Shape
 from dlq_master.model.running import RunningIndex
 from dlq_master.model.slowdowns import Slowdowns
@@ -33,6 +34,8 @@ from dlq_master.model.waiting import WaitingIndex
 # Looking an enum's member up costs more than comparing it, and these are on the hot path.
 _PENDING = JobState.PENDING
 _SLO = Lane.SLO
+_PROFILE = Lane.PROFILE
+_SPOT = Lane.SPOT
 _QUEUED = JobState.QUEUED
 _COMPLETED = JobState.COMPLETED
 _PAUSING = AttemptState.PAUSING
@@ -48,9 +51,10 @@ class Touched(NamedTuple):
 
 
 def held_gpus(job: Job, attempt: Attempt) -> int:
-    """How many GPUs the attempt of this job holds; of one that is not elastic, as many as it asked."""
+    """How many GPUs the attempt of this job holds; of one that is not elastic, as many as it asked
+    or, while it is only tried, those of its trial."""
     request = job.request
-    return attempt.lease.allocation.width if request.sizes else request.gpus
+    return attempt.lease.allocation.width if request.sizes else job.gpus_now
 
 
 def _keep(index: dict[JobId, None], job_id: JobId, belongs: bool) -> None:
@@ -60,8 +64,6 @@ def _keep(index: dict[JobId, None], job_id: JobId, belongs: bool) -> None:
         index.pop(job_id, None)
 
 
-# Ranks of one lane; no queue's rank goes beyond.
-LANE = 1 << 40
 # A lead is at most this part of the best-effort term.
 LONGEST_LEAD = 0.9
 
@@ -110,6 +112,7 @@ class Cluster:
         self.offers = Offers()
         self.memo = Memo()
         self.slot = -1  # of the SLO grid: who runs in it has been decided
+        self.profiling = Profiling(terms.resume_s)
         self.history = None if ordering.refresh is None else History(ordering.refresh)
         self._thresholds = ordering.thresholds
         self.packing: Packing | None = None  # set by plans; None: shapes say nothing of it
@@ -130,14 +133,16 @@ class Cluster:
     def rank(self, job: Job) -> int:
         """Lower ranks are served first."""
         rank = job.rank_base * self._levels + job.level
-        return rank + job.lane * LANE if self._lanes else rank
+        if not self._lanes:
+            return rank
+        return PROFILE_RANK if job.lane is _PROFILE else rank + job.lane * LANE
 
     def shape(self, job: Job) -> Shape:
         """The shape that the job is placed in when it starts."""
         request = job.request
         shape = request.shape_on(request.base) if self._by_base else request.shape
-        if self._lanes and (job.promised is not None or job.lane is _SLO):  # at full speed
-            return shape._replace(together=True)
+        if self._lanes and (job.promised is not None or job.lane < _SPOT):  # at full speed
+            return job.shape_now._replace(together=True)
         return shape if self.packing is None else self.packing.shape(shape, job.profile)
 
     def shape_on(self, job: Job, gpus: int) -> Shape:
@@ -158,6 +163,8 @@ class Cluster:
         """The position, in its rank, of a job that waits."""
         if self.key is None:
             return job.sequence
+        if job.lane is _PROFILE:  # whoever was sent first, be it held back before
+            return position(job, (job.trial_time_s or 0.0,))
         return position(job, self.key(job, had(job, None, 0.0)))
 
     def attempts_on(self, node_id: NodeId) -> tuple[AttemptKey, ...]:
@@ -286,8 +293,10 @@ class Cluster:
             self.waiting.add(self.rank(job), self.shape(job), job.job_id, self.stands(job))
         if self._by_base:
             self._index_returning(job, waits=waits)
-        if self._lanes and job.steps:
-            self._index_judged(job)
+        if self._lanes:
+            self.profiling.index(before, job)
+            if job.steps:
+                self._index_judged(job)
         if job.saves:
             self._time_save(before, job)
         if self._promotes:
@@ -330,6 +339,7 @@ class Cluster:
             before.request is job.request
             and before.profile is job.profile
             and before.promised == job.promised
+            and before.trials is job.trials
         )
         same_line = waits and was == now and same_shape
         if same_line and self.stands(before) == self.stands(job):

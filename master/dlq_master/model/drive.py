@@ -27,10 +27,12 @@ from dlq_master.model.plan import (
     Admit,
     Change,
     Demote,
+    Estimate,
     Lapse,
     Loan,
     NextSlot,
     Plan,
+    Profile,
     Promote,
     Reclaim,
     Reject,
@@ -40,6 +42,7 @@ from dlq_master.model.plan import (
     Resize,
     Return,
     Revoke,
+    Scale,
     Start,
 )
 from dlq_master.model.values import maker
@@ -170,7 +173,7 @@ def _apply(
         case Revoke():
             stop = attempt_steps.StopRequested(cause=change.cause, grace_s=change.grace_s)
             steps = step_attempt(cluster, change.key, stop, now_s)
-        case Demote() | Promote() | Reserve() | Admit() | Reject():
+        case Demote() | Promote() | Reserve() | Profile() | Estimate() | Admit() | Reject():
             steps = step_job(cluster, change.job_id, _event(cluster, change, now_s), now_s)
         case Loan() | Reclaim() | Return():
             steps = [
@@ -180,6 +183,9 @@ def _apply(
             ]
         case NextSlot():
             cluster.slot = change.slot
+            return
+        case Scale():
+            cluster.profiling.hour, cluster.profiling.gpus = change.hour, change.gpus
             return
         case Repack():
             cluster.repack(change.packing)
@@ -201,9 +207,12 @@ def _of_server(change: Loan | Reclaim | Return) -> tuple[NodeEvent, ...]:
 
 
 def _event(
-    cluster: Cluster, change: Demote | Promote | Reserve | Admit | Reject, now_s: float
+    cluster: Cluster,
+    change: Demote | Promote | Reserve | Profile | Estimate | Admit | Reject,
+    now_s: float,
 ) -> JobEvent:
-    """What a change of its place in line is for a job; what it asks for is remembered."""
+    """What a change of its place in line, or of what is known of it, is for a job; what it asks for is
+    remembered."""
     match change:
         case Demote():
             return job_steps.Demoted(level=change.level)
@@ -217,6 +226,10 @@ def _event(
                 offer = Offer(now_s, job.request.gpus, run_s, job.steps[0].reward)
                 cluster.offers.add(offer)
             return job_steps.Reserved(lane=lane, slots=slots, promised=promised, verdict=verdict)
+        case Profile():
+            return job_steps.TrialsPlanned(trials=change.trials)
+        case Estimate():
+            return job_steps.Estimated(estimate_s=change.estimate_s)
         case Admit():
             return job_steps.Admitted()
         case Reject():

@@ -14,6 +14,7 @@ from dlq_master.model.attempt import Attempt, AttemptState, RankPhase, RankStatu
 from dlq_master.model.first_failure import first_failed
 from dlq_master.model.grace import work_at_risk_s
 from dlq_master.model.job import EndReason, ExitZeroInGrace, Job, RunRules
+from dlq_master.model.lease import LeaseKind
 from dlq_master.model.machine import StopCause
 from dlq_master.model.values import maker
 
@@ -39,7 +40,7 @@ _CLOCKS_S = 0.001  # what two readings of one instant may differ by
 FOLLOW_S = 10.0
 
 # Ends after which nothing has to be done again.
-_KEEPS_ALL = frozenset({on_attempt.Succeeded, on_attempt.Preempted})
+_KEEPS_ALL = frozenset({on_attempt.Succeeded, on_attempt.Preempted, on_attempt.Measured})
 
 _usage = maker(on_job.Usage)
 
@@ -204,11 +205,20 @@ def usage(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, now_s: float
     width = attempt.lease.allocation.width
     lost_s = 0.0 if type(end) in _KEEPS_ALL else work_at_risk_s(attempt, until_s)
     worked_s = executed_s - lost_s
+    if is_reduced(attempt, job):
+        return _usage((executed_s * width, 0.0, 0.0, 0.0))  # its time limit is not for that
     if isinstance(end, on_attempt.Preempted) and end.worked_s is not None:
         worked_s = end.worked_s
     elif width != job.request.gpus:
         worked_s *= job.speed_on(width)
     return _usage((executed_s * width, executed_s, lost_s * width, worked_s))
+
+
+def is_reduced(attempt: Attempt, job: Job) -> bool:
+    """Whether it only tries its job on fewer GPUs: that does nothing of its work, and no checkpoint of it
+    may be gone on with."""
+    lease = attempt.lease
+    return lease.kind is LeaseKind.PROFILE and lease.allocation.width != job.request.gpus
 
 
 def ended_s(attempt: Attempt, now_s: float) -> float:
@@ -306,8 +316,12 @@ def _job_end(
     end: on_attempt.AttemptEvent, attempt: Attempt, job: Job, usage: on_job.Usage
 ) -> on_job.JobEvent:
     match end:
-        case on_attempt.Succeeded():
+        case on_attempt.Succeeded() if not is_reduced(attempt, job):
             return on_job.Completed(usage=usage)
+        case on_attempt.Succeeded():  # on so few GPUs that is no result, but all there is to measure
+            return _profiled(usage.gpu_s / attempt.lease.allocation.width, usage)
+        case on_attempt.Measured():
+            return _profiled(end.work_s, usage)
         case on_attempt.TimedOut():
             return on_job.TimedOut(usage=usage)
         case on_attempt.Preempted():
@@ -325,6 +339,10 @@ def _job_end(
         case _:
             # Cancelled: only a cancelled job's attempt ends so, and that job has ended already.
             raise ValueError(f"{type(end).__name__} does not end the attempt of a living job")
+
+
+def _profiled(work_s: float, usage: on_job.Usage) -> on_job.JobEvent:
+    return on_job.Requeued(reason=EndReason.PROFILED, usage=usage, measured_s=work_s)
 
 
 def _infra(reason: EndReason, attempt: Attempt, job: Job, usage: on_job.Usage) -> on_job.JobEvent:

@@ -9,7 +9,7 @@ from dlq_master.model.eligible import Array, Block, Dependency
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.lane import Lane, Segments
 from dlq_master.model.packing import Profile
-from dlq_master.model.resources import Allocation, Request
+from dlq_master.model.resources import Allocation, Request, Shape
 from dlq_master.model.reward import BEST_EFFORT, Steps
 
 
@@ -50,6 +50,7 @@ class EndReason(StrEnum):
     START_FAILED = "start_failed"
     POISON = "poison"
     REJECTED = "rejected"
+    PROFILED = "profiled"  # its trial is over: it was measured, at another size than its own
 
 
 class ExitZeroInGrace(StrEnum):
@@ -148,6 +149,10 @@ class Job(NamedTuple):
     promised: int | None = None  # the step that is guaranteed
     moves: int = 0  # how often it has gone elsewhere to make room for others whose slot began
     slots: Segments = ()  # planned for it, numbered from the zero of the SLO grid
+    family: str = ""  # jobs of one family run for about as long; "" = it has none
+    trials: tuple[int, ...] = ()  # GPUs of the trials that are still to be made, the next first
+    trial_time_s: float | None = None  # when it was sent to be profiled
+    measured_s: tuple[float, ...] = ()  # all of its work at the pace of each trial of another size
 
     @property
     def ended(self) -> bool:
@@ -157,6 +162,29 @@ class Job(NamedTuple):
     def waiting(self) -> bool:
         """Queued and free to start."""
         return self.live_attempt is None and self.state is _QUEUED and self.blocked is None
+
+    @property
+    def reduced(self) -> bool:
+        """Its next trial is made on fewer GPUs than it asks for: it does no work, and never completes it."""
+        return bool(self.trials) and self.trials[0] != self.request.gpus
+
+    @property
+    def gpus_now(self) -> int:
+        """On how many GPUs it starts, or runs unless it is elastic."""
+        return self.trials[0] if self.trials else self.request.gpus
+
+    @property
+    def shape_now(self) -> Shape:
+        """The same, as a shape. The first of two trials of a wide job is made on one node, the other on two."""
+        request = self.request
+        if not self.reduced:
+            return request.shape
+        shape = request.shape_on(self.trials[0])
+        return shape if shape.nodes else shape._replace(nodes=1 if len(self.trials) > 1 else 2)
+
+    def goes_on(self, number: int) -> bool:
+        """Whether attempt `number` goes on with work of earlier ones: those that only tried it did none."""
+        return number > 1 + len(self.measured_s)
 
     def speed_on(self, gpus: int) -> float:
         """How fast it runs on so many GPUs, 1 on those that it asked for; linear unless it is known."""

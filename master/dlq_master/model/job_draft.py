@@ -59,6 +59,10 @@ _SLOTS = _at("slots")
 _PROMISED = _at("promised")
 _VERDICT = _at("verdict")
 _MOVES = _at("moves")
+_TRIALS = _at("trials")
+_TRIAL_TIME_S = _at("trial_time_s")
+_MEASURED_S = _at("measured_s")
+_ESTIMATE_S = _at("duration_estimate_s")
 
 _job = maker(Job)
 
@@ -244,6 +248,27 @@ def make_way(draft: Draft) -> None:
     draft[_MOVES] += 1
 
 
+def try_on(draft: Draft, trials: tuple[int, ...], at_s: float) -> None:
+    """It is to be profiled."""
+    draft[_LANE], draft[_TRIALS], draft[_TRIAL_TIME_S] = Lane.PROFILE, trials, at_s
+
+
+def measure(draft: Draft, measured_s: float) -> None:
+    """A trial of another size is over."""
+    draft[_MEASURED_S] = (*draft[_MEASURED_S], measured_s)
+    draft[_TRIALS] = draft[_TRIALS][1:]
+    if not draft[_TRIALS]:
+        draft[_LANE] = Lane.SPOT
+
+
+def estimate(draft: Draft, estimate_s: float) -> None:
+    """It is known how long it runs."""
+    draft[_ESTIMATE_S] = estimate_s
+    draft[_TRIALS] = ()
+    if draft[_LANE] is Lane.PROFILE:
+        draft[_LANE] = Lane.SPOT
+
+
 def block(draft: Draft, by: Block | None, depends: Dependency | None) -> None:
     """It may not wait yet, or (None) may."""
     draft[_BLOCKED] = by
@@ -252,5 +277,15 @@ def block(draft: Draft, by: Block | None, depends: Dependency | None) -> None:
 
 def update(draft: Draft, values: Iterable[tuple[str, object]]) -> None:
     """Other values for what its user may choose."""
+    before = draft[_REQUEST]
     for name, value in values:
         draft[_at(name)] = value
+    if draft[_REQUEST].gpus != before.gpus or draft[_REQUEST].nodes != before.nodes:
+        _forget_trials(draft)
+
+
+def _forget_trials(draft: Draft) -> None:
+    """What was measured, or is to be, says nothing of the size that it has now."""
+    if draft[_TRIALS] or draft[_MEASURED_S]:
+        draft[_TRIALS] = draft[_MEASURED_S] = ()
+        draft[_LANE] = Lane.SPOT

@@ -86,6 +86,20 @@ class MadeWay:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrialsPlanned:
+    """It is to be profiled, by trials on so many GPUs each."""
+
+    trials: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimated:
+    """It is known how long it runs on what it asks for, and so no trial is wanted any more."""
+
+    estimate_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
     """The master promoted a committed checkpoint; `save_s` is how long that save took."""
 
@@ -120,6 +134,7 @@ class Requeued:
     forgives: bool = False  # it had got on: its earlier failures count no more
     counts: bool = True  # False: an operator's doing
     regrant: Allocation | None = None  # it was stopped only to go on there
+    measured_s: float | None = None  # all of its work at the pace of a trial that is over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +216,8 @@ JobEvent = (
     | Promoted
     | Reserved
     | MadeWay
+    | TrialsPlanned
+    | Estimated
     | Saved
     | Requeued
     | Completed
@@ -227,6 +244,10 @@ TABLE: Mapping[tuple[JobState, type[JobEvent]], JobState] = {
     (_Q, Reserved): _Q,
     (_Q, MadeWay): _Q,
     (_H, Reserved): _H,  # what is held loses its slots
+    (_Q, TrialsPlanned): _Q,
+    # history, or whoever measured it
+    (_Q, Estimated): _Q,
+    (_H, Estimated): _H,
     # people
     (_P, Held): _H,
     (_Q, Held): _H,
@@ -301,6 +322,8 @@ def step(  # noqa: C901 one case per event
             to.wait(draft, at_s if target is _Q else None)
             if event.regrant is not None and target is _Q:
                 to.return_to(draft, event.regrant)
+            if event.measured_s is not None:
+                to.measure(draft, event.measured_s)
             if event.failed_nodes:
                 to.blame(draft, event.failed_nodes)
                 to.back_off(draft, at_s)
@@ -345,6 +368,14 @@ def step(  # noqa: C901 one case per event
             to.make_way(draft)
         case Reserved():
             to.reserve(draft, event.lane, event.slots, event.promised, event.verdict)
+        case TrialsPlanned():
+            if job.live_attempt is not None or job.trials:
+                raise _illegal(job, event)
+            to.try_on(draft, event.trials, at_s)
+        case Estimated():
+            if job.live_attempt is not None and job.reduced:
+                raise _illegal(job, event)
+            to.estimate(draft, event.estimate_s)
         case Deferred():
             if job.live_attempt is not None:
                 raise _illegal(job, event)

@@ -22,4 +22,9 @@ class Segment(NamedTuple):
     end: int
 
 
+# Ranks of one lane; no queue's rank goes beyond.
+LANE = 1 << 40
+# Of everybody in line for a trial, whatever the queue: the first that came is the first that is served.
+PROFILE_RANK = Lane.PROFILE * LANE
+
 Segments = tuple[Segment, ...]

@@ -112,6 +112,30 @@ class Reserve(NamedTuple):
     reason: Reason
 
 
+class Profile(NamedTuple):
+    """Run the job to learn how long it runs: first on `trials[0]` GPUs, then on `trials[1]`."""
+
+    job_id: JobId
+    trials: tuple[int, ...]
+    reason: Reason
+
+
+class Estimate(NamedTuple):
+    """The job is taken to run for so long on what it asks for; the reason says from where that is known."""
+
+    job_id: JobId
+    estimate_s: float
+    reason: Reason
+
+
+class Scale(NamedTuple):
+    """In this hour so many GPUs are for trials."""
+
+    hour: int
+    gpus: int
+    reason: Reason
+
+
 class NextSlot(NamedTuple):
     """Who runs in this slot of the SLO grid is decided from here on."""
 
@@ -158,6 +182,9 @@ Change = (
     | Demote
     | Promote
     | Reserve
+    | Profile
+    | Estimate
+    | Scale
     | NextSlot
     | Loan
     | Reclaim

@@ -28,6 +28,11 @@ PLAIN: Mapping[ReasonCode, str] = {
     ReasonCode.SLOT_OVER: "the next slot of the plan begins",
     ReasonCode.MAKES_WAY: "it goes on elsewhere, to leave room for others whose slot begins",
     ReasonCode.PROMISE_BROKEN: "no plan keeps its promise any more: it runs as best effort",
+    ReasonCode.OVERRUN: (
+        "it has run for longer than was reserved for it: it is promised nothing any more, and runs as "
+        "best effort"
+    ),
+    ReasonCode.NOT_PROFILED: "nobody knows how long it runs: that is tried first",
     ReasonCode.LENT: "its owner lends it",
     ReasonCode.ASKED_BACK: "a server that was lent is asked back",
     ReasonCode.EMPTY: "it was asked back, and nobody is left there",
@@ -203,6 +208,36 @@ _NO_PROMISE = {
 }
 
 
+def _submit_limit(reason: Reason, _job: Job, _reader: str) -> str:
+    limit, sent = _number(reason.need or 0), _number(reason.have or 0)
+    return (
+        f"its user has {sent} GPUs in jobs that were just sent to be profiled, of {limit} at a time: it is "
+        f"let in {reason.detail}"
+    )
+
+
+def _profiler_full(reason: Reason, _job: Job, _reader: str) -> str:
+    limit, held = _number(reason.need or 0), _number(reason.have or 0)
+    return f"it is to be profiled first: of the {limit} GPUs for that, {held} are taken"
+
+
+def _kept_for_trials(reason: Reason, _job: Job, _reader: str) -> str:
+    kept = _count(int(reason.have or 0), "free GPU")
+    return f"{kept} {'is' if reason.have == 1 else 'are'} kept for jobs that have to be profiled"
+
+
+def _ran_alike(reason: Reason, _job: Job, _reader: str) -> str:
+    return f"it is not profiled: {reason.detail} have run alike"
+
+
+def _measured(reason: Reason, _job: Job, _reader: str) -> str:
+    return f"how long it runs is reckoned for {reason.detail}"
+
+
+def _arrivals(reason: Reason, _job: Job, _reader: str) -> str:
+    return f"{_count(int(reason.need or 0), 'GPU')} for trials in this hour: {reason.detail}"
+
+
 def _unguaranteed(reason: Reason, _job: Job, _reader: str) -> str:
     why = _NO_PROMISE.get(reason.detail, reason.detail)
     return f"its deadline is not promised: {why}; it runs as best effort"
@@ -211,6 +246,12 @@ def _unguaranteed(reason: Reason, _job: Job, _reader: str) -> str:
 _WRITERS: Mapping[ReasonCode, Callable[[Reason, Job, str], str]] = {
     ReasonCode.GUARANTEED: _guaranteed,
     ReasonCode.UNGUARANTEED: _unguaranteed,
+    ReasonCode.SUBMIT_LIMIT: _submit_limit,
+    ReasonCode.PROFILER_FULL: _profiler_full,
+    ReasonCode.KEPT_FOR_TRIALS: _kept_for_trials,
+    ReasonCode.RAN_ALIKE: _ran_alike,
+    ReasonCode.MEASURED: _measured,
+    ReasonCode.ARRIVALS: _arrivals,
     ReasonCode.HELD_USER: _held_user,
     ReasonCode.HELD_ADMIN: _held_admin,
     ReasonCode.PAUSED: _paused,

@@ -54,7 +54,7 @@ def _attempts_and_jobs_agree(cluster: Cluster) -> None:
         job = cluster.jobs[key.job_id]
         _equal(f"live attempt of job {key.job_id}", job.live_attempt, key.number)
         width, sizes = attempt.lease.allocation.width, job.request.sizes
-        _equal(f"width of attempt {key}", width, width if width in sizes else job.request.gpus)
+        _equal(f"width of attempt {key}", width, width if width in sizes else job.gpus_now)
         _equal(f"fence of attempt {key}", attempt.fence, (attempt.epoch, key.number))
     for job_id, job in cluster.jobs.items():
         _equal(f"id of job {job_id}", job.job_id, job_id)
@@ -130,6 +130,7 @@ def _waiting(cluster: Cluster) -> None:
         _equal("returning jobs", set(cluster.returning), returning)
     if cluster.ordering.lanes:
         _judged(cluster)
+        _profiled(cluster)
     _equal("number of waiting jobs", cluster.waiting.count, sum(map(len, expected.values())))
 
 
@@ -145,10 +146,24 @@ def _judged(cluster: Cluster) -> None:
     _equal("unjudged jobs", set(cluster.unjudged), told - judged)
 
 
+def _profiled(cluster: Cluster) -> None:
+    unknown = set()
+    for job_id, job in cluster.jobs.items():
+        if job.ended:
+            continue
+        _equal(f"lane of job {job_id} is for trials", job.lane is Lane.PROFILE, bool(job.trials))
+        rests = job.state is JobState.QUEUED and job.live_attempt is None
+        if rests and job.duration_estimate_s is None and not job.trials:
+            unknown.add(job_id)
+    _equal("jobs that nobody profiles", set(cluster.profiling.unknown), unknown)
+
+
 def _stands(cluster: Cluster, job: Job) -> int:
     rule = cluster.ordering.key
     if rule is None:
         return job.sequence
+    if job.lane is Lane.PROFILE:
+        return position(job, (job.trial_time_s or 0.0,))
     return position(job, rule(cluster.learned)(job, had(job, None, 0.0)))
 
 

@@ -19,6 +19,7 @@ class ReasonCode(StrEnum):
     ARRAY_LIMIT = "array_limit"  # as many tasks of its array as may are in the queue
     BACKOFF = "backoff"  # the cluster failed its last attempt: it is tried again a little later
     NOT_ADMITTED = "not_admitted"  # the admit stage looks at it in the next plan
+    SUBMIT_LIMIT = "submit_limit"  # its user has sent as much to be profiled as is allowed for now
     NO_NODES = "no_nodes"  # nothing has registered yet
     NO_SUCH_SHAPE = "no_such_shape"  # no registered node set could ever hold it
     RUNTIME = "runtime"  # GPUs are free, but not on nodes that run containers, and it has an image
@@ -34,6 +35,8 @@ class ReasonCode(StrEnum):
     BEHIND_HIGHER_RANK = "behind_higher_rank"
     HEAD_OF_LINE = "head_of_line"  # fifo: nobody passes the first job
     QUOTA = "quota"  # its queue holds as many GPUs as it may
+    PROFILER_FULL = "profiler_full"  # trials hold as many GPUs as are for them
+    KEPT_FOR_TRIALS = "kept_for_trials"  # what is free is for jobs that have to be profiled
     RESERVED_FOR = "reserved_for"  # GPUs are kept for a promoted job
     STARTS_NEXT = "starts_next"  # nothing is in its way: the next plan starts it
     FREEZE = "freeze"  # so many nodes vanished that requeues wait
@@ -54,6 +57,11 @@ class ReasonCode(StrEnum):
     SLOT_OVER = "slot_over"  # the next slot has been planned
     MAKES_WAY = "makes_way"  # it goes on elsewhere, for others whose slot begins
     PROMISE_BROKEN = "promise_broken"  # there is no plan any more that keeps it
+    OVERRUN = "overrun"  # it has used up what was reserved for it, and has not ended
+    NOT_PROFILED = "not_profiled"  # nobody knows how long it runs
+    RAN_ALIKE = "ran_alike"  # earlier jobs of its family tell how long it runs
+    MEASURED = "measured"  # its trials tell it
+    ARRIVALS = "arrivals"  # so much came that has to be profiled
     LENT = "lent"  # a server of others may be used
     ASKED_BACK = "asked_back"  # a server that was lent is wanted by its owner
     EMPTY = "empty"  # nobody is left on a server that was asked back

@@ -14,10 +14,12 @@ from dlq_master.model.plan import (
     Admit,
     Change,
     Demote,
+    Estimate,
     Lapse,
     Loan,
     NextSlot,
     Plan,
+    Profile,
     Promote,
     Reclaim,
     Reject,
@@ -27,6 +29,7 @@ from dlq_master.model.plan import (
     Resize,
     Return,
     Revoke,
+    Scale,
     Start,
 )
 from dlq_master.model.resources import Allocation, Request, Slot
@@ -34,6 +37,7 @@ from dlq_master.model.traits import has_all
 from dlq_master.model.validate import validate
 from dlq_master.model.view import View
 from dlq_master.policy.check_servers import Servers
+from dlq_master.policy.check_trials import job_fault, scale_fault
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.transit.taking import Taking
 
@@ -47,7 +51,9 @@ class IllegalPlan(Exception):
         self.why = why
 
 
-def check_delta(view: View, plan: Plan, policy: Policy) -> None:
+def check_delta(  # noqa: C901 one case per verb
+    view: View, plan: Plan, policy: Policy
+) -> None:
     """Raise IllegalPlan at the first change that is not legal for the view. Costs O(changes)."""
     book = _Book(view, policy)
     if policy.resizing is Taking.FREE:
@@ -70,6 +76,8 @@ def check_delta(view: View, plan: Plan, policy: Policy) -> None:
                 book.admit(change)
             case Reserve():
                 book.reserve(change)
+            case Profile() | Estimate() | Scale():
+                book.profile(change)
             case NextSlot() | Repack() | Loan() | Reclaim() | Return():
                 book.whole(change)
             case _:
@@ -109,16 +117,21 @@ class _Book:
             found = self._use(start, node_id, mask, gpu_type)
             gpu_type = None if request.mixed else found
             width += mask.bit_count()
-        if width != request.gpus and not self._may_have(request, width):
-            raise IllegalPlan(start, f"all or nothing: {request.gpus} GPUs asked, {width} given")
-        self._nodes(start, request, slots, width)
+        if width != job.gpus_now and not self._may_have(request, width):
+            raise IllegalPlan(start, f"all or nothing: {job.gpus_now} GPUs asked, {width} given")
+        nodes = job.shape_now.nodes if job.reduced else request.shape_on(width).nodes
+        self._nodes(start, request, slots, nodes)
 
     def _may_have(self, request: Request, gpus: int) -> bool:
         """Whether the policy may give it other GPUs in number than it asked for."""
         return self.policy.sizing is not None and gpus in request.sizes
 
     def _nodes(
-        self, change: Start | Resize, request: Request, slots: tuple[Slot, ...], width: int
+        self,
+        change: Start | Resize,
+        request: Request,
+        slots: tuple[Slot, ...],
+        nodes: int | None,
     ) -> None:
         """Nodes that it may have, and as many GPUs of each as it asks."""
         if request.avoid and any(node_id in request.avoid for node_id, _ in slots):
@@ -128,10 +141,9 @@ class _Book:
             raise IllegalPlan(change, f"a node has not what it asks for: {traits}")
         if len(slots) > 1 and len({slot.node_id for slot in slots}) != len(slots):
             raise IllegalPlan(change, "a node appears twice")
-        nodes = request.shape_on(width).nodes
         if nodes is not None and not self.policy.placement.counts_only:
             shares = [slot.mask.bit_count() for slot in slots]
-            if shares != [width // nodes] * nodes:
+            if len(shares) != nodes or len(set(shares)) != 1:
                 raise IllegalPlan(change, f"{nodes} equal shares asked, {shares} given")
 
     def _have(self, slots: tuple[Slot, ...], traits: str) -> bool:
@@ -202,7 +214,7 @@ class _Book:
         gpu_type = next(iter(self.cluster.capacity.parts(held)), None)
         for node_id, mask in (then - held).slots:
             self._use(resize, node_id, mask, gpu_type)
-        self._nodes(resize, request, then.slots, width)
+        self._nodes(resize, request, then.slots, request.shape_on(width).nodes)
 
     def _gives_back(self, resize: Resize, gone: Allocation) -> bool:
         """Whether it only gives up what it holds on servers that are asked back: at any time, if it may
@@ -252,6 +264,18 @@ class _Book:
             raise IllegalPlan(change, f"policy {self.policy.name} promises nothing")
         if change.promised is not None and not change.promised < len(job.steps):
             raise IllegalPlan(change, f"job {job.job_id} has {len(job.steps)} deadlines")
+
+    def profile(self, change: Profile | Estimate | Scale) -> None:
+        """How long somebody runs is to be found out, or is known."""
+        profiling = self.cluster.profiling
+        if self.policy.profiling is None:
+            raise IllegalPlan(change, f"policy {self.policy.name} profiles nobody")
+        if isinstance(change, Scale):
+            fault = scale_fault(change, profiling)
+        else:
+            fault = job_fault(change, self._once(change, change.job_id), profiling)
+        if fault:
+            raise IllegalPlan(change, fault)
 
     def whole(self, change: NextSlot | Repack | Loan | Reclaim | Return) -> None:
         """What concerns no job alone."""

@@ -10,6 +10,7 @@ from dlq_master.model.cluster import Cluster
 from dlq_master.model.eligible import blocks
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import HoldKind, Job, JobState
+from dlq_master.model.lane import Lane
 from dlq_master.model.lease import next_boundary_s
 from dlq_master.model.naming import shown_dependency
 from dlq_master.model.node import CLOSED
@@ -21,11 +22,12 @@ from dlq_master.model.waiting import Fifo
 from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
 from dlq_master.policy import pipeline
 from dlq_master.policy.admit.any_that_fits import never
+from dlq_master.policy.admit.submission import late
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.transit.taking import Taking
 from dlq_master.policy.unmet import unmet
-from dlq_master.policy.walk.outcome import Outcome
+from dlq_master.policy.walk.outcome import PROFILER, Outcome
 
 NODES_NAMED = 10
 _HOLDS = {
@@ -60,7 +62,7 @@ def explain(view: View, policy: Policy, job_id: JobId) -> tuple[Reason, ...]:
     if hopeless is not None:
         return (hopeless,)
     if job.state is JobState.PENDING:
-        return (Reason(ReasonCode.NOT_ADMITTED),)
+        return (_not_admitted(view, policy, job),)
     if view.pause_starts is not None:
         # Nobody is chosen meanwhile: who would be before it is not known, only what is missing.
         short = _shortage_of(view.cluster, policy, job)
@@ -122,7 +124,7 @@ def _waiting(view: View, policy: Policy, job: Job) -> tuple[Reason, ...]:
     outcome = pipeline.decide(view, policy)
     if job.job_id in outcome.chosen:
         return (Reason(ReasonCode.STARTS_NEXT),)
-    reasons = _quota(view.cluster, policy, job)
+    reasons = [*_quota(view.cluster, policy, job), *_room(job, outcome)]
     reasons += _shortage_of(view.cluster, policy, job)
     reasons += _order(view, policy, job, outcome, short=bool(reasons))
     at_boundary = Taking.BOUNDARY in (policy.taking, policy.resizing)
@@ -132,6 +134,42 @@ def _waiting(view: View, policy: Policy, job: Job) -> tuple[Reason, ...]:
             Reason(ReasonCode.WAITING_FOR_BOUNDARY, "seconds", have=round(at_s - view.now_s, 3))
         )
     return tuple(reasons)
+
+
+def _not_admitted(view: View, policy: Policy, job: Job) -> Reason:
+    waits = {} if policy.profiling is None else late(view, policy.profiling)
+    held, rules = waits.get(job.job_id), policy.profiling
+    if held is None or rules is None:
+        return Reason(ReasonCode.NOT_ADMITTED)
+    detail = f"in {held.opens_s - view.now_s:.0f} s or later"
+    return Reason(ReasonCode.SUBMIT_LIMIT, "gpus", rules.submit_gpus, held.sent_gpus, (), detail)
+
+
+def over_room(job: Job, outcome: Outcome) -> bool:
+    """Whether trials hold too many GPUs for one of this job."""
+    room = outcome.room
+    waits = job.lane is Lane.PROFILE and job.job_id not in outcome.claims
+    return waits and room is not None and not room.allows(job.gpus_now)
+
+
+def kept_from(job: Job, outcome: Outcome) -> bool:
+    """Whether free GPUs are kept for trials of others."""
+    return bool(outcome.withheld) and job.lane >= Lane.SPOT
+
+
+def head_of(policy: Policy, job: Job, outcome: Outcome) -> JobId | None:
+    """The job that it may not pass, if there is one."""
+    line = PROFILER if job.lane is Lane.PROFILE else policy.part_of(job.queue)
+    head = outcome.heads.get(line)
+    return None if head == job.job_id else head
+
+
+def _room(job: Job, outcome: Outcome) -> list[Reason]:
+    """It is to be tried, and there is no room for that."""
+    room = outcome.room
+    if room is None or not over_room(job, outcome):
+        return []
+    return [Reason(ReasonCode.PROFILER_FULL, "gpus", room.gpus, room.held)]
 
 
 def _quota(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
@@ -258,11 +296,13 @@ def _order(view: View, policy: Policy, job: Job, outcome: Outcome, *, short: boo
         leaving = _leaving(view.cluster)[:BLOCKERS_NAMED]
         need = job.request.gpus
         reasons.append(Reason(ReasonCode.WAITING_FOR_RELEASE, "gpus", need, blocking_jobs=leaving))
-    head = outcome.heads.get(policy.part_of(job.queue))
-    if head is not None and head != job.job_id:
+    head = head_of(policy, job, outcome)
+    if head is not None:
         reasons.append(Reason(ReasonCode.HEAD_OF_LINE, blocking_jobs=(head,)))
     if short or reasons:
         return reasons
+    if kept_from(job, outcome):
+        reasons.append(Reason(ReasonCode.KEPT_FOR_TRIALS, "gpus", have=outcome.withheld))
     others = [job_id for job_id in outcome.claims if job_id != job.job_id]
     reserved = [job_id for job_id in others if outcome.claims[job_id]]
     if reserved:
@@ -270,7 +310,7 @@ def _order(view: View, policy: Policy, job: Job, outcome: Outcome, *, short: boo
         reasons.append(Reason(ReasonCode.RESERVED_FOR, "gpus", job.request.gpus, None, named))
     served = [*outcome.chosen, *others]
     before = _before(view, policy, job, served)
-    if before or not reserved:
+    if before or not reasons:
         named = before[:BLOCKERS_NAMED]
         reasons.append(Reason(ReasonCode.BEHIND_HIGHER_RANK, "gpus", job.request.gpus, None, named))
     return reasons

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cached_property
 
 from dlq_master.model.ids import JobId
@@ -11,7 +12,14 @@ from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy import pipeline
 from dlq_master.policy.admit.any_that_fits import never
-from dlq_master.policy.explain import hold_code, shortage_code
+from dlq_master.policy.admit.submission import late
+from dlq_master.policy.explain import (
+    head_of,
+    hold_code,
+    kept_from,
+    over_room,
+    shortage_code,
+)
 from dlq_master.policy.partition.quotas import Room
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.walk.outcome import Outcome
@@ -44,13 +52,16 @@ class Glance:
         if hopeless is not None:
             return hopeless
         if job.state is JobState.PENDING:
-            return ReasonCode.NOT_ADMITTED
+            held_back = job.job_id in self._late
+            return ReasonCode.SUBMIT_LIMIT if held_back else ReasonCode.NOT_ADMITTED
         if self._view.pause_starts is not None:
             return self._view.pause_starts
         if job.job_id in self._outcome.chosen:
             return ReasonCode.STARTS_NEXT
         if self._over_quota(job):
             return ReasonCode.QUOTA
+        if over_room(job, self._outcome):
+            return ReasonCode.PROFILER_FULL
         return self._shortage(shape) or self._behind(job)
 
     def _hopeless(self, shape: Shape) -> ReasonCode | None:
@@ -73,9 +84,10 @@ class Glance:
         """Its GPUs are free: somebody stands before it."""
         if self._outcome.claims.get(job.job_id) is False:
             return ReasonCode.WAITING_FOR_RELEASE
-        head = self._outcome.heads.get(self._policy.part_of(job.queue))
-        if head is not None and head != job.job_id:
+        if head_of(self._policy, job, self._outcome) is not None:
             return ReasonCode.HEAD_OF_LINE
+        if kept_from(job, self._outcome):
+            return ReasonCode.KEPT_FOR_TRIALS
         if self._reserved - {job.job_id}:
             return ReasonCode.RESERVED_FOR
         return ReasonCode.BEHIND_HIGHER_RANK
@@ -83,6 +95,11 @@ class Glance:
     @cached_property
     def _outcome(self) -> Outcome:
         return pipeline.decide(self._view, self._policy)
+
+    @cached_property
+    def _late(self) -> Collection[JobId]:
+        rules = self._policy.profiling
+        return () if rules is None else late(self._view, rules)
 
     @cached_property
     def _room(self) -> Room | None:

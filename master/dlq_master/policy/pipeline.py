@@ -14,12 +14,18 @@ from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy import verbs
 from dlq_master.policy.admit.any_that_fits import admissions
+from dlq_master.policy.admit.estimates import estimates
+from dlq_master.policy.admit.submission import opens_s
 from dlq_master.policy.order import by_key, expected_reward, finish_time
 from dlq_master.policy.order.las import demotions, promotions
+from dlq_master.policy.partition.profiling import floor_nodes, next_scale_s, room, scale
 from dlq_master.policy.policy import Policy
+from dlq_master.policy.profile.rules import Profiles
+from dlq_master.policy.profile.trials import node_gpus
 from dlq_master.policy.promise.reading import (
     can_pause,
     due_slot,
+    home_type,
     next_decision_s,
     type_of,
 )
@@ -29,6 +35,7 @@ from dlq_master.policy.transit.taking import Taking, due
 from dlq_master.policy.walk import elastic
 from dlq_master.policy.walk.contest import Contest
 from dlq_master.policy.walk.counts import Counts
+from dlq_master.policy.walk.floor import serve_beside, trial_nodes
 from dlq_master.policy.walk.movers import movers
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.pinned import pinned
@@ -45,6 +52,7 @@ from dlq_master.policy.walk.seats import (
 )
 from dlq_master.policy.walk.shares import Question
 from dlq_master.policy.walk.space import Space
+from dlq_master.policy.walk.trials import first_trial, serve_trials, withhold
 from dlq_master.policy.walk.walk import Ground, walk
 
 _NEVER_S = float("inf")
@@ -64,6 +72,8 @@ def plan(view: View, policy: Policy) -> Plan:
     packing = None if policy.packing is None else policy.packing(cluster)
     if packing is not cluster.packing and packing != cluster.packing:
         return Plan((Repack(packing, _LEARNED),), now_s, again=True)
+    if policy.profiling is not None and (told := _profiles(view, policy.profiling)):
+        return Plan(told, now_s, again=True)
     wake_s = next_move_s(cluster)
     if wake_s <= now_s or cluster.pending:
         moves = _moves(view, policy)
@@ -73,7 +83,7 @@ def plan(view: View, policy: Policy) -> Plan:
         promised = _promises(view, policy.promises)
         if promised:
             return Plan(promised, now_s, again=True)
-        wake_s = min(wake_s, next_decision_s(cluster)) if cluster.judged else wake_s
+        wake_s = min(wake_s, _promised_s(view, policy))
     if cluster.returning and view.pause_starts is None:
         starts = verbs.returns(view, policy)
         if starts:
@@ -95,11 +105,20 @@ def plan(view: View, policy: Policy) -> Plan:
 def wake_at_s(cluster: Cluster, policy: Policy, now_s: float) -> float | None:
     """The first instant at which a plan would differ without any event."""
     wake_s = next_move_s(cluster)
-    if policy.promises is not None and cluster.judged:
-        wake_s = min(wake_s, next_decision_s(cluster))
+    if policy.promises is not None:
+        wake_s = min(wake_s, _promised_s(View(cluster, now_s), policy))
     if policy.grid:
         wake_s = min(wake_s, due(View(cluster, now_s), cluster.lead_s)[1])
     return None if wake_s == _NEVER_S else wake_s
+
+
+def _promised_s(view: View, policy: Policy) -> float:
+    """When there is something to decide about promises, or about trials (inf: never)."""
+    cluster, profiles = view.cluster, policy.profiling
+    wake_s = next_decision_s(cluster) if cluster.judged else _NEVER_S
+    if profiles is not None:
+        wake_s = min(wake_s, opens_s(view, profiles), next_scale_s(cluster, profiles))
+    return wake_s
 
 
 def only_renews(cluster: Cluster, policy: Policy) -> bool:
@@ -135,6 +154,13 @@ def _decide(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
     return walk(Space(cluster, order, policy.placement, blocking=policy.blocking))
 
 
+def _profiles(view: View, rules: Profiles) -> tuple[Change, ...]:
+    """How many GPUs are for trials, if that has to be decided, and who is tried."""
+    scaled = scale(view, rules)
+    told = estimates(view) if view.cluster.profiling.unknown else []
+    return tuple(told) if scaled is None else (scaled, *told)
+
+
 def _promises(view: View, rules: Promises) -> tuple[Change, ...]:
     """Who runs in the next slot, if that has to be decided, and whose deadlines are promised."""
     # Numerical libraries come with these: a master whose policy promises nothing does without.
@@ -150,26 +176,47 @@ def _promises(view: View, rules: Promises) -> tuple[Change, ...]:
 
 
 def _seated(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
-    """Those who hold the present slot, and then everybody else."""
+    """Those who hold the present slot, then trials, and then everybody else."""
     cluster, order = view.cluster, lineup(view, policy)
     if not ending:
         space = SlotSpace(cluster, order, policy.placement)
-        serve(space, seats(cluster))
+        _seat(space, seats(cluster), policy)
         return space.outcome if space.spent else walk(space)
-    going = _movers(view, policy.promises, ending) if policy.promises else {}
+    going = _movers(view, policy, ending)
     moving = {key.job_id for key in going}
     stay = [job_id for job_id in holding(cluster) if job_id not in moving]
     fixed = pinned_too(cluster, pinned(cluster, view.now_s), [*stay, *moving])
     contest = SlotContest(cluster, order, policy.placement, fixed, at_once=False)
     leave(contest, going)
-    serve(contest, seats(cluster, moving))
+    _seat(contest, seats(cluster, moving), policy)
     return walk(contest)
 
 
-def _movers(view: View, rules: Promises, ending: Collection[AttemptKey]) -> dict[AttemptKey, JobId]:
+def _seat(ground: SlotSpace | SlotContest, waiting: list[Seat], policy: Policy) -> None:
+    """Seats, trials, and what is kept for the trials that come next."""
+    if policy.profiling is None:
+        serve(ground, waiting)
+        return
+    home = home_type(ground.cluster)
+    serve_beside(ground, waiting, home, _kept_nodes(ground.cluster, policy.profiling))
+    left = serve_trials(ground, room(ground.cluster, policy.profiling))
+    withhold(ground, home, left.unused)
+
+
+def _kept_nodes(cluster: Cluster, rules: Profiles) -> int:
+    """Of the nodes that are always for trials, those on which none runs."""
+    running = trial_nodes(cluster, node_gpus(cluster, home_type(cluster)))
+    return max(0, floor_nodes(cluster, rules) - running)
+
+
+def _movers(view: View, policy: Policy, ending: Collection[AttemptKey]) -> dict[AttemptKey, JobId]:
     """Who holds the present slot elsewhere from here on, so that all find room."""
-    cluster = view.cluster
-    by_type: dict[str, list[Seat]] = {}
+    cluster, rules = view.cluster, policy.promises
+    if rules is None:
+        return {}
+    kept = 0 if policy.profiling is None else _kept_nodes(cluster, policy.profiling)
+    home, trial = home_type(cluster), first_trial(cluster)
+    by_type: dict[str, list[Seat]] = {home: []} if kept and trial is not None else {}
     for seat in seats(cluster):
         by_type.setdefault(type_of(cluster, cluster.jobs[seat.job_id]), []).append(seat)
 
@@ -178,7 +225,8 @@ def _movers(view: View, rules: Promises, ending: Collection[AttemptKey]) -> dict
 
     found: dict[AttemptKey, JobId] = {}
     for gpu_type, waiting in by_type.items():
-        found.update(movers(cluster, gpu_type, waiting, frozenset(ending), may_move))
+        nodes = kept if gpu_type == home else 0
+        found.update(movers(cluster, gpu_type, waiting, frozenset(ending), may_move, nodes, trial))
     return found
 
 
@@ -234,7 +282,7 @@ def _moves(view: View, policy: Policy) -> list[Change]:
     cluster = view.cluster
     moves: list[Change] = []
     if cluster.pending:
-        moves += admissions(view, policy.placement)
+        moves += admissions(view, policy.placement, policy.profiling)
     if cluster.crossings.at:
         moves += demotions(view)
     if cluster.promotions.at:

@@ -11,6 +11,7 @@ from dlq_master.policy.order.expected_reward import Chances
 from dlq_master.policy.order.finish_time import Auction
 from dlq_master.policy.partition.quotas import REST, Quotas
 from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.profile.rules import Profiles
 from dlq_master.policy.promise.rules import Promises
 from dlq_master.policy.reclaim.choices import EXACT, Reclaiming
 from dlq_master.policy.sensitivity.packing import PackingRule
@@ -37,6 +38,7 @@ class Policy:
     `packing`: which jobs are kept together; None: the placement does not ask.
     `auction`, `chances`: the order inside a rank; None: the one that `ordering` keeps. `know`: what it has to be
     told of run times. `quotas`: what each queue may hold at most, FIFO in each; None: no such limits.
+    `profiling`: jobs whose run time nobody knows are tried first, on a part of the cluster; None: they are not.
     `promises`: deadlines are promised, and SLO leases keep them; None: a deadline is only a number.
     `reclaim`: which lent servers go back. `sizing`: how elastic jobs share what is left beyond their bases; None: every job gets what it asked.
     """
@@ -56,6 +58,7 @@ class Policy:
     sizing: Sizing | None = None
     reclaim: Reclaiming = EXACT
     promises: Promises | None = None
+    profiling: Profiles | None = None
 
     @property
     def resizing(self) -> Taking:

@@ -32,6 +32,7 @@ from dlq_master.policy.place.consolidate import CONSOLIDATE
 from dlq_master.policy.place.groups import GROUPS
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.policy import Know, Policy
+from dlq_master.policy.profile.rules import Profiles
 from dlq_master.policy.promise.rules import Promises
 from dlq_master.policy.reclaim.choices import ALGORITHM_1, EXACT, Reclaiming
 from dlq_master.policy.sensitivity.packing import PackingRule
@@ -64,6 +65,7 @@ class Preset(NamedTuple):
 _SKEW = ("pack", "packlimit", "predict", "tolerate")
 _PLACE = ("place", "search", "reclaim", *_SKEW)
 _COMMON = (*_PLACE, "preempt")
+_TRIALS = ("profile_s", "profile_floor", "submit_gpus")
 _LEVELS = ("order", "thresholds", "promote_knob", "promote_to", "starve_limit_s", "refresh")
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
@@ -133,6 +135,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 "be_floor",
                 "slo_quota",
                 "deadlines",
+                *_TRIALS,
             ),
             preempts=True,
             knows=True,
@@ -248,15 +251,27 @@ def build(
         reclaim=chosen.reclaim or preset.reclaim,
         quotas=chosen.quotas if preset.by_quota else None,
         promises=_promises(chosen) if preset.promises else None,
+        profiling=_profiling(name, chosen, words) if preset.promises else None,
     )
 
 
+def _profiling(name: str, chosen: Settings, words: Mapping[str, str]) -> Profiles | None:
+    if chosen.know is Know.PROFILED:
+        return chosen.profiles
+    for word in ("profile_floor", "submit_gpus"):
+        if word in words:
+            raise PolicyError(f"policy {name}: setting {word!r} needs know=profiled")
+    return None
+
+
 def _promises(chosen: Settings) -> Promises:
+    exact = chosen.know is Know.KNOWN and chosen.margin is None
     return Promises(
         selects=chosen.selects,
         guarantees=chosen.guarantees,
-        margin=chosen.margin,
         be_floor=chosen.be_floor,
+        margin=0.0 if exact else chosen.margin,
+        floor=chosen.profiles.floor if chosen.know is Know.PROFILED else 0,
         whole_leases=chosen.whole_leases,
         quotas=chosen.slo_quotas,
     )

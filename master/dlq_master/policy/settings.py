@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from dlq_master.model.order import Discipline, PromoteTo
+from dlq_master.model.profiling import WINDOW_S
 from dlq_master.policy.order.expected_reward import ERRORS
 from dlq_master.policy.order.gittins import Index, Last
 from dlq_master.policy.partition import quotas
@@ -27,6 +28,7 @@ from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.skew import SKEW, SKEW_TRY
 from dlq_master.policy.place.spread import SPREAD
 from dlq_master.policy.policy import Know
+from dlq_master.policy.profile.rules import FLOOR, PROFILE_S, Profiles
 from dlq_master.policy.promise.rules import Guarantees, Selects
 from dlq_master.policy.reclaim.choices import RECLAIMS, Reclaiming
 from dlq_master.policy.sensitivity.packlimit import DEFAULT, TOLERATED
@@ -75,8 +77,18 @@ class Settings(NamedTuple):
     whole_leases: bool = False
     be_floor: float = 0.0
     slo_quotas: Mapping[str, int] | None = None
+    profile_s: float = PROFILE_S
+    profile_floor: int = FLOOR
+    submit_gpus: int | None = None
     size: Sizing | None = None  # None: the preset's own
     reclaim: Reclaiming | None = None  # likewise
+
+    @property
+    def profiles(self) -> Profiles:
+        """How jobs are profiled, if they are."""
+        return Profiles(
+            profile_s=self.profile_s, floor=self.profile_floor, submit_gpus=self.submit_gpus
+        )
 
 
 PLACEMENTS = {
@@ -192,6 +204,23 @@ def _slowdown(text: str) -> float:
     return times
 
 
+def _trial(text: str) -> float:
+    seconds = _positive(text)
+    if seconds > WINDOW_S:
+        raise ValueError(f"expected at most {WINDOW_S:g} seconds")
+    return seconds
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError("expected a whole number from 0 on")
+    return int(text)
+
+
+def _count_or_off(text: str) -> int | None:
+    return None if text == "off" else _count(text)
+
+
 def _count(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise ValueError("expected a whole number from 1 on")
@@ -226,5 +255,8 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "be_floor": ("be_floor", _share),
     "deadlines": ("whole_leases", _one_of({"exact": False, "whole-leases": True})),
     "slo_quota": ("slo_quotas", _gpus_by_team),
+    "profile_s": ("profile_s", _trial),
+    "profile_floor": ("profile_floor", _whole),
+    "submit_gpus": ("submit_gpus", _count_or_off),
     "promote_to": ("promote_to", _one_of({to.value: to for to in PromoteTo})),
 }

@@ -7,10 +7,12 @@ from math import fsum, sqrt
 import pytest
 
 from dlq_master.policy.policy import Know
+from dlq_master.policy.profile.two_nodes import on_nodes
 from dlq_simulator.clusters import read_cluster
 from dlq_simulator.engine import replay
 from dlq_simulator.errors import UsageError
 from dlq_simulator.knowledge import Knowledge
+from dlq_simulator.metrics import Outcome
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
 
@@ -102,3 +104,53 @@ def test_what_is_left_is_known_in_the_time_that_it_takes_where_it_runs() -> None
 def test_a_wrong_setting_is_refused(policy: str, word: str) -> None:
     with pytest.raises(UsageError):
         read_settings([policy], [word])
+
+
+def tried(jobs: list[TraceJob], *words: str, nodes: str = "12x8") -> list[Outcome]:
+    """Under a policy that makes trials, which tell the truth."""
+    told = ["know=profiled", "noise=0", "margin=0", *words]
+    (chosen,) = read_settings(["chronus"], told)
+    return list(replay(Trace.of("t", jobs), read_cluster(nodes), chosen).outcomes)
+
+
+def test_a_trial_at_its_own_size_is_ordinary_progress() -> None:
+    (short, long) = tried([a_job("short", 200), a_job("long", 2000)])
+    assert (short.finish_s, short.ended_in_trial, short.trial_start_s) == (200, True, 0)
+    assert (long.finish_s, long.ended_in_trial, long.preemptions) == (2000, False, 0)
+
+
+def test_a_trial_at_a_reduced_size_is_time_and_no_progress() -> None:
+    """300 s on one node, 300 s on two; then its 2000 s on four, without a resume: nothing was saved."""
+    (wide,) = tried([a_job("wide", 2000, num_gpus=32)])
+    assert wide.finish_s == 600 + 2000
+    assert (wide.overhead_s, wide.queue_s, wide.preemptions) == (600, 0, 0)
+    assert wide.overhead_gpu_s == 300 * 8 + 300 * 16
+    assert [(span.begin_s, span.end_s, span.gpus) for span in wide.spans] == [
+        (0, 300, 8),
+        (300, 600, 16),
+        (600, 2600, 32),
+    ]
+
+
+@pytest.mark.parametrize("rho", [None, 0.0, 0.7])
+def test_both_trials_together_tell_the_run_time_on_all_nodes(rho: float | None) -> None:
+    known = Knowledge(know=Know.PROFILED, noise=0.0)
+    one_s, two_s = known.paces(a_job("w", 1000, rho=rho), nodes=8)
+    assert on_nodes(one_s, two_s, 8) == pytest.approx(1000)
+    assert two_s / one_s == pytest.approx(1.2 if rho is None else 1 + rho)
+
+
+def test_jobs_of_a_user_and_a_model_that_ran_alike_are_not_tried() -> None:
+    jobs = [a_job(str(n), 400 + n, 1000 * n, user="ada", model="bert") for n in range(6)]
+    outcomes = tried([*jobs, a_job("other", 400, 9000, user="ada", model="resnet")])
+    assert [outcome.trial_start_s is None for outcome in outcomes] == [False] * 5 + [True, False]
+
+
+def test_submission_control_delays_who_sends_too_much_and_nobody_else() -> None:
+    burst = [a_job(str(n), 900, 0, num_gpus=8, user="ada") for n in range(6)]
+    others = [a_job(f"b{n}", 100, 1, num_gpus=8, user="bob") for n in range(2)]
+    free = tried([*burst, *others])
+    limited = tried([*burst, *others], "submit_gpus=24")
+    assert [it.trial_start_s for it in free] == [0, 0, 300, 300, 600, 600, 900, 900]
+    # Three of hers are let in at once, the others after 300 s, and stand behind those of bob.
+    assert [it.trial_start_s for it in limited] == [0, 0, 300, 500, 600, 800, 300, 400]

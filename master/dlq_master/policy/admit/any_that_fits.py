@@ -7,24 +7,32 @@ from dlq_master.model.plan import Admit, Reject
 from dlq_master.model.resources import Shape
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy.admit.submission import late
 from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.profile.rules import Profiles
 from dlq_master.policy.unmet import unmet
 
 
-def admissions(view: View, placement: Placement) -> list[Admit | Reject]:
+def admissions(
+    view: View, placement: Placement, profiles: Profiles | None = None
+) -> list[Admit | Reject]:
     """A verdict for every PENDING job that has one, in order.
 
     A job is refused at the instant it comes, or not at all: one that came before its nodes had
-    registered has been promised a place, and waits for those that may still come.
+    registered has been promised a place, and waits for those that may still come. Under `profiles` one
+    whose user has sent too much to be profiled stays as it is, until its turn comes.
     """
     cluster = view.cluster
     cluster.capacity.ready()
     if not cluster.pending or not cluster.capacity.total:
         return []
     verdicts: list[Admit | Reject] = []
+    waits = {} if profiles is None else late(view, profiles)
     for job_id in sorted(cluster.pending):
         job = cluster.jobs[job_id]
         reason = never(cluster, placement, cluster.shape(job))
+        if reason is None and job_id in waits:
+            continue
         if reason is None:
             verdicts.append(Admit(job_id, Reason(ReasonCode.ADMISSIBLE)))
         elif job.submit_time_s >= view.now_s:

@@ -65,7 +65,7 @@ class Quotas(NamedTuple):
         for rank, members in running.by_rank.items():
             part = self.part_of(jobs[next(iter(members))].queue)
             held[part] += running.gpus_by_rank[rank]
-        for key in {*cluster.silent, *_pausing(cluster)}:
+        for key in {*cluster.silent, *pausing(cluster)}:
             part = self.part_of(jobs[key.job_id].queue)
             held[part] += cluster.attempts[key].lease.allocation.width
         return held
@@ -97,7 +97,8 @@ def _share(name: str, text: str) -> float:
     return share
 
 
-def _pausing(cluster: Cluster) -> set[AttemptKey]:
+def pausing(cluster: Cluster) -> set[AttemptKey]:
+    """Attempts that were told to leave."""
     claims = cluster.capacity.claims
     return {
         key

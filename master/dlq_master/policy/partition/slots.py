@@ -21,6 +21,7 @@ from dlq_master.policy.promise.reading import (
     margin,
     may_make_way,
     numbered,
+    overruns,
     slo_job,
     slot_s,
     type_of,
@@ -29,6 +30,7 @@ from dlq_master.policy.promise.reading import (
 from dlq_master.policy.promise.rules import Promises, Selects
 from dlq_master.policy.promise.selector import Selection, select
 
+_OVERRUN = "overrun"  # the ground of its verdict
 _NEXT = Reason(ReasonCode.SLOT_OVER)
 
 
@@ -56,10 +58,13 @@ def _slot(view: View, gpu_type: str, jobs: list[Job], slot: int, rules: Promises
     """What the best plan from this slot on changes."""
     cluster = view.cluster
     grid, extra = grid_of(cluster, gpu_type, rules), margin(cluster, rules)
+    over = [job for job in jobs if overruns(view, job, extra)]
+    lost = {job.job_id for job in over}
+    jobs = [job for job in jobs if job.job_id not in lost]
     asked = []
     ending = [job for job in jobs if job.promised is not None and will_end(view, job, slot, extra)]
-    over = {job.job_id for job in ending}
-    jobs = [job for job in jobs if job.job_id not in over]
+    ends = {job.job_id for job in ending}
+    jobs = [job for job in jobs if job.job_id not in ends]
     begin_s = slot * slot_s(cluster)
     for job in jobs:
         if job.promised is None and (
@@ -74,7 +79,13 @@ def _slot(view: View, gpu_type: str, jobs: list[Job], slot: int, rules: Promises
     chosen = select(asked, grid, _kept(jobs, asked, grid, slot)) if asked else None
     changes = [_place(job, chosen, slot) for job in jobs]
     changes += [_let_end(job) for job in ending if job.lane is not Lane.SLO]
+    changes += [_overrun(job) for job in over if job.verdict != _OVERRUN]
     return [change for change in changes if change is not None]
+
+
+def _overrun(job: Job) -> Reserve:
+    """It goes on as best effort."""
+    return Reserve(job.job_id, Lane.SPOT, (), None, _OVERRUN, Reason(ReasonCode.OVERRUN))
 
 
 def _let_end(job: Job) -> Reserve:

@@ -20,7 +20,9 @@ from dlq_master.model.lease import LeaseKind
 from dlq_master.model.node import NodeFlag
 from dlq_master.model.reward import Step
 from dlq_master.model.view import View
+from dlq_master.policy.profile.rules import floor_of
 from dlq_master.policy.promise.leases import Grid, SloJob, round_up
+from dlq_master.policy.promise.margin import learned_margin, reserved_s
 from dlq_master.policy.promise.plan import Plan, keeps_promise
 from dlq_master.policy.promise.rules import Promises
 
@@ -66,6 +68,8 @@ def grid_of(cluster: Cluster, gpu_type: str, rules: Promises) -> Grid:
     size = max(sizes, key=lambda gpus: (gpus * sizes[gpus], gpus), default=1)
     nodes = sum(count for gpus, count in sizes.items() if gpus >= size)
     nodes -= ceil(rules.be_floor * nodes)
+    if rules.floor and gpu_type == home_type(cluster):
+        nodes -= floor_of(rules.floor, nodes)
     return Grid(
         term_s=slot_s(cluster),
         capacity=(nodes * size,),
@@ -76,7 +80,7 @@ def grid_of(cluster: Cluster, gpu_type: str, rules: Promises) -> Grid:
 
 def margin(cluster: Cluster, rules: Promises) -> float:
     """The part of an estimate that promises add to it."""
-    return 0.0 if rules.margin is None else rules.margin
+    return learned_margin(cluster.profiling.ratios) if rules.margin is None else rules.margin
 
 
 def slo_job(
@@ -109,7 +113,7 @@ def _slo_job(
     terms = cluster.terms
     begin_s = origin * slot_s(cluster)
     runs = goes_on(attempt, begin_s)
-    total_s = (job.duration_estimate_s or 0.0) * (1.0 + extra)
+    total_s = reserved_s(job.duration_estimate_s or 0.0, extra)
     rest_s = total_s - (worked_s(cluster, job, attempt, begin_s) if runs else job.worked_s)
     if attempt is None or attempt.state not in ACTIVE:
         rest_s -= terms.save_lead_s
@@ -139,7 +143,9 @@ def worked_s(cluster: Cluster, job: Job, attempt: Attempt | None, at_s: float) -
     """The work that it will have done by then, in seconds of its estimate."""
     if attempt is None or attempt.started_time_s is None or attempt.state is AttemptState.PAUSING:
         return job.worked_s
-    begun_s = attempt.started_time_s + (cluster.terms.resume_s if attempt.key.number > 1 else 0.0)
+    begun_s = attempt.started_time_s + (
+        cluster.terms.resume_s if job.goes_on(attempt.key.number) else 0.0
+    )
     return job.worked_s + max(0.0, at_s - begun_s)
 
 
@@ -168,9 +174,16 @@ def will_end(view: View, job: Job, slot: int, extra: float) -> bool:
     begin_s = slot * slot_s(cluster)
     if not goes_on(attempt, begin_s):
         return False
-    total_s = (job.duration_estimate_s or 0.0) * (1.0 + extra)
+    total_s = reserved_s(job.duration_estimate_s or 0.0, extra)
     now_s = worked_s(cluster, job, attempt, view.now_s)
     return now_s < total_s <= worked_s(cluster, job, attempt, begin_s) + _LEAST_S
+
+
+def overruns(view: View, job: Job, extra: float) -> bool:
+    """Whether it has used up what is reserved for it, and has not ended: nobody knows for how much longer."""
+    cluster = view.cluster
+    reserved = reserved_s(job.duration_estimate_s or 0.0, extra)
+    return worked_s(cluster, job, cluster.live_attempt(job), view.now_s) > reserved + _LEAST_S
 
 
 def kept_plan(jobs: Iterable[Job], origin: int) -> Plan:

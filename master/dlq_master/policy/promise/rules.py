@@ -27,6 +27,7 @@ class Promises:
 
     `be_floor`: the share of the nodes that plans leave to best effort, rounded up to whole nodes.
     `whole_leases`: count deadlines in leases that are used to their end, as Chronus prints it.
+    `floor`: nodes that are promised to nobody, for they are for trials.
     `quotas`: GPUs of guaranteed jobs that a team may have at any time; "*": every team not named.
     """
 
@@ -35,4 +36,5 @@ class Promises:
     margin: float | None = None
     be_floor: float = 0.0
     whole_leases: bool = False
+    floor: int = 0
     quotas: Mapping[str, int] | None = None

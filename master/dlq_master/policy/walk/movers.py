@@ -88,7 +88,7 @@ class _Room:
         state = self.cluster.attempts[key].state
         if state is AttemptState.PAUSING:
             return False
-        own = self.cluster.jobs[key.job_id].lane is Lane.SLO
+        own = self.cluster.jobs[key.job_id].lane < Lane.SPOT  # seats, and trials
         return own or state not in ACTIVE or key not in self.ending
 
     def _holders(self, ordinal: int, size: int) -> list[_Holder]:
@@ -112,21 +112,25 @@ def movers(
     waiting: Sequence[Seat],
     ending: Collection[AttemptKey],
     may_move: Callable[[JobId], bool],
+    kept: int = 0,
+    trial: JobId | None = None,
 ) -> dict[AttemptKey, JobId]:
-    """Who moves, and for whom, so that all who wait for their seats on GPUs of this type fit.
+    """Who moves, and for whom, so that all who wait for their seats on GPUs of this type fit, beside so many
+    nodes that are `kept` for trials, of which `trial` is the next.
 
     As few as are found; if some may not move, perhaps too few. Where nodes are not all of the same power
     of two of GPUs nobody moves.
     """
     pool = cluster.capacity.open.get(gpu_type)
     size = None if pool is None else halves(cluster.capacity.total[gpu_type])
-    if size is None or not waiting:
+    for_job = waiting[0].job_id if waiting else trial
+    if size is None or for_job is None:
         return {}
     room = _Room(cluster, gpu_type, ending, may_move)
-    widths = [round_up(seat.shape.gpus, size) for seat in waiting]
+    widths = [round_up(seat.shape.gpus, size) for seat in waiting] + [size] * kept
     while (short := room.short_of(widths, size)) is not None:
         going = room.clear(short)
         if going is None:
             break
         widths += [round_up(gpus, size) for gpus in going]
-    return dict.fromkeys(room.moved, waiting[0].job_id)
+    return dict.fromkeys(room.moved, for_job)

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.pool import Parts
+from dlq_master.policy.partition.profiling import Room
+
+# Among the heads: the first of those that wait for their trial.
+PROFILER = "\0profiler"
 
 
 class Outcome:
     """Written by the walk, in its order."""
 
-    __slots__ = ("chosen", "claims", "exchanged", "heads", "moving", "outranked", "resized", "told")
+    __slots__ = (
+        "chosen",
+        "claims",
+        "exchanged",
+        "heads",
+        "moving",
+        "outranked",
+        "resized",
+        "room",
+        "told",
+        "withheld",
+    )
 
     def __init__(self) -> None:
         # Waiting jobs that start now, and on which GPUs.
@@ -27,5 +42,9 @@ class Outcome:
         self.claims: dict[JobId, bool] = {}
         # The job that nobody of its part of the cluster may pass; "": of all that have no quota.
         self.heads: dict[str, JobId] = {}
+        # What is left for trials; None: nobody is profiled.
+        self.room: Room | None = None
+        # Free GPUs that are kept for trials.
+        self.withheld = 0
         # Those that start have been placed anew as a whole: there may be room now for who had none.
         self.exchanged = False

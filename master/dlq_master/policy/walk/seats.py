@@ -10,35 +10,65 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from dlq_master.model.attempt import AttemptState
-from dlq_master.model.cluster import LANE, Cluster
+from dlq_master.model.attempt import Attempt, AttemptState
+from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import Job
-from dlq_master.model.lane import Lane
+from dlq_master.model.lane import LANE, PROFILE_RANK, Lane
+from dlq_master.model.pool import Parts
 from dlq_master.model.resources import Shape
 from dlq_master.policy.walk.contest import Contest
+from dlq_master.policy.walk.line import Head
 from dlq_master.policy.walk.pinned import Pinned
 from dlq_master.policy.walk.space import Space
 
-# Ranks below are of the SLO lane.
-_FIRST_RANK = -(3 * LANE) // 2
+# Ranks below are of those who have had their turn before the walk: seats, and trials.
+_FIRST_RANK = (PROFILE_RANK + Lane.SPOT * LANE) // 2
 _SLO_RANK = Lane.SLO * LANE
 
 
 class SlotSpace(Space):
-    """`Space`, without those who have been seated."""
+    """`Space`, without those who have been seated, or are tried."""
 
     def ranks(self) -> Sequence[int]:
-        """All in which somebody waits who is not seated."""
+        """All others in which somebody waits."""
         return [rank for rank in super().ranks() if rank >= _FIRST_RANK]
+
+    def serve(self, rank: int, head: Head) -> bool:
+        """It starts or claims. What it takes is written down even if it is the last: GPUs that are not
+        here now may come back (`floor`)."""
+        found = self.find_free(head)
+        if found is None:
+            return self.claim(head)
+        stock, parts = found
+        self.outcome.chosen[head[1]] = parts
+        stock.take(parts)
+        return True
 
 
 class SlotContest(Contest):
-    """`Contest`, without those who have been seated."""
+    """`Contest`, without those who have been seated, or are tried."""
 
     def ranks(self) -> Sequence[int]:
-        """All in which somebody waits or runs who is not seated."""
+        """All others in which somebody waits or runs."""
         return [rank for rank in super().ranks() if rank >= _FIRST_RANK]
+
+    spared: frozenset[int] = frozenset()  # nodes on which nobody has to leave just now
+
+    def contested(self, attempt: Attempt) -> list[tuple[str, Parts]]:
+        """What others may have if this attempt leaves, by GPU type."""
+        found = super().contested(attempt)
+        if not self.spared:
+            return found
+        left = [
+            (kind, tuple([part for part in parts if part.ordinal not in self.spared]))
+            for kind, parts in found
+        ]
+        return [(kind, parts) for kind, parts in left if parts]
+
+    def _after(self, rank: int, position: int) -> list[JobId]:
+        leaving = {key.job_id for key in self.outcome.outranked}
+        return [job_id for job_id in super()._after(rank, position) if job_id not in leaving]
 
 
 class Seat(NamedTuple):

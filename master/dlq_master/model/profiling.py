@@ -1,0 +1,82 @@
+"""What is known of how long jobs run: who has to be profiled, what was, and how long others have run."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import Job, JobState
+
+WINDOW_S = 3600.0  # for so long it is known who was sent to be profiled
+RUNS_KEPT = 20  # of a family
+FAMILIES_KEPT = 10_000
+RATIOS_KEPT = 500
+
+_QUEUED, _COMPLETED = JobState.QUEUED, JobState.COMPLETED
+
+
+class Sent(NamedTuple):
+    """A job that was sent to be profiled."""
+
+    at_s: float
+    user: str
+    gpus: int  # that it asks for
+
+
+class Profiling:
+    """Who waits for an estimate is derived from the jobs. The rest remembers jobs that may be forgotten:
+    like `model.history` it is stored nowhere, and learned anew from the jobs that a master loads.
+    """
+
+    __slots__ = ("_resume_s", "_runs", "_sent", "gpus", "hour", "ratios", "runs", "unknown")
+
+    def __init__(self, resume_s: float) -> None:
+        """`resume_s`: the time until work gets on that goes on; it is no part of a run time."""
+        self._resume_s = resume_s
+        self.unknown: dict[JobId, None] = {}  # nobody knows how long they run, or finds out
+        self.hour = -1  # for which it was decided how many GPUs are for trials
+        self.gpus = 0  # so many
+        self.ratios: deque[float] = deque(maxlen=RATIOS_KEPT)  # run times over estimates
+        self._sent: deque[Sent] = deque()
+        self._runs: dict[tuple[str, int], tuple[float, ...]] = {}
+        # (family, GPUs) -> how long its last jobs have run, on what they asked for
+        self.runs: Mapping[tuple[str, int], tuple[float, ...]] = MappingProxyType(self._runs)
+
+    def index(self, before: Job | None, job: Job) -> None:
+        """The job has another value, or is new."""
+        unknown = job.state is _QUEUED and job.duration_estimate_s is None and not job.trials
+        if unknown and job.live_attempt is None:
+            self.unknown[job.job_id] = None
+        else:
+            self.unknown.pop(job.job_id, None)
+        if job.trial_time_s is not None and (before is None or before.trial_time_s is None):
+            self._send(Sent(job.trial_time_s, job.user, job.request.gpus))
+        if job.state is _COMPLETED and (before is None or before.state is not _COMPLETED):
+            self._learn(job)
+
+    def sent(self, from_s: float, until_s: float = float("inf")) -> list[Sent]:
+        """Who was sent to be profiled from then on, and before `until_s`, as far as that is known (two
+        windows)."""
+        return [sent for sent in self._sent if from_s <= sent.at_s < until_s]
+
+    def _send(self, sent: Sent) -> None:
+        self._sent.append(sent)
+        while self._sent[0].at_s < sent.at_s - 2 * WINDOW_S:
+            self._sent.popleft()
+
+    def _learn(self, job: Job) -> None:
+        # What ran until it was preempted is told without the time to resume, the last run with it.
+        run_s = job.worked_s - (self._resume_s if job.goes_on(job.attempts) else 0.0)
+        if run_s <= 0.0:
+            return
+        if job.duration_estimate_s:
+            self.ratios.append(run_s / job.duration_estimate_s)
+        if job.family:
+            key = job.family, job.request.gpus
+            known = self._runs.pop(key, ())  # the latest stands last
+            self._runs[key] = (*known, run_s)[-RUNS_KEPT:]
+            if len(self._runs) > FAMILIES_KEPT:
+                del self._runs[next(iter(self._runs))]

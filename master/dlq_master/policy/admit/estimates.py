@@ -1,0 +1,48 @@
+"""How long jobs run of which nobody knows it: history says so, or trials, which have to be made first."""
+
+from __future__ import annotations
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.job import Job
+from dlq_master.model.plan import Estimate, Profile
+from dlq_master.model.view import View
+from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy.profile.history import trusted_s
+from dlq_master.policy.profile.trials import nodes_of, trials_of
+from dlq_master.policy.profile.two_nodes import on_nodes
+
+_TRIALS = 2  # of a job that is tried on fewer GPUs than it asks for
+
+
+def estimates(view: View) -> list[Profile | Estimate]:
+    """Who is sent to be profiled, and of whom enough is known, in the order of arrival."""
+    cluster = view.cluster
+    found: list[Profile | Estimate] = []
+    for job_id in sorted(cluster.profiling.unknown):
+        job = cluster.jobs[job_id]
+        told = _from_trials(cluster, job) or from_history(cluster, job)
+        if told is not None:
+            found.append(told)
+        elif trials := trials_of(cluster, job):
+            found.append(Profile(job_id, trials, Reason(ReasonCode.NOT_PROFILED)))
+    return found
+
+
+def from_history(cluster: Cluster, job: Job) -> Estimate | None:
+    """As earlier jobs of its family have run, if they have run alike."""
+    runs_s = cluster.profiling.runs.get((job.family, job.request.gpus), ())
+    estimate_s = trusted_s(runs_s) if job.family else None
+    if estimate_s is None:
+        return None
+    detail = f"{len(runs_s)} jobs of {job.family}"
+    return Estimate(job.job_id, estimate_s, Reason(ReasonCode.RAN_ALIKE, detail=detail))
+
+
+def _from_trials(cluster: Cluster, job: Job) -> Estimate | None:
+    if len(job.measured_s) < _TRIALS:
+        return None
+    one_s, two_s = job.measured_s[:_TRIALS]
+    nodes = max(1, nodes_of(cluster, job))
+    detail = f"{nodes} nodes, by trials on one and on two"
+    reason = Reason(ReasonCode.MEASURED, "nodes", nodes, detail=detail)
+    return Estimate(job.job_id, on_nodes(one_s, two_s, nodes), reason)

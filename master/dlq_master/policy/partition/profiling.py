@@ -1,0 +1,93 @@
+"""How many GPUs are for trials: as many as arrivals of the last hour need (Chronus, 3.2.3), at least a floor."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import NamedTuple
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.lane import PROFILE_RANK, Lane
+from dlq_master.model.plan import Scale
+from dlq_master.model.profiling import WINDOW_S
+from dlq_master.model.view import View
+from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy.partition.quotas import pausing
+from dlq_master.policy.profile.rules import Profiles, floor_of
+from dlq_master.policy.profile.trials import charged, node_gpus
+from dlq_master.policy.promise.reading import home_type
+
+_SLACK = 1e-9  # of a sum of rates
+
+
+class Room(NamedTuple):
+    """GPUs for trials, and how many of them trials hold."""
+
+    gpus: int
+    held: int
+
+    def allows(self, gpus: int) -> bool:
+        """Whether a trial of so many may begin. One that is wider than all of it begins when no other
+        runs: it would wait for ever."""
+        return not self.held or self.held + gpus <= self.gpus
+
+    def after(self, gpus: int) -> Room:
+        """The same with one more trial."""
+        return self._replace(held=self.held + gpus)
+
+    @property
+    def unused(self) -> int:
+        return max(0, self.gpus - self.held)
+
+
+def scale(view: View, rules: Profiles) -> Scale | None:
+    """How many GPUs are for trials in this hour, in whole nodes; None: that has been decided.
+
+    C = lambda x T_profile, where lambda is what arrived in the hour before, each job with what it costs the
+    profiler: with less, jobs would come faster than they are profiled.
+    """
+    cluster = view.cluster
+    hour = int(view.now_s // WINDOW_S)
+    home = home_type(cluster)
+    size = node_gpus(cluster, home)
+    if hour <= cluster.profiling.hour or not size:
+        return None
+    begin_s = hour * WINDOW_S
+    sent = cluster.profiling.sent(begin_s - WINDOW_S, begin_s)
+    gpus = sum(charged(each.gpus, size) for each in sent)
+    wanted = ceil(gpus / WINDOW_S * rules.profile_s / size - _SLACK)
+    nodes = max(min(wanted, _nodes(cluster) - 1), floor_nodes(cluster, rules))
+    detail = f"{len(sent)} jobs came in the hour before"
+    reason = Reason(ReasonCode.ARRIVALS, "gpus", nodes * size, detail=detail)
+    return Scale(hour, nodes * size, reason)
+
+
+def next_scale_s(cluster: Cluster, rules: Profiles) -> float:
+    """When fewer GPUs may do; inf: it is the floor already, and only arrivals could change that."""
+    if cluster.profiling.gpus <= floor_nodes(cluster, rules) * node_gpus(
+        cluster, home_type(cluster)
+    ):
+        return float("inf")
+    return (cluster.profiling.hour + 1) * WINDOW_S
+
+
+def room(cluster: Cluster, rules: Profiles) -> Room:
+    """The GPUs for trials now, and those that trials hold, including those that are leaving."""
+    floor = floor_nodes(cluster, rules) * node_gpus(cluster, home_type(cluster))
+    held = cluster.running.gpus_by_rank.get(PROFILE_RANK, 0)
+    for key in {*cluster.silent, *pausing(cluster)}:
+        if cluster.jobs[key.job_id].lane is Lane.PROFILE:
+            held += cluster.attempts[key].lease.allocation.width
+    return Room(max(cluster.profiling.gpus, floor), held)
+
+
+def floor_nodes(cluster: Cluster, rules: Profiles) -> int:
+    """Nodes that are always for trials."""
+    return floor_of(rules.floor, _nodes(cluster))
+
+
+def _nodes(cluster: Cluster) -> int:
+    home = home_type(cluster)
+    pool = cluster.capacity.open.get(home)
+    if pool is None:
+        return 0
+    return pool.buckets[node_gpus(cluster, home)].bit_count()

@@ -1,0 +1,85 @@
+"""Whole nodes on which nobody is seated: those that are always for trials.
+
+A promise counts on all other nodes, so all seats fit there; were some of them taken here, what is left for
+trials would lie in pieces of nodes, and a trial of two nodes would wait for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.lane import PROFILE_RANK, Lane
+from dlq_master.model.pool import Part
+from dlq_master.policy.walk.seats import Seat, SlotContest, SlotSpace, serve
+
+
+class Held(NamedTuple):
+    """GPUs of a node that are out of the walk for a while: free now, and only later."""
+
+    gpu_type: str
+    now: Part
+    later: Part
+
+
+def serve_beside(
+    ground: SlotSpace | SlotContest, waiting: Iterable[Seat], gpu_type: str, nodes: int
+) -> None:
+    """Seats for all of them, on other nodes than so many that hold no seat; who finds none there gets one
+    anywhere, for a promise is more than a trial."""
+    seats = list(waiting)
+    if not seats:
+        return
+    held = _hold(ground, gpu_type, nodes)
+    serve(ground, seats)
+    _release(ground, held)
+    outcome = ground.outcome
+    serve(ground, [it for it in seats if it.job_id not in {*outcome.chosen, *outcome.claims}])
+
+
+def trial_nodes(cluster: Cluster, node_gpus: int) -> int:
+    """As many nodes as the trials that run would fill."""
+    return -(-cluster.running.gpus_by_rank.get(PROFILE_RANK, 0) // node_gpus) if node_gpus else 0
+
+
+def _hold(ground: SlotSpace | SlotContest, gpu_type: str, nodes: int) -> list[Held]:
+    """Take the emptiest nodes without seats and trials out of the walk."""
+    stock = ground.stocks.get(gpu_type)
+    if stock is None:
+        return []
+    clear = sorted(_clear(ground.cluster, gpu_type))[: max(0, nodes)]
+    found = []
+    for _, _, ordinal in clear:
+        now = stock.free.masks[ordinal]
+        later = stock.later.masks[ordinal]
+        stock.take((Part(ordinal, now | later),))
+        found.append(Held(gpu_type, Part(ordinal, now), Part(ordinal, later & ~now)))
+    if isinstance(ground, SlotContest):
+        ground.spared = frozenset(ordinal for *_, ordinal in clear)
+    return found
+
+
+def _release(ground: SlotSpace | SlotContest, held: Iterable[Held]) -> None:
+    for gpu_type, now, later in held:
+        stock = ground.stocks[gpu_type]
+        if now.mask:
+            stock.give_free((now,))
+        if later.mask:
+            stock.give_later((later,))
+    if isinstance(ground, SlotContest):
+        ground.spared = frozenset()
+        ground.victims = None  # there are more of them now
+
+
+def _clear(cluster: Cluster, gpu_type: str) -> Iterable[tuple[int, int, int]]:
+    """Whole open nodes of the type that nobody holds but best-effort work: how much that holds, and the last
+    first, since others are placed from the first on."""
+    capacity = cluster.capacity
+    opened, total = capacity.open[gpu_type].masks, capacity.total[gpu_type].masks
+    for ordinal, mask in enumerate(opened):
+        if mask and mask == total[ordinal]:
+            claims = capacity.claims.get(capacity.node_ids[ordinal], {})
+            if all(cluster.jobs[key.job_id].lane >= Lane.SPOT for key in claims):
+                held = sum(gpus.bit_count() for gpus in claims.values())
+                yield held, -ordinal, ordinal

@@ -1,0 +1,85 @@
+"""Who is tried, the first that came first, and the GPUs that are kept for those who come next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import JobId
+from dlq_master.model.lane import PROFILE_RANK
+from dlq_master.model.pool import Part, Pool, lowest
+from dlq_master.model.resources import Shape
+from dlq_master.policy.partition.profiling import Room
+from dlq_master.policy.walk.contest import Contest
+from dlq_master.policy.walk.line import heads, line
+from dlq_master.policy.walk.outcome import PROFILER
+from dlq_master.policy.walk.space import Space
+from dlq_master.policy.walk.standing import Block
+
+_LAST = 1 << 200  # behind everybody of the rank: trials do not make trials leave
+_ANY_WIDTH = float("inf")
+
+
+def serve_trials(ground: Space, room: Room) -> Room:
+    """Trials begin while there is room for them, and nobody passes the first that does not; returns the
+    room that is left."""
+    if isinstance(ground, Contest):
+        for block in ground.blocks(PROFILE_RANK, apart=False):
+            ground.keep(PROFILE_RANK, block)
+    for job_id, shape in _in_line(ground.cluster):
+        begins = room.allows(shape.gpus) and not ground.spent
+        if not begins or not ground.serve(PROFILE_RANK, (_LAST, job_id, shape, iter(()))):
+            ground.outcome.heads[PROFILER] = job_id
+            break
+        room = room.after(shape.gpus)
+    ground.outcome.room = room
+    return room
+
+
+def first_trial(cluster: Cluster) -> JobId | None:
+    """Who is tried next, if anybody waits for that."""
+    return next((job_id for job_id, _ in _in_line(cluster)), None)
+
+
+def withhold(ground: Space, gpu_type: str, gpus: int) -> None:
+    """Keep so many GPUs from everybody who has not had their turn, whole nodes as far as there are any.
+
+    Nobody has to leave for that. Whoever is so wide that these are needed gets them: the walk has come to
+    all trials already.
+    """
+    stock = ground.stocks.get(gpu_type)
+    if stock is None or gpus <= 0:
+        return
+    opened = ground.cluster.capacity.open[gpu_type]
+    kept = _kept(stock.later, opened, min(gpus, opened.total - _widest(ground)))
+    if kept:
+        ground.outcome.withheld = sum(mask.bit_count() for _, mask in kept)
+        stock.take(kept)
+
+
+def _in_line(cluster: Cluster) -> Iterator[tuple[JobId, Shape]]:
+    """Who waits for a trial, in the order in which they were sent."""
+    waiting = cluster.waiting.by_rank.get(PROFILE_RANK, {})
+    for head in line(heads(waiting, frozenset(), _ANY_WIDTH), (), frozenset()):
+        if not isinstance(head, Block):
+            yield head[1], head[2]
+
+
+def _widest(ground: Space) -> int:
+    """GPUs of the widest job that has not had its turn."""
+    by_rank = ground.lineup.waiting.by_rank
+    shapes = [shape.gpus for rank in by_rank if rank > PROFILE_RANK for shape in by_rank[rank]]
+    return max(shapes, default=0)
+
+
+def _kept(pool: Pool, opened: Pool, gpus: int) -> tuple[Part, ...]:
+    """Whole nodes that are free, then the freest of the others."""
+    free = [(mask.bit_count(), ordinal) for ordinal, mask in enumerate(pool.masks) if mask]
+    free.sort(key=lambda node: (pool.masks[node[1]] != opened.masks[node[1]], -node[0], node[1]))
+    kept = []
+    for count, ordinal in free:
+        if gpus <= 0:
+            break
+        kept.append(Part(ordinal, lowest(pool.masks[ordinal], min(gpus, count))))
+        gpus -= count
+    return tuple(kept)
