@@ -47,7 +47,7 @@ print(told)
         ("genie", {"place": "consolidate"}),
         ("afs", {"place": "spread", "preempt": "free"}),
         ("gandiva-elastic", {"place": "consolidate"}),
-        ("aryl", {"place": "consolidate"}),
+        ("aryl", {}),
         ("aryl", {"place": "spread", "preempt": "free", "size": "rollout"}),
         ("timeslice", {"place": "spread"}),
         ("sf", {"place": "consolidate"}),

@@ -120,7 +120,8 @@ class _Decision:
             here = {job_id: held for job_id, held in runs.items() if held.gpu_type == gpu_type}
             new = {job_id: parts for job_id, parts in starts.items() if self._is(parts, gpu_type)}
             if here or new:
-                groups = self.ground.groups
+                grouped = self.ground.grouped
+                groups = None if grouped is None else grouped.groups
                 Shares(self.question, self.outcome, gpu_type, stock, here, new, groups).settle()
 
     def _is(self, parts: Parts, gpu_type: str) -> bool:

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.lineup import Lineup
-from dlq_master.model.pool import Parts, Pool
-from dlq_master.model.resources import Shape
+from dlq_master.model.pool import Parts
 from dlq_master.policy.place.batch import Batch
 from dlq_master.policy.place.chooser import Balance
-from dlq_master.policy.place.groups import Groups, decreasing
 from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.walk.grouped import Grouped
 from dlq_master.policy.walk.line import Head
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.reserve import closest
@@ -36,7 +35,7 @@ class Space:
         "batch",
         "blocking",
         "cluster",
-        "groups",
+        "grouped",
         "lineup",
         "outcome",
         "placement",
@@ -55,12 +54,15 @@ class Space:
         self.blocking = blocking
         self.balance = Balance(cluster) if placement.balances else None
         self.batch = Batch(cluster, placement)
-        self.groups = Groups(cluster) if placement.groups else None
         self.outcome = Outcome()
         self.spent = not capacity.free_gpus
         self.stocks: dict[str, Stock] = {}
         for gpu_type, pool in capacity.free.items():
             self.stocks[gpu_type] = Stock(pool)
+        self.grouped: Grouped | None = None
+        if placement.groups:
+            waiting = None if blocking else lineup.waiting
+            self.grouped = Grouped(cluster, placement, self.stocks, self.outcome, waiting)
         if capacity.soon:
             for gpu_type, parts in usable(capacity, capacity.soon_parts()):
                 self.stocks[gpu_type].give_later(parts)
@@ -90,7 +92,7 @@ class Space:
         if found is not None:
             stock, parts = found
             self.outcome.chosen[job_id] = parts
-            if len(self.stocks) == 1 and self.groups is None and shape.gpus == stock.free.total:
+            if len(self.stocks) == 1 and self.grouped is None and shape.gpus == stock.free.total:
                 self.spent = True  # that was the last of it: no need to write it down
                 return True
             stock.take(parts)
@@ -109,10 +111,8 @@ class Space:
 
     def finish(self) -> None:
         """Place those that start as a whole, if the placement does that."""
-        if self.groups is not None:
-            self._again_widest_first(self.groups)
-            if len(self.stocks) > 1:
-                self._start_mixed()
+        if self.grouped is not None:
+            self.grouped.finish()
         if self.placement.arranges is None or not self.outcome.chosen:
             return
         pools = {gpu_type: stock.free for gpu_type, stock in self.stocks.items()}
@@ -132,8 +132,8 @@ class Space:
     def find_free(self, head: Head) -> tuple[Stock, Parts] | None:
         """GPUs that are free now, for a job that then starts on them."""
         _, job_id, shape, _ = head
-        if self.groups is not None:
-            return self._find_in_groups(self.groups, job_id, shape)
+        if self.grouped is not None:
+            return self.grouped.find(job_id, shape)
         gpus, wanted = shape.gpus, shape.gpu_type
         for gpu_type, stock in self.stocks.items():
             free = stock.free
@@ -174,87 +174,6 @@ class Space:
                     stock.take(parts)
                     break
         return True
-
-    def _find_in_groups(
-        self, groups: Groups, job_id: JobId, shape: Shape
-    ) -> tuple[Stock, Parts] | None:
-        """On the best servers for a base or an inelastic job; of several GPU types, on those with the best
-        servers left."""
-        elastic = bool(self.cluster.jobs[job_id].request.sizes)
-        stocks = [
-            stock
-            for gpu_type, stock in self.stocks.items()
-            if shape.gpu_type in (None, gpu_type) and shape.gpus <= stock.free.total
-        ]
-        find = self.placement.find
-        return groups.place(stocks, lambda pool: find(pool, shape), elastic=elastic)
-
-    def _again_widest_first(self, groups: Groups) -> None:
-        """Those that start, placed once more in the order of best fit decreasing."""
-        chosen = self.outcome.chosen
-        if len(chosen) < 2 or self.outcome.outranked:
-            return
-        before = {job_id: (self._stock_of(parts), parts) for job_id, parts in chosen.items()}
-        for stock, parts in before.values():
-            stock.give_free(parts)
-        jobs = self.cluster.jobs
-        made: dict[JobId, tuple[Stock, Parts]] = {}
-        for job in decreasing(jobs[job_id] for job_id in chosen):
-            found = self._find_in_groups(groups, job.job_id, self.cluster.shape(job))
-            if found is None:
-                break
-            made[job.job_id] = found
-            found[0].take(found[1])
-        if len(made) < len(chosen):
-            for stock, parts in made.values():
-                stock.give_free(parts)
-            made = before
-            for stock, parts in made.values():
-                stock.take(parts)
-        for job_id in chosen:
-            chosen[job_id] = made[job_id][1]
-
-    def _start_mixed(self) -> None:
-        """Last, on what is left: jobs whose GPUs may be of several types."""
-        chosen, claims = self.outcome.chosen, self.outcome.claims
-        for _, fifos in sorted(self.lineup.waiting.by_rank.items()):
-            line = sorted(
-                (position, job_id, shape)
-                for shape, fifo in fifos.items()
-                if shape.mixed
-                for job_id, position in fifo.items()
-                if job_id not in chosen and job_id not in claims
-            )
-            for _, job_id, shape in line:
-                left = sum(stock.free.total for stock in self.stocks.values())
-                if not left or (self.blocking and self.outcome.heads):
-                    return
-                if shape.gpus <= left:
-                    parts = self.placement.find(self._all_types(), shape)
-                    if parts is not None:
-                        chosen[job_id] = parts
-                        self.outcome.told[job_id] = "on GPUs of several types"
-                        for stock in self.stocks.values():
-                            stock.take(parts)
-
-    def _all_types(self) -> Pool:
-        """What is free, whatever its type."""
-        free = [stock.free for stock in self.stocks.values()]
-        masks = [0] * len(free[0].masks)
-        for pool in free:
-            masks = [some | more for some, more in zip(masks, pool.masks, strict=True)]
-        joined = Pool([mask.bit_count() for mask in masks], free[0].node_ids, free[0].traits)
-        for ordinal, mask in enumerate(masks):
-            joined.set(ordinal, mask)
-        return joined
-
-    def _stock_of(self, parts: Parts) -> Stock:
-        total = self.cluster.capacity.total
-        return next(
-            stock
-            for gpu_type, stock in self.stocks.items()
-            if total[gpu_type].masks[parts[0].ordinal] & parts[0].mask
-        )
 
     def _make_room(self, head: Head) -> tuple[Stock, Parts] | None:
         """It fits if those that start in this plan are packed otherwise."""
