@@ -21,7 +21,7 @@ static int datagram_socket(void)
     return fd;
 }
 
-static void send_times(int fd, size_t bytes, int times)
+static __attribute__((unused)) void send_times(int fd, size_t bytes, int times)
 {
     static char zeros[4096];
     int i;

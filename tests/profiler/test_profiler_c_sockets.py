@@ -196,3 +196,9 @@ def test_a_thread_in_a_call_can_be_cancelled(
     for _ in range(5):
         assert profiling.run(program).stdout == "clean-up ran\ncancelled 1\n"
     assert all((Op.SEND, 20, 20) in calls(one) for one in profiling.recordings())
+
+
+def test_a_child_does_not_wait_for_the_loader(profiling: Profiling, program: Program) -> None:
+    """Another thread of its parent had the loader's lock, and is not there to give it back."""
+    assert profiling.run(program("late.c")) == run(program("late.c"))
+    assert [calls(one) for one in profiling.recordings()] == [[(Op.WRITE, 5, 5)]]

@@ -5,6 +5,7 @@
 
 __attribute__((constructor)) static void start(void)
 {
+    dlqprof_resolve_all();
     dlqprof_start();
     dlqprof_resolve_with_lock();
 }

@@ -166,6 +166,24 @@ void *dlqprof_next(const char *name)
     return wanted.found;
 }
 
+#define NEXT_NAME(name) #name,
+static const char *const names[NEXT_COUNT] = {WATCHED_CALLS(NEXT_NAME)};
+void *dlqprof_next_calls[NEXT_COUNT];
+
+void *dlqprof_resolve(enum dlqprof_call call)
+{
+    void *found = dlqprof_next(names[call]);
+    STORE(&dlqprof_next_calls[call], found);
+    return found;
+}
+
+void dlqprof_resolve_all(void)
+{
+    int call;
+    for (call = 0; call < NEXT_COUNT; call++)
+        dlqprof_resolve((enum dlqprof_call)call);
+}
+
 void dlqprof_resolve_with_lock(void)
 {
     STORE(&with_lock, 1);
