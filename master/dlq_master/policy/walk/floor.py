@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from dlq_master.model.attempt import AttemptState
 from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import AttemptKey
 from dlq_master.model.lane import PROFILE_RANK, Lane
 from dlq_master.model.pool import Part
 from dlq_master.policy.walk.seats import Seat, SlotContest, SlotSpace, serve
@@ -48,7 +50,7 @@ def _hold(ground: SlotSpace | SlotContest, gpu_type: str, nodes: int) -> list[He
     stock = ground.stocks.get(gpu_type)
     if stock is None:
         return []
-    clear = sorted(_clear(ground.cluster, gpu_type))[: max(0, nodes)]
+    clear = sorted(_clear(ground, gpu_type))[: max(0, nodes)]
     found = []
     for _, _, ordinal in clear:
         now = stock.free.masks[ordinal]
@@ -72,14 +74,21 @@ def _release(ground: SlotSpace | SlotContest, held: Iterable[Held]) -> None:
         ground.victims = None  # there are more of them now
 
 
-def _clear(cluster: Cluster, gpu_type: str) -> Iterable[tuple[int, int, int]]:
-    """Whole open nodes of the type that nobody holds but best-effort work: how much that holds, and the last
-    first, since others are placed from the first on."""
+def _clear(ground: SlotSpace | SlotContest, gpu_type: str) -> Iterable[tuple[int, int, int]]:
+    """Whole open nodes of the type that nobody will hold but best-effort work: how much that holds, and the
+    last first, since others are placed from the first on."""
+    cluster = ground.cluster
     capacity = cluster.capacity
     opened, total = capacity.open[gpu_type].masks, capacity.total[gpu_type].masks
     for ordinal, mask in enumerate(opened):
         if mask and mask == total[ordinal]:
             claims = capacity.claims.get(capacity.node_ids[ordinal], {})
-            if all(cluster.jobs[key.job_id].lane >= Lane.SPOT for key in claims):
-                held = sum(gpus.bit_count() for gpus in claims.values())
+            stay = {key: gpus for key, gpus in claims.items() if not _leaves(ground, key)}
+            if all(cluster.jobs[key.job_id].lane >= Lane.SPOT for key in stay):
+                held = sum(gpus.bit_count() for gpus in stay.values())
                 yield held, -ordinal, ordinal
+
+
+def _leaves(ground: SlotSpace | SlotContest, key: AttemptKey) -> bool:
+    leaving = ground.cluster.attempts[key].state is AttemptState.PAUSING
+    return leaving or key in ground.outcome.outranked

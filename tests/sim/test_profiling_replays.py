@@ -1,0 +1,83 @@
+"""Whole replays of chronus with trials: promises hold, trials come soon, nothing is held twice."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.policy.check import check_full
+from dlq_simulator.clusters import read_cluster
+from dlq_simulator.engine import replay
+from dlq_simulator.generate.chronus import MIXES, Chronus
+from dlq_simulator.report import Result
+from dlq_simulator.settings import read_settings
+from dlq_simulator.workload import Trace, TraceJob
+
+SLOT_S = 1200.0
+
+
+def workload(seed: int, longs: int = 90, shorts: int = 60, hours: float = 10.0) -> Trace:
+    """Jobs of minutes to hours with deadlines (mix2), and short ones that no trial outlives."""
+    draw = Random(seed)
+    widths = [1, 1, 2, 4, 8, 8, 16, 24]
+    rows = [
+        TraceJob(
+            job_id=f"l{number}",
+            submit_time_s=draw.randrange(int(hours * 3600)),
+            num_gpus=draw.choice(widths),
+            duration_s=round(320 * 60 ** draw.random()),
+        )
+        for number in range(longs)
+    ]
+    mixed = Chronus(mix=MIXES["mix2"]).workload(draw, Trace.of("long", rows))
+    short = [
+        TraceJob(
+            job_id=f"s{number}",
+            submit_time_s=draw.randrange(int(hours * 3600)),
+            num_gpus=draw.choice(widths[:-1]),
+            duration_s=draw.randrange(5, 300),
+        )
+        for number in range(shorts)
+    ]
+    return Trace.of("mixed", [*mixed.jobs, *short])
+
+
+def replayed(seed: int, *words: str) -> Result:
+    (chosen,) = read_settings(["chronus"], ["know=profiled", *words])
+
+    def sound(cluster: Cluster, *_: object) -> None:
+        check_full(cluster)
+
+    return replay(workload(seed), read_cluster("8x8"), chosen, watch=sound)
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_with_exact_trials_no_promise_is_broken_and_nobody_waits_long_for_one(seed: int) -> None:
+    found = replayed(seed, "noise=0").metrics
+    assert found.jobs == 150
+    assert (found.promises_missed, found.refused) == (0, 0)
+    assert found.guaranteed is not None
+    assert found.guaranteed > 30
+    # Whoever is in the way of a trial moves at the end of a slot.
+    assert found.max_profiler_pending_s is not None
+    assert found.max_profiler_pending_s < 2 * SLOT_S
+
+
+def test_short_jobs_end_in_their_trials_and_are_never_scheduled() -> None:
+    for outcome in replayed(3, "noise=0").outcomes:
+        short = outcome.job.duration_s < 300 and outcome.job.num_gpus <= 16
+        assert outcome.ended_in_trial == short
+
+
+def test_wrong_estimates_break_few_promises_once_margins_are_learned() -> None:
+    found = replayed(4, "noise=0.2").metrics
+    assert found.guaranteed is not None
+    assert found.promises_missed is not None
+    assert found.promises_missed <= 0.1 * found.guaranteed
+
+
+def test_the_same_replay_twice_is_the_same_replay() -> None:
+    first, second = (replayed(5, "noise=0.3", "submit_gpus=24") for _ in range(2))
+    assert (first.outcomes, first.metrics) == (second.outcomes, second.metrics)
