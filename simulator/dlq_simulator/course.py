@@ -37,6 +37,7 @@ class Course:
         "spans",
         "stopped_s",
         "trial_gpu_s",
+        "trial_sent_s",
         "trial_start_s",
         "trials_s",
         "tried",
@@ -64,6 +65,7 @@ class Course:
         self.promised_s: Seconds | None = None  # guaranteed when it was judged
         self.spans: list[Span] = []  # when it held GPUs, until its last start
         self.trial_start_s: Seconds | None = None  # the first trial, if it is profiled
+        self.trial_sent_s: Seconds | None = None
         self.trials_s: Seconds = 0  # of the overhead: on other GPUs than it asks for
         self.trial_gpu_s: Seconds = 0
         self.tried = False  # it ended before anybody knew how long it runs
@@ -143,6 +145,7 @@ class Course:
             spans=(*self.spans, Span(self.placed_s, now_s, self.gpus)),
             promised_s=self.promised_s,
             trial_start_s=self.trial_start_s,
+            trial_sent_s=self.trial_sent_s,
             trials_s=self.trials_s,
             trial_gpu_s=self.trial_gpu_s,
             ended_in_trial=self.tried,

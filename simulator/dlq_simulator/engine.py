@@ -279,7 +279,7 @@ class Replay:
         gpus = allocation.width
         job = self.cluster.jobs[job_id]
         if job.trials and course.trial_start_s is None:
-            course.trial_start_s = now_s
+            course.trial_start_s, course.trial_sent_s = now_s, job.trial_time_s
         if job.reduced:
             over_s = self.estimates.tried(course, number, now_s, gpus)
             self.agenda.foresee(over_s, Kind.PROFILE, job_id, number)

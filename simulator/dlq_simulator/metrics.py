@@ -44,6 +44,7 @@ class Outcome:
     spans: tuple[Span, ...] = ()
     promised_s: Number | None = None  # the deadline that was guaranteed to it, from its submit
     trial_start_s: Number | None = None  # of the first trial, if it was profiled
+    trial_sent_s: Number | None = None  # when it was let in to be profiled
     trials_s: Number = 0  # of the overhead: on fewer GPUs than it asked for, to be measured
     trial_gpu_s: Number = 0  # what these trials held
     ended_in_trial: bool = False  # before it was known how long it runs
