@@ -61,6 +61,7 @@ def _crowded(rule: str) -> Method:
 
 METHODS: Mapping[str, Method] = {
     "Baseline": Method("fifo", ("place=groups",), paper=FIFO),
+    "Neither loans nor scaling, Aryl": Method("aryl"),
     "Basic, Aryl": Method("aryl", lends=True, elastic=5, paper=Printed(2008, 11089, 10.20)),
     "Advanced, Aryl": Method(
         "aryl", lends=True, elastic=5, mixed=10, paper=Printed(1833, 10402, 7.05)
