@@ -75,6 +75,8 @@ CHOICES: list[tuple[str, ...]] = [
     ("tiresias-las", "thresholds=60", "place=pattern", "term_s=60", "save_s=7", "resume_s=5"),
     ("srtf", "place=pattern", "preempt=free"),
     ("yarn-cs", "place=local-search", "search=2000"),
+    ("chronus", "know=profiled", "profile_s=40", "term_s=60", "save_s=7", "resume_s=5"),
+    ("chronus", "know=profiled", "profile_s=90", "submit_gpus=4", "profile_floor=0"),
 ]
 
 
@@ -83,7 +85,7 @@ def no_gpu_is_held_twice(cluster: Cluster, *_: object) -> None:
     held: dict[tuple[str, int], int] = {}
     for attempt in cluster.attempts.values():
         if attempt.live:
-            asked = cluster.jobs[attempt.key.job_id].request.gpus
+            asked = cluster.jobs[attempt.key.job_id].gpus_now
             assert attempt.lease.allocation.width == asked, "all or nothing"
             for slot in attempt.lease.allocation.slots:
                 for gpu in slot.gpu_indices:
@@ -141,8 +143,10 @@ def a_trace(whole: bool) -> st.SearchStrategy[Trace]:
                     num_gpus=g,
                     duration_s=d,
                     gpu_type=t,
-                    kind="strict" if due else "be",
-                    deadline_s=due,
+                    kind="strict"
+                    if due and number
+                    else "be",  # of a queue with a quota there is one
+                    deadline_s=due if number else None,
                 )
                 for number, (s, g, d, t, due) in enumerate(rows)
             ],
@@ -211,6 +215,7 @@ HARDER = (
     ("fifo",),
     ("best-effort", "place=spread", "overlap=1"),
     ("srtf", "know=profiled", "profile_s=40", "term_s=60", "save_s=7", "resume_s=5"),
+    ("chronus", "know=profiled", "profile_s=40", "term_s=60", "save_s=7", "resume_s=5"),
     ("srsf", "know=profiled", "profile_s=20", "preempt=free", "place=spread"),
     ("tiresias-las", "thresholds=60", "place=spread", "term_s=60", "save_s=9", "resume_s=5"),
 )
