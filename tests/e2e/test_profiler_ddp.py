@@ -1,6 +1,7 @@
 """Real trainings by PyTorch over gloo: their traffic tells what they are."""
 
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -11,6 +12,8 @@ from support.profiled_jobs import MOST_PERIOD_ERROR, timely, torch_job
 pytestmark = [pytest.mark.e2e, pytest.mark.torch]
 
 ITERATIONS = 8
+WARM_UP, PAIRS = 4, 40
+MOST_CPU_RATIO = 1.02
 # Sizes divided so that a gradient is a hundred megabytes at most: the buckets stay PyTorch's own.
 SHRUNK = {
     "vgg16": 8, "alexnet": 4, "gpt": 2, "googlenet": 1, "resnet50": 1, "inception3": 1,
@@ -71,3 +74,17 @@ def test_with_the_hook_the_tensors_are_exact(tmp_path: Path) -> None:
     assert found.skew.lower == found.skew.upper == max(sizes) / sum(sizes)
     assert found.model_bytes == sum(sizes)
     assert found.buckets == tuple(buckets(sizes))
+
+
+def test_recording_costs_at_most_two_percent_of_the_cpu(tmp_path: Path) -> None:
+    """Pairs of neighbouring iterations, one recorded and one not; a median over two batches, if need be."""
+    options = ("--iterations", str(WARM_UP + 2 * PAIRS), "--shrunk", "4", "--toggle")
+    ratios = []
+    for batch in ("1", "2"):
+        found = torch_job(tmp_path / batch, "alexnet", 2, *options)
+        cpu_s = found.truth["cpu_s"][WARM_UP:]
+        ratios.append(median(on / off for on, off in zip(cpu_s[::2], cpu_s[1::2], strict=True)))
+        assert found.profile.records > PAIRS * 100
+        if ratios[-1] <= MOST_CPU_RATIO:
+            return
+    pytest.fail(f"the CPU time of recorded iterations over the others: {ratios}")

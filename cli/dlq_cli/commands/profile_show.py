@@ -74,7 +74,9 @@ def tell(
     """Analyse and print; what could not be read is told on stderr."""
     from dlq_cli.facts.common import document
 
-    report = analysis()
+    if any(path.is_dir() for path in paths):
+        analysis()
+    report: Any = importlib.import_module("dlq_profiler.report")
     try:
         found, refused = report.analyse(paths, world_size=ranks)
     except FileNotFoundError as error:
@@ -89,12 +91,11 @@ def tell(
     click.echo(text, err=to_stderr)
 
 
-def analysis() -> Any:
-    """The profiler's room: it brings numpy, which the base install has not."""
+def analysis() -> None:
+    """Refuse where what analyses recordings is not installed: it needs numpy, and the base install has none."""
     try:
         importlib.import_module("dlq_profiler.directory")
-        return importlib.import_module("dlq_profiler.report")
     except ImportError as error:
         raise click.ClickException(
-            f"`dlq profile` is not installed: {error}; pip install 'dlq[profile]' brings it"
+            f"recordings cannot be analysed here: {error}; pip install 'dlq[profile]' brings it"
         ) from None

@@ -1,6 +1,7 @@
 """`dlq profile`: what it prints, what it refuses, and that a command goes on as without it."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -101,6 +102,28 @@ def test_a_directory_is_analysed_and_its_result_shown_again(dlq: Dlq, tmp_path: 
     assert (again.code, again.err) == (0, "")
     assert "all-reduce, 2 ranks, processes with traffic: 2" in again.out
     assert [line.split()[0] for line in again.out.splitlines()[-3:]] == ["LINK", "40G", "0.8G"]
+
+
+def test_without_numpy_a_result_is_shown_and_a_recording_refused(tmp_path: Path) -> None:
+    stored = tmp_path / "profile.json"
+    stored.write_text(all_reduce().json())
+    program = (
+        "import sys; sys.modules['numpy'] = None\n"
+        "from dlq_cli.main import run; sys.exit(run(sys.argv[1:]))"
+    )
+
+    def dlq(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", program, "profile", *words],
+            check=False, capture_output=True, text=True,
+        )  # fmt: skip
+
+    shown = dlq("show", str(stored))
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "all-reduce, 4 ranks" in shown.stdout
+    for refused in (dlq("show", str(tmp_path)), dlq("run", "--", "true")):
+        assert refused.returncode == 1
+        assert "pip install 'dlq[profile]'" in refused.stderr
 
 
 def test_a_file_that_is_no_use_is_named(dlq: Dlq, tmp_path: Path) -> None:
