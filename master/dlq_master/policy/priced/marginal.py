@@ -1,10 +1,11 @@
 """Marginal allocation by apparent tardiness cost: what dlq does by itself.
 
 1. *Wish*: the cheapest shape of each job that makes its due date, else its fastest kind and as many GPUs as
-   help. Nobody is given more.
+   help. Nobody is given more. If that is more than all nodes have, GPUs are what is short, not money: each
+   job wishes for its fastest kind, and the fewest GPUs of it that make the due date.
 2. *Worth*: a GPU more for job j is worth w_j exp(-slack_j / (k mean t)) times the share of j that is then done
    sooner per second, where slack is the due date minus the fastest end, and t the fastest run time. If the
-   wishes are more than all nodes have, the GPUs go to the greatest worths: as throughput is concave in the
+   wishes are still more, the GPUs go to the greatest worths: as throughput is concave in the
    GPUs they fall from GPU to GPU of a job, and the greatest of all are an allocation.
    What a job holds already counts for more (`HOLD`), so that GPUs do not change hands for next to nothing.
 3. *Packing*: who keeps its kind and number of GPUs stays where it is; then the widest first, where it adds
@@ -26,6 +27,7 @@ from dlq_master.policy.priced.packing import Packing
 from dlq_master.policy.priced.situation import EMPTY, Schedule, Situation
 
 _HOUR_S = 3600.0
+LOOKAHEAD = 1.5  # mean run times; anything from 0.5 to 3 costs within a few percent of it
 HOLD = 0.3  # of its worth, on top of it, for a GPU that the job holds
 
 
@@ -41,15 +43,18 @@ class Wish(NamedTuple):
 
 
 def marginal(
-    situation: Situation, draw: np.random.Generator, *, lookahead: float = 1.0
+    situation: Situation, draw: np.random.Generator, *, lookahead: float = LOOKAHEAD
 ) -> Schedule:
     """`lookahead`: k, how far ahead tardiness is seen, in mean run times. Nothing is drawn."""
     if not situation.jobs:
         return EMPTY
     wish = wishes(situation, lookahead)
+    capacity = int(situation.catalogue.most.max()) * situation.nodes
+    if int(wish.gpus.sum()) > capacity:
+        wish = hurried(situation, wish)
     has = held(situation)
     mine = np.where(has.kind == wish.kind, has.gpus, 0)
-    given = allocate(wish, int(situation.catalogue.most.max()) * situation.nodes, mine)
+    given = allocate(wish, capacity, mine)
     gpus = _allowed(situation, wish, given)
     packing = _pack(situation, wish, gpus, np.where(gpus == mine, has.node, -1))
     _give_idle(packing, situation, wish)
@@ -67,14 +72,27 @@ def wishes(situation: Situation, lookahead: float) -> Wish:
     fastest = time.reshape(len(time), -1).argmin(axis=1)
     best = np.where(makes.any(axis=(1, 2)), in_time, fastest)
     kind, gpus = np.unravel_index(best, shape)
-    mine = time[jobs, kind]
-    rate = np.zeros((len(time), time.shape[2] + 1))
-    rate[:, 1:] = np.maximum.accumulate(1.0 / mine, axis=1)
     short = situation.fastest
     scale = lookahead * max(float(short.mean()), 1e-9)
     slack = np.maximum(0.0, situation.due - short)
     urgency = situation.weight * np.exp(-slack / scale)
-    return Wish(kind, gpus + 1, rate, cost[jobs, kind, gpus], urgency)
+    return Wish(kind, gpus + 1, _rates(time[jobs, kind]), cost[jobs, kind, gpus], urgency)
+
+
+def hurried(situation: Situation, wish: Wish) -> Wish:
+    """Of the fastest kind, the fewest GPUs that make the due date; where none do, the fastest number."""
+    kind = situation.time.min(axis=2).argmin(axis=1)
+    mine = situation.time[np.arange(len(kind)), kind]
+    makes = mine <= situation.due[:, None]
+    gpus = np.where(makes.any(axis=1), makes.argmax(axis=1), mine.argmin(axis=1)) + 1
+    return wish._replace(kind=kind, gpus=gpus, rate=_rates(mine))
+
+
+def _rates(mine: Floats) -> Floats:
+    """`Wish.rate` of run times by GPUs; what a job may not have is as fast as the next fewer that it may."""
+    rate = np.zeros((len(mine), mine.shape[1] + 1))
+    rate[:, 1:] = np.maximum.accumulate(1.0 / mine, axis=1)
+    return rate
 
 
 class Held(NamedTuple):

@@ -8,10 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlq_master.policy.priced.keep import settled
-from dlq_master.policy.priced.marginal import HOLD, Wish, allocate, concave, marginal, wishes
+from dlq_master.policy.priced.marginal import (
+    HOLD,
+    Wish,
+    allocate,
+    concave,
+    hurried,
+    marginal,
+    wishes,
+)
 from dlq_master.policy.priced.packing import Packing
-from dlq_master.policy.priced.situation import Grant, Schedule, Situation
-from unit.master.policy.priced.drawing import PLAIN, chance, drawn, job, situation
+from dlq_master.policy.priced.situation import Grant, PricedJob, Schedule, Situation
+from unit.master.policy.priced.drawing import PLAIN, TABLE_2, chance, drawn, job, situation
 
 
 def test_nobody_gets_more_than_the_cheapest_shape_in_time_while_there_is_room() -> None:
@@ -129,3 +137,21 @@ def test_deciding_again_changes_nothing(seed: int, count: int) -> None:
     second = settled(again, marginal(again, chance()))
     gpus = [{key: grant.gpus for key, grant in made.grants.items()} for made in (first, second)]
     assert gpus[0] == gpus[1]
+
+
+def test_when_gpus_are_short_each_wishes_for_its_fastest_kind() -> None:
+    k80, m60 = TABLE_2.kinds.index("K80"), TABLE_2.kinds.index("M60")
+    time = np.array([[100.0 / g**0.9 for g in range(1, 9)]] * 2)
+    time[m60] /= 1.08  # less than it costs more
+    calm = Situation(0.0, (PricedJob(0, 60.0, 1.0, time),), TABLE_2, 1)
+    wish = wishes(calm, 1.0)
+    assert (wish.kind.tolist(), wish.gpus.tolist()) == ([k80], [2])
+    hurry = hurried(calm, wish)
+    assert (hurry.kind.tolist(), hurry.gpus.tolist()) == ([m60], [2])
+    late = Situation(0.0, (PricedJob(0, 1.0, 1.0, time),), TABLE_2, 1)
+    assert hurried(late, wishes(late, 1.0)).gpus.tolist() == [8]
+    few = tuple(PricedJob(key, 60.0, 1.0, time) for key in range(4))
+    many = tuple(PricedJob(key, 60.0, 1.0, time) for key in range(5))
+    for jobs, kind in ((few, "K80"), (many, "M60")):
+        made = marginal(Situation(0.0, jobs, TABLE_2, 1), chance())
+        assert [TABLE_2.types[n].kind for n in made.types.values()] == [kind]
