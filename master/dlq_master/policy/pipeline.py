@@ -18,10 +18,9 @@ from dlq_master.policy.admit.estimates import estimates
 from dlq_master.policy.admit.submission import opens_s
 from dlq_master.policy.order import by_key, expected_reward, finish_time
 from dlq_master.policy.order.las import demotions, promotions
-from dlq_master.policy.partition.profiling import floor_nodes, next_scale_s, room, scale
+from dlq_master.policy.partition.profiling import next_scale_s, scale
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.profile.rules import Profiles
-from dlq_master.policy.profile.trials import node_gpus
 from dlq_master.policy.promise.reading import (
     can_pause,
     due_slot,
@@ -35,7 +34,6 @@ from dlq_master.policy.transit.taking import Taking, due
 from dlq_master.policy.walk import elastic
 from dlq_master.policy.walk.contest import Contest
 from dlq_master.policy.walk.counts import Counts
-from dlq_master.policy.walk.floor import serve_beside, trial_nodes
 from dlq_master.policy.walk.movers import movers
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.pinned import pinned
@@ -48,11 +46,10 @@ from dlq_master.policy.walk.seats import (
     leave,
     pinned_too,
     seats,
-    serve,
 )
 from dlq_master.policy.walk.shares import Question
 from dlq_master.policy.walk.space import Space
-from dlq_master.policy.walk.trials import first_trial, serve_trials, withhold
+from dlq_master.policy.walk.trials import first_trial, kept_nodes, serve_all
 from dlq_master.policy.walk.walk import Ground, walk
 
 _NEVER_S = float("inf")
@@ -180,7 +177,7 @@ def _seated(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
     cluster, order = view.cluster, lineup(view, policy)
     if not ending:
         space = SlotSpace(cluster, order, policy.placement)
-        _seat(space, seats(cluster), policy)
+        serve_all(space, seats(cluster), policy.profiling)
         return space.outcome if space.spent else walk(space)
     going = _movers(view, policy, ending)
     moving = {key.job_id for key in going}
@@ -188,25 +185,8 @@ def _seated(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
     fixed = pinned_too(cluster, pinned(cluster, view.now_s), [*stay, *moving])
     contest = SlotContest(cluster, order, policy.placement, fixed, at_once=False)
     leave(contest, going)
-    _seat(contest, seats(cluster, moving), policy)
+    serve_all(contest, seats(cluster, moving), policy.profiling)
     return walk(contest)
-
-
-def _seat(ground: SlotSpace | SlotContest, waiting: list[Seat], policy: Policy) -> None:
-    """Seats, trials, and what is kept for the trials that come next."""
-    if policy.profiling is None:
-        serve(ground, waiting)
-        return
-    home = home_type(ground.cluster)
-    serve_beside(ground, waiting, home, _kept_nodes(ground.cluster, policy.profiling))
-    left = serve_trials(ground, room(ground.cluster, policy.profiling))
-    withhold(ground, home, left.unused)
-
-
-def _kept_nodes(cluster: Cluster, rules: Profiles) -> int:
-    """Of the nodes that are always for trials, those on which none runs."""
-    running = trial_nodes(cluster, node_gpus(cluster, home_type(cluster)))
-    return max(0, floor_nodes(cluster, rules) - running)
 
 
 def _movers(view: View, policy: Policy, ending: Collection[AttemptKey]) -> dict[AttemptKey, JobId]:
@@ -214,7 +194,7 @@ def _movers(view: View, policy: Policy, ending: Collection[AttemptKey]) -> dict[
     cluster, rules = view.cluster, policy.promises
     if rules is None:
         return {}
-    kept = 0 if policy.profiling is None else _kept_nodes(cluster, policy.profiling)
+    kept = 0 if policy.profiling is None else kept_nodes(cluster, policy.profiling)
     home, trial = home_type(cluster), first_trial(cluster)
     by_type: dict[str, list[Seat]] = {home: []} if kept and trial is not None else {}
     for seat in seats(cluster):

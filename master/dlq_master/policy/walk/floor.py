@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from dlq_master.model.attempt import AttemptState
-from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.lane import PROFILE_RANK, Lane
+from dlq_master.model.lane import Lane
 from dlq_master.model.pool import Part
 from dlq_master.policy.walk.seats import Seat, SlotContest, SlotSpace, serve
 
@@ -38,11 +37,6 @@ def serve_beside(
     _release(ground, held)
     outcome = ground.outcome
     serve(ground, [it for it in seats if it.job_id not in {*outcome.chosen, *outcome.claims}])
-
-
-def trial_nodes(cluster: Cluster, node_gpus: int) -> int:
-    """As many nodes as the trials that run would fill."""
-    return -(-cluster.running.gpus_by_rank.get(PROFILE_RANK, 0) // node_gpus) if node_gpus else 0
 
 
 def _hold(ground: SlotSpace | SlotContest, gpu_type: str, nodes: int) -> list[Held]:

@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import ceil
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.lane import PROFILE_RANK
 from dlq_master.model.pool import Part, Pool, lowest
 from dlq_master.model.resources import Shape
-from dlq_master.policy.partition.profiling import Room
+from dlq_master.policy.partition.profiling import Room, floor_nodes, room
+from dlq_master.policy.profile.rules import Profiles
+from dlq_master.policy.profile.trials import node_gpus
+from dlq_master.policy.promise.reading import home_type
 from dlq_master.policy.walk.contest import Contest
+from dlq_master.policy.walk.floor import serve_beside
 from dlq_master.policy.walk.line import heads, line
 from dlq_master.policy.walk.outcome import PROFILER
+from dlq_master.policy.walk.seats import Seat, SlotContest, SlotSpace, serve
 from dlq_master.policy.walk.space import Space
 from dlq_master.policy.walk.standing import Block
 
 _LAST = 1 << 200  # behind everybody of the rank: trials do not make trials leave
 _ANY_WIDTH = float("inf")
+
+
+def serve_all(
+    ground: SlotSpace | SlotContest, waiting: Sequence[Seat], rules: Profiles | None
+) -> None:
+    """Seats, then trials, and what is kept for the trials that come next; None: nobody is tried."""
+    if rules is None:
+        serve(ground, waiting)
+        return
+    cluster = ground.cluster
+    home = home_type(cluster)
+    serve_beside(ground, waiting, home, kept_nodes(cluster, rules))
+    left = serve_trials(ground, room(cluster, rules))
+    withhold(ground, home, left.unused)
+
+
+def kept_nodes(cluster: Cluster, rules: Profiles) -> int:
+    """Of the nodes that are always for trials, those that are not full of them."""
+    size = node_gpus(cluster, home_type(cluster))
+    held = cluster.running.gpus_by_rank.get(PROFILE_RANK, 0)
+    return max(0, floor_nodes(cluster, rules) - ceil(held / size)) if size else 0
 
 
 def serve_trials(ground: Space, room: Room) -> Room:
