@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +105,8 @@ def test_every_policy_that_rents_and_its_settings_are_on_their_page() -> None:
     page = (Path(__file__).parents[4] / "docs" / "simulate.md").read_text()
     words = set(re.findall(r"`([a-z0-9_-]+)`", page))
     assert {*KNOWN, *(key for keys in KNOWN.values() for key in keys)} <= words
+
+
+def test_the_command_needs_no_numpy_until_somebody_rents() -> None:
+    code = "import sys, dlq_simulator.priced.settings; assert 'numpy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
