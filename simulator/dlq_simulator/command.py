@@ -214,15 +214,22 @@ def _check_nodes(settings: Sequence[ReplaySettings], spec: ClusterSpec) -> None:
 
 def _solves(policy: Policy, spec: ClusterSpec) -> bool:
     """Whether integer programs may be solved."""
-    return policy.placement.solves or (spec.lends and policy.reclaim.solves)
+    promises = policy.promises is not None
+    return promises or policy.placement.solves or (spec.lends and policy.reclaim.solves)
 
 
 def _check_solver(settings: Sequence[ReplaySettings], spec: ClusterSpec) -> None:
-    """A reclaim may be hours away."""
-    if not spec.lends or find_spec("scipy") is not None:
+    """A reclaim, or the first promise, may be hours away."""
+    if find_spec("scipy") is not None:
         return
     for chosen in settings:
-        if chosen.policy.reclaim.solves:
+        if chosen.policy.promises is not None:
+            why, fix = (
+                "it plans promises with scipy, which is not installed",
+                "pip install 'dlq[sim]'",
+            )
+            raise UsageError(f"cannot simulate {chosen.policy.name!r}", why, fix)
+        if spec.lends and chosen.policy.reclaim.solves:
             why = "reclaim=exact solves integer programs, and scipy is not installed"
             fix = "pip install 'dlq[sim]', or --set reclaim=aryl"
             raise UsageError(f"cannot simulate {chosen.policy.name!r} with lent servers", why, fix)
