@@ -24,17 +24,13 @@ from benchmarks.report import Report
 from dlq_simulator.engine import replay
 from dlq_simulator.settings import read_settings
 
-# Settings under a name of their own: what the improved selector and admission make of Chronus.
-VARIANTS = {
-    "chronus-worth": ("chronus", ("select=all", "guarantee=worth", "be_floor=0.1")),
-}
 POLICIES = (
-    "chronus", "chronus-worth", "edf", "edf-preemptive", "3sigma", "genie",
+    "chronus", "chronus-paper", "edf", "edf-preemptive", "3sigma", "genie",
     "yarn-cs", "best-effort", "tiresias-las", "themis", "srtf",
 )  # fmt: skip
 QUICK_DENSITIES = (80, 120, 160)
 BELOW = ("edf", "3sigma", "yarn-cs", "tiresias-las")
-KNOWING = ("chronus", "3sigma", "genie", "srtf")  # told of run times
+KNOWING = ("chronus", "chronus-paper", "3sigma", "genie", "srtf")  # told of run times
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -102,10 +98,7 @@ def run(task: Task) -> Ran:
     if task.policy == "3sigma" and task.noise is not None:
         words.append(f"errors={task.noise:g}")  # it has their distribution from history
     case = cases.case(task.mix, task.density, task.seed, task.jobs)
-    preset, settings = VARIANTS.get(task.policy, (task.policy, ()))
-    if preset == "chronus" and task.noise is None:
-        words.append("margin=0")
-    (chosen,) = read_settings([preset], [*words, *settings], task.seed)
+    (chosen,) = read_settings([task.policy], words, task.seed)
     result = replay(case.trace, cases.cluster(), chosen)
     found = result.metrics
     jct_s = found.be_avg_jct_s

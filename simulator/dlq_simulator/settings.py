@@ -119,7 +119,7 @@ def _settings(name: str, words: Mapping[str, str], seed: int) -> ReplaySettings:
         policy = build(name, chosen, _history(name, words))
     except PolicyError as error:
         raise UsageError(f"cannot simulate {name!r}", str(error), "correct --set") from error
-    grid = terms(cost_s)
+    grid = terms(cost_s) if policy.promises is None else terms(cost_s, policy.promises.slot_terms)
     free = not policy.grid
     if policy.taking is Taking.NEVER and policy.resizing is not Taking.BOUNDARY:
         # Every term would be renewed: without a grid the same work starts at the same instants.

@@ -24,8 +24,11 @@ def costs(words: Mapping[str, str]) -> dict[str, float]:
     return {**COSTS, **_read(words, _COSTS)}
 
 
-def terms(cost_s: Mapping[str, float]) -> Terms:
-    """The grid of terms that `costs` says; UsageError if a term leaves no time for work."""
+def terms(cost_s: Mapping[str, float], slot_terms: int = 4) -> Terms:
+    """The grid of terms that `costs` says; UsageError if a term leaves no time for work.
+
+    `slot_terms`: of an SLO lease, if `slo_term_s` does not say how long it is.
+    """
     term_s, save_s, resume_s = cost_s["term_s"], cost_s["save_s"], cost_s["resume_s"]
     if save_s + resume_s >= term_s:
         raise UsageError(
@@ -34,7 +37,14 @@ def terms(cost_s: Mapping[str, float]) -> Terms:
             "no time for work",
             "set a longer term_s, or smaller save_s and resume_s",
         )
-    return Terms(be_term_s=term_s, slo_term_s=4 * term_s, save_lead_s=save_s, resume_s=resume_s)
+    slo_term_s = cost_s.get("slo_term_s", slot_terms * term_s)
+    if not slo_term_s or slo_term_s % term_s:
+        raise UsageError(
+            f"cannot read --set slo_term_s={slo_term_s:g}",
+            f"an SLO lease is a whole number of terms of {term_s:g} s",
+            "correct --set",
+        )
+    return Terms(be_term_s=term_s, slo_term_s=slo_term_s, save_lead_s=save_s, resume_s=resume_s)
 
 
 def speed(words: Mapping[str, str]) -> Speed:
@@ -83,7 +93,7 @@ def _scaling(text: str) -> float | None:
 
 # Setting -> the name of its value, and its reader.
 _Readers = Mapping[str, tuple[str, Callable[[str], object]]]
-_COSTS: _Readers = MappingProxyType({key: (key, seconds) for key in COSTS})
+_COSTS: _Readers = MappingProxyType({key: (key, seconds) for key in (*COSTS, "slo_term_s")})
 _SPEED: _Readers = MappingProxyType(
     {
         "slowdown": ("slowdown", _charged),

@@ -28,12 +28,13 @@ from dlq_master.policy.order.expected_reward import Chances
 from dlq_master.policy.order.finish_time import Auction
 from dlq_master.policy.order.gittins import Gittins
 from dlq_master.policy.order.gittins_index import ServiceDistribution
+from dlq_master.policy.place.arranging import LOCAL_SEARCH, PATTERN
 from dlq_master.policy.place.consolidate import CONSOLIDATE
 from dlq_master.policy.place.groups import GROUPS
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.policy import Know, Policy
 from dlq_master.policy.profile.rules import Profiles
-from dlq_master.policy.promise.rules import Promises
+from dlq_master.policy.promise.rules import Promises, Selects
 from dlq_master.policy.reclaim.choices import ALGORITHM_1, EXACT, Reclaiming
 from dlq_master.policy.sensitivity.packing import PackingRule
 from dlq_master.policy.settings import PolicyError, Settings, parse, suggestion
@@ -60,12 +61,24 @@ class Preset(NamedTuple):
     reclaim: Reclaiming = EXACT  # of lent servers
     place: Placement = CONSOLIDATE
     promises: bool = False  # deadlines
+    defaults: Mapping[str, str] = MappingProxyType({})  # of settings, where they are its own
 
 
 _SKEW = ("pack", "packlimit", "predict", "tolerate")
 _PLACE = ("place", "search", "reclaim", *_SKEW)
 _COMMON = (*_PLACE, "preempt")
 _TRIALS = ("profile_s", "profile_floor", "submit_gpus")
+_CHRONUS = (
+    *_PLACE,
+    "know",
+    "select",
+    "guarantee",
+    "margin",
+    "be_floor",
+    "slo_quota",
+    "deadlines",
+    *_TRIALS,
+)
 _LEVELS = ("order", "thresholds", "promote_knob", "promote_to", "starve_limit_s", "refresh")
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
@@ -124,23 +137,26 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             by_auction=True,
         ),
         "chronus": Preset(
-            "deadlines are promised and kept by SLO leases; everybody else in the order of the shortest "
-            "remaining time, at best-effort boundaries",
-            (
-                *_PLACE,
-                "know",
-                "select",
-                "guarantee",
-                "margin",
-                "be_floor",
-                "slo_quota",
-                "deadlines",
-                *_TRIALS,
-            ),
+            "deadlines are promised to whom it is worth it, and SLO leases go where they earn most (Chronus, "
+            "improved); everybody else by shortest remaining time, at best-effort boundaries",
+            _CHRONUS,
             preempts=True,
             knows=True,
             key=always(shortest),
             promises=True,
+            place=PATTERN,
+            defaults=MappingProxyType({"select": "all", "guarantee": "worth", "be_floor": "0.1"}),
+        ),
+        "chronus-paper": Preset(
+            "deadlines are promised to whoever fits, and SLO leases go to them alone, counted in whole "
+            "leases, as Chronus is printed; everybody else by shortest remaining time",
+            _CHRONUS,
+            preempts=True,
+            knows=True,
+            key=always(shortest),
+            promises=True,
+            place=LOCAL_SEARCH,
+            defaults=MappingProxyType({"deadlines": "whole-leases"}),
         ),
         "edf": Preset(
             "the earliest deadline first; SLO jobs preempt best-effort ones at boundaries, never each "
@@ -225,7 +241,7 @@ def build(
     preset = PRESETS.get(name)
     if preset is None:
         raise PolicyError(f"there is no policy {name!r}{suggestion(name, tuple(PRESETS))}")
-    chosen = parse(name, preset.settings, words)
+    chosen = parse(name, preset.settings, {**preset.defaults, **words})
     if "place" not in words:
         chosen = chosen._replace(place=preset.place)
     if "search" in words and chosen.place.name != "local-search":
@@ -267,6 +283,7 @@ def _profiling(name: str, chosen: Settings, words: Mapping[str, str]) -> Profile
 def _promises(chosen: Settings) -> Promises:
     exact = chosen.know is Know.KNOWN and chosen.margin is None
     return Promises(
+        slot_terms=1 if chosen.selects is Selects.ALL else 4,
         selects=chosen.selects,
         guarantees=chosen.guarantees,
         be_floor=chosen.be_floor,

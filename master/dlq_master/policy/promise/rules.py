@@ -23,7 +23,9 @@ class Guarantees(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promises:
-    """`margin`: the part of an estimate that a promise adds to it; None: learned from past errors.
+    """`slot_terms`: how many best-effort terms an SLO lease has where nothing else is configured: Chronus
+    found 20 minutes best (5.5); where everybody with a deadline is selected for, short jobs want short ones.
+    `margin`: the part of an estimate that a promise adds to it; None: learned from past errors.
 
     `be_floor`: the share of the nodes that plans leave to best effort, rounded up to whole nodes.
     `whole_leases`: count deadlines in leases that are used to their end, as Chronus prints it.
@@ -31,6 +33,7 @@ class Promises:
     `quotas`: GPUs of guaranteed jobs that a team may have at any time; "*": every team not named.
     """
 
+    slot_terms: int = 4
     selects: Selects = Selects.GUARANTEED
     guarantees: Guarantees = Guarantees.FITTING
     margin: float | None = None
