@@ -71,6 +71,23 @@ def test_short_jobs_end_in_their_trials_and_are_never_scheduled() -> None:
         assert outcome.ended_in_trial == short
 
 
+@pytest.mark.parametrize("seed", [2, 3])
+def test_only_who_runs_longer_than_was_reserved_misses_what_was_promised(seed: int) -> None:
+    """Whatever was learned later, and whoever else overran."""
+    reserved_s: dict[str, float] = {}
+
+    def watch(cluster: Cluster, *_: object) -> None:
+        for job in cluster.jobs.values():
+            if job.promised is not None and job.duration_estimate_s and job.margin is not None:
+                reserved_s[job.name] = job.duration_estimate_s * (1 + job.margin)
+
+    (chosen,) = read_settings(["chronus"], ["know=profiled", "noise=0.3"])
+    found = replay(workload(seed), read_cluster("8x8"), chosen, watch=watch)
+    late = [o.job for o in found.outcomes if o.promised_s is not None and o.jct_s > o.promised_s]
+    assert late
+    assert all(job.duration_s > reserved_s[job.job_id] for job in late)
+
+
 def test_the_same_replay_twice_is_the_same_replay() -> None:
     first, second = (replayed(5, "noise=0.3", "submit_gpus=24") for _ in range(2))
     assert (first.outcomes, first.metrics) == (second.outcomes, second.metrics)

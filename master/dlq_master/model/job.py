@@ -149,6 +149,9 @@ class Job(NamedTuple):
     promised: int | None = None  # the step that is guaranteed
     moves: int = 0  # how often it has gone elsewhere to make room for others whose slot began
     slots: Segments = ()  # planned for it, numbered from the zero of the SLO grid
+    margin: float | None = (
+        None  # part of its estimate that is reserved beyond it, since it was promised
+    )
     family: str = ""  # jobs of one family run for about as long; "" = it has none
     trials: tuple[int, ...] = ()  # GPUs of the trials that are still to be made, the next first
     trial_time_s: float | None = None  # when it was sent to be profiled

@@ -59,6 +59,7 @@ _SLOTS = _at("slots")
 _PROMISED = _at("promised")
 _VERDICT = _at("verdict")
 _MOVES = _at("moves")
+_MARGIN = _at("margin")
 _TRIALS = _at("trials")
 _TRIAL_TIME_S = _at("trial_time_s")
 _MEASURED_S = _at("measured_s")
@@ -246,6 +247,11 @@ def reserve(draft: Draft, lane: Lane, slots: Segments, promised: int | None, ver
 def make_way(draft: Draft) -> None:
     """It goes elsewhere for others."""
     draft[_MOVES] += 1
+
+
+def add_margin(draft: Draft, margin: float) -> None:
+    """So much of its estimate is reserved beyond it."""
+    draft[_MARGIN] = margin
 
 
 def try_on(draft: Draft, trials: tuple[int, ...], at_s: float) -> None:

@@ -78,6 +78,7 @@ class Reserved:
     slots: Segments = ()
     promised: int | None = None
     verdict: str = ""
+    margin: float | None = None  # of a new promise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,6 +369,8 @@ def step(  # noqa: C901 one case per event
             to.make_way(draft)
         case Reserved():
             to.reserve(draft, event.lane, event.slots, event.promised, event.verdict)
+            if event.margin is not None:
+                to.add_margin(draft, event.margin)
         case TrialsPlanned():
             if job.live_attempt is not None or job.trials:
                 raise _illegal(job, event)

@@ -110,6 +110,7 @@ class Reserve(NamedTuple):
     promised: int | None
     verdict: str
     reason: Reason
+    margin: float | None = None  # of a new promise; None: as before
 
 
 class Profile(NamedTuple):

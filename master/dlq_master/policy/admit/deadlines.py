@@ -41,7 +41,8 @@ def verdicts(view: View, rules: Promises) -> list[Reserve]:
             verdict = judged(view, after, job, rules)
             after = verdict.book
             found.append((job, verdict))
-        made += [_entered(job, verdict, after, cluster.slot + 1) for job, verdict in found]
+        extra, origin = margin(cluster, rules), cluster.slot + 1
+        made += [_entered(job, verdict, after, origin, extra) for job, verdict in found]
         made += _moved(cluster, before, after)
     return made
 
@@ -76,12 +77,13 @@ def book_of(view: View, gpu_type: str, rules: Promises) -> Book:
     )
 
 
-def _entered(job: Job, verdict: Verdict, book: Book, origin: int) -> Reserve:
+def _entered(job: Job, verdict: Verdict, book: Book, origin: int, extra: float) -> Reserve:
     lane = Lane.FILL if verdict.guaranteed else Lane.SPOT
     slots = numbered(book.plan, job.job_id, origin) if verdict.guaranteed else ()
     code = ReasonCode.GUARANTEED if verdict.guaranteed else ReasonCode.UNGUARANTEED
     reason = Reason(code, detail=verdict.by.value)
-    return Reserve(job.job_id, lane, slots, verdict.step, verdict.by.value, reason)
+    added = extra if verdict.guaranteed else None
+    return Reserve(job.job_id, lane, slots, verdict.step, verdict.by.value, reason, added)
 
 
 def _moved(cluster: Cluster, before: Book, after: Book) -> list[Reserve]:

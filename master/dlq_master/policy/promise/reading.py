@@ -113,7 +113,7 @@ def _slo_job(
     terms = cluster.terms
     begin_s = origin * slot_s(cluster)
     runs = goes_on(attempt, begin_s)
-    total_s = reserved_s(job.duration_estimate_s or 0.0, extra)
+    total_s = _reserved_s(job, extra)
     rest_s = total_s - (worked_s(cluster, job, attempt, begin_s) if runs else job.worked_s)
     if attempt is None or attempt.state not in ACTIVE:
         rest_s -= terms.save_lead_s
@@ -130,6 +130,13 @@ def _slo_job(
         promised=job.promised,
         team=job.user,
     )
+
+
+def _reserved_s(job: Job, extra: float) -> float:
+    """What is reserved for it: by the margin of the day of its promise, for what has been learned since would
+    take from others what they were promised."""
+    margin = extra if job.margin is None else job.margin
+    return reserved_s(job.duration_estimate_s or 0.0, margin)
 
 
 def goes_on(attempt: Attempt | None, begin_s: float) -> bool:
@@ -174,7 +181,7 @@ def will_end(view: View, job: Job, slot: int, extra: float) -> bool:
     begin_s = slot * slot_s(cluster)
     if not goes_on(attempt, begin_s):
         return False
-    total_s = reserved_s(job.duration_estimate_s or 0.0, extra)
+    total_s = _reserved_s(job, extra)
     now_s = worked_s(cluster, job, attempt, view.now_s)
     return now_s < total_s <= worked_s(cluster, job, attempt, begin_s) + _LEAST_S
 
@@ -182,7 +189,7 @@ def will_end(view: View, job: Job, slot: int, extra: float) -> bool:
 def overruns(view: View, job: Job, extra: float) -> bool:
     """Whether it has used up what is reserved for it, and has not ended: nobody knows for how much longer."""
     cluster = view.cluster
-    reserved = reserved_s(job.duration_estimate_s or 0.0, extra)
+    reserved = _reserved_s(job, extra)
     return worked_s(cluster, job, cluster.live_attempt(job), view.now_s) > reserved + _LEAST_S
 
 

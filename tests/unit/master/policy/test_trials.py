@@ -338,3 +338,16 @@ def test_what_a_promise_adds_is_learned_from_the_jobs_that_have_ended() -> None:
     ratios(world, 130.0, 100.0, 20)
     assert margin(world.cluster, world.policy.promises) == pytest.approx(0.3)
     assert World("chronus", 1).policy.promises.margin == 0.0  # type: ignore[union-attr]  # it knows
+
+
+def test_what_is_learned_later_takes_nothing_from_who_has_a_promise() -> None:
+    """A promise that fits by the margin of its day goes on to need no more than that."""
+    jobs = [a_job(n, 8, duration_estimate_s=1900.0, steps=strict(4900.0)) for n in range(1, 11)]
+    world = a_world(12).submit(*jobs).at(1100.0)
+    before = {n: world.job(n) for n in range(1, 11)}
+    promised = [n for n in before if before[n].promised is not None]
+    assert len(promised) == 10
+    assert {before[n].margin for n in promised} == {0.2}
+    world.cluster.profiling.ratios.extend([5.0] * 40)
+    world.at(1170.0)
+    assert [n for n in before if world.job(n).promised is not None] == promised
