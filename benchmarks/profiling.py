@@ -74,7 +74,7 @@ def workload(seed: int, count: int) -> Trace:
 
 def replayed(seed: int, count: int, words: Sequence[str]) -> tuple[Metrics, list[Outcome]]:
     """One seed under one choice."""
-    (chosen,) = read_settings(["chronus"], ["know=profiled", *words], seed)
+    (chosen,) = read_settings(["chronus-paper"], ["know=profiled", *words], seed)
     result = replay(workload(seed, count), cluster(), chosen)
     return result.metrics, list(result.outcomes)
 

@@ -19,9 +19,12 @@ from dlq_master.policy.explain import explain
 from dlq_master.policy.partition.profiling import room
 from support.builders import World, a_job
 
+# Every promise that can be made, on all nodes.
+ALL_THAT_FIT = {"guarantee": "fitting", "be_floor": "0"}
+
 
 def a_world(nodes: int = 12, **settings: str) -> World:
-    return World("chronus", nodes, None, know="profiled", **settings)
+    return World("chronus", nodes, None, **{"know": "profiled", **ALL_THAT_FIT, **settings})
 
 
 def estimated(world: World, job_id: int, estimate_s: float) -> World:
@@ -237,7 +240,7 @@ def test_room_follows_the_arrivals_of_the_hour_before() -> None:
 def test_nodes_for_trials_are_promised_to_nobody() -> None:
     """Twelve jobs want a node each in the one slot that is left until their deadline."""
     jobs = [a_job(n, 8, duration_estimate_s=1000.0, steps=strict(2420.0)) for n in range(1, 13)]
-    known = World("chronus", 12).submit(*jobs).at(1100.0)
+    known = World("chronus", 12, None, **ALL_THAT_FIT).submit(*jobs).at(1100.0)
     assert sum(known.job(n).promised is not None for n in range(1, 13)) == 12
     tried = a_world(12, margin="0").submit(*jobs).at(1100.0)
     assert sum(tried.job(n).promised is not None for n in range(1, 13)) == 10
@@ -342,7 +345,7 @@ def test_what_a_promise_adds_is_learned_from_the_jobs_that_have_ended() -> None:
 
 def test_what_is_learned_later_takes_nothing_from_who_has_a_promise() -> None:
     """A promise that fits by the margin of its day goes on to need no more than that."""
-    jobs = [a_job(n, 8, duration_estimate_s=1900.0, steps=strict(4900.0)) for n in range(1, 11)]
+    jobs = [a_job(n, 8, duration_estimate_s=1950.0, steps=strict(4900.0)) for n in range(1, 11)]
     world = a_world(12).submit(*jobs).at(1100.0)
     before = {n: world.job(n) for n in range(1, 11)}
     promised = [n for n in before if before[n].promised is not None]
