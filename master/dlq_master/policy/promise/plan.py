@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import inf
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from dlq_master.model.lane import Segment, Segments
 from dlq_master.model.reward import Step
-from dlq_master.policy.promise.fluid import Slots
 from dlq_master.policy.promise.leases import NOISE, Grid, SloJob, due_s, width
+
+if TYPE_CHECKING:
+    from dlq_master.policy.promise.fluid import Slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,8 @@ def keeps_promise(job: SloJob, segments: Sequence[Segment], grid: Grid) -> bool:
 
 def free_gpus(plan: Plan, jobs: Iterable[SloJob], grid: Grid, slots: int) -> Slots:
     """GPUs that nobody holds, in each of the first `slots` slots; negative where there are too few."""
+    import numpy as np  # every pipeline knows of plans, few count in them
+
     change = [0] * (slots + 1)
     for job in jobs:
         wide = width(job, grid)

@@ -1,5 +1,8 @@
 """Policies by name, and what they say about settings they do not have."""
 
+import subprocess
+import sys
+
 import pytest
 
 from dlq_master.model.order import Discipline
@@ -7,12 +10,23 @@ from dlq_master.policy.registry import PRESETS, build
 from dlq_master.policy.settings import PolicyError
 from dlq_master.policy.transit.taking import Taking
 
+# Where a preset places otherwise if it is not told.
+OWN_PLACES = {"aryl": "groups", "chronus": "pattern", "chronus-paper": "local-search"}
+
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_every_preset_can_be_built_without_settings(name: str) -> None:
     policy = build(name)
-    place = "groups" if name == "aryl" else "consolidate"
+    place = OWN_PLACES.get(name, "consolidate")
     assert (policy.name, policy.placement.name, policy.grid) == (name, place, True)
+
+
+def test_the_pipeline_comes_without_numerical_libraries() -> None:
+    """A master whose policy promises nothing, and the base install, do without them."""
+    told = "import sys, dlq_master.policy.pipeline, dlq_master.policy.registry as r; r.build('chronus')"
+    told += "; print(sorted({'numpy', 'scipy'} & set(sys.modules)))"
+    ran = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
 
 
 def test_settings_become_the_choices_of_the_stages() -> None:
