@@ -1,6 +1,6 @@
 """Profiling in whole replays: how long jobs wait for their trials, and what that does to deadlines.
 
-    python -m benchmarks.profiling [--jobs N]
+    python -m benchmarks.profiling [--jobs N] [--policy NAME] [--choice "KEY=VALUE ..."]...
 
 Chronus' section 5.1 mixes its Short and H_MIX2 workloads (5,735 and 6,599 jobs). Here the long jobs are the
 `mix2` ones of `deadline_cases` at 100 %, with its seeds, and for each there are 0.87 jobs of less than
@@ -41,12 +41,15 @@ def main() -> None:
     """One line for each choice: means over the seeds, and the worst of them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--jobs", type=int, default=JOBS, help="with deadlines, of each seed")
-    count = parser.parse_args().jobs
+    parser.add_argument("--policy", default="chronus-paper")
+    parser.add_argument("--choice", action="append", help="settings; default: all of the page")
+    asked = parser.parse_args()
+    choices = [tuple(words.split()) for words in asked.choice] if asked.choice else CHOICES
     print(
         "choice                     pending s: mean  longest  once let in  wDMR    broken  in trial"
     )
-    for words in CHOICES:
-        runs = [replayed(seed, count, words) for seed in SEEDS]
+    for words in choices:
+        runs = [replayed(asked.policy, seed, asked.jobs, words) for seed in SEEDS]
         print(_line(" ".join(words), runs), flush=True)
 
 
@@ -72,9 +75,11 @@ def workload(seed: int, count: int) -> Trace:
     return Trace.of(f"short and mix2, seed {seed}", [*rows, *shorts])
 
 
-def replayed(seed: int, count: int, words: Sequence[str]) -> tuple[Metrics, list[Outcome]]:
+def replayed(
+    policy: str, seed: int, count: int, words: Sequence[str]
+) -> tuple[Metrics, list[Outcome]]:
     """One seed under one choice."""
-    (chosen,) = read_settings(["chronus-paper"], ["know=profiled", *words], seed)
+    (chosen,) = read_settings([policy], ["know=profiled", *words], seed)
     result = replay(workload(seed, count), cluster(), chosen)
     return result.metrics, list(result.outcomes)
 
