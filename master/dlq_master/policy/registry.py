@@ -31,6 +31,7 @@ from dlq_master.policy.order.gittins_index import ServiceDistribution
 from dlq_master.policy.place.arranging import LOCAL_SEARCH, PATTERN
 from dlq_master.policy.place.consolidate import CONSOLIDATE
 from dlq_master.policy.place.groups import GROUPS
+from dlq_master.policy.place.kept_together import keeping_together
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.policy import Know, Policy
 from dlq_master.policy.profile.rules import Profiles
@@ -255,7 +256,7 @@ def build(
         name=name,
         settings=MappingProxyType(words),
         ordering=ordering,
-        placement=chosen.place,
+        placement=keeping_together(chosen.place) if preset.promises else chosen.place,
         packing=_packing(name, chosen, words),
         taking=_taking(preset, chosen),
         know=chosen.know if preset.knows else Know.UNKNOWN,

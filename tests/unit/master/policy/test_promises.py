@@ -1,0 +1,207 @@
+"""Promises, slot by slot: who is guaranteed what, who runs when, and what becomes of promises.
+
+Slots are 1,200 s, best-effort terms 300 s, and what is to change is decided 30 s before. Nodes have 8 GPUs.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from dlq_master.model import drive
+from dlq_master.model.attempt import AttemptState
+from dlq_master.model.ids import NodeId
+from dlq_master.model.job import Job
+from dlq_master.model.job_steps import Reserved
+from dlq_master.model.lane import Lane, Segment
+from dlq_master.model.lease import LeaseKind
+from dlq_master.model.node import FlagSet, NodeFlag
+from dlq_master.model.reward import BEST_EFFORT, Steps, soft, strict
+from dlq_master.policy.promise.reading import grid_of, slo_job
+from support.builders import World, a_job, a_node, a_request
+
+PAUSE_S = 60.0  # a save and a resume
+
+
+def a_world(nodes: int = 1, **settings: str) -> World:
+    return World("chronus-paper", nodes, None, deadlines="exact", **settings)
+
+
+def an_slo_job(job_id: int, gpus: int, run_s: float, steps: Steps) -> Job:
+    return a_job(job_id, gpus, duration_estimate_s=run_s, steps=steps)
+
+
+def best_effort(job_id: int, gpus: int, run_s: float = 1e6) -> Job:
+    return an_slo_job(job_id, gpus, run_s, BEST_EFFORT)
+
+
+# --- judging ---------------------------------------------------------------------------------
+
+
+def test_who_fits_is_promised_its_best_deadline_and_gets_slots() -> None:
+    world = a_world().submit(an_slo_job(1, 8, 2000.0, soft([(6000.0, 100.0), (9000.0, 50.0)])))
+    job = world.decide().job(1)
+    assert (job.verdict, job.promised, job.slots) == ("holes", 0, (Segment(1, 3),))
+
+
+def test_who_comes_too_late_gets_the_next_deadline_that_fits() -> None:
+    world = a_world().submit(an_slo_job(1, 8, 3500.0, strict(4800.0))).decide()
+    job = (
+        world.submit(an_slo_job(2, 8, 2000.0, soft([(6000.0, 100.0), (9000.0, 50.0)])))
+        .decide()
+        .job(2)
+    )
+    assert (job.promised, job.slots) == (1, (Segment(4, 6),))
+
+
+@pytest.mark.parametrize(
+    ("job", "verdict"),
+    [
+        (an_slo_job(2, 16, 600.0, strict(9000.0)), "width"),
+        (an_slo_job(2, 8, 600.0, strict(700.0)), "reach"),
+        (an_slo_job(2, 8, 2000.0, strict(4700.0)), "fluid"),
+    ],
+)
+def test_who_is_not_promised_anything_runs_as_best_effort(job: Job, verdict: str) -> None:
+    nodes = 2 if verdict == "width" else 1
+    world = a_world(nodes, be_floor="0.5" if verdict == "width" else "0")
+    world.submit(an_slo_job(1, 8, 3500.0, strict(4800.0))).decide()
+    judged = world.submit(job).decide().job(2)
+    assert (judged.verdict, judged.promised, judged.lane) == (verdict, None, Lane.SPOT)
+
+
+def test_a_team_has_no_more_than_its_quota_promised() -> None:
+    world = a_world(2, slo_quota="ada:8").submit(an_slo_job(1, 8, 2000.0, strict(6000.0)))
+    world.submit(an_slo_job(2, 1, 2000.0, strict(6000.0))).decide()
+    assert (world.job(1).promised, world.job(2).verdict) == (0, "quota")
+
+
+def test_whoever_earns_less_than_others_ask_for_is_promised_nothing() -> None:
+    # A day's room of one node is 576 GPU-slots, of which 0.8 are counted on: jobs of 8 x 2 slots have
+    # asked for 40 x 16 of them, and one of 8 x 20 slots earns a tenth of what these earn for each.
+    world = World("chronus", 1, None, be_floor="0", guarantee="worth", select="guaranteed")
+    for number in range(1, 41):
+        world.submit(an_slo_job(number, 8, 2000.0, strict(1e7))).decide()
+    world.at(1300.0)  # the price is worked out once a slot
+    world.submit(an_slo_job(41, 8, 23_000.0, strict(1e7)), an_slo_job(42, 8, 2000.0, strict(1e7)))
+    world.decide()
+    assert (world.job(41).verdict, world.job(42).promised) == ("worth", 0)
+
+
+def test_the_floor_of_best_effort_is_nobodys_promise() -> None:
+    world = a_world(10, be_floor="0.25")
+    assert world.policy.promises is not None
+    assert grid_of(world.cluster, "H100-80GB", world.policy.promises).capacity == (56,)
+
+
+def test_a_lent_server_is_promised_to_nobody() -> None:
+    world = a_world(3)
+    drive.step_node(world.cluster, NodeId("n2"), FlagSet(flag=NodeFlag.LOANED), 1.0)
+    assert world.policy.promises is not None
+    assert grid_of(world.cluster, "H100-80GB", world.policy.promises).capacity == (16,)
+
+
+# --- slots -----------------------------------------------------------------------------------
+
+
+def test_a_promise_takes_its_gpus_at_its_slot_and_holds_them_for_it() -> None:
+    world = a_world().submit(best_effort(1, 8)).at(10.0)
+    world.submit(an_slo_job(2, 8, 2000.0, strict(3700.0))).at(20.0)
+    assert (world.running, world.job(2).lane) == ([1], Lane.FILL)
+    world.at(1170.0)
+    assert (world.leaving, world.job(2).lane) == ([1], Lane.SLO)
+    world.now_s = 1200.0
+    world.leave(1).decide()
+    lease = world.attempt(2).lease
+    assert (lease.kind, lease.term_end_s) == (LeaseKind.SLO, 2400.0)
+    world.at(1470.0)  # a best-effort boundary is none of its own
+    assert world.running == [2]
+
+
+def test_until_its_slot_a_promised_job_runs_where_nobody_else_wants_to() -> None:
+    world = a_world().submit(an_slo_job(1, 8, 1100.0, strict(9000.0))).at(10.0)
+    assert (world.running, world.attempt(1).lease.kind) == ([1], LeaseKind.BE)
+    world.submit(best_effort(2, 8)).at(270.0)
+    assert world.leaving == [1]
+    world.now_s = 300.0
+    assert world.leave(1).decide().running == [2]
+
+
+def test_when_its_slot_is_over_a_promised_job_gives_way_to_anybody() -> None:
+    world = a_world().submit(an_slo_job(1, 8, 5000.0, strict(20_000.0))).at(10.0)
+    assert world.at(1170.0).attempt(1).lease.kind is LeaseKind.SLO
+    world.submit(an_slo_job(2, 8, 1100.0, strict(2700.0))).at(1300.0)
+    assert world.job(2).promised == 0
+    world.at(2370.0)
+    assert (world.leaving, world.job(1).promised) == ([1], 0)
+
+
+def test_who_will_be_done_at_the_boundary_is_left_alone() -> None:
+    world = a_world().submit(an_slo_job(1, 8, 1180.0, strict(2500.0))).at(15.0)
+    world.submit(an_slo_job(2, 8, 1100.0, strict(2700.0)), best_effort(3, 8)).at(1170.0)
+    assert (world.leaving, world.job(1).lane) == ([], Lane.SLO)
+
+
+def test_an_early_end_gives_its_gpus_to_best_effort_at_once() -> None:
+    world = a_world().submit(an_slo_job(1, 8, 2000.0, strict(3700.0))).at(10.0).at(1170.0)
+    world.submit(best_effort(2, 8)).at(1300.0).finish(1).decide()
+    assert (world.running, world.attempt(2).lease.term_end_s) == ([2], 1500.0)
+
+
+def test_a_deadline_that_was_not_promised_may_still_get_slots() -> None:
+    world = World("chronus", 1, None, be_floor="0", guarantee="worth", select="all")
+    world.submit(an_slo_job(1, 8, 2000.0, strict(9000.0))).decide()
+    # As if it had been too little worth when it was judged.
+    event = Reserved(lane=Lane.SPOT, verdict="worth")
+    drive.step_job(world.cluster, world.job(1).job_id, event, world.now_s)
+    world.at(1170.0)
+    assert (world.job(1).promised, world.job(1).lane) == (None, Lane.SLO)
+
+
+# --- promises that cannot be kept ------------------------------------------------------------
+
+
+def test_a_promise_that_no_plan_keeps_any_more_is_given_up_aloud() -> None:
+    world = a_world(2).submit(an_slo_job(1, 16, 5000.0, strict(6500.0))).at(10.0)
+    assert world.job(1).promised == 0
+    world.drain("n2").at(1170.0)
+    assert (world.job(1).promised, world.job(1).verdict, world.job(1).lane) == (
+        None,
+        "broken",
+        Lane.SPOT,
+    )
+
+
+def test_losing_a_node_costs_the_promises_that_earn_least_for_their_gpus() -> None:
+    world = a_world(2).submit(
+        an_slo_job(1, 8, 5000.0, strict(6600.0)), an_slo_job(2, 8, 5000.0, soft([(6600.0, 50.0)]))
+    )
+    world.at(10.0).drain("n2").at(1170.0)
+    assert (world.job(1).promised, world.job(2).promised) == (0, None)
+
+
+# --- what a plan reckons with ----------------------------------------------------------------
+
+
+def test_work_that_goes_on_is_reckoned_from_the_next_slot_on() -> None:
+    world = a_world().submit(an_slo_job(1, 8, 3000.0, strict(9000.0))).at(10.0).at(1170.0)
+    own = slo_job(world.cluster, world.job(1), 2, 0.0)
+    assert own.running
+    assert own.work_s == pytest.approx(3000.0 - (2400.0 - 10.0))
+
+
+def test_who_has_saved_pays_only_for_its_resume() -> None:
+    world = a_world().submit(an_slo_job(1, 8, 3000.0, strict(9000.0))).at(10.0)
+    world.submit(best_effort(2, 8)).at(270.0)
+    assert world.attempt(1).state is AttemptState.PAUSING
+    own = slo_job(world.cluster, world.job(1), 1, 0.0)
+    assert (own.running, own.resume_s) == (False, PAUSE_S)
+    assert own.work_s == pytest.approx(3000.0 - 30.0)
+
+
+def test_promises_on_gpus_of_another_type_have_a_plan_of_their_own() -> None:
+    world = World("chronus-paper", [a_node("n1"), a_node("n2", gpu_type="A100")], None)
+    for number, gpu_type in ((1, "A100"), (2, "H100-80GB"), (3, "A100")):
+        job = an_slo_job(number, 8, 2000.0, strict(4000.0))
+        world.submit(job._replace(request=a_request(8, gpu_type=gpu_type)))
+    world.decide()
+    assert [world.job(number).promised for number in (1, 2, 3)] == [0, 0, None]
