@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
@@ -13,6 +14,7 @@ from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.promise.admission import Book, Ground, Verdict, admit
 from dlq_master.policy.promise.leases import needed, runtime_s, width
+from dlq_master.policy.promise.offer import Offer, offer
 from dlq_master.policy.promise.price import price
 from dlq_master.policy.promise.reading import (
     grid_of,
@@ -21,6 +23,7 @@ from dlq_master.policy.promise.reading import (
     may_make_way,
     numbered,
     slo_job,
+    slot_s,
     type_of,
 )
 from dlq_master.policy.promise.rules import Guarantees, Promises
@@ -58,6 +61,27 @@ def judged(view: View, book: Book, job: Job, rules: Promises) -> Verdict:
     least = price(cluster, book.grid, view.now_s) * gpu_slots
     worthy = [step for step, (_, reward) in enumerate(own.steps) if reward >= least]
     return admit(book, own, worthy) if worthy else Verdict(by=Ground.WORTH, book=book)
+
+
+def offered(view: View, job: Job, rules: Promises) -> Offer:
+    """What could be promised to a job that was judged and is not guaranteed: the earliest deadline, as seconds
+    from now, and the cheapest change with which one would be. Takes longer than a verdict (`promise.offer`)."""
+    cluster = view.cluster
+    book = book_of(view, type_of(cluster, job), rules)
+    own = slo_job(
+        cluster,
+        job,
+        cluster.slot + 1,
+        margin(cluster, rules),
+        spare=may_make_way(job, book.grid),
+    )
+    made = offer(book, own, judged(view, book, job, rules))
+    until_s = (cluster.slot + 1) * slot_s(cluster) - view.now_s
+    fix = made.fix
+    if fix is not None and fix.at_s is not None:
+        fix = replace(fix, at_s=fix.at_s + until_s)
+    earliest_s = None if made.earliest_s is None else made.earliest_s + until_s
+    return replace(made, earliest_s=earliest_s, fix=fix)
 
 
 def book_of(view: View, gpu_type: str, rules: Promises) -> Book:

@@ -40,10 +40,22 @@ def next_slot(view: View, rules: Promises) -> list[NextSlot | Reserve]:
     slot = due_slot(cluster, view.now_s)
     if slot <= cluster.slot:
         return []
-    changes: list[NextSlot | Reserve] = [NextSlot(slot, _NEXT)]
+    changes: list[Reserve] = []
+    told: list[str] = []
     for gpu_type, jobs in sorted(_by_type(cluster).items()):
-        changes += _slot(view, gpu_type, jobs, slot, rules)
-    return changes
+        chosen, found = _slot(view, gpu_type, jobs, slot, rules)
+        changes += found
+        if chosen is not None:
+            told.append(f"{gpu_type}: {_told(chosen)}")
+    return [NextSlot(slot, _NEXT._replace(detail="; ".join(told))), *changes]
+
+
+def _told(chosen: Selection) -> str:
+    """What the plan earns, and what none could exceed."""
+    return (
+        f"the {chosen.source.value} plan earns {chosen.objective:.6g} of at most {chosen.bound:.6g}"
+        f" (gap {chosen.gap:.2%})"
+    )
 
 
 def _by_type(cluster: Cluster) -> dict[str, list[Job]]:
@@ -54,33 +66,45 @@ def _by_type(cluster: Cluster) -> dict[str, list[Job]]:
     return found
 
 
-def _slot(view: View, gpu_type: str, jobs: list[Job], slot: int, rules: Promises) -> list[Reserve]:
-    """What the best plan from this slot on changes."""
+def _slot(
+    view: View, gpu_type: str, jobs: list[Job], slot: int, rules: Promises
+) -> tuple[Selection | None, list[Reserve]]:
+    """The best plan from this slot on, and what it changes."""
     cluster = view.cluster
     grid, extra = grid_of(cluster, gpu_type, rules), margin(cluster, rules)
-    over = [job for job in jobs if overruns(view, job, extra)]
-    lost = {job.job_id for job in over}
-    jobs = [job for job in jobs if job.job_id not in lost]
-    asked = []
-    ending = [job for job in jobs if job.promised is not None and will_end(view, job, slot, extra)]
-    ends = {job.job_id for job in ending}
-    jobs = [job for job in jobs if job.job_id not in ends]
-    begin_s = slot * slot_s(cluster)
+    over, ending, planned = [], [], []
     for job in jobs:
-        if job.promised is None and (
-            rules.selects is not Selects.ALL
-            or job.submit_time_s + job.steps[-1].deadline_s < begin_s
-        ):
-            continue
-        spare = job.promised is not None and may_make_way(job, grid)
-        own = slo_job(cluster, job, slot, extra, spare=spare)
-        if job.promised is not None or within(own, grid):
-            asked.append(own)
-    chosen = select(asked, grid, _kept(jobs, asked, grid, slot)) if asked else None
-    changes = [_place(job, chosen, slot) for job in jobs]
+        if overruns(view, job, extra):
+            over.append(job)
+        elif job.promised is not None and will_end(view, job, slot, extra):
+            ending.append(job)
+        else:
+            planned.append(job)
+    asked = _asked(cluster, planned, grid, slot, rules)
+    chosen = select(asked, grid, _kept(planned, asked, grid, slot)) if asked else None
+    changes = [_place(job, chosen, slot) for job in planned]
     changes += [_let_end(job) for job in ending if job.lane is not Lane.SLO]
     changes += [_overrun(job) for job in over if job.verdict != _OVERRUN]
-    return [change for change in changes if change is not None]
+    return chosen, [change for change in changes if change is not None]
+
+
+def _asked(
+    cluster: Cluster, jobs: list[Job], grid: Grid, slot: int, rules: Promises
+) -> list[SloJob]:
+    """Who may get SLO leases: who is promised them, and who could still make a deadline."""
+    begin_s, extra = slot * slot_s(cluster), margin(cluster, rules)
+    found = []
+    for job in jobs:
+        if job.promised is not None:
+            spare = may_make_way(job, grid)
+            found.append(slo_job(cluster, job, slot, extra, spare=spare))
+        elif rules.selects is Selects.ALL:
+            if job.submit_time_s + job.steps[-1].deadline_s < begin_s:
+                continue  # most of those that are late: nothing has to be worked out for them
+            own = slo_job(cluster, job, slot, extra)
+            if within(own, grid):
+                found.append(own)
+    return found
 
 
 def _overrun(job: Job) -> Reserve:

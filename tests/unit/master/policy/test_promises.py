@@ -15,9 +15,13 @@ from dlq_master.model.job_steps import Reserved
 from dlq_master.model.lane import Lane, Segment
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.node import FlagSet, NodeFlag
+from dlq_master.model.plan import NextSlot
 from dlq_master.model.reward import BEST_EFFORT, Steps, soft, strict
+from dlq_master.model.view import View
+from dlq_master.policy.admit.deadlines import offered
+from dlq_master.policy.promise.offer import FixKind
 from dlq_master.policy.promise.reading import grid_of, slo_job
-from support.builders import World, a_job, a_node, a_request
+from support.builders import H100, World, a_job, a_node, a_request
 
 PAUSE_S = 60.0  # a save and a resume
 
@@ -90,14 +94,29 @@ def test_whoever_earns_less_than_others_ask_for_is_promised_nothing() -> None:
 def test_the_floor_of_best_effort_is_nobodys_promise() -> None:
     world = a_world(10, be_floor="0.25")
     assert world.policy.promises is not None
-    assert grid_of(world.cluster, "H100-80GB", world.policy.promises).capacity == (56,)
+    assert grid_of(world.cluster, H100, world.policy.promises).capacity == (56,)
 
 
 def test_a_lent_server_is_promised_to_nobody() -> None:
     world = a_world(3)
     drive.step_node(world.cluster, NodeId("n2"), FlagSet(flag=NodeFlag.LOANED), 1.0)
     assert world.policy.promises is not None
-    assert grid_of(world.cluster, "H100-80GB", world.policy.promises).capacity == (16,)
+    assert grid_of(world.cluster, H100, world.policy.promises).capacity == (16,)
+
+
+def test_who_is_not_guaranteed_is_told_what_could_be_promised_instead() -> None:
+    world = a_world().submit(an_slo_job(1, 8, 3500.0, strict(4800.0))).decide()
+    world.submit(an_slo_job(2, 8, 2000.0, strict(4700.0))).at(101.0)
+    assert world.policy.promises is not None
+    view = View(world.cluster, world.now_s)
+    found = offered(view, world.job(2), world.policy.promises)
+    assert found.earliest_s is not None
+    assert found.fix is not None
+    assert found.fix.kind is FixKind.LATER_DEADLINE
+    later = an_slo_job(3, 8, 2000.0, strict(found.earliest_s))
+    assert world.submit(later).decide().job(3).promised == 0
+    sooner = an_slo_job(4, 8, 2000.0, strict(found.earliest_s - 1300.0))
+    assert world.submit(sooner).decide().job(4).promised is None
 
 
 # --- slots -----------------------------------------------------------------------------------
@@ -139,6 +158,14 @@ def test_who_will_be_done_at_the_boundary_is_left_alone() -> None:
     world = a_world().submit(an_slo_job(1, 8, 1180.0, strict(2500.0))).at(15.0)
     world.submit(an_slo_job(2, 8, 1100.0, strict(2700.0)), best_effort(3, 8)).at(1170.0)
     assert (world.leaving, world.job(1).lane) == ([], Lane.SLO)
+
+
+def test_what_the_plan_of_a_slot_earns_is_told_beside_the_bound() -> None:
+    world = a_world().submit(an_slo_job(1, 8, 2000.0, strict(9000.0))).at(10.0)
+    world.now_s = 1170.0
+    told = world.plan().changes[0]
+    assert isinstance(told, NextSlot)
+    assert told.reason.detail == f"{H100}: the kept plan earns 100 of at most 100 (gap 0.00%)"
 
 
 def test_an_early_end_gives_its_gpus_to_best_effort_at_once() -> None:
