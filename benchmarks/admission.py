@@ -23,7 +23,8 @@ from benchmarks.conditions import percentile
 from benchmarks.report import Report
 
 from dlq_master.model.reward import Step
-from dlq_master.policy.promise.admission import Book, Ground, admit, renewed
+from dlq_master.policy.promise.admission import Book, admit, renewed
+from dlq_master.policy.promise.grounds import Ground
 from dlq_master.policy.promise.leases import Grid, SloJob
 from dlq_master.policy.promise.offer import earliest_deadline
 from dlq_master.policy.promise.plan import after, completion_s, faults

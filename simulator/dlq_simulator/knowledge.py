@@ -14,6 +14,8 @@ from dlq_simulator.workload import TraceJob
 _COMMUNICATION = 0.2
 # An estimate is never below this part of the run time, however wide the noise.
 _LEAST = 0.1
+# A trial never says that a job takes no time at all.
+_LEAST_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,4 +57,4 @@ class Knowledge:
         """The estimate: run time x (1 + noise x z), z normal, drawn from the seed and the job's name
         alone, so that neither other jobs nor the order of events changes it."""
         z = Random(f"{self.seed}:{row.job_id}").gauss(0.0, 1.0)
-        return float(row.duration_s * max(_LEAST, 1.0 + self.noise * z))
+        return max(_LEAST_S, float(row.duration_s * max(_LEAST, 1.0 + self.noise * z)))

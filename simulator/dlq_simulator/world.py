@@ -106,6 +106,7 @@ def build_job(
         rank_base=queue[1],
         profile=_profile(row),
         steps=_steps(row),
+        keeps_work=row.checkpoint,
         family=_family(row),
     )
 

@@ -144,6 +144,7 @@ class Job(NamedTuple):
     nice: int = 0  # above 0 behind, below before all others of its queue; part of rank_base
     profile: Profile | None = None  # how it communicates, once that is known
     steps: Steps = BEST_EFFORT  # what its completion is worth; deadlines from its submission
+    keeps_work: bool = True  # a stop costs it nothing that it has saved
     lane: Lane = Lane.SPOT
     verdict: str = ""  # on which ground its deadlines were guaranteed or not; "" = not judged yet
     promised: int | None = None  # the step that is guaranteed

@@ -201,6 +201,8 @@ def _guaranteed(_reason: Reason, job: Job, _reader: str) -> str:
 _NO_PROMISE = {
     "quota": "its team has promised GPUs enough",
     "worth": "more is asked for than there is, and others earn more with as many GPUs",
+    "type": "it names no GPU type, and how long it runs is not the same on all",
+    "keeps": "it cannot save, and a plan may stop it",
     "width": "it wants more GPUs than the cluster has for promises",
     "reach": "its deadline is too early even if it were alone, counted in whole leases",
     "fluid": "promises that were made before leave too few GPUs until its deadline",

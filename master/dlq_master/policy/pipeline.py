@@ -44,6 +44,7 @@ from dlq_master.policy.walk.seats import (
     SlotSpace,
     holding,
     leave,
+    leave_behind,
     pinned_too,
     seats,
 )
@@ -177,6 +178,7 @@ def _seated(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
     cluster, order = view.cluster, lineup(view, policy)
     if not ending:
         space = SlotSpace(cluster, order, policy.placement)
+        leave_behind(space)
         serve_all(space, seats(cluster), policy.profiling)
         return space.outcome if space.spent else walk(space)
     going = _movers(view, policy, ending)
@@ -185,6 +187,7 @@ def _seated(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
     fixed = pinned_too(cluster, pinned(cluster, view.now_s), [*stay, *moving])
     contest = SlotContest(cluster, order, policy.placement, fixed, at_once=False)
     leave(contest, going)
+    leave_behind(contest)
     serve_all(contest, seats(cluster, moving), policy.profiling)
     return walk(contest)
 

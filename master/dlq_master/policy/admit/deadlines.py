@@ -12,7 +12,8 @@ from dlq_master.model.lane import Lane, Segment, Segments
 from dlq_master.model.plan import Reserve
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.promise.admission import Book, Ground, Verdict, admit
+from dlq_master.policy.promise.admission import Book, Verdict, admit
+from dlq_master.policy.promise.grounds import Ground
 from dlq_master.policy.promise.leases import needed, runtime_s, width
 from dlq_master.policy.promise.offer import Offer, offer
 from dlq_master.policy.promise.price import price
@@ -22,6 +23,7 @@ from dlq_master.policy.promise.reading import (
     margin,
     may_make_way,
     numbered,
+    promisable,
     slo_job,
     slot_s,
     type_of,
@@ -53,6 +55,9 @@ def verdicts(view: View, rules: Promises) -> list[Reserve]:
 def judged(view: View, book: Book, job: Job, rules: Promises) -> Verdict:
     """Whether one of its deadlines can be promised beside those of the book."""
     cluster = view.cluster
+    never = promisable(cluster, job, type_of(cluster, job))
+    if never is not None:
+        return Verdict(by=never, book=book)
     spare = may_make_way(job, book.grid)
     own = slo_job(cluster, job, cluster.slot + 1, margin(cluster, rules), spare=spare)
     if rules.guarantees is Guarantees.FITTING:
@@ -75,7 +80,10 @@ def offered(view: View, job: Job, rules: Promises) -> Offer:
         margin(cluster, rules),
         spare=may_make_way(job, book.grid),
     )
-    made = offer(book, own, judged(view, book, job, rules))
+    verdict = judged(view, book, job, rules)
+    if promisable(cluster, job, type_of(cluster, job)) is not None:
+        return Offer(earliest_s=None, fix=None)
+    made = offer(book, own, verdict)
     until_s = (cluster.slot + 1) * slot_s(cluster) - view.now_s
     fix = made.fix
     if fix is not None and fix.at_s is not None:

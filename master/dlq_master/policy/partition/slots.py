@@ -83,7 +83,7 @@ def _slot(
     asked = _asked(cluster, planned, grid, slot, rules)
     chosen = select(asked, grid, _kept(planned, asked, grid, slot)) if asked else None
     changes = [_place(job, chosen, slot) for job in planned]
-    changes += [_let_end(job) for job in ending if job.lane is not Lane.SLO]
+    changes += [_let_end(job) for job in ending]
     changes += [_overrun(job) for job in over if job.verdict != _OVERRUN]
     return chosen, [change for change in changes if change is not None]
 
@@ -98,7 +98,7 @@ def _asked(
         if job.promised is not None:
             spare = may_make_way(job, grid)
             found.append(slo_job(cluster, job, slot, extra, spare=spare))
-        elif rules.selects is Selects.ALL:
+        elif rules.selects is Selects.ALL and job.keeps_work:
             if job.submit_time_s + job.steps[-1].deadline_s < begin_s:
                 continue  # most of those that are late: nothing has to be worked out for them
             own = slo_job(cluster, job, slot, extra)
@@ -113,8 +113,8 @@ def _overrun(job: Job) -> Reserve:
 
 
 def _let_end(job: Job) -> Reserve:
-    """Nobody takes its GPUs from it in its last seconds."""
-    return Reserve(job.job_id, Lane.SLO, job.slots, job.promised, job.verdict, _NEXT)
+    """Nobody takes its GPUs from it in its last seconds, but in the slot they are others'."""
+    return Reserve(job.job_id, Lane.SLO, (), job.promised, job.verdict, _NEXT)
 
 
 def _kept(jobs: list[Job], asked: list[SloJob], grid: Grid, slot: int) -> Plan:

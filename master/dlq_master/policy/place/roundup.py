@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
 
 from dlq_master.model.pool import Pool
 
@@ -35,6 +37,13 @@ def halves(pool: Pool) -> int | None:
     size = len(pool.buckets) - 1
     alike = bool(pool.fullest) and pool.fullest[-1] == size * len(pool.fullest)
     return size if alike and not size & (size - 1) else None
+
+
+def block_of(pool: Pool) -> int:
+    """The power of two that the nodes with most of the pool's GPUs hold whole: 8 of 8, 4 of 6."""
+    sizes = Counter(a - b for a, b in pairwise((0, *pool.fullest)))
+    size = -min(sizes, key=lambda gpus: (gpus * sizes[gpus], gpus), default=-1)
+    return 1 << (size.bit_length() - 1)
 
 
 def _block(left: int, gpus: int) -> int:

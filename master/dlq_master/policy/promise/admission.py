@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
 from dlq_master.policy.promise.augment import augment
 from dlq_master.policy.promise.eject import eject
 from dlq_master.policy.promise.fluid import Demand, Slots
+from dlq_master.policy.promise.grounds import Ground
 from dlq_master.policy.promise.holes import insert
 from dlq_master.policy.promise.leases import (
     Grid,
@@ -27,20 +27,6 @@ from dlq_master.policy.promise.mend import mended
 from dlq_master.policy.promise.plan import Plan, free_gpus, slots_of
 from dlq_master.policy.promise.realise import FIRM, STICKY, Order, serve_all
 from dlq_master.policy.promise.selector import never
-
-
-class Ground(StrEnum):
-    """What decided on a promise."""
-
-    QUOTA = "quota"  # its team has promised GPUs enough
-    WORTH = "worth"  # others earn more with as many GPUs, and more is asked for than there is
-    WIDTH = "width"  # no slot has so many GPUs
-    REACH = "reach"  # its deadline is too early even if it were alone
-    FLUID = "fluid"  # some stretch of slots has not enough GPUs, whatever the plan
-    PLAN = "plan"  # in fractions it fits, but no slots were found
-    HOLES = "holes"  # admitted: the kept plan has room
-    MOVED = "moved"  # admitted: others have made room in the kept plan
-    REPLAN = "replan"  # admitted: a new plan serves everybody
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,9 @@ from enum import StrEnum
 from math import ceil
 
 from dlq_master.model.reward import FULL, Step
-from dlq_master.policy.promise.admission import Book, Ground, Verdict, admit
+from dlq_master.policy.promise.admission import Book, Verdict, admit
 from dlq_master.policy.promise.fluid import Demand
+from dlq_master.policy.promise.grounds import Ground
 from dlq_master.policy.promise.holes import earliest
 from dlq_master.policy.promise.leases import Grid, SloJob, needed, runtime_s, width
 from dlq_master.policy.promise.plan import completion_s, free_gpus

@@ -20,7 +20,9 @@ from dlq_master.model.lease import LeaseKind
 from dlq_master.model.node import NodeFlag
 from dlq_master.model.reward import Step
 from dlq_master.model.view import View
+from dlq_master.policy.place.roundup import block_of, halves
 from dlq_master.policy.profile.rules import floor_of
+from dlq_master.policy.promise.grounds import Ground
 from dlq_master.policy.promise.leases import Grid, SloJob, round_up
 from dlq_master.policy.promise.margin import learned_margin, reserved_s
 from dlq_master.policy.promise.plan import Plan, keeps_promise
@@ -56,7 +58,11 @@ def type_of(cluster: Cluster, job: Job) -> str:
 
 
 def grid_of(cluster: Cluster, gpu_type: str, rules: Promises) -> Grid:
-    """The slots from now on: whole open nodes of the cluster's own. Lent ones are promised to nobody."""
+    """The slots from now on: whole open nodes of the cluster's own. Lent ones are promised to nobody.
+
+    Of nodes that are no power of two of GPUs (6) the largest such block (4) is promised: so many always find
+    room (Proposition 1), and the rest is best effort's.
+    """
     cluster.capacity.ready()
     pool = cluster.capacity.open.get(gpu_type)
     sizes: Counter[int] = Counter()
@@ -65,7 +71,7 @@ def grid_of(cluster: Cluster, gpu_type: str, rules: Promises) -> Grid:
             if NodeFlag.LOANED not in cluster.nodes[node_id].flags:
                 sizes[pool.masks[ordinal].bit_count()] += 1
     del sizes[0]
-    size = max(sizes, key=lambda gpus: (gpus * sizes[gpus], gpus), default=1)
+    size = 1 if pool is None else block_of(cluster.capacity.total[gpu_type])
     nodes = sum(count for gpus, count in sizes.items() if gpus >= size)
     nodes -= ceil(rules.be_floor * nodes)
     if rules.floor and gpu_type == home_type(cluster):
@@ -76,6 +82,21 @@ def grid_of(cluster: Cluster, gpu_type: str, rules: Promises) -> Grid:
         node_gpus=size,
         whole_leases=rules.whole_leases,
     )
+
+
+def promisable(cluster: Cluster, job: Job, gpu_type: str) -> Ground | None:
+    """Why nothing can be promised to a job, whatever else has been; None: it may be asked.
+
+    A plan stops jobs, counts on one speed, and on nodes that can be filled whole.
+    """
+    if not job.keeps_work:
+        return Ground.KEEPS
+    if job.request.gpu_type is None and len(cluster.capacity.total) > 1:
+        return Ground.TYPE
+    pool = cluster.capacity.total[gpu_type]
+    if job.request.gpus > block_of(pool) and halves(pool) is None:
+        return Ground.WIDTH
+    return None
 
 
 def margin(cluster: Cluster, rules: Promises) -> float:

@@ -19,8 +19,8 @@ from dlq_master.model.attempt import ACTIVE, AttemptState
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.lane import Lane
-from dlq_master.policy.place.roundup import halves, round_up
-from dlq_master.policy.walk.seats import Seat
+from dlq_master.policy.place.roundup import block_of, round_up
+from dlq_master.policy.walk.seats import Seat, ends_now
 
 
 class _Holder(NamedTuple):
@@ -88,7 +88,10 @@ class _Room:
         state = self.cluster.attempts[key].state
         if state is AttemptState.PAUSING:
             return False
-        own = self.cluster.jobs[key.job_id].lane < Lane.SPOT  # seats, and trials
+        job = self.cluster.jobs[key.job_id]
+        if ends_now(self.cluster, job):
+            return False
+        own = job.lane < Lane.SPOT  # seats, and trials
         return own or state not in ACTIVE or key not in self.ending
 
     def _holders(self, ordinal: int, size: int) -> list[_Holder]:
@@ -118,14 +121,14 @@ def movers(
     """Who moves, and for whom, so that all who wait for their seats on GPUs of this type fit, beside so many
     nodes that are `kept` for trials, of which `trial` is the next.
 
-    As few as are found; if some may not move, perhaps too few. Where nodes are not all of the same power
-    of two of GPUs nobody moves.
+    As few as are found; if some may not move, perhaps too few. Of nodes that are no power of two of GPUs the
+    largest such block counts.
     """
     pool = cluster.capacity.open.get(gpu_type)
-    size = None if pool is None else halves(cluster.capacity.total[gpu_type])
     for_job = waiting[0].job_id if waiting else trial
-    if size is None or for_job is None:
+    if pool is None or for_job is None:
         return {}
+    size = block_of(cluster.capacity.total[gpu_type])
     room = _Room(cluster, gpu_type, ending, may_move)
     widths = [round_up(seat.shape.gpus, size) for seat in waiting] + [size] * kept
     while (short := room.short_of(widths, size)) is not None:

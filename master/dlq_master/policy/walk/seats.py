@@ -21,6 +21,7 @@ from dlq_master.policy.walk.contest import Contest
 from dlq_master.policy.walk.line import Head
 from dlq_master.policy.walk.pinned import Pinned
 from dlq_master.policy.walk.space import Space
+from dlq_master.policy.walk.usable import usable
 
 # Ranks below are of those who have had their turn before the walk: seats, and trials.
 _FIRST_RANK = (PROFILE_RANK + Lane.SPOT * LANE) // 2
@@ -117,6 +118,24 @@ def holding(cluster: Cluster) -> list[JobId]:
     """Jobs that run in a slot that is theirs."""
     running = cluster.running.places
     return [job_id for job_id in cluster.seated if job_id in running]
+
+
+def ends_now(cluster: Cluster, job: Job) -> bool:
+    """Whether it will have ended when the slot begins: it keeps its seat, but nothing is planned for it."""
+    slot = cluster.slot
+    return job.lane is Lane.SLO and not any(begin <= slot < end for begin, end in job.slots)
+
+
+def leave_behind(ground: Space) -> None:
+    """What those hold who will have ended is there for others when the slot begins."""
+    cluster = ground.cluster
+    for job_id in holding(cluster):
+        job = cluster.jobs[job_id]
+        attempt = cluster.live_attempt(job)
+        if attempt is not None and ends_now(cluster, job):
+            held = cluster.capacity.parts(attempt.lease.allocation)
+            for gpu_type, parts in usable(cluster.capacity, held):
+                ground.stocks[gpu_type].give_later(parts)
 
 
 def pinned_too(cluster: Cluster, pinned: Pinned, stay: Collection[JobId]) -> Pinned:

@@ -63,7 +63,7 @@ class Victims:
             if shape.gpu_type in (None, gpu_type):
                 parts = self._within_reach(front, shape)
                 if parts is not None:
-                    return front, self._sparing(front, shape, parts)
+                    return front, self._roomy(front, shape, self._sparing(front, shape, parts))
         return None
 
     def make_leave(self, front: Front, parts: Parts) -> list[AttemptKey]:
@@ -161,6 +161,19 @@ class Victims:
         held = [(self._fronts[gpu_type], parts) for gpu_type, parts in self._contested(attempt)]
         return _victim((attempt.key, held))
 
+    def _roomy(self, front: Front, shape: Shape, parts: Parts) -> Parts:
+        """The same with all that the shape takes room of: whoever is in that room has to leave too."""
+        room = self._placement.room
+        if room is None or shape.together:
+            return parts
+        reach = front.named.pool()
+        extra = room(reach, shape) - shape.gpus
+        if extra <= 0:
+            return parts
+        *others, last = sorted(parts, key=lambda part: -part.mask.bit_count())
+        more = _some(reach.masks[last.ordinal] & ~last.mask, extra)
+        return tuple(sorted([*others, make_part((last.ordinal, last.mask | more))]))
+
     def _sparing(self, front: Front, shape: Shape, parts: Parts) -> Parts:
         """As many GPUs, but first those that nobody holds, then those that let the most stay."""
         if not self._placement.any_gpus(shape):
@@ -184,6 +197,10 @@ class Victims:
                     masks[ordinal] = masks.get(ordinal, 0) | taken
                     gpus -= taken.bit_count()
         return tuple([Part(*item) for item in sorted(masks.items())])
+
+
+def _some(mask: int, gpus: int) -> int:
+    return lowest(mask, min(gpus, mask.bit_count()))
 
 
 def _without(parts: Parts, taken: dict[int, int]) -> Parts:

@@ -17,6 +17,7 @@ from support.builders import H100, World, a_job, a_node, a_waiting_job, an_attem
 def a_world(*held: tuple[int, ...]) -> World:
     """One node for each tuple, on which seated jobs run that are so wide, one beside the other."""
     world = World("chronus-paper", [a_node(f"n{at + 1:02}") for at in range(len(held))])
+    world.cluster.slot = 0
     number = 0
     for at, widths in enumerate(held):
         begin = 0

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from dlq_master.model.lane import Segment
 from dlq_master.model.reward import Step, soft, strict
-from dlq_master.policy.promise.admission import Book, Ground, admit, renewed, replan
+from dlq_master.policy.promise.admission import Book, admit, renewed, replan
+from dlq_master.policy.promise.grounds import Ground
 from dlq_master.policy.promise.leases import SloJob, within
 from dlq_master.policy.promise.offer import FixKind, earliest_deadline, offer
 from dlq_master.policy.promise.plan import Plan, after, completion_s, faults

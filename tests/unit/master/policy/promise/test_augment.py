@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from dlq_master.model.lane import Segment
 from dlq_master.model.reward import strict
-from dlq_master.policy.promise.admission import Book, Ground, admit
+from dlq_master.policy.promise.admission import Book, admit
 from dlq_master.policy.promise.augment import augment
+from dlq_master.policy.promise.grounds import Ground
 from dlq_master.policy.promise.leases import SloJob, within
 from dlq_master.policy.promise.ledger import Ledger, row
 from dlq_master.policy.promise.plan import Plan, faults, free_gpus

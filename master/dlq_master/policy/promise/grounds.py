@@ -1,0 +1,21 @@
+"""What decides on a promise: the words of a verdict."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Ground(StrEnum):
+    """What decided on a promise."""
+
+    QUOTA = "quota"  # its team has promised GPUs enough
+    WORTH = "worth"  # others earn more with as many GPUs, and more is asked for than there is
+    TYPE = "type"  # it names no GPU type where there are several: its run time is of one of them
+    KEEPS = "keeps"  # it cannot save: a stop would cost it all its work
+    WIDTH = "width"  # no slot has so many GPUs
+    REACH = "reach"  # its deadline is too early even if it were alone
+    FLUID = "fluid"  # some stretch of slots has not enough GPUs, whatever the plan
+    PLAN = "plan"  # in fractions it fits, but no slots were found
+    HOLES = "holes"  # admitted: the kept plan has room
+    MOVED = "moved"  # admitted: others have made room in the kept plan
+    REPLAN = "replan"  # admitted: a new plan serves everybody
