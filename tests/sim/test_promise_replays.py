@@ -10,6 +10,7 @@ from dlq_master.model.cluster import Cluster
 from dlq_master.policy.check import check_full
 from dlq_simulator.clusters import read_cluster
 from dlq_simulator.engine import replay
+from dlq_simulator.errors import UsageError
 from dlq_simulator.generate.chronus import MIXES, Chronus
 from dlq_simulator.report import Result
 from dlq_simulator.settings import read_settings
@@ -57,6 +58,86 @@ def test_every_promise_is_kept(policy: str, seed: int) -> None:
 @pytest.mark.parametrize("words", [("be_floor=0", "guarantee=fitting"), ("place=consolidate",)])
 def test_the_state_is_sound_after_every_turn(words: tuple[str, ...]) -> None:
     assert replayed("chronus", 100, *words, sound=True).metrics.promises_missed == 0
+
+
+@pytest.mark.parametrize("spot", ["srsf", "sf", "fifo", "las"])
+def test_any_order_of_the_others_keeps_promises(spot: str) -> None:
+    found = replayed("chronus", 101, f"spot={spot}", sound=True).metrics
+    assert (found.jobs, found.promises_missed) == (70, 0)
+
+
+def rows(*told: tuple[int, int, int, int | None]) -> Trace:
+    """(submit, GPUs, run time, deadline)."""
+    jobs = [
+        TraceJob(
+            job_id=str(at),
+            submit_time_s=submit,
+            num_gpus=gpus,
+            duration_s=run,
+            kind="be" if due is None else "strict",
+            deadline_s=due,
+        )
+        for at, (submit, gpus, run, due) in enumerate(told)
+    ]
+    return Trace.of("told", jobs)
+
+
+# Each once broke a promise, or left GPUs idle for hours.
+STORIES = {
+    "who ends at the boundary leaves its GPUs to those whose slot it is": (
+        "chronus", "4x1", ("be_floor=0", "guarantee=fitting"),
+        rows(
+            (2300, 1, 20000, 22531), (2600, 2, 2400, 5125), (4634, 1, 20000, 52327),
+            (4934, 1, 100, 799), (4934, 2, 5000, 5513), (4934, 4, 30, 681),
+        ),
+    ),
+    "room that is rounded up is made, too": (
+        "chronus-paper", "3x8", ("place=halving",),
+        rows((0, 17, 50, None), (0, 6, 50, None), (0, 1, 20000, None), (100, 17, 3000, 9000)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_no_story_breaks_a_promise(story: str) -> None:
+    policy, cluster, words, trace = STORIES[story]
+    (chosen,) = read_settings([policy], words)
+    found = replay(trace, read_cluster(cluster), chosen).metrics
+    assert found.guaranteed
+    assert found.promises_missed == 0
+
+
+def test_room_is_made_on_whole_nodes_whatever_the_policy() -> None:
+    told = rows((0, 17, 50, None), (0, 6, 50, None), (0, 1, 20000, None), (100, 17, 3000, None))
+    (chosen,) = read_settings(["srtf"], ["place=halving"])
+    wide = replay(told, read_cluster("3x8"), chosen).outcomes[3]
+    assert wide.start_s <= 300
+
+
+def test_a_job_of_no_run_time_is_profiled_all_the_same() -> None:
+    (chosen,) = read_settings(["chronus"], ["know=profiled"])
+    found = replay(rows((0, 17, 0, 1000)), read_cluster("3x8"), chosen).metrics
+    assert found.jobs == 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "words", "slot_s"),
+    [
+        ("chronus", [], 300),
+        ("chronus-paper", [], 1200),
+        ("chronus", ["term_s=200"], 200),
+        ("chronus", ["slo_term_s=900"], 900),
+    ],
+)
+def test_how_long_an_slo_lease_is(policy: str, words: list[str], slot_s: float) -> None:
+    (chosen,) = read_settings([policy], words)
+    assert chosen.terms.slo_term_s == slot_s
+
+
+@pytest.mark.parametrize("word", ["slo_term_s=0", "slo_term_s=450"])
+def test_an_slo_lease_is_a_whole_number_of_terms(word: str) -> None:
+    with pytest.raises(UsageError, match="whole number of terms"):
+        read_settings(["chronus"], [word])
 
 
 def test_a_team_never_has_more_promised_than_its_quota() -> None:

@@ -35,7 +35,7 @@ from dlq_master.policy.place.kept_together import keeping_together
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.policy import Know, Policy
 from dlq_master.policy.profile.rules import Profiles
-from dlq_master.policy.promise.rules import Promises, Selects
+from dlq_master.policy.promise.rules import Promises, Selects, Spot
 from dlq_master.policy.reclaim.choices import ALGORITHM_1, EXACT, Reclaiming
 from dlq_master.policy.sensitivity.packing import PackingRule
 from dlq_master.policy.settings import PolicyError, Settings, parse, suggestion
@@ -76,6 +76,8 @@ _CHRONUS = (
     "guarantee",
     "margin",
     "be_floor",
+    "spot",
+    "thresholds",
     "slo_quota",
     "deadlines",
     *_TRIALS,
@@ -143,7 +145,6 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             _CHRONUS,
             preempts=True,
             knows=True,
-            key=always(shortest),
             promises=True,
             place=PATTERN,
             defaults=MappingProxyType({"select": "all", "guarantee": "worth", "be_floor": "0.1"}),
@@ -154,7 +155,6 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             _CHRONUS,
             preempts=True,
             knows=True,
-            key=always(shortest),
             promises=True,
             place=LOCAL_SEARCH,
             defaults=MappingProxyType({"deadlines": "whole-leases"}),
@@ -312,9 +312,10 @@ def _packing(name: str, chosen: Settings, words: Mapping[str, str]) -> PackingRu
 
 
 def _ordering(preset: Preset, chosen: Settings, known: ServiceDistribution) -> Ordering:
+    if preset.promises:
+        return _spot(chosen)
     if not preset.by_service:
-        by_base = preset.sizing is not None
-        return replace(ARRIVAL, key=preset.key, by_base=by_base, lanes=preset.promises)
+        return replace(ARRIVAL, key=preset.key, by_base=preset.sizing is not None)
     bounds, quantiles = chosen.thresholds
     if quantiles and len(known):
         bounds, quantiles = tuple(known.quantile(share) for share in quantiles), ()
@@ -329,6 +330,24 @@ def _ordering(preset: Preset, chosen: Settings, known: ServiceDistribution) -> O
         quantiles=quantiles,
         key=_gittins(chosen, known) if preset.by_index else None,
     )
+
+
+def _spot(chosen: Settings) -> Ordering:
+    """Lanes before everything else, and in each this order."""
+    if chosen.spot is Spot.LAS:
+        bounds = chosen.thresholds.bounds
+        return Ordering(discipline=chosen.order, thresholds=bounds, lanes=True)
+    return replace(ARRIVAL, key=_SPOT_KEYS[chosen.spot], lanes=True)
+
+
+_SPOT_KEYS: Mapping[Spot, KeyRule | None] = MappingProxyType(
+    {
+        Spot.SRTF: always(shortest),
+        Spot.SRSF: always(shortest_service),
+        Spot.SF: always(smallest),
+        Spot.FIFO: None,
+    }
+)
 
 
 def _gittins(chosen: Settings, known: ServiceDistribution) -> Gittins:

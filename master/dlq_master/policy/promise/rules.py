@@ -21,6 +21,16 @@ class Guarantees(StrEnum):
     WORTH = "worth"  # of these, who earns no less with its GPUs than others ask for (promise.price)
 
 
+class Spot(StrEnum):
+    """The order of everybody who has no SLO lease."""
+
+    SRTF = "srtf"
+    SRSF = "srsf"
+    SF = "sf"
+    FIFO = "fifo"
+    LAS = "las"  # in levels of attained service, as Tiresias
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promises:
     """`slot_terms`: how many best-effort terms an SLO lease has where nothing else is configured: Chronus

@@ -119,6 +119,33 @@ def test_who_is_not_guaranteed_is_told_what_could_be_promised_instead() -> None:
     assert world.submit(sooner).decide().job(4).promised is None
 
 
+def test_the_paper_counts_deadlines_in_whole_leases() -> None:
+    # From 1,200 s on the deadline leaves 2,301 s: two leases for a job of 1,500 s if the last is used in part.
+    job = an_slo_job(1, 8, 1500.0, strict(3500.0))
+    assert World("chronus-paper", 1).submit(job).decide().job(1).verdict == "reach"
+    assert a_world().submit(job).decide().job(1).promised == 0
+
+
+def test_what_a_plan_could_not_keep_is_not_promised() -> None:
+    mixed = [a_node("n1"), *[a_node(f"n{at}", 4) for at in range(2, 6)]]
+    wide = World("chronus-paper", mixed, None).submit(an_slo_job(1, 8, 2000.0, strict(9000.0)))
+    assert wide.decide().job(1).verdict == "width"
+    typed = World("chronus-paper", [a_node("n1"), a_node("n2", gpu_type="A100")], None)
+    assert typed.submit(an_slo_job(1, 8, 2000.0, strict(9000.0))).decide().job(1).verdict == "type"
+    lost = an_slo_job(1, 8, 2000.0, strict(9000.0))._replace(keeps_work=False)
+    assert a_world().submit(lost).decide().job(1).verdict == "keeps"
+
+
+def test_of_nodes_with_six_gpus_blocks_of_four_are_promised() -> None:
+    world = World("chronus-paper", [a_node("n1", 6), a_node("n2", 6)], None)
+    assert world.policy.promises is not None
+    assert grid_of(world.cluster, H100, world.policy.promises).capacity == (8,)
+    for number in (1, 2, 3):
+        world.submit(an_slo_job(number, 4, 2000.0, strict(3700.0)))
+    world.decide()
+    assert [world.job(number).promised for number in (1, 2, 3)] == [0, 0, None]
+
+
 # --- slots -----------------------------------------------------------------------------------
 
 
