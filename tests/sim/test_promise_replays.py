@@ -60,6 +60,14 @@ def test_the_state_is_sound_after_every_turn(words: tuple[str, ...]) -> None:
     assert replayed("chronus", 100, *words, sound=True).metrics.promises_missed == 0
 
 
+def test_the_program_of_the_paper_keeps_promises_too() -> None:
+    """Few enough jobs that it is solved to its end: what it decides does not depend on the clock."""
+    (chosen,) = read_settings(["chronus-paper"], ["selector=printed"])
+    found = replay(workload(5, jobs=12), read_cluster("2x8"), chosen).metrics
+    assert (found.jobs, found.promises_missed) == (12, 0)
+    assert found.guaranteed
+
+
 @pytest.mark.parametrize("spot", ["srsf", "sf", "fifo", "las"])
 def test_any_order_of_the_others_keeps_promises(spot: str) -> None:
     found = replayed("chronus", 101, f"spot={spot}", sound=True).metrics

@@ -27,7 +27,7 @@ from dlq_master.policy.promise.reading import (
     type_of,
     will_end,
 )
-from dlq_master.policy.promise.rules import Promises, Selects
+from dlq_master.policy.promise.rules import PRINTED_S, Promises, Selector, Selects
 from dlq_master.policy.promise.selector import Selection, select
 
 _OVERRUN = "overrun"  # the ground of its verdict
@@ -81,7 +81,10 @@ def _slot(
         else:
             planned.append(job)
     asked = _asked(cluster, planned, grid, slot, rules)
-    chosen = select(asked, grid, _kept(planned, asked, grid, slot)) if asked else None
+    chosen = None
+    if asked:
+        printed_s = PRINTED_S if rules.selector is Selector.PRINTED else 0.0
+        chosen = select(asked, grid, _kept(planned, asked, grid, slot), printed_s=printed_s)
     changes = [_place(job, chosen, slot) for job in planned]
     changes += [_let_end(job) for job in ending]
     changes += [_overrun(job) for job in over if job.verdict != _OVERRUN]

@@ -21,6 +21,17 @@ class Guarantees(StrEnum):
     WORTH = "worth"  # of these, who earns no less with its GPUs than others ask for (promise.price)
 
 
+class Selector(StrEnum):
+    """What looks for the plan of the slots."""
+
+    PREFIX = "prefix"  # the prefix-capacity model (promise.selector)
+    PRINTED = "printed"  # the time-indexed program of the paper, for `PRINTED_S` at most
+
+
+# Of wall time: with this selector, and only with it, decisions depend on the machine.
+PRINTED_S = 10.0
+
+
 class Spot(StrEnum):
     """The order of everybody who has no SLO lease."""
 
@@ -46,6 +57,7 @@ class Promises:
     slot_terms: int = 4
     selects: Selects = Selects.GUARANTEED
     guarantees: Guarantees = Guarantees.FITTING
+    selector: Selector = Selector.PREFIX
     margin: float | None = None
     be_floor: float = 0.0
     whole_leases: bool = False

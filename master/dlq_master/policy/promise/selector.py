@@ -35,6 +35,7 @@ class Source(StrEnum):
     """Where a plan comes from."""
 
     FIRST = "first"  # all first deadlines fit
+    PRINTED = "printed"  # the time-indexed program of the paper
     SOLVED = "solved"  # the relaxation, rounded
     KEPT = "kept"  # the kept plan, its holes filled
 
@@ -74,11 +75,16 @@ def select(
     *,
     out_of_time: Callable[[], bool] = never,
     core_s: float = 0.0,
+    printed_s: float = 0.0,
 ) -> Selection:
     """The best plan found for jobs with different keys. `core_s`: seconds that a MIP on the columns that
-    the bound leaves open may take, 0 for none (`core`)."""
+    the bound leaves open may take, 0 for none (`core`). `printed_s`: let the program of the paper look for
+    the plan instead, for so many seconds (`printed`)."""
     wanted = _without_what_cannot_be_kept(jobs, grid)
-    drawn = _draw(wanted, grid, out_of_time, core_s)
+    if printed_s > 0:
+        drawn = _printed(wanted, grid, printed_s)
+    else:
+        drawn = _draw(wanted, grid, out_of_time, core_s)
     plan, value, source = drawn.plan, worth(drawn.plan, jobs, grid), drawn.source
     if kept is not None:
         old = refill(mended(kept, jobs, grid).plan, jobs, grid, out_of_time)
@@ -94,6 +100,14 @@ class _Drawn(NamedTuple):
     bound: float
     source: Source
     picks: Mapping[str, int]
+
+
+def _printed(jobs: Sequence[SloJob], grid: Grid, limit_s: float) -> _Drawn:
+    """What the time-indexed program has found by then; nothing, if it has found nothing."""
+    from dlq_master.policy.promise.printed import time_indexed
+
+    made = time_indexed(jobs, grid, limit_s)
+    return _Drawn(made.plan or Plan(), made.bound, Source.PRINTED, {})
 
 
 def _draw(
