@@ -190,6 +190,10 @@ class Job(NamedTuple):
         """Whether attempt `number` goes on with work of earlier ones: those that only tried it did none."""
         return number > 1 + len(self.measured_s)
 
+    def planned(self, slot: int) -> bool:
+        """Whether this slot of the SLO grid is planned for it."""
+        return any(begin <= slot < end for begin, end in self.slots)
+
     def speed_on(self, gpus: int) -> float:
         """How fast it runs on so many GPUs, 1 on those that it asked for; linear unless it is known."""
         if gpus == self.request.gpus:

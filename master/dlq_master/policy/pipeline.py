@@ -8,7 +8,7 @@ from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.lease import decision_time_s
 from dlq_master.model.lineup import Lineup
-from dlq_master.model.plan import Change, Plan, Repack
+from dlq_master.model.plan import Change, NextSlot, Plan, Repack
 from dlq_master.model.values import maker
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
@@ -55,6 +55,7 @@ from dlq_master.policy.walk.walk import Ground, walk
 
 _NEVER_S = float("inf")
 _plan = maker(Plan)
+_NOBODY_ASKS = Reason(ReasonCode.SLOT_OVER)
 _LEARNED = Reason(ReasonCode.LEARNED)
 _FREE, _BOUNDARY = Taking.FREE, Taking.BOUNDARY  # looking a member up costs more than comparing it
 
@@ -161,8 +162,11 @@ def _profiles(view: View, rules: Profiles) -> tuple[Change, ...]:
 
 def _promises(view: View, rules: Promises) -> tuple[Change, ...]:
     """Who runs in the next slot, if that has to be decided, and whose deadlines are promised."""
-    # Numerical libraries come with these: a master whose policy promises nothing does without.
-    if view.cluster.slot < due_slot(view.cluster, view.now_s):
+    # Numerical libraries come with these: while nobody has a deadline a master does without.
+    slot = due_slot(view.cluster, view.now_s)
+    if view.cluster.slot < slot:
+        if not view.cluster.judged:
+            return (NextSlot(slot, _NOBODY_ASKS),)
         from dlq_master.policy.partition.slots import next_slot
 
         return tuple(next_slot(view, rules))

@@ -225,13 +225,8 @@ def numbered(plan: Plan, job_id: JobId, origin: int) -> tuple[Segment, ...]:
     return tuple([Segment(begin + origin, end + origin) for begin, end in made])
 
 
-def planned_now(job: Job, slot: int) -> bool:
-    """Whether this slot is planned for it."""
-    return any(begin <= slot < end for begin, end in job.slots)
-
-
 def lane_of(job: Job, slot: int) -> Lane:
     """Where it stands in this slot."""
-    if planned_now(job, slot):
+    if job.planned(slot):
         return Lane.SLO
     return Lane.SPOT if job.promised is None else Lane.FILL

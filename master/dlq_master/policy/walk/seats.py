@@ -122,8 +122,7 @@ def holding(cluster: Cluster) -> list[JobId]:
 
 def ends_now(cluster: Cluster, job: Job) -> bool:
     """Whether it will have ended when the slot begins: it keeps its seat, but nothing is planned for it."""
-    slot = cluster.slot
-    return job.lane is Lane.SLO and not any(begin <= slot < end for begin, end in job.slots)
+    return job.lane is Lane.SLO and not job.planned(cluster.slot)
 
 
 def leave_behind(ground: Space) -> None:

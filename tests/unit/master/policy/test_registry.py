@@ -1,7 +1,9 @@
 """Policies by name, and what they say about settings they do not have."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +29,20 @@ def test_the_pipeline_comes_without_numerical_libraries() -> None:
     told += "; print(sorted({'numpy', 'scipy'} & set(sys.modules)))"
     ran = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+def test_without_deadlines_chronus_does_without_them_too() -> None:
+    told = "import sys; sys.modules['numpy'] = sys.modules['scipy'] = None; from support.builders import *; "
+    told += (
+        "w = World('chronus', 1, None, know='unknown', place='consolidate').submit(a_job(1, 8)); "
+    )
+    told += "print(w.at(10.0).at(1500.0).running)"
+    tests = Path(__file__).parents[3]
+    ran = subprocess.run(
+        [sys.executable, "-c", told], capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(tests)},
+    )  # fmt: skip
+    assert (ran.stdout.strip(), ran.stderr) == ("[1]", "")
 
 
 def test_settings_become_the_choices_of_the_stages() -> None:
