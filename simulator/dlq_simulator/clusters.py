@@ -83,6 +83,11 @@ class ClusterSpec:
         """Some of the nodes are lent."""
         return any(group.lent is not None for group in self.groups)
 
+    @property
+    def rented_only(self) -> bool:
+        """It has no node of its own, and all that it will have is rented by need."""
+        return not self.groups and bool(self.catalogue) and self.rent_at_most is not None
+
     def each_node(self) -> Iterator[tuple[str, NodeGroup]]:
         """Node ids with their group, in file order."""
         for group in self.groups:

@@ -143,7 +143,7 @@ def simulate(
     with refusals():
         _check_typed(policies, jobs_out, report)
         spec = read_cluster(cluster)
-        chosen_ones = read_all(policies, assignments, seed)
+        chosen_ones = read_all(policies, assignments, seed, rented_only=spec.rented_only)
         settings = [chosen for chosen in chosen_ones if isinstance(chosen, ReplaySettings)]
         _check_nodes(settings, spec)
         workload = read_trace(trace, form, skip_bad=skip_bad)

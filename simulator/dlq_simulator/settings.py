@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from dlq_common.suggest import did_you_mean
 from dlq_master.model.lease import Terms
 from dlq_master.policy.policy import Policy
+from dlq_master.policy.priced.names import DEFAULT
 from dlq_master.policy.registry import PRESETS, build
 from dlq_master.policy.settings import PolicyError
 from dlq_master.policy.transit.taking import Taking
 from dlq_simulator.errors import UsageError
 from dlq_simulator.history import read_history
 from dlq_simulator.knowledge import Knowledge
-from dlq_simulator.priced.settings import KNOWN, NAMES, PricedSettings, priced_settings
+from dlq_simulator.priced.settings import KNOWN, NAMES, PricedSettings, priced_settings, rents
 from dlq_simulator.queues import QUEUES
 from dlq_simulator.speed import Speed
 from dlq_simulator.world_settings import PROFILING, WORLD, costs, knowledge, speed, terms
@@ -50,22 +51,33 @@ def read_settings(
 
 
 def read_all(
-    names: Sequence[str], assignments: Sequence[str], seed: int = 0
+    names: Sequence[str],
+    assignments: Sequence[str],
+    seed: int = 0,
+    *,
+    rented_only: bool = False,
 ) -> list[ReplaySettings | PricedSettings]:
-    """The named policies, each with the settings that it knows.
+    """The named policies, each with the settings that it knows. `rented_only`: all nodes are rented by need.
 
     A setting that none of them knows is a UsageError, so that one `--set` may serve a comparison
     and a slip is still found.
     """
-    words = _checked(names, (*PRESETS, *NAMES), assignments)
+    default = (DEFAULT,) if rented_only else ()
+    there_are = dict.fromkeys((*default, *PRESETS, *NAMES))
+    words = _checked(names, there_are, assignments, rented_only)
     return [
-        priced_settings(name, words, seed) if name in NAMES else _settings(name, words, seed)
+        priced_settings(name, words, seed)
+        if rents(name, rented_only)
+        else _settings(name, words, seed)
         for name in names
     ]
 
 
 def _checked(
-    names: Sequence[str], there_are: Iterable[str], assignments: Sequence[str]
+    names: Sequence[str],
+    there_are: Iterable[str],
+    assignments: Sequence[str],
+    rented_only: bool = False,
 ) -> dict[str, str]:
     """The settings as words, for policies that there are."""
     every = tuple(there_are)
@@ -77,7 +89,7 @@ def _checked(
                 "choose one of them",
             )
     words = _words(assignments)
-    known = sorted({*WORLD, *(key for name in names for key in _known(name))})
+    known = sorted({*WORLD, *(key for name in names for key in _known(name, rented_only))})
     for key in words:
         if key not in known:
             raise UsageError(
@@ -88,9 +100,9 @@ def _checked(
     return words
 
 
-def _known(name: str) -> tuple[str, ...]:
+def _known(name: str, rented_only: bool = False) -> tuple[str, ...]:
     """What the policy can be told here; to a master it may not be a file."""
-    if name in NAMES:
+    if rents(name, rented_only):
         return KNOWN[name]
     preset = PRESETS[name]
     profiling = PROFILING if "know" in preset.settings else ()

@@ -89,7 +89,7 @@ def test_randomised_methods_cost_as_much_within_their_chances(
 
 @EACH
 def test_the_default_is_below_all_of_them(name: str) -> None:
-    default = ours(name, "gpuaas-marginal")
+    default = ours(name, "dlq")
     named = [
         ours(name, "gpuaas-greedy"),
         ours(name, "gpuaas-randomized", told(name, {})),

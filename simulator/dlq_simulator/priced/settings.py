@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from dlq_master.policy.priced.names import SETTINGS
+from dlq_master.policy.priced.names import DEFAULT, SETTINGS
 from dlq_simulator.columns import BadValue, positive
 from dlq_simulator.errors import UsageError
 from dlq_simulator.speed import Speed
@@ -17,10 +17,15 @@ _WORLD = ("interval_s", "preempt")
 _HOUR_S = 3600.0
 _DP_STEP_S = 900.0
 
-NAMES = tuple(SETTINGS)
+NAMES = tuple(name for name in SETTINGS if name != DEFAULT)
 KNOWN: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {name: (*own, *_WORLD) for name, own in SETTINGS.items()}
 )
+
+
+def rents(name: str, rented_only: bool) -> bool:
+    """Whether the policy rents nodes by need; `rented_only`: the cluster has no node of its own."""
+    return name in NAMES or (name == DEFAULT and rented_only)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,11 @@ from types import MappingProxyType
 
 _RULES = ("reading", "proxy", "iterations", "elite", "alpha", "beta", "swap", "rho", "mu", "moves")
 
+DEFAULT = "dlq"  # where everything is rented; elsewhere it is a policy of the registry
+
 SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
+        DEFAULT: ("lookahead",),
         "gpuaas-marginal": ("lookahead",),
         "gpuaas-greedy": ("reading",),
         "gpuaas-randomized": tuple(key for key in _RULES if key not in ("elite", "moves")),

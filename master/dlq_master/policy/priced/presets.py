@@ -12,7 +12,7 @@ import numpy as np
 from dlq_master.policy.priced import dp, first_principle, greedy
 from dlq_master.policy.priced.marginal import marginal
 from dlq_master.policy.priced.milp import step_milp
-from dlq_master.policy.priced.names import SETTINGS
+from dlq_master.policy.priced.names import DEFAULT, SETTINGS
 from dlq_master.policy.priced.rules import Proxy, Reading, Rules
 from dlq_master.policy.priced.situation import Schedule, Situation, Solver
 from dlq_master.policy.settings import PolicyError, suggestion
@@ -53,12 +53,15 @@ def _by_milp(
     return found
 
 
+_MARGINAL = PricedPreset(
+    "GPUs to whom one more is worth most, by apparent tardiness cost; the default of priced nodes",
+    _told(marginal),
+)
+
 PRICED: Mapping[str, PricedPreset] = MappingProxyType(
     {
-        "gpuaas-marginal": PricedPreset(
-            "GPUs to whom one more is worth most, by apparent tardiness cost; the default of priced nodes",
-            _told(marginal),
-        ),
+        DEFAULT: _MARGINAL,
+        "gpuaas-marginal": _MARGINAL,
         "gpuaas-greedy": PricedPreset(
             "the most pressing first, each in the cheapest configuration that makes its due date",
             _method(greedy.greedy, greedy.GREEDY),

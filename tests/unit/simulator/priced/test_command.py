@@ -62,6 +62,28 @@ def test_the_same_seed_gives_the_same_bytes(files: list[str]) -> None:
     assert first == second
 
 
+def test_where_everything_is_rented_dlq_is_the_marginal_allocation(files: list[str]) -> None:
+    words = [*files, "--set", "lookahead=0.7", "--policy"]
+    found = told(*words, "dlq", "--policy", "gpuaas-greedy")["policies"]
+    (alone,) = told(*words, "gpuaas-marginal")["policies"]
+    for document in (*found, alone):
+        del document["timing"]
+    assert [document["policy"] for document in found] == ["dlq", "gpuaas-greedy"]
+    assert found[0] == alone | {"policy": "dlq"}
+    assert found[1]["cost"] != found[0]["cost"]
+
+
+def test_beside_nodes_of_its_own_dlq_is_no_policy_that_rents_all(
+    files: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "c.toml").write_text(CATALOGUE + "count = 1\n")
+    done = CliRunner().invoke(simulate, [*files, "--policy", "dlq", "--set", "interval_s=60"])
+    assert (done.exit_code, "interval_s" in done.output or "no policy 'dlq'" in done.output) == (
+        2,
+        True,
+    )
+
+
 def test_jobs_and_their_changes_are_written(files: list[str], tmp_path: Path) -> None:
     out = tmp_path / "jobs.csv"
     told(*files, "--policy", "gpuaas-marginal", "--jobs-out", str(out))
