@@ -10,6 +10,7 @@ from collections import abc as _abc
 from dlq.v1 import exec_pb2 as _exec_pb2
 from dlq.v1 import job_pb2 as _job_pb2
 from dlq.v1 import lease_pb2 as _lease_pb2
+from dlq.v1 import profile_pb2 as _profile_pb2
 from dlq.v1 import resource_pb2 as _resource_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
@@ -85,6 +86,7 @@ class SessionRequest(_message.Message):
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     REPORT_FIELD_NUMBER: _builtins.int
     COMMAND_RESULT_FIELD_NUMBER: _builtins.int
+    PROFILE_EVIDENCE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello:
         """First message of a session."""
@@ -101,6 +103,10 @@ class SessionRequest(_message.Message):
     def command_result(self) -> Global___CommandResult:
         """A command was taken, or refused."""
 
+    @_builtins.property
+    def profile_evidence(self) -> _profile_pb2.ProfileEvidence:
+        """What the traffic of a rank told; repeated until acknowledged."""
+
     def __init__(
         self,
         *,
@@ -108,12 +114,13 @@ class SessionRequest(_message.Message):
         heartbeat: Global___Heartbeat | None = ...,
         report: Global___RankReport | None = ...,
         command_result: Global___CommandResult | None = ...,
+        profile_evidence: _profile_pb2.ProfileEvidence | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "command_result", b"command_result", "heartbeat", b"heartbeat", "hello", b"hello", "report", b"report"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "command_result", b"command_result", "heartbeat", b"heartbeat", "hello", b"hello", "profile_evidence", b"profile_evidence", "report", b"report"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "command_result", b"command_result", "heartbeat", b"heartbeat", "hello", b"hello", "report", b"report"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "command_result", b"command_result", "heartbeat", b"heartbeat", "hello", b"hello", "profile_evidence", b"profile_evidence", "report", b"report"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "heartbeat", "report", "command_result"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "heartbeat", "report", "command_result", "profile_evidence"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -129,6 +136,7 @@ class SessionResponse(_message.Message):
     HEARTBEAT_REPLY_FIELD_NUMBER: _builtins.int
     COMMAND_FIELD_NUMBER: _builtins.int
     REPORT_ACK_FIELD_NUMBER: _builtins.int
+    PROFILE_ACK_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___Welcome:
         """First message of a session."""
@@ -145,6 +153,10 @@ class SessionResponse(_message.Message):
     def report_ack(self) -> Global___ReportAck:
         """Reports up to this one are on disk."""
 
+    @_builtins.property
+    def profile_ack(self) -> Global___ProfileAck:
+        """An evidence is on disk, or of no use: the agent drops it."""
+
     def __init__(
         self,
         *,
@@ -152,12 +164,13 @@ class SessionResponse(_message.Message):
         heartbeat_reply: Global___HeartbeatReply | None = ...,
         command: Global___Command | None = ...,
         report_ack: Global___ReportAck | None = ...,
+        profile_ack: Global___ProfileAck | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "command", b"command", "heartbeat_reply", b"heartbeat_reply", "report_ack", b"report_ack", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "command", b"command", "heartbeat_reply", b"heartbeat_reply", "profile_ack", b"profile_ack", "report_ack", b"report_ack", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "command", b"command", "heartbeat_reply", b"heartbeat_reply", "report_ack", b"report_ack", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "command", b"command", "heartbeat_reply", b"heartbeat_reply", "profile_ack", b"profile_ack", "report_ack", b"report_ack", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["welcome", "heartbeat_reply", "command", "report_ack"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["welcome", "heartbeat_reply", "command", "report_ack", "profile_ack"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -828,6 +841,40 @@ class ReportAck(_message.Message):
 Global___ReportAck: _TypeAlias = ReportAck  # noqa: Y015
 
 @_typing.final
+class ProfileAck(_message.Message):
+    """Names an evidence that need not be repeated. Also sent for one that the master does not want any more:
+    of a job it has forgotten, or with another fence than that of its placement.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
+    NODE_RANK_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """The job."""
+    node_rank: _builtins.int
+    """The rank."""
+    @_builtins.property
+    def fence(self) -> _lease_pb2.Fence:
+        """Its fence."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        fence: _lease_pb2.Fence | None = ...,
+        node_rank: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "job_id", b"job_id", "node_rank", b"node_rank"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProfileAck: _TypeAlias = ProfileAck  # noqa: Y015
+
+@_typing.final
 class Command(_message.Message):
     """Something to do. Commands may come twice; each is idempotent by its job and fence."""
 
@@ -948,6 +995,7 @@ class LaunchCommand(_message.Message):
     PORT_LAST_FIELD_NUMBER: _builtins.int
     NODE_PORTS_FIELD_NUMBER: _builtins.int
     NODE_GPU_COUNTS_FIELD_NUMBER: _builtins.int
+    PROFILE_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """The job."""
     node_rank: _builtins.int
@@ -1016,6 +1064,10 @@ class LaunchCommand(_message.Message):
     def node_gpu_counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """How many GPUs the gang has on each node, in rank order."""
 
+    @_builtins.property
+    def profile(self) -> _profile_pb2.ProfileOrder:
+        """Record its traffic; unset: do not. All ranks of an attempt have the same."""
+
     def __init__(
         self,
         *,
@@ -1042,10 +1094,11 @@ class LaunchCommand(_message.Message):
         port_last: _builtins.int = ...,
         node_ports: _abc.Iterable[Global___NodePorts] | None = ...,
         node_gpu_counts: _abc.Iterable[_builtins.int] | None = ...,
+        profile: _profile_pb2.ProfileOrder | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "grace_duration", b"grace_duration", "hold_duration", b"hold_duration", "spec", b"spec", "time_left_duration", b"time_left_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "grace_duration", b"grace_duration", "hold_duration", b"hold_duration", "profile", b"profile", "spec", b"spec", "time_left_duration", b"time_left_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_barrier", b"at_barrier", "checkpoint_directory", b"checkpoint_directory", "fence", b"fence", "gid", b"gid", "gpu_indexes", b"gpu_indexes", "grace_duration", b"grace_duration", "groups", b"groups", "hold_duration", b"hold_duration", "job_id", b"job_id", "master_port", b"master_port", "node_addresses", b"node_addresses", "node_gpu_counts", b"node_gpu_counts", "node_ids", b"node_ids", "node_ports", b"node_ports", "node_rank", b"node_rank", "port_first", b"port_first", "port_last", b"port_last", "restart_count", b"restart_count", "resume_from", b"resume_from", "spec", b"spec", "time_left_duration", b"time_left_duration", "uid", b"uid", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_barrier", b"at_barrier", "checkpoint_directory", b"checkpoint_directory", "fence", b"fence", "gid", b"gid", "gpu_indexes", b"gpu_indexes", "grace_duration", b"grace_duration", "groups", b"groups", "hold_duration", b"hold_duration", "job_id", b"job_id", "master_port", b"master_port", "node_addresses", b"node_addresses", "node_gpu_counts", b"node_gpu_counts", "node_ids", b"node_ids", "node_ports", b"node_ports", "node_rank", b"node_rank", "port_first", b"port_first", "port_last", b"port_last", "profile", b"profile", "restart_count", b"restart_count", "resume_from", b"resume_from", "spec", b"spec", "time_left_duration", b"time_left_duration", "uid", b"uid", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

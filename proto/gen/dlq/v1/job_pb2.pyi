@@ -638,6 +638,7 @@ class JobSpec(_message.Message):
     TASKS_PER_NODE_FIELD_NUMBER: _builtins.int
     LAUNCH_FIELD_NUMBER: _builtins.int
     ROLES_FIELD_NUMBER: _builtins.int
+    PROFILE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; letters, digits and ". _ - + @ :". Empty: derived from the command."""
     script: _builtins.str
@@ -665,6 +666,10 @@ class JobSpec(_message.Message):
     launch: _builtins.str
     """"per-node": one process of the command on each node, for launchers such as torchrun. "per-gpu": one
     for each GPU, with RANK, LOCAL_RANK, WORLD_SIZE and LOCAL_WORLD_SIZE. Empty: per-node.
+    """
+    profile: _builtins.str
+    """Record its network traffic to learn its sizes and times (docs/profiler.md): "yes", "no", or empty for
+    what the cluster does: the first start of a distributed job.
     """
     @_builtins.property
     def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -756,10 +761,11 @@ class JobSpec(_message.Message):
         tasks_per_node: _builtins.int | None = ...,
         launch: _builtins.str = ...,
         roles: Global___RolesSpec | None = ...,
+        profile: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "environment", b"environment", "hold", b"hold", "labels", b"labels", "launch", b"launch", "name", b"name", "nice", b"nice", "preempt", b"preempt", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration", "working_directory", b"working_directory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "environment", b"environment", "hold", b"hold", "labels", b"labels", "launch", b"launch", "name", b"name", "nice", b"nice", "preempt", b"preempt", "profile", b"profile", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration", "working_directory", b"working_directory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__tasks_per_node: _TypeAlias = _typing.Literal["tasks_per_node"]  # noqa: Y015
     _WhichOneofArgType__tasks_per_node: _TypeAlias = _typing.Literal["_tasks_per_node", b"_tasks_per_node"]  # noqa: Y015
