@@ -1,48 +1,24 @@
-"""Replays a trace: virtual time jumps from event to event, the master's own core decides.
-
-The loop is the daemon's turn without the daemon: take in what happens now, decide, and sleep until
-the next event or the instant at which the policy wants to be asked again. `decide` (plan, check,
-apply) is `dlq_master`'s; simulated is only what the world would do: jobs arrive, make progress,
-save and finish.
-"""
+"""Replays a trace: every job of it, from its submit to its end."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from heapq import heappop
+from collections.abc import Callable
 
 from dlq_master.model import drive
-from dlq_master.model.attempt_steps import (
-    Running,
-    StopRequested,
-    Succeeded,
-)
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.drive import Happened
-from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job_steps import Cancelled, Placed
-from dlq_master.model.plan import Estimate, Lapse, Reject, Reserve, Resize, Revoke, Start
-from dlq_master.model.resources import Allocation
-from dlq_master.policy.pipeline import wake_at_s
-from dlq_master.policy.turn import Decided, decide
-from dlq_simulator.boundaries import Boundaries
+from dlq_master.model.ids import JobId
+from dlq_simulator.clockwork import Engine, Watch
 from dlq_simulator.clusters import ClusterSpec
-from dlq_simulator.course import Course, Seconds
-from dlq_simulator.errors import SimulateError
-from dlq_simulator.estimates import Estimates
-from dlq_simulator.events import Agenda, Event, Kind
-from dlq_simulator.fleet import EPOCH, Fleet, cost, gpu_seconds
-from dlq_simulator.leaving import Leaving, stranded
-from dlq_simulator.metrics import Billed, Outcome, measure, percentile
+from dlq_simulator.course import Course
+from dlq_simulator.fleet import cost, gpu_seconds
+from dlq_simulator.metrics import Billed, measure, percentile
 from dlq_simulator.queues import Queues
 from dlq_simulator.report import Result, Timing
 from dlq_simulator.settings import ReplaySettings
 from dlq_simulator.workload import Trace
-from dlq_simulator.world import GpuMemory, Rates, build_cluster, build_job, sizes_of
+from dlq_simulator.world import GpuMemory, build_cluster, build_job, sizes_of
 
 Progress = Callable[[int], object]  # jobs finished since the last call
-Watch = Callable[[Cluster, Decided, Seconds], object]  # sees the state after every turn
 
 
 def replay(
@@ -80,8 +56,8 @@ def replay(
     )
 
 
-class Replay:
-    """The state of one run; `run` goes to the end."""
+class Replay(Engine):
+    """A trace from its first submit to its last end."""
 
     def __init__(
         self,
@@ -93,36 +69,20 @@ class Replay:
         watch: Watch | None = None,
     ) -> None:
         self.queues = Queues(trace, settings.policy, settings.queues)
-        self.policy = self.queues.policy
-        self.settings = settings
         self.memory = GpuMemory(trace, spec)
-        self.cluster = build_cluster(spec, settings.policy.ordering, settings.terms, self.memory)
-        places = not settings.policy.placement.counts_only
-        self.rates = Rates(settings.speed, spec, self.cluster, places=places)
-        self.typed = spec.typed
-        self.estimates = Estimates(settings.knowledge, self.cluster)
-        self.whole_seconds = trace.whole_seconds
+        courses = {JobId(number): Course(row) for number, row in enumerate(trace.jobs, start=1)}
+        super().__init__(
+            build_cluster(spec, settings.policy.ordering, settings.terms, self.memory),
+            self.queues.policy,
+            settings,
+            spec,
+            courses,
+            trace.jobs[0].submit_time_s,
+            arrivals=[(course.row.submit_time_s, job_id) for job_id, course in courses.items()],
+            whole_seconds=trace.whole_seconds,
+            watch=watch,
+        )
         self.progress = progress
-        self.watch = watch
-        self.courses = {
-            JobId(number): Course(row) for number, row in enumerate(trace.jobs, start=1)
-        }
-        self.outcomes: dict[JobId, Outcome] = {}
-        self.refused: dict[JobId, str] = {}
-        self.plan_times_s: list[float] = []
-        self.spec = spec
-        self.begin_s = trace.jobs[0].submit_time_s
-        self.fleet = Fleet(spec, self.cluster, self.begin_s)
-        self.agenda = Agenda(
-            [change.at_s for change in self.fleet.changes],
-            [(course.row.submit_time_s, job_id) for job_id, course in self.courses.items()],
-        )
-        self.leaving = Leaving(self.cluster, self.courses, self.agenda, settings)
-        self._now_s: Seconds = self.begin_s
-        self._wake_s: Seconds | None = None
-        self._boundaries = Boundaries(
-            self.cluster, self.policy, settings.terms, whole_seconds=self.whole_seconds
-        )
 
     def run(self) -> None:
         """From turn to turn until nothing is left to happen."""
@@ -148,114 +108,6 @@ class Replay:
         reclaimed = self.leaving.reclaimed if spec.lends else None
         return Billed(gpu_seconds(spec, begin_s, end_s), price, reclaimed, self.fleet.tolls)
 
-    def _next_instant(self) -> Seconds:
-        events, wake_s = self.agenda.heap, self._wake_s
-        while events and self._stale(events[0]):
-            heappop(events)
-        if events and (wake_s is None or events[0][0] <= wake_s):
-            return events[0][0]
-        if wake_s is None:
-            if self._give_up():
-                return self._now_s
-            waiting = len(self.courses) - len(self.outcomes) - len(self.refused)
-            raise self._stands_still(f"{waiting} jobs wait and nothing will ever happen")
-        return self._boundaries.wake(wake_s, events[0][0]) if events else wake_s
-
-    def _stale(self, event: Event) -> bool:
-        """What was foreseen before the attempt was stopped or got another speed: it happens no more,
-        and is no reason to decide."""
-        at_s, _, kind, job_id, attempt = event
-        if kind is not Kind.FINISH and kind is not Kind.PROFILE:
-            return False
-        course = self.courses[job_id]
-        return course.attempt != attempt or (kind is Kind.FINISH and course.finish_s != at_s)
-
-    def _turn(self, now_s: Seconds) -> None:
-        self._now_s = now_s
-        # Nodes come and go when all that ends at this instant has ended, and before anything is decided.
-        while nodes := self._events(now_s):
-            for place in nodes:
-                change = self.fleet.changes[place]
-                self._carry_out(self.fleet.apply(change, self.policy), now_s)
-        self.fleet.returns(now_s, self.policy)
-        acted = self._decide(now_s)
-        self._wake_s = self._waking(now_s, acted=acted)
-
-    def _events(self, now_s: Seconds) -> list[int]:
-        """What happens at this instant; returns the changes of nodes that are due, by their places."""
-        nodes, events = [], self.agenda.heap
-        while events and events[0][0] == now_s:
-            event = heappop(events)
-            _, _, kind, job_id, number = event
-            if self._stale(event):
-                continue
-            if kind is Kind.ARRIVE:
-                self._arrive(job_id)
-            elif kind is Kind.FINISH:
-                self._finish(job_id, number, now_s)
-            elif kind is Kind.LEAVE:
-                self.leaving.leave(AttemptKey(job_id, number), now_s)
-            elif kind is Kind.PROFILE:
-                self._profiled(job_id, number, now_s)
-            else:
-                nodes.append(number)
-        return nodes
-
-    def _decide(self, now_s: Seconds) -> bool:
-        """What the master would do now, and what the world makes of it; False if nothing."""
-        began_s = time.perf_counter()
-        decided = decide(self.cluster, self.policy, now_s, EPOCH)
-        if decided.fault is not None:
-            raise decided.fault
-        self.plan_times_s.append(time.perf_counter() - began_s)
-        self._carry_out(decided.happened, now_s)
-        if self.watch is not None:
-            self.watch(self.cluster, decided, now_s)
-        self._boundaries.turned(decided.happened)
-        return bool(decided.happened)
-
-    def _carry_out(self, happened: Sequence[Happened], now_s: Seconds) -> None:
-        """What the world makes of the changes of a plan."""
-        for event, job_id, _, _, change in happened:
-            if job_id is None or change is None:
-                continue
-            if isinstance(event, Placed) and isinstance(change, Start | Resize):
-                self._start(job_id, event.attempt, change.allocation, now_s)
-            elif isinstance(change, Lapse | Resize) and isinstance(event, StopRequested):
-                self.leaving.lapse(change, now_s)
-            elif isinstance(change, Revoke) and isinstance(event, StopRequested):
-                self.leaving.revoke(change.key, now_s)
-            elif isinstance(change, Reject):
-                self._refuse(job_id, change.reason.detail)
-            elif isinstance(change, Reserve) and change.promised is not None:
-                self._promised(job_id, change.promised)
-            elif isinstance(change, Estimate):
-                self.estimates.learned(job_id, change.estimate_s)
-
-    def _waking(self, now_s: Seconds, *, acted: bool) -> Seconds | None:
-        """When to plan although nothing happens. Traces in whole seconds keep whole seconds: a
-        threshold crossed within a second counts from the next one, as in the reference."""
-        wake_s = wake_at_s(self.cluster, self.policy, now_s)
-        if wake_s is None:
-            return None
-        if wake_s <= now_s:
-            # What this turn did is itself a reason to decide again, as the master would at once.
-            if not acted:
-                raise self._stands_still(f"at {now_s} s it wants to be woken at {wake_s} s")
-            return now_s
-        return self._boundaries.on_clock(wake_s)
-
-    def _promised(self, job_id: JobId, step: int) -> None:
-        """What was promised first counts, whatever becomes of it."""
-        course = self.courses[job_id]
-        if course.promised_s is None:
-            course.promised_s = self.cluster.jobs[job_id].steps[step].deadline_s
-
-    def _refuse(self, job_id: JobId, why: str) -> None:
-        self.refused[job_id] = why
-        self.cluster.forget(job_id)
-        self._advance()
-
     def _arrive(self, job_id: JobId) -> None:
         row = self.courses[job_id].row
         sizes: tuple[int, ...] = ()
@@ -264,7 +116,7 @@ class Replay:
         job = build_job(
             job_id,
             row,
-            typed=self.typed,
+            typed=self.spec.typed,
             estimate_s=self.estimates.at_submit(job_id, row),
             queue=self.queues.of(row),
             constraint=self.memory.asked(row),
@@ -272,61 +124,6 @@ class Replay:
             speeds=self.estimates.speeds(row, sizes, self.settings.speed),
         )
         drive.submit(self.cluster, job)
-
-    def _start(self, job_id: JobId, number: int, allocation: Allocation, now_s: Seconds) -> None:
-        drive.step_attempt(self.cluster, AttemptKey(job_id, number), Running(), now_s)
-        course = self.courses[job_id]
-        gpus = allocation.width
-        job = self.cluster.jobs[job_id]
-        if job.trials and course.trial_start_s is None:
-            course.trial_start_s, course.trial_sent_s = now_s, job.trial_time_s
-        if job.reduced:
-            over_s = self.estimates.tried(course, number, now_s, gpus)
-            self.agenda.foresee(over_s, Kind.PROFILE, job_id, number)
-            return
-        rate = self.rates.rate(course.row, allocation, gpus)
-        finish_s = course.start(number, now_s, self.settings.resume_s, rate, gpus)
-        self.agenda.foresee(finish_s, Kind.FINISH, job_id, number)
-        profiled_s = self.estimates.started(job_id, course, now_s)
-        if profiled_s is not None:
-            self.agenda.foresee(profiled_s, Kind.PROFILE, job_id, number)
-
-    def _profiled(self, job_id: JobId, number: int, now_s: Seconds) -> None:
-        course = self.courses[job_id]
-        if self.cluster.jobs[job_id].reduced:
-            self.estimates.measured(job_id, course, number, now_s)
-        else:
-            self.estimates.profiled(job_id, course, now_s)
-
-    def _finish(self, job_id: JobId, number: int, now_s: Seconds) -> None:
-        course = self.courses[job_id]
-        key = AttemptKey(job_id, number)
-        if self.policy.packing is not None:
-            run = self.rates.measured(course.row, self.cluster.attempts[key].lease.allocation)
-            if run is not None:
-                self.cluster.slowdowns.add(run)
-        course.tried = bool(self.cluster.jobs[job_id].trials)
-        drive.step_attempt(self.cluster, key, Succeeded(), now_s)
-        self.cluster.forget(job_id)
-        self.outcomes[job_id] = course.outcome(now_s)
-        self._advance()
-
-    def _give_up(self) -> bool:
-        """Nothing will ever happen again: refuse who waits for servers that are not lent any more."""
-        if not self.spec.lends:
-            return False
-        stuck = stranded(self.cluster, self.policy.placement)
-        for job in stuck:
-            drive.step_job(self.cluster, job.job_id, Cancelled(), self._now_s)
-            self._refuse(job.job_id, "the servers that it waits for are not lent again")
-        return bool(stuck)
-
-    def _stands_still(self, why: str) -> SimulateError:
-        return SimulateError(
-            f"the replay of {self.policy.name!r} stands still",
-            why,
-            "this is an error of dlq: please report it with the trace",
-        )
 
     def _advance(self) -> None:
         if self.progress is not None:

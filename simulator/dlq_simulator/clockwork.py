@@ -1,0 +1,252 @@
+"""The virtual clock: time jumps from event to event, and the master's own core decides.
+
+The loop is the daemon's turn without the daemon: take in what happens now, decide, and sleep until
+the next event or the instant at which the policy wants to be asked again. `decide` (plan, check,
+apply) is `dlq_master`'s; simulated is only what the world would do: jobs arrive, make progress,
+save and finish.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heappop
+
+from dlq_master.model import drive
+from dlq_master.model.attempt_steps import (
+    Running,
+    StopRequested,
+    Succeeded,
+)
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.drive import Happened
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.job_steps import Cancelled, Placed
+from dlq_master.model.plan import Estimate, Lapse, Reject, Reserve, Resize, Revoke, Start
+from dlq_master.model.resources import Allocation
+from dlq_master.policy.pipeline import wake_at_s
+from dlq_master.policy.policy import Policy
+from dlq_master.policy.turn import Decided, decide
+from dlq_simulator.boundaries import Boundaries
+from dlq_simulator.clusters import ClusterSpec
+from dlq_simulator.course import Course, Seconds
+from dlq_simulator.errors import SimulateError
+from dlq_simulator.estimates import Estimates
+from dlq_simulator.events import Agenda, Event, Kind
+from dlq_simulator.fleet import EPOCH, Fleet
+from dlq_simulator.leaving import Leaving, stranded
+from dlq_simulator.metrics import Outcome
+from dlq_simulator.settings import ReplaySettings
+from dlq_simulator.world import Rates
+
+Watch = Callable[[Cluster, Decided, Seconds], object]  # sees the state after every turn
+
+
+class Engine(ABC):
+    """The virtual clock, and what the world makes of every decision. Who arrives, and from which state it
+    begins, is for the two that there are to say: `Replay` of a trace, and `twin.world.Twin`.
+
+    `begin_s`: the first instant; `courses`: the way of every job that will ever hold GPUs.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        policy: Policy,
+        settings: ReplaySettings,
+        spec: ClusterSpec,
+        courses: dict[JobId, Course],
+        begin_s: Seconds,
+        *,
+        arrivals: Iterable[tuple[Seconds, JobId]],
+        whole_seconds: bool,
+        watch: Watch | None = None,
+    ) -> None:
+        self.cluster, self.policy, self.settings, self.spec = cluster, policy, settings, spec
+        places = not policy.placement.counts_only
+        self.rates = Rates(settings.speed, spec, cluster, places=places)
+        self.estimates = Estimates(settings.knowledge, cluster)
+        self.watch = watch
+        self.courses = courses
+        self.outcomes: dict[JobId, Outcome] = {}
+        self.refused: dict[JobId, str] = {}
+        self.plan_times_s: list[float] = []
+        self.begin_s = begin_s
+        self.fleet = Fleet(spec, cluster, begin_s)
+        self.agenda = Agenda([change.at_s for change in self.fleet.changes], arrivals)
+        self.leaving = Leaving(cluster, courses, self.agenda, settings)
+        self._now_s: Seconds = begin_s
+        self._wake_s: Seconds | None = None
+        self._boundaries = Boundaries(cluster, policy, settings.terms, whole_seconds=whole_seconds)
+
+    @abstractmethod
+    def _arrive(self, job_id: JobId) -> None:
+        """A job comes."""
+
+    @abstractmethod
+    def _advance(self) -> None:
+        """One job more is over."""
+
+    def _next_instant(self) -> Seconds:
+        events, wake_s = self.agenda.heap, self._wake_s
+        while events and self._stale(events[0]):
+            heappop(events)
+        if events and (wake_s is None or events[0][0] <= wake_s):
+            return events[0][0]
+        if wake_s is None:
+            if self._give_up():
+                return self._now_s
+            waiting = len(self.courses) - len(self.outcomes) - len(self.refused)
+            raise self._stands_still(f"{waiting} jobs wait and nothing will ever happen")
+        return self._boundaries.wake(wake_s, events[0][0]) if events else wake_s
+
+    def _stale(self, event: Event) -> bool:
+        """What was foreseen before the attempt was stopped or got another speed: it happens no more,
+        and is no reason to decide."""
+        at_s, _, kind, job_id, attempt = event
+        if kind is not Kind.FINISH and kind is not Kind.PROFILE:
+            return False
+        course = self.courses[job_id]
+        return course.attempt != attempt or (kind is Kind.FINISH and course.finish_s != at_s)
+
+    def _turn(self, now_s: Seconds) -> None:
+        self._now_s = now_s
+        # Nodes come and go when all that ends at this instant has ended, and before anything is decided.
+        while nodes := self._events(now_s):
+            for place in nodes:
+                change = self.fleet.changes[place]
+                self._carry_out(self.fleet.apply(change, self.policy), now_s)
+        self.fleet.returns(now_s, self.policy)
+        acted = self._decide(now_s)
+        self._wake_s = self._waking(now_s, acted=acted)
+
+    def _events(self, now_s: Seconds) -> list[int]:
+        """What happens at this instant; returns the changes of nodes that are due, by their places."""
+        nodes, events = [], self.agenda.heap
+        while events and events[0][0] == now_s:
+            event = heappop(events)
+            _, _, kind, job_id, number = event
+            if self._stale(event):
+                continue
+            if kind is Kind.ARRIVE:
+                self._arrive(job_id)
+            elif kind is Kind.FINISH:
+                self._finish(job_id, number, now_s)
+            elif kind is Kind.LEAVE:
+                self.leaving.leave(AttemptKey(job_id, number), now_s)
+            elif kind is Kind.PROFILE:
+                self._profiled(job_id, number, now_s)
+            else:
+                nodes.append(number)
+        return nodes
+
+    def _decide(self, now_s: Seconds) -> bool:
+        """What the master would do now, and what the world makes of it; False if nothing."""
+        began_s = time.perf_counter()
+        decided = decide(self.cluster, self.policy, now_s, EPOCH)
+        if decided.fault is not None:
+            raise decided.fault
+        self.plan_times_s.append(time.perf_counter() - began_s)
+        self._carry_out(decided.happened, now_s)
+        if self.watch is not None:
+            self.watch(self.cluster, decided, now_s)
+        self._boundaries.turned(decided.happened)
+        return bool(decided.happened)
+
+    def _carry_out(self, happened: Sequence[Happened], now_s: Seconds) -> None:
+        """What the world makes of the changes of a plan."""
+        for event, job_id, _, _, change in happened:
+            if job_id is None or change is None:
+                continue
+            if isinstance(event, Placed) and isinstance(change, Start | Resize):
+                self._start(job_id, event.attempt, change.allocation, now_s)
+            elif isinstance(change, Lapse | Resize) and isinstance(event, StopRequested):
+                self.leaving.lapse(change, now_s)
+            elif isinstance(change, Revoke) and isinstance(event, StopRequested):
+                self.leaving.revoke(change.key, now_s)
+            elif isinstance(change, Reject):
+                self._refuse(job_id, change.reason.detail)
+            elif isinstance(change, Reserve) and change.promised is not None:
+                self._promised(job_id, change.promised)
+            elif isinstance(change, Estimate):
+                self.estimates.learned(job_id, change.estimate_s)
+
+    def _waking(self, now_s: Seconds, *, acted: bool) -> Seconds | None:
+        """When to plan although nothing happens. Traces in whole seconds keep whole seconds: a
+        threshold crossed within a second counts from the next one, as in the reference."""
+        wake_s = wake_at_s(self.cluster, self.policy, now_s)
+        if wake_s is None:
+            return None
+        if wake_s <= now_s:
+            # What this turn did is itself a reason to decide again, as the master would at once.
+            if not acted:
+                raise self._stands_still(f"at {now_s} s it wants to be woken at {wake_s} s")
+            return now_s
+        return self._boundaries.on_clock(wake_s)
+
+    def _promised(self, job_id: JobId, step: int) -> None:
+        """What was promised first counts, whatever becomes of it."""
+        course = self.courses[job_id]
+        if course.promised_s is None:
+            course.promised_s = self.cluster.jobs[job_id].steps[step].deadline_s
+
+    def _refuse(self, job_id: JobId, why: str) -> None:
+        self.refused[job_id] = why
+        self.cluster.forget(job_id)
+        self._advance()
+
+    def _start(self, job_id: JobId, number: int, allocation: Allocation, now_s: Seconds) -> None:
+        drive.step_attempt(self.cluster, AttemptKey(job_id, number), Running(), now_s)
+        course = self.courses[job_id]
+        gpus = allocation.width
+        job = self.cluster.jobs[job_id]
+        if job.trials and course.trial_start_s is None:
+            course.trial_start_s, course.trial_sent_s = now_s, job.trial_time_s
+        if job.reduced:
+            over_s = self.estimates.tried(course, number, now_s, gpus)
+            self.agenda.foresee(over_s, Kind.PROFILE, job_id, number)
+            return
+        rate = self.rates.rate(course.row, allocation, gpus)
+        finish_s = course.start(number, now_s, self.settings.resume_s, rate, gpus)
+        self.agenda.foresee(finish_s, Kind.FINISH, job_id, number)
+        profiled_s = self.estimates.started(job_id, course, now_s)
+        if profiled_s is not None:
+            self.agenda.foresee(profiled_s, Kind.PROFILE, job_id, number)
+
+    def _profiled(self, job_id: JobId, number: int, now_s: Seconds) -> None:
+        course = self.courses[job_id]
+        if self.cluster.jobs[job_id].reduced:
+            self.estimates.measured(job_id, course, number, now_s)
+        else:
+            self.estimates.profiled(job_id, course, now_s)
+
+    def _finish(self, job_id: JobId, number: int, now_s: Seconds) -> None:
+        course = self.courses[job_id]
+        key = AttemptKey(job_id, number)
+        if self.policy.packing is not None:
+            run = self.rates.measured(course.row, self.cluster.attempts[key].lease.allocation)
+            if run is not None:
+                self.cluster.slowdowns.add(run)
+        course.tried = bool(self.cluster.jobs[job_id].trials)
+        drive.step_attempt(self.cluster, key, Succeeded(), now_s)
+        self.cluster.forget(job_id)
+        self.outcomes[job_id] = course.outcome(now_s)
+        self._advance()
+
+    def _give_up(self) -> bool:
+        """Nothing will ever happen again: refuse who waits for servers that are not lent any more."""
+        if not self.spec.lends:
+            return False
+        stuck = stranded(self.cluster, self.policy.placement)
+        for job in stuck:
+            drive.step_job(self.cluster, job.job_id, Cancelled(), self._now_s)
+            self._refuse(job.job_id, "the servers that it waits for are not lent again")
+        return bool(stuck)
+
+    def _stands_still(self, why: str) -> SimulateError:
+        return SimulateError(
+            f"the replay of {self.policy.name!r} stands still",
+            why,
+            "this is an error of dlq: please report it with the trace",
+        )
