@@ -34,6 +34,7 @@ READERS: Mapping[str, Reader] = {
     "launch": readers.read_launch,
     "roles.workers": readers.read_workers,
     "roles.ps": readers.read_servers,
+    "profile": readers.read_bool,
     "export": program.read_export,
     "env": program.read_env_table,
     "labels": program.read_label_table,

@@ -292,6 +292,12 @@ FLAGS: tuple[Flag, ...] = (
         help="Signal on which the script saves and goes on, for `dlq checkpoint`: USR1, USR2, INT.",
     ),
     Flag(
+        names=("--profile",),
+        key="profile",
+        help="Record its network traffic at its start, to learn its sizes and times.  [default: at the "
+        "first start of a distributed job]",
+    ),
+    Flag(
         names=("-H", "--hold"),
         key="hold",
         help="Submit it on hold; `dlq release` lets it start.",

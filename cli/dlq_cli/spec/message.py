@@ -29,6 +29,7 @@ def to_message(spec: Spec) -> job_pb2.JobSpec:
         environment=spec.environment,
         working_directory=spec.working_directory,
         hold=spec.hold,
+        profile=spec.profile,
         runtime=spec.runtime or "",
         labels=spec.labels,
         compat=spec.compat,

@@ -98,6 +98,8 @@ def _values(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
     ):
         if value:
             yield key, value
+    if spec.profile:
+        yield "profile", spec.profile == "yes"
     if spec.preempt.signal:
         ahead_s = round(from_duration(spec.preempt.warning_duration))
         yield "preempt.signal", SignalAhead(spec.preempt.signal, ahead_s)

@@ -42,6 +42,7 @@ _ENTRIES: dict[str, Entry] = {
     "workdir": Entry('"/shared/mnist"', "On every node. Default: where you submit."),
     "hold": Entry("true", "Starts only after `dlq release`."),
     "array": Entry('"0-99%4"', "One job for each index, at most 4 at a time: DLQ_ARRAY_TASK_ID."),
+    "profile": Entry("true", "Record its traffic; false: never. Default: its first distributed start."),
     "depends_on": Entry('"afterok:12,afterany:14"', "Not before these; `?` for any of them."),
     "cancel_if_never": Entry("true", "Cancel it when that can never come true. Default: hold it."),
     "begin": Entry('"2026-12-01T08:00"', "Not before this; in your zone. Or 18:00, now+2hours."),

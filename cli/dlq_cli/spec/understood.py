@@ -60,6 +60,7 @@ def understood(spec: Spec) -> str:
         ("roles", _roles(spec), origin("roles.workers")),
         ("restarts", str(spec.max_restart_count), origin("retry.max_restarts")),
         ("hold", "yes" if spec.hold else "", origin("hold")),
+        ("profile", spec.profile, origin("profile")),
         ("array", _array(spec), origin("array")),
         ("depends on", _dependency(spec), origin("depends_on")),
         ("nice", str(spec.nice) if spec.nice else "", origin("nice")),

@@ -64,6 +64,7 @@ class Spec:
     checkpoint_settle_s: float | None
     max_restart_count: int
     hold: bool
+    profile: str  # yes, no; empty: the cluster decides
     array: ArrayText | None
     depends_on: DependencyText | None
     cancel_if_never: bool
@@ -122,6 +123,7 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
         checkpoint_settle_s=get.of("checkpoint.settle", float),
         max_restart_count=get.of("retry.max_restarts", int) or 0,
         hold=bool(get.of("hold", bool)),
+        profile={None: "", True: "yes", False: "no"}[get.of("profile", bool)],
         array=get.of("array", ArrayText),
         depends_on=get.of("depends_on", DependencyText),
         cancel_if_never=bool(get.of("cancel_if_never", bool)),

@@ -19,6 +19,7 @@ time_limit = "1-00:00:00"
 estimate = "10h"
 workdir = "/data/run"
 hold = true
+profile = false
 disconnect_hold = "2h"
 image = "registry.lab/team/train:1"
 mounts = ["/data:/data:ro", "/ckpt:/ckpt"]
@@ -77,6 +78,7 @@ def test_nothing_set_is_nothing_changed(spec: job_pb2.JobSpec) -> None:
         ("estimate=1h", "run_estimate_duration"),
         ("workdir=/elsewhere", "working_directory"),
         ("hold=no", "hold"),
+        ("profile=yes", "profile"),
         ("disconnect_hold=1h", "disconnect_hold_duration"),
         ("env.LR=0.2", "environment"),
         ("env.NEW=1", "environment"),
@@ -187,3 +189,12 @@ def test_a_change_that_cannot_be_is_refused_by_its_key(
 def test_what_is_not_said_cannot_be_left_out() -> None:
     with pytest.raises(InvalidRequest, match="--unset queue: the job's spec does not say it"):
         after(stored("command = 'true'\n"), unsets=("queue",))
+
+
+@pytest.mark.parametrize(("line", "wish"), [("#DLQ --profile\n", "yes"), ("", "")])
+def test_a_profile_is_wished_for_or_left_to_the_cluster(line: str, wish: str) -> None:
+    assert stored(f"#!/bin/sh\n{line}true\n", "t.sh").profile == wish
+
+
+def test_a_profile_can_be_refused() -> None:
+    assert stored().profile == "no"
