@@ -124,6 +124,13 @@ class Cluster:
         """What a key may depend on beside the job."""
         return Learned(self._thresholds, () if self.history is None else self.history.learned)
 
+    def learn(self, history: History | None, slowdowns: Slowdowns, offers: Offers) -> None:
+        """Know from the start what another cluster has learned; before any job is put."""
+        if self.history is not None and history is not None:
+            self.history = history
+        self.slowdowns, self.offers = slowdowns, offers
+        self.key = None if self.ordering.key is None else self.ordering.key(self.learned)
+
     def live_attempt(self, job: Job) -> Attempt | None:
         """The job's live attempt, if it has one."""
         if job.live_attempt is None:

@@ -25,12 +25,12 @@ _Rule = Callable[[Job, Any], int | None]
 class Moves:
     """The discipline's answer to every event; under ARRIVAL nothing moves."""
 
-    __slots__ = ("_positions", "_requeues", "_rules", "unsettled")
+    __slots__ = ("_requeues", "_rules", "positions", "unsettled")
 
     def __init__(self, discipline: Discipline) -> None:
         self.unsettled: dict[JobId, None] = {}  # demoted while running, and since then neither
         # told to leave nor re-placed
-        self._positions = Positions()
+        self.positions = Positions()
         self._requeues = discipline is Discipline.REQUEUE
         self._rules: Mapping[type[JobEvent], _Rule] = {
             Placed: self._placed,
@@ -50,26 +50,26 @@ class Moves:
 
     def entry(self) -> int:
         """The position of a new job."""
-        return self._positions.tail()
+        return self.positions.tail()
 
     def seen(self, sequence: int) -> None:
         """A stored job has this position."""
-        self._positions.seen(sequence)
+        self.positions.seen(sequence)
 
     def leave(self, job: Job) -> int | None:
         """A job that is to stop running: it waits before those that waited all along."""
         self.unsettled.pop(job.job_id, None)
-        return self._positions.head() if self._requeues and _started(job) else None
+        return self.positions.head() if self._requeues and _started(job) else None
 
     def settle(self) -> int:
         """A job that was demoted while it ran, and still runs: it stands behind all that run."""
-        return self._positions.started()
+        return self.positions.started()
 
     def _placed(self, job: Job, _event: Placed) -> int | None:
         # A promoted job keeps the head also while it runs, lest the next one takes it down.
         if job.sequence < STARTED_BASE or (not self._requeues and _started(job)):
             return None
-        return self._positions.started()
+        return self.positions.started()
 
     def _vacated(self, job: Job, _event: Requeued | Poisoned) -> int | None:
         return self.leave(job)
@@ -78,20 +78,20 @@ class Moves:
         if event.level <= job.level:
             return None
         if not self._requeues:
-            return self._positions.started() if job.sequence < STARTED_BASE else None
+            return self.positions.started() if job.sequence < STARTED_BASE else None
         if job.live_attempt is not None:
             self.unsettled[job.job_id] = None
-        return self._positions.tail()
+        return self.positions.tail()
 
     def _promoted(self, job: Job, event: Promoted) -> int | None:
         if not event.keeps:
-            return self._positions.tail()
-        return None if job.promoted else self._positions.promoted()
+            return self.positions.tail()
+        return None if job.promoted else self.positions.promoted()
 
     def _released(self, job: Job, _event: Released) -> int | None:
         keeps = not self._requeues and _started(job)
         waits = job.live_attempt is None and job.blocked is None
-        return self._positions.tail() if waits and not keeps else None
+        return self.positions.tail() if waits and not keeps else None
 
 
 def _started(job: Job) -> bool:

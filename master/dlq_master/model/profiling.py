@@ -26,6 +26,16 @@ class Sent(NamedTuple):
     gpus: int  # that it asks for
 
 
+class Remembered(NamedTuple):
+    """What it knows beyond the jobs that are there."""
+
+    hour: int
+    gpus: int
+    ratios: deque[float]
+    sent: deque[Sent]
+    runs: dict[tuple[str, int], tuple[float, ...]]
+
+
 class Profiling:
     """Who waits for an estimate is derived from the jobs. The rest remembers jobs that may be forgotten:
     like `model.history` it is stored nowhere, and learned anew from the jobs that a master loads.
@@ -44,6 +54,16 @@ class Profiling:
         self._runs: dict[tuple[str, int], tuple[float, ...]] = {}
         # (family, GPUs) -> how long its last jobs have run, on what they asked for
         self.runs: Mapping[tuple[str, int], tuple[float, ...]] = MappingProxyType(self._runs)
+
+    @property
+    def remembered(self) -> Remembered:
+        """All but who is unknown, which the jobs tell."""
+        return Remembered(self.hour, self.gpus, self.ratios, self._sent, self._runs)
+
+    def remember(self, known: Remembered) -> None:
+        """Know what another knew, and nothing else."""
+        self.hour, self.gpus, self.ratios, self._sent, self._runs = known
+        self.runs = MappingProxyType(self._runs)
 
     def index(self, before: Job | None, job: Job) -> None:
         """The job has another value, or is new."""

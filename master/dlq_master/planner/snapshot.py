@@ -1,0 +1,87 @@
+"""What a policy sees of one instant, as bytes for another process of ours on the same host.
+
+The bytes are a pickle, the quickest way to move a hundred thousand small values. A pickle may call
+whatever its reader can import, so nothing here reads one as it is: `loads` takes values of the model,
+plain containers and nothing else (`ALLOWED`), and refuses the rest before it is made. They travel over
+a pipe that the master itself has opened; they are never stored, and never come from a network.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from dlq_master.model.frozen import Frozen, freeze, thaw
+from dlq_master.model.view import View
+from dlq_master.model.why import ReasonCode
+from dlq_master.policy.policy import Policy
+from dlq_master.policy.registry import build
+
+# The rooms whose classes may be named, and what else may be.
+ROOM = "dlq_master.model."
+ALLOWED = frozenset({("collections", "deque"), ("builtins", "frozenset"), ("builtins", "set")})
+
+
+class Unreadable(ValueError):
+    """These bytes are not what one of ours has written."""
+
+
+class Snapshot(NamedTuple):
+    """A view and the name of the policy that is to look at it. Made of values alone."""
+
+    policy: str
+    settings: Mapping[str, str]
+    now_s: float
+    pause_starts: ReasonCode | None
+    state: Frozen
+
+    def look(self) -> tuple[View, Policy]:
+        """The same view and policy as at the place where it was taken."""
+        policy = build(self.policy, self.settings)
+        return View(thaw(self.state, policy.ordering), self.now_s, self.pause_starts), policy
+
+
+def take(view: View, policy: Policy) -> bytes:
+    """The snapshot of this instant, ready to be sent."""
+    settings = dict(policy.settings)
+    shot = (policy.name, settings, view.now_s, view.pause_starts, freeze(view.cluster))
+    return dumps(Snapshot(*shot))
+
+
+def read(data: bytes) -> Snapshot:
+    """What `take` has written. Raises Unreadable for anything else."""
+    shot = loads(data)
+    if not isinstance(shot, Snapshot):
+        raise Unreadable(f"a {type(shot).__name__} is no snapshot")
+    return shot
+
+
+def dumps(value: Any) -> bytes:
+    """Values of the model as bytes."""
+    return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def loads(data: bytes) -> Any:
+    """The values again. Raises Unreadable, and has then called nothing that the bytes name."""
+    try:
+        return _Reader(io.BytesIO(data)).load()
+    except Unreadable:
+        raise
+    except Exception as error:
+        raise Unreadable(f"not written by us: {type(error).__name__}: {error}") from error
+
+
+class _Reader(pickle.Unpickler):
+    """Knows the classes of the model by their names, and no other."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        ours = module.startswith(ROOM) or module == __name__
+        if ours and "." not in name:
+            found = super().find_class(module, name)
+            if isinstance(found, type) and found.__module__ == module:
+                return found
+        elif (module, name) in ALLOWED:
+            return super().find_class(module, name)
+        raise Unreadable(f"{module}.{name} is no value of the model")
