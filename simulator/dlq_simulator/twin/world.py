@@ -1,0 +1,262 @@
+"""The clock started from a live state: who runs goes on, who waits is decided about by the same core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from math import inf
+
+from dlq_master.model import drive
+from dlq_master.model.attempt import Attempt, AttemptState
+from dlq_master.model.attempt_steps import Running
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.eligible import Block
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.job import Job, JobState
+from dlq_master.model.job_steps import Eligible
+from dlq_master.model.machine import StopCause
+from dlq_master.model.resources import Allocation
+from dlq_master.policy.policy import Policy
+from dlq_master.policy.transit.taking import Taking
+from dlq_simulator.clockwork import Engine
+from dlq_simulator.clusters import ClusterSpec
+from dlq_simulator.course import Course, Seconds
+from dlq_simulator.events import Kind
+from dlq_simulator.knowledge import Knowledge
+from dlq_simulator.settings import ReplaySettings
+from dlq_simulator.speed import Speed
+from dlq_simulator.workload import TraceJob
+
+# All of a job's work in seconds on the GPUs that it asks for; it has done so much of it, and is not over.
+Work = Callable[[Job, float], float]
+_LEAST_LEFT_S = 1.0
+_LIVE = ClusterSpec(name="live", groups=())
+
+
+class Twin(Engine):
+    """What becomes of a cluster that nobody else touches, until `until_s`.
+
+    It owns `cluster` from here on. `work`: how long jobs run; `come`: jobs that are not there yet, at
+    their submit times. Silent nodes are taken to answer again, closed ones to stay closed; jobs that
+    wait for other jobs, or are held, never start.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        policy: Policy,
+        now_s: float,
+        work: Work,
+        come: Sequence[Job] = (),
+    ) -> None:
+        self._work = work
+        self._come = {job.job_id: job for job in come}
+        self.starts: dict[JobId, Seconds] = {}  # the next start of those that wait
+        self.ends: dict[JobId, Seconds] = {}
+        self.waiting = {job.job_id: None for job in cluster.jobs.values() if _will_wait(job)}
+        self.waiting |= dict.fromkeys(self._come)
+        self._over = False
+        settings = _settings(cluster, policy)
+        super().__init__(
+            cluster,
+            settings.policy,
+            settings,
+            _LIVE,
+            _Courses(self._course),
+            now_s,
+            arrivals=[*_opens(cluster, now_s), *((job.submit_time_s, job.job_id) for job in come)],
+            whole_seconds=False,
+        )
+        for job in cluster.jobs.values():
+            if job.duration_estimate_s is not None:
+                self.estimates.learned(job.job_id, job.duration_estimate_s)
+        for attempt in list(cluster.attempts.values()):
+            self._take_up(attempt)
+
+    @property
+    def now_s(self) -> Seconds:
+        """How far it is."""
+        return self._now_s
+
+    def run(self, until_s: float, enough: Callable[[], bool] = lambda: False) -> Seconds:
+        """Until everybody has started, `until_s` is reached, or it is `enough` (asked at every turn).
+        Returns up to when the starts are complete: inf if nothing more will ever happen."""
+        self._turn(self.begin_s)
+        while self.waiting:
+            at_s = self._next_instant()
+            if self._over:
+                return inf
+            if at_s > until_s or enough():
+                return min(at_s, until_s)
+            self._turn(at_s)
+        return inf
+
+    def run_out(self, job_id: JobId, until_s: float, enough: Callable[[], bool]) -> Seconds | None:
+        """Go on until this job has ended; when that is, or None: it cannot be told."""
+        while job_id not in self.ends and not enough():
+            at_s = self._next_instant()
+            if self._over or at_s > until_s:
+                break
+            self._turn(at_s)
+        return self.ends.get(job_id)
+
+    def _arrive(self, job_id: JobId) -> None:
+        job = self._come.get(job_id)
+        if job is not None:
+            drive.submit(self.cluster, job)
+            return
+        job = self.cluster.jobs[job_id]
+        drive.step_job(self.cluster, job_id, Eligible(depends=job.depends), self._now_s)
+
+    def _start(self, job_id: JobId, number: int, allocation: Allocation, now_s: Seconds) -> None:
+        if job_id in self.waiting:
+            del self.waiting[job_id]
+            self.starts[job_id] = now_s
+        super()._start(job_id, number, allocation, now_s)
+
+    def _finish(self, job_id: JobId, number: int, now_s: Seconds) -> None:
+        super()._finish(job_id, number, now_s)
+        self.ends[job_id] = now_s
+
+    def _refuse(self, job_id: JobId, why: str) -> None:
+        super()._refuse(job_id, why)
+        self.waiting.pop(job_id, None)
+
+    def _give_up(self) -> bool:
+        self._over = True
+        return True
+
+    def _advance(self) -> None:
+        """Nobody watches."""
+
+    def _course(self, job_id: JobId) -> Course:
+        """The way of a job so far, as far as it matters for the rest of it."""
+        job = self.cluster.jobs[job_id]
+        attempt = self.cluster.live_attempt(job)
+        done_s = job.worked_s
+        if attempt is not None and not job.reduced:
+            done_s += max(0.0, self._until_s(attempt) - self._progress_s(job, attempt))
+        work_s = max(self._work(job, done_s), done_s + _LEAST_LEFT_S)
+        course = Course(_row(job, work_s))
+        course.done_s = done_s
+        course.begun = job.goes_on(job.attempts if attempt is not None else job.attempts + 1)
+        return course
+
+    def _until_s(self, attempt: Attempt) -> float:
+        """It makes progress until then, or has until now."""
+        if attempt.state is AttemptState.PAUSING:
+            return min(self.begin_s, self._leaves_s(attempt) - self.settings.save_s)
+        return self.begin_s
+
+    def _progress_s(self, job: Job, attempt: Attempt) -> float:
+        """Since when it makes progress."""
+        began_s = attempt.started_time_s
+        if began_s is None:
+            began_s = self.begin_s
+        return began_s + (self.settings.resume_s if job.goes_on(attempt.key.number) else 0.0)
+
+    def _leaves_s(self, attempt: Attempt) -> float:
+        """When one that was told to stop will have saved."""
+        if attempt.stop_cause is StopCause.PREEMPT:
+            return max(self.begin_s, attempt.lease.term_end_s)
+        told_s = attempt.notice_time_s
+        return max(
+            self.begin_s, (self.begin_s if told_s is None else told_s) + self.settings.save_s
+        )
+
+    def _take_up(self, attempt: Attempt) -> None:
+        """It holds GPUs: foresee what becomes of it."""
+        key = attempt.key
+        if attempt.state is AttemptState.UNKNOWN:
+            known = attempt.known_before_silence or AttemptState.RUNNING
+            attempt = attempt._replace(state=known, known_before_silence=None)
+            self.cluster.put_attempt(attempt)
+        if attempt.state is AttemptState.PAUSING:
+            course = self.courses[key.job_id]
+            course.begun = True
+            course.stopped_s = course.progress_s = course.settled_s = self._until_s(attempt)
+            self.agenda.foresee(self._leaves_s(attempt), Kind.LEAVE, *key)
+            return
+        if attempt.state is not AttemptState.RUNNING:
+            drive.step_attempt(self.cluster, key, Running(), self.begin_s)
+        self._go_on(key)
+
+    def _go_on(self, key: AttemptKey) -> None:
+        job, attempt = self.cluster.jobs[key.job_id], self.cluster.attempts[key]
+        course = self.courses[key.job_id]
+        allocation = attempt.lease.allocation
+        if job.reduced:
+            over_s = self.estimates.tried(course, key.number, self.begin_s, allocation.width)
+            self.agenda.foresee(over_s, Kind.PROFILE, *key)
+            return
+        resume_s = max(0.0, self._progress_s(job, attempt) - self.begin_s)
+        rate = self.rates.rate(course.row, allocation, allocation.width)
+        course.begun = True
+        finish_s = course.start(key.number, self.begin_s, resume_s, rate, allocation.width)
+        self.agenda.foresee(finish_s, Kind.FINISH, *key)
+        profiled_s = self.estimates.started(key.job_id, course, self.begin_s)
+        if profiled_s is not None:
+            self.agenda.foresee(profiled_s, Kind.PROFILE, *key)
+
+
+class _Courses(dict[JobId, Course]):
+    """Made when they are first looked at: most of a long queue never is."""
+
+    def __init__(self, make: Callable[[JobId], Course]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, job_id: JobId) -> Course:
+        course = self[job_id] = self._make(job_id)
+        return course
+
+
+def _settings(cluster: Cluster, policy: Policy) -> ReplaySettings:
+    """The world as the plans of the master reckon with it."""
+    terms = cluster.terms
+    if policy.taking is Taking.NEVER and policy.resizing is not Taking.BOUNDARY:
+        # As in a replay: who is never taken away starts and ends alike without a grid.
+        policy = replace(policy, grid=False)
+    return ReplaySettings(
+        policy=policy,
+        free=False,
+        terms=terms,
+        save_s=terms.save_lead_s,
+        resume_s=terms.resume_s,
+        speed=Speed(),
+        knowledge=Knowledge(know=policy.know, trials=policy.profiling is not None),
+    )
+
+
+def _opens_s(job: Job) -> float | None:
+    """When a clock lets it wait; None: it waits, or for something else."""
+    if job.ended or job.hold is not None or job.blocked is None:
+        return None
+    return {Block.BEGIN_TIME: job.begin_time_s, Block.BACKOFF: job.retry_time_s}.get(job.blocked)
+
+
+def _opens(cluster: Cluster, now_s: float) -> Iterator[tuple[Seconds, JobId]]:
+    for job in cluster.jobs.values():
+        opens_s = _opens_s(job)
+        if opens_s is not None:
+            yield max(now_s, opens_s), job.job_id
+
+
+def _will_wait(job: Job) -> bool:
+    """Whether it waits for GPUs, or will when an instant has come."""
+    pending = job.state is JobState.PENDING and job.blocked is None
+    return job.waiting or pending or _opens_s(job) is not None
+
+
+def _row(job: Job, work_s: float) -> TraceJob:
+    profile = job.profile
+    return TraceJob(
+        job_id=str(job.job_id),
+        submit_time_s=job.submit_time_s,
+        num_gpus=job.request.gpus,
+        duration_s=work_s,
+        user=job.user,
+        checkpoint=job.keeps_work,
+        skew=None if profile is None else profile.skew,
+        rho=None if profile is None else profile.rho,
+    )
