@@ -28,10 +28,10 @@ WIDTHS = {1: 50, 2: 15, 4: 12, 8: 13, 16: 6, 32: 3, 64: 1}
 MEDIAN_S, SIGMA, LONGEST_S = 800.0, 2.43, 10 * DAY_S
 
 
-def jobs(seed: int, count: int = JOBS) -> Trace:
+def jobs(seed: int, count: int = JOBS, days: int = DAYS) -> Trace:
     """More by day than by night."""
     dice = Random(f"aryl/{seed}")
-    at_s = sorted(_arrivals(dice, count))
+    at_s = sorted(_arrivals(dice, count, days))
     rows = [
         TraceJob(
             job_id=f"{number:05d}",
@@ -51,32 +51,36 @@ def workload(
     mixed: float = 0.0,
     *,
     count: int = JOBS,
+    days: int = DAYS,
+    checkpointless: float = 0.0,
 ) -> Trace:
-    """The same jobs with what they can do; nobody loses its work (Aryl counts 63 s a preemption)."""
-    shares = Aryl(elastic=elastic, any_gpu=any_gpu, mixed=mixed, checkpointless=0.0)
-    return shares.workload(Random(f"shares/{seed}"), jobs(seed, count))
+    """The same jobs with what they can do; as it stands nobody loses its work (Aryl counts 63 s a preemption)."""
+    shares = Aryl(elastic=elastic, any_gpu=any_gpu, mixed=mixed, checkpointless=checkpointless)
+    return shares.workload(Random(f"shares/{seed}"), jobs(seed, count, days))
 
 
-def cluster(seed: int, *, lends: bool) -> ClusterSpec:
+def cluster(
+    seed: int, *, lends: bool, training: int = TRAINING, inference: int = INFERENCE
+) -> ClusterSpec:
     """Training servers, and with them the inference servers that are lent."""
-    own = NodeGroup(name="v100", count=TRAINING, gpus=8, gpu_type="V100", memory_bytes=32 << 30)
+    own = NodeGroup(name="v100", count=training, gpus=8, gpu_type="V100", memory_bytes=32 << 30)
     if not lends:
         return ClusterSpec(name="training", groups=(own,))
     lent = NodeGroup(
         name="t4",
-        count=INFERENCE,
+        count=inference,
         gpus=8,
         gpu_type="T4",
         memory_bytes=16 << 30,
         speed=SPEED,
-        lent=steps(seed),
+        lent=steps(seed, inference),
     )
     return ClusterSpec(name="training and lent", groups=(own, lent))
 
 
-def steps(seed: int) -> tuple[Step, ...]:
+def steps(seed: int, inference: int = INFERENCE) -> tuple[Step, ...]:
     """What is lent over time."""
-    lender, state = Lender(INFERENCE, settle_s=SETTLE_S), Lending()
+    lender, state = Lender(inference, settle_s=SETTLE_S), Lending()
     found: list[Step] = []
     for load in Diurnal(days=DAYS).loads(Random(f"load/{seed}")):
         state = follow(state, lender, load.at_s, load.busy)
@@ -85,10 +89,10 @@ def steps(seed: int) -> tuple[Step, ...]:
     return tuple(found)
 
 
-def _arrivals(dice: Random, count: int) -> list[float]:
+def _arrivals(dice: Random, count: int, days: int) -> list[float]:
     found: list[float] = []
     while len(found) < count:
-        at_s = dice.uniform(0.0, DAYS * DAY_S)
+        at_s = dice.uniform(0.0, days * DAY_S)
         by_day = 1.0 + 0.5 * cos(2 * pi * (at_s / DAY_S - 15 / 24))
         if dice.uniform(0.0, 1.5) < by_day:
             found.append(at_s)

@@ -15,10 +15,10 @@ import argparse
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from statistics import mean
 from typing import NamedTuple
 
 from benchmarks import deadline_cases as cases
+from benchmarks.means import mean_row
 from benchmarks.report import Report
 
 from dlq_simulator.engine import replay
@@ -211,7 +211,9 @@ def _matrix(tasks: Sequence[Task], ran: Iterable[Ran]) -> dict[Cell, dict[str, R
     for task, one in zip(tasks, ran, strict=True):
         cell = found.setdefault((task.mix, task.density), {})
         cell.setdefault(task.policy, []).append(one)
-    return {cell: {name: _mean(runs) for name, runs in row.items()} for cell, row in found.items()}
+    return {
+        cell: {name: mean_row(runs) for name, runs in row.items()} for cell, row in found.items()
+    }
 
 
 def _by_noise(tasks: Sequence[Task], ran: Iterable[Ran]) -> dict[str, dict[float | None, Ran]]:
@@ -219,14 +221,8 @@ def _by_noise(tasks: Sequence[Task], ran: Iterable[Ran]) -> dict[str, dict[float
     for task, one in zip(tasks, ran, strict=True):
         found.setdefault(task.policy, {}).setdefault(task.noise, []).append(one)
     return {
-        name: {noise: _mean(runs) for noise, runs in row.items()} for name, row in found.items()
+        name: {noise: mean_row(runs) for noise, runs in row.items()} for name, row in found.items()
     }
-
-
-def _mean(runs: Sequence[Ran]) -> Ran:
-    """Of each value; None where there is none."""
-    columns = zip(*runs, strict=True)
-    return Ran(*[None if None in column else mean(column) for column in columns])  # type: ignore[arg-type]  # by column
 
 
 def _options() -> argparse.ArgumentParser:

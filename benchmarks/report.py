@@ -79,6 +79,9 @@ class Report:
     options: argparse.Namespace
     conditions: dict[str, Any]
     figures: list[Figure] = field(default_factory=list)
+    details: dict[str, Any] = field(
+        default_factory=dict
+    )  # beside the figures, in the document only
 
     @classmethod
     def begin(
@@ -131,6 +134,7 @@ class Report:
             "benchmark": self.name,
             "conditions": self.conditions,
             "figures": [figure.facts() for figure in self.figures],
+            **({"details": self.details} if self.details else {}),
         }
 
 
