@@ -18,10 +18,9 @@ from dlq_common.errors import ConfigError, DlqError
 from dlq_common.logs import LEVELS, configure_logging, get_logger
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.failpoints import Failpoints
-from dlq_master.control.scheduling import policy_of
+from dlq_master.control.policies import policy_of
 from dlq_master.founding import Charter, found
 from dlq_master.model.gpu_health import actions_of
-from dlq_master.policy.policy import Policy
 from dlq_master.safekeeping import Copies, copy_master
 from dlq_master.store.writer import CommitFailed
 
@@ -135,7 +134,7 @@ def run(config_path: Path, check_config: bool, log_level: str | None) -> None:
     """
     try:
         config = load_config(MasterConfig, config_path)
-        policy = _checked(config)
+        _checked(config)
     except DlqError as error:
         _fail(error)
     if check_config:
@@ -148,7 +147,7 @@ def run(config_path: Path, check_config: bool, log_level: str | None) -> None:
     configure_logging(SteadyClock(), level=log_level or config.log.level)
     try:
         _check_files()
-        asyncio.run(serve(config, policy))
+        asyncio.run(serve(config))
     except CommitFailed as error:
         # Nothing that was not on disk has been told; the next start begins from there.
         get_logger("master").error("commit_failed", error=error.what)
@@ -223,7 +222,7 @@ def verify_audit(config_path: Path) -> None:
         sys.exit(1)
 
 
-def _checked(config: MasterConfig) -> Policy:
+def _checked(config: MasterConfig) -> None:
     """Everything about a configuration that can be known to be wrong without serving."""
     try:
         config.lease.terms()
@@ -247,7 +246,7 @@ def _checked(config: MasterConfig) -> Policy:
         raise ConfigError("jobs.concurrent_saves must be at least 1")
     _check_limits(config)
     Failpoints(config.debug.failpoint)
-    return policy_of(config)
+    policy_of(config)
 
 
 def _check_limits(config: MasterConfig) -> None:

@@ -18,16 +18,13 @@ from dlq_common.systemd import Service, passed_sockets
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.loop import Loop
-from dlq_master.control.state import State, first_meta, restore, window_of
+from dlq_master.control.starting import start
+from dlq_master.control.state import State, window_of
 from dlq_master.control.ticks import PERIODS_S, start_metronome
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.event import JournalEvent
-from dlq_master.policy.policy import Policy
 from dlq_master.rpc.audit import Audit
 from dlq_master.rpc.login_broker import BrokerSettings, LoginBroker
 from dlq_master.rpc.server import MasterServer, ServerSettings
 from dlq_master.rpc.sessions import Sessions
-from dlq_master.store.batch import Batch, Loaded
 from dlq_master.store.reader import Reader
 from dlq_master.store.writer import Writer
 
@@ -36,7 +33,7 @@ STOP_GRACE_S = 5.0
 LOGIN_SOCKET = "login"
 
 
-async def serve(config: MasterConfig, policy: Policy) -> None:
+async def serve(config: MasterConfig) -> None:
     """Build the master, serve until a signal, leave in order. Raises CommitFailed when one did."""
     passed = passed_sockets(os.environ)
     state_dir = config.cluster.state_dir
@@ -48,11 +45,11 @@ async def serve(config: MasterConfig, policy: Policy) -> None:
     service = Service.of(os.environ, clock)
     configure_logging(clock, level=config.log.level)
     audit = Audit(state_dir / "audit.jsonl", clock)
-    state = _restored(config, policy, loaded, clock.now_s())
+    state, first = start(config, loaded, clock.now_s())
     del loaded
     gc.collect()
     gc.freeze()  # what was loaded stays: the collector need not look at it at every turn
-    await writer.commit(_first_batch(state))
+    await writer.commit(first)
     periods_s = {
         **PERIODS_S,
         "backup": float(config.store.backup_every),
@@ -113,33 +110,6 @@ def read_authority(state_dir: Path, cluster: str) -> Authority:
     return authority
 
 
-def _restored(config: MasterConfig, policy: Policy, loaded: Loaded, now_s: float) -> State:
-    terms = config.lease.terms()
-    state = State(
-        config=config,
-        terms=terms,
-        policy=policy,
-        cluster=Cluster(policy.ordering, terms),
-        started_s=now_s,
-        epoch=int(loaded.meta.get("epoch", "0")) + 1,
-    )
-    restore(state, loaded)
-    return state
-
-
-def _first_batch(state: State) -> Batch:
-    """The new epoch is on disk before anything is said in its name."""
-    started = JournalEvent(
-        kind="master_started",
-        time_s=state.started_s,
-        seq=state.next_event,
-        actor="master",
-        data={"epoch": state.epoch},
-    )
-    state.next_event += 1
-    return Batch(meta=first_meta(state), events=[started])
-
-
 def _server(
     config: MasterConfig,
     loop: Loop,
@@ -190,5 +160,5 @@ def _say_serving(state: State, server: MasterServer) -> None:
         epoch=state.epoch,
         jobs=len(state.cluster.jobs),
         nodes=len(state.cluster.nodes),
-        policy=state.config.scheduler.policy,
+        policy=state.chosen.policy,
     )

@@ -21,6 +21,7 @@ from dlq_common.errors import (
     Unauthenticated,
 )
 from dlq_master.control import stimuli as say
+from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.ports import PastJobs
 from dlq_master.control.queues import LevelFacts, QueueFacts
@@ -44,7 +45,7 @@ class FakeRead:
     clock: Clock
     cluster_name: str = "lab"
     epoch: int = EPOCH
-    policy: str = "fifo"
+    chosen: Chosen = field(default_factory=lambda: Chosen("fifo", {}, "", 0.0))
     all_jobs: dict[JobId, Job] = field(default_factory=dict)
     specs: dict[JobId, bytes] = field(default_factory=dict)
     all_attempts: dict[AttemptKey, Attempt] = field(default_factory=dict)
@@ -57,6 +58,10 @@ class FakeRead:
     complete_from_s: float = -math.inf
     past_reads: int = 0
     journal_horizon: int = 0
+
+    @property
+    def policy(self) -> str:
+        return self.chosen.policy
 
     def job(self, job_id: JobId) -> Job | None:
         return self.all_jobs.get(job_id) or self.past.get(job_id)
@@ -361,6 +366,11 @@ class FakeControl:
 
     def _DeleteUser(self, ask: say.DeleteUser) -> None:
         self.published.all_users.pop(ask.name, None)
+
+    def _SetPolicy(self, ask: say.SetPolicy) -> say.PolicySet:
+        name, by = ("fifo", "") if ask.from_file else (ask.policy, ask.caller.name)
+        self.published.chosen = Chosen(name, dict(ask.settings), by, self.published.clock.now_s())
+        return say.PolicySet(self.published.chosen, ())
 
     # --- helpers --------------------------------------------------------------------------------
 

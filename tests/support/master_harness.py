@@ -17,8 +17,8 @@ from dlq_master.control.config import JobsConfig, MasterConfig, NodesConfig, Sch
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.inbox import Letter
 from dlq_master.control.loop import Loop
-from dlq_master.control.scheduling import policy_of
-from dlq_master.control.state import State, first_meta, restore, window_of
+from dlq_master.control.starting import start
+from dlq_master.control.state import State, window_of
 from dlq_master.control.stimuli import (
     Caller,
     CancelJob,
@@ -32,7 +32,6 @@ from dlq_master.control.stimuli import (
     Tick,
 )
 from dlq_master.model.attempt import Attempt
-from dlq_master.model.cluster import Cluster
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job, RunRules
@@ -99,18 +98,8 @@ class Master:
         """Load the store and begin with the next epoch, as the daemon does."""
         self.wires.sent.clear()
         loaded = self.store.load(window_of(self.config))
-        policy = policy_of(self.config)
-        terms = self.config.lease.terms()
-        self.state = State(
-            config=self.config,
-            terms=terms,
-            policy=policy,
-            cluster=Cluster(policy.ordering, terms),
-            started_s=self.clock.now_s(),
-            epoch=int(loaded.meta["epoch"]) + 1,
-        )
-        restore(self.state, loaded)
-        self.store.write(Batch(meta=first_meta(self.state)))
+        self.state, first = start(self.config, loaded, self.clock.now_s())
+        self.store.write(first)
         self.loop = Loop(
             state=self.state,
             clock=self.clock,
@@ -293,5 +282,5 @@ def _same(before: State, after: State) -> None:
         assert dict(getattr(before.cluster, what)) == dict(getattr(after.cluster, what)), what
     for what in ("users", "tokens", "outbox", "next_job"):
         assert getattr(before, what) == getattr(after, what), what
-    assert after.next_event == before.next_event
+    assert after.next_event > before.next_event  # it said that it has started
     assert after.epoch == before.epoch + 1

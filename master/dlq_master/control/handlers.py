@@ -12,6 +12,7 @@ from dlq_master.control import (
     maintenance,
     nodes,
     people,
+    policies,
     scheduling,
     submitting,
     telling,
@@ -41,6 +42,7 @@ from dlq_master.control.stimuli import (
     RevokeToken,
     SetNodeFlags,
     SetNodeLabels,
+    SetPolicy,
     SetUser,
     SignalJob,
     Stimulus,
@@ -85,6 +87,7 @@ _PLAIN: Final[dict[type, Callable[[Turn, Any], Any]]] = {
     UseToken: people.use_token,
     SetUser: people.set_user,
     DeleteUser: people.delete_user,
+    SetPolicy: policies.set_policy,
 }
 
 

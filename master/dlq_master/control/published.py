@@ -49,7 +49,7 @@ class Published:
         self.last_sequence = state.next_event - 1
         self.epoch = state.epoch
         self.cluster_name = state.config.cluster.name
-        self.policy = state.config.scheduler.policy
+        self.chosen = state.chosen
         for attempt in state.cluster.attempts.values():
             self._put_attempt(attempt)
         for job in self._jobs.values():
@@ -77,6 +77,12 @@ class Published:
         if batch.events:
             self.last_sequence = batch.events[-1].seq
         self.epoch = self._state.epoch
+        self.chosen = self._state.chosen
+
+    @property
+    def policy(self) -> str:
+        """The name of the policy that decides."""
+        return self.chosen.policy
 
     def forget(self, job_id: JobId) -> None:
         """An ended job has left memory; from now on it is read from the disk."""
@@ -196,7 +202,7 @@ class Published:
     def queues(self) -> Sequence[QueueFacts]:
         """All queues, the first to be served first."""
         thresholds = self._state.cluster.ordering.thresholds
-        return queues.count(self._state.config, thresholds, self._jobs.values())
+        return queues.count(self._state.config, self.policy, thresholds, self._jobs.values())
 
     def freeze_reason(self) -> str:
         """What is suspended just now and why, in words; empty: nothing stands in the way."""

@@ -42,7 +42,7 @@ def rank_base(place: int, nice: int) -> int:
 
 
 def count(
-    config: MasterConfig, thresholds: tuple[float, ...], jobs: Iterable[Job]
+    config: MasterConfig, policy: str, thresholds: tuple[float, ...], jobs: Iterable[Job]
 ) -> tuple[QueueFacts, ...]:
     """All queues in the order in which they are served."""
     waiting: Counter[tuple[str, int]] = Counter()
@@ -64,7 +64,7 @@ def count(
         QueueFacts(
             name=name,
             priority=priorities[name],
-            policy=config.scheduler.policy,
+            policy=policy,
             is_default=name == config.jobs.default_queue,
             levels=tuple(
                 LevelFacts(threshold, waiting[name, level], running[name, level])

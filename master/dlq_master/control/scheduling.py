@@ -1,8 +1,5 @@
 """Planning: from the working state to a plan, and from a plan to what follows from it."""
 
-from collections.abc import Mapping
-
-from dlq_common.errors import ConfigError
 from dlq_master.control import plan_faults, queues
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.state import State
@@ -18,8 +15,6 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.admit import any_that_fits
 from dlq_master.policy.explain import explain, jobs_ahead
 from dlq_master.policy.glance import Glance
-from dlq_master.policy.policy import Know, Policy
-from dlq_master.policy.registry import build
 from dlq_master.policy.turn import decide
 
 RETURNED_SHARE = 0.95  # of the known nodes: then a started master places work again
@@ -45,32 +40,6 @@ def plan(turn: Turn) -> float | None:
         return _earliest(plan_faults.failed(turn, decided.fault), begins_s)
     plan_faults.recovered(turn)
     return _earliest(decided.wake_at_s, _pause_ends_s(state, turn.now_s), begins_s)
-
-
-def policy_of(config: MasterConfig) -> Policy:
-    """The configured preset. Raises ConfigError naming what is wrong with it."""
-    settings: Mapping[str, str] = config.scheduler.settings
-    for name in ("place", "preempt"):
-        if settings.get(name) in ("count", "free"):
-            raise ConfigError(
-                f"scheduler.settings.{name} = {settings[name]!r} is for simulations only"
-            )
-    try:
-        policy = build(config.scheduler.policy, settings)
-    except ValueError as error:
-        raise ConfigError(f"scheduler: {error}") from None
-    if policy.sizing is not None:
-        raise ConfigError(
-            f"scheduler.policy = {policy.name!r} gives elastic jobs other numbers of GPUs while they run, "
-            "which a master cannot do yet: choose one that does not, such as 'tiresias-las'"
-        )
-    if policy.know is not Know.UNKNOWN:
-        raise ConfigError(
-            f"scheduler.policy = {policy.name!r} has to know how long every job will run, which only a "
-            "simulation can tell it: choose one that does not, such as 'tiresias-las', or set "
-            "scheduler.settings.know = 'unknown', so that it goes by what users say"
-        )
-    return policy
 
 
 def look(turn: Turn) -> View:

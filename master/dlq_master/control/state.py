@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from dlq_master.control.chosen import Chosen
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.gates import Gates, build
 from dlq_master.control.gpu_figures import Figures
@@ -108,9 +109,14 @@ class State:
     rates: Rates = field(init=False)  # how fast users submit
     figures: dict[NodeId, dict[int, Figures]] = field(default_factory=dict)  # of GPUs, never stored
     suspicion: Suspicion = field(default_factory=Suspicion)  # what speaks against nodes
+    chosen: Chosen = field(default_factory=lambda: Chosen("", {}, "", 0.0))  # "" = the file's
     gpu_actions: Mapping[str, Action] = field(init=False)  # what is done about which symptom
 
     def __post_init__(self) -> None:
+        scheduler = self.config.scheduler
+        if not self.chosen.policy:
+            settings = dict(scheduler.settings)
+            self.chosen = Chosen(scheduler.policy, settings, "", self.started_s)
         self.recent = Recent(window_of(self.config))
         self.gpu_actions = actions_of(self.config.health.actions)
         self.rates = Rates(self.config.jobs.submit_rate, self.config.jobs.submit_burst)

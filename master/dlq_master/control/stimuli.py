@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
+from dlq_master.control.chosen import Chosen
 from dlq_master.model.eligible import Array, Relation
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import HoldKind, Job, RunRules
@@ -592,6 +593,26 @@ class DeleteUser:
     name: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPolicy:
+    """Let another policy decide from now on. Answered with `PolicySet`."""
+
+    caller: Caller
+    request_id: str
+    policy: str = ""
+    settings: tuple[tuple[str, str], ...] = ()
+    from_file: bool = False  # what master.toml says; policy and settings are not asked then
+    force: bool = False  # even if promises are dropped
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySet:
+    """What holds now, and whose promises were dropped for it."""
+
+    chosen: Chosen
+    dropped: tuple[JobId, ...]
+
+
 # --- time ---------------------------------------------------------------------------------------
 
 
@@ -629,5 +650,6 @@ AdminStimulus: TypeAlias = (
     | ForgetNode
     | SetUser
     | DeleteUser
+    | SetPolicy
 )
 Stimulus: TypeAlias = JobStimulus | NodeStimulus | AdminStimulus | Tick

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_common.errors import ConfigError
-from dlq_master.control.scheduling import policy_of
 from dlq_master.model import attempt_steps, drive
 from dlq_master.model.attempt import AttemptState
 from dlq_master.model.ids import AttemptKey, JobId
@@ -20,7 +18,6 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.check import IllegalPlan, check_delta
 from dlq_master.policy.explain import explain
 from support.builders import World, a_job, a_node, an_allocation
-from support.master_harness import config_of
 
 
 def elastic(job_id: int, *sizes: int, nodes: int | None = None, estimate_s: float = 1000.0) -> Job:
@@ -256,9 +253,3 @@ def test_a_policy_without_sizes_never_resizes() -> None:
 def test_sizes_that_make_no_sense_are_refused(request_of: dict[str, object], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Request(**request_of)  # type: ignore[arg-type]  # whatever is asked
-
-
-@pytest.mark.parametrize("policy", ["afs", "gandiva-elastic"])
-def test_a_master_refuses_policies_that_resize(policy: str) -> None:
-    with pytest.raises(ConfigError, match="other numbers of GPUs while they run"):
-        policy_of(config_of(policy))

@@ -1,0 +1,168 @@
+"""Which policy decides: what the file says, or what an admin has set since.
+
+The choice is a value in the database, so that a master that starts again goes on with it. What happens
+when: an agent restarts, or the line is silent - nothing; the master restarts - a choice of an admin stands,
+one of the file follows the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dlq_common.errors import ConfigError, IllegalTransition, InvalidRequest, TryAgain
+from dlq_common.logs import get_logger
+from dlq_master.control.chosen import CHOSEN, Chosen, read_chosen, written
+from dlq_master.control.config import MasterConfig
+from dlq_master.control.state import State
+from dlq_master.control.stimuli import PolicySet, SetPolicy
+from dlq_master.control.turn import Turn
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import Job
+from dlq_master.policy.adopt import adopt, dropped, endangered, on_trial
+from dlq_master.policy.policy import Know, Policy
+from dlq_master.policy.registry import PRESETS, build
+
+LISTED = 10  # jobs that a refusal names
+
+_log = get_logger("master.policies")
+
+
+def policy_of(config: MasterConfig) -> Policy:
+    """The configured preset. Raises ConfigError naming what is wrong with it."""
+    return live_policy(config.scheduler.policy, config.scheduler.settings)
+
+
+def live_policy(name: str, settings: Mapping[str, str]) -> Policy:
+    """A preset as a master may run it. Raises ConfigError naming what is wrong.
+
+    A policy that goes by run times goes by what users say of them (`know=unknown`) unless it is told
+    otherwise.
+    """
+    for key in ("place", "preempt"):
+        if settings.get(key) in ("count", "free"):
+            raise ConfigError(
+                f"scheduler.settings.{key} = {settings[key]!r} is for simulations only"
+            )
+    preset = PRESETS.get(name)
+    words = dict(settings)
+    if preset is not None and "know" in preset.settings:
+        words.setdefault("know", Know.UNKNOWN.value)
+    try:
+        policy = build(name, words)
+    except ValueError as error:
+        raise ConfigError(f"scheduler: {error}") from None
+    if policy.know is not Know.UNKNOWN:
+        raise ConfigError(
+            f"scheduler.settings.know = {policy.know.value!r}: how long every job will run only a "
+            f"simulation can tell; leave it out, and {name!r} goes by what users say"
+        )
+    return policy
+
+
+def choose(config: MasterConfig, stored: str | None, now_s: float) -> tuple[Policy, Chosen]:
+    """What a starting master goes by: the choice of an admin if it still can, else the file.
+
+    Raises ConfigError if the file is wrong.
+    """
+    filed = policy_of(config)
+    said = Chosen(config.scheduler.policy, dict(config.scheduler.settings), "", now_s)
+    known = None if stored is None else read_chosen(stored)
+    if known is None:
+        return filed, said
+    if not known.by:
+        return filed, known if known.same(said) else said
+    try:
+        return live_policy(known.policy, known.settings), known
+    except ConfigError as error:
+        _log.error("policy_not_understood", policy=known.policy, cause=error.what)
+        return filed, said
+
+
+def set_policy(turn: Turn, ask: SetPolicy) -> PolicySet:
+    """Let another policy decide from this turn on.
+
+    Refused, unless forced, when that would drop promises; each owner is told of those that are.
+    """
+    state = turn.state
+    known = turn.replay(ask)
+    if known is not None:
+        ids = tuple(JobId(int(word)) for word in known.split())
+        return PolicySet(state.chosen, ids)
+    wanted, policy = _asked(turn, ask)
+    gone = () if wanted.same(state.chosen) else _change(turn, ask, wanted, policy)
+    state.chosen = wanted
+    turn.batch.meta[CHOSEN] = written(wanted)
+    turn.remember(ask, " ".join(map(str, gone)))
+    return PolicySet(wanted, gone)
+
+
+def take_over(state: State, stored: Policy | None) -> tuple[list[Job], list[JobId]]:
+    """A starting master goes by another policy than the one before it: jobs that have another value now,
+    and whose promises ended by that. `stored`: what it went by; None: nobody can tell any more."""
+    gone = dropped(state.cluster.jobs.values(), state.policy)
+    ordering = None if stored is None else stored.ordering
+    adopted = adopt(state.cluster, ordering, state.policy)
+    state.cluster = adopted.cluster
+    return list(adopted.changed), gone
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _asked(turn: Turn, ask: SetPolicy) -> tuple[Chosen, Policy]:
+    scheduler = turn.state.config.scheduler
+    name = scheduler.policy if ask.from_file else ask.policy
+    settings = scheduler.settings if ask.from_file else dict(ask.settings)
+    by = "" if ask.from_file else ask.caller.name
+    try:
+        policy = live_policy(name, settings)
+    except ConfigError as error:
+        raise InvalidRequest(error.what, field="policy") from None
+    return Chosen(name, dict(settings), by, turn.now_s), policy
+
+
+def _change(turn: Turn, ask: SetPolicy, wanted: Chosen, policy: Policy) -> tuple[JobId, ...]:
+    state = turn.state
+    tried = on_trial(state.cluster)
+    if tried:
+        raise TryAgain(
+            f"job {_listed(tried)} is being profiled; its trial ends in a few minutes",
+            retry_after_s=60,
+        )
+    at_stake = endangered(state.cluster, state.policy.promises, policy.promises)
+    if at_stake and not ask.force:
+        raise IllegalTransition(
+            f"{len(at_stake)} jobs have promises that {wanted.policy!r} would not keep: "
+            f"{_listed(at_stake)}",
+            hint="with --force it is done all the same, and their owners are told",
+            jobs=len(at_stake),
+        )
+    gone = dropped(state.cluster.jobs.values(), policy)
+    turn.take_batch()  # of the cluster as it was
+    adopted = adopt(state.cluster, state.policy.ordering, policy)
+    before, state.cluster, state.policy = state.chosen, adopted.cluster, policy
+    state.glance = state.plan_fault = None
+    turn.batch.jobs += adopted.changed
+    turn.plan_due = True
+    announce(turn, ask.caller.actor, before, wanted, gone)
+    return tuple(gone)
+
+
+def announce(turn: Turn, actor: str, before: Chosen, wanted: Chosen, gone: list[JobId]) -> None:
+    """Say it to everybody, and to each owner what it means for them."""
+    turn.note(
+        "policy_set",
+        actor=actor,
+        policy=wanted.policy,
+        settings=wanted.words,
+        before=before.policy,
+        promises_dropped=len(gone),
+    )
+    for job_id in gone:
+        cause = f"the policy is {wanted.policy} now, which promises no deadlines"
+        turn.note("promise_dropped", job_id=job_id, actor=actor, cause=cause)
+
+
+def _listed(job_ids: list[JobId]) -> str:
+    more = f" and {len(job_ids) - LISTED} more" if len(job_ids) > LISTED else ""
+    return ", ".join(map(str, job_ids[:LISTED])) + more

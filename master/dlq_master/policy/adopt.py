@@ -1,0 +1,137 @@
+"""Another policy takes over a cluster that lives: what its jobs keep, and where they then stand.
+
+Everything that has happened to a job stays. What only the old policy meant by a job goes: its place in
+line, a level that there is not any more, a head start, and a promise where nothing is promised. Who runs
+goes on until its term ends, and is judged by the new policy then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.frozen import freeze, thaw
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import Job
+from dlq_master.model.job_draft import at_position
+from dlq_master.model.lane import Lane
+from dlq_master.model.order import STARTED_BASE, Discipline, Ordering, Positions
+from dlq_master.policy.policy import Policy
+from dlq_master.policy.promise.rules import Promises
+
+
+class Adopted(NamedTuple):
+    """The cluster under its new policy, which shares what was learned with the old one: drop that."""
+
+    cluster: Cluster
+    changed: tuple[Job, ...]  # jobs that have another value now
+
+
+def adopt(cluster: Cluster, before: Ordering | None, policy: Policy) -> Adopted:
+    """Jobs, attempts and nodes as they are, in order for `policy`. Costs O(jobs log jobs).
+
+    `before`: the ordering under which the jobs have their positions; None: nobody knows it.
+    """
+    positions = Positions()
+    same = before is not None and before.discipline is policy.ordering.discipline
+    living = [job for job in cluster.jobs.values() if not job.ended]
+    for job in living if same else ():
+        positions.seen(job.sequence)
+    placed = _kept(living, policy, positions) if same else _numbered(living, policy, positions)
+    after = {job.job_id: _cleared(job, policy) for job in placed}
+    jobs = tuple([after.get(job_id, job) for job_id, job in cluster.jobs.items()])
+    frozen = freeze(cluster)._replace(
+        thresholds=policy.ordering.thresholds,
+        jobs=jobs,
+        slot=-1 if policy.promises is None else cluster.slot,
+        packing=None,
+        positions=positions,
+        unsettled=(),
+        history=None,  # learned anew from the ended jobs that are there, as after a restart
+    )
+    changed = [job for job_id, job in after.items() if job != cluster.jobs[job_id]]
+    return Adopted(thaw(frozen, policy.ordering), tuple(changed))
+
+
+def endangered(cluster: Cluster, before: Promises | None, after: Promises | None) -> list[JobId]:
+    """Jobs whose promise the policy would drop, or plans for with less than it was made with."""
+    if before is None or (after is not None and _grounds(before) == _grounds(after)):
+        return []
+    return sorted(cluster.promised)
+
+
+def dropped(jobs: Iterable[Job], policy: Policy) -> list[JobId]:
+    """Of these jobs, those whose promise ends with this policy."""
+    if policy.promises is not None:
+        return []
+    return sorted(job.job_id for job in jobs if not job.ended and job.promised is not None)
+
+
+def on_trial(cluster: Cluster) -> list[JobId]:
+    """Jobs that run only to be measured, on fewer GPUs than they ask for: they cannot be taken over."""
+    running = (cluster.jobs[key.job_id] for key in cluster.attempts)
+    return sorted(job.job_id for job in running if job.reduced)
+
+
+def _grounds(rules: Promises) -> tuple[object, ...]:
+    """What decides how much may be promised."""
+    return rules.be_floor, rules.floor, rules.whole_leases, rules.quotas
+
+
+def _kept(living: list[Job], policy: Policy, positions: Positions) -> list[Job]:
+    """Where they stood; a head start is worth nothing where nobody gets one."""
+    if policy.ordering.promotes:
+        return living
+    ahead = sorted([job for job in living if job.promoted or job.sequence < STARTED_BASE], key=_at)
+    moved = {}
+    for job in reversed(ahead):
+        runs = job.live_attempt is not None
+        place = positions.started() if runs else positions.head()
+        moved[job.job_id] = at_position(job, place)
+    return [moved.get(job.job_id, job) for job in living]
+
+
+def _numbered(living: list[Job], policy: Policy, positions: Positions) -> list[Job]:
+    """In the order in which they came; for disciplines that ask for it, who runs first."""
+    discipline = policy.ordering.discipline
+    ahead: list[Job] = []
+    if discipline is Discipline.REQUEUE:
+        ahead = sorted([job for job in living if job.live_attempt is not None], key=_start)
+    elif discipline is Discipline.FIRST_START:
+        ahead = sorted([job for job in living if job.first_start_time_s is not None], key=_first)
+    known = {job.job_id for job in ahead}
+    behind = sorted([job for job in living if job.job_id not in known], key=_arrival)
+    placed = [at_position(job, positions.started()) for job in ahead]
+    return placed + [at_position(job, positions.tail()) for job in behind]
+
+
+def _cleared(job: Job, policy: Policy) -> Job:
+    """Without what nobody asks about any more."""
+    last = policy.ordering.levels - 1
+    promoted = job.promoted and policy.ordering.promotes
+    if job.level > last or promoted is not job.promoted:
+        job = job._replace(level=min(job.level, last), promoted=promoted)
+    if policy.promises is None and (job.verdict or job.slots or job.lane is not Lane.SPOT):
+        job = job._replace(
+            lane=Lane.SPOT, slots=(), promised=None, verdict="", margin=None, moves=0
+        )
+    if policy.profiling is None and job.trials:
+        job = job._replace(trials=())
+    return job
+
+
+def _at(job: Job) -> int:
+    return job.sequence
+
+
+def _start(job: Job) -> tuple[float, int]:
+    return job.start_time_s or job.submit_time_s, job.job_id
+
+
+def _first(job: Job) -> tuple[float, int]:
+    return job.first_start_time_s or job.submit_time_s, job.job_id
+
+
+def _arrival(job: Job) -> tuple[float, int]:
+    return job.submit_time_s, job.job_id
