@@ -5,8 +5,8 @@
                                 [--workers 2] [--markdown] [--json]
 
 A cell is a workload (`matrix_cases`) and what is known of run times. Presets that can be told run times are told what the
-cell says; those that know nothing of them are in every column as they are. A `gpuaas` policy is told all run times, and is
-in the first column only. Preemptions and spreading cost what they cost by default, and everybody places as it does by default
+cell says; those that know nothing of them are in every column as they are. Where nodes are rented by need, the policies that rent
+(all are told all run times) are compared among themselves, in the first column. Preemptions and spreading cost what they cost by default, and everybody places as it does by default
 (`--set place=consolidate`: all alike). Figures are means over the seeds, a file being one.
 Goals (`matrix_verdicts`): average JCT at most 1.03 times that of the best preset, wDMR at most 0.005 more, cost at most 1.03 times;
 on mixed workloads no preset beats the challenger on both wDMR and best-effort JCT. `--also` shows variants that do not count.
@@ -28,18 +28,19 @@ from benchmarks.matrix_verdicts import Ran, Row, Verdict, verdicts
 from benchmarks.means import mean_row
 from benchmarks.report import Report
 
+from dlq_master.policy.priced.names import DEFAULT
 from dlq_master.policy.registry import PRESETS
 from dlq_simulator.engine import replay
 from dlq_simulator.errors import SimulateError
 from dlq_simulator.metrics import Metrics
-from dlq_simulator.priced.settings import KNOWN, NAMES, PricedSettings
+from dlq_simulator.priced.settings import KNOWN, NAMES, PricedSettings, rents
 from dlq_simulator.report import Result
 from dlq_simulator.settings import read_all
 from dlq_simulator.solver_noise import silent_stdout
 from dlq_simulator.world_settings import PROFILING, WORLD
 
 KNOWS = ("known", "profiled", "unknown")
-DEFAULT, BEFORE_IT = "dlq", "chronus"
+BEFORE_IT = "chronus"  # the challenger as long as there is no default
 TOO_SMALL = ("gpuaas-milp",)  # for a handful of jobs
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -107,16 +108,13 @@ def run(task: Task) -> Ran | str:
     name, *own = task.contender.split()
     words = [*task.words, *own, *([f"know={task.know}"] if task.know else [])]
     try:
-        (chosen,) = read_all([name], words, task.seed)
-        if not isinstance(chosen, PricedSettings):
-            with silent_stdout():
-                return _ran(replay(case.trace, case.cluster, chosen))
-        from dlq_simulator.priced import run as renting
-
-        if case.rented is None:
-            return "there is nothing to rent"
+        (chosen,) = read_all([name], words, task.seed, rented_only=cases.cell(task.cell).rented)
         with silent_stdout():
-            return _ran(renting.run(case.trace, case.rented, chosen))
+            if not isinstance(chosen, PricedSettings):
+                return _ran(replay(case.trace, case.cluster, chosen))
+            from dlq_simulator.priced import run as renting
+
+            return _ran(renting.run(case.trace, case.cluster, chosen))
     except SimulateError as error:
         return str(error)
 
@@ -140,25 +138,21 @@ def _ran(result: Result) -> Ran:
 def _tasks(cell: str, contenders: Sequence[str], options: argparse.Namespace) -> Iterator[Task]:
     """Who cannot be told run times is replayed once for all columns."""
     seeds = cases.SEEDS[: options.seeds if cases.cell(cell).drawn else 1]
-    rents = cases.case(cell, seeds[0], options.jobs).rented is not None
+    rented = cases.cell(cell).rented
     for contender, seed in product(contenders, seeds):
         name = contender.split()[0]
-        if name in NAMES and not rents:
+        if rented != rents(name, rented) or not (rented or name in PRESETS):
             continue
-        knows = options.know if name in PRESETS and "know" in PRESETS[name].settings else (None,)
-        words = _words(name, options.set)
+        settings = KNOWN[name] if rented else PRESETS[name].settings
+        knows = options.know if "know" in settings else (None,)
+        words = tuple(word for word in options.set if word.partition("=")[0] in _known(settings))
         for know in knows:
             yield Task(cell, contender, know, seed, options.jobs, words)
 
 
-def _words(name: str, assignments: Sequence[str]) -> tuple[str, ...]:
-    """Those that it knows, as `dlq simulate` gives them out."""
-    own = PRESETS[name].settings if name in PRESETS else KNOWN[name]
-    return tuple(
-        word
-        for word in assignments
-        if word.partition("=")[0] in (*own, *WORLD, *(PROFILING if "know" in own else ()))
-    )
+def _known(settings: Sequence[str]) -> tuple[str, ...]:
+    """With what they can be told of the world."""
+    return (*settings, *WORLD, *(PROFILING if "know" in settings else ()))
 
 
 def _columns(
@@ -170,16 +164,18 @@ def _columns(
         if isinstance(ran, str):
             report.say(f"{task.cell}: {task.contender} ({task.know}) is left out: {ran}")
             continue
-        for know in [task.know] if task.know else _columns_of(task.contender, knows):
+        for know in [task.know] if task.know else _columns_of(task.cell, knows):
             found[know].setdefault(task.contender, []).append(ran)
     return {
-        know: {name: mean_row(runs) for name, runs in row.items()} for know, row in found.items()
+        know: {name: mean_row(runs) for name, runs in row.items()}
+        for know, row in found.items()
+        if row
     }
 
 
-def _columns_of(contender: str, knows: Sequence[str]) -> Sequence[str]:
-    """Of who is not told: all, but for those that have all run times from elsewhere."""
-    return [know for know in knows if know == "known"] if contender.split()[0] in NAMES else knows
+def _columns_of(cell: str, knows: Sequence[str]) -> Sequence[str]:
+    """Of who is not told: all, but where nodes are rented, by policies that have all run times."""
+    return [know for know in knows if know == "known"] if cases.cell(cell).rented else knows
 
 
 def _presets(options: argparse.Namespace) -> tuple[str, ...]:
@@ -195,11 +191,12 @@ def _cell(name: str) -> str:
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     default = DEFAULT if DEFAULT in PRESETS else BEFORE_IT
-    parser.add_argument("--policy", default=default, choices=tuple(PRESETS), help="the challenger")
+    every = tuple(dict.fromkeys((*PRESETS, *KNOWN)))
+    parser.add_argument("--policy", default=default, choices=every, help="the challenger")
     parser.add_argument(
         "--cells", nargs="+", type=_cell, metavar="NAME", default=tuple(cases.CELLS)
     )
-    parser.add_argument("--policies", nargs="+", choices=(*PRESETS, *NAMES), metavar="NAME")
+    parser.add_argument("--policies", nargs="+", choices=every, metavar="NAME")
     parser.add_argument("--also", nargs="+", default=[], metavar="'NAME KEY=VALUE'")
     parser.add_argument("--know", nargs="+", choices=KNOWS, default=KNOWS)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")

@@ -43,11 +43,10 @@ _HALF = Mix(25, 25, 50)  # as much best effort as deadlines
 
 
 class Case(NamedTuple):
-    """One workload; `rented`: the same for policies that rent their nodes."""
+    """One workload, and what it runs on."""
 
     trace: Trace
     cluster: ClusterSpec
-    rented: ClusterSpec | None = None
 
 
 class Cell(NamedTuple):
@@ -57,6 +56,7 @@ class Cell(NamedTuple):
     make: Callable[[int, int], Case]
     mixed: bool = False  # deadlines, best effort, elastic jobs and loans together
     drawn: bool = True  # a file is the same whatever the seed
+    rented: bool = False  # all nodes are, by need
 
 
 class Elastic(NamedTuple):
@@ -138,24 +138,28 @@ def _aryl(shares: Elastic, mix: Mix | None = None) -> Callable[[int, int], Case]
     return make
 
 
-def _gpuaas(instance: str) -> Callable[[int, int], Case]:
-    """Who does not rent has ten of the dearest nodes all the time; a job is fastest there, on all eight GPUs."""
+def _gpuaas(instance: str, *, kept: bool = False) -> Callable[[int, int], Case]:
+    """Nodes are rented by need; `kept`: ten of the dearest, on which a job is fastest, are there all the time."""
 
     def make(_seed: int, _jobs: int) -> Case:
         directory = TRACES / "gpuaas"
         trace = read_trace(str(directory / instance / "Lof_Selectjobs.csv.gz"), "auto")
         rented = read_cluster(str(directory / "table_2.toml"))
-        dearest = max(rented.catalogue, key=lambda kind: kind.price_per_hour or 0)
-        kept = NodeGroup(
-            name=dearest.name,
-            count=rented.rent_at_most or 1,
-            gpus=dearest.gpus,
-            gpu_type=dearest.gpu_type,
-            price_per_hour=dearest.price_per_hour,
-        )
-        return Case(trace, ClusterSpec(name="10 NV48, kept", groups=(kept,)), rented)
+        return Case(trace, _kept(rented) if kept else rented)
 
     return make
+
+
+def _kept(rented: ClusterSpec) -> ClusterSpec:
+    dearest = max(rented.catalogue, key=lambda kind: kind.price_per_hour or 0)
+    group = NodeGroup(
+        name=dearest.name,
+        count=rented.rent_at_most or 1,
+        gpus=dearest.gpus,
+        gpu_type=dearest.gpu_type,
+        price_per_hour=dearest.price_per_hour,
+    )
+    return ClusterSpec(name=f"{group.count} {group.name}, kept", groups=(group,))
 
 
 _CROWDED = Elastic(elastic=20, any_gpu=100, crowd=_CROWD)
@@ -176,9 +180,11 @@ CELLS: Mapping[str, Cell] = MappingProxyType(
         ),
         "aryl-loans": Cell("Aryl 7.1, a fifth elastic, crowded, with loans", _aryl(_CROWDED)),
         "aryl-paper": Cell("Aryl 7.1, 5 % elastic, 20 % cannot save, with loans", _aryl(_PAPER)),
-        "gpuaas-exp": Cell("GPU as a Service 4.1, priced", _gpuaas("exp-10-100-0"), drawn=False),
-        "gpuaas-high": Cell("the same, three times as fast", _gpuaas("high-10-100-0"), drawn=False),
-        "gpuaas-veryhigh": Cell("the same, eight times as fast", _gpuaas("veryhigh-10-100-0"), drawn=False),
+        "gpuaas-exp": Cell("GPU as a Service 4.1, rented by need", _gpuaas("exp-10-100-0"), drawn=False, rented=True),
+        "gpuaas-high": Cell("the same, three times as fast", _gpuaas("high-10-100-0"), drawn=False, rented=True),
+        "gpuaas-veryhigh": Cell("the same, eight times as fast", _gpuaas("veryhigh-10-100-0"), drawn=False, rented=True),
+        "kept-high": Cell("gpuaas-high on ten nodes all the time", _gpuaas("high-10-100-0", kept=True), drawn=False),
+        "kept-veryhigh": Cell("gpuaas-veryhigh on them", _gpuaas("veryhigh-10-100-0", kept=True), drawn=False),
         "mixed-mix1": Cell("aryl-loans with the deadlines of mix1", _aryl(_CROWDED, MIXES["mix1"]), mixed=True),
         "mixed-mix2": Cell("aryl-loans with the deadlines of mix2", _aryl(_CROWDED, MIXES["mix2"]), mixed=True),
         "mixed-typed": Cell("the same, 21 % name no GPU type, deadlines for half", _aryl(_TYPED, _HALF), mixed=True),

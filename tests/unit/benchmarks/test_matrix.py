@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from benchmarks import matrix
@@ -106,3 +107,28 @@ def test_a_small_cell_from_end_to_end(capsys: pytest.CaptureFixture[str]) -> Non
         "srtf: all that is asked",
         True,
     )
+
+
+def test_where_nodes_are_rented_those_that_rent_are_compared_in_one_column(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = (
+        "--cells gpuaas-exp --policies fifo gpuaas-edf --policy gpuaas-marginal --workers 1 --json"
+    )
+    matrix.main(words.split())
+    document = json.loads(capsys.readouterr().out)
+    (column,) = document["details"]["cells"]
+    assert (column["know"], set(column["presets"])) == ("known", {"gpuaas-edf", "gpuaas-marginal"})
+    met = {one["name"].split(": ")[1]: one["met"] for one in document["figures"]}
+    assert met["cost of gpuaas-marginal"]
+    assert not met["avg JCT of gpuaas-marginal"]  # the others rent more
+
+
+def test_a_file_of_ones_own_may_be_mixed(tmp_path: Path) -> None:
+    file = tmp_path / "own.csv"
+    rows = "".join(f"{number},{number},1,600\n" for number in range(20))
+    file.write_text(f"job_id,submit_time_s,num_gpus,duration_s\n{rows}")
+    assert {job.kind for job in case(f"{file}@2x4", 1, 1).trace.jobs} == {"be"}
+    mixed = case(f"{file}@2x4+mixed", 1, 1).trace.jobs
+    assert (sum(job.kind == "strict" for job in mixed), len(mixed)) == (14, 20)
+    assert sum(job.max_workers is not None for job in mixed) == 4
