@@ -27,6 +27,7 @@ from dlq_master.store.writer import CommitFailed
 DEFAULT_CONFIG = Path("/etc/dlq/master.toml")
 # Agents need two files each; less than this is no cluster at all.
 FEWEST_FILES = 256
+LONGEST_WINDOW_S = 3600.0
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -245,6 +246,7 @@ def _checked(config: MasterConfig) -> None:
     if config.jobs.concurrent_saves < 1:
         raise ConfigError("jobs.concurrent_saves must be at least 1")
     _check_limits(config)
+    _check_profiler(config)
     Failpoints(config.debug.failpoint)
     policy_of(config)
 
@@ -266,6 +268,16 @@ def _check_limits(config: MasterConfig) -> None:
         )
     if retention.ended_most < 0:
         raise ConfigError("retention.ended_most is negative", key="retention.ended_most")
+
+
+def _check_profiler(config: MasterConfig) -> None:
+    profiler = config.profiler
+    if profiler.mode not in ("auto", "asked", "off"):
+        raise ConfigError("profiler.mode is auto, asked or off", key="profiler.mode")
+    if not 1.0 <= profiler.window <= LONGEST_WINDOW_S:
+        raise ConfigError("profiler.window is between 1s and 1h", key="profiler.window")
+    if not 0.0 <= profiler.link_gbits < math.inf:
+        raise ConfigError("profiler.link_gbits is 0 or more", key="profiler.link_gbits")
 
 
 def _check_addresses(config: MasterConfig) -> None:

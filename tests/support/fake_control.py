@@ -31,6 +31,8 @@ from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
 from dlq_master.model.job import HoldKind, Job, JobState
 from dlq_master.model.lease import Lease, LeaseKind
 from dlq_master.model.node import GpusCleared, Node, NodeState, step
+from dlq_master.model.packing import Packing
+from dlq_master.model.recording import Belief, Evidence, Recording
 from dlq_master.model.resources import Allocation, Slot
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.store.batch import JoinToken, User
@@ -54,6 +56,9 @@ class FakeRead:
     all_tokens: dict[str, JoinToken] = field(default_factory=dict)
     journal: list[JournalEvent] = field(default_factory=list)
     beats: dict[JobId, Any] = field(default_factory=dict)
+    beliefs: dict[JobId, Belief] = field(default_factory=dict)
+    all_recordings: list[Recording] = field(default_factory=list)
+    all_evidence: list[Evidence] = field(default_factory=list)
     past: dict[JobId, Job] = field(default_factory=dict)  # ended jobs that have left memory
     complete_from_s: float = -math.inf
     past_reads: int = 0
@@ -81,6 +86,18 @@ class FakeRead:
 
     def wait_code(self, job: Job, now_s: float) -> ReasonCode | None:
         return ReasonCode.RESOURCES if job.waiting else None
+
+    def belief(self, job: Job) -> Belief | None:
+        return self.beliefs.get(job.job_id)
+
+    def packing(self) -> Packing | None:
+        return None
+
+    def recordings(self, job_id: JobId) -> Sequence[Recording]:
+        return [one for one in self.all_recordings if one.key.job_id == job_id]
+
+    def evidence(self, key: AttemptKey) -> Sequence[Evidence]:
+        return [part for part in self.all_evidence if part.key == key]
 
     def spec(self, job_id: JobId) -> bytes:
         return self.specs.get(job_id, b"")

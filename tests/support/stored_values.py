@@ -10,6 +10,7 @@ from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
 from dlq_master.model.job import HoldKind, Job, JobState
 from dlq_master.model.lease import Lease, LeaseKind
 from dlq_master.model.node import Gpu, Node
+from dlq_master.model.recording import Cause, Evidence, Recording
 from dlq_master.model.resources import Allocation, Request, Slot
 from dlq_master.store.batch import Batch, Intention, JoinToken, StoredRequest, User
 
@@ -34,6 +35,8 @@ attempts = st.from_type(Attempt)
 nodes = st.from_type(Node)
 users = st.from_type(User)
 tokens = st.from_type(JoinToken)
+recordings = st.from_type(Recording)
+evidence = st.from_type(Evidence)
 
 
 def a_job(number: int = 1, **changes: Any) -> Job:
@@ -85,6 +88,29 @@ def an_intention(sequence: int, job: int = 1, kind: str = "launch") -> Intention
     )
 
 
+def a_recording(job: int = 1, number: int = 1, **changes: Any) -> Recording:
+    """A start of a job on gpu01 that nobody has told of yet."""
+    recording = Recording(
+        key=AttemptKey(JobId(job), number),
+        epoch=3,
+        family="alice/vgg",
+        gpu_type="H100-80GB",
+        gpus=2,
+        node_ids=(NodeId("gpu01"),),
+        spread=False,
+        cause=Cause.FIRST,
+        order_time_s=110.0 + job,
+        window_s=120.0,
+    )
+    return recording._replace(**changes)
+
+
+def an_evidence(job: int = 1, rank: int = 0) -> Evidence:
+    """What gpu01 told."""
+    key = AttemptKey(JobId(job), 1)
+    return Evidence(key, rank, NodeId("gpu01"), "H100-80GB", 60.0, (), '{"schema":""}', "[]", 170.0)
+
+
 def first_batch() -> Batch:
     """Rows that `mixed_batch` changes and drops."""
     return Batch(
@@ -97,6 +123,8 @@ def first_batch() -> Batch:
         requests=[StoredRequest("alice", "r1", "d1", "1", 50.0)],
         events=[an_event(1, 1), an_event(2, 2), an_event(3)],
         intentions=[an_intention(1), an_intention(2, kind="stop")],
+        recordings=[a_recording(1), a_recording(2)],
+        evidence=[an_evidence(1)],
         meta={"epoch": "3"},
     )
 
@@ -121,5 +149,7 @@ def mixed_batch() -> Batch:
         events=[an_event(4, 3, why="because"), an_event(5, 1)],
         intentions=[an_intention(3, 3)],
         delivered=[1],
+        recordings=[a_recording(1, told=(0,)), a_recording(3)],
+        evidence=[an_evidence(3)],
         meta={"epoch": "4", "cluster": "lab"},
     )

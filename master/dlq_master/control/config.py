@@ -103,6 +103,24 @@ class SchedulerConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ProfilerConfig:
+    """Whose network traffic is recorded at a start (docs/profiler.md)."""
+
+    # auto: the first start of a distributed job, or of its family, and one on another number of nodes;
+    # asked: where `--profile` asks for it; off: never.
+    mode: str = "auto"
+    window: Seconds = Seconds(120.0)  # recording ends so long after the start; the job goes on
+    # Rate of the link between two nodes in Gbit/s, by which slowdowns are foretold; 0: not known, then
+    # only those that were measured count.
+    link_gbits: float = 0.0
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        """The same, in bytes per second."""
+        return self.link_gbits * 1e9 / 8 if self.link_gbits else None
+
+
+@dataclass(frozen=True, slots=True)
 class QueueConfig:
     """Queues with a higher priority are served first."""
 
@@ -188,6 +206,7 @@ class MasterConfig:
     nodes: NodesConfig = NodesConfig()
     health: HealthConfig = HealthConfig()
     scheduler: SchedulerConfig = SchedulerConfig()
+    profiler: ProfilerConfig = ProfilerConfig()
     queues: tuple[QueueConfig, ...] = (QueueConfig("default"),)
     jobs: JobsConfig = JobsConfig()
     identity: IdentityConfig = IdentityConfig()

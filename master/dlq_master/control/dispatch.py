@@ -29,6 +29,7 @@ def launch_command(
     nodes = [state.cluster.nodes[slot.node_id] for slot in slots]
     owner = state.users.get(job.user)
     ran_s = job.total_executed_s
+    recording = state.beliefs.get(attempt.key)
     return Launch(
         sequence=sequence,
         key=attempt.key,
@@ -56,6 +57,7 @@ def launch_command(
         time_left_s=None if job.time_limit_s is None else max(1.0, job.time_limit_s - ran_s),
         at_barrier=attempt.at_barrier,
         node_gpu_counts=tuple(len(slot.gpu_indices) for slot in slots),
+        record_s=None if recording is None else recording.window_s,
         port_first=state.config.jobs.port_first,
         port_last=state.config.jobs.port_last,
         node_ports=(

@@ -16,6 +16,7 @@ from dlq_master.control import (
     scheduling,
     submitting,
     telling,
+    traffic,
     updating,
 )
 from dlq_master.control.stimuli import (
@@ -47,6 +48,7 @@ from dlq_master.control.stimuli import (
     SignalJob,
     Stimulus,
     SubmitJob,
+    TakeEvidence,
     Tick,
     UpdateJob,
     UseToken,
@@ -75,6 +77,7 @@ _PLAIN: Final[dict[type, Callable[[Turn, Any], Any]]] = {
     Heartbeat: nodes.heartbeat,
     RankReports: nodes.rank_reports,
     CommandDone: nodes.command_done,
+    TakeEvidence: traffic.take,
     AnnounceMaintenance: maintenance.announce,
     FenceNode: nodes.fence,
     SetNodeFlags: nodes.set_flags,

@@ -13,6 +13,8 @@ from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
+from dlq_master.model.packing import Packing
+from dlq_master.model.recording import Belief, Evidence, Recording
 from dlq_master.model.why import ReasonCode
 from dlq_master.store.batch import PastJobs as PastJobs
 
@@ -37,6 +39,10 @@ class Readable(Protocol):
     def attempt(self, key: AttemptKey) -> Attempt | None: ...  # living ones
     def attempts(self, job_id: JobId) -> Sequence[Attempt]: ...  # all, oldest first
     def progress(self, job_id: JobId) -> Beat | None: ...
+    def belief(self, job: Job) -> Belief | None: ...  # of how it communicates
+    def packing(self) -> Packing | None: ...  # the limits that plans go by
+    def recordings(self, job_id: JobId) -> Sequence[Recording]: ...  # oldest first
+    def evidence(self, key: AttemptKey) -> Sequence[Evidence]: ...  # in rank order
     def node(self, node_id: NodeId) -> Node | None: ...
     def nodes(self) -> Sequence[Node]: ...  # in the order of their ids
     def contact_s(self, node_id: NodeId) -> float | None: ...  # None: never by this master

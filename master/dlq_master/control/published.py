@@ -12,8 +12,11 @@ from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
+from dlq_master.model.packing import Packing
+from dlq_master.model.recording import Belief, Evidence, Recording
 from dlq_master.model.resources import indices
 from dlq_master.model.why import ReasonCode
+from dlq_master.policy.sensitivity.beliefs import Beliefs
 from dlq_master.store.batch import Batch, JoinToken, PastJobs, User
 
 MOST_OWNERS = 20_000  # of past jobs, remembered for those who follow the journal
@@ -27,6 +30,8 @@ class History(Protocol):
     async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]: ...
     def spec(self, job_id: JobId) -> bytes | None: ...
     def attempts(self, job_id: JobId) -> tuple[Attempt, ...]: ...
+    def recordings(self, job_id: JobId) -> tuple[Recording, ...]: ...
+    def evidence(self, key: AttemptKey) -> tuple[Evidence, ...]: ...
     def events(
         self, after: int, limit: int, job_id: JobId | None = None
     ) -> tuple[JournalEvent, ...]: ...
@@ -46,6 +51,9 @@ class Published:
         self._users = dict(state.users)
         self._tokens = dict(state.tokens)
         self._owners: dict[JobId, str] = {}
+        self._beliefs = Beliefs(state.config.profiler.bytes_per_s)
+        for recording in state.beliefs:
+            self._beliefs.put(recording)
         self.last_sequence = state.next_event - 1
         self.epoch = state.epoch
         self.cluster_name = state.config.cluster.name
@@ -74,6 +82,8 @@ class Published:
             self._tokens[token.token_id] = token
         for token_id in batch.deleted_tokens:
             self._tokens.pop(token_id, None)
+        for recording in batch.recordings:
+            self._beliefs.put(recording)
         if batch.events:
             self.last_sequence = batch.events[-1].seq
         self.epoch = self._state.epoch
@@ -158,6 +168,24 @@ class Published:
     def progress(self, job_id: JobId) -> Beat | None:
         """What the job last said of itself."""
         return self._state.beats.get(job_id)
+
+    # --- traffic ------------------------------------------------------------------------------
+
+    def belief(self, job: Job) -> Belief | None:
+        """What is believed of how it communicates, and from what; None: nothing yet."""
+        return self._beliefs.of(job)
+
+    def packing(self) -> Packing | None:
+        """The limits of the last plan, if its policy places by how jobs communicate."""
+        return self._state.cluster.packing
+
+    def recordings(self, job_id: JobId) -> Sequence[Recording]:
+        """Its starts that were recorded, or are to be, oldest first."""
+        return self._history.recordings(job_id)
+
+    def evidence(self, key: AttemptKey) -> Sequence[Evidence]:
+        """What the nodes of an attempt told so far, in rank order."""
+        return self._history.evidence(key)
 
     # --- nodes --------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Planning: from the working state to a plan, and from a plan to what follows from it."""
 
-from dlq_master.control import plan_faults, queues
+from dlq_master.control import plan_faults, queues, traffic
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.state import State
 from dlq_master.control.turn import Turn
@@ -115,6 +115,7 @@ def _launch(turn: Turn, job_id: JobId) -> None:
     key = AttemptKey(job_id, job.live_attempt)
     attempt = turn.state.cluster.attempts[key]
     turn.put_attempt(attempt._replace(master_port=_port(turn, key)))
+    traffic.order(turn, job, attempt)
     if len(attempt.ranks) > 1:
         turn.state.starting.add(key)
     for rank, status in enumerate(attempt.ranks):

@@ -24,6 +24,7 @@ from dlq_master.model.lease import Terms
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.glance import Glance
 from dlq_master.policy.policy import Policy
+from dlq_master.policy.sensitivity.beliefs import Beliefs
 from dlq_master.store.backup import COPY
 from dlq_master.store.batch import HORIZON, JoinToken, Loaded, User, Window
 
@@ -110,6 +111,7 @@ class State:
     figures: dict[NodeId, dict[int, Figures]] = field(default_factory=dict)  # of GPUs, never stored
     suspicion: Suspicion = field(default_factory=Suspicion)  # what speaks against nodes
     chosen: Chosen = field(default_factory=lambda: Chosen("", {}, "", 0.0))  # "" = the file's
+    beliefs: Beliefs = field(init=False)  # how jobs communicate
     gpu_actions: Mapping[str, Action] = field(init=False)  # what is done about which symptom
 
     def __post_init__(self) -> None:
@@ -118,6 +120,7 @@ class State:
             settings = dict(scheduler.settings)
             self.chosen = Chosen(scheduler.policy, settings, "", self.started_s)
         self.recent = Recent(window_of(self.config))
+        self.beliefs = Beliefs(self.config.profiler.bytes_per_s)
         self.gpu_actions = actions_of(self.config.health.actions)
         self.rates = Rates(self.config.jobs.submit_rate, self.config.jobs.submit_burst)
 
@@ -148,6 +151,10 @@ def restore(state: State, loaded: Loaded) -> None:
     for node in loaded.nodes:
         state.cluster.put_node(node)
         state.contacts[node.node_id] = state.started_s
+    for recording in loaded.recordings:
+        run = state.beliefs.put(recording)
+        if run is not None:
+            state.cluster.slowdowns.add(run)
     places = {name: place for place, name in enumerate(in_order(state.config))}
     arrays: dict[Array, Array] = {}
     for job in loaded.jobs:
@@ -156,7 +163,9 @@ def restore(state: State, loaded: Loaded) -> None:
         # The queues may have been put into another order since.
         place = places.get(job.queue)
         base = job.rank_base if place is None else rank_base(place, job.nice)
-        state.cluster.put_job(job if base == job.rank_base else job._replace(rank_base=base))
+        if base != job.rank_base:
+            job = job._replace(rank_base=base)
+        state.cluster.put_job(job if job.ended else believe(state, job))
         note_unknown_type(state, job)
     for attempt in loaded.attempts:
         state.cluster.put_attempt(attempt)
@@ -178,6 +187,14 @@ def restore(state: State, loaded: Loaded) -> None:
     if loaded.meta.get(COPY, "no") == "yes":
         _leap(state)
     state.cluster.take_touched()  # all of it is on disk
+
+
+def believe(state: State, job: Job) -> Job:
+    """The job with what is believed by now of how it communicates."""
+    belief = state.beliefs.of(job)
+    if belief is None or belief.profile == job.profile:
+        return job
+    return job._replace(profile=belief.profile)
 
 
 def first_meta(state: State) -> dict[str, str]:

@@ -9,6 +9,7 @@ from dlq_master.model.eligible import Array, Relation
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import HoldKind, Job, RunRules
 from dlq_master.model.node import Node, NodeFlag, Registered
+from dlq_master.model.recording import Evidence
 from dlq_master.model.resources import Request
 from dlq_master.model.why import Reason
 from dlq_master.store.batch import JoinToken as JoinToken
@@ -84,6 +85,8 @@ class SubmitJob:
     begin_time_s: float | None = None
     nice: int = 0
     validate_only: bool = False
+    family: str = ""  # jobs of its user that run the same program; "" = it has none
+    records: bool | None = None  # its traffic: always, never; None = as the cluster does
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +364,15 @@ class RankReports:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TakeEvidence:
+    """What a node told of the traffic of a rank. Answered when it is on disk, or of no use."""
+
+    epoch: int  # with the key's number: the fence of the launch
+    age_s: float  # how long ago recording ended
+    evidence: Evidence  # but for its time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommandDone:
     """A node took a command, or refused it. Not awaited."""
 
@@ -425,6 +437,7 @@ class Launch:
     port_last: int = 0
     node_ports: tuple[tuple[int, ...], ...] = ()  # of all ranks, once all are ready
     node_gpu_counts: tuple[int, ...] = ()
+    record_s: float | None = None  # its traffic, for so long from its start on; None: not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -636,7 +649,13 @@ JobEditing: TypeAlias = (
 )
 JobStimulus: TypeAlias = SubmitJob | JobEditing | ExplainJob
 NodeStimulus: TypeAlias = (
-    OpenSession | CloseSession | Heartbeat | RankReports | CommandDone | AnnounceMaintenance
+    OpenSession
+    | CloseSession
+    | Heartbeat
+    | RankReports
+    | TakeEvidence
+    | CommandDone
+    | AnnounceMaintenance
 )
 AdminStimulus: TypeAlias = (
     CreateToken

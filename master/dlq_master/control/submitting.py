@@ -14,7 +14,7 @@ from dlq_common.suggest import did_you_mean
 from dlq_master.control import depending, eligible, gpu_types, scheduling
 from dlq_master.control.config import JobsConfig
 from dlq_master.control.queues import MOST_NICE
-from dlq_master.control.state import note_unknown_type
+from dlq_master.control.state import believe, note_unknown_type
 from dlq_master.control.stimuli import AskedArray, Caller, SubmitJob, Submitted
 from dlq_master.control.turn import Answer, Turn
 from dlq_master.model import job_steps as on_job
@@ -127,7 +127,10 @@ def _job(turn: Turn, ask: SubmitJob) -> Job:
         depends=depending.dependency(turn, ask.caller, ask.depends),
         array=array,
         array_index=0 if array is None else array.first,
+        family=f"{ask.caller.name}/{ask.family}" if ask.family else "",
+        records=ask.records,
     )
+    job = believe(state, job)
     return job._replace(blocked=eligible.first_block(job))
 
 

@@ -24,6 +24,7 @@ from dlq_master.model.job import Job
 from dlq_master.model.machine import StopCause
 from dlq_master.model.node import Node
 from dlq_master.model.plan import Lapse
+from dlq_master.model.recording import Evidence, Recording
 from dlq_master.store.batch import Batch, Intention, JoinToken, StoredRequest, User
 
 Name = TypeVar("Name", bound=str)
@@ -38,6 +39,8 @@ class Archive(Protocol):
     def attempts(self, job_id: JobId) -> tuple[Attempt, ...]: ...
     def request(self, user: str, request_id: str) -> StoredRequest | None: ...
     def spec(self, job_id: JobId) -> bytes | None: ...
+    def recordings(self, job_id: JobId) -> tuple[Recording, ...]: ...
+    def evidence(self, key: AttemptKey) -> tuple[Evidence, ...]: ...
 
 
 class Request(Protocol):

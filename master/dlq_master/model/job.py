@@ -153,9 +153,12 @@ class Job(NamedTuple):
     margin: float | None = (
         None  # part of its estimate that is reserved beyond it, since it was promised
     )
-    family: str = ""  # jobs of one family run for about as long; "" = it has none
+    family: str = ""  # jobs of one family run alike; "" = it has none
     trials: tuple[int, ...] = ()  # GPUs of the trials that are still to be made, the next first
     trial_time_s: float | None = None  # when it was sent to be profiled
+    records: bool | None = (
+        None  # its traffic: at every start until it is known, or never; None: as the cluster does
+    )
     measured_s: tuple[float, ...] = ()  # all of its work at the pace of each trial of another size
 
     @property

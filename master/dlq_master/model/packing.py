@@ -12,18 +12,21 @@ class Profile(NamedTuple):
 
     `skew`: its largest tensor over its model, 0 to 1 (Tiresias 3.3). `rho`: the time in which it
     sends an iteration's bytes between two nodes, over the time in which it computes the iteration.
-    `model_bytes`: the size of its model.
+    `model_bytes`: the size of its model. `slowdown`: its time for an iteration when it was spread
+    over that on as few nodes as can be, if both were measured.
     """
 
     skew: float | None = None
     rho: float | None = None
     model_bytes: float | None = None
+    slowdown: float | None = None
 
 
 class Packing(NamedTuple):
     """Limits that tell jobs that suffer from being spread from those that do not.
 
-    A rho is believed outside (`rho_low`, `rho_high`]: up to `rho_low` the job may be spread, above
+    A slowdown that was measured decides: above `tolerated` the job is kept together. Without one a
+    rho is believed outside (`rho_low`, `rho_high`]: up to `rho_low` the job may be spread, above
     `rho_high` it is kept together. Between them, and without a rho, the skew decides: above
     `skew_limit` (PACKLIMIT) it is kept together. Of whom nothing is known is kept together.
     """
@@ -32,10 +35,13 @@ class Packing(NamedTuple):
     rho_low: float = float("-inf")
     rho_high: float = float("inf")
     learned_from: int = 0  # runs that `skew_limit` was learned from; 0: it was set
+    tolerated: float | None = None  # None: measured slowdowns decide nothing
 
     def together(self, profile: Profile | None) -> bool:
         """Whether a job with this profile is to be kept on few nodes."""
-        skew, rho, _ = profile or _UNKNOWN
+        skew, rho, _, slowdown = profile or _UNKNOWN
+        if slowdown is not None and self.tolerated is not None:
+            return slowdown > self.tolerated
         if rho is not None:
             if rho > self.rho_high:
                 return True
@@ -52,7 +58,11 @@ class Packing(NamedTuple):
 
     def cause(self, profile: Profile | None) -> str:
         """Why the job is kept together, for people."""
-        skew, rho, _ = profile or _UNKNOWN
+        skew, rho, _, slowdown = profile or _UNKNOWN
+        if slowdown is not None and self.tolerated is not None:
+            return (
+                f"spread over nodes it took {slowdown:.2f} times as long (limit {self.tolerated:g})"
+            )
         if rho is not None and rho > self.rho_high:
             return (
                 f"it would communicate for {rho:.2g} times as long as it computes"

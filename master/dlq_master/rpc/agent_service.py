@@ -12,7 +12,9 @@ from contextlib import contextmanager
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1.agent_service_pb2_grpc import AgentServiceServicer
+from dlq.v1.profile_pb2 import ProfileEvidence
 from dlq_common.errors import InvalidRequest, PermissionDenied, Unavailable
+from dlq_common.logs import get_logger
 from dlq_common.units import DAY
 from dlq_common.wire import to_duration
 from dlq_master.control.ports import Control
@@ -34,14 +36,17 @@ from dlq_master.rpc.call import Context
 from dlq_master.rpc.commands import launch_message, stop_message
 from dlq_master.rpc.exec_relay import ExecRelay
 from dlq_master.rpc.health_intake import disk_of, health_of
-from dlq_master.rpc.intake import words_of
+from dlq_master.rpc.intake import job_id_of, words_of
 from dlq_master.rpc.logs_relay import LogsRelay
+from dlq_master.rpc.profile_intake import evidence_of
 from dlq_master.rpc.sessions import Line, Sessions
 from dlq_master.rpc.spec import check_request_id, check_span
 
+_log = get_logger("master.agents")
 HELLO_TIMEOUT_S = 10.0
 LONGEST_ABSENCE_S = 30.0 * DAY  # whatever the configuration allows
 MOST_REPORTS_AT_ONCE = 256
+MOST_EVIDENCE_AT_ONCE = 16
 
 
 class AgentService(AgentServiceServicer):
@@ -77,6 +82,7 @@ class AgentService(AgentServiceServicer):
             tasks = [
                 asyncio.create_task(conversation.listen(request_iterator)),
                 asyncio.create_task(conversation.report()),
+                asyncio.create_task(conversation.tell_evidence()),
             ]
             async for message in line.messages():
                 yield message
@@ -164,6 +170,7 @@ class _Conversation:
         self._identity = identity_of(context)
         self._session_id = line.session_id
         self._reports: asyncio.Queue[ReportedRank] = asyncio.Queue(MOST_REPORTS_AT_ONCE)
+        self._evidence: asyncio.Queue[ProfileEvidence] = asyncio.Queue(MOST_EVIDENCE_AT_ONCE)
         self._failure: Exception | None = None
 
     async def listen(self, requests: AsyncIterator[wire.SessionRequest]) -> None:
@@ -188,6 +195,23 @@ class _Conversation:
                 )
                 self._line.say(wire.SessionResponse(report_ack=wire.ReportAck(sequence=sequence)))
 
+    async def tell_evidence(self) -> None:
+        """Put what traffic told to the loop, one after another, then ack."""
+        with self._ending("evidence cannot be taken"):
+            while True:
+                told = await self._evidence.get()
+                # What cannot be read would come again for ever: it is dropped, and the node works on.
+                try:
+                    await self._control.ask(evidence_of(told, self._line.node_id))
+                except InvalidRequest as error:
+                    _log.warning(
+                        "evidence_unreadable", node_id=self._line.node_id, error=error.what
+                    )
+                ack = wire.ProfileAck(
+                    job_id=told.job_id, fence=told.fence, node_rank=told.node_rank
+                )
+                self._line.say(wire.SessionResponse(profile_ack=ack))
+
     def raise_failure(self) -> None:
         """Raise what ended the conversation, if it was not the agent's leaving."""
         if self._failure is not None:
@@ -201,6 +225,11 @@ class _Conversation:
                 report = report_of(request.report)
                 check_placed(self._control, self._line.node_id, report.key, report.node_rank)
                 await self._reports.put(report)
+            case "profile_evidence":
+                told = request.profile_evidence
+                key = AttemptKey(job_id_of(told.job_id, "job_id"), told.fence.attempt)
+                check_placed(self._control, self._line.node_id, key, told.node_rank)
+                await self._evidence.put(told)
             case "command_result":
                 self._command_done(request.command_result)
             case "hello":

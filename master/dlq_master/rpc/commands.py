@@ -65,6 +65,8 @@ def launch_message(launch: Launch, checkpoint_root: str) -> agent.LaunchCommand:
         restart_count=launch.restart_count,
     )
     message.at_barrier = launch.at_barrier
+    if launch.record_s is not None:
+        message.profile.window_duration.CopyFrom(to_duration(launch.record_s))
     message.node_gpu_counts.extend(launch.node_gpu_counts)
     message.port_first, message.port_last = launch.port_first, launch.port_last
     message.node_ports.extend(agent.NodePorts(ports=ports) for ports in launch.node_ports)

@@ -42,6 +42,7 @@ from dlq_master.rpc.spec import (
 
 LARGEST_INTEGER = 2**63 - 1
 LONGEST_WORDS = 500
+FAMILY_LABEL = "family"
 SAVED_EXIT_CODE = 99
 
 
@@ -114,7 +115,29 @@ def submit_stimulus(request: jobs.SubmitJobRequest, caller: Caller) -> SubmitJob
         begin_time_s=from_timestamp(spec.begin_time) if spec.HasField("begin_time") else None,
         nice=spec.nice,
         validate_only=request.validate_only,
+        family=family_of(spec),
+        records={"yes": True, "no": False}.get(spec.profile),
     )
+
+
+def family_of(spec: JobSpec) -> str:
+    """Which of its user's jobs it resembles: those with the same label `family`, or else those that run
+    the same program with the same arguments and environment, in the same directory and image."""
+    label = spec.labels.get(FAMILY_LABEL, "")
+    if label:
+        return label
+    program = JobSpec(
+        command=spec.command,
+        script=spec.script,
+        environment=spec.environment,
+        working_directory=spec.working_directory,
+        launch=spec.launch,
+        compat=spec.compat,
+    )
+    if spec.HasField("roles"):
+        program.roles.CopyFrom(spec.roles)
+    program.container.image = spec.container.image
+    return hashlib.sha256(program.SerializeToString(deterministic=True)).hexdigest()[:12]
 
 
 def _digest(spec: JobSpec) -> str:

@@ -47,6 +47,7 @@ from dlq_master.rpc.intake import signal_of, submit_stimulus, update_stimulus, w
 from dlq_master.rpc.listing import BREATH, listed
 from dlq_master.rpc.logs import Logs
 from dlq_master.rpc.paging import page_size_of, position_of
+from dlq_master.rpc.traffic_view import profile_of, traffic_message
 from dlq_master.rpc.visible import may_see_event, visible_job
 from dlq_master.rpc.watch import Watch
 
@@ -90,11 +91,16 @@ class JobService(JobServiceServicer):
         read = self._control.published
         job = visible_job(read, caller_of(context), request.job_id)
         attempts = read.attempts(job.job_id)
-        return wire.GetJobResponse(
+        response = wire.GetJobResponse(
             job=self._message(job),
             spec=JobSpec.FromString(read.spec(job.spec_id)),
             attempts=[attempt_message(each, _contact_s(each, read)) for each in attempts],
+            traffic=traffic_message(job, read),
         )
+        profile = profile_of(job, read) if request.with_profile else None
+        if profile is not None:
+            response.profile_attempt, response.profile = str(profile[0]), profile[1]
+        return response
 
     async def ListJobs(
         self, request: wire.ListJobsRequest, context: Context
@@ -193,6 +199,7 @@ class JobService(JobServiceServicer):
             job=self._message(explained.job),
             reasons=reason_messages(explained.reasons, explained.job, caller.name),
             jobs_ahead_count=explained.jobs_ahead,
+            traffic=traffic_message(explained.job, self._control.published),
         )
 
     async def ListEvents(

@@ -11,6 +11,7 @@ from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
+from dlq_master.model.recording import Evidence, Recording
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,8 @@ class Batch:
     events: list[JournalEvent] = field(default_factory=list)
     intentions: list[Intention] = field(default_factory=list)
     delivered: list[int] = field(default_factory=list)
+    recordings: list[Recording] = field(default_factory=list)
+    evidence: list[Evidence] = field(default_factory=list)
     meta: dict[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -140,6 +143,7 @@ class JournalCut(NamedTuple):
         return max(self.by_age, self.by_count)
 
 
+MOST_RECORDINGS: Final = 20_000  # are read at a start
 HORIZON: Final = "journal_horizon"  # key of meta: up to this sequence the journal has been cut
 
 
@@ -158,3 +162,4 @@ class Loaded:
     last_time_s: float  # newest time in the journal; the clock never starts below it
     last_job: int = 0  # highest number ever given
     complete_from_s: float = -math.inf  # all jobs that ended after this are loaded
+    recordings: tuple[Recording, ...] = ()  # the newest `MOST_RECORDINGS`, oldest first

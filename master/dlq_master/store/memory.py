@@ -15,9 +15,11 @@ from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
+from dlq_master.model.recording import Evidence, Recording
 from dlq_master.store.batch import (
     ALL_ENDED,
     HORIZON,
+    MOST_RECORDINGS,
     Batch,
     Intention,
     JoinToken,
@@ -45,6 +47,8 @@ class _Rows:
     requests: dict[tuple[str, str], StoredRequest] = field(default_factory=dict)
     events: dict[int, JournalEvent] = field(default_factory=dict)
     outbox: dict[int, Intention] = field(default_factory=dict)
+    recordings: dict[AttemptKey, str] = field(default_factory=dict)
+    evidence: dict[tuple[AttemptKey, int], str] = field(default_factory=dict)
 
 
 class MemoryStore:
@@ -80,6 +84,8 @@ class MemoryStore:
         rows.events |= {event.seq: replace(event, data=dict(event.data)) for event in batch.events}
         rows.outbox |= {row.sequence: row for row in batch.intentions}
         _drop(rows.outbox, batch.delivered)
+        rows.recordings |= {row.key: encode(row) for row in batch.recordings}
+        rows.evidence |= {(row.key, row.node_rank): encode(row) for row in batch.evidence}
         rows.meta |= batch.meta
         self.commits += 1
 
@@ -98,6 +104,8 @@ class MemoryStore:
         doubles += [event.seq for event in batch.events if event.seq in rows.events]
         asked = [(row.user, row.request_id) for row in batch.requests]
         doubles += [key for key in asked if key in rows.requests]
+        told = [(row.key, row.node_rank) for row in batch.evidence]
+        doubles += [key for key in told if key in rows.evidence]
         if doubles:
             raise KeyError(f"written already: {doubles}")
 
@@ -137,6 +145,7 @@ class MemoryStore:
             last_time_s=last_time_s,
             last_job=max(rows.jobs, default=0),
             complete_from_s=complete_from_s,
+            recordings=self._recordings()[-MOST_RECORDINGS:],
         )
 
     def job(self, job_id: JobId) -> Job | None:
@@ -184,6 +193,20 @@ class MemoryStore:
         """All attempts of a job, oldest first."""
         keys = sorted(key for key in self._rows.attempts if key.job_id == job_id)
         return tuple(decode(self._rows.attempts[key], Attempt) for key in keys)
+
+    def recordings(self, job_id: JobId) -> tuple[Recording, ...]:
+        """All starts of a job whose traffic was to be recorded, oldest first."""
+        found = (one for one in self._recordings() if one.key.job_id == job_id)
+        return tuple(sorted(found, key=lambda one: one.key))
+
+    def evidence(self, key: AttemptKey) -> tuple[Evidence, ...]:
+        """What the nodes of an attempt told, in rank order."""
+        rows = self._rows.evidence
+        return tuple(decode(rows[place], Evidence) for place in sorted(rows) if place[0] == key)
+
+    def _recordings(self) -> tuple[Recording, ...]:
+        found = _decoded(self._rows.recordings, Recording)
+        return tuple(sorted(found, key=lambda one: (one.order_time_s, one.key)))
 
     def request(self, user: str, request_id: str) -> StoredRequest | None:
         """An answered request of this user."""

@@ -20,6 +20,8 @@ TABLES = frozenset(
         "requests",
         "journal",
         "outbox",
+        "recordings",
+        "evidence",
     }
 )
 
@@ -73,4 +75,24 @@ _ENDED_JOBS = (
     "CREATE INDEX jobs_living ON jobs (job_id) WHERE end_time_s IS NULL",
     "CREATE INDEX jobs_by_end ON jobs (end_time_s) WHERE end_time_s IS NOT NULL",
     "CREATE INDEX jobs_ended_of_user ON jobs (user, job_id) WHERE end_time_s IS NOT NULL",
+)
+
+
+@migrations(name="0003_traffic")
+def traffic(db: Database) -> None:
+    """Starts whose traffic is recorded, and what each of their nodes told."""
+    for statement in _TRAFFIC:
+        db.execute(statement)
+
+
+_TRAFFIC = (
+    """CREATE TABLE recordings (
+        job_id INTEGER NOT NULL REFERENCES jobs(job_id), number INTEGER NOT NULL,
+        order_time_s REAL NOT NULL, body TEXT NOT NULL,
+        PRIMARY KEY (job_id, number)) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX recordings_by_time ON recordings (order_time_s)",
+    """CREATE TABLE evidence (
+        job_id INTEGER NOT NULL REFERENCES jobs(job_id), number INTEGER NOT NULL,
+        node_rank INTEGER NOT NULL, body TEXT NOT NULL,
+        PRIMARY KEY (job_id, number, node_rank)) STRICT""",
 )

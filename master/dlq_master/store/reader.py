@@ -17,8 +17,10 @@ from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
+from dlq_master.model.recording import Evidence, Recording
 from dlq_master.store.batch import (
     ALL_ENDED,
+    MOST_RECORDINGS,
     Intention,
     JoinToken,
     JournalCut,
@@ -77,6 +79,7 @@ class Reader:
             last_time_s=last_time_s,
             last_job=last_job,
             complete_from_s=complete_from_s,
+            recordings=self._recordings(),
         )
 
     def _recent(self, window: Window, now_s: float) -> tuple[dict[int, str], float]:
@@ -90,6 +93,13 @@ class Reader:
         missing = len(rows) == window.most
         complete_from_s = (rows[-1][2] if rows else math.inf) if missing else from_s
         return {job_id: body for job_id, body, _ in rows}, complete_from_s
+
+    def _recordings(self) -> tuple[Recording, ...]:
+        rows = self._db.execute(
+            "SELECT body FROM recordings ORDER BY order_time_s DESC, job_id DESC, number DESC LIMIT ?",
+            [MOST_RECORDINGS],
+        ).fetchall()
+        return tuple(decode(body, Recording) for (body,) in reversed(rows))
 
     def _all(self, sql: str, kind: type[T]) -> tuple[T, ...]:
         return tuple(decode(body, kind) for (body,) in self._db.execute(sql))
@@ -136,6 +146,20 @@ class Reader:
             "SELECT body FROM attempts WHERE job_id = ? ORDER BY number", [job_id]
         )
         return tuple(decode(body, Attempt) for (body,) in rows)
+
+    def recordings(self, job_id: JobId) -> tuple[Recording, ...]:
+        """All starts of a job whose traffic was to be recorded, oldest first."""
+        rows = self._db.execute(
+            "SELECT body FROM recordings WHERE job_id = ? ORDER BY number", [job_id]
+        )
+        return tuple(decode(body, Recording) for (body,) in rows)
+
+    def evidence(self, key: AttemptKey) -> tuple[Evidence, ...]:
+        """What the nodes of an attempt told, in rank order."""
+        rows = self._db.execute(
+            "SELECT body FROM evidence WHERE job_id = ? AND number = ? ORDER BY node_rank", [*key]
+        )
+        return tuple(decode(body, Evidence) for (body,) in rows)
 
     def request(self, user: str, request_id: str) -> StoredRequest | None:
         """An answered request of this user; None when there is none."""

@@ -18,6 +18,7 @@ def write_batch(db: Database, batch: Batch) -> None:
     _write_requests(db, batch)
     _write_journal(db, batch)
     _write_outbox(db, batch)
+    _write_traffic(db, batch)
     _write_meta(db, batch.meta)
 
 
@@ -168,3 +169,17 @@ def _write_outbox(db: Database, batch: Batch) -> None:
         ],
     )
     _many(db, "DELETE FROM outbox WHERE sequence = ?", [(seq,) for seq in batch.delivered])
+
+
+def _write_traffic(db: Database, batch: Batch) -> None:
+    _many(
+        db,
+        """INSERT INTO recordings VALUES (?, ?, ?, ?)
+        ON CONFLICT (job_id, number) DO UPDATE SET body = excluded.body""",
+        [(*row.key, row.order_time_s, encode(row)) for row in batch.recordings],
+    )
+    _many(
+        db,
+        "INSERT INTO evidence VALUES (?, ?, ?, ?)",
+        [(*row.key, row.node_rank, encode(row)) for row in batch.evidence],
+    )

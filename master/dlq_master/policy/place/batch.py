@@ -137,7 +137,9 @@ class Batch:
 
 
 def stretch(profile: Profile | None) -> float:
-    """t_2 / t_1 as far as it is known: from rho, or else from the skew, or else that of most models."""
+    """t_2 / t_1 as far as it is known: measured, or from rho, or from the skew, or that of most models."""
+    if profile is not None and profile.slowdown is not None:
+        return max(1.0, profile.slowdown)
     rho = None if profile is None else profile.rho
     if rho is None:
         skew = None if profile is None else profile.skew

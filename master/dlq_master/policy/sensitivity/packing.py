@@ -41,7 +41,7 @@ class PackingRule:
             limit = packlimit.DEFAULT
         if not self._predicts:
             return Packing(limit, learned_from=learned_from)
-        return Packing(limit, *self._rhos(runs), learned_from)
+        return Packing(limit, *self._rhos(runs), learned_from, self._tolerated)
 
     def _rhos(self, runs: tuple[Run, ...]) -> tuple[float, float]:
         """Up to which rho a spread job surely stays within what is tolerated, and from which on not."""

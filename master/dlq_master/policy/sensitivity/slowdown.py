@@ -21,6 +21,7 @@ OVERLAP = 1.45
 # AlexNet, VGG16, ResNet50, ResNet152 and Inception3 on P100s with 100 Gbit/s between the nodes
 # (skew .618 .743 .092 .039 .086, rho .250 .233 .061 .060 .037).
 SKEW_RHO = 0.356
+LEAST_COMPUTING = 0.01  # part of an iteration
 MOST_OVERLAP = 16.0  # from here on the form is max(1, rho) within 5 %
 # A fit is believed from so many measured runs on, if each, foretold from all the others, is off by
 # no more than this on average.
@@ -61,6 +62,20 @@ def rho_of(bytes_per_iteration: float, compute_s: float, bytes_per_s: float) -> 
     if not 0.0 <= bytes_per_iteration < inf:
         raise ValueError(f"bytes_per_iteration must be 0 or more, not {bytes_per_iteration}")
     return bytes_per_iteration / bytes_per_s / compute_s
+
+
+def rho_of_spread(
+    bytes_per_iteration: float, period_s: float, bytes_per_s: float, overlap: float = OVERLAP
+) -> float:
+    """rho of a job that was spread over this link while an iteration took `period_s`.
+
+    The form above, solved for the computing: compute_s = (period_s^g - comm_s^g)^(1/g). A job that
+    needs all of the period, or more, to send has a link faster than it is said to be, and computes for
+    no longer than `LEAST_COMPUTING` of it. Raises ValueError as `rho_of` does.
+    """
+    rho = rho_of(bytes_per_iteration, period_s, bytes_per_s)  # over the period, so far
+    left = 1.0 - min(rho, 1.0) ** overlap
+    return rho / max(LEAST_COMPUTING, float(left ** (1.0 / overlap)))
 
 
 def bounds(rho: float) -> Bounds:

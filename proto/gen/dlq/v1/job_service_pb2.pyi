@@ -14,6 +14,7 @@ from collections import abc as _abc
 from dlq.v1 import event_pb2 as _event_pb2
 from dlq.v1 import exec_pb2 as _exec_pb2
 from dlq.v1 import job_pb2 as _job_pb2
+from dlq.v1 import profile_pb2 as _profile_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
@@ -129,16 +130,20 @@ class GetJobRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_ID_FIELD_NUMBER: _builtins.int
+    WITH_PROFILE_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """The job."""
+    with_profile: _builtins.bool
+    """With its traffic profile."""
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
+        with_profile: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "with_profile", b"with_profile"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -153,6 +158,15 @@ class GetJobResponse(_message.Message):
     JOB_FIELD_NUMBER: _builtins.int
     SPEC_FIELD_NUMBER: _builtins.int
     ATTEMPTS_FIELD_NUMBER: _builtins.int
+    TRAFFIC_FIELD_NUMBER: _builtins.int
+    PROFILE_FIELD_NUMBER: _builtins.int
+    PROFILE_ATTEMPT_FIELD_NUMBER: _builtins.int
+    profile: _builtins.bytes
+    """If it was asked for: the profile of the start that is believed in, or else of its last one that told
+    anything, one JSON object (schema dlq.profile.v1 in docs/profiler.md). Empty: there is none.
+    """
+    profile_attempt: _builtins.str
+    """Which start that is, such as "17.1"."""
     @_builtins.property
     def job(self) -> _job_pb2.Job:
         """The job."""
@@ -165,16 +179,23 @@ class GetJobResponse(_message.Message):
     def attempts(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.Attempt]:
         """All attempts, oldest first."""
 
+    @_builtins.property
+    def traffic(self) -> _profile_pb2.JobTraffic:
+        """What is believed of how it communicates."""
+
     def __init__(
         self,
         *,
         job: _job_pb2.Job | None = ...,
         spec: _job_pb2.JobSpec | None = ...,
         attempts: _abc.Iterable[_job_pb2.Attempt] | None = ...,
+        traffic: _profile_pb2.JobTraffic | None = ...,
+        profile: _builtins.bytes = ...,
+        profile_attempt: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "spec", b"spec"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "spec", b"spec", "traffic", b"traffic"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "job", b"job", "spec", b"spec"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "job", b"job", "profile", b"profile", "profile_attempt", b"profile_attempt", "spec", b"spec", "traffic", b"traffic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1036,6 +1057,7 @@ class ExplainJobResponse(_message.Message):
     JOB_FIELD_NUMBER: _builtins.int
     REASONS_FIELD_NUMBER: _builtins.int
     JOBS_AHEAD_COUNT_FIELD_NUMBER: _builtins.int
+    TRAFFIC_FIELD_NUMBER: _builtins.int
     jobs_ahead_count: _builtins.int
     """Jobs ahead of it in its order; unset: it does not wait."""
     @_builtins.property
@@ -1046,16 +1068,21 @@ class ExplainJobResponse(_message.Message):
     def reasons(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.WaitReason]:
         """Every reason; empty when it runs or has ended."""
 
+    @_builtins.property
+    def traffic(self) -> _profile_pb2.JobTraffic:
+        """What is believed of how it communicates."""
+
     def __init__(
         self,
         *,
         job: _job_pb2.Job | None = ...,
         reasons: _abc.Iterable[_job_pb2.WaitReason] | None = ...,
         jobs_ahead_count: _builtins.int | None = ...,
+        traffic: _profile_pb2.JobTraffic | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_jobs_ahead_count", b"_jobs_ahead_count", "job", b"job", "jobs_ahead_count", b"jobs_ahead_count"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_jobs_ahead_count", b"_jobs_ahead_count", "job", b"job", "jobs_ahead_count", b"jobs_ahead_count", "traffic", b"traffic"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_jobs_ahead_count", b"_jobs_ahead_count", "job", b"job", "jobs_ahead_count", b"jobs_ahead_count", "reasons", b"reasons"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_jobs_ahead_count", b"_jobs_ahead_count", "job", b"job", "jobs_ahead_count", b"jobs_ahead_count", "reasons", b"reasons", "traffic", b"traffic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__jobs_ahead_count: _TypeAlias = _typing.Literal["jobs_ahead_count"]  # noqa: Y015
     _WhichOneofArgType__jobs_ahead_count: _TypeAlias = _typing.Literal["_jobs_ahead_count", b"_jobs_ahead_count"]  # noqa: Y015

@@ -8,6 +8,7 @@ from dlq.v1 import lease_pb2 as _lease_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 import builtins as _builtins
 import sys
@@ -289,3 +290,248 @@ class ProfileEvidence(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__skew_low) -> _WhichOneofReturnType__skew_low | None: ...
 
 Global___ProfileEvidence: _TypeAlias = ProfileEvidence  # noqa: Y015
+
+@_typing.final
+class JobTraffic(_message.Message):
+    """What is believed of how a job communicates, and which of its starts were recorded for that."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BELIEF_FIELD_NUMBER: _builtins.int
+    STARTS_FIELD_NUMBER: _builtins.int
+    PLACEMENT_FIELD_NUMBER: _builtins.int
+    PLACEMENT_REASON_FIELD_NUMBER: _builtins.int
+    placement: _builtins.str
+    """What plans make of it: "together" on few nodes, or "anywhere". Empty: the policy does not ask, or the
+    job has one GPU or names its nodes.
+    """
+    placement_reason: _builtins.str
+    """Why it is kept together, for people; empty: it is not."""
+    @_builtins.property
+    def belief(self) -> Global___TrafficBelief:
+        """Unset: nothing is known yet."""
+
+    @_builtins.property
+    def starts(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordedStart]:
+        """Starts of this job that were recorded, or are to be, oldest first."""
+
+    def __init__(
+        self,
+        *,
+        belief: Global___TrafficBelief | None = ...,
+        starts: _abc.Iterable[Global___RecordedStart] | None = ...,
+        placement: _builtins.str = ...,
+        placement_reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["belief", b"belief"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["belief", b"belief", "placement", b"placement", "placement_reason", b"placement_reason", "starts", b"starts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobTraffic: _TypeAlias = JobTraffic  # noqa: Y015
+
+@_typing.final
+class TrafficBelief(_message.Message):
+    """Figures of one start, which speak for the job."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    OWN_FIELD_NUMBER: _builtins.int
+    FAMILY_FIELD_NUMBER: _builtins.int
+    GPU_TYPE_FIELD_NUMBER: _builtins.int
+    GPU_COUNT_FIELD_NUMBER: _builtins.int
+    NODE_COUNT_FIELD_NUMBER: _builtins.int
+    SPREAD_FIELD_NUMBER: _builtins.int
+    FOUND_TIME_FIELD_NUMBER: _builtins.int
+    TRAFFIC_FIELD_NUMBER: _builtins.int
+    SIZES_FIELD_NUMBER: _builtins.int
+    ITERATION_COUNT_FIELD_NUMBER: _builtins.int
+    PERIOD_DURATION_FIELD_NUMBER: _builtins.int
+    BYTES_PER_ITERATION_FIELD_NUMBER: _builtins.int
+    MODEL_BYTES_FIELD_NUMBER: _builtins.int
+    SKEW_LOW_FIELD_NUMBER: _builtins.int
+    SKEW_HIGH_FIELD_NUMBER: _builtins.int
+    SERVER_SKEW_FIELD_NUMBER: _builtins.int
+    RHO_FIELD_NUMBER: _builtins.int
+    SLOWDOWN_FIELD_NUMBER: _builtins.int
+    TOGETHER_ATTEMPT_FIELD_NUMBER: _builtins.int
+    SPREAD_ATTEMPT_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """The start: of this job, or of another one of its family, which is its owner's too."""
+    attempt: _builtins.int
+    """And which attempt of it."""
+    own: _builtins.bool
+    """It was a start of this job."""
+    family: _builtins.str
+    """The family: owner and label `family`, or owner and a digest of what the job runs."""
+    gpu_type: _builtins.str
+    """GPU type of the start."""
+    gpu_count: _builtins.int
+    """Its GPUs."""
+    node_count: _builtins.int
+    """Its nodes."""
+    spread: _builtins.bool
+    """They were more than so many GPUs need."""
+    iteration_count: _builtins.int
+    """Iterations that every process was seen in."""
+    bytes_per_iteration: _builtins.float
+    """What the busiest process sends or receives."""
+    model_bytes: _builtins.float
+    """All tensors that are exchanged."""
+    skew_low: _builtins.float
+    """The largest tensor's share of the model, 0 to 1: at least ..."""
+    skew_high: _builtins.float
+    """... and at most, which is what plans go by."""
+    server_skew: _builtins.float
+    """Bytes of the busiest parameter server over the mean of all."""
+    rho: _builtins.float
+    """Time to send an iteration's bytes between two nodes over the time to compute it. Unset: the times or
+    the link's rate (profiler.link_gbits of the master) are not known.
+    """
+    slowdown: _builtins.float
+    """The time for an iteration when spread over that on few nodes; unset: not both were measured."""
+    together_attempt: _builtins.str
+    """What it was measured from, such as "17.1": the start on few nodes ..."""
+    spread_attempt: _builtins.str
+    """... and the one that was spread."""
+    @_builtins.property
+    def found_time(self) -> _timestamp_pb2.Timestamp:
+        """When all its nodes had told."""
+
+    @_builtins.property
+    def traffic(self) -> Global___ProfileVerdict:
+        """Of period_duration and bytes_per_iteration."""
+
+    @_builtins.property
+    def sizes(self) -> Global___ProfileVerdict:
+        """Of model_bytes and skew."""
+
+    @_builtins.property
+    def period_duration(self) -> _duration_pb2.Duration:
+        """Mean time of an iteration."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        attempt: _builtins.int = ...,
+        own: _builtins.bool = ...,
+        family: _builtins.str = ...,
+        gpu_type: _builtins.str = ...,
+        gpu_count: _builtins.int = ...,
+        node_count: _builtins.int = ...,
+        spread: _builtins.bool = ...,
+        found_time: _timestamp_pb2.Timestamp | None = ...,
+        traffic: Global___ProfileVerdict | None = ...,
+        sizes: Global___ProfileVerdict | None = ...,
+        iteration_count: _builtins.int = ...,
+        period_duration: _duration_pb2.Duration | None = ...,
+        bytes_per_iteration: _builtins.float | None = ...,
+        model_bytes: _builtins.float | None = ...,
+        skew_low: _builtins.float | None = ...,
+        skew_high: _builtins.float | None = ...,
+        server_skew: _builtins.float | None = ...,
+        rho: _builtins.float | None = ...,
+        slowdown: _builtins.float | None = ...,
+        together_attempt: _builtins.str = ...,
+        spread_attempt: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bytes_per_iteration", b"_bytes_per_iteration", "_model_bytes", b"_model_bytes", "_rho", b"_rho", "_server_skew", b"_server_skew", "_skew_high", b"_skew_high", "_skew_low", b"_skew_low", "_slowdown", b"_slowdown", "bytes_per_iteration", b"bytes_per_iteration", "found_time", b"found_time", "model_bytes", b"model_bytes", "period_duration", b"period_duration", "rho", b"rho", "server_skew", b"server_skew", "sizes", b"sizes", "skew_high", b"skew_high", "skew_low", b"skew_low", "slowdown", b"slowdown", "traffic", b"traffic"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bytes_per_iteration", b"_bytes_per_iteration", "_model_bytes", b"_model_bytes", "_rho", b"_rho", "_server_skew", b"_server_skew", "_skew_high", b"_skew_high", "_skew_low", b"_skew_low", "_slowdown", b"_slowdown", "attempt", b"attempt", "bytes_per_iteration", b"bytes_per_iteration", "family", b"family", "found_time", b"found_time", "gpu_count", b"gpu_count", "gpu_type", b"gpu_type", "iteration_count", b"iteration_count", "job_id", b"job_id", "model_bytes", b"model_bytes", "node_count", b"node_count", "own", b"own", "period_duration", b"period_duration", "rho", b"rho", "server_skew", b"server_skew", "sizes", b"sizes", "skew_high", b"skew_high", "skew_low", b"skew_low", "slowdown", b"slowdown", "spread", b"spread", "spread_attempt", b"spread_attempt", "together_attempt", b"together_attempt", "traffic", b"traffic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__bytes_per_iteration: _TypeAlias = _typing.Literal["bytes_per_iteration"]  # noqa: Y015
+    _WhichOneofArgType__bytes_per_iteration: _TypeAlias = _typing.Literal["_bytes_per_iteration", b"_bytes_per_iteration"]  # noqa: Y015
+    _WhichOneofReturnType__model_bytes: _TypeAlias = _typing.Literal["model_bytes"]  # noqa: Y015
+    _WhichOneofArgType__model_bytes: _TypeAlias = _typing.Literal["_model_bytes", b"_model_bytes"]  # noqa: Y015
+    _WhichOneofReturnType__rho: _TypeAlias = _typing.Literal["rho"]  # noqa: Y015
+    _WhichOneofArgType__rho: _TypeAlias = _typing.Literal["_rho", b"_rho"]  # noqa: Y015
+    _WhichOneofReturnType__server_skew: _TypeAlias = _typing.Literal["server_skew"]  # noqa: Y015
+    _WhichOneofArgType__server_skew: _TypeAlias = _typing.Literal["_server_skew", b"_server_skew"]  # noqa: Y015
+    _WhichOneofReturnType__skew_high: _TypeAlias = _typing.Literal["skew_high"]  # noqa: Y015
+    _WhichOneofArgType__skew_high: _TypeAlias = _typing.Literal["_skew_high", b"_skew_high"]  # noqa: Y015
+    _WhichOneofReturnType__skew_low: _TypeAlias = _typing.Literal["skew_low"]  # noqa: Y015
+    _WhichOneofArgType__skew_low: _TypeAlias = _typing.Literal["_skew_low", b"_skew_low"]  # noqa: Y015
+    _WhichOneofReturnType__slowdown: _TypeAlias = _typing.Literal["slowdown"]  # noqa: Y015
+    _WhichOneofArgType__slowdown: _TypeAlias = _typing.Literal["_slowdown", b"_slowdown"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__bytes_per_iteration) -> _WhichOneofReturnType__bytes_per_iteration | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__model_bytes) -> _WhichOneofReturnType__model_bytes | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__rho) -> _WhichOneofReturnType__rho | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__server_skew) -> _WhichOneofReturnType__server_skew | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__skew_high) -> _WhichOneofReturnType__skew_high | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__skew_low) -> _WhichOneofReturnType__skew_low | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__slowdown) -> _WhichOneofReturnType__slowdown | None: ...
+
+Global___TrafficBelief: _TypeAlias = TrafficBelief  # noqa: Y015
+
+@_typing.final
+class RecordedStart(_message.Message):
+    """A start whose traffic was recorded, or is to be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    ORDER_TIME_FIELD_NUMBER: _builtins.int
+    NODE_COUNT_FIELD_NUMBER: _builtins.int
+    TOLD_COUNT_FIELD_NUMBER: _builtins.int
+    SPREAD_FIELD_NUMBER: _builtins.int
+    FOUND_TIME_FIELD_NUMBER: _builtins.int
+    TRAFFIC_FIELD_NUMBER: _builtins.int
+    SIZES_FIELD_NUMBER: _builtins.int
+    attempt: _builtins.int
+    """The attempt."""
+    cause: _builtins.str
+    """Why: "first", "placement" (not yet on so few, or so many, nodes), "stale" or "asked"."""
+    node_count: _builtins.int
+    """Its nodes."""
+    told_count: _builtins.int
+    """How many of them have told."""
+    spread: _builtins.bool
+    """They were more than its GPUs need."""
+    @_builtins.property
+    def order_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was ordered."""
+
+    @_builtins.property
+    def found_time(self) -> _timestamp_pb2.Timestamp:
+        """When all had told; unset: not yet."""
+
+    @_builtins.property
+    def traffic(self) -> Global___ProfileVerdict:
+        """What was found of bytes and times; unset: not yet."""
+
+    @_builtins.property
+    def sizes(self) -> Global___ProfileVerdict:
+        """What was found of sizes; unset: not yet."""
+
+    def __init__(
+        self,
+        *,
+        attempt: _builtins.int = ...,
+        cause: _builtins.str = ...,
+        order_time: _timestamp_pb2.Timestamp | None = ...,
+        node_count: _builtins.int = ...,
+        told_count: _builtins.int = ...,
+        spread: _builtins.bool = ...,
+        found_time: _timestamp_pb2.Timestamp | None = ...,
+        traffic: Global___ProfileVerdict | None = ...,
+        sizes: Global___ProfileVerdict | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["found_time", b"found_time", "order_time", b"order_time", "sizes", b"sizes", "traffic", b"traffic"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "cause", b"cause", "found_time", b"found_time", "node_count", b"node_count", "order_time", b"order_time", "sizes", b"sizes", "spread", b"spread", "told_count", b"told_count", "traffic", b"traffic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordedStart: _TypeAlias = RecordedStart  # noqa: Y015

@@ -46,6 +46,7 @@ def test_a_job_lives_from_submission_to_completion(master: Master, agent: SimAge
         "job_submitted",
         "job_admitted",
         "attempt_assigned",
+        "profile_ordered",
         "attempt_preparing",
         "attempt_running",
         "job_ran",

@@ -8,6 +8,7 @@ from hypothesis import given
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
+from dlq_master.model.recording import Evidence, Recording
 from dlq_master.store.batch import JoinToken, User
 from dlq_master.store.codec import coder, decode, encode
 from support import stored_values
@@ -36,6 +37,16 @@ def test_every_user_comes_back_equal(user: User) -> None:
 @given(stored_values.tokens)
 def test_every_token_comes_back_equal(token: JoinToken) -> None:
     assert decode(encode(token), JoinToken) == token
+
+
+@given(stored_values.recordings)
+def test_every_recording_comes_back_equal(recording: Recording) -> None:
+    assert decode(encode(recording), Recording) == recording
+
+
+@given(stored_values.evidence)
+def test_every_evidence_comes_back_equal(evidence: Evidence) -> None:
+    assert decode(encode(evidence), Evidence) == evidence
 
 
 @given(stored_values.jobs)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pytest
 
-from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job, JobState
 from dlq_master.store.batch import (
     HORIZON,
@@ -26,8 +26,10 @@ from dlq_master.store.writer import Writer
 from support.stored_values import (
     a_job,
     a_node,
+    a_recording,
     an_attempt,
     an_event,
+    an_evidence,
     an_intention,
     first_batch,
     mixed_batch,
@@ -90,6 +92,7 @@ async def test_everything_of_a_batch_is_loaded_again(store: Halves) -> None:
         last_event=3,
         last_time_s=103.0,
         last_job=2,
+        recordings=tuple(batch.recordings),
     )
 
 
@@ -112,6 +115,28 @@ async def test_a_later_batch_adds_changes_and_drops(store: Halves) -> None:
     assert [row.sequence for row in loaded.intentions] == [2, 3]
     assert loaded.meta == {"epoch": "4", "cluster": "lab"}
     assert (loaded.last_event, loaded.last_time_s) == (5, 105.0)
+
+
+async def test_what_nodes_told_of_traffic_is_kept_with_the_start_that_it_is_of(
+    store: Halves,
+) -> None:
+    await store.commit(first_batch(), mixed_batch())
+
+    assert [one.key for one in store.load().recordings] == [(1, 1), (2, 1), (3, 1)]
+    assert store.records.recordings(JobId(1)) == (a_recording(1, told=(0,)),)
+    assert store.records.recordings(JobId(9)) == ()
+    assert store.records.evidence(AttemptKey(JobId(3), 1)) == (an_evidence(3),)
+    assert store.records.evidence(AttemptKey(JobId(2), 1)) == ()
+
+
+async def test_a_start_reads_the_newest_recordings_only(
+    store: Halves, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("reader", "memory"):
+        monkeypatch.setattr(f"dlq_master.store.{module}.MOST_RECORDINGS", 2)
+    await store.commit(first_batch(), mixed_batch())
+
+    assert [one.key.job_id for one in store.load().recordings] == [2, 3]
 
 
 async def test_a_spec_is_kept_byte_for_byte(store: Halves) -> None:

@@ -1,0 +1,50 @@
+"""What the nodes of an attempt told, merged: the analysis' own rules, on what it wrote itself."""
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from dlq_master.model.recording import Evidence, Found, Told
+from dlq_profiler.job import job_of
+from dlq_profiler.results import Confidence, JobProfile, ProcessProfile, Verdict
+
+_LEAST_FIRST: Final = (
+    Confidence.UNKNOWN,
+    Confidence.ASSUMED,
+    Confidence.CHECKED,
+    Confidence.EXACT,
+)
+
+
+def job_profile(parts: Sequence[Evidence]) -> JobProfile:
+    """The profile of a job of which every node has told, at least one.
+
+    Without the processes of all nodes the least sure of the nodes speaks for all: each of them alone
+    tells the whole model, and one that saw nothing may be where the most was sent.
+    """
+    if all(part.processes for part in parts):
+        told = [facts for part in parts for facts in json.loads(part.processes)]
+        return job_of([ProcessProfile.of(facts) for facts in told])
+    summaries = [JobProfile.of(json.loads(part.profile)) for part in parts]
+    return min(summaries, key=lambda one: _LEAST_FIRST.index(one.traffic.confidence))
+
+
+def found_of(profile: JobProfile) -> Found:
+    """What of it is believed in."""
+    skew = profile.skew
+    return Found(
+        traffic=_told(profile.traffic),
+        sizes=_told(profile.sizes),
+        iterations=profile.iterations,
+        period_s=profile.period_s,
+        bytes_per_iteration=profile.bytes_per_iteration,
+        model_bytes=profile.model_bytes,
+        skew_low=None if skew is None else skew.lower,
+        skew_high=None if skew is None else skew.upper,
+        server_skew=profile.server_skew,
+    )
+
+
+def _told(verdict: Verdict) -> Told:
+    reason = "" if verdict.reason is None else verdict.reason.value
+    return Told(verdict.method.value, verdict.confidence.value, reason)

@@ -1,0 +1,175 @@
+"""Which starts are recorded, what their nodes tell, and what jobs are believed to be after it.
+
+An order is a row, written with the launch. Evidence counts if its fence is that of the order and it
+comes from the node of its rank; what comes twice changes nothing, and all of it is acknowledged. What
+happens when: an agent restarts, or the line is silent - it tells its evidence later, also after the
+job has ended; the master restarts - orders, evidence and what jobs are believed to be are on disk; a
+node is lost - its evidence never comes, the recording stays open, and after a while another start
+is recorded.
+"""
+
+from dlq_master.control.evidence import found_of, job_profile
+from dlq_master.control.plan_faults import sheltered
+from dlq_master.control.state import believe
+from dlq_master.control.stimuli import TakeEvidence
+from dlq_master.control.turn import Turn
+from dlq_master.model.attempt import Attempt
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import AttemptKey
+from dlq_master.model.job import Job
+from dlq_master.model.recording import Cause, Evidence, Found, Recording, Told, family_of
+from dlq_master.model.resources import Allocation
+from dlq_master.policy.sensitivity.beliefs import Start
+
+ASKED, OFF = "asked", "off"
+
+
+def order(turn: Turn, job: Job, attempt: Attempt) -> None:
+    """With a launch: record the start, if there is anything to learn from it."""
+    cause = _why(turn, job, attempt)
+    if cause is None:
+        return
+    allocation = attempt.lease.allocation
+    recording = Recording(
+        key=attempt.key,
+        epoch=attempt.epoch,
+        family=family_of(job),
+        gpu_type=gpu_type_of(turn.state.cluster, allocation),
+        gpus=allocation.width,
+        node_ids=allocation.node_ids,
+        spread=is_spread(turn.state.cluster, allocation),
+        cause=cause,
+        order_time_s=turn.now_s,
+        window_s=turn.state.config.profiler.window,
+    )
+    _put(turn, recording)
+    turn.note(
+        "profile_ordered",
+        job_id=job.job_id,
+        attempt=attempt.key.number,
+        cause=cause.value,
+        spread=recording.spread,
+    )
+
+
+def take(turn: Turn, said: TakeEvidence) -> None:
+    """One node's evidence takes effect, once."""
+    evidence = said.evidence._replace(time_s=turn.now_s - said.age_s)
+    recording = _ordered(turn, evidence.key)
+    if recording is None or recording.epoch != said.epoch or not _is_from(recording, evidence):
+        if turn.known_job(evidence.key.job_id) is not None:
+            turn.note(
+                "profile_refused",
+                job_id=evidence.key.job_id,
+                attempt=evidence.key.number,
+                node_id=evidence.node_id,
+                cause="nobody ordered it" if recording is None else "another fence",
+            )
+        return
+    if evidence.node_rank in recording.told:
+        return
+    turn.batch.evidence.append(evidence)
+    told = tuple(sorted((*recording.told, evidence.node_rank)))
+    recording = recording._replace(told=told)
+    if len(told) < len(recording.node_ids):
+        _put(turn, recording)
+        return
+    found = _found(turn, recording.key)
+    recording = recording._replace(found=found, found_time_s=turn.now_s)
+    _put(turn, recording)
+    _learn(turn, recording.family)
+    _note_found(turn, recording, found)
+
+
+def is_spread(cluster: Cluster, allocation: Allocation) -> bool:
+    """Whether these GPUs are on more nodes than so many need."""
+    if len(allocation.slots) == 1:
+        return False
+    cluster.capacity.ready()
+    pool = cluster.capacity.total.get(gpu_type_of(cluster, allocation))
+    return pool is not None and len(allocation.slots) > pool.fewest_nodes(allocation.width)
+
+
+def gpu_type_of(cluster: Cluster, allocation: Allocation) -> str:
+    """Of the first of these GPUs; "" if its node is gone, or has none."""
+    slot = allocation.slots[0]
+    node = cluster.nodes.get(slot.node_id)
+    gpus = () if node is None else node.gpus
+    return next((gpu.gpu_type for gpu in gpus if slot.mask >> gpu.index & 1), "")
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _why(turn: Turn, job: Job, attempt: Attempt) -> Cause | None:
+    """One GPU sends nothing to anybody, unless its user knows better."""
+    mode, state = turn.state.config.profiler.mode, turn.state
+    allocation = attempt.lease.allocation
+    if mode == OFF or job.records is False:
+        return None
+    if not job.records and (mode == ASKED or allocation.width == 1):
+        return None
+    start = Start(
+        job,
+        gpu_type_of(state.cluster, allocation),
+        allocation.width,
+        is_spread(state.cluster, allocation),
+        turn.now_s,
+    )
+    return state.beliefs.why_record(start, asked=bool(job.records))
+
+
+def _put(turn: Turn, recording: Recording) -> None:
+    run = turn.state.beliefs.put(recording)
+    if run is not None:
+        turn.state.cluster.slowdowns.add(run)
+    turn.batch.recordings.append(recording)
+
+
+def _ordered(turn: Turn, key: AttemptKey) -> Recording | None:
+    known = turn.state.beliefs.get(key)
+    if known is not None:
+        return known
+    past = turn.archive.recordings(key.job_id)
+    return next((one for one in past if one.key == key), None)
+
+
+def _is_from(recording: Recording, evidence: Evidence) -> bool:
+    rank, nodes = evidence.node_rank, recording.node_ids
+    return 0 <= rank < len(nodes) and nodes[rank] == evidence.node_id
+
+
+def _found(turn: Turn, key: AttemptKey) -> Found:
+    """All evidence of the attempt merged, what came in this turn included."""
+    parts = {part.node_rank: part for part in turn.archive.evidence(key)}
+    parts |= {part.node_rank: part for part in turn.batch.evidence if part.key == key}
+    every = [parts[rank] for rank in sorted(parts)]
+    unknown = Told("none", "unknown", "self-check")
+    return sheltered(lambda: found_of(job_profile(every)), lambda _: Found(unknown, unknown))
+
+
+def _learn(turn: Turn, family: str) -> None:
+    """Who lives of this family goes by the new figures from the next plan on."""
+    for job in list(turn.state.cluster.jobs.values()):
+        if family_of(job) == family and not job.ended:
+            believing = believe(turn.state, job)
+            if believing is not job:
+                turn.state.cluster.put_job(believing)
+    turn.plan_due = True
+
+
+def _note_found(turn: Turn, recording: Recording, found: Found) -> None:
+    kind = "profile_found" if found.timed or not found.sizes.reason else "profile_unknown"
+    profile = turn.state.beliefs.profile(recording)
+    turn.note(
+        kind,
+        job_id=recording.key.job_id,
+        attempt=recording.key.number,
+        cause=found.traffic.reason or found.traffic.method,
+        confidence=found.traffic.confidence,
+        period_s=found.period_s,
+        bytes_per_iteration=found.bytes_per_iteration,
+        skew=found.skew_high,
+        rho=profile.rho,
+        slowdown=profile.slowdown,
+    )

@@ -1,0 +1,177 @@
+"""What is believed of how jobs communicate, from the starts that were recorded, and which to record.
+
+A recording speaks for its job and for the jobs of its family on GPUs of its type. Times speak for
+gangs of its width alone. How much being spread costs is measured where there are two: one on as few
+nodes as can be, one on more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dlq_master.model.ids import AttemptKey
+from dlq_master.model.job import Job
+from dlq_master.model.packing import Profile
+from dlq_master.model.recording import Belief, Cause, Recording, family_of
+from dlq_master.model.slowdowns import Run
+from dlq_master.policy.sensitivity.slowdown import rho_of, rho_of_spread
+
+FAMILIES_KEPT = 10_000
+KEPT = 32  # recordings of a family, the newest
+FRESH_S = 30 * 86_400.0  # a program and a fabric change: then it is looked at again
+MOST_TRIES = 2  # starts that told nothing, before no more are recorded unasked
+LATE_S = 900.0  # after its window a recording is waited for so long: images are pulled first
+
+
+class Start(NamedTuple):
+    """A start that may be recorded: of `job`, on so many GPUs of this type."""
+
+    job: Job
+    gpu_type: str
+    gpus: int
+    spread: bool
+    at_s: float
+
+
+class Beliefs:
+    """The newest recordings of each family. Part of the working state; their rows are in the store."""
+
+    def __init__(self, bytes_per_s: float | None) -> None:
+        """`bytes_per_s`: the rate of the link between two nodes; None: nobody knows, and no rho is told."""
+        self._bytes_per_s = bytes_per_s
+        self._families: dict[str, tuple[Recording, ...]] = {}  # the latest family stands last
+        self._by_key: dict[AttemptKey, Recording] = {}
+
+    def get(self, key: AttemptKey) -> Recording | None:
+        """The recording of an attempt; None: it was not recorded, or that was long ago."""
+        return self._by_key.get(key)
+
+    def __iter__(self) -> Iterator[Recording]:
+        """All that are kept."""
+        return iter(self._by_key.values())
+
+    def put(self, recording: Recording) -> Run | None:
+        """A new one, or a new value. Returns what is measured now of being spread, if it has become so."""
+        before = self._by_key.get(recording.key)
+        of_family = self._families.pop(recording.family, ())
+        rest = tuple(one for one in of_family if one.key != recording.key)
+        kept = sorted((*rest, recording), key=_age)
+        for dropped in kept[:-KEPT]:
+            self._by_key.pop(dropped.key, None)
+        self._families[recording.family] = tuple(kept[-KEPT:])
+        self._by_key[recording.key] = recording
+        if len(self._families) > FAMILIES_KEPT:
+            for dropped in self._families.pop(next(iter(self._families))):
+                self._by_key.pop(dropped.key, None)
+        news = recording.trusted and (before is None or not before.trusted)
+        return self._measured(recording) if news else None
+
+    def of(self, job: Job) -> Belief | None:
+        """What is believed of a job, whatever GPUs it gets if it names none; None: nothing."""
+        asked = job.request
+        known = [
+            one
+            for one in self._families.get(family_of(job), ())
+            if one.found is not None
+            and (one.trusted or not one.found.sizes.reason)
+            and asked.gpu_type in (None, one.gpu_type)
+        ]
+        if not known:
+            return None
+        basis = max(
+            known,
+            key=lambda one: (
+                one.trusted,
+                one.key.job_id == job.job_id,
+                one.gpus == asked.gpus,
+                not one.spread,
+                _age(one),
+            ),
+        )
+        profile = self.profile(basis)
+        if basis.gpus != asked.gpus:
+            profile = profile._replace(slowdown=None)
+        own = basis.key.job_id == job.job_id
+        return Belief(profile, basis, own, *self._pair(basis))
+
+    def profile(self, basis: Recording) -> Profile:
+        """What a start, and the one to compare it with if there is one, say to plans.
+
+        A skew between two bounds counts as the higher: who may be sensitive is treated so.
+        """
+        found = basis.found
+        if found is None:
+            return Profile()
+        sized = not found.sizes.reason
+        return Profile(
+            skew=found.skew_high if sized else None,
+            rho=self._rho(basis),
+            model_bytes=found.model_bytes if sized else None,
+            slowdown=_slowdown(*self._pair(basis)),
+        )
+
+    def why_record(self, start: Start, *, asked: bool) -> Cause | None:
+        """Whether there is anything to learn from this start; None: no."""
+        alike = [
+            one
+            for one in self._families.get(family_of(start.job), ())
+            if (one.gpu_type, one.gpus) == (start.gpu_type, start.gpus)
+        ]
+        same = [one for one in alike if one.spread == start.spread]
+        own = [one for one in same if one.key.job_id == start.job.job_id]
+        if asked:
+            return None if any(one.trusted for one in own) else Cause.ASKED
+        fresh = [one for one in same if one.order_time_s >= start.at_s - FRESH_S]
+        if any(one.trusted or _awaited(one, start.at_s) for one in fresh):
+            return None
+        if len(fresh) >= MOST_TRIES:
+            return None
+        if any(one.trusted for one in same):
+            return Cause.STALE
+        return Cause.PLACEMENT if any(one.trusted for one in alike) else Cause.FIRST
+
+    # --- helpers, in order of use -----------------------------------------------------------------
+
+    def _measured(self, recording: Recording) -> Run | None:
+        together, spread = self._pair(recording)
+        slowdown = _slowdown(together, spread)
+        if together is None or slowdown is None:
+            return None
+        foretold = self.profile(together)._replace(slowdown=None)
+        return Run(foretold, spread=True, slowdown=slowdown)
+
+    def _pair(self, like: Recording) -> tuple[Recording | None, Recording | None]:
+        """The newest on few nodes and the newest on more, of its family, width and type."""
+        newest: dict[bool, Recording] = {}
+        for one in self._families[like.family]:
+            if one.trusted and (one.gpu_type, one.gpus) == (like.gpu_type, like.gpus):
+                newest[one.spread] = one
+        return newest.get(False), newest.get(True)
+
+    def _rho(self, basis: Recording) -> float | None:
+        found = basis.found
+        if self._bytes_per_s is None or found is None or not found.timed:
+            return None
+        sent, period_s = found.bytes_per_iteration, found.period_s
+        if sent is None or not period_s:
+            return None
+        of = rho_of_spread if basis.spread else rho_of
+        return of(sent, period_s, self._bytes_per_s)
+
+
+def _age(recording: Recording) -> tuple[float, AttemptKey]:
+    return recording.order_time_s, recording.key
+
+
+def _awaited(recording: Recording, now_s: float) -> bool:
+    due_s = recording.order_time_s + recording.window_s + LATE_S
+    return recording.found is None and now_s < due_s
+
+
+def _slowdown(together: Recording | None, spread: Recording | None) -> float | None:
+    """The time for an iteration on many nodes over that on few, as far as both are known."""
+    if together is None or spread is None or together.found is None or spread.found is None:
+        return None
+    few_s, many_s = together.found.period_s, spread.found.period_s
+    return many_s / few_s if few_s and many_s else None

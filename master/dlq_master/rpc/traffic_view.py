@@ -1,0 +1,97 @@
+"""How a job communicates, for its owner: what is believed and from what, and the profile itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlq.v1 import profile_pb2 as wire
+from dlq_common.wire import to_duration, to_timestamp
+from dlq_master.control.evidence import job_profile
+from dlq_master.control.ports import Readable
+from dlq_master.model.ids import AttemptKey
+from dlq_master.model.job import Job
+from dlq_master.model.recording import Belief, Recording, Told
+
+
+def traffic_message(job: Job, read: Readable) -> wire.JobTraffic:
+    """What is known; empty for a job that nobody has recorded."""
+    belief = read.belief(job)
+    message = wire.JobTraffic(starts=[_start(one) for one in read.recordings(job.job_id)])
+    if belief is not None:
+        message.belief.CopyFrom(_belief(belief))
+    packing, shape = read.packing(), job.request.shape
+    if packing is not None and shape.gpus > 1 and shape.nodes is None:
+        together = packing.together(job.profile)
+        message.placement = "together" if together else "anywhere"
+        if together:
+            message.placement_reason = packing.cause(job.profile)
+    return message
+
+
+def profile_of(job: Job, read: Readable) -> tuple[AttemptKey, bytes] | None:
+    """The profile of the start that is believed in, or else of the job's last that told anything."""
+    belief = read.belief(job)
+    if belief is not None:
+        keys: Sequence[AttemptKey] = [belief.basis.key]
+    else:
+        keys = [one.key for one in read.recordings(job.job_id) if one.found is not None]
+    for key in reversed(keys):
+        parts = read.evidence(key)
+        if parts:
+            return key, job_profile(parts).json().encode()
+    return None
+
+
+def _start(recording: Recording) -> wire.RecordedStart:
+    message = wire.RecordedStart(
+        attempt=recording.key.number,
+        cause=recording.cause.value,
+        order_time=to_timestamp(recording.order_time_s),
+        node_count=len(recording.node_ids),
+        told_count=len(recording.told),
+        spread=recording.spread,
+    )
+    if recording.found is not None:
+        message.traffic.CopyFrom(_verdict(recording.found.traffic))
+        message.sizes.CopyFrom(_verdict(recording.found.sizes))
+    if recording.found_time_s is not None:
+        message.found_time.CopyFrom(to_timestamp(recording.found_time_s))
+    return message
+
+
+def _belief(belief: Belief) -> wire.TrafficBelief:
+    basis, profile = belief.basis, belief.profile
+    found = basis.found
+    assert found is not None
+    message = wire.TrafficBelief(
+        job_id=str(basis.key.job_id),
+        attempt=basis.key.number,
+        own=belief.own,
+        family=basis.family,
+        gpu_type=basis.gpu_type,
+        gpu_count=basis.gpus,
+        node_count=len(basis.node_ids),
+        spread=basis.spread,
+        traffic=_verdict(found.traffic),
+        sizes=_verdict(found.sizes),
+        iteration_count=found.iterations,
+        bytes_per_iteration=found.bytes_per_iteration,
+        model_bytes=found.model_bytes,
+        skew_low=found.skew_low,
+        skew_high=found.skew_high,
+        server_skew=found.server_skew,
+        rho=profile.rho,
+        slowdown=profile.slowdown,
+    )
+    if basis.found_time_s is not None:
+        message.found_time.CopyFrom(to_timestamp(basis.found_time_s))
+    if found.period_s is not None:
+        message.period_duration.CopyFrom(to_duration(found.period_s))
+    if belief.together is not None and belief.spread is not None and profile.slowdown is not None:
+        message.together_attempt = str(belief.together.key)
+        message.spread_attempt = str(belief.spread.key)
+    return message
+
+
+def _verdict(told: Told) -> wire.ProfileVerdict:
+    return wire.ProfileVerdict(method=told.method, confidence=told.confidence, reason=told.reason)

@@ -1,0 +1,66 @@
+"""What agents tell of the traffic of a job, without a job: one all-reduce of a model in every iteration."""
+
+from __future__ import annotations
+
+import json
+
+from dlq_master.control.stimuli import TakeEvidence
+from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.model.recording import Evidence
+from dlq_profiler.job import job_of
+from dlq_profiler.results import JobProfile, Method, PeerTraffic, ProcessProfile, Reason
+
+MODEL = 100_000_000  # bytes
+
+
+def a_rank(
+    rank: int = 0, *, period_s: float = 0.5, ranks: int = 2, model: int = MODEL
+) -> ProcessProfile:
+    """One process of a ring, seen by its buffers' addresses."""
+    sent = 2 * (ranks - 1) / ranks * model
+    return ProcessProfile(
+        pid=100 + rank,
+        start_ticks=1,
+        comm="python",
+        rank=rank,
+        world_size=ranks,
+        role="",
+        method=Method.ADDRESSES,
+        iterations=8,
+        period_s=period_s,
+        jitter=0.05,
+        sent_bytes=sent,
+        coverage=1.0,
+        buffers=(model - 1_000_000, 1_000_000),
+        buckets=(model - 1_000_000, 1_000_000),
+        phases=(sent, 0.0),
+        peers=(PeerTraffic("10.0.0.2:4000", 1, sent, 2),),
+        records=100,
+    )
+
+
+def told(
+    key: AttemptKey,
+    node: str,
+    rank: int = 0,
+    *,
+    epoch: int = 1,
+    processes: list[ProcessProfile] | None = None,
+    reason: Reason | None = None,
+) -> TakeEvidence:
+    """The evidence of one node; with `reason` it saw nothing."""
+    seen = [] if reason is not None else processes or [a_rank(2 * rank), a_rank(2 * rank + 1)]
+    summary = job_of(seen)
+    assert isinstance(summary, JobProfile)
+    facts = [process.facts() for process in seen]
+    evidence = Evidence(
+        key=key,
+        node_rank=rank,
+        node_id=NodeId(node),
+        gpu_type="H100",
+        window_s=60.0,
+        limits=(),
+        profile=summary.json(),
+        processes=json.dumps(facts) if facts else "",
+    )
+    return TakeEvidence(epoch=epoch, age_s=5.0, evidence=evidence)

@@ -1,0 +1,280 @@
+"""Which starts are recorded, what counts of what nodes tell, and who is believed to be what after it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from dlq_master.control.config import MasterConfig, ProfilerConfig
+from dlq_master.control.stimuli import Launch, TakeEvidence
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.recording import Cause
+from dlq_profiler.results import Reason
+from support.master_harness import ROOT, Master, config_of
+from support.sim_agent import SimAgent
+from support.told_traffic import MODEL, a_rank, told
+
+LINK = ProfilerConfig(link_gbits=8.0)  # a gigabyte a second
+
+
+def a_config(
+    policy: str = "best-effort", profiler: ProfilerConfig = LINK, **settings: str
+) -> MasterConfig:
+    return replace(config_of(policy, **settings), profiler=profiler)
+
+
+@pytest.fixture
+def site(masters: Callable[..., Master]) -> tuple[Master, SimAgent, SimAgent]:
+    """Two nodes of four GPUs under `place=skew`, joined by a known link."""
+    return a_site(masters, a_config(place="skew"))
+
+
+def a_site(
+    masters: Callable[..., Master], config: MasterConfig
+) -> tuple[Master, SimAgent, SimAgent]:
+    master = masters(config)
+    agents = SimAgent(master, NodeId("gpu01")), SimAgent(master, NodeId("gpu02"))
+    for agent in agents:
+        agent.hello()
+    return master, *agents
+
+
+def launches(master: Master, job_id: JobId) -> list[float | None]:
+    """For how long each launch that was sent is to be recorded."""
+    return [
+        command.record_s
+        for commands in master.wires.sent.values()
+        for _, command in commands
+        if isinstance(command, Launch) and command.key.job_id == job_id
+    ]
+
+
+def finish(master: Master, job_id: JobId, *agents: SimAgent) -> None:
+    key = master.attempt(job_id).key
+    for agent in agents:
+        agent.obey()
+        agent.start(key)
+        agent.exit(key)
+    for agent in agents:
+        agent.report()
+
+
+def test_the_first_start_of_a_distributed_job_is_recorded_and_one_gpu_never(
+    site: tuple[Master, SimAgent, SimAgent],
+) -> None:
+    master, *_ = site
+    wide, narrow = master.submit(2).job_id, master.submit(1).job_id
+
+    assert launches(master, wide) == [120.0]
+    assert launches(master, narrow) == [None]
+    assert "profile_ordered" in master.words(wide)
+    assert "profile_ordered" not in master.words(narrow)
+
+
+@pytest.mark.parametrize(
+    ("mode", "records", "recorded"),
+    [
+        ("off", True, False),
+        ("asked", None, False),
+        ("asked", True, True),
+        ("auto", False, False),
+    ],
+)
+def test_who_is_recorded_is_a_setting_and_a_wish(
+    masters: Callable[..., Master], mode: str, records: bool | None, recorded: bool
+) -> None:
+    master, *_ = a_site(masters, a_config(profiler=ProfilerConfig(mode=mode)))
+    job_id = master.submit(2, records=records).job_id
+    assert (launches(master, job_id) != [None]) is recorded
+
+
+def test_one_gpu_is_recorded_if_its_user_asks(site: tuple[Master, SimAgent, SimAgent]) -> None:
+    master, *_ = site
+    assert launches(master, master.submit(1, records=True).job_id) == [120.0]
+
+
+def test_what_a_start_told_speaks_for_its_job_and_the_next_of_its_family(
+    site: tuple[Master, SimAgent, SimAgent],
+) -> None:
+    master, *_ = site
+    job_id = master.submit(2, family="vgg").job_id
+    assert master.job(job_id).profile is None
+    master.ask(told(AttemptKey(job_id, 1), "gpu01"))
+
+    profile = master.job(job_id).profile
+    assert profile is not None
+    assert profile.skew == pytest.approx(0.99)  # one bucket: the tensor is at most all of it
+    assert profile.rho == pytest.approx(MODEL / 1e9 / 0.5)
+    assert master.submit(2, family="vgg").profile == profile
+    assert master.submit(2, family="resnet").profile is None
+    again = master.submit(2, family="vgg")
+    assert launches(master, again.job_id) == [None], "its family is known"
+    found = [event for event in master.events(job_id) if event.kind == "profile_found"]
+    assert [event.data["rho"] for event in found] == [profile.rho]
+
+
+def test_another_users_jobs_are_no_family(site: tuple[Master, SimAgent, SimAgent]) -> None:
+    master, *_ = site
+    job_id = master.submit(2, family="vgg").job_id
+    master.ask(told(AttemptKey(job_id, 1), "gpu01"))
+    assert master.submit(2, family="vgg", caller=ROOT).profile is None
+
+
+def test_evidence_that_comes_twice_changes_nothing(site: tuple[Master, SimAgent, SimAgent]) -> None:
+    master, *_ = site
+    job_id = master.submit(2).job_id
+    said = told(AttemptKey(job_id, 1), "gpu01")
+    master.ask(said)
+    commits, words = master.store.commits, master.words(job_id)
+    other = told(AttemptKey(job_id, 1), "gpu01", processes=[a_rank(0, period_s=9.0)])
+    master.ask(said)
+    master.ask(other)
+
+    assert (master.store.commits, master.words(job_id)) == (commits, words)
+    assert master.turn(said, said) == [None, None], "nor twice in one turn"
+
+
+def test_evidence_counts_with_the_fence_of_its_order_only(
+    site: tuple[Master, SimAgent, SimAgent],
+) -> None:
+    master, *_ = site
+    job_id = master.submit(2).job_id
+    key = AttemptKey(job_id, 1)
+    wrong: list[TakeEvidence] = [
+        told(key, "gpu01", epoch=7),
+        told(key, "gpu02"),
+        told(key, "gpu01", rank=1),
+        told(AttemptKey(job_id, 2), "gpu01"),
+        told(AttemptKey(JobId(99), 1), "gpu01"),
+    ]
+    for said in wrong:
+        master.ask(said)
+
+    assert master.job(job_id).profile is None
+    assert master.store.evidence(key) == ()
+    assert master.words(job_id).count("profile_refused") == 4
+
+
+def test_all_nodes_of_a_gang_are_waited_for_and_merged(
+    site: tuple[Master, SimAgent, SimAgent],
+) -> None:
+    master, *_ = site
+    job_id = master.submit(4, nodes=2).job_id
+    key = AttemptKey(job_id, 1)
+    ranks = [a_rank(rank, ranks=4) for rank in range(4)]
+    master.ask(told(key, "gpu01", 0, processes=ranks[:2]))
+    assert master.job(job_id).profile is None
+    master.restart()
+    master.ask(told(key, "gpu02", 1, processes=ranks[2:]))
+
+    profile = master.job(job_id).profile
+    assert profile is not None
+    assert profile.model_bytes == MODEL
+    assert master.store.recordings(job_id)[0].found is not None
+    (recording,) = master.store.recordings(job_id)
+    assert recording.spread, "four GPUs fit on one node"
+
+
+def test_a_node_that_saw_nothing_leaves_the_job_unknown(
+    site: tuple[Master, SimAgent, SimAgent],
+) -> None:
+    master, *_ = site
+    job_id = master.submit(4, nodes=2).job_id
+    key = AttemptKey(job_id, 1)
+    master.turn(told(key, "gpu01", 0), told(key, "gpu02", 1, reason=Reason.NOTHING_RECORDED))
+
+    assert master.job(job_id).profile is None
+    unknown = [event for event in master.events(job_id) if event.kind == "profile_unknown"]
+    assert [event.cause for event in unknown] == ["nothing-recorded"]
+
+
+def test_evidence_that_comes_after_the_end_still_teaches(
+    site: tuple[Master, SimAgent, SimAgent],
+) -> None:
+    master, first, _ = site
+    job_id = master.submit(2, family="vgg").job_id
+    finish(master, job_id, first)
+    assert master.job(job_id).ended
+    master.restart()
+    first.hello()
+    master.ask(told(AttemptKey(job_id, 1), "gpu01"))
+
+    assert master.job(job_id).profile is None, "what has ended does not change"
+    assert master.submit(2, family="vgg").profile is not None
+
+
+def test_beliefs_survive_a_restart_and_follow_the_link_that_is_configured(
+    site: tuple[Master, SimAgent, SimAgent],
+) -> None:
+    master, first, second = site
+    job_id = master.submit(2, family="vgg").job_id
+    master.ask(told(AttemptKey(job_id, 1), "gpu01"))
+    before = master.job(job_id).profile
+    master.restart()
+    assert master.job(job_id).profile == before
+    first.hello()
+    second.hello()
+    assert master.submit(2, family="vgg").profile == before
+
+
+def test_a_silent_family_is_tried_twice_and_then_left_alone(
+    site: tuple[Master, SimAgent, SimAgent],
+) -> None:
+    master, first, _ = site
+    ordered = []
+    for _ in range(4):
+        job_id = master.submit(2, family="quiet").job_id
+        ordered.append(launches(master, job_id) != [None])
+        if ordered[-1]:
+            master.ask(told(AttemptKey(job_id, 1), "gpu01", reason=Reason.NOTHING_RECORDED))
+        finish(master, job_id, first)
+    assert ordered == [True, True, False, False]
+
+
+def test_a_start_on_another_number_of_nodes_is_recorded_and_measures_the_slowdown(
+    site: tuple[Master, SimAgent, SimAgent],
+) -> None:
+    master, first, second = site
+    together = master.submit(2, family="vgg").job_id
+    master.ask(told(AttemptKey(together, 1), "gpu01", processes=[a_rank(0), a_rank(1)]))
+    finish(master, together, first)
+    spread = master.submit(2, nodes=2, family="vgg").job_id
+    key = AttemptKey(spread, 1)
+    slow = [a_rank(rank, period_s=1.5) for rank in range(2)]
+    (recording,) = master.store.recordings(spread)
+    assert (recording.cause, recording.spread) == (Cause.PLACEMENT, True)
+    master.turn(
+        told(key, "gpu01", 0, processes=slow[:1]), told(key, "gpu02", 1, processes=slow[1:])
+    )
+    finish(master, spread, first, second)
+
+    (run,) = master.state.cluster.slowdowns.learned
+    assert run.spread
+    assert run.slowdown == pytest.approx(3.0)
+    assert run.profile.rho == pytest.approx(0.2), "foretold from the start on one node"
+    later = master.submit(2, family="vgg")
+    assert later.profile is not None
+    assert later.profile.slowdown == pytest.approx(3.0)
+    assert launches(master, later.job_id) == [None], "both are known"
+    master.restart()
+    assert master.state.cluster.slowdowns.learned == (run,)
+
+
+def test_who_would_suffer_waits_to_be_kept_together_and_who_would_not_is_spread(
+    site: tuple[Master, SimAgent, SimAgent],
+) -> None:
+    master, first, _ = site
+    for family, model in (("heavy", MODEL), ("light", MODEL // 100)):
+        job_id = master.submit(2, family=family).job_id
+        seen = [a_rank(rank, model=model) for rank in range(2)]
+        master.ask(told(AttemptKey(job_id, 1), "gpu01", processes=seen))
+        finish(master, job_id, first)
+    fillers = [master.submit(3).job_id, master.submit(3).job_id]
+    heavy = master.submit(2, family="heavy").job_id
+    (reason,) = master.why(heavy).reasons
+    light = master.submit(2, family="light").job_id
+
+    assert [master.attempt(job).lease.allocation.width for job in fillers] == [3, 3]
+    assert master.job(heavy).waiting
+    assert "PACKLIMIT" in reason.detail
+    assert len(master.attempt(light).lease.allocation.slots) == 2
