@@ -56,9 +56,10 @@ class Jobs:
         )
         return self._connection.call(self.stub.SubmitJob, request)
 
-    def get(self, job_id: str) -> wire.GetJobResponse:
-        """One job with its spec and all attempts."""
-        return self._connection.call(self.stub.GetJob, wire.GetJobRequest(job_id=job_id))
+    def get(self, job_id: str, *, with_profile: bool = False) -> wire.GetJobResponse:
+        """One job with its spec and all attempts, and with its traffic profile if that is wanted."""
+        request = wire.GetJobRequest(job_id=job_id, with_profile=with_profile)
+        return self._connection.call(self.stub.GetJob, request)
 
     def list(
         self,

@@ -36,13 +36,18 @@ def stored(path: Path) -> JobProfile:
     with path.open("rb") as file:
         raw = file.read(_LARGEST_RESULT + 1)
     try:
-        if len(raw) > _LARGEST_RESULT:
-            raise ValueError("it is too large")
-        return JobProfile.of(json.loads(raw))
+        return parsed(raw)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"{path} is neither a directory of recordings nor a result: {error}"
         ) from None
+
+
+def parsed(raw: bytes) -> JobProfile:
+    """A result from its JSON. Raises KeyError, TypeError or ValueError for anything else."""
+    if len(raw) > _LARGEST_RESULT:
+        raise ValueError("it is too large")
+    return JobProfile.of(json.loads(raw))
 
 
 def facts(profile: JobProfile, links: Mapping[str, float] = LINKS) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from grpc_status import rpc_status
 
 from dlq.v1 import admin_service_pb2 as admin
 from dlq.v1 import admin_service_pb2_grpc as admin_grpc
-from dlq.v1 import event_pb2, exec_pb2, job_pb2, node_pb2, queue_pb2
+from dlq.v1 import event_pb2, exec_pb2, job_pb2, node_pb2, profile_pb2, queue_pb2
 from dlq.v1 import identity_service_pb2 as identity
 from dlq.v1 import identity_service_pb2_grpc as identity_grpc
 from dlq.v1 import job_service_pb2 as wire
@@ -60,6 +60,8 @@ class FakeMaster(
         self.log_starts_at = 0  # bytes before it were not kept
         self.log_ended = True
         self.inside: list[exec_pb2.ExecOutput] = []  # what every `dlq exec` is told
+        self.traffic: dict[str, profile_pb2.JobTraffic] = {}
+        self.profiles: dict[str, bytes] = {}
         self.nodes: dict[str, node_pb2.Node] = {}
         self.queues: list[queue_pb2.Queue] = []
         self.users: dict[str, admin.User] = {}
@@ -172,6 +174,9 @@ class FakeMaster(
             job=job,
             spec=self.specs.get(job.job_id),
             attempts=self.attempts.get(job.job_id, ()),
+            traffic=self.traffic.get(job.job_id),
+            profile=self.profiles.get(job.job_id, b"") if request.with_profile else b"",
+            profile_attempt=f"{job.job_id}.1" if job.job_id in self.profiles else "",
         )
 
     def ListJobs(self, request: wire.ListJobsRequest, context: Any) -> wire.ListJobsResponse:
@@ -255,6 +260,7 @@ class FakeMaster(
             job=job,
             reasons=reasons,
             jobs_ahead_count=2 if shown_state(job) == "queued" else None,
+            traffic=self.traffic.get(job.job_id),
         )
 
     def ListEvents(self, request: wire.ListEventsRequest, context: Any) -> wire.ListEventsResponse:

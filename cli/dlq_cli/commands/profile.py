@@ -1,4 +1,4 @@
-"""`dlq profile`: what a job's traffic tells, without a cluster."""
+"""`dlq profile`: what a job's traffic tells."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from dlq_cli.lazy import Lazy, LazyGroup
     },
 )
 def profile() -> None:
-    """Bytes, iterations and tensor sizes of training jobs, from their traffic; nothing asks the master.
+    """Bytes, iterations and tensor sizes of training jobs, from their traffic.
 
     \b
     dlq profile run -- torchrun --nproc-per-node 2 train.py
     dlq profile run --keep rec -- python train.py
     dlq profile show rec
+    dlq profile show 17
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from dlq_cli.profile_text import profile_text
 from dlq_common.errors import InvalidRequest, NotFound
 
 BITS = 8
+_JOB = re.compile(r"[0-9]{1,18}(_[0-9]{1,9})?", re.ASCII)
 
 
 def ranks_option(command: Any) -> Any:
@@ -44,6 +46,7 @@ def link_option(command: Any) -> Any:
         "dlq profile show rec",
         "dlq profile show --json rec > profile.json",
         "dlq profile show --link 40 profile.json",
+        "dlq profile show 17",
     )
 )
 @click.argument("path", nargs=-1, required=True, type=click.Path(path_type=Path))
@@ -57,9 +60,16 @@ def show(
     """Show what the traffic of a job tells.
 
     PATH is a directory of recordings, one for each host of the job, or a result that was stored with
-    --json.
+    --json. A number that is no file is a job of the cluster, such as 17 or 12_4: what its nodes told
+    of the start that is believed in.
     """
-    tell(app, path, ranks, gigabits, as_json=as_json)
+    job = _job_of(path)
+    if job is None:
+        tell(app, path, ranks, gigabits, as_json=as_json)
+    elif ranks is not None:
+        raise InvalidRequest("--ranks is for recordings: the nodes of a job have told theirs")
+    else:
+        _tell_job(app, job, gigabits, as_json=as_json)
 
 
 def tell(
@@ -85,10 +95,42 @@ def tell(
         raise InvalidRequest(str(error)) from None
     for line in refused:
         app.say(line)
-    links = {f"{rate:g}G": rate * 1e9 / BITS for rate in gigabits}
-    facts = report.facts(found, links) if links else report.facts(found)
+    facts = _with_links(report, found, gigabits)
     text = document(facts) if as_json else profile_text(facts, app.look()).rstrip("\n")
     click.echo(text, err=to_stderr)
+
+
+def _job_of(paths: Sequence[Path]) -> str | None:
+    """The job that is meant, if no file is."""
+    word = str(paths[0])
+    return word if len(paths) == 1 and _JOB.fullmatch(word) and not paths[0].exists() else None
+
+
+def _tell_job(app: App, job: str, gigabits: Sequence[float], *, as_json: bool) -> None:
+    from dlq_cli.facts.common import document
+    from dlq_cli.facts.traffic import traffic_facts
+    from dlq_cli.traffic_text import start_text
+    from dlq_client.jobs import Jobs
+
+    report: Any = importlib.import_module("dlq_profiler.report")
+    answer = Jobs(app.connection()).get(job, with_profile=True)
+    if not answer.profile:
+        starts = answer.traffic.starts
+        far = f": {start_text(starts[-1])}" if starts else ", none of its starts was recorded"
+        raise NotFound(f"job {job} has no traffic profile{far}")
+    facts = _with_links(report, report.parsed(answer.profile), gigabits)
+    if as_json:
+        source = {"attempt": answer.profile_attempt, "believed": traffic_facts(answer.traffic)}
+        click.echo(document({**facts, **source}))
+        return
+    click.echo(f"of attempt {answer.profile_attempt}")
+    click.echo(profile_text(facts, app.look()).rstrip("\n"))
+
+
+def _with_links(report: Any, found: Any, gigabits: Sequence[float]) -> dict[str, Any]:
+    links = {f"{rate:g}G": rate * 1e9 / BITS for rate in gigabits}
+    facts: dict[str, Any] = report.facts(found, links) if links else report.facts(found)
+    return facts
 
 
 def analysis() -> None:

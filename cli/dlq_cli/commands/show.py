@@ -9,8 +9,11 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import attempt_facts, job_facts, spec_facts
+from dlq_cli.facts.traffic import traffic_facts
+from dlq_cli.render import facts
 from dlq_cli.select import several_jobs
 from dlq_cli.story import attempts_text, failure_text, images_text, job_text
+from dlq_cli.traffic_text import traffic_pairs
 from dlq_client.jobs import Jobs
 
 
@@ -32,6 +35,7 @@ def show(app: App, job: tuple[str, ...], as_json: bool) -> None:
     for number, answer in enumerate(answers):
         click.echo("\n" if number else "", nl=False)
         click.echo(job_text(answer.job, look, answer.spec), nl=False, color=look.color)
+        click.echo(facts(traffic_pairs(answer.traffic, look)), nl=False)
         click.echo(attempts_text(answer.attempts, look), nl=False, color=look.color)
         click.echo(images_text(answer.attempts), nl=False)
         click.echo(failure_text(answer.attempts), nl=False)
@@ -41,5 +45,6 @@ def _facts(answer: job_service_pb2.GetJobResponse) -> dict[str, object]:
     return {
         **job_facts(answer.job),
         "spec": spec_facts(answer.spec),
+        "traffic": traffic_facts(answer.traffic),
         "attempts": [attempt_facts(attempt) for attempt in answer.attempts],
     }

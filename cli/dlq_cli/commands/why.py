@@ -10,10 +10,12 @@ from dlq_cli.columns import where
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts, reason_facts
+from dlq_cli.facts.traffic import traffic_facts
 from dlq_cli.render import Look, clean_line
 from dlq_cli.select import several_jobs
 from dlq_cli.story import failure_text, reason_text
 from dlq_cli.tasks import shown_id
+from dlq_cli.traffic_text import believed_lines
 from dlq_cli.words import ENDED, shown_state
 from dlq_client.jobs import Jobs
 
@@ -42,6 +44,7 @@ def _facts(answer: job_service_pb2.ExplainJobResponse) -> dict[str, object]:
         **job_facts(answer.job),
         "reasons": reason_facts(answer.reasons),
         "jobs_ahead_count": ahead,
+        "traffic": traffic_facts(answer.traffic),
     }
 
 
@@ -57,6 +60,7 @@ def _text(answer: job_service_pb2.ExplainJobResponse, look: Look) -> str:
         ahead = answer.jobs_ahead_count
         head += f", {ahead} job{'s' if ahead != 1 else ''} ahead"
     lines = [f"  {reason.code}: {reason_text(reason)}" for reason in answer.reasons]
+    lines += [f"  {line}" for line in believed_lines(answer.traffic, look)]
     return "\n".join([head, *lines]) + "\n"
 
 
