@@ -62,6 +62,7 @@ class JobsConfig:
     pids_max: int = 4096
     # Jobs can open their own GPUs only. auto: where the kernel lets us, else the log says why not.
     own_gpus: Literal["auto", "required", "off"] = "auto"
+    profile: bool = True  # record the traffic of jobs that the master wants profiled
     keep: Seconds = Seconds(7 * 86_400.0)  # logs and facts of ended ranks
     keep_count: int = 500
 

@@ -24,6 +24,8 @@ from dlq_nodeagent.model.messages import (
     OpenExec,
     OpenLog,
     Phase,
+    ProfileAck,
+    ProfileFound,
     RankProgress,
     RankReport,
     ReportAck,
@@ -127,6 +129,7 @@ class AgentCore:
         """The transport has a stream."""
         self.uplink.opened()
         self._pending.mark_sent(self._clock.boottime_s())
+        self.supervisor.profiles.unsent()
 
     def closed(self) -> None:
         """The transport has no stream (any more)."""
@@ -143,6 +146,8 @@ class AgentCore:
                 self.supervisor.tick()
             case ReportAck(sequence):
                 self._confirmed(sequence)
+            case ProfileAck():
+                self.supervisor.profiles.acknowledged(message)
             case Command():
                 self._command(message)
         self._send_reports()
@@ -160,6 +165,11 @@ class AgentCore:
     def looked(self, key: AttemptKey, purpose: Purpose, look: Look) -> None:
         """The answer to a look errand."""
         self.supervisor.looked(key, purpose, look)
+        self._send_reports()
+
+    def profile_read(self, key: AttemptKey, found: ProfileFound) -> None:
+        """The answer to a read errand."""
+        self.supervisor.profiles.read(key, found)
         self._send_reports()
 
     # ---- the session
@@ -255,6 +265,8 @@ class AgentCore:
         due = self._pending.due(self._clock.boottime_s(), repeat_s=self._settings.report_repeat_s)
         for subject, _ in due:
             self.uplink.send(self._report(subject))
+        for evidence in self.supervisor.evidence(repeat_s=self._settings.report_repeat_s):
+            self.uplink.send(evidence)
 
     def _report(self, subject: Subject) -> RankReport:
         sequence = self._pending.sequence_of(subject)

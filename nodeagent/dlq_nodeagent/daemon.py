@@ -37,6 +37,9 @@ from dlq_nodeagent.identity import keep_renewed, stored_address
 from dlq_nodeagent.journal import FileJournal
 from dlq_nodeagent.launching import Launching
 from dlq_nodeagent.podman_parts import PodmanParts, build_podman
+from dlq_nodeagent.profiling.injecting import Injecting, copy_parts
+from dlq_nodeagent.profiling.places import Places
+from dlq_nodeagent.profiling.station import Station
 from dlq_nodeagent.relay import LogRelay
 from dlq_nodeagent.runtimes.fake import FakeHost, FakeRuntime
 from dlq_nodeagent.runtimes.podman_prepare import secrets_of
@@ -47,6 +50,7 @@ from dlq_nodeagent.shim.binary import ensure_shim
 from dlq_nodeagent.shim.contact import ContactFile
 from dlq_nodeagent.slurm_launch import install_stand_ins
 from dlq_nodeagent.workshop import Workshop
+from dlq_profiler.injection import built
 
 # The shim and jobs of other users pass through it by full path; nobody can list it.
 _STATE_MODE = 0o711
@@ -93,8 +97,13 @@ def prepare_state_dir(state_dir: Path) -> None:
         scripts.mkdir(exist_ok=True)
         scripts.chmod(_STATE_MODE)
         install_stand_ins(state_dir)
+        copy_parts(_profiler_copies(state_dir), built())
     except OSError as error:
         raise ConfigError(f"{state_dir}: {error.strerror}", key="node.state_dir") from None
+
+
+def _profiler_copies(state_dir: Path) -> Path:
+    return state_dir / "profiler"
 
 
 def channels_of(config: AgentConfig) -> Channels:
@@ -127,6 +136,7 @@ def _build(
     )
     transport = GrpcTransport(channels, lambda: facts, wake=wake.set)
     relay, execs = LogRelay(channels, runtime), Execs(channels, runtime)
+    places = Places.of(state_dir)
     launching = Launching(
         rules=config.rules(),
         devices=devices.devices(),
@@ -134,12 +144,22 @@ def _build(
         now_s=clock.now_s,
         cluster=who.cluster,
         containers=None if podman is None else podman.containers,
+        injecting=Injecting(
+            places=places, copies=_profiler_copies(state_dir), allowed=config.jobs.profile
+        ),
         devices_for=own_gpus if _separates(config, devices, cgroups) else lambda own: (),
     )
     workshop = Workshop(
         clock=clock,
         devices=devices,
         launching=launching,
+        station=Station(
+            clock=clock,
+            places=places,
+            rights_of=launching.rights_of,
+            devices_of=launching.devices_of,
+            drops=os.getuid() == 0 and not config.root_jobs,
+        ),
         send_log=relay.send,
         run_inside=execs.run,
         wake=wake.set,

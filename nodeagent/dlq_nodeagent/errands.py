@@ -3,7 +3,7 @@
 The core sends an errand and goes on; the answer comes back as a call on the core.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -83,6 +83,15 @@ class Look:
     held_by: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOrder:
+    """Switch a rank's recording off and read what it recorded in `window_s`. `main_pid`: it runs."""
+
+    launch: Launch
+    window_s: float
+    main_pid: int | None = None
+
+
 class Errands(Protocol):
     """Where the core sends its errands. Calls return at once; at most one of a kind per rank is
     under way at a time (the core sees to it).
@@ -118,6 +127,18 @@ class Errands(Protocol):
         """The rank is forgotten: drop what preparing made in the agent's own directories."""
         ...
 
+    def read_profile(self, order: ReadOrder) -> None:
+        """Answered by `core.profile_read(key, ProfileFound)`, whatever goes wrong."""
+        ...
+
+    def drop_profile(self, key: AttemptKey) -> None:
+        """Remove what a rank recorded; nobody answers."""
+        ...
+
+    def drop_profiles_but(self, keys: Iterable[AttemptKey]) -> None:
+        """Remove what all other ranks recorded; nobody answers."""
+        ...
+
 
 class FakeErrands:
     """Keeps every order for the test or simulation that answers it."""
@@ -129,6 +150,9 @@ class FakeErrands:
         self.inside: list[tuple[OpenExec, Handle | None]] = []
         self.tidied: list[AttemptKey] = []
         self.abandoned: list[AttemptKey] = []
+        self.reads: list[ReadOrder] = []
+        self.dropped: list[AttemptKey] = []
+        self.kept_profiles: frozenset[AttemptKey] | None = None
 
     def prepare(self, order: PrepareOrder) -> None:
         """See the port."""
@@ -153,6 +177,18 @@ class FakeErrands:
     def tidy(self, key: AttemptKey) -> None:
         """See the port."""
         self.tidied.append(key)
+
+    def read_profile(self, order: ReadOrder) -> None:
+        """See the port."""
+        self.reads.append(order)
+
+    def drop_profile(self, key: AttemptKey) -> None:
+        """See the port."""
+        self.dropped.append(key)
+
+    def drop_profiles_but(self, keys: Iterable[AttemptKey]) -> None:
+        """See the port."""
+        self.kept_profiles = frozenset(keys)
 
     def take_prepares(self) -> Sequence[AttemptKey]:
         """The keys to prepare, once."""

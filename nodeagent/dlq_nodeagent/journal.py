@@ -14,7 +14,7 @@ import structlog
 from cattrs.gen import make_dict_structure_fn
 
 from dlq_nodeagent.durable import replace_file
-from dlq_nodeagent.model.messages import Fence, Launch
+from dlq_nodeagent.model.messages import Fence, Launch, ProfileFound
 from dlq_nodeagent.model.rank import FoundCheckpoint, RankState, Stopping
 from dlq_nodeagent.runtimes.launch import AttemptKey
 
@@ -54,6 +54,10 @@ class RankRecord:
     recorded_s: float = 0.0
     end_told: bool = False
     """Its end has been told before its GPUs were free."""
+    found: ProfileFound | None = None
+    """What its traffic told, as long as the master does not have it."""
+    profiled: bool = False
+    """The master has it, or there is nothing to tell."""
 
 
 class Journal(Protocol):
@@ -210,7 +214,8 @@ def _make_converter() -> cattrs.Converter:
     for kind in (AttemptKey, Fence):
         converter.register_unstructure_hook(kind, list)
         converter.register_structure_hook(kind, lambda value, wanted: wanted(*value))
-    for dataclass_kind in (Launch, FoundCheckpoint, RankRecord, Stopping, NodeRecord):
+    kinds = (Launch, FoundCheckpoint, ProfileFound, RankRecord, Stopping, NodeRecord)
+    for dataclass_kind in kinds:
         hook = make_dict_structure_fn(dataclass_kind, converter)
         converter.register_structure_hook(dataclass_kind, hook)
     return converter

@@ -72,6 +72,8 @@ class Keeping:
                 ports=rank.ports,
                 recorded_s=watched.recorded_s,
                 end_told=watched.end_told,
+                found=watched.found,
+                profiled=watched.profiled,
             )
         )
 

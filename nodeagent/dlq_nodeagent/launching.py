@@ -25,6 +25,7 @@ from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.mistakes import UserMistake, lacks_room
 from dlq_nodeagent.orders import SIGNALS
 from dlq_nodeagent.ports import ports_for
+from dlq_nodeagent.profiling.injecting import Injecting
 from dlq_nodeagent.runtimes.container import ContainerPlan
 from dlq_nodeagent.runtimes.launch import RunAs
 from dlq_nodeagent.runtimes.podman_prepare import Containers, inside_container
@@ -68,6 +69,8 @@ class Launching:
     """The cluster's name, for jobs that ask."""
     containers: Containers | None = None
     """Makes containers ready; None where this node runs none."""
+    injecting: Injecting | None = None
+    """Puts the traffic profiler into ranks that are ordered with it; None: nowhere."""
     devices_for: Callable[[Sequence[Device]], tuple[OnlyMinors, ...]] = own_gpus
     """Which GPU nodes a rank with these devices may open."""
 
@@ -172,13 +175,14 @@ class Launching:
             now_s=self.now_s(),
             cluster=self.cluster,
         )
+        environment, container = self._profiled(launch, rights, environment, container, cwd)
         return LaunchPlan(
             job_id=launch.key.job_id,
             attempt=launch.key.attempt,
             epoch=launch.fence.epoch,
             node_rank=launch.key.node_rank,
             argv=argv,
-            env=environment if container is None else inside_container(launch, environment),
+            env=environment,
             cwd=cwd,
             run_as=rules.run_as,
             uid=rights.uid,
@@ -207,6 +211,28 @@ class Launching:
         plan = self.containers.plan(launch, rights, self.devices_of(launch), script)
         more = stand_ins_mount(launch, self.rules.stand_ins) + tasks_mount(launch)
         return replace(plan, own_mounts=plan.own_mounts + more)
+
+    def _profiled(
+        self,
+        launch: Launch,
+        rights: UserRights,
+        environment: dict[str, str],
+        container: ContainerPlan | None,
+        cwd: str,
+    ) -> tuple[dict[str, str], ContainerPlan | None]:
+        """Both as the rank shall have them, with the traffic profiler where it is ordered."""
+        image: dict[str, str] = {}
+        if container is not None:
+            environment = inside_container(launch, environment)
+            image = dict(each.partition("=")[::2] for each in container.image_environment)
+        if launch.profile is None or self.injecting is None:
+            return environment, container
+        words = _interpreter(launch.script) if launch.script else launch.command
+        given = self.injecting.into(launch, rights, words, image | environment, cwd)
+        if container is not None:
+            more = container.own_mounts + given.mounts
+            container = replace(container, own_mounts=more)
+        return {**environment, **given.environment}, container
 
     def _script_path(self, key: AttemptKey) -> Path:
         return self.rules.scripts / str(key)

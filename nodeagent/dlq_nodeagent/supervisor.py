@@ -12,7 +12,15 @@ from dlq_nodeagent.journal import Journal, RankRecord
 from dlq_nodeagent.keeping import Keeping
 from dlq_nodeagent.last_words import failed_by_itself, last_lines, no_secrets
 from dlq_nodeagent.looking import Looking
-from dlq_nodeagent.model.messages import Fence, Launch, RankProgress, Save, Signal, Stop
+from dlq_nodeagent.model.messages import (
+    Fence,
+    Launch,
+    ProfileEvidence,
+    RankProgress,
+    Save,
+    Signal,
+    Stop,
+)
 from dlq_nodeagent.model.mistakes import lacks_room
 from dlq_nodeagent.model.rank import (
     ALIVE,
@@ -39,6 +47,7 @@ from dlq_nodeagent.model.rank import (
     step,
 )
 from dlq_nodeagent.orders import Orders
+from dlq_nodeagent.profiling.profiles import Profiles
 from dlq_nodeagent.releasing import Releasing
 from dlq_nodeagent.runtimes.port import (
     AttemptExists,
@@ -92,6 +101,7 @@ class Supervisor:
     boot_id: str
     secrets_of: Callable[[Launch], Sequence[bytes] | None] = no_secrets
     """What a rank was given and its output must not tell others; None: that is not known any more."""
+    profiles: Profiles = field(init=False)
     _watched: dict[AttemptKey, Watched] = field(default_factory=dict)
     _keeping: Keeping = field(init=False)
     _looking: Looking = field(init=False)
@@ -117,6 +127,13 @@ class Supervisor:
             keep_s=self.settings.keep_s,
             keep_count=self.settings.keep_count,
         )
+        self.profiles = Profiles(
+            clock=self.clock,
+            errands=self.errands,
+            runtime=self.runtime,
+            record=self._keeping.record,
+            watched=self._watched.get,
+        )
 
     # ---- what the master and the errands say
 
@@ -129,6 +146,7 @@ class Supervisor:
             log.warning("rank_without_record", key=str(handle.key))
             self._adopt(orphan(handle), handle)
             self._watched[handle.key].orphan = True
+        self.errands.drop_profiles_but(self.profiles.needed(self._watched.values()))
         self._poll()
 
     def launch(self, launch: Launch) -> str:
@@ -311,6 +329,11 @@ class Supervisor:
         boxes = (plan.container for plan in plans if plan is not None)
         return frozenset(box.image for box in boxes if box is not None)
 
+    def evidence(self, *, repeat_s: float) -> list[ProfileEvidence]:
+        """What profiles the master is to be told now; marks them sent."""
+        now_s = self.clock.boottime_s()
+        return list(self.profiles.due(self._watched.values(), now_s, repeat_s=repeat_s))
+
     def hold_revision(self) -> int:
         """The master's last word on holds that every living rank has; 0 for none."""
         return self._holding.in_force()
@@ -333,6 +356,7 @@ class Supervisor:
         now_s = self.clock.boottime_s()
         for watched in list(self._watched.values()):
             self._drive(watched, now_s)
+            self.profiles.drive(watched, now_s)
         self._holding.apply(self._watched.values())
         self._keeping.catch_up(self._watched.values())
         for watched in self._keeping.too_old(self._watched.values()):

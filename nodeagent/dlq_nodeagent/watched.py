@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from dlq_nodeagent.errands import Purpose, SeenCheckpoint
 from dlq_nodeagent.jobtree.beats import Beat, parse_beat
 from dlq_nodeagent.journal import RankRecord
-from dlq_nodeagent.model.messages import Fence, Launch, RankProgress
+from dlq_nodeagent.model.messages import Fence, Launch, ProfileFound, RankProgress
 from dlq_nodeagent.model.rank import Effect, FoundCheckpoint, Rank, RankState
 from dlq_nodeagent.runtimes.port import Handle, LaunchPlan, Usage
 
@@ -47,6 +47,12 @@ class Watched:
     """Why its GPUs cannot be given back yet."""
     end_told: bool = False
     """Its end has been told although they cannot: that is never taken back."""
+    reading: bool = False
+    """Somebody reads what its traffic told."""
+    found: ProfileFound | None = None
+    """That, as long as the master does not have it."""
+    profiled: bool = False
+    """The master has it, or there is nothing to tell."""
     recorded_s: float = 0.0
     unrecorded: bool = False
 
@@ -111,6 +117,8 @@ def recovered(record: RankRecord, handle: Handle | None, *, now_s: float) -> Wat
         hold_extension_s=None,
         held_by=HELD if record.end_told else "",
         end_told=record.end_told,
+        found=record.found,
+        profiled=record.profiled,
     )
     if rank.state is RankState.STOPPING and rank.stopping and not rank.stopping.delivered:
         watched.undelivered = Effect.GIVE_NOTICE if rank.stopping.grace_s else Effect.KILL

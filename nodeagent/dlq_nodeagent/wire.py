@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from dlq.v1 import agent_service_pb2 as wire
-from dlq.v1 import job_pb2, lease_pb2, resource_pb2
+from dlq.v1 import job_pb2, lease_pb2, profile_pb2, resource_pb2
 from dlq_common.wire import from_duration, to_duration
 from dlq_nodeagent.devices.host import HostFacts
 from dlq_nodeagent.devices.port import Device
@@ -24,12 +24,16 @@ from dlq_nodeagent.model.messages import (
     OpenExec,
     OpenLog,
     Phase,
+    ProfileAck,
+    ProfileEvidence,
+    ProfileOrder,
     RankProgress,
     RankReport,
     ReportAck,
     Save,
     Signal,
     Stop,
+    Verdict,
     Welcome,
 )
 from dlq_nodeagent.runtimes.port import AttemptKey
@@ -113,6 +117,8 @@ def encode(message: FromAgent, facts: wire.NodeFacts) -> wire.SessionRequest:
         case CommandResult(sequence, refusal):
             result = wire.CommandResult(sequence=sequence, refusal=refusal)
             return wire.SessionRequest(command_result=result)
+        case ProfileEvidence():
+            return wire.SessionRequest(profile_evidence=_evidence(message))
 
 
 def _health(told: Iterable[GpuHealth]) -> wire.NodeHealth:
@@ -196,6 +202,48 @@ def _progress(progress: RankProgress) -> wire.RankProgress:
     )
 
 
+def _evidence(evidence: ProfileEvidence) -> profile_pb2.ProfileEvidence:
+    found = evidence.found
+    return profile_pb2.ProfileEvidence(
+        job_id=evidence.key.job_id,
+        fence=_fence(evidence.fence),
+        node_rank=evidence.key.node_rank,
+        age_duration=to_duration(evidence.age_s),
+        window_duration=to_duration(found.window_s),
+        gpu_type=found.gpu_type,
+        gpu_count=found.gpu_count,
+        node_count=found.node_count,
+        process_count=found.process_count,
+        rank_count=found.rank_count,
+        pattern=found.pattern,
+        traffic=_verdict(found.traffic),
+        sizes=_verdict(found.sizes),
+        iteration_count=found.iteration_count,
+        period_duration=None if found.period_s is None else to_duration(found.period_s),
+        jitter=found.jitter,
+        bytes_per_iteration=found.bytes_per_iteration,
+        model_bytes=found.model_bytes,
+        largest_tensor_low_bytes=found.largest_low_bytes,
+        largest_tensor_high_bytes=found.largest_high_bytes,
+        skew_low=found.skew_low,
+        skew_high=found.skew_high,
+        server_skew=found.server_skew,
+        active_fraction=found.active_fraction,
+        self_check_error=found.self_check_error,
+        record_count=found.record_count,
+        lost_count=found.lost_count,
+        unseen=found.unseen,
+        limits=found.limits,
+        processes=found.processes.encode(),
+    )
+
+
+def _verdict(verdict: Verdict) -> profile_pb2.ProfileVerdict:
+    return profile_pb2.ProfileVerdict(
+        method=verdict.method, confidence=verdict.confidence, reason=verdict.reason
+    )
+
+
 def _text(words: str) -> str:
     """Words that may repeat a job's file names, in a form that any message can carry."""
     return words[:_LONGEST_ERROR].encode("utf-8", "replace").decode("utf-8")
@@ -223,6 +271,8 @@ def decode(message: wire.SessionResponse) -> FromMaster | None:
                 return _command(message.command)
             case "report_ack":
                 return ReportAck(message.report_ack.sequence)
+            case "profile_ack":
+                return _profile_ack(message.profile_ack)
             case _:
                 return None
     except ValueError as error:
@@ -318,7 +368,12 @@ def _launch(launch: wire.LaunchCommand) -> Launch:
         port_last=launch.port_last,
         node_ports=tuple(tuple(each.ports) for each in launch.node_ports),
         node_gpu_counts=tuple(launch.node_gpu_counts),
+        profile=_profile_order(launch.profile) if launch.HasField("profile") else None,
     )
+
+
+def _profile_order(order: profile_pb2.ProfileOrder) -> ProfileOrder:
+    return ProfileOrder(max(0.0, from_duration(order.window_duration)))
 
 
 def _container(asked: job_pb2.ContainerSpec) -> ContainerRequest:
@@ -358,6 +413,13 @@ def _save(order: wire.SaveCommand) -> Save:
         key=_key(order.job_id, order.fence, order.node_rank),
         fence=Fence(order.fence.epoch, order.fence.attempt),
         number=order.number,
+    )
+
+
+def _profile_ack(ack: wire.ProfileAck) -> ProfileAck:
+    return ProfileAck(
+        key=_key(ack.job_id, ack.fence, ack.node_rank),
+        fence=Fence(ack.fence.epoch, ack.fence.attempt),
     )
 
 

@@ -1,7 +1,7 @@
 """The real errands: a few threads for what may hang, answers back on the event loop."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -12,11 +12,19 @@ import structlog
 
 from dlq_common.clock import Clock
 from dlq_nodeagent.devices.port import RELEASED_MEMORY_BYTES, DeviceFault, Devices
-from dlq_nodeagent.errands import Look, LookOrder, Preparation, PrepareOrder, Purpose
+from dlq_nodeagent.errands import (
+    Look,
+    LookOrder,
+    Preparation,
+    PrepareOrder,
+    Purpose,
+    ReadOrder,
+)
 from dlq_nodeagent.jobtree.checkpoints import newest_checkpoint
 from dlq_nodeagent.jobtree.sweeping import sweep
 from dlq_nodeagent.launching import Launching, refusal, watch_of
-from dlq_nodeagent.model.messages import OpenExec, OpenLog
+from dlq_nodeagent.model.messages import OpenExec, OpenLog, ProfileFound
+from dlq_nodeagent.profiling.station import Station
 from dlq_nodeagent.runtimes.podman_pulls import ImageWanted, Wish
 from dlq_nodeagent.runtimes.port import AttemptKey, Handle, LaunchRefused
 
@@ -24,6 +32,8 @@ from dlq_nodeagent.runtimes.port import AttemptKey, Handle, LaunchRefused
 _THREADS = 32
 # What asks podman has threads of its own: podman waits for its store's locks, and so would the others.
 _ASKING = 8
+# Rings are read one after the other: that takes CPU from the jobs of this host.
+_READING = 1
 _Answer = TypeVar("_Answer")
 
 log = structlog.get_logger("nodeagent.workshop")
@@ -44,6 +54,10 @@ class Answers(Protocol):
         """See AgentCore."""
         ...
 
+    def profile_read(self, key: AttemptKey, found: ProfileFound) -> None:
+        """See AgentCore."""
+        ...
+
 
 class Workshop:
     """Runs errands in threads. A job's dead file system blocks threads, never the heartbeat."""
@@ -54,6 +68,7 @@ class Workshop:
         clock: Clock,
         devices: Devices,
         launching: Launching,
+        station: Station,
         send_log: Callable[[OpenLog, Handle | None, str], None],
         run_inside: Callable[[OpenExec, Handle | None], None],
         wake: Callable[[], None],
@@ -62,12 +77,14 @@ class Workshop:
         self._clock = clock
         self._devices = devices
         self._launching = launching
+        self._station = station
         self._send_log = send_log
         self._run_inside = run_inside
         self._wake = wake
         self._free_below_bytes = free_below_bytes
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="errand")
         self._asking = ThreadPoolExecutor(_ASKING, thread_name_prefix="podman")
+        self._reading = ThreadPoolExecutor(_READING, thread_name_prefix="profile")
         self._preparing: set[AttemptKey] = set()
         self.answers: Answers | None = None
 
@@ -114,10 +131,28 @@ class Workshop:
     def tidy(self, key: AttemptKey) -> None:
         """See the port."""
         self._launching.forget(key)
+        self.drop_profile(key)
+
+    def read_profile(self, order: ReadOrder) -> None:
+        """See the port."""
+        self._run(
+            lambda: self._station.read(order),
+            lambda found: self._asker().profile_read(order.launch.key, found),
+            lambda error: self._station.failed(order),
+            self._reading,
+        )
+
+    def drop_profile(self, key: AttemptKey) -> None:
+        """See the port."""
+        self._reading.submit(self._station.remove, key)
+
+    def drop_profiles_but(self, keys: Iterable[AttemptKey]) -> None:
+        """See the port."""
+        self._reading.submit(self._station.keep_only, tuple(keys))
 
     def close(self) -> None:
         """Wait for nothing: what hangs in a dead file system would hang for ever."""
-        for threads in (self._threads, self._asking):
+        for threads in (self._threads, self._asking, self._reading):
             threads.shutdown(wait=False, cancel_futures=True)
 
     def _take(self, key: AttemptKey, answer: Preparation | Wish) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,20 +41,34 @@ def write_control(
 
 def read_control(directory: Path) -> Control:
     """What the control file of a directory says. Raises OSError or ValueError."""
-    raw = (directory / NAME).read_bytes()
-    if len(raw) < _LAYOUT.size:
-        raise ValueError("the control file is cut short")
-    magic, version, mode, limit, opened, ring = _LAYOUT.unpack(raw[: _LAYOUT.size])
-    if magic != _MAGIC or version != _VERSION:
-        raise ValueError("it is no control file of this version")
-    return Control(mode, limit, opened, ring)
+    with _opened(directory, os.O_RDONLY) as fd:
+        return _read(fd)
 
 
 def switch(directory: Path, *, on: bool) -> None:
     """Turn recording on or off, in place: the libraries have the file mapped."""
-    read_control(directory)
-    fd = os.open(directory / NAME, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with _opened(directory, os.O_RDWR) as fd:
+        _read(fd)
         os.pwrite(fd, struct.pack("<I", RECORD if on else OFF), _MODE_AT)
+
+
+@contextmanager
+def _opened(directory: Path, how: int) -> Iterator[int]:
+    """A plain file: a job may have put anything in its place."""
+    fd = os.open(directory / NAME, how | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ValueError("the control file is no file")
+        yield fd
     finally:
         os.close(fd)
+
+
+def _read(fd: int) -> Control:
+    raw = os.pread(fd, _LAYOUT.size, 0)
+    if len(raw) < _LAYOUT.size:
+        raise ValueError("the control file is cut short")
+    magic, version, mode, limit, opened, ring = _LAYOUT.unpack(raw)
+    if magic != _MAGIC or version != _VERSION:
+        raise ValueError("it is no control file of this version")
+    return Control(mode, limit, opened, ring)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
-from math import inf
 from typing import Any
+
+_LARGEST = 1e300  # a whole number may be more than any float
 
 
 def plain(value: Any) -> Any:
@@ -32,14 +33,14 @@ def read(
 
 def whole(value: object) -> int:
     """A number of things."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{value!r} is no number of things")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+        raise ValueError("no number of things")
     return value
 
 
 def number(value: object) -> float:
     """An amount: finite, and not negative."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < inf:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _LARGEST:
         raise ValueError(f"{value!r} is no amount")
     return float(value)
 

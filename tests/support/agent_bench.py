@@ -11,7 +11,14 @@ from typing import Any, TypeVar
 from dlq_common.clock import FakeClock
 from dlq_nodeagent.contact import FakeContact
 from dlq_nodeagent.core import AgentCore, CoreSettings
-from dlq_nodeagent.errands import FakeErrands, Look, Preparation, Purpose, SeenCheckpoint
+from dlq_nodeagent.errands import (
+    FakeErrands,
+    Look,
+    Preparation,
+    Purpose,
+    ReadOrder,
+    SeenCheckpoint,
+)
 from dlq_nodeagent.journal import MemoryJournal
 from dlq_nodeagent.model.messages import (
     Command,
@@ -24,11 +31,15 @@ from dlq_nodeagent.model.messages import (
     Launch,
     OpenLog,
     Phase,
+    ProfileAck,
+    ProfileEvidence,
+    ProfileFound,
     RankReport,
     ReportAck,
     Save,
     Signal,
     Stop,
+    Verdict,
     Welcome,
 )
 from dlq_nodeagent.runtimes.fake import FakeHost, FakeRuntime
@@ -143,6 +154,9 @@ class AgentBench:
         self.hangs_on: Purpose | None = None  # looks of this purpose never come back
         self.answers_heartbeats = True
         self.acks = True
+        self.acks_profiles = True
+        self.reads_profiles = True  # False: whoever reads rings hangs
+        self.profiles: list[ReadOrder] = []  # all that were read
         self.signals: list[int] = []
         self.sent: list[int] = []  # signals to ranks that go on
         self.starts: list[AttemptKey] = []
@@ -302,7 +316,13 @@ class AgentBench:
             held_by = "GPU-0: 9 bytes used" if asked and not self.released else ""
             seen = Look(checkpoint=self._seen(), released=released, held_by=held_by)
             self.core.looked(look.launch.key, look.purpose, seen)
-        return bool(looks) or len(self.errands.prepares) < len(orders)
+        reads = []
+        if self.reads_profiles:
+            reads, self.errands.reads = self.errands.reads, []
+        for read in reads:
+            self.profiles.append(read)
+            self.core.profile_read(read.launch.key, a_found(read, self.clock.now_s()))
+        return bool(looks or reads) or len(self.errands.prepares) < len(orders)
 
     def _seen(self) -> SeenCheckpoint | None:
         if self.checkpoint is None:
@@ -324,6 +344,10 @@ class AgentBench:
         if reported and self.acks and self.core.uplink.up:
             self.core.received(ReportAck(max(reported)))
             answered = True
+        for message in fresh:
+            if isinstance(message, ProfileEvidence) and self.acks_profiles:
+                self.core.received(ProfileAck(message.key, message.fence))
+                answered = True
         return answered
 
     def _heard(self) -> int:
@@ -345,3 +369,19 @@ def a_preparation(launch: Launch) -> Preparation:
         signal=10,
     )
     return Preparation(plan=plan)
+
+
+def a_found(order: ReadOrder, now_s: float) -> ProfileFound:
+    """What a rank's traffic might have told."""
+    known = Verdict("address-recurrence", "checked")
+    return ProfileFound(
+        ended_s=now_s,
+        window_s=order.window_s,
+        gpu_type="H100-80GB",
+        gpu_count=len(order.launch.gpu_indexes),
+        node_count=1,
+        traffic=known,
+        sizes=known,
+        bytes_per_iteration=1e6,
+        period_s=0.5,
+    )

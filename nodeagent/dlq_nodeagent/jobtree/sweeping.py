@@ -17,8 +17,10 @@ _KEPT_BELOW_BYTES = 64 * 1024
 _MOST = 100_000  # names in one sweep: what is beyond is set aside with the directory later
 
 
-def sweep(job_dir: Path) -> bool:
-    """Delete all of it but plain files of less than 64 KiB at its top; False if a part is still there. By descriptors: no link is followed, whoever renames what meanwhile."""
+def sweep(job_dir: Path, *, keep_below_bytes: int = _KEPT_BELOW_BYTES) -> bool:
+    """Delete all of it but plain files at its top that take less than that (0: none is kept); False if a
+    part is still there. By descriptors: no link is followed, whoever renames what meanwhile.
+    """
     try:
         top = os.open(job_dir, _OPEN)
     except OSError:
@@ -27,7 +29,7 @@ def sweep(job_dir: Path) -> bool:
     try:
         whole = True
         for name, info in _entries(top, budget):
-            if stat.S_ISREG(info.st_mode) and info.st_blocks * 512 < _KEPT_BELOW_BYTES:
+            if stat.S_ISREG(info.st_mode) and info.st_blocks * 512 < keep_below_bytes:
                 continue
             whole &= _remove(top, name, info, budget, _DEEPEST)
         return whole and budget[0] > 0

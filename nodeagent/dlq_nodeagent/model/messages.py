@@ -55,6 +55,13 @@ class ContainerRequest:
     secrets: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ProfileOrder:
+    """Record a rank's traffic until so long after its start."""
+
+    window_s: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """Run one rank. Idempotent by its key: a known one is reported again, never started again."""
@@ -104,6 +111,7 @@ class Launch:
     node_ports: tuple[tuple[int, ...], ...] = ()
     """Ports of all nodes in rank order; empty as long as this node may still choose its own."""
     node_gpu_counts: tuple[int, ...] = ()
+    profile: ProfileOrder | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +205,15 @@ class ReportAck:
     sequence: int
 
 
-FromMaster = Welcome | HeartbeatReply | Command | ReportAck
+@dataclass(frozen=True, slots=True)
+class ProfileAck:
+    """The evidence of that rank need not be told again."""
+
+    key: AttemptKey
+    fence: Fence
+
+
+FromMaster = Welcome | HeartbeatReply | Command | ReportAck | ProfileAck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,4 +318,63 @@ class CommandResult:
     refusal: str = ""
 
 
-FromAgent = Hello | Heartbeat | RankReport | CommandResult
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How something was found, how sure it is, and why it is not known; empty: it is."""
+
+    method: str
+    confidence: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileFound:
+    """What a rank's traffic told; fields as in dlq/v1/profile.proto. Bytes and times are those of one
+    iteration; what is not known is None.
+    """
+
+    ended_s: float
+    """When recording ended, UTC."""
+    window_s: float
+    gpu_type: str
+    gpu_count: int
+    node_count: int
+    traffic: Verdict
+    sizes: Verdict
+    pattern: str = "other"
+    process_count: int = 0
+    rank_count: int | None = None
+    iteration_count: int = 0
+    period_s: float | None = None
+    jitter: float | None = None
+    bytes_per_iteration: float | None = None
+    model_bytes: float | None = None
+    largest_low_bytes: float | None = None
+    largest_high_bytes: float | None = None
+    skew_low: float | None = None
+    skew_high: float | None = None
+    server_skew: float | None = None
+    active_fraction: float | None = None
+    self_check_error: float | None = None
+    record_count: int = 0
+    lost_count: int = 0
+    unseen: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+    processes: str = ""
+    """JSON, empty or of at most MOST_PROCESSES_BYTES."""
+
+
+MOST_PROCESSES_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileEvidence:
+    """What the traffic of one rank told, for the master; recording ended `age_s` ago."""
+
+    key: AttemptKey
+    fence: Fence
+    age_s: float
+    found: ProfileFound
+
+
+FromAgent = Hello | Heartbeat | RankReport | CommandResult | ProfileEvidence

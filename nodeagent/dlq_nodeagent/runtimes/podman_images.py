@@ -4,6 +4,7 @@ Every pull is a command of its own: an agent that dies leaves it to its successo
 that are whole are not fetched twice). Nothing here waits for the master.
 """
 
+import json
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +37,8 @@ class Image(NamedTuple):
     size_bytes: int
     digest: str = ""
     """Of its manifest, as `REPOSITORY@DIGEST` names it; empty: podman knows none."""
+    environment: tuple[str, ...] = ()
+    """What it sets, as NAME=VALUE."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,16 +106,19 @@ class Images:
         )
 
     def _find(self, image: str) -> Image | None:
-        shape = "--format={{.Size}} {{.Id}} {{.Digest}} {{.Config.WorkingDir}}"
+        shape = (
+            "--format={{.Size}} {{.Id}} {{.Digest}} {{.Config.WorkingDir}}\n{{json .Config.Env}}"
+        )
         try:
             listed = self.client.ask("image", "inspect", shape, image, timeout_s=_INSPECT_S)
         except PodmanFailed as failed:
             if failed.code is None:
                 raise LaunchRefused(f"podman: {failed.words}") from None
             return None
-        size, image_id, digest, directory = listed.strip("\n").split(" ", 3)
+        facts, _, environment = listed.strip("\n").rpartition("\n")
+        size, image_id, digest, directory = facts.split(" ", 3)
         cwd = directory if directory.startswith("/") else "/"
-        return Image(image_id, cwd, int(size), digest)
+        return Image(image_id, cwd, int(size), digest, tuple(json.loads(environment) or ()))
 
     def _check_fit(self, image: str, image_id: str) -> None:
         """Looked at once in the agent's life: an id stays what it is."""

@@ -81,6 +81,7 @@ class PodmanContainers:
         return ContainerPlan(
             image=image.image_id,
             image_digest=image.digest,
+            image_environment=image.environment,
             image_cwd="" if launch.working_directory else image.working_directory,
             mounts=mounts,
             mount_roots=self._roots(launch),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dlq_nodeagent.errands import ReadOrder
 from dlq_nodeagent.journal import (
     FileJournal,
     Journal,
@@ -17,8 +18,9 @@ from dlq_nodeagent.journal import (
     RankRecord,
     Sequences,
 )
+from dlq_nodeagent.model.messages import ProfileOrder
 from dlq_nodeagent.model.rank import RankState, Stopping
-from support.agent_bench import a_launch
+from support.agent_bench import a_found, a_launch
 
 RECORD = RankRecord(
     launch=a_launch(
@@ -28,6 +30,7 @@ RECORD = RankRecord(
         memory_limit_bytes=2**40,
         time_left_s=60.0,
         script="#!/bin/sh\ntrue\n",
+        profile=ProfileOrder(60.0),
     ),
     state=RankState.STOPPING,
     floor_mtime_ns=1_763_635_200_123_456_789,
@@ -35,6 +38,7 @@ RECORD = RankRecord(
     error="the command is empty",
     exit_code=126,
     recorded_s=1.8e9,
+    found=a_found(ReadOrder(launch=a_launch(), window_s=60.0), 1.8e9),
 )
 
 

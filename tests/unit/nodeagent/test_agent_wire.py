@@ -19,10 +19,15 @@ from dlq_nodeagent.model.messages import (
     Hello,
     Launch,
     Phase,
+    ProfileAck,
+    ProfileEvidence,
+    ProfileFound,
+    ProfileOrder,
     RankProgress,
     RankReport,
     ReportAck,
     Stop,
+    Verdict,
     Welcome,
 )
 from dlq_nodeagent.runtimes.port import AttemptKey
@@ -214,3 +219,78 @@ def test_a_heartbeat_tells_how_the_gpus_are_and_leaves_out_what_is_not_known() -
     assert not encode(Heartbeat(sequence=2, progress=()), wire.NodeFacts()).heartbeat.HasField(
         "health"
     )
+
+
+FOUND = ProfileFound(
+    ended_s=1e9,
+    window_s=60.5,
+    gpu_type="H100-80GB",
+    gpu_count=2,
+    node_count=3,
+    traffic=Verdict("address-recurrence", "checked"),
+    sizes=Verdict("none", "unknown", "self-check"),
+    pattern="all-reduce",
+    process_count=2,
+    rank_count=6,
+    iteration_count=9,
+    period_s=0.25,
+    jitter=0.0,
+    bytes_per_iteration=1e9,
+    largest_low_bytes=0.0,
+    largest_high_bytes=5e8,
+    skew_low=0.0,
+    skew_high=0.5,
+    record_count=1000,
+    lost_count=3,
+    unseen=("io_uring",),
+    limits=("plugin_taken",),
+    processes='[{"comm":"ü"}]',
+)
+
+
+def test_an_evidence_says_what_is_known_and_leaves_out_what_is_not() -> None:
+    evidence = ProfileEvidence(key=REPORT.key, fence=REPORT.fence, age_s=2.5, found=FOUND)
+    said = wire.SessionRequest.FromString(encode(evidence, FACTS).SerializeToString())
+    told = said.profile_evidence
+    assert (told.job_id, told.fence.epoch, told.fence.attempt, told.node_rank) == ("17", 7, 2, 1)
+    assert (from_duration(told.age_duration), from_duration(told.window_duration)) == (2.5, 60.5)
+    assert (told.gpu_type, told.gpu_count, told.node_count, told.rank_count) == (
+        "H100-80GB",
+        2,
+        3,
+        6,
+    )
+    assert (told.traffic.confidence, told.traffic.reason) == ("checked", "")
+    assert (told.sizes.confidence, told.sizes.reason) == ("unknown", "self-check")
+    assert from_duration(told.period_duration) == 0.25
+    assert (told.bytes_per_iteration, told.skew_high) == (1e9, 0.5)
+    assert (told.largest_tensor_low_bytes, told.largest_tensor_high_bytes) == (0.0, 5e8)
+    for known in ("jitter", "skew_low", "largest_tensor_low_bytes"):
+        assert told.HasField(known), known
+    for unknown in ("model_bytes", "server_skew", "active_fraction", "self_check_error"):
+        assert not told.HasField(unknown), unknown
+    assert (told.record_count, told.lost_count, told.iteration_count) == (1000, 3, 9)
+    assert (list(told.unseen), list(told.limits)) == (["io_uring"], ["plugin_taken"])
+    assert told.processes == '[{"comm":"ü"}]'.encode()
+    unknown_period = replace(evidence, found=replace(FOUND, period_s=None, rank_count=None))
+    told = encode(unknown_period, FACTS).profile_evidence
+    assert not told.HasField("period_duration")
+    assert not told.HasField("rank_count")
+
+
+def test_an_order_for_a_profile_and_its_acknowledgement_are_read() -> None:
+    order = launch_command(17, "/bin/true")
+    message = wire.SessionResponse(command=wire.Command(sequence=1, epoch=1, launch=order))
+    command = decode(message)
+    assert isinstance(command, Command)
+    assert isinstance(command.order, Launch)
+    assert command.order.profile is None
+    message.command.launch.profile.window_duration.CopyFrom(to_duration(90.0))
+    command = decode(message)
+    assert isinstance(command, Command)
+    assert isinstance(command.order, Launch)
+    assert command.order.profile == ProfileOrder(90.0)
+    ack = wire.ProfileAck(job_id="17", node_rank=1)
+    ack.fence.epoch, ack.fence.attempt = 7, 2
+    read = decode(wire.SessionResponse(profile_ack=ack))
+    assert read == ProfileAck(REPORT.key, REPORT.fence)

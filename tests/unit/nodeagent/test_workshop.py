@@ -13,7 +13,9 @@ from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.port import DeviceProcess, DeviceUsage
 from dlq_nodeagent.errands import Look, LookOrder, Preparation, PrepareOrder, Purpose
 from dlq_nodeagent.launching import Launching, LaunchRules
-from dlq_nodeagent.model.messages import ContainerRequest, Launch
+from dlq_nodeagent.model.messages import ContainerRequest, Launch, ProfileFound
+from dlq_nodeagent.profiling.places import Places
+from dlq_nodeagent.profiling.station import Station
 from dlq_nodeagent.runtimes.container import ContainerPlan
 from dlq_nodeagent.runtimes.podman_prepare import Containers
 from dlq_nodeagent.runtimes.podman_pull import Ending, NotWanted, Say
@@ -30,6 +32,7 @@ class Asker:
     preparations: list[Preparation] = field(default_factory=list)
     looks: list[Look] = field(default_factory=list)
     details: list[str] = field(default_factory=list)
+    profiles: list[ProfileFound] = field(default_factory=list)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
     def prepared(self, key: AttemptKey, preparation: Preparation) -> None:
@@ -40,6 +43,9 @@ class Asker:
 
     def looked(self, key: AttemptKey, purpose: Purpose, look: Look) -> None:
         self.looks.append(look)
+
+    def profile_read(self, key: AttemptKey, found: ProfileFound) -> None:
+        self.profiles.append(found)
 
     async def wait(self) -> None:
         await asyncio.wait_for(self.arrived.wait(), 10)
@@ -99,6 +105,13 @@ def make_bench(tmp_path: Path) -> MakeBench:
             clock=clock,
             devices=devices,
             launching=launching,
+            station=Station(
+                clock=clock,
+                places=Places.of(tmp_path),
+                rights_of=launching.rights_of,
+                devices_of=launching.devices_of,
+                drops=False,
+            ),
             send_log=lambda order, handle, never_ran: None,
             run_inside=lambda order, handle: None,
             wake=asker.arrived.set,

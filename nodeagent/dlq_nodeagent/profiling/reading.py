@@ -1,0 +1,129 @@
+"""Reads what a rank recorded, by a short program with the rights of its user (dlq_profiler.telling).
+
+A job owns its rings: that program may be told anything, run out of its time or memory, or die. The
+agent reads no ring itself, believes no figure that is not one, and waits no longer than this.
+"""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import structlog
+
+from dlq_nodeagent.jobtree.user_rights import UserRights
+from dlq_profiler.capabilities import Unwatched, why_unwatched_process
+from dlq_profiler.results import JobProfile, ProcessProfile
+
+FAILED = "analysis_failed"
+NO_NUMPY = "no_numpy"
+_NO_NUMPY_CODE = 3  # dlq_profiler.telling.NO_NUMPY; importing it here would run it with `-m` twice
+_MOST_OUTPUT_BYTES = 4 << 20
+_TIMEOUT_S = 120.0
+_MOST_PROCESSES = 256
+
+log = structlog.get_logger("nodeagent.profiling")
+
+
+class Reading(NamedTuple):
+    """What the rings told. `failure`: why nobody could read them; then the rest says nothing."""
+
+    job: JobProfile | None = None
+    processes: tuple[ProcessProfile, ...] = ()
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Runs the program; `python` and `timeout_s` are knobs for tests."""
+
+    python: str = sys.executable
+    timeout_s: float = _TIMEOUT_S
+
+    def read(self, rings: Path, rights: UserRights, *, drop: bool) -> Reading:
+        """Read a directory of rings. `drop`: this process is root, and takes the user's rights.
+
+        Never raises over what lies there.
+        """
+        ids = (rights.uid, rights.gid, *rights.groups) if drop else ()
+        words = [self.python, "-I", "-B", "-m", "dlq_profiler.telling", str(rings), *map(str, ids)]
+        try:
+            code, output = self._run(words)
+        except OSError as error:
+            log.warning("rings_not_read", rings=str(rings), why=error.strerror)
+            return Reading(failure=FAILED)
+        if code == 0:
+            return reading_of(output)
+        log.warning("rings_not_read", rings=str(rings), code=code)
+        return Reading(failure=NO_NUMPY if code == _NO_NUMPY_CODE else FAILED)
+
+    def _run(self, words: Sequence[str]) -> tuple[int, bytes]:
+        """Its exit code, -9 when it took too long or said too much, and what it said."""
+        # One thread, whatever numpy was built with: the host's cores are the jobs'.
+        environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "LC_ALL": "C.UTF-8"}
+        with subprocess.Popen(
+            words,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+        ) as program:
+            assert program.stdout is not None
+            watch = threading.Timer(self.timeout_s, program.kill)
+            watch.start()
+            try:
+                output = program.stdout.read(_MOST_OUTPUT_BYTES)
+                if program.stdout.read(1):
+                    program.kill()
+                return program.wait(), output
+            finally:
+                watch.cancel()
+
+
+def reading_of(output: bytes) -> Reading:
+    """What the program said, each figure checked: it has read what a job wrote."""
+    try:
+        told: Any = json.loads(output)
+        processes = tuple(ProcessProfile.of(facts) for facts in told["processes"])
+        return Reading(_plausible(JobProfile.of(told["job"])), processes)
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return Reading(failure=FAILED)
+
+
+def _plausible(job: JobProfile) -> JobProfile:
+    for interval in (job.largest_tensor_bytes, job.skew):
+        if interval is not None and interval.lower > interval.upper:
+            raise ValueError("an interval ends before it begins")
+    if job.skew is not None and job.skew.upper > 1.0:
+        raise ValueError("a tensor larger than its model")
+    return job
+
+
+def limits_of_process(pid: int, proc: Path = Path("/proc")) -> tuple[str, ...]:
+    """What keeps a running process, or one that it has started, from being seen: io_uring, static, ...
+
+    Of what is gone meanwhile, or somebody else's, nothing is said.
+    """
+    found: list[Unwatched] = []
+    for each in _with_children(pid, proc):
+        with suppress(OSError):
+            found += why_unwatched_process(each, proc)
+    return tuple(dict.fromkeys(why.value for why in found))
+
+
+def _with_children(pid: int, proc: Path) -> Iterator[int]:
+    waiting, known = [pid], {pid}
+    while waiting and len(known) <= _MOST_PROCESSES:
+        each = waiting.pop(0)
+        yield each
+        with suppress(OSError, ValueError):
+            for task in (proc / str(each) / "task").iterdir():
+                children = {int(word) for word in (task / "children").read_text().split()}
+                waiting += sorted(children - known)
+                known |= children

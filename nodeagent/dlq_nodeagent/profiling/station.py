@@ -1,0 +1,75 @@
+"""What is done for a profile in the agent's threads: it is read when its window is over, and removed."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from dlq_common.clock import Clock
+from dlq_nodeagent.devices.port import Device
+from dlq_nodeagent.errands import ReadOrder
+from dlq_nodeagent.jobtree.user_rights import UserRights
+from dlq_nodeagent.model.messages import Launch, ProfileFound
+from dlq_nodeagent.profiling.finding import found_of
+from dlq_nodeagent.profiling.injecting import NO_ROOM
+from dlq_nodeagent.profiling.places import Places
+from dlq_nodeagent.profiling.reading import FAILED, Reader, Reading, limits_of_process
+from dlq_nodeagent.runtimes.launch import AttemptKey
+
+log = structlog.get_logger("nodeagent.profiling")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Station:
+    """The real one. `rights_of` and `devices_of` are launching's."""
+
+    clock: Clock
+    places: Places
+    rights_of: Callable[[Launch], UserRights]
+    devices_of: Callable[[Launch], Sequence[Device]]
+    drops: bool
+    """The agent is root, and its jobs are not."""
+    reader: Reader = field(default_factory=Reader)
+
+    def read(self, order: ReadOrder) -> ProfileFound:
+        """Switch recording off and read what there is. Repeating it is fine as long as it is not removed."""
+        launch = order.launch
+        ended_s = self.clock.now_s()
+        rights = self.rights_of(launch)
+        limits: tuple[str, ...] = ()
+        before = self.places.before(launch.key)
+        if order.main_pid is not None and before is not None and before.recording:
+            limits = limits_of_process(order.main_pid)
+        self.places.switch_off(launch.key, rights)
+        if before is None:
+            return self._found(order, Reading(), (NO_ROOM,), ended_s)
+        reading = Reading()
+        if self.places.has_files(launch.key, rights):
+            reading = self.reader.read(self.places.rings(launch.key), rights, drop=self.drops)
+        return self._found(order, reading, tuple(dict.fromkeys(before.limits + limits)), ended_s)
+
+    def failed(self, order: ReadOrder) -> ProfileFound:
+        """What is told when even that went wrong."""
+        return self._found(order, Reading(failure=FAILED), (), self.clock.now_s())
+
+    def remove(self, key: AttemptKey) -> None:
+        """Take a rank's place away."""
+        if not self.places.remove(key):
+            log.warning("rings_not_removed", key=str(key))
+
+    def keep_only(self, keys: Iterable[AttemptKey]) -> None:
+        """Take all places away but these."""
+        self.places.keep_only(keys)
+
+    def _found(
+        self, order: ReadOrder, reading: Reading, limits: tuple[str, ...], ended_s: float
+    ) -> ProfileFound:
+        types = {device.gpu_type for device in self.devices_of(order.launch)}
+        return found_of(
+            order.launch,
+            reading,
+            limits,
+            gpu_type=types.pop() if len(types) == 1 else "",
+            window_s=order.window_s,
+            ended_s=ended_s,
+        )

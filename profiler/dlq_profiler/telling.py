@@ -1,0 +1,63 @@
+"""What one host tells of a job, as a program of its own: it reads what the job itself could have written.
+
+    python -I -m dlq_profiler.telling DIRECTORY [UID GID [GROUP ...]]
+
+Prints one JSON object, `{"job": ..., "processes": [...], "refused": N}`: the facts of a JobProfile over
+the processes of this host, those of each ProcessProfile, and how many files were of no use. Exits
+with 1 when nothing can be told, with 3 where numpy is missing. With ids, it reads with these rights and no
+other: whatever files a job left to read, this program can open none but its user's own, write none, and
+uses no more time and memory than is set here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+NO_NUMPY = 3
+_CPU_S = 60  # a million records take less than one
+_MEMORY_BYTES = 3 << 30  # of addresses; a job's rings are 256 MiB at most
+
+
+def main(words: Sequence[str]) -> int:
+    """The exit code."""
+    try:
+        from dlq_profiler.directory import read_directory
+    except ModuleNotFoundError:
+        return NO_NUMPY
+    from dlq_profiler.job import job_of
+    from dlq_profiler.process import profiles_of
+
+    directory, *ids = words
+    _confine([int(number) for number in ids])
+    contents = read_directory(Path(directory))
+    processes = profiles_of(contents.recordings, contents.tensors)
+    told = {
+        "job": job_of(processes).facts(),
+        "processes": [process.facts() for process in processes],
+        "refused": len(contents.refused),
+    }
+    sys.stdout.write(json.dumps(told, separators=(",", ":")))
+    sys.stdout.flush()
+    return 0
+
+
+def _confine(ids: Sequence[int]) -> None:
+    """Everything is imported by now: the user may not be able to read where it lies."""
+    resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if ids:
+        uid, gid, *groups = ids
+        os.setgroups(groups)
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
