@@ -7,6 +7,7 @@ file that is cut short ends the reader), and every number in it is checked befor
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -243,8 +244,6 @@ def local_of(conn: np.void) -> str:
 
 
 def _address(conn: np.void, end: str) -> str:
-    import socket
-
     raw = bytes(conn[f"{end}_address"])
     if conn["family"] == socket.AF_INET:
         return socket.inet_ntop(socket.AF_INET, raw[:4])

@@ -1,6 +1,7 @@
 """An agent of root that runs a job as its submitter: rights, directories, script and files."""
 
 import os
+import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from dlq.v1 import agent_service_pb2 as wire
+from dlq_common.wire import to_duration
 from support.agent_process import AgentProcess
+from support.ring_of_two import BUFFERS
 from support.stub_master import StubMaster, launch_command
 
 pytestmark = [
@@ -123,3 +126,20 @@ exit 3
     assert report.exit_code == 3, said
     assert "dlq-nodeagent" in said, "it has found its agent"
     assert "killed" not in said
+
+
+def test_traffic_is_recorded_and_read_with_the_users_rights(
+    master: StubMaster, place: Path
+) -> None:
+    ring = (Path(__file__).parents[1] / "support" / "ring_of_two.py").read_text()
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        port = door.getsockname()[1]
+    launch = launch_command(6, "30", script=f"#!/usr/bin/python3\n{ring}", uid=NOBODY, gid=NOBODY)
+    launch.user, launch.master_port, launch.spec.launch = "nobody", port, "per-gpu"
+    launch.gpu_indexes[:] = [0, 1]
+    launch.profile.window_duration.CopyFrom(to_duration(60.0))
+    master.command(launch)
+    told = master.wait_for(lambda: master.evidence[0] if master.evidence else None, "evidence")
+    assert (told.traffic.reason, told.model_bytes) == ("", sum(BUFFERS))
+    assert master.report("6", EXITED).exit_code == 0
+    assert (place / "agent" / "profiles").stat().st_mode & 0o777 == 0o711

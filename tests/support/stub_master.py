@@ -14,7 +14,7 @@ import grpc
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1 import identity_service_pb2 as identity
-from dlq.v1 import job_pb2, lease_pb2
+from dlq.v1 import job_pb2, lease_pb2, profile_pb2
 from dlq.v1.agent_service_pb2_grpc import (
     AgentServiceServicer,
     add_AgentServiceServicer_to_server,
@@ -45,10 +45,12 @@ class StubMaster:
         self.stops: list[wire.StopCommand] = []
         self.answers_heartbeats = True
         self.acks = True
+        self.acks_profiles = True
         self.hellos: list[wire.Hello] = []
         self.heartbeats: list[wire.Heartbeat] = []
         self.reports: list[wire.RankReport] = []
         self.results: list[wire.CommandResult] = []
+        self.evidence: list[profile_pb2.ProfileEvidence] = []
         self.logs: dict[str, list[wire.PushLogRequest]] = {}
         self.renewals = 0
         self.changed = threading.Condition()
@@ -197,6 +199,14 @@ class StubMaster:
             case "report":
                 self.reports.append(request.report)
                 self._ack([request.report], queue)
+            case "profile_evidence":
+                told = request.profile_evidence
+                self.evidence.append(told)
+                if self.acks_profiles:
+                    ack = wire.ProfileAck(
+                        job_id=told.job_id, fence=told.fence, node_rank=told.node_rank
+                    )
+                    queue.put_nowait(wire.SessionResponse(profile_ack=ack))
             case _:
                 self.results.append(request.command_result)
 

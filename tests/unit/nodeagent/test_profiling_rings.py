@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +228,22 @@ def test_a_result_of_any_size_fits_the_line() -> None:
     assert all(len(word) <= 64 and word.isprintable() for word in found.unseen)
     few = found_of(LAUNCH, Reading(job, many[:1]), (), gpu_type="", window_s=1.0, ended_s=0.0)
     assert 0 < len(few.processes) <= MOST_PROCESSES_BYTES
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root reads as another user")
+def test_rings_are_read_with_no_more_rights_than_their_user_has() -> None:
+    nobody = UserRights(65534, 65534)
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        places = Places.of(Path(name))
+        rings = places.make(LAUNCH.key, nobody, file_limit=1, ring_bytes=1 << 20)
+        record(rings, ranks=3)
+        os.chown(rings / "101-1.dlqprof", nobody.uid, nobody.gid)
+        for path in rings.glob("*.dlqprof"):
+            path.chmod(0o600)
+        reading = Reader().read(rings, nobody, drop=True)
+        assert [process.pid for process in reading.processes] == [101]
+        assert rings.stat().st_uid == (rings / "control").stat().st_uid == nobody.uid
 
 
 # ---- removal
