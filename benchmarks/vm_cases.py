@@ -46,6 +46,7 @@ class Drawn(NamedTuple):
     due_s: float
     weight: float
     times_s: dict[str, tuple[float, ...]]
+    iterations: int = 1  # a second each on one K80
 
 
 def case(nodes: int, load: float, seed: int) -> list[Drawn]:
@@ -78,5 +79,5 @@ def _drawn(draw: random.Random, nodes: int, load: float) -> Iterator[Drawn]:
         k80 = tuple(alone_s / gpus**exponent for gpus in range(1, MOST_GPUS + 1))
         times_s = {"K80": k80, "M60": tuple(time_s / faster for time_s in k80)}
         due_s = submit_s + draw.uniform(*_DUE) * times_s["M60"][-1]
-        yield Drawn(submit_s, due_s, draw.uniform(*_WEIGHT), times_s)
+        yield Drawn(submit_s, due_s, draw.uniform(*_WEIGHT), times_s, round(alone_s))
         submit_s += draw.expovariate(nodes * load / _MEAN_GAP_S)

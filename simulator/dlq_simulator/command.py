@@ -46,7 +46,8 @@ queues=class|vc|user; for themis fairness; for aryl
 size=knapsack|knapsack-exact|least-work|rollout|afs|grow-shrink; where servers are lent
 reclaim=exact|aryl|random|scf|ssf|lsf|static. Each policy takes the settings that it knows.
 
-The gpuaas policies rent nodes and take interval_s and preempt; the heuristics also reading=paper|reference,
+The gpuaas policies rent nodes and take interval_s, preempt, times=exact|fitted, and with fitted times history=TRACE,
+measure_s, refine; the heuristics also reading=paper|reference,
 proxy=cost|efficiency, iterations, elite, moves, alpha, beta, swap, rho, mu; gpuaas-dp variant, step_s, constant;
 gpuaas-marginal lookahead.
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dlq_master.policy.priced.catalogue import Catalogue, NodeType
+from dlq_master.policy.priced.learning import Kin
 from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.errors import UsageError
 from dlq_simulator.speed import Speed
@@ -21,27 +23,36 @@ _REMEDY = "correct the row, give a node type that holds it, or leave such jobs o
 
 class RentingJob(NamedTuple):
     """`due_s` is an instant, `weight` $ per second after it; `time_s[k, g - 1]`: on g GPUs of kind k of the
-    catalogue, inf where it may not run."""
+    catalogue, inf where it may not run. `kin`: what is known of it where run times are not."""
 
     job_id: str
     submit_s: float
     due_s: float
     weight: float
     time_s: NDArray[np.float64]
+    kin: Kin = Kin("")
 
 
 @dataclass(frozen=True)
 class Instance:
-    """Jobs in the order of their submits (ties as given), what can be rented, and how many nodes at most."""
+    """Jobs in the order of their submits (ties as given), what can be rented, and how many nodes at most.
+    `speeds`: of one GPU, by type; 1 where nothing is said."""
 
     jobs: tuple[RentingJob, ...]
     catalogue: Catalogue
     nodes: int
+    speeds: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, jobs: Iterable[RentingJob], catalogue: Catalogue, nodes: int) -> Instance:
+    def of(
+        cls,
+        jobs: Iterable[RentingJob],
+        catalogue: Catalogue,
+        nodes: int,
+        speeds: Mapping[str, float] = MappingProxyType({}),
+    ) -> Instance:
         """In the right order."""
-        return cls(tuple(sorted(jobs, key=lambda job: job.submit_s)), catalogue, nodes)
+        return cls(tuple(sorted(jobs, key=lambda job: job.submit_s)), catalogue, nodes, speeds)
 
 
 def instance_of(trace: Trace, spec: ClusterSpec, speed: Speed) -> Instance:
@@ -62,7 +73,20 @@ def instance_of(trace: Trace, spec: ClusterSpec, speed: Speed) -> Instance:
         )
     )
     jobs = [_job(trace, row, groups, catalogue, spec, speed) for row in trace.jobs]
-    return Instance.of(jobs, catalogue, nodes)
+    return Instance.of(jobs, catalogue, nodes, speeds_of(groups))
+
+
+def speeds_of(groups: Iterable[NodeGroup]) -> dict[str, float]:
+    """Of one GPU, by type: those of the first group that has it."""
+    found: dict[str, float] = {}
+    for group in groups:
+        found.setdefault(group.gpu_type, float(group.speed))
+    return found
+
+
+def kin_of(row: TraceJob) -> Kin:
+    """Its network and its iterations, if the trace tells them."""
+    return Kin(row.model or "", row.iterations)
 
 
 def _rentable(spec: ClusterSpec) -> tuple[tuple[NodeGroup, ...], int]:
@@ -98,7 +122,7 @@ def _job(
         raise trace.error(row, "num_gpus", why, _REMEDY)
     submit_s = float(row.submit_time_s)
     weight = 1.0 if row.weight is None else float(row.weight)
-    return RentingJob(row.job_id, submit_s, submit_s + row.due_s, weight, time_s)
+    return RentingJob(row.job_id, submit_s, submit_s + row.due_s, weight, time_s, kin_of(row))
 
 
 def _times(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from dlq_master.policy.priced.learning import Shape
+
 
 class Held(NamedTuple):
     """From when to when it held so many GPUs."""
@@ -19,6 +21,7 @@ class Way:
     """`left`: the share that is not done; `time_s`: what all of it would take on what it holds now."""
 
     left: float = 1.0
+    kind: int = 0
     gpus: int = 0
     time_s: float = 0.0
     ready_s: float = 0.0  # from when it makes progress
@@ -27,10 +30,12 @@ class Way:
     stops: int = 0
     resizes: int = 0  # of these, those after which it went on at once
     spans: list[Held] = field(default_factory=list)
+    progress_s: dict[Shape, float] = field(default_factory=dict)  # how long it made some, by shape
 
-    def hold(self, now_s: float, gpus: int, time_s: float, ready_s: float) -> None:
+    def hold(self, now_s: float, shape: Shape, time_s: float, ready_s: float) -> None:
         """It gets these GPUs, instead of what it holds."""
-        self.gpus, self.time_s, self.since_s, self.ready_s = gpus, time_s, now_s, ready_s
+        self.kind, self.gpus = shape
+        self.time_s, self.since_s, self.ready_s = time_s, now_s, ready_s
 
     def drop(self, now_s: float, *, goes_on: bool) -> None:
         """It is stopped; `goes_on`: with other GPUs, at once."""
@@ -50,4 +55,11 @@ class Way:
 
     def advance(self, now_s: float, then_s: float) -> None:
         """What is done in between."""
-        self.left -= max(0.0, then_s - max(now_s, self.ready_s)) / self.time_s
+        ran_s = max(0.0, then_s - max(now_s, self.ready_s))
+        self.left -= ran_s / self.time_s
+        self.progress_s[self.shape] = self.progress_s.get(self.shape, 0.0) + ran_s
+
+    @property
+    def shape(self) -> Shape:
+        """Of what it holds."""
+        return Shape(self.kind, self.gpus)

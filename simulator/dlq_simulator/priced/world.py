@@ -15,10 +15,12 @@ import numpy as np
 
 from dlq_master.policy.priced.check import faults
 from dlq_master.policy.priced.keep import settled
-from dlq_master.policy.priced.situation import EMPTY, PricedJob, Schedule, Situation, Solver
+from dlq_master.policy.priced.learning import Shape
+from dlq_master.policy.priced.situation import EMPTY, Grant, PricedJob, Schedule, Situation, Solver
 from dlq_simulator.errors import SimulateError
 from dlq_simulator.priced.instance import Instance
 from dlq_simulator.priced.renting import Renting
+from dlq_simulator.priced.times import Exact, Times
 from dlq_simulator.priced.way import Way
 
 HOUR_S = 3600.0
@@ -53,6 +55,7 @@ class World:
     draw: np.random.Generator
     interval_s: float = HOUR_S
     resume_s: float = 0.0
+    times: Times | None = None  # that the solver is told; None: the true ones
     decisions: int = 0
     schedule: Schedule = EMPTY
     there: dict[int, Way] = field(default_factory=dict)  # submitted and not done, by number
@@ -60,6 +63,7 @@ class World:
     finish_s: dict[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._times = self.times or Exact(self.instance)
         self.renting = Renting(self.instance.catalogue)
         self._untils = sorted({rented.until_s for rented in self.instance.catalogue.types})
 
@@ -114,13 +118,15 @@ class World:
             if grant is not None:
                 resumed_s = now_s + (self.resume_s if way.spans else 0.0)
                 ready_s = max(resumed_s, self.renting.ready_s(grant.node))
-                way.hold(now_s, grant.gpus, self._time_s(number), ready_s)
+                shape = self._shape(grant)
+                way.hold(now_s, shape, self._time_s(number, shape), ready_s)
 
     def _advance(self, now_s: float, until_s: float) -> float:
         """To the next event; returns when that is."""
         ends = {number: self.there[number].end_s(now_s) for number in self.schedule.grants}
         taken_s = min((u for u in self._untils if u > now_s), default=math.inf)
-        then_s = min([until_s, now_s + self.interval_s, taken_s, *ends.values()])
+        news_s = [self._times.news_s(self.there[number], now_s) for number in ends]
+        then_s = min([until_s, now_s + self.interval_s, taken_s, *ends.values(), *news_s])
         if not math.isfinite(then_s):
             raise _error("jobs wait", "nothing runs, and nothing will ever happen")
         for number, end_s in ends.items():
@@ -129,19 +135,23 @@ class World:
             if end_s <= then_s or way.left <= _DONE:
                 way.end(then_s)
                 self.finish_s[number] = then_s
+                self._times.ended(number, way)
                 del self.there[number]
         grants = {key: grant for key, grant in self.schedule.grants.items() if key in self.there}
         self.schedule = Schedule(self.schedule.types, grants)
         return then_s
 
-    def _time_s(self, number: int) -> float:
-        grant, catalogue = self.schedule.grants[number], self.instance.catalogue
-        kind = catalogue.kinds.index(catalogue.types[self.schedule.types[grant.node]].kind)
-        return float(self.instance.jobs[number].time_s[kind, grant.gpus - 1])
+    def _shape(self, grant: Grant) -> Shape:
+        catalogue = self.instance.catalogue
+        kind = catalogue.types[self.schedule.types[grant.node]].kind
+        return Shape(catalogue.kinds.index(kind), grant.gpus)
+
+    def _time_s(self, number: int, shape: Shape) -> float:
+        return float(self.instance.jobs[number].time_s[shape.kind, shape.gpus - 1])
 
     def _priced(self, number: int) -> PricedJob:
-        job = self.instance.jobs[number]
-        return PricedJob(number, job.due_s, job.weight, job.time_s, self.there[number].left)
+        job, way = self.instance.jobs[number], self.there[number]
+        return PricedJob(number, job.due_s, job.weight, self._times.told(number, way), way.left)
 
     def _bill(self) -> Bill:
         jobs = self.instance.jobs
@@ -164,10 +174,11 @@ def replay(
     seed: int = 0,
     interval_s: float = HOUR_S,
     resume_s: float = 0.0,
+    times: Times | None = None,
 ) -> Bill:
     """One run of all jobs; the same seed gives the same bill."""
     draw = np.random.default_rng(seed)
-    return World(instance, solver, draw, interval_s, resume_s).run()
+    return World(instance, solver, draw, interval_s, resume_s, times).run()
 
 
 def _error(what: str, why: str) -> SimulateError:

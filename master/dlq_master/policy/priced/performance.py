@@ -16,16 +16,18 @@ import numpy as np
 
 from dlq_master.policy.priced.catalogue import Floats, Ints
 
-_FOLDS = 5
+FEWEST = 5  # jobs; as many folds as are dealt
 _MOST_FEATURES = 8
 _WORTHWHILE = 0.01  # of the error: what a further feature must gain
 
 
 class Run(NamedTuple):
-    """One finished run: its numbers by name, all positive, and what it took."""
+    """One finished run: its numbers by name, all positive, and what it took. Runs of one `job` are dealt to one
+    fold, so that no model is judged by a job that it has seen; "": each is a job of its own."""
 
     numbers: Mapping[str, float]
     time_s: float
+    job: str = ""
 
 
 class Feature(NamedTuple):
@@ -61,15 +63,18 @@ class Performance:
 
 
 def fit(runs: Sequence[Run], draw: np.random.Generator) -> Performance:
-    """Learn from at least five runs; they are dealt to folds by chance. Raises ValueError."""
-    if len(runs) < _FOLDS:
-        raise ValueError(f"{len(runs)} runs are too few: at least {_FOLDS}")
+    """Learn from runs of at least five jobs; they are dealt to folds by chance. Raises ValueError."""
+    jobs = {run.job or str(at): 0 for at, run in enumerate(runs)}
+    if len(jobs) < FEWEST:
+        raise ValueError(f"runs of {len(jobs)} jobs are too few: at least {FEWEST}")
     if any(run.time_s <= 0 or min(run.numbers.values()) <= 0 for run in runs):
         raise ValueError("times and numbers are positive")
     every = features(sorted(runs[0].numbers))
     table = np.array([[feature.of(run.numbers) for feature in every] for run in runs])
     time = np.array([run.time_s for run in runs])
-    fold = draw.permutation(np.arange(len(runs)) % _FOLDS)
+    dealt = draw.permutation(np.arange(len(jobs)) % FEWEST).tolist()
+    folds = dict(zip(jobs, dealt, strict=True))
+    fold = np.array([folds[run.job or str(at)] for at, run in enumerate(runs)])
     chosen, error = _forward(table, time, fold)
     weights = _weights(table[:, chosen], time)
     return Performance(
@@ -109,7 +114,7 @@ def _forward(table: Floats, time: Floats, fold: Ints) -> tuple[list[int], float]
 def _error(table: Floats, time: Floats, fold: Ints) -> float:
     """Mean absolute percentage error of runs that the weights have not seen."""
     errors = []
-    for n in range(_FOLDS):
+    for n in range(FEWEST):
         out = fold == n
         guess = _with_one(table[out]) @ _weights(table[~out], time[~out])
         errors.append(np.abs(guess - time[out]) / time[out])

@@ -105,6 +105,13 @@ def test_jobs_and_their_changes_are_written(files: list[str], tmp_path: Path) ->
         ),
         (["--policy", "gpuaas-greedy", "--set", "interval_s=0"], 2, "interval_s=0"),
         (["--policy", "gpuaas-greedy", "--set", "preempt=x"], 2, "expected one of charged, free"),
+        (["--policy", "gpuaas-greedy", "--set", "times=x"], 2, "expected one of exact, fitted"),
+        (["--policy", "gpuaas-greedy", "--set", "refine=off"], 2, "add --set times=fitted"),
+        (
+            ["--policy", "gpuaas-greedy", "--set", "times=fitted", "--set", "measure_s=0"],
+            2,
+            "measure_s=0",
+        ),
     ],
 )
 def test_slips_are_refused_before_anything_is_replayed(
@@ -113,6 +120,18 @@ def test_slips_are_refused_before_anything_is_replayed(
     done = CliRunner().invoke(simulate, [*files, *words])
     assert done.exit_code == code
     assert message in done.output
+
+
+def test_run_times_may_be_learned(files: list[str], tmp_path: Path) -> None:
+    words = [*files, "--policy", "gpuaas-marginal", "--set", "times=fitted", "--json"]
+    done = CliRunner().invoke(simulate, words)
+    assert (done.exit_code, "foretold at submit are off by" in done.stderr) == (0, True)
+    (tmp_path / "h.csv").write_text(ROWS)
+    taught = CliRunner().invoke(simulate, [*words, "--set", f"history={tmp_path / 'h.csv'}"])
+    assert taught.exit_code == 0
+    assert taught.stderr != done.stderr
+    missing = CliRunner().invoke(simulate, [*words, "--set", "history=nowhere.csv"])
+    assert (missing.exit_code, "nowhere.csv" in missing.output) == (2, True)
 
 
 def test_an_end_of_renting_is_for_those_who_rent(files: list[str], tmp_path: Path) -> None:

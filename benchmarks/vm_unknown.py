@@ -1,0 +1,111 @@
+"""Rented nodes when nobody knows run times: what it costs to learn them from the jobs that have ended.
+
+    python -m benchmarks.vm_unknown [--json]
+
+Cost of nodes and of being late under the default and greedy with `times=fitted`, over that with exact run
+times: on the five shipped instances, whose jobs tell nothing but their network, and on the cases and seeds of
+`vm_cases`, whose jobs say how many iterations they make. `refine=off`: what is measured of a job that
+runs counts for later ones only. `taught`: with all run times of another instance as history.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from statistics import mean, median
+
+import numpy as np
+from benchmarks import vm_cases
+from benchmarks.report import Report
+from benchmarks.vm_allocation import TABLE_2, table
+
+from dlq_master.policy.priced.greedy import greedy
+from dlq_master.policy.priced.learning import Kin, Learned
+from dlq_master.policy.priced.marginal import marginal
+from dlq_master.policy.priced.situation import Solver
+from dlq_simulator.clusters import read_cluster
+from dlq_simulator.priced.instance import Instance, RentingJob, instance_of
+from dlq_simulator.priced.times import Fitted, learn
+from dlq_simulator.priced.world import replay
+from dlq_simulator.speed import Speed
+from dlq_simulator.traces import read_trace
+from dlq_simulator.workload import Trace
+
+SHIPPED = Path(__file__).parents[1] / "tests" / "data" / "traces" / "gpuaas"
+NAMES = ("exp-10-100-0", "exp-10-100-1", "high-10-100-0", "high-10-100-1", "veryhigh-10-100-0")
+# Of another seed: instances of one seed have the same jobs.
+TEACHES = {name: "high-10-100-0" if name.endswith("1") else "high-10-100-1" for name in NAMES}
+SOLVERS: dict[str, Solver] = {"default": marginal, "greedy": greedy}
+SPEEDS = {"K80": 1.0, "M60": 1.1}
+MEASURE_S, RESUME_S = 300.0, 60.0
+
+
+def main() -> None:
+    report = Report.begin(
+        "vm_unknown", argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    )
+    for name in NAMES:
+        history = read_trace(str(SHIPPED / TEACHES[name] / "Lof_Selectjobs.csv.gz"))
+        compare(report, name, [shipped(name)], history)
+    for load in vm_cases.LOADS:
+        seeds = [(nodes, seed) for nodes, some in vm_cases.SEEDS.items() for seed in some]
+        compare(report, f"load {load}", [drawn(nodes, load, seed) for nodes, seed in seeds])
+    report.end()
+
+
+def compare(
+    report: Report, name: str, instances: list[Instance], history: Trace | None = None
+) -> None:
+    """Both solvers, with and without refinement."""
+    for which, solver in SOLVERS.items():
+        exact = [replay(one, solver, resume_s=RESUME_S).total for one in instances]
+        for way, refine, taught in (
+            ("fitted", True, None),
+            ("fitted, taught", True, history),
+            ("fitted, refine=off", False, None),
+            ("fitted, refine=off, taught", False, history),
+        ):
+            if "taught" in way and history is None:
+                continue
+            times = [fitted(one, refine, taught) for one in instances]
+            ratios = [
+                replay(one, solver, resume_s=RESUME_S, times=known).total / cost
+                for one, known, cost in zip(instances, times, exact, strict=True)
+            ]
+            errors = [error for known in times for error in known.errors.values()]
+            report.figure(
+                f"{name}, {which}, {way}: cost over that with exact run times", mean(ratios), "x",
+                note=f"{min(ratios):.3f} to {max(ratios):.3f}; estimates at submit off by "
+                f"{100 * median(errors):.0f} % in the median",
+            )  # fmt: skip
+
+
+def fitted(one: Instance, refine: bool, history: Trace | None) -> Fitted:
+    """Models that know the history, if there is one."""
+    speeds = {kind: one.speeds.get(kind, 1.0) for kind in one.catalogue.kinds}
+    most = int(one.catalogue.most.max())
+    learned = Learned(tuple(speeds.values()), most, np.random.default_rng(0))
+    if history is not None:
+        learn(learned, history, speeds)
+    return Fitted(one, learned, MEASURE_S, refine=refine)
+
+
+def shipped(name: str) -> Instance:
+    """One of the five."""
+    trace = read_trace(str(SHIPPED / name / "Lof_Selectjobs.csv.gz"))
+    return instance_of(trace, read_cluster(str(SHIPPED / "table_2.toml")), Speed())
+
+
+def drawn(nodes: int, load: float, seed: int) -> Instance:
+    """A case whose jobs say how many iterations they make."""
+    jobs = [
+        RentingJob(
+            f"j{n:04d}", job.submit_s, job.due_s, job.weight, table(job), Kin("", job.iterations)
+        )
+        for n, job in enumerate(vm_cases.case(nodes, load, seed))
+    ]
+    return Instance.of(jobs, TABLE_2, nodes, SPEEDS)
+
+
+if __name__ == "__main__":
+    main()
