@@ -32,7 +32,7 @@ _LOOPBACK = """\
 table ip loopback {{
  chain there {{
   type nat hook output priority -100; policy accept;
-  ip daddr 127.0.0.1 tcp dport 1024-65535 dnat to {master}
+  ip daddr 127.0.0.1 tcp dport {port} dnat to {master}
  }}
  chain as_itself {{
   type nat hook postrouting priority 100; policy accept;
@@ -117,7 +117,8 @@ class NetnsDaemons(Daemons):
         for device in ("lo", "wire0"):
             _ip("-n", space, "link", "set", device, "up")
         self._inside(name, "sysctl", "-qw", "net.ipv4.conf.all.route_localnet=1")
-        self._inside(name, "nft", "-f", "-", rules=_LOOPBACK.format(master=self._here))
+        port = self.api.rpartition(":")[2]
+        self._inside(name, "nft", "-f", "-", rules=_LOOPBACK.format(master=self._here, port=port))
 
     def _remove_wire(self, name: str) -> None:
         # A namespace ends some time after its name; the wire goes at once.
