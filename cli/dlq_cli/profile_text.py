@@ -20,6 +20,22 @@ WHY = {
     "cuda-graph": "the collectives were replayed from a CUDA graph",
     "ranks-unknown": "how many ranks there are is not known; --ranks tells",
     "messages-are-not-tensors": "what is sent are no tensors, and no buckets of them",
+    "static": "it is linked statically: nothing can be preloaded into it",
+    "setuid": "it is setuid, setgid or has capabilities: the loader ignores preloads",
+    "go": "it is written in Go, which makes its system calls itself",
+    "io-uring": "it sends through io_uring, past the functions that are watched",
+    "other-machine": "it is built for another processor, or has 32 bits",
+    "not-a-program": "it is neither an ELF program nor a script",
+    "not-found": "the program was not found",
+    "unreadable": "its file may not be read, so nothing is known of it",
+    "plugin-taken": "NCCL_PROFILER_PLUGIN names another plugin, and nothing else was seen",
+    "plugin-off": "NCCL_PROFILER_PLUGIN is none, and nothing else was seen",
+    "no-library": "the profiler's library was not built on its node",
+    "library-unreachable": "its user's programs cannot load the profiler's library on its node",
+    "switched-off": "its node's agent is told to profile nothing (jobs.profile)",
+    "no-directory": "its node had no room for recordings",
+    "no-numpy": "its node's agent has no numpy to analyse recordings with",
+    "analysis-failed": "what it recorded could not be analysed",
 }
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _MOST_SIZES = 12

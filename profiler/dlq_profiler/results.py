@@ -49,6 +49,23 @@ class Reason(StrEnum):
     GRAPH = "cuda-graph"
     RANKS_UNKNOWN = "ranks-unknown"
     NOT_TENSORS = "messages-are-not-tensors"
+    # What an agent knows of a program that it starts, or of its own host.
+    STATIC = "static"
+    SETUID = "setuid"
+    GO = "go"
+    IO_URING = "io-uring"
+    OTHER_MACHINE = "other-machine"
+    NOT_A_PROGRAM = "not-a-program"
+    NOT_FOUND = "not-found"
+    UNREADABLE = "unreadable"
+    PLUGIN_TAKEN = "plugin-taken"
+    PLUGIN_OFF = "plugin-off"
+    NO_LIBRARY = "no-library"
+    UNREACHABLE = "library-unreachable"
+    SWITCHED_OFF = "switched-off"
+    NO_DIRECTORY = "no-directory"
+    NO_NUMPY = "no-numpy"
+    FAILED = "analysis-failed"
 
 
 class Pattern(StrEnum):

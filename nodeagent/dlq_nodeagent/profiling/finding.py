@@ -9,6 +9,7 @@ from dlq_nodeagent.model.messages import (
     ProfileFound,
     Verdict,
 )
+from dlq_nodeagent.profiling.injecting import reason_of
 from dlq_nodeagent.profiling.reading import Reading
 from dlq_profiler.capabilities import BLIND
 from dlq_profiler.job import job_of
@@ -28,12 +29,14 @@ _UNSEEN = frozenset(
         Reason.BYPASS,
     }
 )
+# Of such programs nothing at all is seen.
+_BLIND = frozenset(reason_of(why) for why in BLIND)
 
 
 def found_of(
     launch: Launch,
     reading: Reading,
-    limits: Sequence[str],
+    limits: Sequence[Reason],
     *,
     gpu_type: str,
     window_s: float,
@@ -75,16 +78,16 @@ def found_of(
     )
 
 
-def _verdict(verdict: ProfileVerdict, failure: str, limits: Sequence[str]) -> Verdict:
+def _verdict(verdict: ProfileVerdict, failure: Reason | None, limits: Sequence[Reason]) -> Verdict:
     method, confidence = verdict.method.value, verdict.confidence.value
     if verdict.reason is None:
         return Verdict(method, confidence)
-    reason = verdict.reason.value
-    if failure:
+    reason = verdict.reason
+    if failure is not None:
         reason = failure
-    elif limits and verdict.reason in _UNSEEN:
-        reason = next((word for word in limits if word in BLIND), limits[0])
-    return Verdict(method, confidence, reason)
+    elif limits and reason in _UNSEEN:
+        reason = next((limit for limit in limits if limit in _BLIND), limits[0])
+    return Verdict(method, confidence, reason.value)
 
 
 def _rank_count(job: JobProfile) -> int | None:

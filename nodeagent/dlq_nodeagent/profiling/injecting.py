@@ -17,6 +17,7 @@ from dlq_nodeagent.profiling.places import Before, Places
 from dlq_nodeagent.runtimes.container import Mount
 from dlq_profiler.capabilities import Unwatched, why_unwatched
 from dlq_profiler.injection import Parts, built, injected
+from dlq_profiler.results import Reason
 
 # Of one rank. A process that sends has two files: the preloaded library's and that of NCCL's plugin.
 TOTAL_BYTES = 256 << 20
@@ -24,11 +25,7 @@ _FILES_OF_A_TASK = 4
 _OTHER_FILES = 8  # launchers, and what looks after data
 _LEAST_RING_BYTES, _MOST_RING_BYTES = 1 << 20, 14 << 20
 # The loader would say so on stderr, or would never come to be.
-_NOT_INTO = frozenset({Unwatched.OTHER_MACHINE, Unwatched.NOT_FOUND, Unwatched.NOT_A_PROGRAM})
-
-UNREACHABLE = "library_unreachable"
-SWITCHED_OFF = "switched_off"
-NO_ROOM = "no_directory"
+_NOT_INTO = frozenset({Reason.OTHER_MACHINE, Reason.NOT_FOUND, Reason.NOT_A_PROGRAM})
 
 log = structlog.get_logger("nodeagent.profiling")
 
@@ -63,13 +60,13 @@ class Injecting:
         """For a rank that is started with these words, `environment` being what it would see: the image's
         too. Never raises.
         """
-        limits: tuple[str, ...] = ()
+        limits: tuple[Reason, ...] = ()
         try:
             parts = self._usable(rights) if self.allowed else None
             limits = self._limits(launch, rights, words, environment, cwd)
             if parts is not None and not _NOT_INTO.intersection(limits):
                 return self._inject(launch, rights, environment, parts, limits)
-            why = SWITCHED_OFF if not self.allowed else self._missing()
+            why = self._missing() if self.allowed else Reason.SWITCHED_OFF
             self.places.note(launch.key, Before(False, (why, *limits) if parts is None else limits))
         except (OSError, ValueError) as error:
             log.warning("not_profiled", key=str(launch.key), error=str(error))
@@ -81,7 +78,7 @@ class Injecting:
         rights: UserRights,
         environment: Mapping[str, str],
         parts: Parts,
-        limits: tuple[str, ...],
+        limits: tuple[Reason, ...],
     ) -> Injection:
         files = _OTHER_FILES + _FILES_OF_A_TASK * _tasks(launch)
         ring_bytes = min(_MOST_RING_BYTES, max(_LEAST_RING_BYTES, TOTAL_BYTES // files))
@@ -113,8 +110,8 @@ class Injecting:
         hook = parts.hook and self.copies / "hook"
         return Parts(self.copies / "lib" / parts.preload.name, plugin, hook)
 
-    def _missing(self) -> str:
-        return Unwatched.NO_LIBRARY if self.parts() is None else UNREACHABLE
+    def _missing(self) -> Reason:
+        return Reason.NO_LIBRARY if self.parts() is None else Reason.UNREACHABLE
 
     @staticmethod
     def _limits(
@@ -123,12 +120,17 @@ class Injecting:
         words: tuple[str, ...],
         environment: Mapping[str, str],
         cwd: str,
-    ) -> tuple[str, ...]:
+    ) -> tuple[Reason, ...]:
         with rights.taken():
             found = why_unwatched(words[0], environment, cwd=Path(cwd))
         if launch.container is not None:  # the program is the image's, of which nothing is known
             found = tuple(why for why in found if why in _OF_ENVIRONMENT)
-        return tuple(why.value for why in found)
+        return tuple(reason_of(why) for why in found)
+
+
+def reason_of(why: Unwatched) -> Reason:
+    """The same, as the reason of a result."""
+    return Reason(why.value.replace("_", "-"))
 
 
 _OF_ENVIRONMENT = frozenset({Unwatched.PLUGIN_TAKEN, Unwatched.PLUGIN_OFF})

@@ -23,6 +23,7 @@ from dlq_nodeagent.jobtree.sweeping import sweep
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.runtimes.launch import AttemptKey, LaunchRefused
 from dlq_profiler.control import switch, write_control
+from dlq_profiler.results import Reason
 
 _MODE = 0o711
 _MOST_NAMES = 10_000
@@ -33,7 +34,7 @@ class Before:
     """What was known before a rank started: whether anything was put into it, and what is in the way."""
 
     recording: bool
-    limits: tuple[str, ...] = ()
+    limits: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +76,10 @@ class Places:
         """What was noted; None: nothing, or not any more."""
         found = read_small(str(self.root / str(key) / "before.json"), most_bytes=65_536)
         told = {} if found is None else json_object(found.content)
-        limits = told.get("limits")
-        if not isinstance(limits, list):
+        try:
+            return Before(told["recording"] is True, tuple(Reason(word) for word in told["limits"]))
+        except (KeyError, TypeError, ValueError):
             return None
-        return Before(told.get("recording") is True, tuple(str(word) for word in limits))
 
     def switch_off(self, key: AttemptKey, rights: UserRights) -> None:
         """No process records any more, whether it runs or will be started. What a job did to its own

@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 import structlog
 
 from dlq_nodeagent.jobtree.user_rights import UserRights
-from dlq_profiler.capabilities import Unwatched, why_unwatched_process
-from dlq_profiler.results import JobProfile, ProcessProfile
+from dlq_nodeagent.profiling.injecting import reason_of
+from dlq_profiler.capabilities import why_unwatched_process
+from dlq_profiler.results import JobProfile, ProcessProfile, Reason
 
-FAILED = "analysis_failed"
-NO_NUMPY = "no_numpy"
 _NO_NUMPY_CODE = 3  # dlq_profiler.telling.NO_NUMPY; importing it here would run it with `-m` twice
 _MOST_OUTPUT_BYTES = 4 << 20
 _TIMEOUT_S = 120.0
@@ -35,7 +34,7 @@ class Reading(NamedTuple):
 
     job: JobProfile | None = None
     processes: tuple[ProcessProfile, ...] = ()
-    failure: str = ""
+    failure: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +55,11 @@ class Reader:
             code, output = self._run(words)
         except OSError as error:
             log.warning("rings_not_read", rings=str(rings), why=error.strerror)
-            return Reading(failure=FAILED)
+            return Reading(failure=Reason.FAILED)
         if code == 0:
             return reading_of(output)
         log.warning("rings_not_read", rings=str(rings), code=code)
-        return Reading(failure=NO_NUMPY if code == _NO_NUMPY_CODE else FAILED)
+        return Reading(failure=Reason.NO_NUMPY if code == _NO_NUMPY_CODE else Reason.FAILED)
 
     def _run(self, words: Sequence[str]) -> tuple[int, bytes]:
         """Its exit code, -9 when it took too long or said too much, and what it said."""
@@ -93,7 +92,7 @@ def reading_of(output: bytes) -> Reading:
         processes = tuple(ProcessProfile.of(facts) for facts in told["processes"])
         return Reading(_plausible(JobProfile.of(told["job"])), processes)
     except (KeyError, TypeError, ValueError, RecursionError):
-        return Reading(failure=FAILED)
+        return Reading(failure=Reason.FAILED)
 
 
 def _plausible(job: JobProfile) -> JobProfile:
@@ -105,16 +104,16 @@ def _plausible(job: JobProfile) -> JobProfile:
     return job
 
 
-def limits_of_process(pid: int, proc: Path = Path("/proc")) -> tuple[str, ...]:
+def limits_of_process(pid: int, proc: Path = Path("/proc")) -> tuple[Reason, ...]:
     """What keeps a running process, or one that it has started, from being seen: io_uring, static, ...
 
     Of what is gone meanwhile, or somebody else's, nothing is said.
     """
-    found: list[Unwatched] = []
+    found: list[Reason] = []
     for each in _with_children(pid, proc):
         with suppress(OSError):
-            found += why_unwatched_process(each, proc)
-    return tuple(dict.fromkeys(why.value for why in found))
+            found += map(reason_of, why_unwatched_process(each, proc))
+    return tuple(dict.fromkeys(found))
 
 
 def _with_children(pid: int, proc: Path) -> Iterator[int]:

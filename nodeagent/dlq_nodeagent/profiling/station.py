@@ -11,10 +11,10 @@ from dlq_nodeagent.errands import ReadOrder
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.model.messages import Launch, ProfileFound
 from dlq_nodeagent.profiling.finding import found_of
-from dlq_nodeagent.profiling.injecting import NO_ROOM
 from dlq_nodeagent.profiling.places import Places
-from dlq_nodeagent.profiling.reading import FAILED, Reader, Reading, limits_of_process
+from dlq_nodeagent.profiling.reading import Reader, Reading, limits_of_process
 from dlq_nodeagent.runtimes.launch import AttemptKey
+from dlq_profiler.results import Reason
 
 log = structlog.get_logger("nodeagent.profiling")
 
@@ -36,13 +36,13 @@ class Station:
         launch = order.launch
         ended_s = self.clock.now_s()
         rights = self.rights_of(launch)
-        limits: tuple[str, ...] = ()
+        limits: tuple[Reason, ...] = ()
         before = self.places.before(launch.key)
         if order.main_pid is not None and before is not None and before.recording:
             limits = limits_of_process(order.main_pid)
         self.places.switch_off(launch.key, rights)
         if before is None:
-            return self._found(order, Reading(), (NO_ROOM,), ended_s)
+            return self._found(order, Reading(), (Reason.NO_DIRECTORY,), ended_s)
         reading = Reading()
         if self.places.has_files(launch.key, rights):
             reading = self.reader.read(self.places.rings(launch.key), rights, drop=self.drops)
@@ -50,7 +50,7 @@ class Station:
 
     def failed(self, order: ReadOrder) -> ProfileFound:
         """What is told when even that went wrong."""
-        return self._found(order, Reading(failure=FAILED), (), self.clock.now_s())
+        return self._found(order, Reading(failure=Reason.FAILED), (), self.clock.now_s())
 
     def remove(self, key: AttemptKey) -> None:
         """Take a rank's place away."""
@@ -62,7 +62,7 @@ class Station:
         self.places.keep_only(keys)
 
     def _found(
-        self, order: ReadOrder, reading: Reading, limits: tuple[str, ...], ended_s: float
+        self, order: ReadOrder, reading: Reading, limits: tuple[Reason, ...], ended_s: float
     ) -> ProfileFound:
         types = {device.gpu_type for device in self.devices_of(order.launch)}
         return found_of(

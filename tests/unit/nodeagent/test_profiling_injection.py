@@ -114,7 +114,7 @@ def test_ours_come_first_and_a_plugin_of_the_users_stays(tmp_path: Path, parts: 
     assert plan.env["LD_PRELOAD"] == f"{lib}/libdlqprof.so:/opt/tcmalloc.so /opt/other.so"
     assert plan.env["PYTHONPATH"] == f"{tmp_path}/installed/hook:/home/me/lib:/home/me/more"
     assert plan.env["NCCL_PROFILER_PLUGIN"] == "/opt/inspector.so"
-    assert limits(tmp_path) == (True, ("plugin_taken",))
+    assert limits(tmp_path) == (True, ("plugin-taken",))
     free = planned(tmp_path, injecting(tmp_path, parts))
     assert free.env["NCCL_PROFILER_PLUGIN"] == f"{lib}/libnccl-profiler-dlq.so"
     assert (free.env["LD_PRELOAD"], limits(tmp_path)) == (f"{lib}/libdlqprof.so", (True, ()))
@@ -169,7 +169,7 @@ def test_a_container_has_all_of_it_at_the_same_place_and_before_its_images_own(
 
 @pytest.mark.parametrize(
     ("changes", "allowed", "reason"),
-    [({}, False, "switched_off"), ({"parts": lambda: None}, True, "no_library")],
+    [({}, False, "switched-off"), ({"parts": lambda: None}, True, "no-library")],
 )
 def test_without_the_profiler_a_rank_is_as_it_was_and_the_reason_is_noted(
     tmp_path: Path, parts: Parts, changes: dict[str, Any], *, allowed: bool, reason: str
@@ -177,7 +177,7 @@ def test_without_the_profiler_a_rank_is_as_it_was_and_the_reason_is_noted(
     put = replace(injecting(tmp_path, parts, allowed=allowed), **changes)
     plan = planned(tmp_path, put, environment=THEIRS)
     assert plan == planned(tmp_path, None, environment=THEIRS)
-    assert limits(tmp_path) == (False, (reason, "plugin_taken"))
+    assert limits(tmp_path) == (False, (reason, "plugin-taken"))
 
 
 def test_a_full_disk_keeps_no_rank_from_starting(tmp_path: Path, parts: Parts) -> None:
@@ -194,7 +194,7 @@ def test_a_place_that_the_loader_would_take_for_two_is_not_used(
     moved = Parts(*(Path(str(part).replace("installed", place)) for part in parts if part))
     plan = planned(tmp_path, injecting(tmp_path, moved))
     assert not set(OURS) & plan.env.keys()
-    assert limits(tmp_path) == (False, ("library_unreachable",))
+    assert limits(tmp_path) == (False, ("library-unreachable",))
     copies = tmp_path / "profiler"
     copy_parts(copies, moved)
     copied = planned(tmp_path, injecting(tmp_path, moved, copies=copies))
@@ -228,8 +228,8 @@ def test_nothing_is_put_into_what_the_loader_would_complain_of(
     tmp_path: Path, parts: Parts
 ) -> None:
     for command, reason in (
-        ((_elf(tmp_path / "other", 243),), "other_machine"),
-        (("/no/such/program",), "not_found"),
+        ((_elf(tmp_path / "other", 243),), "other-machine"),
+        (("/no/such/program",), "not-found"),
     ):
         plan = planned(tmp_path, injecting(tmp_path, parts), command=command)
         assert not set(OURS) & plan.env.keys()

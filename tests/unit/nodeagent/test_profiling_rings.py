@@ -23,7 +23,7 @@ from dlq_nodeagent.runtimes.port import AttemptKey
 from dlq_profiler import telling
 from dlq_profiler.control import read_control, write_control
 from dlq_profiler.job import job_of
-from dlq_profiler.results import JobProfile, Method, ProcessProfile
+from dlq_profiler.results import JobProfile, Method, ProcessProfile, Reason
 from support.agent_bench import a_launch
 from support.model_shapes import buckets, tensors
 from support.traffic import ring_rank, write_file
@@ -40,7 +40,7 @@ def places(tmp_path: Path) -> Places:
 
 def make(places: Places, key: AttemptKey = LAUNCH.key, *limits: str) -> Path:
     rings = places.make(key, ME, file_limit=12, ring_bytes=1 << 20)
-    places.note(key, Before(True, limits))
+    places.note(key, Before(True, tuple(Reason(word) for word in limits)))
     return rings
 
 
@@ -93,7 +93,7 @@ def test_a_rank_that_recorded_nothing_starts_no_program(places: Places) -> None:
 
 @pytest.mark.parametrize(
     ("limits", "reason"),
-    [(("plugin_taken", "static"), "static"), (("no_library",), "no_library"), (("io_uring",),) * 2],
+    [(("plugin-taken", "static"), "static"), (("no-library",), "no-library"), (("io-uring",),) * 2],
 )
 def test_why_nothing_could_be_seen_goes_with_it(
     places: Places, limits: tuple[str, ...], reason: str | tuple[str, ...]
@@ -108,13 +108,13 @@ def test_why_nothing_could_be_seen_goes_with_it(
 def test_a_known_result_is_not_made_unknown_by_what_might_have_been_in_the_way(
     places: Places,
 ) -> None:
-    record(make(places, LAUNCH.key, "plugin_taken"))
+    record(make(places, LAUNCH.key, "plugin-taken"))
     found = read(places)
-    assert (found.traffic.reason, found.limits) == ("", ("plugin_taken",))
+    assert (found.traffic.reason, found.limits) == ("", ("plugin-taken",))
 
 
 def test_a_place_that_is_not_there_is_said(places: Places) -> None:
-    assert read(places).traffic.reason == "no_directory"
+    assert read(places).traffic.reason == "no-directory"
 
 
 def test_numpy_is_missed_by_name(places: Places, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_numpy_is_missed_by_name(places: Places, tmp_path: Path) -> None:
     (tmp_path / "python").chmod(0o755)
     reader = Reader(python=str(tmp_path / "python"))
     found = station(places, reader).read(ReadOrder(launch=LAUNCH, window_s=60.0))
-    assert found.traffic.reason == "no_numpy"
+    assert found.traffic.reason == "no-numpy"
 
 
 # ---- hostile jobs
@@ -176,7 +176,7 @@ def test_a_program_that_never_answers_is_given_up(places: Places, tmp_path: Path
     (tmp_path / "python").chmod(0o755)
     reader = Reader(python=str(tmp_path / "python"), timeout_s=0.05)
     found = station(places, reader).read(ReadOrder(launch=LAUNCH, window_s=60.0))
-    assert found.traffic.reason == "analysis_failed"
+    assert found.traffic.reason == "analysis-failed"
 
 
 def test_a_program_that_says_too_much_is_given_up(places: Places, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_program_that_says_too_much_is_given_up(places: Places, tmp_path: Path
     found = station(places, Reader(python=str(tmp_path / "python"))).read(
         ReadOrder(launch=LAUNCH, window_s=60.0)
     )
-    assert found.traffic.reason == "analysis_failed"
+    assert found.traffic.reason == "analysis-failed"
 
 
 PROCESS = ProcessProfile(
@@ -209,12 +209,12 @@ GOOD: dict[str, Any] = {"job": job_of(()).facts(), "processes": [], "refused": 0
     ],
 )  # fmt: skip
 def test_no_output_is_believed_that_is_no_result(told: bytes) -> None:
-    assert reading_of(told).failure == "analysis_failed"
+    assert reading_of(told).failure == "analysis-failed"
 
 
 @given(st.binary(max_size=200))
 def test_any_output_is_a_reading_or_a_failure(told: bytes) -> None:
-    assert reading_of(told).failure == "analysis_failed"
+    assert reading_of(told).failure == "analysis-failed"
 
 
 def test_a_result_of_any_size_fits_the_line() -> None:
@@ -280,5 +280,5 @@ def test_what_a_process_that_runs_has_started_is_looked_at_too(tmp_path: Path) -
         (at / "exe").symlink_to(sys.executable)
     assert limits_of_process(10, tmp_path) == ()
     (tmp_path / "13" / "fd" / "5").symlink_to("anon_inode:[io_uring]")
-    assert limits_of_process(10, tmp_path) == ("io_uring",)
+    assert limits_of_process(10, tmp_path) == ("io-uring",)
     assert limits_of_process(99, tmp_path) == ()
