@@ -235,6 +235,10 @@ def _checked(config: MasterConfig) -> None:
         raise ConfigError(f"health.actions: {error}", key="health.actions") from None
     if not 0 <= config.health.closed_share <= 1:
         raise ConfigError("health.closed_share is between 0 and 1", key="health.closed_share")
+    if config.twin.cpu_seconds <= 0:
+        raise ConfigError("twin.cpu_seconds is above 0", key="twin.cpu_seconds")
+    if not 0 < config.twin.cpu_share <= 1:
+        raise ConfigError("twin.cpu_share is above 0, up to 1", key="twin.cpu_share")
     names = [queue.name for queue in config.queues]
     if len(set(names)) != len(names):
         raise ConfigError("queues: two queues have the same name")

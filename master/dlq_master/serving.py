@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import socket
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,20 +18,25 @@ from dlq_common.private_files import read_private
 from dlq_common.systemd import Service, passed_sockets
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.failpoints import Failpoints
+from dlq_master.control.forecasts import PAST_KEPT, Forecasts
 from dlq_master.control.loop import Loop
 from dlq_master.control.starting import start
 from dlq_master.control.state import State, window_of
 from dlq_master.control.ticks import PERIODS_S, start_metronome
+from dlq_master.control.twin_process import TwinProcess
 from dlq_master.rpc.audit import Audit
 from dlq_master.rpc.login_broker import BrokerSettings, LoginBroker
 from dlq_master.rpc.server import MasterServer, ServerSettings
 from dlq_master.rpc.sessions import Sessions
+from dlq_master.store.batch import PastJobs
 from dlq_master.store.reader import Reader
 from dlq_master.store.writer import Writer
 
 STOP_GRACE_S = 5.0
 # The name of the login broker's socket in dlq-login.socket, when systemd holds it.
 LOGIN_SOCKET = "login"
+# Not imported here: it is another process, and the master needs it for nothing.
+TWIN = (sys.executable, "-P", "-m", "dlq_simulator.twin")
 
 
 async def serve(config: MasterConfig) -> None:
@@ -56,6 +62,8 @@ async def serve(config: MasterConfig) -> None:
         "compact": float(config.retention.compact_every),
     }
     sessions = Sessions(str(config.jobs.checkpoint_root))
+    twin = TwinProcess(TWIN, clock)
+    forecasts = Forecasts(state, config.twin, twin, clock)
     loop = Loop(
         state=state,
         clock=clock,
@@ -66,6 +74,7 @@ async def serve(config: MasterConfig) -> None:
         state_dir=state_dir,
         periods_s=periods_s,
         progressed=service.alive,
+        foreseen=forecasts,
     )
     server = _server(config, loop, sessions, authority, audit, clock)
     broker = _broker(
@@ -75,6 +84,7 @@ async def serve(config: MasterConfig) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, loop.stop)
     metronome = start_metronome(loop.tell, periods_s)
+    foreseeing = asyncio.create_task(_foresee(forecasts, reader, state))
     try:
         await server.start()
         await broker.start()
@@ -83,6 +93,8 @@ async def serve(config: MasterConfig) -> None:
         await turning
     finally:
         service.stopping()
+        foreseeing.cancel()
+        await twin.stop()
         metronome.shutdown(wait=False)
         await broker.stop()
         await server.stop(STOP_GRACE_S)
@@ -90,6 +102,15 @@ async def serve(config: MasterConfig) -> None:
         reader.close()
         await asyncio.to_thread(audit.close)
         get_logger("master").info("master_stopped", epoch=state.epoch)
+
+
+async def _foresee(forecasts: Forecasts, reader: Reader, state: State) -> None:
+    """Look ahead until the master stops; run times are told from the jobs that ended last."""
+    if not state.config.twin.enabled:
+        return
+    after = max(0, state.next_job - PAST_KEPT)
+    forecasts.remember(await reader.past_jobs(PastJobs(), after, PAST_KEPT))
+    await forecasts.run()
 
 
 def read_authority(state_dir: Path, cluster: str) -> Authority:

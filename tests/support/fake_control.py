@@ -35,6 +35,7 @@ from dlq_master.model.packing import Packing
 from dlq_master.model.recording import Belief, Evidence, Recording
 from dlq_master.model.resources import Allocation, Slot
 from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.planner.forecasts import Range
 from dlq_master.store.batch import JoinToken, User
 
 EPOCH = 3
@@ -62,6 +63,7 @@ class FakeRead:
     past: dict[JobId, Job] = field(default_factory=dict)  # ended jobs that have left memory
     complete_from_s: float = -math.inf
     past_reads: int = 0
+    start_ranges: dict[JobId, Range] = field(default_factory=dict)
     journal_horizon: int = 0
 
     @property
@@ -98,6 +100,9 @@ class FakeRead:
 
     def evidence(self, key: AttemptKey) -> Sequence[Evidence]:
         return [part for part in self.all_evidence if part.key == key]
+
+    def start_range(self, job: Job) -> Range | None:
+        return self.start_ranges.get(job.job_id)
 
     def spec(self, job_id: JobId) -> bytes:
         return self.specs.get(job_id, b"")

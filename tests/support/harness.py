@@ -37,6 +37,9 @@ start_grace = "5s"
 [scheduler]
 policy = "best-effort"
 
+[twin]
+enabled = false
+
 [jobs]
 port_first = 30000
 port_last = 30999

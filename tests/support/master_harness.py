@@ -6,7 +6,7 @@ transport that only remembers. A restart throws the working state away and loads
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from dlq_master.control.config import JobsConfig, MasterConfig, NodesConfig, Sch
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.inbox import Letter
 from dlq_master.control.loop import Loop
+from dlq_master.control.published import NOBODY_FORESEES, Foreseen
 from dlq_master.control.starting import start
 from dlq_master.control.state import State, window_of
 from dlq_master.control.stimuli import (
@@ -77,6 +78,7 @@ class Master:
         *,
         clock: FakeClock | None = None,
         store: MemoryStore | None = None,
+        foresees: Callable[[State, FakeClock], Foreseen] = lambda _, __: NOBODY_FORESEES,
     ) -> None:
         self.config = config or config_of()
         self.clock = clock or FakeClock()
@@ -84,6 +86,7 @@ class Master:
         self.wires = Wires()
         self._tasks = asyncio.new_event_loop()
         self._requests = 0
+        self._foresees = foresees
         if store is None:
             people = [
                 User("alice", "user", 1001, 1001, (1001,), 0.0),
@@ -108,6 +111,7 @@ class Master:
             transport=self.wires,
             failpoints=Failpoints(),
             state_dir=Path("/"),
+            foreseen=self._foresees(self.state, self.clock),
         )
 
     def restart(self) -> None:

@@ -183,6 +183,16 @@ class RetentionConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class TwinConfig:
+    """The process that foresees when jobs start. It is asked when something has changed."""
+
+    enabled: bool = True
+    refresh_every: Seconds = Seconds(15.0)  # not more often than this
+    cpu_seconds: float = 5.0  # for one look at everybody, and for a question about one job
+    cpu_share: float = 0.1  # of a core, on average, for looks
+
+
+@dataclass(frozen=True, slots=True)
 class LogConfig:
     """Lines below the level are not written."""
 
@@ -212,5 +222,6 @@ class MasterConfig:
     identity: IdentityConfig = IdentityConfig()
     store: StoreConfig = StoreConfig()
     retention: RetentionConfig = RetentionConfig()
+    twin: TwinConfig = TwinConfig()
     log: LogConfig = LogConfig()
     debug: DebugConfig = DebugConfig()

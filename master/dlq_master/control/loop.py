@@ -30,7 +30,7 @@ from dlq_master.control.dispatch import commands_for
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.inbox import Inbox, Letter
 from dlq_master.control.ports import Transport
-from dlq_master.control.published import History, Published
+from dlq_master.control.published import NOBODY_FORESEES, Foreseen, History, Published
 from dlq_master.control.recent import AT_ONCE
 from dlq_master.control.state import State, forget
 from dlq_master.control.stimuli import OpenSession, Stimulus, Tick
@@ -71,8 +71,10 @@ class Loop:
         state_dir: Path,
         periods_s: Mapping[str, float] = PERIODS_S,
         progressed: Callable[[], None] = lambda: None,
+        foreseen: Foreseen = NOBODY_FORESEES,
     ) -> None:
-        """`progressed` is called after every turn, which comes at least every two seconds."""
+        """`progressed` is called after every turn, which comes at least every two seconds; `foreseen` is told
+        of every batch that is on disk."""
         self._state = state
         self._clock = clock
         self._store = store
@@ -83,13 +85,14 @@ class Loop:
         self._inbox = Inbox()
         self._watchers = Watchers(records)
         self._progressed = progressed
+        self._foreseen = foreseen
         self._watchdog = Watchdog(clock.boottime_s(), periods_s)
         self._stopping = False
         self._backing_up: asyncio.Task[None] | None = None
         self._compacting: asyncio.Task[None] | None = None
         self._wake_at_s: float | None = None
         self._turned_s = clock.now_s()
-        self.published = Published(state, records)
+        self.published = Published(state, records, foreseen)
         self._watchers.horizon = state.journal_horizon
 
     # --- the doors ----------------------------------------------------------------------------
@@ -171,6 +174,7 @@ class Loop:
         await self._store.commit(batch)
         self._failpoints.passed("after_commit")
         self.published.publish(batch)
+        self._foreseen.committed(batch)
         self._watchers.publish(batch.events)
         for event in batch.events:
             _log.info(

@@ -16,6 +16,7 @@ from dlq_master.model.node import Node
 from dlq_master.model.packing import Packing
 from dlq_master.model.recording import Belief, Evidence, Recording
 from dlq_master.model.why import ReasonCode
+from dlq_master.planner.forecasts import Range
 from dlq_master.store.batch import PastJobs as PastJobs
 
 
@@ -35,6 +36,7 @@ class Readable(Protocol):
     @property
     def complete_from_s(self) -> float: ...  # all jobs that ended after this are among `jobs`
     def wait_code(self, job: Job, now_s: float) -> ReasonCode | None: ...
+    def start_range(self, job: Job) -> Range | None: ...  # when it will probably start, if known
     def spec(self, job_id: JobId) -> bytes: ...
     def attempt(self, key: AttemptKey) -> Attempt | None: ...  # living ones
     def attempts(self, job_id: JobId) -> Sequence[Attempt]: ...  # all, oldest first

@@ -16,6 +16,7 @@ from dlq_master.model.packing import Packing
 from dlq_master.model.recording import Belief, Evidence, Recording
 from dlq_master.model.resources import indices
 from dlq_master.model.why import ReasonCode
+from dlq_master.planner.forecasts import Range
 from dlq_master.policy.sensitivity.beliefs import Beliefs
 from dlq_master.store.batch import Batch, JoinToken, PastJobs, User
 
@@ -37,13 +38,37 @@ class History(Protocol):
     ) -> tuple[JournalEvent, ...]: ...
 
 
+class Foreseen(Protocol):
+    """Who knows when jobs will start, as far as anybody does."""
+
+    def committed(self, batch: Batch) -> None: ...
+    def start(self, job: Job) -> Range | None: ...
+
+
+class _Nobody:
+    """There is no twin."""
+
+    def committed(self, batch: Batch) -> None:
+        """A turn is on disk."""
+
+    def start(self, job: Job) -> Range | None:
+        """Nobody knows."""
+        return None
+
+
+NOBODY_FORESEES = _Nobody()
+
+
 class Published:
     """Frozen values, copied by reference after each commit. Touched in the loop's thread only."""
 
-    def __init__(self, state: State, history: History) -> None:
+    def __init__(
+        self, state: State, history: History, foreseen: Foreseen = NOBODY_FORESEES
+    ) -> None:
         """Take over what a fresh state has loaded: all of it is on disk."""
         self._state = state
         self._history = history
+        self._foreseen = foreseen
         self._jobs: dict[JobId, Job] = dict(sorted(state.cluster.jobs.items()))
         self._attempts: dict[AttemptKey, Attempt] = {}
         self._on_node: dict[NodeId, dict[AttemptKey, int]] = {}
@@ -152,6 +177,10 @@ class Published:
     def wait_code(self, job: Job, now_s: float) -> ReasonCode | None:
         """The main reason why it does not run, since the last plan; None: it does, or has ended."""
         return scheduling.main_reason(self._state, job, now_s)
+
+    def start_range(self, job: Job) -> Range | None:
+        """When a waiting job will probably start; None: nobody knows (yet), or it does not wait."""
+        return self._foreseen.start(job)
 
     def spec(self, job_id: JobId) -> bytes:
         """What was submitted (serialized dlq.v1.JobSpec); empty for an unknown job."""

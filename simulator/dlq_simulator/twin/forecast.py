@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf, isinf
-from typing import NamedTuple
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
+from dlq_master.planner.forecasts import Estimate, Forecast, Range
 from dlq_master.policy.policy import Policy
 from dlq_simulator.errors import SimulateError
 from dlq_simulator.twin.runtimes import RunTimes
@@ -20,27 +21,6 @@ WORLDS = 7
 # A start is not foreseen further ahead.
 HORIZON_S = 7 * 86_400.0
 _LOW, _HIGH = 0.1, 0.9
-
-
-class Range(NamedTuple):
-    """When it will start, at best, probably and at worst, in seconds of the master's axis. `inf`: later than
-    was looked ahead."""
-
-    low_s: float
-    likely_s: float
-    high_s: float
-
-
-class Forecast(NamedTuple):
-    """Of the jobs that wait at `at_s`; those that never start in any world are not there.
-
-    `complete_to_s`: up to then the likely world was worked out. `worlds`: how many were.
-    """
-
-    at_s: float
-    starts: dict[JobId, Range]
-    complete_to_s: float
-    worlds: int
 
 
 # Gives a state of its own to each world, and the policy that goes on with it.
@@ -71,6 +51,54 @@ def foresee(
     jobs = dict.fromkeys(job_id for starts in seen for job_id in starts)
     starts = {job_id: _range([one.get(job_id, inf) for one in seen]) for job_id in jobs}
     return Forecast(now_s, starts, until_s, len(seen))
+
+
+def foresee_one(thaw: Thaw, now_s: float, run_times: RunTimes, spent: Spent, job: Job) -> Estimate:
+    """When a job starts and ends: one that is there, or one that would be submitted now.
+
+    A world ends with the job. Where time runs out before, its end is as if it were left alone from then on.
+    """
+    starts: list[float] = []
+    ends: list[float] = []
+    cost = 0.0
+    for number in range(WORLDS):
+        if number and spent() + cost > 1.0:
+            break
+        cluster, policy = thaw()
+        come = () if job.job_id in cluster.jobs else (job._replace(submit_time_s=now_s),)
+        twin = Twin(cluster, policy, now_s, _work(run_times, number), come)
+        most = 0.5 if number == 0 else 1.0
+        start_s, end_s = _life(twin, job.job_id, now_s + HORIZON_S, partial(_over, spent, most))
+        starts.append(start_s)
+        ends.append(end_s)
+        cost = cost or spent()
+    basis = run_times.basis(job).value
+    return Estimate(now_s, _found(starts), _found(ends), basis)
+
+
+def _over(spent: Spent, most: float) -> bool:
+    return spent() > most
+
+
+def _life(
+    twin: Twin, job_id: JobId, until_s: float, enough: Callable[[], bool]
+) -> tuple[float, float]:
+    """When it starts (next) and ends in one world; inf: not in that time."""
+    _run(twin, until_s, lambda: job_id not in twin.waiting or enough())
+    start_s = twin.starts.get(job_id, inf)
+    end_s: float | None = None
+    if job_id not in twin.waiting:
+        try:
+            end_s = twin.run_out(job_id, until_s, enough)
+        except SimulateError:
+            end_s = None
+        if end_s is None and job_id in twin.courses and twin.courses[job_id].attempt:
+            end_s = twin.courses[job_id].finish_s
+    return start_s, inf if end_s is None else end_s
+
+
+def _found(instants_s: list[float]) -> Range | None:
+    return None if all(isinf(at_s) for at_s in instants_s) else _range(instants_s)
 
 
 def _run(twin: Twin, until_s: float, enough: Callable[[], bool]) -> float:

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from math import exp, log
 from statistics import NormalDist
-from typing import NamedTuple
 
 from dlq_master.model.job import Job
+from dlq_master.planner.forecasts import Past
 
 # So many of a kind tell something; a family is alike, so fewer do.
 _FAMILY_LEAST, _LEAST = 3, 10
@@ -25,16 +25,6 @@ _GUESS_S, _GUESS_SPREAD = 1_800.0, 1.8
 # A user's estimate, or that of a trial, where nothing shows how good they are.
 _ESTIMATE_SPREAD = 0.3
 _NORMAL = NormalDist()
-
-
-class Past(NamedTuple):
-    """A job that is over, whatever came of it."""
-
-    user: str
-    name: str
-    run_s: float  # seconds of work on the GPUs that it asked for
-    limit_s: float | None = None
-    estimate_s: float | None = None
 
 
 class Basis(StrEnum):

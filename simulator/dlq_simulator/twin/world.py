@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -11,10 +11,11 @@ from dlq_master.model.attempt import Attempt, AttemptState
 from dlq_master.model.attempt_steps import Running
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.eligible import Block
-from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job, JobState
 from dlq_master.model.job_steps import Eligible
 from dlq_master.model.machine import StopCause
+from dlq_master.model.node import FlagSet, NodeFlag
 from dlq_master.model.resources import Allocation
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.transit.taking import Taking
@@ -260,3 +261,10 @@ def _row(job: Job, work_s: float) -> TraceJob:
         skew=None if profile is None else profile.skew,
         rho=None if profile is None else profile.rho,
     )
+
+
+def close(cluster: Cluster, node_ids: Iterable[NodeId], now_s: float) -> None:
+    """These nodes take no more work. Nodes that are not there are none that could."""
+    for node_id in node_ids:
+        if node_id in cluster.nodes:
+            drive.step_node(cluster, node_id, FlagSet(flag=NodeFlag.CORDONED), now_s)

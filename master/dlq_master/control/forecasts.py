@@ -1,0 +1,209 @@
+"""When waiting jobs will start: asked of the twin in the background, published when it answers.
+
+Nobody waits for it but who asks about one job. What it says is stored nowhere; without an answer there is
+no estimate yet, and that is no error. The agents have no part in it, and a silent node is taken to come
+back.
+"""
+
+import asyncio
+import itertools
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from dlq_common.clock import Clock
+from dlq_common.logs import get_logger
+from dlq_master.control.config import TwinConfig
+from dlq_master.control.starts import Quality, Starts
+from dlq_master.control.state import State
+from dlq_master.control.twin_process import Twin, TwinGone, TwinHangs
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import Job
+from dlq_master.planner import questions
+from dlq_master.planner.answers import Nonsense, read_compared, read_estimate, read_forecast
+from dlq_master.planner.forecasts import Changes, Compared, Estimate, Forecast, Past, Range
+from dlq_master.store.batch import Batch
+
+_log = get_logger("master.forecasts")
+PAST_KEPT = 2_000  # jobs that are over, from which run times are told
+# An estimate that is older is shown no more: its twin does not answer.
+STALE_S = 900.0
+# Jobs age while nothing happens: so often the twin looks again all the same.
+UNCHANGED_S = 300.0
+# A question about one job looks at a state that is at most so old.
+FRESH_S = 60.0
+# The patience with a twin that works: so many times the CPU time that it may take, and as much at least.
+_PATIENCE, _LEAST_PATIENCE_S = 20.0, 60.0
+# So many people may ask at a time; each takes seconds.
+MOST_QUESTIONS = 8
+# A job that nobody has submitted needs a number that no other has.
+NOT_SUBMITTED = JobId(1 << 62)
+
+Answer = TypeVar("Answer")
+
+
+class Unknown(Exception):
+    """There is no estimate, and why."""
+
+
+class Forecasts:
+    """What the twin last said, and how good that was. Touched in the loop's thread only."""
+
+    def __init__(self, state: State, config: TwinConfig, twin: Twin, clock: Clock) -> None:
+        self._state = state
+        self._config = config
+        self._twin = twin
+        self._clock = clock
+        self._numbers = itertools.count(1)
+        self._looking = asyncio.Lock()
+        self._asking = asyncio.Lock()
+        self._questions = 0  # of people, under way
+        self._changed = asyncio.Event()
+        self._changed.set()
+        self._looked_s = -math.inf  # when the twin was given the state that it has
+        self._past: deque[Past] = deque(maxlen=PAST_KEPT)
+        self.starts = Starts()
+        self.latest: Forecast | None = None
+
+    # --- what others tell -----------------------------------------------------------------------
+
+    def committed(self, batch: Batch) -> None:
+        """A turn is on disk. O(changed jobs); renewals of leases change nothing here."""
+        if not (batch.jobs or batch.nodes or batch.forgotten_nodes):
+            return
+        self._changed.set()
+        self.remember(job for job in batch.jobs if job.ended and job.live_attempt is None)
+        for one in self.starts.moved(batch.jobs):
+            _log.info(
+                "start_compared",
+                job_id=one.job_id,
+                late_s=round(one.late_s, 1),
+                within=one.within,
+                foreseen_before_s=round(one.started_s - one.at_s, 1),
+            )
+
+    def remember(self, jobs: Iterable[Job]) -> None:
+        """Jobs that are over, the oldest first: how long others run is told from them."""
+        for job in jobs:
+            run_s = job.worked_s or job.total_executed_s
+            if run_s > 0.0:
+                limits = (job.time_limit_s, job.duration_estimate_s)
+                self._past.append(Past(job.user, job.name, run_s, *limits))
+
+    # --- what others ask ------------------------------------------------------------------------
+
+    def start(self, job: Job) -> Range | None:
+        """When a job that waits will probably start (again); None: nobody knows, or it does not wait."""
+        latest = self.latest
+        if latest is None or job.live_attempt is not None or job.ended or job.hold is not None:
+            return None
+        now_s = self._clock.now_s()
+        range_ = latest.starts.get(job.job_id)
+        if range_ is None or now_s - latest.at_s > STALE_S:
+            return None
+        return Range(*(max(now_s, at_s) for at_s in range_))
+
+    def quality(self) -> Quality:
+        """How far first estimates were off."""
+        return self.starts.quality()
+
+    async def estimate(self, job: Job, patience_s: float) -> Estimate:
+        """Of one job, whether it is there or not. Raises Unknown."""
+        cpu_s = min(self._config.cpu_seconds, patience_s / 2.0)
+        number = next(self._numbers)
+        content = await self._asked(number, questions.ask(number, job, cpu_s), patience_s)
+        return await self._believed(read_estimate, content)
+
+    async def what_if(self, changes: Changes, patience_s: float) -> Compared:
+        """All that wait, as things are and as they would be. Raises Unknown."""
+        cpu_s = min(2.0 * self._config.cpu_seconds, patience_s / 2.0)
+        number = next(self._numbers)
+        content = await self._asked(number, questions.what_if(number, changes, cpu_s), patience_s)
+        return await self._believed(read_compared, content)
+
+    # --- the twin -------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Look again whenever something has changed, at most so often, and within its share of a core."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(UNCHANGED_S):
+                    await self._changed.wait()
+            cpu_s = await self.refresh()
+            rest_s = max(float(self._config.refresh_every), cpu_s / self._config.cpu_share)
+            await asyncio.sleep(rest_s)
+
+    async def refresh(self) -> float:
+        """Look at everybody once; returns the CPU time that it took. Never raises for the twin's sake."""
+        async with self._looking:
+            self._changed.clear()
+            now_s = self._clock.now_s()
+            if not any(map(_may_wait, self._state.cluster.jobs.values())):
+                self.latest = Forecast(now_s, {}, math.inf, 0)
+                return 0.0
+            try:
+                self.latest = forecast = await self._look(now_s)
+            except (Unknown, TwinGone) as error:
+                _log.warning("nothing_foreseen", why=str(error))
+                return 0.0
+            self.starts.foreseen(forecast.starts, forecast.at_s, self._state.cluster.jobs)
+            return forecast.cpu_s
+
+    async def _look(self, now_s: float) -> Forecast:
+        number, cpu_s = next(self._numbers), float(self._config.cpu_seconds)
+        shot = questions.state_of(self._state.cluster, self._state.policy, now_s)
+        past = tuple(self._past)
+        # Most of the work is done where turns go on meanwhile.
+        question = await asyncio.to_thread(questions.look, number, shot, past, cpu_s)
+        patience_s = max(_LEAST_PATIENCE_S, _PATIENCE * cpu_s)
+        try:
+            content = await self._twin.ask(number, question, patience_s)
+        except TwinHangs as error:
+            await self._twin.restart(str(error))
+            raise
+        forecast = await self._believed(read_forecast, content)
+        self._looked_s = now_s
+        return forecast
+
+    async def _asked(self, number: int, question: bytes, patience_s: float) -> Mapping[str, Any]:
+        """The answer to a question about the state that the twin has; it is given one first if that is old."""
+        if not self._config.enabled:
+            raise Unknown("this master foresees nothing: [twin] enabled is false")
+        if self._questions >= MOST_QUESTIONS:
+            raise Unknown("too many ask just now")
+        self._questions += 1
+        try:
+            async with asyncio.timeout(patience_s):
+                if self._clock.now_s() - self._looked_s > FRESH_S:
+                    await self._look_for_one()
+                async with self._asking:
+                    return await self._twin.ask(number, question, patience_s)
+        except (TimeoutError, TwinGone) as error:
+            raise Unknown(str(error) or "the twin has not answered in time") from None
+        finally:
+            self._questions -= 1
+
+    async def _look_for_one(self) -> None:
+        async with self._looking:
+            if self._clock.now_s() - self._looked_s > FRESH_S:
+                await self._look(self._clock.now_s())
+
+    async def _believed(
+        self, read: Callable[[Mapping[str, Any]], Answer], content: Mapping[str, Any]
+    ) -> Answer:
+        """The answer, read. A twin that says nonsense is ended; one that knows nothing is given a state again."""
+        if "none" in content:
+            self._looked_s = -math.inf
+            self._changed.set()
+            raise Unknown(str(content["none"])[:200])
+        try:
+            return read(content)
+        except Nonsense as error:
+            await self._twin.restart(f"it says nonsense: {error}")
+            raise Unknown("the twin has said nonsense") from None
+
+
+def _may_wait(job: Job) -> bool:
+    return job.live_attempt is None and not job.ended and job.hold is None

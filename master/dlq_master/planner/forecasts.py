@@ -1,0 +1,66 @@
+"""What a twin foresees, as values that both ends know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.node import Node
+
+
+class Range(NamedTuple):
+    """An instant at best, probably and at worst, in seconds of the master's axis. `inf`: later than was looked
+    ahead."""
+
+    low_s: float
+    likely_s: float
+    high_s: float
+
+
+class Past(NamedTuple):
+    """A job that is over, whatever came of it."""
+
+    user: str
+    name: str
+    run_s: float  # seconds of work on the GPUs that it asked for
+    limit_s: float | None = None
+    estimate_s: float | None = None
+
+
+class Forecast(NamedTuple):
+    """When those will start that wait at `at_s`; who starts in no world is not there.
+
+    `complete_to_s`: so far the likely world was worked out. `worlds`: how many were, in `cpu_s`.
+    """
+
+    at_s: float
+    starts: Mapping[JobId, Range]
+    complete_to_s: float
+    worlds: int
+    cpu_s: float = 0.0
+
+
+class Estimate(NamedTuple):
+    """The same for one job. None: it starts, or ends, in no world. `basis`: what its run time was drawn from."""
+
+    at_s: float
+    start: Range | None
+    end: Range | None
+    basis: str
+
+
+class Compared(NamedTuple):
+    """All that wait, as things are and as they would be."""
+
+    now: Forecast
+    then: Forecast
+
+
+class Changes(NamedTuple):
+    """What would be otherwise: other nodes, or another policy."""
+
+    more: tuple[Node, ...] = ()
+    closed: tuple[NodeId, ...] = ()
+    policy: str = ""
+    settings: Mapping[str, str] = {}

@@ -1,0 +1,26 @@
+"""`python -m dlq_simulator.twin`: answers a master's questions through two pipes until the first is closed."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from dlq_simulator.twin.serving import Serving
+
+# What the master, the agents' answers and the store do comes first.
+_NICE = 10
+
+
+def main() -> None:
+    """Frames come on descriptor 0 and go to 1. What anything else prints goes where errors go."""
+    os.nice(_NICE)
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # a Ctrl-C is for the master, which closes the pipe
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    Serving(0, answers).run()
+
+
+if __name__ == "__main__":
+    main()

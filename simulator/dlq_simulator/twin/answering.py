@@ -1,0 +1,101 @@
+"""From a question to its answer. Kept between questions is the state of the last look, and nothing else."""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.planner.answers import answer, estimate_words, forecast_words
+from dlq_master.planner.questions import Kept, Question, changes_of, kept
+from dlq_master.policy.policy import Policy
+from dlq_simulator.twin.forecast import foresee, foresee_one
+from dlq_simulator.twin.runtimes import RunTimes
+from dlq_simulator.twin.world import close
+
+Found = Mapping[str, Any]
+# While it looks ahead for everybody, somebody who asks for one job waits no longer than this.
+_ATTENTIVE_S = 0.05
+
+
+def nobody() -> None:
+    """Nothing else is asked meanwhile."""
+
+
+class Answering:
+    """The twin without its pipes."""
+
+    def __init__(self) -> None:
+        self._kept: Kept | None = None
+        self._run_times = RunTimes(())
+
+    def answer(self, question: Question, attend: Callable[[], None] = nobody) -> bytes:
+        """What was asked for, or under `none` why it cannot be had. `attend` is called every now and then."""
+        if question.do == "look":
+            self._kept = kept(question)
+            self._run_times = RunTimes(self._kept.past)
+        try:
+            found = self._found(question, Budget(question.cpu_s, attend))
+        except Exception as error:  # noqa: BLE001 - any bug: of a policy, or ours; nobody is harmed by it
+            print(traceback.format_exc(), file=sys.stderr)
+            found = {"none": f"{type(error).__name__}: {error}"[:200]}
+        return answer(question.number, found)
+
+    def _found(self, question: Question, budget: Budget) -> Found:
+        state, run_times = self._kept, self._run_times
+        if state is None:
+            return {"none": "it has not seen the cluster yet"}
+        if question.do == "look":
+            forecast = foresee(state.thaw, state.now_s, run_times, budget.spent)
+            return forecast_words(forecast._replace(cpu_s=budget.used_s))
+        if question.do == "ask":
+            job = question.content["job"]
+            found = foresee_one(state.thaw, state.now_s, run_times, budget.spent, job)
+            return estimate_words(found)
+        return _compared(state, run_times, question, budget)
+
+
+class Budget:
+    """CPU time that one answer may take; what is done for others meanwhile does not count."""
+
+    def __init__(self, cpu_s: float, attend: Callable[[], None] = nobody) -> None:
+        self._cpu_s = cpu_s
+        self._attend = attend
+        self._began_s = time.process_time()
+        self._attended_s = time.monotonic()
+
+    def half(self) -> Budget:
+        """Half as much, from now on."""
+        return Budget(self._cpu_s / 2, self._attend)
+
+    @property
+    def used_s(self) -> float:
+        """So far."""
+        return time.process_time() - self._began_s
+
+    def spent(self) -> float:
+        """The part that is used."""
+        if time.monotonic() - self._attended_s > _ATTENTIVE_S:
+            before_s = time.process_time()
+            self._attend()
+            self._began_s += time.process_time() - before_s
+            self._attended_s = time.monotonic()
+        return self.used_s / self._cpu_s
+
+
+def _compared(state: Kept, run_times: RunTimes, question: Question, budget: Budget) -> Found:
+    changes = changes_of(question)
+
+    def changed() -> tuple[Cluster, Policy]:
+        cluster, policy = state.thaw(changes)
+        for node in changes.more:
+            cluster.put_node(node)
+        close(cluster, changes.closed, state.now_s)
+        return cluster, policy
+
+    now = foresee(state.thaw, state.now_s, run_times, budget.half().spent)
+    then = foresee(changed, state.now_s, run_times, budget.half().spent)
+    return {"now": forecast_words(now), "then": forecast_words(then)}
