@@ -19,6 +19,7 @@ from dlq_common.pki import Role
 from dlq_master.control import stimuli as say
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house, until
+from support.told_traffic import a_message
 
 pytestmark = pytest.mark.integration
 
@@ -144,6 +145,25 @@ async def test_many_reports_are_acknowledged_in_order_and_all(house: RpcHouse) -
         acknowledged = sequence
 
 
+async def test_evidence_is_acknowledged_after_the_loop_has_it_and_dropped_if_nobody_can_read_it(
+    house: RpcHouse,
+) -> None:
+    agent = Agent(house)
+    await agent.hello()
+    await agent.say(profile_evidence=a_message())
+    ack = (await agent.hear()).profile_ack
+    assert (ack.job_id, ack.fence.epoch, ack.fence.attempt, ack.node_rank) == ("17", 3, 2, 0)
+    (said,) = [asked for asked in house.control.asked if isinstance(asked, say.TakeEvidence)]
+    assert said.evidence.node_id == GPU01
+
+    newer = a_message(pattern="a pattern of a newer agent", node_rank=1)
+    await agent.say(profile_evidence=newer)
+    assert (await agent.hear()).profile_ack.node_rank == 1
+    assert house.control.asked[-1] is said
+    await agent.say(heartbeat=wire.Heartbeat(sequence=1))
+    assert (await agent.hear()).heartbeat_reply.sequence == 1, "the session goes on"
+
+
 async def test_commands_reach_the_agent_and_its_answers_the_loop(house: RpcHouse) -> None:
     agent = Agent(house)
     await agent.hello()
@@ -228,6 +248,19 @@ async def test_an_agent_cannot_report_another_ranks_end(house: RpcHouse) -> None
     await agent.hello()
     await agent.say(report=a_report(1, rank=1))
     assert await agent.end() is grpc.StatusCode.PERMISSION_DENIED
+
+
+async def test_an_agent_cannot_tell_of_the_traffic_of_what_is_placed_elsewhere(
+    house: RpcHouse,
+) -> None:
+    await place_job(house, "gpu02")
+    agent = Agent(house)
+    await agent.hello()
+    evidence = a_message(job_id="1")
+    evidence.fence.attempt = 1
+    await agent.say(profile_evidence=evidence)
+    assert await agent.end() is grpc.StatusCode.PERMISSION_DENIED
+    assert not any(isinstance(each, say.TakeEvidence) for each in house.control.asked)
 
 
 async def test_an_agent_cannot_open_with_the_ranks_of_another(house: RpcHouse) -> None:

@@ -311,6 +311,9 @@ class FakeControl:
         )
         return say.Maintenance(left_s=ask.maintenance_s, in_force=False, rank_count=0, hold_s=None)
 
+    def _TakeEvidence(self, said: say.TakeEvidence) -> None:
+        pass
+
     def _RankReports(self, ask: say.RankReports) -> int:
         return ask.reports[-1].sequence
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from dlq.v1 import lease_pb2, profile_pb2
+from dlq_common.wire import to_duration
 from dlq_master.control.stimuli import TakeEvidence
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.recording import Evidence
@@ -64,3 +66,28 @@ def told(
         processes=json.dumps(facts) if facts else "",
     )
     return TakeEvidence(epoch=epoch, age_s=5.0, evidence=evidence)
+
+
+def a_message(**changes: object) -> profile_pb2.ProfileEvidence:
+    """The same on the wire: rank 0 of attempt 17.2, placed in epoch 3."""
+    facts = [a_rank(0).facts(), a_rank(1).facts()]
+    fields: dict[str, object] = {
+        "job_id": "17",
+        "fence": lease_pb2.Fence(epoch=3, attempt=2),
+        "node_rank": 0,
+        "age_duration": to_duration(4.0),
+        "window_duration": to_duration(60.0),
+        "gpu_type": "H100",
+        "pattern": "all-reduce",
+        "traffic": profile_pb2.ProfileVerdict(method="address-recurrence", confidence="checked"),
+        "sizes": profile_pb2.ProfileVerdict(method="address-recurrence", confidence="assumed"),
+        "iteration_count": 8,
+        "period_duration": to_duration(0.5),
+        "bytes_per_iteration": 1e8,
+        "model_bytes": 1e8,
+        "skew_low": 0.7,
+        "skew_high": 0.75,
+        "processes": json.dumps(facts).encode(),
+        "limits": ["plugin_taken", "io-uring"],
+    }
+    return profile_pb2.ProfileEvidence(**{**fields, **changes})  # type: ignore[arg-type] # a builder takes any field

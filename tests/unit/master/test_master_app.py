@@ -153,6 +153,9 @@ def test_a_freeze_that_makes_no_sense_is_refused_by_its_key(
         ("retention", "journal_most = 0"),
         ("retention", "ended_most = -1"),
         ("retention", 'compact_every = "1ms"'),
+        ("profiler", 'mode = "sometimes"'),
+        ("profiler", 'window = "2h"'),
+        ("profiler", "link_gbits = -1.0"),
     ],
 )
 def test_a_limit_that_lets_nothing_pass_is_refused_by_its_key(

@@ -9,6 +9,7 @@ from dlq_master.control.config import MasterConfig, ProfilerConfig
 from dlq_master.control.stimuli import Launch, TakeEvidence
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.recording import Cause
+from dlq_master.rpc.traffic_view import traffic_message
 from dlq_profiler.results import Reason
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
@@ -258,6 +259,89 @@ def test_a_start_on_another_number_of_nodes_is_recorded_and_measures_the_slowdow
     assert launches(master, later.job_id) == [None], "both are known"
     master.restart()
     assert master.state.cluster.slowdowns.learned == (run,)
+
+
+def test_a_launch_says_so_again_to_an_agent_that_comes_back(
+    site: tuple[Master, SimAgent, SimAgent],
+) -> None:
+    master, first, _ = site
+    job_id = master.submit(2).job_id
+    first.cut()
+    master.restart()
+    (launch,) = first.hello().launches
+    assert (launch.key.job_id, launch.record_s) == (job_id, 120.0)
+
+
+def test_evidence_of_a_job_that_has_left_memory_is_taken(
+    masters: Callable[..., Master],
+) -> None:
+    config = a_config()
+    forgetful = replace(config, retention=replace(config.retention, ended_most=0))
+    master, first, _ = a_site(masters, forgetful)
+    job_id = master.submit(2, family="vgg").job_id
+    finish(master, job_id, first)
+    master.restart()
+    first.hello()
+    assert job_id not in master.state.cluster.jobs
+    master.ask(told(AttemptKey(job_id, 1), "gpu01"))
+    assert master.submit(2, family="vgg").profile is not None
+
+
+def test_packlimit_is_learned_from_what_starts_measured_and_again_after_a_restart(
+    masters: Callable[..., Master],
+) -> None:
+    config = a_config(place="skew", packlimit="learned", predict="off")
+    master, first, second = a_site(masters, config)
+    for number in range(22):
+        family, slow = f"f{number}", number % 2
+        # Its largest tensor: a third of the models that suffer, a tenth of those that do not.
+        largest = MODEL * 35 // 100 if slow else MODEL // 10
+        buffers = (largest, *[MODEL // 20] * ((MODEL - largest) // (MODEL // 20)))
+        for nodes, period_s in ((1, 0.5), (2, 1.0 if slow else 0.5)):
+            job_id = master.submit(2, nodes=nodes, family=family).job_id
+            ranks = [
+                replace(a_rank(rank, period_s=period_s), buffers=buffers, buckets=buffers)
+                for rank in range(2)
+            ]
+            key = AttemptKey(job_id, 1)
+            if nodes == 1:
+                master.ask(told(key, "gpu01", processes=ranks))
+                finish(master, job_id, first)
+            else:
+                master.turn(*(told(key, f"gpu0{n + 1}", n, processes=[ranks[n]]) for n in (0, 1)))
+                finish(master, job_id, first, second)
+    for _ in range(2):
+        packing = master.loop.published.packing()
+        assert packing is not None
+        assert packing.learned_from >= 20
+        assert 0.1 < packing.skew_limit < 0.35
+        master.restart()
+        first.hello()
+        second.hello()
+        master.submit(1)  # a reason to plan
+
+
+def test_a_measured_slowdown_decides_where_no_link_is_known(
+    masters: Callable[..., Master],
+) -> None:
+    master, first, second = a_site(masters, a_config(profiler=ProfilerConfig(), place="skew"))
+    for family, took_s in (("slow", 1.0), ("fast", 0.51)):
+        for nodes, period_s in ((1, 0.5), (2, took_s)):
+            job_id = master.submit(2, nodes=nodes, family=family).job_id
+            key, ranks = AttemptKey(job_id, 1), [a_rank(n, period_s=period_s) for n in range(2)]
+            if nodes == 1:
+                master.ask(told(key, "gpu01", processes=ranks))
+                finish(master, job_id, first)
+            else:
+                master.turn(*(told(key, f"gpu0{n + 1}", n, processes=[ranks[n]]) for n in (0, 1)))
+                finish(master, job_id, first, second)
+    for _ in range(2):
+        master.submit(3)
+    slow, fast = (master.submit(2, family=family).job_id for family in ("slow", "fast"))
+    assert master.job(slow).waiting
+    assert len(master.attempt(fast).lease.allocation.slots) == 2
+    text = traffic_message(master.job(slow), master.loop.published).placement_reason
+    assert text == "spread over nodes it took 2.00 times as long (limit 1.05)"
 
 
 def test_who_would_suffer_waits_to_be_kept_together_and_who_would_not_is_spread(
