@@ -68,11 +68,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for know, row in _columns(tasks[name], results, options.know, report).items():
             key = (name, know)
             judged = {who: ran for who, ran in row.items() if who not in options.also}
+            cell = cases.cell(name)
             rows[key] = row
-            found[key] = verdicts(judged, options.policy, mixed=cases.cell(name).mixed)
-            report.say(f"\n{name}, {know} ({cases.cell(name).about})")
+            found[key] = verdicts(judged, options.policy, mixed=cell.mixed)
+            report.say(f"\n{name}, {know} ({cell.about})")
             report.say(cell_table(row, options.policy))
             figures(report, key, found[key], options.policy)
+            if cell.jobs_per_cpu_s is not None and options.policy in row:
+                report.figure(
+                    f"{name}, {know}: {options.policy}", row[options.policy].jobs_per_cpu_s, "jobs/CPU s",
+                    at_least=cell.jobs_per_cpu_s,
+                )  # fmt: skip
     if options.markdown:
         report.say("\n" + markdown(rows, found, options.policy))
     report.say("")

@@ -31,6 +31,7 @@ from dlq_simulator.workload import Trace
 
 SEEDS = (7601, 7602, 7603)
 JOBS = 400  # of a drawn workload
+JOBS_PER_CPU_S = 500.0  # of a long trace; what a replay starts with weighs on a short one
 TRACES = Path(__file__).parent.parent / "tests" / "data" / "traces"
 
 # Aryl's clusters and arrivals, cut so that servers x days go with the jobs: at 500 jobs 22 and 26 servers and 3 days.
@@ -57,6 +58,7 @@ class Cell(NamedTuple):
     mixed: bool = False  # deadlines, best effort, elastic jobs and loans together
     drawn: bool = True  # a file is the same whatever the seed
     rented: bool = False  # all nodes are, by need
+    jobs_per_cpu_s: float | None = None  # that the challenger is to replay, at least
 
 
 class Elastic(NamedTuple):
@@ -83,7 +85,9 @@ def cell(name: str) -> Cell:
     if not at:
         raise ValueError(f"{name!r} is neither FILE@CLUSTER nor one of {', '.join(CELLS)}")
     mixed = name.endswith(MIXED)
-    return Cell("of a file", _of_file(file, cluster, mixed), mixed, drawn=mixed)
+    goal = JOBS_PER_CPU_S if mixed else None
+    make = _of_file(file, cluster, mixed)
+    return Cell("of a file", make, mixed, drawn=mixed, jobs_per_cpu_s=goal)
 
 
 def _shipped(name: str, cluster: str) -> Callable[[int, int], Case]:
