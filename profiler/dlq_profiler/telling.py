@@ -20,7 +20,7 @@ from pathlib import Path
 
 NO_NUMPY = 3
 _CPU_S = 60  # a million records take less than one
-_MEMORY_BYTES = 3 << 30  # of addresses; a job's rings are 256 MiB at most
+_MEMORY_BYTES = 3 << 30  # of addresses; what a job records is 512 MiB at most
 
 
 def main(words: Sequence[str]) -> int:

@@ -20,9 +20,9 @@ from dlq_profiler.injection import Parts, built, injected
 from dlq_profiler.results import Reason
 
 # Of one rank. A process that sends has two files: the preloaded library's and that of NCCL's plugin.
-TOTAL_BYTES = 256 << 20
+TOTAL_BYTES = 512 << 20
 _FILES_OF_A_TASK = 4
-_OTHER_FILES = 8  # launchers, and what looks after data
+_OTHER_FILES = 32  # launchers, and what fetches data
 _LEAST_RING_BYTES, _MOST_RING_BYTES = 1 << 20, 14 << 20
 # The loader would say so on stderr, or would never come to be.
 _NOT_INTO = frozenset({Reason.OTHER_MACHINE, Reason.NOT_FOUND, Reason.NOT_A_PROGRAM})
@@ -41,7 +41,7 @@ class Injection:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injecting:
     """`parts` are asked for anew each time: they may be built while the agent runs. `copies`: where
-    the libraries lie for users who cannot pass through the directories of this installation.
+    the libraries also lie, for users who cannot pass through the directories of this installation.
     """
 
     places: Places
@@ -98,7 +98,9 @@ class Injecting:
         parts = self.parts()
         if parts is None:
             return None
-        for candidate in (parts, self._copied(parts)):
+        # The copies first: they stay where they are when this installation is replaced, and what a job
+        # starts then would otherwise be told of it by the loader.
+        for candidate in (self._copied(parts), parts):
             if candidate is not None and _loadable(candidate, rights):
                 return candidate
         return None

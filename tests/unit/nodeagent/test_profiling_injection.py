@@ -137,8 +137,8 @@ def test_a_directory_with_the_switch_on_is_there_before_the_start(
     plan = planned(tmp_path, injecting(tmp_path, parts), gpu_indexes=(0, 1))
     rings = Path(plan.env["DLQ_PROF_DIR"])
     control = read_control(rings)
-    assert (control.mode, control.file_limit) == (1, 16)
-    assert control.ring_bytes * control.file_limit <= 256 << 20
+    assert (control.mode, control.file_limit) == (1, 40)
+    assert control.ring_bytes * control.file_limit <= 512 << 20
     assert control.ring_bytes <= 14 << 20
     assert (rings.stat().st_mode & 0o777, rings.parent.stat().st_mode & 0o777) == (0o700, 0o711)
 
@@ -201,6 +201,15 @@ def test_a_place_that_the_loader_would_take_for_two_is_not_used(
     assert copied.env["LD_PRELOAD"] == f"{copies}/lib/libdlqprof.so"
     assert copied.env["PYTHONPATH"] == f"{copies}/hook"
     assert copied.env["NCCL_PROFILER_PLUGIN"] == f"{copies}/lib/libnccl-profiler-dlq.so"
+
+
+def test_a_copy_is_preferred_until_it_cannot_be_loaded(tmp_path: Path, parts: Parts) -> None:
+    copies = tmp_path / "profiler"
+    copy_parts(copies, parts)
+    put = injecting(tmp_path, parts, copies=copies)
+    assert planned(tmp_path, put).env["LD_PRELOAD"] == f"{copies}/lib/libdlqprof.so"
+    (copies / "lib/libdlqprof.so").unlink()
+    assert planned(tmp_path, put).env["LD_PRELOAD"] == str(parts.preload)
 
 
 def test_libraries_are_copied_again_only_when_they_are_others(tmp_path: Path, parts: Parts) -> None:

@@ -133,7 +133,7 @@ class ProfileEvidence(_message.Message):
     node_rank: _builtins.int
     """Its rank."""
     gpu_type: _builtins.str
-    """GPU type of this node's part, labelled when virtual; empty: it has no GPU."""
+    """GPU type of this node's part, as the node registered it; empty: it has no GPU, or several types."""
     gpu_count: _builtins.int
     """GPUs of the attempt on this node."""
     node_count: _builtins.int
@@ -204,7 +204,7 @@ class ProfileEvidence(_message.Message):
 
     @_builtins.property
     def limits(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What was known before the start to keep a part from being seen ("plugin_taken", ...)."""
+        """What is known to keep a part from being seen, in the words of a reason ("plugin-taken", ...)."""
 
     def __init__(
         self,
