@@ -20,6 +20,7 @@ from dlq_master.control.config import MasterConfig
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.forecasts import PAST_KEPT, Forecasts
 from dlq_master.control.loop import Loop
+from dlq_master.control.ports import Foresight
 from dlq_master.control.starting import start
 from dlq_master.control.state import State, window_of
 from dlq_master.control.ticks import PERIODS_S, start_metronome
@@ -76,7 +77,7 @@ async def serve(config: MasterConfig) -> None:
         progressed=service.alive,
         foreseen=forecasts,
     )
-    server = _server(config, loop, sessions, authority, audit, clock)
+    server = _server(config, loop, sessions, authority, audit, clock, forecasts)
     broker = _broker(
         config, server.advertised, loop, authority, audit, clock, passed.get(LOGIN_SOCKET)
     )
@@ -138,6 +139,7 @@ def _server(
     authority: Authority,
     audit: Audit,
     clock: Clock,
+    foresight: Foresight,
 ) -> MasterServer:
     settings = ServerSettings(
         api_address=config.listen.api,
@@ -153,6 +155,7 @@ def _server(
         audit=audit,
         clock=clock,
         ids=RandomIds(clock),
+        foresight=foresight,
     )
 
 

@@ -18,6 +18,7 @@ from dlq_master.rpc.audit import Audit
 from dlq_master.rpc.server import MasterServer, ServerSettings
 from dlq_master.rpc.sessions import Sessions
 from support.fake_control import FakeControl
+from support.fake_foresight import FakeForesight
 
 DEADLINE_S = 20.0
 
@@ -29,6 +30,7 @@ class RpcHouse:
         self.clock = SteadyClock()
         self.authority = Authority.create("lab", self.clock.now_s())
         self.control = FakeControl(self.clock)
+        self.foresight = FakeForesight()
         self.sessions = Sessions("/shared/checkpoints")
         self.audit_path = tmp_path / "audit.jsonl"
         self.audit = Audit(self.audit_path, self.clock)
@@ -40,6 +42,7 @@ class RpcHouse:
             audit=self.audit,
             clock=self.clock,
             ids=SeededIds(7),
+            foresight=self.foresight,
         )
         self._channels: list[aio.Channel] = []
         for name, role, uid in (

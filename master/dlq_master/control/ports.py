@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.queues import QueueFacts as QueueFacts
+from dlq_master.control.starts import Quality
 from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import Command, JoinToken, Stimulus, User
 from dlq_master.model.attempt import Attempt
@@ -16,7 +17,7 @@ from dlq_master.model.node import Node
 from dlq_master.model.packing import Packing
 from dlq_master.model.recording import Belief, Evidence, Recording
 from dlq_master.model.why import ReasonCode
-from dlq_master.planner.forecasts import Range
+from dlq_master.planner.forecasts import Changes, Compared, Estimate, Forecast, Range
 from dlq_master.store.batch import PastJobs as PastJobs
 
 
@@ -66,6 +67,16 @@ class Readable(Protocol):
     def journal_horizon(
         self,
     ) -> int: ...  # up to it only events of living jobs are sure to be there
+
+
+class Foresight(Protocol):
+    """Who knows when jobs will start. `Unknown` is raised where nobody does, and is no fault."""
+
+    latest: Forecast | None
+
+    def quality(self) -> Quality: ...
+    async def estimate(self, job: Job, patience_s: float) -> Estimate: ...
+    async def what_if(self, changes: Changes, patience_s: float) -> Compared: ...
 
 
 class Control(Protocol):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 from dlq.v1 import admin_service_pb2 as admin
-from dlq.v1 import event_pb2, job_pb2, lease_pb2, node_pb2, resource_pb2
+from dlq.v1 import event_pb2, forecast_pb2, job_pb2, lease_pb2, node_pb2, resource_pb2
 from dlq_common.wire import to_duration, to_timestamp
 from dlq_master.control.labels import by_name, named
 from dlq_master.control.ports import Readable
@@ -21,6 +22,7 @@ from dlq_master.model.node import Gpu, Node, NodeState
 from dlq_master.model.resources import Allocation, Request, indices
 from dlq_master.model.sentence import sentence
 from dlq_master.model.why import Reason
+from dlq_master.planner.forecasts import Range
 from dlq_master.rpc.node_view import gpu_statuses, reasons, withheld_words
 
 JOB_STATES = {state: job_pb2.JobState.Value(f"JOB_STATE_{state.name}") for state in JobState}
@@ -38,6 +40,19 @@ RANK_WORDS = {
     "running": "started",
     "exited": "exited",
 }
+
+
+def range_message(range_: Range) -> forecast_pb2.TimeRange:
+    """An instant that nobody knows exactly; what is later than was looked ahead stays unset."""
+    message = forecast_pb2.TimeRange()
+    for field, at_s in (
+        (message.earliest_time, range_.low_s),
+        (message.likely_time, range_.likely_s),
+        (message.latest_time, range_.high_s),
+    ):
+        if math.isfinite(at_s):
+            field.CopyFrom(to_timestamp(at_s))
+    return message
 
 
 def job_message(job: Job, read: Readable, now_s: float) -> job_pb2.Job:
@@ -91,10 +106,17 @@ def job_message(job: Job, read: Readable, now_s: float) -> job_pb2.Job:
     message.nice = job.nice
     if job.blocked is not None and job.depends is not None:
         message.dependency = shown_dependency(job.depends, read.job)
+    _add_waiting(message, job, read, now_s)
+    return message
+
+
+def _add_waiting(message: job_pb2.Job, job: Job, read: Readable, now_s: float) -> None:
     code = read.wait_code(job, now_s)
     if code is not None:
         message.wait_code = code.value
-    return message
+    start = read.start_range(job)
+    if start is not None:
+        message.start_estimate.CopyFrom(range_message(start))
 
 
 def _add_living(

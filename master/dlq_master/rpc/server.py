@@ -14,6 +14,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from dlq.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
 from dlq.v1.agent_service_pb2_grpc import add_AgentServiceServicer_to_server
+from dlq.v1.forecast_service_pb2_grpc import add_ForecastServiceServicer_to_server
 from dlq.v1.identity_service_pb2_grpc import (
     add_IdentityServiceServicer_to_server,
     add_JoinServiceServicer_to_server,
@@ -24,7 +25,7 @@ from dlq.v1.queue_service_pb2_grpc import add_QueueServiceServicer_to_server
 from dlq_common.clock import Clock
 from dlq_common.ids import Ids
 from dlq_common.pki import Authority, fingerprint
-from dlq_master.control.ports import Control
+from dlq_master.control.ports import Control, Foresight
 from dlq_master.rpc.admin_service import AdminService
 from dlq_master.rpc.agent_service import AgentService
 from dlq_master.rpc.audit import Audit
@@ -34,6 +35,7 @@ from dlq_master.rpc.certificate import MasterCertificate
 from dlq_master.rpc.errors import Errors
 from dlq_master.rpc.exec_relay import ExecRelay
 from dlq_master.rpc.execs import Execs
+from dlq_master.rpc.forecast_service import ForecastService
 from dlq_master.rpc.identity_service import IdentityService
 from dlq_master.rpc.job_service import JobService
 from dlq_master.rpc.join_service import JoinService
@@ -90,6 +92,7 @@ class MasterServer:
         audit: Audit,
         clock: Clock,
         ids: Ids,
+        foresight: Foresight,
     ) -> None:
         """Bind both ports; nothing is served before `start`. OSError when a port is taken."""
         self._settings = settings
@@ -109,6 +112,7 @@ class MasterServer:
         add_JobServiceServicer_to_server(JobService(control, clock, watch, logs, execs), api)
         add_NodeServiceServicer_to_server(NodeService(control), api)
         add_QueueServiceServicer_to_server(QueueService(control, clock, settings.version), api)
+        add_ForecastServiceServicer_to_server(ForecastService(control, foresight, clock), api)
         add_AdminServiceServicer_to_server(
             AdminService(
                 control, clock, ids, fingerprint(authority.certificate_pem()), self.advertised_join

@@ -4,6 +4,7 @@ isort:skip_file
 The job: what a user asked for, and what became of it."""
 
 from collections import abc as _abc
+from dlq.v1 import forecast_pb2 as _forecast_pb2
 from dlq.v1 import lease_pb2 as _lease_pb2
 from dlq.v1 import resource_pb2 as _resource_pb2
 from google.protobuf import descriptor as _descriptor
@@ -1074,6 +1075,7 @@ class Job(_message.Message):
     GPU_SECONDS_FIELD_NUMBER: _builtins.int
     NICE_FIELD_NUMBER: _builtins.int
     WARNING_TIME_FIELD_NUMBER: _builtins.int
+    START_ESTIMATE_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Short decimal integer, never reused."""
     user: _builtins.str
@@ -1188,6 +1190,10 @@ class Job(_message.Message):
     def warning_time(self) -> _timestamp_pb2.Timestamp:
         """When its living attempt was warned of the time limit; unset: it was not."""
 
+    @_builtins.property
+    def start_estimate(self) -> _forecast_pb2.TimeRange:
+        """When it will probably start (again); unset: nobody knows yet, or it does not wait for GPUs."""
+
     def __init__(
         self,
         *,
@@ -1232,10 +1238,11 @@ class Job(_message.Message):
         gpu_seconds: _builtins.float = ...,
         nice: _builtins.int = ...,
         warning_time: _timestamp_pb2.Timestamp | None = ...,
+        start_estimate: _forecast_pb2.TimeRange | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "progress", b"progress", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_time", b"start_time", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "progress", b"progress", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_estimate", b"start_estimate", "start_time", b"start_time", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "nice", b"nice", "node_ids", b"node_ids", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "progress", b"progress", "queue", b"queue", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "nice", b"nice", "node_ids", b"node_ids", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "progress", b"progress", "queue", b"queue", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_estimate", b"start_estimate", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__attempt_state: _TypeAlias = _typing.Literal["attempt_state"]  # noqa: Y015
     _WhichOneofArgType__attempt_state: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state"]  # noqa: Y015

@@ -77,6 +77,7 @@ def test_the_care_of_nodes_is_for_operators() -> None:
         "FenceNode",
         "SetNodeFlags",
         "SetNodeLabels",
+        "CompareForecasts",
         "AcceptGpus",
         "ClearGpuConditions",
         "ListUsers",
