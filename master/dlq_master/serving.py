@@ -23,8 +23,10 @@ from dlq_master.control.loop import Loop
 from dlq_master.control.ports import Foresight
 from dlq_master.control.starting import start
 from dlq_master.control.state import State, window_of
+from dlq_master.control.stimuli import PlanMade
 from dlq_master.control.ticks import PERIODS_S, start_metronome
 from dlq_master.control.twin_process import TwinProcess
+from dlq_master.planner.process import PlannerProcess
 from dlq_master.rpc.audit import Audit
 from dlq_master.rpc.login_broker import BrokerSettings, LoginBroker
 from dlq_master.rpc.server import MasterServer, ServerSettings
@@ -77,6 +79,12 @@ async def serve(config: MasterConfig) -> None:
         progressed=service.alive,
         foreseen=forecasts,
     )
+    planner = PlannerProcess(
+        lambda answer: loop.tell(PlanMade(answer)),
+        limit_s=config.scheduler.plan_limit,
+        failed=_say_failed,
+    )
+    loop.plan_with(planner)
     server = _server(config, loop, sessions, authority, audit, clock, forecasts)
     broker = _broker(
         config, server.advertised, loop, authority, audit, clock, passed.get(LOGIN_SOCKET)
@@ -99,6 +107,7 @@ async def serve(config: MasterConfig) -> None:
         metronome.shutdown(wait=False)
         await broker.stop()
         await server.stop(STOP_GRACE_S)
+        await planner.close()
         writer.close()
         reader.close()
         await asyncio.to_thread(audit.close)
@@ -174,6 +183,10 @@ def _broker(
         auto_users=config.identity.auto_users,
     )
     return LoginBroker(settings, loop, authority, clock, audit, listening)
+
+
+def _say_failed(why: str) -> None:
+    get_logger("master.planner").error("planner_failed", cause=why)
 
 
 def _say_serving(state: State, server: MasterServer) -> None:

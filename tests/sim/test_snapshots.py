@@ -9,8 +9,16 @@ import pytest
 
 from dlq_master.model.validate import validate
 from dlq_master.model.view import View
-from dlq_master.planner.snapshot import Unreadable, dumps, loads, read, take
-from dlq_master.policy.pipeline import plan
+from dlq_master.planner.snapshot import (
+    Unreadable,
+    dumps,
+    loads,
+    read,
+    read_slices,
+    slices,
+    take_promises,
+)
+from dlq_master.policy.pipeline import plan, promises
 from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.engine import Replay
 from dlq_simulator.settings import read_settings
@@ -44,12 +52,16 @@ class Compared(Replay):
         self.compared += 1
         if self.compared % 5 == 0:
             view = View(self.cluster, now_s)
-            copy, _ = read(take(view, self.policy)).look()
+            copy, _ = read_slices([*slices(view, self.policy)]).look()
             validate(copy.cluster)
             # The simulator's own policy: it has changed what was built.
             mine, theirs = plan(view, self.policy), plan(copy, self.policy)
             assert theirs == mine
             self.changes += len(mine.changes)
+            if self.policy.promises is not None:
+                fewer, _ = read(take_promises(view, self.policy)).look()
+                rules = self.policy.promises
+                assert promises(fewer, rules) == promises(view, rules)
         return super()._decide(now_s)
 
 

@@ -100,6 +100,8 @@ class SchedulerConfig:
 
     policy: str = "tiresias-las"
     settings: Mapping[str, str] = field(default_factory=dict)
+    # A plan that may take long is made in a process of its own, which is ended if it takes longer.
+    plan_limit: Seconds = Seconds(20.0)
 
 
 @dataclass(frozen=True, slots=True)

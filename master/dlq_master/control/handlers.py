@@ -36,6 +36,7 @@ from dlq_master.control.stimuli import (
     HoldJob,
     OpenSession,
     PauseJob,
+    PlanMade,
     RankReports,
     ReleaseJob,
     RequeueJob,
@@ -91,6 +92,7 @@ _PLAIN: Final[dict[type, Callable[[Turn, Any], Any]]] = {
     SetUser: people.set_user,
     DeleteUser: people.delete_user,
     SetPolicy: policies.set_policy,
+    PlanMade: scheduling.plan_made,
 }
 
 

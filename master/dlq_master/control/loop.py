@@ -8,7 +8,7 @@ learns of it before it is on disk. A turn does exactly that for all stimuli that
 3. plan, if anything changed or a moment of the last plan has come; check the plan, O(delta);
 4. write everything that changed in ONE transaction and wait for the disk; what arrives meanwhile is
    the next batch: that is the group commit;
-5. publish, answer the callers, send the commands.
+5. publish, answer the callers, send the commands; ask for a plan that may take long (control/away.py).
 
 Deviations, and their price: a heartbeat is answered by its session before its turn (it changes
 nothing that is stored); a beat of a job is shown before it is committed (it never is). A commit that
@@ -26,6 +26,7 @@ from dlq_common.clock import Clock
 from dlq_common.errors import DlqError, Unavailable
 from dlq_common.logs import get_logger
 from dlq_master.control import avoiding, compaction, eligible, handlers, scheduling
+from dlq_master.control.away import Planner
 from dlq_master.control.dispatch import commands_for
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.inbox import Inbox, Letter
@@ -109,6 +110,10 @@ class Loop:
         """Leave a stimulus and do not wait."""
         self._inbox.put(stimulus)
 
+    def plan_with(self, planner: Planner) -> None:
+        """From now on plans that may take long are asked of this one."""
+        self._state.away.planner = planner
+
     def watch(self, after: int) -> Subscription:
         """Committed events with a sequence above `after`: the past first, then as they come."""
         return self._watchers.subscribe(after, self.published.last_sequence)
@@ -156,6 +161,8 @@ class Loop:
         self._send(batch, letters, now_s)
         for node_id, session_id in turn.hung_up:
             self._transport.close(node_id, session_id)
+        state = self._state
+        state.away.ask(state.cluster, state.policy, now_s, state.pause)
         self._housekeep(letters)
 
     def _handle(self, turn: Turn, letter: Letter) -> Callable[[], Any]:

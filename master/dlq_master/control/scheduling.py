@@ -1,10 +1,13 @@
 """Planning: from the working state to a plan, and from a plan to what follows from it."""
 
-from dlq_master.control import plan_faults, queues, traffic
+from dlq_common.logs import get_logger
+from dlq_master.control import away, plan_faults, queues, traffic
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.state import State
+from dlq_master.control.stimuli import PlanMade
 from dlq_master.control.turn import Turn
 from dlq_master.model import sentence
+from dlq_master.model.drive import Happened
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import Job
 from dlq_master.model.node import NodeState
@@ -15,8 +18,9 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.admit import any_that_fits
 from dlq_master.policy.explain import explain, jobs_ahead
 from dlq_master.policy.glance import Glance
-from dlq_master.policy.turn import decide
+from dlq_master.policy.policy import Policy
 
+_log = get_logger("master.scheduling")
 RETURNED_SHARE = 0.95  # of the known nodes: then a started master places work again
 
 
@@ -30,16 +34,28 @@ def plan(turn: Turn) -> float | None:
     pause = pause_of(state, turn.now_s)
     state.pause = pause
     state.glance = None
-    decided = decide(state.cluster, state.policy, turn.now_s, state.epoch, pause_starts=pause)
-    turn.follow(list(decided.happened), actor="scheduler")
-    for one in decided.happened:
-        if isinstance(one.change, Start):
-            _launch(turn, one.change.job_id)
+    now = (state.cluster, state.policy, turn.now_s, state.epoch, pause)
+    applied = away.apply(state.away, *now)
+    _carry_out(turn, applied.happened)
+    if applied.dropped:
+        _say_dropped(applied)
+    if applied.whole:
+        turn.plan_due = False
+        plan_faults.recovered(turn)
+        return _earliest(applied.wake_at_s, _pause_ends_s(state, turn.now_s), begins_s)
+    decided = away.decided(state.away, *now)
+    _carry_out(turn, decided.happened)
     turn.plan_due = False
     if decided.fault is not None:
         return _earliest(plan_faults.failed(turn, decided.fault), begins_s)
     plan_faults.recovered(turn)
     return _earliest(decided.wake_at_s, _pause_ends_s(state, turn.now_s), begins_s)
+
+
+def plan_made(turn: Turn, told: PlanMade) -> None:
+    """The planner has answered: its plan is looked at in this turn."""
+    if turn.state.away.heard(told.answer):
+        turn.plan_due = True
 
 
 def look(turn: Turn) -> View:
@@ -82,20 +98,20 @@ def reasons(turn: Turn, job_id: JobId) -> tuple[Reason, ...]:
     fault = turn.state.plan_fault
     told = () if fault is None else (Reason(ReasonCode.PLAN_FAILED, detail=fault.words),)
     return told + plan_faults.sheltered(
-        lambda: explain(look(turn), turn.state.policy, job_id),
+        lambda: explain(look(turn), _quick(turn.state), job_id),
         lambda bug: () if told else (Reason(ReasonCode.PLAN_FAILED, detail=repr(bug)),),
     )
 
 
 def explained(turn: Turn, job_id: JobId) -> tuple[tuple[Reason, ...], int | None]:
     """The same, and how many are ahead of it (None: it does not wait): that costs O(jobs ahead)."""
-    return reasons(turn, job_id), jobs_ahead(look(turn), turn.state.policy, job_id)
+    return reasons(turn, job_id), jobs_ahead(look(turn), _quick(turn.state), job_id)
 
 
 def main_reason(state: State, job: Job, now_s: float) -> ReasonCode | None:
     """Why the job waits since the last plan; for lists: cheap after the first job of a plan."""
     if state.glance is None:
-        state.glance = Glance(View(state.cluster, now_s, state.pause), state.policy)
+        state.glance = Glance(View(state.cluster, now_s, state.pause), _quick(state))
     glance = state.glance
     return plan_faults.sheltered(lambda: glance.code(job), lambda _: ReasonCode.PLAN_FAILED)
 
@@ -106,6 +122,25 @@ def rank_base(config: MasterConfig, queue: str, nice: int = 0) -> int:
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _carry_out(turn: Turn, happened: tuple[Happened, ...]) -> None:
+    """Note it, and launch who starts."""
+    turn.follow(list(happened), actor="scheduler")
+    for one in happened:
+        if isinstance(one.change, Start):
+            _launch(turn, one.change.job_id)
+
+
+def _say_dropped(applied: away.Applied) -> None:
+    first = applied.dropped[0]
+    told = {"verb": type(first.change).__name__.lower(), "why": first.why}
+    _log.info("plan_rechecked", dropped=len(applied.dropped), **told)
+
+
+def _quick(state: State) -> Policy:
+    """People who ask why do not wait for a solver, nor does the loop."""
+    return state.away.quick(state.policy)
 
 
 def _launch(turn: Turn, job_id: JobId) -> None:

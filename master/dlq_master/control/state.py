@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from dlq_master.control.away import Away
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.gates import Gates, build
@@ -90,6 +91,7 @@ class State:
     frozen: bool = False  # nothing silent is taken for lost just now
     plan_fault: PlanFault | None = None  # plans fail: a bug, and how often it has been met
     pause: ReasonCode | None = None  # why the last plan could place nothing new
+    away: Away = field(default_factory=Away)  # what is planned by another process
     glance: Glance | None = None  # why jobs wait since the last plan, once somebody has asked
     # Ranks that run, or may start, for nobody, and their GPUs as far as known, which are not free.
     # Told anew by every hello.

@@ -12,6 +12,7 @@ from dlq_master.model.node import Node, NodeFlag, Registered
 from dlq_master.model.recording import Evidence
 from dlq_master.model.resources import Request
 from dlq_master.model.why import Reason
+from dlq_master.planner.plans import Answer
 from dlq_master.store.batch import JoinToken as JoinToken
 from dlq_master.store.batch import User as User
 
@@ -636,6 +637,13 @@ class Tick:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class PlanMade:
+    """The planner has answered, or has failed to. Not awaited."""
+
+    answer: Answer
+
+
 JobEditing: TypeAlias = (
     CancelJob
     | HoldJob
@@ -671,4 +679,4 @@ AdminStimulus: TypeAlias = (
     | DeleteUser
     | SetPolicy
 )
-Stimulus: TypeAlias = JobStimulus | NodeStimulus | AdminStimulus | Tick
+Stimulus: TypeAlias = JobStimulus | NodeStimulus | AdminStimulus | Tick | PlanMade

@@ -41,15 +41,15 @@ class Frozen(NamedTuple):
     profiled: Remembered
 
 
-def freeze(cluster: Cluster) -> Frozen:
-    """The cluster as values; costs O(jobs), and copies none."""
-    live = [
-        job for job in cluster.jobs.values() if not job.ended or job.live_key in cluster.attempts
-    ]
+def freeze(cluster: Cluster, jobs: tuple[Job, ...] | None = None) -> Frozen:
+    """The cluster as values, with all its jobs or those; costs O(jobs), and copies none."""
+    if jobs is None:
+        every, held = cluster.jobs.values(), cluster.attempts
+        jobs = tuple([job for job in every if not job.ended or job.live_key in held])
     return Frozen(
         terms=cluster.terms,
         thresholds=cluster.ordering.thresholds,
-        jobs=tuple(live),
+        jobs=jobs,
         attempts=tuple(cluster.attempts.values()),
         nodes=tuple(cluster.nodes.values()),
         slot=cluster.slot,
@@ -74,6 +74,7 @@ def thaw(frozen: Frozen, ordering: Ordering) -> Cluster:
     cluster.slot = frozen.slot
     for node in frozen.nodes:
         cluster.put_node(node)
+    cluster.capacity.ready()  # some readers take that for granted
     for job in frozen.jobs:
         cluster.put_job(job)
     for attempt in frozen.attempts:

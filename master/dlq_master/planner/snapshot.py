@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dlq_master.model.frozen import Frozen, freeze, thaw
+from dlq_master.model.job import Job
+from dlq_master.model.slowdowns import Slowdowns
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.policy import Policy
@@ -21,6 +23,7 @@ from dlq_master.policy.registry import build
 
 # The rooms whose classes may be named, and what else may be.
 ROOM = "dlq_master.model."
+SLICE = 250  # jobs
 ALLOWED = frozenset({("collections", "deque"), ("builtins", "frozenset"), ("builtins", "set")})
 
 
@@ -48,6 +51,45 @@ def take(view: View, policy: Policy) -> bytes:
     settings = dict(policy.settings)
     shot = (policy.name, settings, view.now_s, view.pause_starts, freeze(view.cluster))
     return dumps(Snapshot(*shot))
+
+
+def take_promises(view: View, policy: Policy) -> bytes:
+    """The same with no more in it than decisions about promises look at (`pipeline.promises`): the nodes,
+    and jobs with deadlines. With many best-effort jobs it is far smaller."""
+    cluster = view.cluster
+    told = {
+        *cluster.judged,
+        *cluster.unjudged,
+        *cluster.slow_saves,
+    }  # the last say how long saves take
+    jobs = tuple([cluster.jobs[job_id] for job_id in sorted(told)])
+    live = [cluster.live_attempt(job) for job in jobs]
+    attempts = tuple([attempt for attempt in live if attempt is not None])
+    state = freeze(cluster, jobs)._replace(attempts=attempts, history=None, slowdowns=Slowdowns())
+    settings = dict(policy.settings)
+    return dumps(Snapshot(policy.name, settings, view.now_s, view.pause_starts, state))
+
+
+def slices(view: View, policy: Policy) -> Iterator[bytes]:
+    """What `take` writes, in pieces that each take a few milliseconds to make: whoever has other things
+    to do may do them in between, for a snapshot is of the instant of the first call of `next`. Joined by
+    `read_slices`."""
+    state = freeze(view.cluster)
+    shot = Snapshot(policy.name, dict(policy.settings), view.now_s, view.pause_starts, state)
+    jobs = state.jobs
+    yield dumps(shot._replace(state=state._replace(jobs=())))
+    for begin in range(0, len(jobs), SLICE):
+        yield dumps(jobs[begin : begin + SLICE])
+
+
+def read_slices(pieces: Sequence[bytes]) -> Snapshot:
+    """The snapshot again. Raises Unreadable for anything else."""
+    first, *rest = pieces
+    shot = read(first)
+    jobs: list[Job] = []
+    for piece in rest:
+        jobs += loads(piece)
+    return shot._replace(state=shot.state._replace(jobs=(*shot.state.jobs, *jobs)))
 
 
 def read(data: bytes) -> Snapshot:

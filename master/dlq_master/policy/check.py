@@ -51,37 +51,13 @@ class IllegalPlan(Exception):
         self.why = why
 
 
-def check_delta(  # noqa: C901 one case per verb
-    view: View, plan: Plan, policy: Policy
-) -> None:
+def check_delta(view: View, plan: Plan, policy: Policy) -> None:
     """Raise IllegalPlan at the first change that is not legal for the view. Costs O(changes)."""
-    book = _Book(view, policy)
+    book = Book(view, policy)
     if policy.resizing is Taking.FREE:
         book.shrink(change for change in plan.changes if isinstance(change, Resize))
     for change in plan.changes:
-        match change:
-            case Start():
-                book.start(change)
-            case Renew():
-                book.renew(change)
-            case Lapse():
-                book.lapse(change)
-            case Resize():
-                book.resize(change)
-            case Revoke():
-                book.leaves(change, change.key)
-            case Demote() | Promote():
-                book.move(change)
-            case Admit() | Reject():
-                book.admit(change)
-            case Reserve():
-                book.reserve(change)
-            case Profile() | Estimate() | Scale():
-                book.profile(change)
-            case NextSlot() | Repack() | Loan() | Reclaim() | Return():
-                book.whole(change)
-            case _:
-                assert_never(change)
+        book.enter(change)
 
 
 def check_full(cluster: Cluster) -> None:
@@ -89,7 +65,7 @@ def check_full(cluster: Cluster) -> None:
     validate(cluster)
 
 
-class _Book:
+class Book:
     """What the plan's earlier changes have used up. It reads values, never the planner's pools."""
 
     __slots__ = ("cluster", "freed", "jobs", "policy", "servers", "taken", "view")
@@ -102,6 +78,32 @@ class _Book:
         self.freed: dict[NodeId, int] = {}  # by lapses at no cost
         self.jobs: set[JobId] = set()  # that an earlier change names
         self.servers = Servers(view.cluster)
+
+    def enter(self, change: Change) -> None:
+        """Count the change as made. Raises IllegalPlan if it is not legal beside those before it."""
+        match change:
+            case Start():
+                self.start(change)
+            case Renew():
+                self.renew(change)
+            case Lapse():
+                self.lapse(change)
+            case Resize():
+                self.resize(change)
+            case Revoke():
+                self.leaves(change, change.key)
+            case Demote() | Promote():
+                self.move(change)
+            case Admit() | Reject():
+                self.admit(change)
+            case Reserve():
+                self.reserve(change)
+            case Profile() | Estimate() | Scale():
+                self.profile(change)
+            case NextSlot() | Repack() | Loan() | Reclaim() | Return():
+                self.whole(change)
+            case _:
+                assert_never(change)
 
     def start(self, start: Start) -> None:
         job_id, (slots,), _, term_end_s, _ = start

@@ -18,6 +18,7 @@ from dlq_master.policy.admit.estimates import estimates
 from dlq_master.policy.admit.submission import opens_s
 from dlq_master.policy.order import by_key, expected_reward, finish_time
 from dlq_master.policy.order.las import demotions, promotions
+from dlq_master.policy.partition.kept_slots import put_off
 from dlq_master.policy.partition.profiling import next_scale_s, scale
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.profile.rules import Profiles
@@ -28,7 +29,7 @@ from dlq_master.policy.promise.reading import (
     next_decision_s,
     type_of,
 )
-from dlq_master.policy.promise.rules import Promises
+from dlq_master.policy.promise.rules import Decided, Promises
 from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.taking import Taking, due
 from dlq_master.policy.walk import elastic
@@ -79,7 +80,7 @@ def plan(view: View, policy: Policy) -> Plan:
         if moves:
             return Plan(tuple(moves), now_s, again=True)
     if policy.promises is not None:
-        promised = _promises(view, policy.promises)
+        promised = promises(view, policy.promises)
         if promised:
             return Plan(promised, now_s, again=True)
         wake_s = min(wake_s, _promised_s(view, policy))
@@ -114,7 +115,9 @@ def wake_at_s(cluster: Cluster, policy: Policy, now_s: float) -> float | None:
 def _promised_s(view: View, policy: Policy) -> float:
     """When there is something to decide about promises, or about trials (inf: never)."""
     cluster, profiles = view.cluster, policy.profiling
-    wake_s = next_decision_s(cluster) if cluster.judged else _NEVER_S
+    rules, wake_s = policy.promises, _NEVER_S
+    if cluster.judged and rules is not None and rules.decided is not Decided.LATER:
+        wake_s = next_decision_s(cluster)
     if profiles is not None:
         wake_s = min(wake_s, opens_s(view, profiles), next_scale_s(cluster, profiles))
     return wake_s
@@ -160,13 +163,16 @@ def _profiles(view: View, rules: Profiles) -> tuple[Change, ...]:
     return tuple(told) if scaled is None else (scaled, *told)
 
 
-def _promises(view: View, rules: Promises) -> tuple[Change, ...]:
+def promises(view: View, rules: Promises) -> tuple[Change, ...]:
     """Who runs in the next slot, if that has to be decided, and whose deadlines are promised."""
     # Numerical libraries come with these: while nobody has a deadline a master does without.
     slot = due_slot(view.cluster, view.now_s)
-    if view.cluster.slot < slot:
-        if not view.cluster.judged:
-            return (NextSlot(slot, _NOBODY_ASKS),)
+    due = view.cluster.slot < slot
+    if due and not view.cluster.judged:
+        return (NextSlot(slot, _NOBODY_ASKS),)
+    if rules.decided is not Decided.HERE:
+        return put_off(view, rules.decided, slot if due else None)
+    if due:
         from dlq_master.policy.partition.slots import next_slot
 
         return tuple(next_slot(view, rules))

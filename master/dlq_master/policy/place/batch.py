@@ -11,7 +11,6 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.packing import Profile
 from dlq_master.model.pool import Parts, Pool, lowest, make_part
 from dlq_master.model.resources import Shape
-from dlq_master.policy.place.class_packing import pack
 from dlq_master.policy.place.joint import Arrangement, Joint, Member, Spots, total_reward
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.roundup import halves
@@ -66,7 +65,7 @@ class Batch:
         shapes = [*(self._shape(job) for job in moving), shape]
         fewest = [offered.fewest_nodes(each.gpus) for each in shapes]
         members = [Member(each.gpus, n) for each, n in zip(shapes, fewest, strict=True)]
-        packed = pack(_joint(members, offered))
+        packed = self._placement.pack(_joint(members, offered))
         if packed.spots is None:
             return None
         *others, own = _parts(offered, packed.spots)

@@ -20,7 +20,7 @@ def pack(joint: Joint) -> Packed:
     """The widest first where they fit tightest, and if that fails by the program of `place.pattern`."""
     if sum(member.gpus for member in joint.members) > sum(joint.free):
         return Packed(None)
-    found = _widest_first(joint)
+    found = widest_first(joint)
     if found is not None:
         return Packed(found)
     from dlq_master.policy.place import named, pattern
@@ -33,7 +33,8 @@ def pack(joint: Joint) -> Packed:
     return Packed(tuple(named.spots(joint, solution.parts, solution.patterns)))
 
 
-def _widest_first(joint: Joint) -> tuple[Spots, ...] | None:
+def widest_first(joint: Joint) -> tuple[Spots, ...] | None:
+    """Each where it fits tightest; None: so they do not fit, otherwise they may."""
     spare = Spare(joint.free)
     spots: list[Spots] = [()] * len(joint.members)
     for at in largest_first(joint.members):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from dlq_master.model.pool import Parts, Pool
 from dlq_master.model.resources import Shape
+from dlq_master.policy.place.class_packing import Packed, pack
 from dlq_master.policy.place.joint import Arrangement, Joint
 
 Find = Callable[[Pool, Shape], Parts | None]
@@ -21,6 +22,7 @@ class Placement(NamedTuple):
     `balances`: a program chooses where `find` has found that the job fits (`place.chooser`).
     `room`: the GPUs of which a shape takes room, where that is more than it gets; None: just those.
     `repacks`: where `find` has nothing, all that start in the plan are packed anew to make room.
+    `pack`: what does that.
     `arranges`: places the small jobs that start in one plan as a whole (`place.batch`).
     `groups`: own and lent servers, bases and what can be given away are kept apart (`place.groups`).
     `packs`: it wants to be told which jobs to keep together (`Shape.together`).
@@ -34,6 +36,7 @@ class Placement(NamedTuple):
     balances: bool = False
     room: Callable[[Pool, Shape], int] | None = None
     repacks: bool = False
+    pack: Callable[[Joint], Packed] = pack
     arranges: Arrange | None = None
     groups: bool = False
 

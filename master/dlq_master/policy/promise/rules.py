@@ -42,6 +42,15 @@ class Spot(StrEnum):
     LAS = "las"  # in levels of attained service, as Tiresias
 
 
+class Decided(StrEnum):
+    """Where promises are worked out: that may take long (policy.elsewhere)."""
+
+    HERE = "here"
+    ELSEWHERE = "elsewhere"  # the plan is left to somebody else
+    LATER = "later"  # somebody is at it: until then all stays as it is
+    KEPT = "kept"  # nobody does: by the kept plan, and nothing new is promised
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promises:
     """`slot_terms`: how many best-effort terms an SLO lease has where nothing else is configured: Chronus
@@ -63,3 +72,4 @@ class Promises:
     whole_leases: bool = False
     floor: int = 0
     quotas: Mapping[str, int] | None = None
+    decided: Decided = Decided.HERE

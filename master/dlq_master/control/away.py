@@ -1,0 +1,241 @@
+"""Plans that may take long: asked of a planning process, and what is done until it has answered.
+
+Almost every turn plans at once. Where a plan would take long (`policy.elsewhere`), the turn ends without
+it: after the commit the planner is sent a snapshot, and its answer comes back as a stimulus, is looked at
+again (`policy.recheck`), and what still holds is done. Until then
+
+- promises stay as they are, and everything else goes on;
+- a plan of which everything has to be worked out is waited for, `PATIENCE_S` at most;
+- without a planner (it died, hung, said nonsense, or there is none yet again) plans are plain ones.
+
+Nothing of it is stored: a master that starts again asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from dlq_master.model import drive
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.drive import Happened
+from dlq_master.model.view import View
+from dlq_master.model.why import ReasonCode
+from dlq_master.planner.plans import Answer
+from dlq_master.planner.process import Facts
+from dlq_master.planner.snapshot import slices, take_promises
+from dlq_master.policy.elsewhere import (
+    Elsewhere,
+    Stage,
+    may_take_long,
+    plain,
+    trapped,
+    waiting,
+)
+from dlq_master.policy.policy import Policy
+from dlq_master.policy.recheck import Basis, Dropped, basis_of, recheck
+from dlq_master.policy.turn import Decided, decide
+
+PATIENCE_S = 1.0  # for a plan without which nothing is done
+REST = 4.0  # a whole plan is asked for again after so many times what it took
+FIRST_DISTRUST_S = 5.0  # no question after answers that were of no use, at first
+LONGEST_DISTRUST_S = 300.0
+
+
+class Planner(Protocol):
+    """Who is asked (planner.process). `ready`: it would answer."""
+
+    @property
+    def ready(self) -> bool: ...
+    def ask(self, number: int, stage: str, snapshot: Iterator[bytes]) -> None: ...
+    def facts(self) -> Facts: ...
+
+
+class Question(NamedTuple):
+    """What was asked when, and what the answer will stand on."""
+
+    number: int
+    stage: Stage
+    asked_s: float
+    policy: Policy
+    basis: Basis
+
+
+class Variants(NamedTuple):
+    """A policy as it may be followed on the loop."""
+
+    policy: Policy
+    trapped: Policy
+    waiting: Policy
+    plain: Policy
+    plain_waiting: Policy
+
+
+@dataclass(slots=True)
+class Away:
+    """What is being planned elsewhere. `planner` None: everything is planned on the spot."""
+
+    planner: Planner | None = None
+    number: int = 0
+    wanted: Stage | None = None  # to be asked when this turn is on disk
+    asked: Question | None = None
+    answer: Answer | None = None
+    stirred: bool = False  # something has happened since the question
+    rest_until_s: float = 0.0  # no whole plan is asked for before
+    distrust_until_s: float = 0.0  # nothing is
+    useless: int = 0  # answers in a row
+    dropped: int = 0  # changes that were not made, in all
+    faults: int = 0  # answers that were of no use, in all
+    last_fault: str = ""
+    _variants: Variants | None = field(default=None, repr=False)
+
+    def variants(self, policy: Policy) -> Variants:
+        """Worked out once for each policy."""
+        known = self._variants
+        if known is None or known.policy is not policy:
+            made = (policy, trapped(policy), waiting(policy), plain(policy))
+            known = self._variants = Variants(*made, waiting(plain(policy)))
+        return known
+
+    def quick(self, policy: Policy) -> Policy:
+        """The policy for who must not wait and decides nothing: people who ask why."""
+        return policy if self.planner is None else self.variants(policy).plain
+
+    def heard(self, answer: Answer) -> bool:
+        """Take an answer; False: it is none to what was asked last."""
+        if self.asked is None or self.asked.number != answer.number:
+            return False
+        self.answer = answer
+        return True
+
+    def ask(self, cluster: Cluster, policy: Policy, now_s: float, pause: ReasonCode | None) -> None:
+        """Send the question that this turn has left, if any. The cluster is as on disk."""
+        stage, self.wanted = self.wanted, None
+        if stage is None or self.planner is None or not self.planner.ready:
+            return
+        self.number += 1
+        self.stirred = False
+        self.asked = Question(self.number, stage, now_s, policy, basis_of(cluster))
+        view = View(cluster, now_s, pause)
+        whole = stage is Stage.PLAN
+        shot = slices(view, policy) if whole else iter([take_promises(view, policy)])
+        self.planner.ask(self.number, stage.value, shot)
+
+
+Apply = Callable[[], Decided]
+
+
+def decided(
+    away: Away, cluster: Cluster, policy: Policy, now_s: float, epoch: int, pause: ReasonCode | None
+) -> Decided:
+    """As `policy.turn.decide`, but never for long: what may take long is asked for after this turn."""
+    if away.planner is None or not may_take_long(policy):
+        return decide(cluster, policy, now_s, epoch, pause_starts=pause)
+
+    def by(variant: Policy) -> Decided:
+        return decide(cluster, variant, now_s, epoch, pause_starts=pause)
+
+    own = away.variants(policy)
+    if away.asked is not None:
+        away.stirred = True
+        if away.asked.stage is Stage.PLAN:
+            patient_s = away.asked.asked_s + PATIENCE_S
+            return by(own.plain) if now_s >= patient_s else Decided((), patient_s)
+        return _or(by(own.waiting), lambda: by(own.plain_waiting))
+    if not away.planner.ready or now_s < away.distrust_until_s:
+        again_s = max(away.distrust_until_s, now_s + max(1.0, away.planner.facts().rest_s))
+        return _woken(by(own.plain), again_s if cluster.unjudged else None)
+    first = by(own.trapped)
+    if not isinstance(first.fault, Elsewhere):
+        return first
+    if first.fault.stage is Stage.PROMISES:
+        away.wanted = Stage.PROMISES
+        rest = _or(by(own.waiting), lambda: by(own.plain_waiting))
+        return _after(first, rest)
+    if now_s < away.rest_until_s:
+        return _after(first, by(own.plain))
+    away.wanted = Stage.PLAN
+    return Decided(first.happened, now_s + PATIENCE_S)
+
+
+class Applied(NamedTuple):
+    """What an answer has led to; `wake_at_s` and `whole`: it was all there was to decide."""
+
+    happened: tuple[Happened, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    wake_at_s: float | None = None
+    whole: bool = False
+
+
+def apply(
+    away: Away, cluster: Cluster, policy: Policy, now_s: float, epoch: int, pause: ReasonCode | None
+) -> Applied:
+    """Do what still holds of the answer that has come, if one has."""
+    answer, question = away.answer, away.asked
+    if answer is None or question is None:
+        return Applied()
+    away.answer = away.asked = None
+    if answer.fault or question.policy is not policy:
+        if answer.fault:
+            _useless(away, now_s, answer.fault)
+        return Applied()
+    happened: list[Happened] = []
+    dropped: list[Dropped] = []
+    basis = question.basis
+    for plan in answer.plans:
+        view = View(cluster, now_s, pause)
+        rechecked = recheck(view, plan, policy, basis)
+        dropped += rechecked.dropped
+        happened += drive.apply(cluster, rechecked.plan, now_s, epoch)
+        basis = basis_of(cluster)
+    _judge(away, question, answer, now_s, len(happened), dropped)
+    wake_s = answer.plans[-1].wake_at_s if answer.plans else None
+    whole = question.stage is Stage.PLAN and not away.stirred and not dropped
+    return Applied(tuple(happened), tuple(dropped), wake_s, whole)
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _or(first: Decided, otherwise: Callable[[], Decided]) -> Decided:
+    """The first, or what is done where it would take long."""
+    return _after(first, otherwise()) if isinstance(first.fault, Elsewhere) else first
+
+
+def _after(first: Decided, rest: Decided) -> Decided:
+    return rest._replace(happened=(*first.happened, *rest.happened))
+
+
+def _woken(decided: Decided, at_s: float | None) -> Decided:
+    """Jobs that nobody has judged yet are no event: somebody has to remember them."""
+    if at_s is None or decided.fault is not None:
+        return decided
+    wake_s = decided.wake_at_s
+    return decided._replace(wake_at_s=at_s if wake_s is None else min(wake_s, at_s))
+
+
+def _useless(away: Away, now_s: float, why: str) -> None:
+    away.faults += 1
+    away.useless += 1
+    away.last_fault = why
+    pause_s = min(FIRST_DISTRUST_S * 2.0 ** (away.useless - 1), LONGEST_DISTRUST_S)
+    away.distrust_until_s = now_s + pause_s
+
+
+def _judge(
+    away: Away,
+    question: Question,
+    answer: Answer,
+    now_s: float,
+    done: int,
+    dropped: list[Dropped],
+) -> None:
+    """Whether it was of use. One that was not, although nothing has happened meanwhile, would be no better
+    if it were asked for again."""
+    away.dropped += len(dropped)
+    away.rest_until_s = now_s + REST * max(answer.plan_s, now_s - question.asked_s)
+    if dropped and not done and not away.stirred:
+        _useless(away, now_s, f"nothing of its plan could be done: {dropped[0].why}")
+    else:
+        away.useless = 0

@@ -1,0 +1,192 @@
+"""Keeps a planning process: starts it when it is first needed, and does without it when it is no good.
+
+One question at a time. A process that dies, hangs beyond its limit or says what is none of our answers is
+killed; the question is answered with a fault, and for a while that doubles with every failure in a row
+there is no planner (`ready`). The master plans by itself then, more plainly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from dlq_master.planner.frames import HEAD, framed, length_of
+from dlq_master.planner.plans import Answer, read_answer
+from dlq_master.planner.snapshot import Unreadable, dumps
+
+FIRST_REST_S = 1.0
+LONGEST_REST_S = 300.0
+COMMAND = (sys.executable, "-m", "dlq_master.planner.worker")
+# One thread each: results do not depend on the machine, and the master keeps its cores.
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+class Facts(NamedTuple):
+    """What has become of it so far. Times in seconds; `rest_s`: how long there is none from now on."""
+
+    state: str  # off | idle | planning | resting
+    pid: int | None
+    answers: int
+    failures: int
+    starts: int
+    last_plan_s: float
+    longest_plan_s: float
+    last_failure: str
+    rest_s: float
+
+
+class PlannerProcess:
+    """Used from one event loop; `told` is called with every answer, also with those that are faults."""
+
+    def __init__(
+        self,
+        told: Callable[[Answer], None],
+        *,
+        limit_s: float,
+        command: Sequence[str] = COMMAND,
+        failed: Callable[[str], None] = lambda _why: None,
+    ) -> None:
+        """`limit_s`: a question takes no longer, the start of the process included."""
+        self._told = told
+        self._limit_s = limit_s
+        self._command = tuple(command)
+        self._failed = failed
+        self._process: asyncio.subprocess.Process | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self._in_a_row = 0
+        self._rest_until_s = 0.0
+        self._answers = self._failures = self._starts = 0
+        self._last_s = self._longest_s = 0.0
+        self._last_failure = ""
+
+    @property
+    def ready(self) -> bool:
+        """A question would be answered, as far as anybody can know."""
+        return self._asking is None and self._rest_s() == 0.0
+
+    def ask(self, number: int, stage: str, snapshot: Iterator[bytes]) -> None:
+        """Have the question answered; its snapshot is of now, and written piece by piece. Only if `ready`."""
+        pieces = [next(snapshot)]  # of this instant
+        task = asyncio.create_task(self._ask(number, stage, pieces, snapshot))
+        self._asking = task
+
+    def facts(self) -> Facts:
+        """For people."""
+        pid = None if self._process is None else self._process.pid
+        resting = self._rest_s()
+        state = "resting" if resting else "planning" if self._asking else "idle" if pid else "off"
+        return Facts(
+            state=state,
+            pid=pid,
+            answers=self._answers,
+            failures=self._failures,
+            starts=self._starts,
+            last_plan_s=self._last_s,
+            longest_plan_s=self._longest_s,
+            last_failure=self._last_failure,
+            rest_s=resting,
+        )
+
+    async def close(self) -> None:
+        """End it."""
+        if self._asking is not None:
+            self._asking.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._asking
+        await self._kill()
+
+    async def _ask(
+        self, number: int, stage: str, first: list[bytes], rest: Iterator[bytes]
+    ) -> None:
+        try:
+            async with asyncio.timeout(self._limit_s):
+                answer = await self._asked(number, stage, first, rest)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, it is no good
+            answer = Answer(number, fault=_words(error, self._limit_s))
+            await self._fail(answer.fault)
+        else:
+            self._in_a_row = 0
+            self._answers += 1
+            self._last_s = answer.plan_s
+            self._longest_s = max(self._longest_s, answer.plan_s)
+        self._asking = None
+        self._told(answer)
+
+    async def _asked(
+        self, number: int, stage: str, first: list[bytes], rest: Iterator[bytes]
+    ) -> Answer:
+        pieces = list(first)
+        for data in rest:
+            pieces.append(data)
+            await asyncio.sleep(0)  # others come in between
+        process = await self._running()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for data in (dumps((number, stage, len(pieces))), *pieces):
+            process.stdin.write(framed(data))
+            await process.stdin.drain()
+        said = read_answer(await _message(process.stdout))
+        if said.number != number:
+            raise Unreadable(f"an answer to question {said.number}, asked was {number}")
+        return said
+
+    async def _running(self) -> asyncio.subprocess.Process:
+        if self._process is None:
+            self._starts += 1
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env=_environment(),
+                start_new_session=True,
+                limit=1 << 20,
+            )
+        return self._process
+
+    async def _fail(self, why: str) -> None:
+        self._failures += 1
+        self._in_a_row += 1
+        self._last_failure = why
+        pause_s = min(FIRST_REST_S * 2.0 ** (self._in_a_row - 1), LONGEST_REST_S)
+        self._rest_until_s = asyncio.get_running_loop().time() + pause_s
+        await self._kill()
+        self._failed(why)
+
+    async def _kill(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        if process.stdin is not None:
+            process.stdin.close()
+        await process.wait()
+
+    def _rest_s(self) -> float:
+        if not self._rest_until_s:
+            return 0.0
+        return max(0.0, self._rest_until_s - asyncio.get_running_loop().time())
+
+
+async def _message(stream: asyncio.StreamReader) -> bytes:
+    return await stream.readexactly(length_of(await stream.readexactly(HEAD)))
+
+
+def _words(error: Exception, limit_s: float) -> str:
+    if isinstance(error, TimeoutError):
+        return f"it took longer than {limit_s:g} s"
+    if isinstance(error, asyncio.IncompleteReadError | ConnectionError):
+        return "it ended"
+    return f"{type(error).__name__}: {error}"[:500]
+
+
+def _environment() -> Mapping[str, str]:
+    kept = {key: os.environ[key] for key in ("PATH", "LANG", "PYTHONPATH") if key in os.environ}
+    return {**kept, **dict.fromkeys(THREADS, "1"), "PYTHONHASHSEED": "0"}

@@ -1,0 +1,103 @@
+"""The planning process: reads questions from standard input, answers on standard output, knows nothing else.
+
+It has no file, no socket and no clock but for how long it took. It ends when its input does, so that it
+never outlives its master by more than the plan at hand.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from pathlib import Path
+from time import perf_counter
+from typing import BinaryIO
+
+from dlq_master.model import drive
+from dlq_master.model.plan import Plan
+from dlq_master.model.view import View
+from dlq_master.planner.frames import HEAD, framed, length_of
+from dlq_master.planner.plans import Answer, write_answer
+from dlq_master.planner.snapshot import loads, read_slices
+from dlq_master.policy.check import check_delta
+from dlq_master.policy.elsewhere import Stage
+from dlq_master.policy.pipeline import plan, promises
+from dlq_master.policy.policy import Policy
+
+LONGEST_FAULT = 500
+NICE = 5
+PR_SET_PDEATHSIG = 1
+_NO_EPOCH = 0  # nothing that is placed here is ever launched
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    _be_modest()
+    source, target = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints goes to the log
+    _warm()
+    serve(source, target)
+
+
+def serve(source: BinaryIO, target: BinaryIO) -> None:
+    """Answer question after question: each is a frame that says what is asked, and frames with a snapshot."""
+    while head := source.read(HEAD):
+        number, stage, pieces = loads(source.read(length_of(head)))
+        snapshot = [source.read(length_of(source.read(HEAD))) for _ in range(pieces)]
+        target.write(framed(write_answer(answer(number, stage, snapshot))))
+        target.flush()
+
+
+def answer(number: int, stage: str, snapshot: list[bytes]) -> Answer:
+    """The plans for one question, or why there are none."""
+    began_s = perf_counter()
+    try:
+        view, policy = read_slices(snapshot).look()
+        plans = _promises(view, policy) if stage == Stage.PROMISES.value else _plans(view, policy)
+    except Exception as fault:  # noqa: BLE001 - any bug of a policy
+        words = f"{type(fault).__name__}: {fault}"[:LONGEST_FAULT]
+        return Answer(number, (), perf_counter() - began_s, words)
+    return Answer(number, tuple(plans), perf_counter() - began_s)
+
+
+def _plans(view: View, policy: Policy) -> list[Plan]:
+    """As `policy.turn.decide`, written down."""
+    found = []
+    while True:
+        step = plan(view, policy)
+        check_delta(view, step, policy)
+        found.append(step)
+        if not step.again:
+            return found
+        drive.apply(view.cluster, step, view.now_s, _NO_EPOCH)
+
+
+def _promises(view: View, policy: Policy) -> list[Plan]:
+    """Who holds the slot that is due, and then which deadlines are promised."""
+    rules, found = policy.promises, []
+    while rules is not None and (changes := promises(view, rules)):
+        step = Plan(changes, view.now_s, again=True)
+        check_delta(view, step, policy)
+        found.append(step)
+        drive.apply(view.cluster, step, view.now_s, _NO_EPOCH)
+    return found
+
+
+def _be_modest() -> None:
+    """The master comes first, and nobody is left behind: we are killed with it, also while we plan."""
+    os.nice(NICE)
+    Path("/proc/self/oom_score_adj").write_text("1000")
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _warm() -> None:
+    """What every plan here needs takes longest the first time."""
+    import dlq_master.policy.admit.deadlines
+    import dlq_master.policy.partition.slots
+    import dlq_master.policy.place.best
+    import dlq_master.policy.promise.solve  # noqa: F401 imported to be there
+
+
+if __name__ == "__main__":
+    main()

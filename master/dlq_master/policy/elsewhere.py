@@ -1,0 +1,101 @@
+"""Plans that may take long are not made where they are asked for: three variants of every policy.
+
+Most plans of most policies take microseconds. The rest solve integer programs, or plan promises over days
+of slots; whoever must not wait for that (a master's loop) plans with
+
+- `trapped`: the same policy, which raises `Elsewhere` where such work would begin; what it decides
+  without is exactly what the policy would decide;
+- `waiting`: while promises are worked out elsewhere, everything but them goes on as they stand;
+- `plain`: nobody works them out. Kept plans are followed, nothing new is promised, and jobs lie where
+  they fit first: legal always, and as good as can be had at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+from typing import NoReturn
+
+from dlq_master.model.pool import Parts, Pool
+from dlq_master.model.resources import Shape
+from dlq_master.policy.place.class_packing import Packed, widest_first
+from dlq_master.policy.place.joint import Joint
+from dlq_master.policy.place.placement import Find, Placement
+from dlq_master.policy.policy import Policy
+from dlq_master.policy.promise.rules import Decided
+from dlq_master.policy.size.choices import KNAPSACK, KNAPSACK_EXACT
+
+
+class Stage(StrEnum):
+    """What is to be worked out."""
+
+    PROMISES = "promises"  # who holds the next slot, and which deadlines are promised
+    PLAN = "plan"  # everything from here on
+
+
+class Elsewhere(Exception):
+    """This plan may take long: let it be made where nobody waits for it."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(f"the {stage.value} may take long")
+        self.stage = stage
+
+
+def trapped(policy: Policy) -> Policy:
+    """The same, which raises `Elsewhere` instead of taking long."""
+    place = policy.placement
+    if place.arranges is not None:
+        place = place._replace(arranges=_elsewhere)
+    if place.repacks:
+        place = place._replace(pack=_pack_or_raise)
+    if place.balances:
+        place = place._replace(find=_on_one_node(place))
+    sizing = policy.sizing
+    if sizing is KNAPSACK_EXACT:
+        sizing = sizing._replace(grow=_elsewhere)
+    return _decided(replace(policy, placement=place, sizing=sizing), Decided.ELSEWHERE)
+
+
+def waiting(policy: Policy) -> Policy:
+    """The trapped one, which leaves promises as they are for now."""
+    return _decided(trapped(policy), Decided.LATER)
+
+
+def plain(policy: Policy) -> Policy:
+    """The same without all that may take long."""
+    place = policy.placement._replace(arranges=None, repacks=False, balances=False)
+    sizing = KNAPSACK if policy.sizing is KNAPSACK_EXACT else policy.sizing
+    return _decided(replace(policy, placement=place, sizing=sizing), Decided.KEPT)
+
+
+def may_take_long(policy: Policy) -> bool:
+    """Whether any plan of this policy is ever made elsewhere."""
+    exact = policy.sizing is KNAPSACK_EXACT
+    return policy.placement.solves or exact or policy.promises is not None
+
+
+def _decided(policy: Policy, decided: Decided) -> Policy:
+    rules = policy.promises
+    return policy if rules is None else replace(policy, promises=replace(rules, decided=decided))
+
+
+def _elsewhere(*_asked: object) -> NoReturn:
+    raise Elsewhere(Stage.PLAN)
+
+
+def _pack_or_raise(joint: Joint) -> Packed:
+    """Mostly the widest first will do; or it is certain at once that nothing does."""
+    if sum(member.gpus for member in joint.members) > sum(joint.free):
+        return Packed(None)
+    found = widest_first(joint)
+    return _elsewhere() if found is None else Packed(found)
+
+
+def _on_one_node(placement: Placement) -> Find:
+    """A job on one node has no network to balance."""
+
+    def find(pool: Pool, shape: Shape) -> Parts | None:
+        parts = placement.find(pool, shape)
+        return _elsewhere() if parts is not None and len(parts) > 1 else parts
+
+    return find

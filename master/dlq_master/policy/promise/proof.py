@@ -1,0 +1,120 @@
+"""Does a plan of slots break what was promised? Counted anew, slot by slot, by who did not make the plan.
+
+Making such a plan may take a second, counting it takes milliseconds: whoever is handed one need not trust
+its maker. What was at fault before (a node is gone, a job takes too long) may be so after.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import accumulate
+
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import Job
+from dlq_master.model.plan import Change, NextSlot, Reserve
+from dlq_master.model.view import View
+from dlq_master.policy.promise.leases import Grid, width
+from dlq_master.policy.promise.plan import Plan, keeps_promise, ordered
+from dlq_master.policy.promise.reading import (
+    grid_of,
+    kept_plan,
+    margin,
+    may_make_way,
+    overruns,
+    slo_job,
+    type_of,
+    will_end,
+)
+from dlq_master.policy.promise.rules import Promises
+
+# No plan looks further ahead: at 5 minutes a slot it is a year.
+FARTHEST = 100_000
+
+Jobs = Mapping[JobId, Job]
+
+
+def broken(view: View, changes: Iterable[Change], rules: Promises) -> str:
+    """What these changes would break, in words; empty: every promise that was kept is kept."""
+    cluster = view.cluster
+    reserves = {change.job_id: change for change in changes if isinstance(change, Reserve)}
+    slots = [change.slot for change in changes if isinstance(change, NextSlot)]
+    origin = max(slots, default=cluster.slot + 1)
+    before: dict[str, dict[JobId, Job]] = defaultdict(dict)
+    for job_id in {*cluster.judged, *reserves}:
+        job = cluster.jobs.get(job_id)
+        if job is not None:
+            before[type_of(cluster, job)][job_id] = job
+    for gpu_type, jobs in sorted(before.items()):
+        after = {job_id: _after(job, reserves.get(job_id)) for job_id, job in jobs.items()}
+        fault = _fault(view, gpu_type, jobs, after, origin, rules)
+        if fault:
+            return f"{gpu_type}: {fault}"
+    return ""
+
+
+def _after(job: Job, change: Reserve | None) -> Job:
+    if change is None:
+        return job
+    added = job.margin if change.margin is None else change.margin
+    return job._replace(slots=change.slots, promised=change.promised, margin=added)
+
+
+def _fault(
+    view: View, gpu_type: str, before: Jobs, after: Jobs, origin: int, rules: Promises
+) -> str:
+    for job_id, job in after.items():
+        made = kept_plan([job], origin).segments.get(str(job_id), ())
+        if made and not (ordered(made) and made[-1].end < FARTHEST):
+            return f"the slots of job {job_id} overlap, touch, or are too far ahead"
+    grid = grid_of(view.cluster, gpu_type, rules)
+    full = _over(view, before, origin, grid)
+    for slot, gpus in _over(view, after, origin, grid).items():
+        if gpus > full.get(slot, 0):
+            return f"slot {origin + slot} wants {gpus} GPUs more than it has"
+    for job_id, job in after.items():
+        if job is not before[job_id] or job.promised != before[job_id].promised:
+            fault = _loses(view, before[job_id], job, origin, grid, rules)
+            if fault:
+                return f"job {job_id} {fault}"
+    return ""
+
+
+def _over(view: View, jobs: Jobs, origin: int, grid: Grid) -> dict[int, int]:
+    """Slots that are asked for more GPUs than they have, and how many more."""
+    plan, change = kept_plan(jobs.values(), origin), defaultdict[int, int](int)
+    for job_id, job in jobs.items():
+        wide = width(slo_job(view.cluster, job, origin, 0.0), grid)
+        for begin, end in plan.segments.get(str(job_id), ()):
+            change[begin] += wide
+            change[end] -= wide
+    slots = sorted(change)
+    held = accumulate(change[slot] for slot in slots)
+    return {
+        slot: gpus - grid.at(slot)
+        for slot, gpus in zip(slots, held, strict=True)
+        if gpus > grid.at(slot)
+    }
+
+
+def _loses(view: View, before: Job, after: Job, origin: int, grid: Grid, rules: Promises) -> str:
+    """What becomes of its promise that must not; empty: nothing."""
+    if after.promised is None and before.promised is None:
+        return ""
+    kept = before.promised is not None and _keeps(view, before, origin, grid, rules)
+    if after.promised is None or before.promised not in (None, after.promised):
+        over = overruns(view, before, margin(view.cluster, rules))
+        return "loses a promise that its slots would keep" if kept and not over else ""
+    if before.promised is not None and not kept:
+        return ""  # no worse than it was
+    return "" if _keeps(view, after, origin, grid, rules) else "would not make what it is promised"
+
+
+def _keeps(view: View, job: Job, origin: int, grid: Grid, rules: Promises) -> bool:
+    cluster, extra = view.cluster, margin(view.cluster, rules)
+    if not job.slots and will_end(view, job, origin, extra):
+        return True
+    spare = may_make_way(job, grid)
+    own = slo_job(cluster, job, origin, extra, spare=spare)
+    planned: Plan = kept_plan([job], origin)
+    return keeps_promise(own, planned.segments.get(own.key, ()), grid)

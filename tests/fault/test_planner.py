@@ -1,0 +1,166 @@
+"""The planning process dies, hangs, lies or babbles: every question has an answer, and none does harm."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from dlq_master.model.view import View
+from dlq_master.planner.plans import Answer
+from dlq_master.planner.process import COMMAND, PlannerProcess
+from dlq_master.planner.snapshot import slices
+from support.builders import World, a_job
+
+PATIENCE_S = 20.0
+# What a planner that is no good does with its input and output, in a line of Python.
+HANGS = "import time; time.sleep(1000)"
+DIES = "import sys; sys.stdin.buffer.read(4)"
+BABBLES = (
+    "import sys; sys.stdout.buffer.write(b'x' * 100_000); sys.stdout.flush(); sys.stdin.read()"
+)
+ENDLESS = "import sys; sys.stdout.buffer.write(b'\\xff' * 4); "
+ENDLESS += "sys.stdout.flush(); sys.stdin.read()"
+A_TRAP = (
+    "import sys, pickle, struct\n"
+    "class Trap:\n"
+    "    def __reduce__(self):\n"
+    "        return (open, ('{path}', 'w'))\n"
+    "data = pickle.dumps(Trap())\n"
+    "out = sys.stdout.buffer\n"
+    "out.write(struct.pack('>I', len(data)) + data); out.flush(); sys.stdin.read()\n"
+)
+
+
+class Asked:
+    """A planner, and what it has told."""
+
+    def __init__(self, command: tuple[str, ...] = COMMAND, limit_s: float = PATIENCE_S) -> None:
+        self.told: asyncio.Queue[Answer] = asyncio.Queue()
+        self.failures: list[str] = []
+        self.planner = PlannerProcess(
+            self.told.put_nowait, limit_s=limit_s, command=command, failed=self.failures.append
+        )
+        self._number = 0
+
+    def ask(self) -> None:
+        world = World("fifo", 1).submit(a_job(1, 4), a_job(2, 8))
+        self._number += 1
+        self.planner.ask(self._number, "plan", slices(View(world.cluster, 1.0), world.policy))
+
+    async def answer(self) -> Answer:
+        async with asyncio.timeout(2 * PATIENCE_S):
+            return await self.told.get()
+
+
+Asking = Callable[..., Asked]
+
+
+@pytest.fixture
+async def asking() -> AsyncIterator[Asking]:
+    made: list[Asked] = []
+
+    def make(*arguments: object, **more: object) -> Asked:
+        made.append(Asked(*arguments, **more))  # type: ignore[arg-type]  # as it takes them
+        return made[-1]
+
+    yield make
+    for one in made:
+        await one.planner.close()
+
+
+def a_bad_one(words: str) -> tuple[str, ...]:
+    return (sys.executable, "-I", "-S", "-c", words)
+
+
+async def test_it_answers_lives_on_and_comes_back_after_being_killed(asking: Asking) -> None:
+    asked = asking()
+    asked.ask()
+    assert not asked.planner.ready
+    first = await asked.answer()
+    assert [len(plan.changes) for plan in first.plans] == [2, 1]  # two admissions, one start
+    pid = asked.planner.facts().pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)  # while it waits for the next question
+    asked.ask()
+    lost = await asked.answer()
+    assert (lost.number, lost.plans, lost.fault) == (2, (), "it ended")
+    facts = asked.planner.facts()
+    assert (facts.state, facts.failures, facts.starts, asked.planner.ready) == (
+        "resting",
+        1,
+        1,
+        False,
+    )
+    assert asked.failures == ["it ended"]
+    asked.planner._rest_until_s = 0.0  # its rest is over
+    asked.ask()
+    assert (await asked.answer()).plans == first.plans
+    assert asked.planner.facts().starts == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "limit_s", "why"),
+    [
+        (DIES, PATIENCE_S, "it ended"),
+        ("raise SystemExit(3)", PATIENCE_S, "it ended"),
+        (BABBLES, PATIENCE_S, "a frame of"),
+        (ENDLESS, PATIENCE_S, "a frame of 4294967295 bytes"),
+        (HANGS, 0.3, "longer than 0.3 s"),
+    ],
+    ids=["dies", "never starts", "babbles", "endless", "hangs"],
+)
+async def test_one_that_is_no_good_is_ended_and_said_so(
+    asking: Asking, words: str, limit_s: float, why: str
+) -> None:
+    asked = asking(a_bad_one(words), limit_s)
+    asked.ask()
+    answer = await asked.answer()
+    assert answer.plans == ()
+    assert why in answer.fault
+    facts = asked.planner.facts()
+    assert (facts.state, facts.pid, facts.last_failure) == ("resting", None, answer.fault)
+
+
+def called_by(root: Path) -> list[Path]:
+    """What the trap has made."""
+    return list(root.iterdir())
+
+
+async def test_what_it_sends_is_never_called(asking: Asking, tmp_path: Path) -> None:
+    asked = asking(a_bad_one(A_TRAP.replace("{path}", str(tmp_path / "called"))))
+    asked.ask()
+    assert "no value of the model" in (await asked.answer()).fault
+    assert called_by(tmp_path) == []
+
+
+async def test_failures_in_a_row_are_followed_by_longer_and_longer_rests(asking: Asking) -> None:
+    asked = asking(a_bad_one(DIES))
+    rests = []
+    for _ in range(3):
+        asked.planner._rest_until_s = 0.0
+        asked.ask()
+        await asked.answer()
+        rests.append(round(asked.planner.facts().rest_s))
+    assert rests == [1, 2, 4]
+
+
+async def test_a_command_that_is_not_there_is_a_failure_like_any_other(asking: Asking) -> None:
+    asked = asking(("/nonexistent/python",))
+    asked.ask()
+    assert "No such file" in (await asked.answer()).fault
+
+
+async def test_a_bug_of_a_policy_there_is_told_and_the_process_lives(asking: Asking) -> None:
+    asked = asking()
+    world = World("fifo", 1)
+    good = list(slices(View(world.cluster, 1.0), world.policy))
+    asked.planner.ask(1, "plan", iter([*good, b"nonsense"]))
+    answer = await asked.answer()
+    assert "Unreadable" in answer.fault
+    assert asked.planner.facts().state == "idle"

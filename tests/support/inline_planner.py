@@ -1,0 +1,49 @@
+"""A planner that answers when a test says so, in the test's own process, or badly, or never."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dlq_master.planner.plans import Answer, read_answer, write_answer
+from dlq_master.planner.process import Facts
+from dlq_master.planner.worker import answer
+
+
+class InlinePlanner:
+    """`questions`: stages that were asked for. Its knob: `up`, whether it would answer."""
+
+    def __init__(self) -> None:
+        self.up = True
+        self.questions: list[str] = []
+        self._asked: list[bytes] | None = None
+        self._number = 0
+        self._stage = ""
+
+    @property
+    def ready(self) -> bool:
+        return self.up and self._asked is None
+
+    def ask(self, number: int, stage: str, snapshot: Iterator[bytes]) -> None:
+        assert self.ready, "one question at a time"
+        self.questions.append(stage)
+        self._number, self._stage = number, stage
+        self._asked = list(snapshot)
+
+    def facts(self) -> Facts:
+        return Facts("idle", None, 0, 0, 0, 0.0, 0.0, "", 0.0)
+
+    @property
+    def asked(self) -> bool:
+        """A question waits for its answer."""
+        return self._asked is not None
+
+    def answer(self) -> Answer:
+        """The answer to the question that waits, as it comes over the pipe."""
+        asked, self._asked = self._asked, None
+        assert asked is not None, "nothing was asked"
+        return read_answer(write_answer(answer(self._number, self._stage, asked)))
+
+    def fail(self, why: str = "it ended") -> Answer:
+        """What is told when it has died instead."""
+        self._asked = None
+        return Answer(self._number, fault=why)

@@ -1,0 +1,154 @@
+"""Plans that are made elsewhere: turns do not wait, what is stale is not done, and nobody is missed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from dlq_master.control.stimuli import PlanMade, ReleaseJob
+from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.job import Job
+from dlq_master.model.lane import Lane
+from dlq_master.model.plan import NextSlot, Reserve
+from dlq_master.model.reward import strict
+from dlq_master.planner.plans import Answer
+from support.inline_planner import InlinePlanner
+from support.master_harness import Master, config_of
+from support.sim_agent import SimAgent
+
+Masters = Callable[..., Master]
+
+
+class Site:
+    """A master under Chronus with eight GPUs, and its planner."""
+
+    def __init__(self, masters: Masters, policy: str = "chronus") -> None:
+        self.master = masters(config_of(policy, be_floor="0", guarantee="fitting"))
+        self.planner = InlinePlanner()
+        self.master.loop.plan_with(self.planner)
+        self.agent = SimAgent(self.master, NodeId("n1"), gpus=8)
+        self.agent.hello()
+
+    def submit(self, gpus: int, deadline_s: float | None = None, run_s: float = 600.0) -> Job:
+        """A job; with a deadline that no wire can carry yet."""
+        job = self.master.submit(gpus, run_estimate_s=run_s, hold=deadline_s is not None)
+        if deadline_s is not None:
+            held = self.master.state.cluster.jobs[job.job_id]
+            self.master.state.cluster.put_job(held._replace(steps=strict(deadline_s)))
+            self.master.edit(ReleaseJob, job.job_id)
+        return job
+
+    def is_asked(self) -> bool:
+        """A question waits for its answer."""
+        return self.planner.asked
+
+    def tell(self, answer: Answer) -> None:
+        self.master.turn(PlanMade(answer))
+
+    def job(self, job_id: int) -> Job:
+        return self.master.job(JobId(job_id))
+
+
+@pytest.fixture
+def site(masters: Masters) -> Site:
+    return Site(masters)
+
+
+def test_nobody_is_asked_while_nobody_has_a_deadline(site: Site) -> None:
+    for gpus in (4, 4, 2):
+        site.submit(gpus)
+    site.master.tick(300.0)
+    assert site.planner.questions == []
+    assert [job_id for job_id in (1, 2, 3) if site.job(job_id).live_attempt] == [1, 2]
+
+
+def test_a_promise_comes_with_the_answer_and_others_do_not_wait_for_it(site: Site) -> None:
+    site.submit(4, deadline_s=7200.0)
+    assert (site.planner.questions, site.job(1).verdict) == (["promises"], "")
+    site.submit(2)
+    assert site.job(2).live_attempt == 1, "it is not held up"
+    site.tell(site.planner.answer())
+    assert (site.job(1).promised, site.job(1).lane) == (0, Lane.FILL)
+
+
+def test_an_answer_that_is_none_to_the_last_question_is_not_heard(site: Site) -> None:
+    site.submit(4, deadline_s=7200.0)
+    site.tell(Answer(77, fault="what?"))
+    assert site.is_asked()
+    site.tell(site.planner.answer())
+    assert site.job(1).promised == 0
+
+
+def test_without_a_planner_the_kept_plan_is_followed_and_nothing_is_promised(site: Site) -> None:
+    site.submit(8, deadline_s=4000.0)
+    site.tell(site.planner.answer())
+    promised = site.job(1)
+    site.planner.up = False
+    site.submit(4, deadline_s=7200.0)
+    for _ in range(3):
+        site.master.tick(300.0)
+        site.agent.heartbeat()
+    assert (site.job(1).promised, site.job(1).slots[-1:]) == (0, promised.slots[-1:])
+    assert site.job(2).verdict == ""
+    site.planner.up = True
+    site.master.tick(1.0)
+    assert site.is_asked(), "it is asked again once it is there again"
+    site.tell(site.planner.answer())
+    assert site.job(2).verdict
+
+
+def test_who_fails_is_not_asked_again_at_once_and_people_can_see_it(site: Site) -> None:
+    site.submit(4, deadline_s=7200.0)
+    site.tell(site.planner.fail("it ended"))
+    assert not site.is_asked()
+    away = site.master.state.away
+    assert (away.faults, away.last_fault) == (1, "it ended")
+    site.master.tick(6.0)
+    assert site.is_asked()
+    site.tell(site.planner.answer())
+    assert (site.job(1).promised, away.useless) == (0, 0)
+
+
+def test_a_job_that_was_cancelled_meanwhile_gets_no_promise_and_the_others_theirs(
+    site: Site,
+) -> None:
+    site.master.turn(
+        *(site.master.submission(2, run_estimate_s=600.0, hold=True) for _ in range(2))
+    )
+    for job_id in (1, 2):
+        held = site.master.state.cluster.jobs[JobId(job_id)]
+        site.master.state.cluster.put_job(held._replace(steps=strict(7200.0)))
+        site.master.edit(ReleaseJob, JobId(job_id))
+    first = site.planner.answer()
+    site.master.cancel(JobId(1))
+    site.tell(first)
+    if site.is_asked():
+        site.tell(site.planner.answer())
+    assert site.job(1).promised is None
+    assert site.job(2).promised == 0
+
+
+def test_a_planner_that_lies_breaks_no_promise(site: Site) -> None:
+    site.submit(8, deadline_s=4000.0)
+    site.tell(site.planner.answer())
+    assert site.job(1).promised == 0
+    site.submit(8, deadline_s=4000.0)
+    honest = site.planner.answer()
+    (plan,) = honest.plans
+    (verdict,) = [change for change in plan.changes if isinstance(change, Reserve)]
+    slots = site.job(1).slots
+    lies: list[Reserve | NextSlot] = [
+        verdict._replace(promised=0, lane=Lane.FILL, slots=slots),  # the slots are the first one's
+        verdict._replace(job_id=JobId(1), promised=None, slots=()),  # whose promise is good
+        verdict._replace(job_id=JobId(1), promised=0, slots=()),
+        NextSlot(site.master.state.cluster.slot, verdict.reason),
+        verdict._replace(job_id=JobId(99)),
+    ]
+    for lie in lies:
+        site.tell(honest._replace(plans=(plan._replace(changes=(lie,)),)))
+        assert (site.job(1).promised, site.job(1).slots) == (0, slots)
+        assert site.job(2).promised is None
+        site.master.tick(400.0)  # until it is trusted again
+        site.agent.heartbeat()
+        honest = site.planner.answer()
