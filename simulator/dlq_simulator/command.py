@@ -44,7 +44,7 @@ thresholds=GPU_S,...|qSHARE,..., history=FILE, refresh, promote_knob, promote_to
 tiresias-gittins index=fixed|sup, quantum, last=fifo|index; for yarn-cs quota=QUEUE:SHARE,...,
 queues=class|vc|user; for themis fairness; for aryl
 size=knapsack|knapsack-exact|least-work|rollout|afs|grow-shrink; where servers are lent
-reclaim=exact|aryl|random|scf|ssf|lsf|static. Each policy takes the settings that it knows.
+reclaim=exact|least-lost|aryl|random|scf|ssf|lsf|static. Each policy takes the settings that it knows.
 
 The gpuaas policies rent nodes and take interval_s, preempt, times=exact|fitted, and with fitted times history=TRACE,
 measure_s, refine; the heuristics also reading=paper|reference,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dlq_master.policy.reclaim import rules
 from dlq_master.policy.reclaim.demand import Choice, Demand
-from dlq_master.policy.reclaim.exact import exact
+from dlq_master.policy.reclaim.exact import exact, least_lost
 
 
 class Reclaiming(NamedTuple):
@@ -26,6 +26,7 @@ RECLAIMS = {
     for rule in (
         EXACT,
         ALGORITHM_1,
+        Reclaiming("least-lost", lambda demand, _dice: least_lost(demand), solves=True),
         Reclaiming("random", lambda demand, dice: rules.at_random(dice)(demand)),
         Reclaiming("scf", lambda demand, _dice: rules.smallest_count(demand)),
         Reclaiming("ssf", lambda demand, _dice: rules.smallest_fraction(demand)),

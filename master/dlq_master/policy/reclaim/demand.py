@@ -15,6 +15,7 @@ class Tenant(NamedTuple):
     `base`: those without which it does not run; whoever takes one of them preempts the job. `flexible`:
     those that it can give away. `elsewhere`: on how many servers that are not lent it is besides, and
     `beside` with how many GPUs. `cost`: what its preemption counts; 1 counts jobs.
+    `lost_gpu_s`: GPU-seconds that its preemption takes: to save and to resume, or the work of one that cannot save.
     """
 
     job_id: JobId
@@ -23,6 +24,7 @@ class Tenant(NamedTuple):
     elsewhere: int = 0
     cost: float = 1.0
     beside: int = 0
+    lost_gpu_s: float = 0.0
 
 
 class Demand(NamedTuple):
@@ -45,8 +47,21 @@ class Demand(NamedTuple):
 
     def cost(self, chosen: Iterable[NodeId]) -> float:
         """What the preemptions count, if these servers go."""
+        return sum(one.cost for one in self.hit(chosen))
+
+    def lost_gpu_s(self, chosen: Iterable[NodeId]) -> float:
+        """What the preemptions take, if these servers go."""
+        return sum(one.lost_gpu_s for one in self.hit(chosen))
+
+    def hit(self, chosen: Iterable[NodeId]) -> list[Tenant]:
+        """Who is preempted then."""
         gone = set(chosen)
-        return sum(one.cost for one in self.tenants if not gone.isdisjoint(one.base))
+        return [one for one in self.tenants if not gone.isdisjoint(one.base)]
+
+    def by_loss(self) -> Demand:
+        """The same, with preemptions that count what they take."""
+        tenants = [one._replace(cost=one.lost_gpu_s) for one in self.tenants]
+        return self._replace(tenants=tenants)
 
 
 class Choice(NamedTuple):

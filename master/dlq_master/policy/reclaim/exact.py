@@ -1,15 +1,23 @@
 """The reclaim that preempts least, with its proof: what Aryl (7.3) finds by exhaustive search.
 
 Algorithm 1's choice is there first. Where a bound on all choices reaches it, it is the best; otherwise an
-integer program looks for a better one (`program`), and when its time is up the better of both is taken.
+integer program looks for a better one (`program`), and when its time is up the better of both is taken. Of the
+choices that cost no more a second program takes the one that loses the fewest GPU-seconds.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from dlq_master.model.ids import NodeId
 from dlq_master.policy.reclaim.demand import Choice, Demand
 from dlq_master.policy.reclaim.rules import algorithm_1
 
+if TYPE_CHECKING:
+    from dlq_master.policy.reclaim.program import Program
+
 TIME_LIMIT_S = 2.0
+TIE_LIMIT_S = 0.2
 _TOLERANCE = 1e-6
 
 
@@ -24,6 +32,23 @@ def exact(demand: Demand, time_limit_s: float = TIME_LIMIT_S) -> Choice:
     from dlq_master.policy.reclaim.program import Program
 
     program = Program(demand, set(free), wanted)
+    best = _cheapest(program, first, free, demand, time_limit_s)
+    lost_gpu_s = demand.lost_gpu_s(best.servers)
+    if lost_gpu_s <= 0:
+        return best
+    found = (*free, *program.spare(best.cost, TIE_LIMIT_S))
+    if (
+        len(found) == len(best.servers)
+        and demand.cost(found) <= best.cost + _TOLERANCE
+        and demand.lost_gpu_s(found) < lost_gpu_s
+    ):
+        return best._replace(servers=found)
+    return best
+
+
+def _cheapest(
+    program: Program, first: Choice, free: list[NodeId], demand: Demand, time_limit_s: float
+) -> Choice:
     bound = program.relaxed()
     if first.cost <= bound + _TOLERANCE:
         return first._replace(bound=bound)
@@ -33,3 +58,8 @@ def exact(demand: Demand, time_limit_s: float = TIME_LIMIT_S) -> Choice:
     if found.servers and (cost := demand.cost(servers)) < first.cost:
         return Choice(servers, cost, bound)
     return first._replace(bound=bound)
+
+
+def least_lost(demand: Demand, time_limit_s: float = TIME_LIMIT_S) -> Choice:
+    """The choice that loses the fewest GPU-seconds, however many jobs these are of."""
+    return exact(demand.by_loss(), time_limit_s)

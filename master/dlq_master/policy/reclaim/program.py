@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, linprog, milp
 from scipy.sparse import csr_array, vstack
 
 from dlq_master.model.ids import NodeId
-from dlq_master.policy.reclaim.demand import Demand
+from dlq_master.policy.reclaim.demand import Demand, Tenant
 
 TREE_NODES = 20_000
 _TOLERANCE = 1e-6
@@ -38,11 +38,22 @@ class Found(NamedTuple):
     bound: float
 
 
+class _Sum(NamedTuple):
+    """Over jobs that fall together."""
+
+    cost: float = 0.0
+    lost_gpu_s: float = 0.0
+
+    def plus(self, tenant: Tenant) -> _Sum:
+        return _Sum(self.cost + tenant.cost, self.lost_gpu_s + tenant.lost_gpu_s)
+
+
 class _Class(NamedTuple):
-    """Servers with these wide jobs, by number, and so much cost of their own."""
+    """Servers with these wide jobs, by number, and of their own so much cost, and loss in GPU-seconds."""
 
     wide: tuple[int, ...]
     alone: float
+    alone_gpu_s: float
 
 
 class Program:
@@ -51,14 +62,14 @@ class Program:
     def __init__(self, demand: Demand, free: set[NodeId], wanted: int) -> None:
         self._wanted = wanted
         self._whole = all(float(tenant.cost).is_integer() for tenant in demand.tenants)
-        wide: dict[tuple[NodeId, ...], float] = defaultdict(float)
-        alone: dict[NodeId, float] = defaultdict(float)
+        wide: dict[tuple[NodeId, ...], _Sum] = defaultdict(_Sum)
+        alone: dict[NodeId, _Sum] = defaultdict(_Sum)
         for tenant in demand.tenants:
             servers = tuple(sorted(tenant.base))
             if len(servers) == 1:
-                alone[servers[0]] += tenant.cost
+                alone[servers[0]] = alone[servers[0]].plus(tenant)
             elif servers:
-                wide[servers] += tenant.cost
+                wide[servers] = wide[servers].plus(tenant)
         on: dict[NodeId, list[int]] = defaultdict(list)
         for number, servers in enumerate(wide):
             for server in servers:
@@ -66,9 +77,11 @@ class Program:
         self._classes: dict[_Class, list[NodeId]] = defaultdict(list)
         for server in demand.servers:
             if server not in free:
-                self._classes[_Class(tuple(on[server]), alone[server])].append(server)
+                self._classes[_Class(tuple(on[server]), *alone[server])].append(server)
         self._sizes = [float(len(servers)) for servers in self._classes.values()]
-        self._costs = np.array([*(each.alone for each in self._classes), *wide.values()])
+        sums = [*(_Sum(each.alone, each.alone_gpu_s) for each in self._classes), *wide.values()]
+        self._costs = np.array([one.cost for one in sums])
+        self._lost = np.array([one.lost_gpu_s for one in sums])
         self._rows = self._laid_out()
 
     def relaxed(self) -> float:
@@ -88,14 +101,32 @@ class Program:
 
     def solve(self, known: float, time_limit_s: float) -> Found:
         """A choice that costs less than what is known, if there is one."""
+        less = known - 1.0 if self._whole else known
+        found = self._solved(self._costs, less, time_limit_s)
+        if found.status == _INFEASIBLE:
+            return Found((), known)
+        bound = -inf if found.mip_dual_bound is None else self._raised(float(found.mip_dual_bound))
+        if found.x is None:
+            return Found((), min(bound, known))
+        return Found(self._taken(found.x), bound)
+
+    def spare(self, cost: float, time_limit_s: float) -> tuple[NodeId, ...]:
+        """Of the choices that cost no more the one that loses the fewest GPU-seconds; none: not found in time."""
+        scale = max(float(self._lost.max(initial=0.0)), 1.0)  # so that tolerances mean the same
+        found = self._solved(self._lost / scale, cost, time_limit_s)
+        return () if found.x is None else self._taken(found.x)
+
+    def _solved(
+        self, objective: NDArray[np.float64], most: float, time_limit_s: float
+    ) -> OptimizeResult:
+        """The least of the objective among choices that cost at most so much."""
         links, count = self._rows
         rows = csr_array(vstack([links, count, csr_array(self._costs.reshape(1, -1))]))
         low = np.array([*[0.0] * links.shape[0], self._wanted, -np.inf])
-        less = known - 1.0 if self._whole else known
-        high = np.array([*[np.inf] * links.shape[0], self._wanted, less + _TOLERANCE])
-        found = milp(
-            self._costs,
-            integrality=np.ones(len(self._costs)),
+        high = np.array([*[np.inf] * links.shape[0], self._wanted, most + _TOLERANCE])
+        return milp(
+            objective,
+            integrality=np.ones(len(objective)),
             bounds=Bounds(0.0, self._most()),
             constraints=LinearConstraint(rows, low, high),
             options={
@@ -104,18 +135,14 @@ class Program:
                 "mip_rel_gap": _TOLERANCE / 10,
             },
         )
-        if found.status == _INFEASIBLE:
-            return Found((), known)
-        bound = -inf if found.mip_dual_bound is None else self._raised(float(found.mip_dual_bound))
-        if found.x is None:
-            return Found((), min(bound, known))
-        counts = np.rint(found.x[: len(self._sizes)]).astype(int)
-        taken = [
+
+    def _taken(self, found: NDArray[np.float64]) -> tuple[NodeId, ...]:
+        counts = np.rint(found[: len(self._sizes)]).astype(int)
+        return tuple(
             server
             for servers, count in zip(self._classes.values(), counts, strict=True)
             for server in servers[:count]
-        ]
-        return Found(tuple(taken), bound)
+        )
 
     def _most(self) -> NDArray[np.float64]:
         return np.array([*self._sizes, *[1.0] * (len(self._costs) - len(self._sizes))])

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dlq_master.model.attempt import ACTIVE, Attempt
 from dlq_master.model.cluster import Cluster
-from dlq_master.model.grace import grace_s
+from dlq_master.model.grace import grace_s, work_at_risk_s
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import Job, JobState
 from dlq_master.model.machine import StopCause
@@ -54,7 +54,7 @@ def take_back(view: View, policy: Policy, servers: Sequence[NodeId], fewer: int)
     cluster.capacity.ready()
     there = [node_id for node_id in reversed(servers) if is_lent(cluster, node_id)]
     sizes = {node_id: len(cluster.nodes[node_id].gpus) for node_id in there}
-    tenants = _tenants(cluster, policy, there)
+    tenants = _tenants(view, policy, there)
     demand = Demand(sizes, tenants, min(fewer, len(there)))
     choice = policy.reclaim.choose(demand, Random(f"{view.now_s}"))
     changes: list[Change] = [Reclaim(node_id, _ASKED_BACK) for node_id in choice.servers]
@@ -97,8 +97,9 @@ def _asked_back(cluster: Cluster, node_id: NodeId) -> bool:
     return NodeFlag.LOANED in flags and NodeFlag.CORDONED in flags
 
 
-def _tenants(cluster: Cluster, policy: Policy, there: Iterable[NodeId]) -> list[Tenant]:
+def _tenants(view: View, policy: Policy, there: Iterable[NodeId]) -> list[Tenant]:
     """Who would have to leave these servers. Who is leaving already costs nothing more."""
+    cluster = view.cluster
     keys = sorted({key for node_id in there for key in cluster.attempts_on(node_id)})
     lent = set(there)
     found = []
@@ -114,8 +115,21 @@ def _tenants(cluster: Cluster, policy: Policy, there: Iterable[NodeId]) -> list[
         )
         elsewhere = len({names[node] for node in {*base, *flexible}} - lent)
         beside = count(base) + count(flexible) - sum(needed.values()) - sum(spare.values())
-        found.append(Tenant(key.job_id, needed, spare, elsewhere, beside=beside))
+        lost_gpu_s = attempt.lease.allocation.width * _lost_s(view, attempt)
+        found.append(
+            Tenant(key.job_id, needed, spare, elsewhere, beside=beside, lost_gpu_s=lost_gpu_s)
+        )
     return found
+
+
+def _lost_s(view: View, attempt: Attempt) -> float:
+    """What its preemption takes of each GPU: to save and to resume, or all since it has saved."""
+    terms, job = view.cluster.terms, view.cluster.jobs[attempt.key.job_id]
+    return (
+        terms.save_lead_s + terms.resume_s
+        if job.keeps_work
+        else work_at_risk_s(attempt, view.now_s)
+    )
 
 
 def split(cluster: Cluster, policy: Policy, attempt: Attempt) -> tuple[Masks, Masks]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.policy.reclaim import rules
 from dlq_master.policy.reclaim.demand import Demand, Tenant, toll
-from dlq_master.policy.reclaim.exact import exact
+from dlq_master.policy.reclaim.exact import exact, least_lost
 
 
 def server(number: int) -> NodeId:
@@ -132,6 +132,23 @@ def test_a_preemption_that_loses_work_counts_for_more() -> None:
     assert exact(demand).servers == rules.algorithm_1(demand).servers == (server(2),)
 
 
+def test_among_as_few_jobs_those_go_that_lose_least() -> None:
+    """Algorithm 1 takes the first of two servers that look alike."""
+    lossy, cheap = tenant(1, {1: 8})._replace(lost_gpu_s=9e5), tenant(2, {2: 8})
+    demand = Demand({server(at): 8 for at in (1, 2)}, (lossy, cheap._replace(lost_gpu_s=480)), 1)
+    assert rules.algorithm_1(demand).servers == (server(1),)
+    found = exact(demand)
+    assert (found.servers, found.cost, found.proven) == ((server(2),), 1, True)
+
+
+def test_one_job_that_loses_much_may_be_spared_for_two_only_where_losses_count() -> None:
+    lossy = tenant(1, {1: 8})._replace(lost_gpu_s=9e5)
+    two = [tenant(at, {2: 1})._replace(lost_gpu_s=60.0) for at in (2, 3)]
+    demand = Demand({server(at): 8 for at in (1, 2)}, (lossy, *two), 1)
+    assert exact(demand).servers == (server(1),)
+    assert least_lost(demand).servers == (server(2),)
+
+
 # --- whatever the placement -----------------------------------------------------------------------
 
 
@@ -141,8 +158,12 @@ def demands(draw: st.DrawFn) -> Demand:
     numbers, gpus = st.integers(1, count), st.integers(1, 4)
     base = st.dictionaries(numbers, gpus, min_size=1, max_size=3)
     flexible = st.dictionaries(numbers, gpus, max_size=3)
-    jobs = draw(st.lists(st.tuples(base, flexible, st.sampled_from([1.0, 1.0, 2.5])), max_size=7))
-    tenants = [tenant(at, *held)._replace(cost=cost) for at, (*held, cost) in enumerate(jobs, 1)]
+    counts, losses = st.sampled_from([1.0, 1.0, 2.5]), st.sampled_from([0.0, 60.0, 120.0, 7e5])
+    jobs = draw(st.lists(st.tuples(base, flexible, counts, losses), max_size=7))
+    tenants = [
+        tenant(at, *held)._replace(cost=cost, lost_gpu_s=lost)
+        for at, (*held, cost, lost) in enumerate(jobs, 1)
+    ]
     wanted = draw(st.integers(0, count))
     return Demand({server(at): 8 for at in range(1, count + 1)}, tenants, wanted)
 
@@ -150,10 +171,20 @@ def demands(draw: st.DrawFn) -> Demand:
 @given(demands())
 def test_the_proven_best_is_the_best_of_all(demand: Demand) -> None:
     found = exact(demand)
-    least = min(demand.cost(some) for some in combinations(demand.servers, demand.wanted))
+    every = list(combinations(demand.servers, demand.wanted))
+    least = min(demand.cost(some) for some in every)
     assert found.cost == pytest.approx(least)
+    lost = min(demand.lost_gpu_s(some) for some in every if demand.cost(some) <= least + 1e-6)
+    assert demand.lost_gpu_s(found.servers) == pytest.approx(lost)
     assert found.proven
     assert found.bound <= least + 1e-6
+
+
+@given(demands())
+def test_where_losses_count_nothing_loses_less(demand: Demand) -> None:
+    every = combinations(demand.servers, demand.wanted)
+    lost = min(demand.lost_gpu_s(some) for some in every)
+    assert demand.lost_gpu_s(least_lost(demand).servers) == pytest.approx(lost)
 
 
 @given(demands())
@@ -166,11 +197,13 @@ def test_every_rule_takes_as_many_servers_as_are_wanted(demand: Demand) -> None:
         rules.largest_fraction,
         rules.at_random(Random(3)),
         exact,
+        least_lost,
     ):
         found = rule(demand)
         assert len(set(found.servers)) == len(found.servers) == demand.wanted
         assert set(found.servers) <= set(demand.servers)
-        assert found.cost == demand.cost(found.servers)
+        counted = demand.by_loss() if rule is least_lost else demand
+        assert found.cost == pytest.approx(counted.cost(found.servers))
 
 
 @given(demands())

@@ -219,3 +219,19 @@ def test_nobody_is_shrunk_in_the_middle_of_a_term_but_for_a_reclaim() -> None:
     elsewhere = resize._replace(allocation=an_allocation(("t2", 0x0F)))
     with pytest.raises(IllegalPlan, match="only when its term ends"):
         world.carry_out(Plan((Reclaim(LENT[1], WHY), elsewhere)))
+
+
+def test_of_two_jobs_that_look_alike_the_one_that_cannot_save_stays() -> None:
+    """The last server would go among equals; the job there has run for long, and would lose it all."""
+    for keeps, goes in ((True, "t2"), (False, "t1")):
+        world = Lent().lend(2)
+        world.submit(tesla(1, 8), tesla(2, 8)._replace(keeps_work=keeps)).decide()
+        world.at(500.0)
+        assert world.taken(1).choice.servers == (goes,)
+
+
+def test_that_has_only_begun_it_loses_less_than_saving_takes() -> None:
+    world = Lent().lend(2)
+    world.submit(tesla(1, 8), tesla(2, 8)._replace(keeps_work=False)).decide()
+    world.at(10.0)
+    assert world.taken(1).choice.servers == ("t2",)
