@@ -106,5 +106,27 @@ class Admin:
         request = wire.DeleteUserRequest(request_id=self._request_id(), name=name)
         self._connection.call(self.stub.DeleteUser, request)
 
+    def policy(self) -> wire.GetPolicyResponse:
+        """The policy that decides, those that could, and how the planning process does."""
+        return self._connection.call(self.stub.GetPolicy, wire.GetPolicyRequest())
+
+    def set_policy(
+        self,
+        policy: str = "",
+        settings: Mapping[str, str] | None = None,
+        *,
+        from_file: bool = False,
+        force: bool = False,
+    ) -> wire.SetPolicyResponse:
+        """Let another policy decide; `from_file`: that of master.toml."""
+        request = wire.SetPolicyRequest(
+            request_id=self._request_id(),
+            policy=policy,
+            settings=settings,
+            from_file=from_file,
+            force=force,
+        )
+        return self._connection.call(self.stub.SetPolicy, request)
+
     def _request_id(self) -> str:
         return self._connection.ids.request_id()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from dlq.v1 import admin_service_pb2, job_pb2, node_pb2, queue_pb2
+from dlq.v1 import admin_service_pb2, job_pb2, node_pb2, policy_pb2, queue_pb2
 from dlq_common.wire import to_duration, to_timestamp
 from support.cli_run import Dlq
 from support.fake_master import FakeMaster
@@ -22,6 +22,20 @@ pytestmark = pytest.mark.integration
 def a_cluster() -> FakeMaster:
     """Jobs in every kind of state, three nodes, two queues' worth of levels."""
     master = FakeMaster()
+    master.policy = policy_pb2.Policy(
+        policy="srtf", settings={"place": "skew"}, set_by="root", set_time=to_timestamp(EPOCH_S)
+    )
+    master.planner = policy_pb2.Planner(
+        state="resting",
+        plan_count=12,
+        failure_count=2,
+        start_count=3,
+        dropped_change_count=4,
+        last_failure="it ended",
+        last_plan_duration=to_duration(0.04),
+        longest_plan_duration=to_duration(0.9),
+        rest_duration=to_duration(4),
+    )
     master.jobs = {
         "17": a_job(
             17, "running",
@@ -204,6 +218,8 @@ READS = [
     "gpus --unhealthy",
     "queues",
     "admin user list",
+    "admin policy show",
+    "admin policy list",
     "admin node show gpu03 gpu04",
 ]
 IN_JSON = [
@@ -216,6 +232,7 @@ IN_JSON = [
     "nodes",
     "queues",
     "admin user list",
+    "admin policy show",
     "admin node show gpu03",
 ]
 CHANGES = [
@@ -243,6 +260,8 @@ CHANGES = [
     "admin node label gpu01 rack=r1 disk=fast",
     "admin node fence gpu04 --reason off -y",
     "admin user set alice --role operator",
+    "admin policy set srtf -s place=spread --force -y",
+    "admin policy reset -y",
 ]
 
 

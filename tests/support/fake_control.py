@@ -21,6 +21,7 @@ from dlq_common.errors import (
     Unauthenticated,
 )
 from dlq_master.control import stimuli as say
+from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.ports import PastJobs
@@ -36,6 +37,7 @@ from dlq_master.model.recording import Belief, Evidence, Recording
 from dlq_master.model.resources import Allocation, Slot
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.planner.forecasts import Range
+from dlq_master.planner.process import Facts
 from dlq_master.store.batch import JoinToken, User
 
 EPOCH = 3
@@ -69,6 +71,13 @@ class FakeRead:
     @property
     def policy(self) -> str:
         return self.chosen.policy
+
+    @property
+    def filed(self) -> Chosen:
+        return Chosen("fifo", {}, "", 0.0)
+
+    def planning(self) -> Planning:
+        return Planning(Facts("resting", None, 3, 1, 2, 0.25, 0.5, "it ended", 1.5), 1, 7)
 
     def job(self, job_id: JobId) -> Job | None:
         return self.all_jobs.get(job_id) or self.past.get(job_id)

@@ -20,7 +20,7 @@ from grpc_status import rpc_status
 
 from dlq.v1 import admin_service_pb2 as admin
 from dlq.v1 import admin_service_pb2_grpc as admin_grpc
-from dlq.v1 import event_pb2, exec_pb2, job_pb2, node_pb2, profile_pb2, queue_pb2
+from dlq.v1 import event_pb2, exec_pb2, job_pb2, node_pb2, policy_pb2, profile_pb2, queue_pb2
 from dlq.v1 import identity_service_pb2 as identity
 from dlq.v1 import identity_service_pb2_grpc as identity_grpc
 from dlq.v1 import job_service_pb2 as wire
@@ -65,6 +65,8 @@ class FakeMaster(
         self.nodes: dict[str, node_pb2.Node] = {}
         self.queues: list[queue_pb2.Queue] = []
         self.users: dict[str, admin.User] = {}
+        self.policy = policy_pb2.Policy(policy="fifo")
+        self.planner = policy_pb2.Planner(state="off")
         self.tokens: dict[str, admin.JoinToken] = {}
         self.freeze_reason = ""
         self.role = "user"  # what the master takes callers for
@@ -446,6 +448,26 @@ class FakeMaster(
         self._note("DeleteUser", request, context)
         self.users.pop(request.name, None)
         return admin.DeleteUserResponse()
+
+    def GetPolicy(self, request: admin.GetPolicyRequest, context: Any) -> admin.GetPolicyResponse:
+        self._note("GetPolicy", request, context)
+        presets = [
+            policy_pb2.PolicyPreset(policy="fifo", summary="in order", setting_names=["place"])
+        ]
+        filed = policy_pb2.Policy(policy="fifo", set_time=self.policy.set_time)
+        planner = self.planner
+        return admin.GetPolicyResponse(
+            policy=self.policy, file_policy=filed, presets=presets, planner=planner
+        )
+
+    def SetPolicy(self, request: admin.SetPolicyRequest, context: Any) -> admin.SetPolicyResponse:
+        self._note("SetPolicy", request, context)
+        if not request.force and not request.from_file:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "2 jobs have promises")
+        name = "fifo" if request.from_file else request.policy
+        self.policy.policy = name
+        dropped = ["18", "19"] if request.force else []
+        return admin.SetPolicyResponse(policy=self.policy, dropped_job_ids=dropped)
 
     def RenewCertificate(
         self, request: identity.RenewCertificateRequest, context: Any

@@ -52,6 +52,15 @@ class Planner(Protocol):
     def facts(self) -> Facts: ...
 
 
+class Planning(NamedTuple):
+    """How the planner does, for people. `process` None: everything is planned on the spot."""
+
+    process: Facts | None = None
+    useless: int = 0
+    dropped: int = 0
+    last_fault: str = ""
+
+
 class Question(NamedTuple):
     """What was asked when, and what the answer will stand on."""
 
@@ -101,6 +110,11 @@ class Away:
     def quick(self, policy: Policy) -> Policy:
         """The policy for who must not wait and decides nothing: people who ask why."""
         return policy if self.planner is None else self.variants(policy).plain
+
+    def told(self) -> Planning:
+        """How the planner does."""
+        facts = None if self.planner is None else self.planner.facts()
+        return Planning(facts, self.faults, self.dropped, self.last_fault)
 
     def heard(self, answer: Answer) -> bool:
         """Take an answer; False: it is none to what was asked last."""

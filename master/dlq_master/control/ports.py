@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.queues import QueueFacts as QueueFacts
@@ -30,6 +31,9 @@ class Readable(Protocol):
 
     @property
     def policy(self) -> str: ...  # by name
+    @property
+    def filed(self) -> Chosen: ...  # what master.toml says
+    def planning(self) -> Planning: ...
     def job(self, job_id: JobId) -> Job | None: ...  # whether it lives or has ended
     def owner(self, job_id: JobId) -> str | None: ...  # None for an unknown job
     def jobs(self) -> Iterable[Job]: ...  # living and lately ended ones, in the order of their ids

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from dlq_master.control import queues, scheduling
+from dlq_master.control.away import Planning
+from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.queues import QueueFacts
 from dlq_master.control.state import Beat, State
@@ -118,6 +120,16 @@ class Published:
     def policy(self) -> str:
         """The name of the policy that decides."""
         return self.chosen.policy
+
+    @property
+    def filed(self) -> Chosen:
+        """The policy of master.toml."""
+        scheduler = self._state.config.scheduler
+        return Chosen(scheduler.policy, scheduler.settings, "", self._state.started_s)
+
+    def planning(self) -> Planning:
+        """How the planning process does."""
+        return self._state.away.told()
 
     def forget(self, job_id: JobId) -> None:
         """An ended job has left memory; from now on it is read from the disk."""

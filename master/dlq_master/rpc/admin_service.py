@@ -1,4 +1,4 @@
-"""What operators and admins do: tokens, nodes, users."""
+"""What operators and admins do: tokens, nodes, users, the policy."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ from dlq_master.control.stimuli import (
     Fenced,
     FenceNode,
     ForgetNode,
+    PolicySet,
     RevokeToken,
     SetNodeFlags,
     SetNodeLabels,
+    SetPolicy,
     SetUser,
     User,
 )
@@ -37,6 +39,12 @@ from dlq_master.rpc.convert import node_message, token_message, user_message
 from dlq_master.rpc.intake import node_id_of, user_name_of, words_of
 from dlq_master.rpc.join_service import secret_hash
 from dlq_master.rpc.node_choice import labels_of
+from dlq_master.rpc.policy_view import (
+    planner_message,
+    policy_message,
+    preset_messages,
+    settings_of,
+)
 from dlq_master.rpc.spec import check_request_id, check_span
 
 DEFAULT_LIFETIME_S = float(HOUR)
@@ -252,6 +260,38 @@ class AdminService(AdminServiceServicer):
             )
         )
         return wire.DeleteUserResponse()
+
+    async def GetPolicy(
+        self, request: wire.GetPolicyRequest, context: Context
+    ) -> wire.GetPolicyResponse:
+        published = self._control.published
+        return wire.GetPolicyResponse(
+            policy=policy_message(published.chosen),
+            file_policy=policy_message(published.filed),
+            presets=preset_messages(),
+            planner=planner_message(published.planning()),
+        )
+
+    async def SetPolicy(
+        self, request: wire.SetPolicyRequest, context: Context
+    ) -> wire.SetPolicyResponse:
+        if bool(request.policy) is request.from_file:
+            raise InvalidRequest("name a policy, or from_file", field="policy")
+        answer = await self._control.ask(
+            SetPolicy(
+                caller=caller_of(context),
+                request_id=check_request_id(request.request_id),
+                policy=request.policy,
+                settings=settings_of(request.settings),
+                from_file=request.from_file,
+                force=request.force,
+            )
+        )
+        assert isinstance(answer, PolicySet)
+        return wire.SetPolicyResponse(
+            policy=policy_message(answer.chosen),
+            dropped_job_ids=[str(job_id) for job_id in answer.dropped],
+        )
 
 
 def _flags(words: Iterable[str], field: str, known: Mapping[str, NodeFlag]) -> frozenset[NodeFlag]:

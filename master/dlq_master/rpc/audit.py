@@ -30,7 +30,7 @@ SYNC_EVERY_S = 0.5
 MOST_WAITING = 10_000
 LONGEST_OBJECT = 200
 # What a call is about, by the name of the field that says so.
-OBJECT_FIELDS = ("job_id", "node_id", "token_id", "name")
+OBJECT_FIELDS = ("job_id", "node_id", "token_id", "name", "policy")
 
 
 class Audit:

@@ -66,6 +66,8 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "/dlq.v1.AdminService/ListUsers": Rule(OPERATORS),
         "/dlq.v1.AdminService/SetUser": Rule(ADMINS, changes=True),
         "/dlq.v1.AdminService/DeleteUser": Rule(ADMINS, changes=True),
+        "/dlq.v1.AdminService/GetPolicy": Rule(OPERATORS),
+        "/dlq.v1.AdminService/SetPolicy": Rule(ADMINS, changes=True),
         "/dlq.v1.IdentityService/RenewCertificate": Rule(MEMBERS, changes=True),
         "/dlq.v1.AgentService/Session": Rule(NODES),
         "/dlq.v1.AgentService/PushLog": Rule(NODES),

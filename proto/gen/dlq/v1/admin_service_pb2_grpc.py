@@ -95,6 +95,16 @@ class AdminServiceStub:
                 request_serializer=dlq_dot_v1_dot_admin__service__pb2.DeleteUserRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_admin__service__pb2.DeleteUserResponse.FromString,
                 _registered_method=True)
+        self.GetPolicy = channel.unary_unary(
+                '/dlq.v1.AdminService/GetPolicy',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.GetPolicyRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.GetPolicyResponse.FromString,
+                _registered_method=True)
+        self.SetPolicy = channel.unary_unary(
+                '/dlq.v1.AdminService/SetPolicy',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.SetPolicyRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.SetPolicyResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -192,6 +202,22 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetPolicy(self, request, context):
+        """Tells the policy that decides, those that could, and how the planning process does (operator).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetPolicy(self, request, context):
+        """Lets another policy decide from now on (admin), also after restarts; what runs goes on. Refused with
+        FAILED_PRECONDITION when jobs have promises that it would not keep, unless forced; the owner of each
+        promise that is dropped finds an event. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -254,6 +280,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DeleteUser,
                     request_deserializer=dlq_dot_v1_dot_admin__service__pb2.DeleteUserRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_admin__service__pb2.DeleteUserResponse.SerializeToString,
+            ),
+            'GetPolicy': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPolicy,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.GetPolicyRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.GetPolicyResponse.SerializeToString,
+            ),
+            'SetPolicy': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetPolicy,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.SetPolicyRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.SetPolicyResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -581,6 +617,60 @@ class AdminService:
             '/dlq.v1.AdminService/DeleteUser',
             dlq_dot_v1_dot_admin__service__pb2.DeleteUserRequest.SerializeToString,
             dlq_dot_v1_dot_admin__service__pb2.DeleteUserResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AdminService/GetPolicy',
+            dlq_dot_v1_dot_admin__service__pb2.GetPolicyRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.GetPolicyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetPolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AdminService/SetPolicy',
+            dlq_dot_v1_dot_admin__service__pb2.SetPolicyRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.SetPolicyResponse.FromString,
             options,
             channel_credentials,
             insecure,

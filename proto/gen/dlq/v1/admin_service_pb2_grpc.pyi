@@ -71,6 +71,13 @@ class AdminServiceStub:
     """Adds or changes a user (admin). Nobody gives a role above their own; the last admin stays."""
     DeleteUser: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteUserRequest, _admin_service_pb2.DeleteUserResponse]
     """Removes a user (admin): no new certificate, and the present one is refused. Jobs stay. Idempotent."""
+    GetPolicy: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetPolicyRequest, _admin_service_pb2.GetPolicyResponse]
+    """Tells the policy that decides, those that could, and how the planning process does (operator)."""
+    SetPolicy: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.SetPolicyRequest, _admin_service_pb2.SetPolicyResponse]
+    """Lets another policy decide from now on (admin), also after restarts; what runs goes on. Refused with
+    FAILED_PRECONDITION when jobs have promises that it would not keep, unless forced; the owner of each
+    promise that is dropped finds an event. Idempotent.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -115,6 +122,13 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Adds or changes a user (admin). Nobody gives a role above their own; the last admin stays."""
     DeleteUser: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteUserRequest, _admin_service_pb2.DeleteUserResponse]  # type: ignore[assignment]
     """Removes a user (admin): no new certificate, and the present one is refused. Jobs stay. Idempotent."""
+    GetPolicy: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetPolicyRequest, _admin_service_pb2.GetPolicyResponse]  # type: ignore[assignment]
+    """Tells the policy that decides, those that could, and how the planning process does (operator)."""
+    SetPolicy: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.SetPolicyRequest, _admin_service_pb2.SetPolicyResponse]  # type: ignore[assignment]
+    """Lets another policy decide from now on (admin), also after restarts; what runs goes on. Refused with
+    FAILED_PRECONDITION when jobs have promises that it would not keep, unless forced; the owner of each
+    promise that is dropped finds an event. Idempotent.
+    """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """Administration: tokens, nodes, users."""
@@ -228,5 +242,24 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.DeleteUserResponse, _abc.Awaitable[_admin_service_pb2.DeleteUserResponse]]:
         """Removes a user (admin): no new certificate, and the present one is refused. Jobs stay. Idempotent."""
+
+    @_abc_1.abstractmethod
+    def GetPolicy(
+        self,
+        request: _admin_service_pb2.GetPolicyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.GetPolicyResponse, _abc.Awaitable[_admin_service_pb2.GetPolicyResponse]]:
+        """Tells the policy that decides, those that could, and how the planning process does (operator)."""
+
+    @_abc_1.abstractmethod
+    def SetPolicy(
+        self,
+        request: _admin_service_pb2.SetPolicyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.SetPolicyResponse, _abc.Awaitable[_admin_service_pb2.SetPolicyResponse]]:
+        """Lets another policy decide from now on (admin), also after restarts; what runs goes on. Refused with
+        FAILED_PRECONDITION when jobs have promises that it would not keep, unless forced; the owner of each
+        promise that is dropped finds an event. Idempotent.
+        """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -69,6 +69,7 @@ def test_tokens_users_and_forgetting_are_for_admins_alone() -> None:
         "ForgetNode",
         "SetUser",
         "DeleteUser",
+        "SetPolicy",
     }
 
 
@@ -81,6 +82,7 @@ def test_the_care_of_nodes_is_for_operators() -> None:
         "AcceptGpus",
         "ClearGpuConditions",
         "ListUsers",
+        "GetPolicy",
     }
 
 

@@ -1,0 +1,140 @@
+"""`dlq admin policy`: who decides who gets GPUs."""
+
+from __future__ import annotations
+
+import click
+
+from dlq.v1 import admin_service_pb2, policy_pb2
+from dlq_cli.app import App
+from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
+from dlq_cli.facts.common import document
+from dlq_cli.facts.policy import planner_facts, policy_facts, preset_facts
+from dlq_cli.render import Cell, clean_line, table, when
+from dlq_client.admin import Admin
+from dlq_common.errors import InvalidRequest
+from dlq_common.wire import from_duration, from_timestamp
+
+
+@click.group()
+def policy() -> None:
+    """Which policy decides who gets GPUs, and with which settings."""
+
+
+@policy.command(epilog=examples("dlq admin policy show"))
+@json_option
+@pass_app
+def show(app: App, as_json: bool) -> None:
+    """The policy that decides, who has set it, and how the planning process does."""
+    told = Admin(app.connection()).policy()
+    if as_json:
+        facts = {
+            "policy": policy_facts(told.policy),
+            "file_policy": policy_facts(told.file_policy),
+            "planner": planner_facts(told.planner),
+        }
+        click.echo(document(facts))
+        return
+    now, filed = told.policy, told.file_policy
+    click.echo(f"policy    {_named(now)}")
+    if now.set_by:
+        since = when(from_timestamp(now.set_time), app.look())
+        click.echo(f"set by    {clean_line(now.set_by)}, {since}; master.toml says {_named(filed)}")
+    else:
+        click.echo("set by    master.toml")
+    click.echo(f"planner   {_planner(told.planner)}")
+
+
+@policy.command(name="list", epilog=examples("dlq admin policy list"))
+@json_option
+@pass_app
+def list_(app: App, as_json: bool) -> None:
+    """All policies that could decide."""
+    presets = Admin(app.connection()).policy().presets
+    if as_json:
+        click.echo(document({"presets": [preset_facts(one) for one in presets]}))
+        return
+    cells = [Cell("POLICY"), Cell("WHAT IT DOES")]
+    rows = [[one.policy, one.summary] for one in presets]
+    click.echo(table(cells, rows, app.look()), nl=False)
+
+
+@policy.command(
+    name="set",
+    epilog=examples(
+        "dlq admin policy set tiresias-las -s thresholds=3200,32000",
+        "dlq admin policy set fifo -s place=spread --force -y",
+    ),
+)
+@click.option(
+    "-s", "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting; repeatable."
+)
+@click.option("--force", is_flag=True, help="Even if promises are dropped by it.")
+@yes_option
+@json_option
+@click.argument("name")
+@pass_app
+def set_(
+    app: App, name: str, settings: tuple[str, ...], force: bool, yes: bool, as_json: bool
+) -> None:
+    """Let policy NAME decide from now on, also after restarts. What runs goes on until its term ends.
+
+    Settings that are not named are as the policy has them. What `dlq simulate --set` takes is taken here
+    too, but for what only a simulation can do.
+    """
+    words = dict(_setting(word) for word in settings)
+    app.confirm(f"{name} will decide who gets GPUs", yes=yes)
+    _done(Admin(app.connection()).set_policy(name, words, force=force), as_json=as_json)
+
+
+@policy.command(epilog=examples("dlq admin policy reset -y"))
+@click.option("--force", is_flag=True, help="Even if promises are dropped by it.")
+@yes_option
+@json_option
+@pass_app
+def reset(app: App, force: bool, yes: bool, as_json: bool) -> None:
+    """Let the policy of master.toml decide again."""
+    app.confirm("the policy of master.toml will decide who gets GPUs", yes=yes)
+    _done(Admin(app.connection()).set_policy(from_file=True, force=force), as_json=as_json)
+
+
+def _done(answer: admin_service_pb2.SetPolicyResponse, *, as_json: bool) -> None:
+    dropped = list(answer.dropped_job_ids)
+    if as_json:
+        click.echo(document({"policy": policy_facts(answer.policy), "dropped_job_ids": dropped}))
+        return
+    click.echo(f"policy {_named(answer.policy)}")
+    if dropped:
+        click.echo(f"promises dropped: {', '.join(dropped)}; their owners find an event")
+
+
+def _setting(word: str) -> tuple[str, str]:
+    key, equals, value = word.partition("=")
+    if not (key and equals):
+        raise InvalidRequest(f"--set {word[:64]!r}: expected KEY=VALUE, such as place=spread")
+    return key, value
+
+
+def _named(one: policy_pb2.Policy) -> str:
+    words = [one.policy, *(f"{key}={value}" for key, value in sorted(one.settings.items()))]
+    return clean_line(" ".join(words))
+
+
+def _planner(planner: policy_pb2.Planner) -> str:
+    if planner.state == "off" and not planner.failure_count:
+        return "off: no plan has taken long so far"
+    longest_s = from_duration(planner.longest_plan_duration)
+    last_s = from_duration(planner.last_plan_duration)
+    words = [
+        f"{planner.state}: {planner.plan_count} plans, the last in {last_s:.2f} s, the longest in {longest_s:.2f} s"
+    ]
+    if planner.dropped_change_count:
+        words.append(f"{planner.dropped_change_count} changes came too late")
+    if planner.failure_count or planner.useless_count:
+        words.append(
+            f"failed {planner.failure_count} times, of no use {planner.useless_count} times, last: "
+            f"{clean_line(planner.last_failure)}"
+        )
+    if planner.HasField("rest_duration"):
+        rest_s = from_duration(planner.rest_duration)
+        words.append(f"asked again in {rest_s:.0f} s; until then the kept plan is followed")
+    return "; ".join(words)

@@ -1,0 +1,65 @@
+"""Policies and the planning process, as messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dlq.v1 import policy_pb2
+from dlq_common.errors import InvalidRequest
+from dlq_common.names import shown
+from dlq_common.wire import to_duration, to_timestamp
+from dlq_master.control.away import Planning
+from dlq_master.control.chosen import Chosen
+from dlq_master.policy.registry import PRESETS
+
+MOST_SETTINGS = 64
+LONGEST_SETTING = 4_096
+
+
+def policy_message(chosen: Chosen) -> policy_pb2.Policy:
+    """Which policy, by whose word."""
+    return policy_pb2.Policy(
+        policy=chosen.policy,
+        settings=dict(chosen.settings),
+        set_by=chosen.by,
+        set_time=to_timestamp(chosen.since_s),
+    )
+
+
+def preset_messages() -> list[policy_pb2.PolicyPreset]:
+    """All that a master can run."""
+    return [
+        policy_pb2.PolicyPreset(
+            policy=name, summary=preset.summary, setting_names=sorted(set(preset.settings))
+        )
+        for name, preset in sorted(PRESETS.items())
+    ]
+
+
+def planner_message(planning: Planning) -> policy_pb2.Planner:
+    """How the planning process does."""
+    facts = planning.process
+    if facts is None:
+        return policy_pb2.Planner(state="off")
+    return policy_pb2.Planner(
+        state=facts.state,
+        plan_count=facts.answers,
+        failure_count=facts.failures,
+        start_count=facts.starts,
+        useless_count=planning.useless,
+        dropped_change_count=planning.dropped,
+        last_failure=planning.last_fault or facts.last_failure,
+        last_plan_duration=to_duration(facts.last_plan_s),
+        longest_plan_duration=to_duration(facts.longest_plan_s),
+        rest_duration=to_duration(facts.rest_s) if facts.rest_s else None,
+    )
+
+
+def settings_of(settings: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Settings as they came, in order. InvalidRequest for more than anybody could mean."""
+    if len(settings) > MOST_SETTINGS:
+        raise InvalidRequest(f"more than {MOST_SETTINGS} settings", field="settings")
+    for key, value in settings.items():
+        if len(key) + len(value) > LONGEST_SETTING:
+            raise InvalidRequest(f"setting {shown(key)} is too long", field="settings")
+    return tuple(sorted(settings.items()))
