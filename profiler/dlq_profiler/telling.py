@@ -48,6 +48,7 @@ def main(words: Sequence[str]) -> int:
 
 def _confine(ids: Sequence[int]) -> None:
     """Everything is imported by now: the user may not be able to read where it lies."""
+    os.nice(10)  # after the jobs of this host
     resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

@@ -16,6 +16,9 @@ from dlq_nodeagent.profiling.reading import Reader, Reading, limits_of_process
 from dlq_nodeagent.runtimes.launch import AttemptKey
 from dlq_profiler.results import Reason
 
+# One takes a hundred thousand names away; the libraries make a few dozen.
+_SWEEPS = 10
+
 log = structlog.get_logger("nodeagent.profiling")
 
 
@@ -54,7 +57,7 @@ class Station:
 
     def remove(self, key: AttemptKey) -> None:
         """Take a rank's place away."""
-        if not self.places.remove(key):
+        if not any(self.places.remove(key) for _ in range(_SWEEPS)):
             log.warning("rings_not_removed", key=str(key))
 
     def keep_only(self, keys: Iterable[AttemptKey]) -> None:

@@ -65,6 +65,7 @@ def test_the_end_of_a_rank_waits_for_nobody_who_reads_its_profile() -> None:
     bench.order(launch)
     bench.run(30)
     assert bench.last(launch).phase is Phase.EXITED
+    assert len(bench.errands.reads) == 1
     bench.reads_profiles = True
     bench.run(5)
     assert len(told(bench)) == 1
@@ -94,9 +95,10 @@ def test_an_evidence_is_repeated_until_the_master_has_it() -> None:
     # Neither the answer to a report nor the answer for another placement is the master's word on it.
     bench.core.received(ReportAck(2**40))
     bench.core.received(ProfileAck(launch.key, Fence(EPOCH, 9)))
-    bench.run(15)
     before = len(told(bench))
-    assert before >= 4
+    bench.run(15)
+    assert len(told(bench)) > before
+    before = len(told(bench))
     bench.core.received(ProfileAck(launch.key, launch.fence))
     bench.run(60)
     assert len(told(bench)) == before
@@ -141,9 +143,10 @@ def test_what_was_found_outlives_the_agent_and_the_line_until_it_is_taken() -> N
     bench.order(launch)
     bench.run(30)
     found = told(bench)[0].found
+    before = len(told(bench))
     bench.cut()
     bench.connect(epoch=EPOCH + 1)
-    assert told(bench)[-1].found == found
+    assert [evidence.found for evidence in told(bench)[before:]] == [found]
     bench.restart(down_s=1000)
     assert bench.errands.kept_profiles == frozenset()
     bench.acks_profiles = True

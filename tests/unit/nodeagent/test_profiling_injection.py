@@ -146,7 +146,11 @@ def test_a_directory_with_the_switch_on_is_there_before_the_start(
 def test_a_container_has_all_of_it_at_the_same_place_and_before_its_images_own(
     tmp_path: Path, parts: Parts
 ) -> None:
-    boxed = {"container": ContainerRequest(image="reg.example/a:1"), "working_directory": ""}
+    boxed = {
+        "container": ContainerRequest(image="reg.example/a:1"),
+        "working_directory": "",
+        "command": ("/only/in/the/image",),
+    }
     plain = planned(tmp_path, None, **boxed)
     plan = planned(tmp_path, injecting(tmp_path, parts), **boxed)
     assert plain.container is not None
