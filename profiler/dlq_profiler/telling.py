@@ -16,11 +16,14 @@ import os
 import resource
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 NO_NUMPY = 3
 _CPU_S = 60  # a million records take less than one
-_MEMORY_BYTES = 3 << 30  # of addresses; what a job records is 512 MiB at most
+_MEMORY_BYTES = (
+    2 << 30
+)  # of addresses; what a job records is 512 MiB at most, and mostly a tenth of it
 
 
 def main(words: Sequence[str]) -> int:
@@ -49,6 +52,8 @@ def main(words: Sequence[str]) -> int:
 def _confine(ids: Sequence[int]) -> None:
     """Everything is imported by now: the user may not be able to read where it lies."""
     os.nice(10)  # after the jobs of this host
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")  # before its agent and any job
     resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

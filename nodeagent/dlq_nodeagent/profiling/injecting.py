@@ -143,8 +143,10 @@ def _tasks(launch: Launch) -> int:
 
 
 def _loadable(parts: Parts, rights: UserRights) -> bool:
-    """The loader splits its list at blanks and colons, and maps the library to run it."""
-    if set(str(parts.preload)) & set(" :"):
+    """The loader splits its list at blanks and colons, podman its volumes at colons and commas; and the
+    library is mapped to be run.
+    """
+    if set(f"{parts.preload}{parts.hook}") & set(" :,"):
         return False
     try:
         with rights.taken():

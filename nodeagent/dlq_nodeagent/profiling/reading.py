@@ -90,6 +90,8 @@ def reading_of(output: bytes) -> Reading:
     try:
         told: Any = json.loads(output)
         processes = tuple(ProcessProfile.of(facts) for facts in told["processes"])
+        if told["refused"] and not processes:
+            return Reading(failure=Reason.FAILED)
         return Reading(_plausible(JobProfile.of(told["job"])), processes)
     except (KeyError, TypeError, ValueError, RecursionError):
         return Reading(failure=Reason.FAILED)

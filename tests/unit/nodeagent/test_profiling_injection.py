@@ -190,7 +190,7 @@ def test_a_full_disk_keeps_no_rank_from_starting(tmp_path: Path, parts: Parts) -
     assert plan == planned(tmp_path, None, environment=THEIRS)
 
 
-@pytest.mark.parametrize("place", ["a b", "a:b"])
+@pytest.mark.parametrize("place", ["a b", "a:b", "a,b"])
 def test_a_place_that_the_loader_would_take_for_two_is_not_used(
     tmp_path: Path, parts: Parts, place: str
 ) -> None:

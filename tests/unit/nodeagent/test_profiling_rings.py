@@ -206,6 +206,7 @@ GOOD: dict[str, Any] = {"job": job_of(()).facts(), "processes": [], "refused": 0
         json.dumps({**GOOD, "job": {**GOOD["job"], "skew": {"lower": 0, "upper": 2}}}).encode(),
         json.dumps({**GOOD, "job": {**GOOD["job"], "skew": {"lower": 0.6, "upper": 0.5}}}).encode(),
         json.dumps({**GOOD, "processes": [{}]}).encode(),
+        json.dumps({**GOOD, "refused": 1}).encode(),
     ],
 )  # fmt: skip
 def test_no_output_is_believed_that_is_no_result(told: bytes) -> None:
