@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from dlq.v1 import job_pb2
+from dlq_cli.foreseen import short_range
 from dlq_cli.render import Cell, Look, clean_line, number, when
 from dlq_cli.slurm_states import queue_state
 from dlq_cli.tasks import id_key, shown_id
@@ -93,6 +94,19 @@ def _instant(field: str) -> Text:
     return text
 
 
+def _start(job: job_pb2.Job, look: Look) -> str:
+    """When it started first; of one that waits, when it will (again), as far as anybody knows."""
+    if job.HasField("start_estimate"):
+        return short_range(job.start_estimate, look)
+    return _instant("start_time")(job, look)
+
+
+def _start_key(job: job_pb2.Job) -> float:
+    if job.HasField("start_estimate"):
+        return from_timestamp(job.start_estimate.likely_time)
+    return from_timestamp(job.start_time)
+
+
 def _instant_key(field: str) -> SortKey:
     return lambda job: from_timestamp(getattr(job, field))
 
@@ -139,7 +153,7 @@ COLUMNS: Mapping[str, Column] = {
     ),
     "time_left": Column(Cell("TIME_LEFT", right=True), _time_left),
     "submit": Column(Cell("SUBMIT"), _instant("submit_time"), _instant_key("submit_time")),
-    "start": Column(Cell("START"), _instant("start_time"), _instant_key("start_time")),
+    "start": Column(Cell("START"), _start, _start_key),
     "end": Column(Cell("END"), _instant("end_time"), _instant_key("end_time")),
     "level": Column(Cell("LEVEL", right=True), lambda j, _: str(j.level), lambda j: j.level),
     "attempts": Column(
@@ -162,7 +176,7 @@ COLUMNS: Mapping[str, Column] = {
     "where": Column(Cell("NODES(REASON)"), where),
 }
 
-DEFAULT = ("id", "name", "user", "queue", "state", "gpus", "time", "progress", "where")
+DEFAULT = ("id", "name", "user", "queue", "state", "gpus", "time", "start", "progress", "where")
 
 # squeue's letters for `-o "%.18i %j"`.
 _NAMES = {

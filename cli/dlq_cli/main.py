@@ -19,6 +19,8 @@ COMMANDS = {
     "status": Lazy("dlq_cli.commands.status:status", "List jobs, or show how some stand."),
     "show": Lazy("dlq_cli.commands.show:show", "Everything about a job."),
     "why": Lazy("dlq_cli.commands.why:why", "Why a job does not run: every reason."),
+    "estimate": Lazy("dlq_cli.commands.estimate:estimate", "When a job will start and end."),
+    "what-if": Lazy("dlq_cli.commands.what_if:what_if", "When jobs would start otherwise."),
     "logs": Lazy("dlq_cli.commands.logs:logs", "The output of a job."),
     "attach": Lazy("dlq_cli.commands.attach:attach", "The output of a job from now on."),
     "exec": Lazy("dlq_cli.commands.exec:exec_", "A command inside a job that runs."),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dlq.v1 import job_pb2
 from dlq_cli.columns import exit_text, progress, run_s, where
 from dlq_cli.facts.job import array_text, dependency_text
+from dlq_cli.foreseen import long_range
 from dlq_cli.render import Cell, Look, clean_line, facts, number, paint, table, when
 from dlq_cli.tasks import shown_id
 from dlq_cli.words import ATTEMPT_STATES, ENDED, HOLD_KINDS, LEASE_KINDS, shown_state
@@ -41,6 +42,7 @@ def _job_pairs(job: job_pb2.Job, look: Look) -> tuple[tuple[str, str], ...]:
         ("submitted", _when(job, "submit_time", look)),
         ("waiting since", _when(job, "queue_time", look) if state == "queued" else ""),
         ("first start", _when(job, "start_time", look)),
+        ("will start", _will_start(job, look)),
         ("ended", _when(job, "end_time", look)),
         ("run time", _run_time(job)),
         ("progress", progress(job, look)),
@@ -63,6 +65,11 @@ def _array(job: job_pb2.Job) -> str:
     place = job.array_task
     limit = f", {place.concurrent_count} at a time" if place.concurrent_count else ""
     return f"{place.array_id}, {place.task_count} tasks{limit}; this one is job {job.job_id}"
+
+
+def _will_start(job: job_pb2.Job, look: Look) -> str:
+    """When, as far as anybody knows; of one that ran before, when it goes on."""
+    return long_range(job.start_estimate, look) if job.HasField("start_estimate") else ""
 
 
 def _grace(job: job_pb2.Job) -> str:

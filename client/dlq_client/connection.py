@@ -52,17 +52,23 @@ class Connection:
         self.channel = _open_channel(identity)
 
     def call(
-        self, method: grpc.UnaryUnaryMultiCallable[Request, Response], request: Request
+        self,
+        method: grpc.UnaryUnaryMultiCallable[Request, Response],
+        request: Request,
+        *,
+        deadline_s: float | None = None,
     ) -> Response:
-        """The answer to one request, repeated as it is while answers are lost.
+        """The answer to one request, repeated as it is while answers are lost. `deadline_s`: of one
+        try, where the master may take its time.
 
         Only for requests that may be repeated: reads, and changes that carry a request_id. Raises a
         DlqError; Unavailable once the patience is over, and then a change may have happened.
         """
         patience = self.patience(self._patience_s)
+        timeout_s = self._deadline_s if deadline_s is None else deadline_s
         while True:
             try:
-                return apart(partial(method, request, timeout=self._deadline_s))
+                return apart(partial(method, request, timeout=timeout_s))
             except grpc.RpcError as error:
                 if is_lost(error) and patience.wait():
                     continue

@@ -11,12 +11,24 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from dlq.v1 import admin_service_pb2, job_pb2, node_pb2, policy_pb2, queue_pb2
+from dlq.v1 import forecast_service_pb2 as wire
+from dlq.v1.forecast_pb2 import TimeRange
 from dlq_common.wire import to_duration, to_timestamp
 from support.cli_run import Dlq
 from support.fake_master import FakeMaster
 from support.wire_jobs import EPOCH_S, a_job, a_node, an_attempt, an_event
 
 pytestmark = pytest.mark.integration
+
+
+def a_range(likely: int) -> TimeRange:
+    """Half an hour before it and an hour behind it."""
+    early, late = likely - 1800, likely + 3600
+    return TimeRange(
+        earliest_time=to_timestamp(EPOCH_S + early),
+        likely_time=to_timestamp(EPOCH_S + likely),
+        latest_time=to_timestamp(EPOCH_S + late),
+    )
 
 
 def a_cluster() -> FakeMaster:
@@ -50,7 +62,7 @@ def a_cluster() -> FakeMaster:
             work_at_risk_duration=to_duration(60), time_limit_duration=to_duration(86400),
             virtual_devices=True, attained_gpu_seconds=29784.0,
         ),
-        "18": a_job(18, name="wide", wait_code="resources"),
+        "18": a_job(18, name="wide", wait_code="resources", start_estimate=a_range(7200)),
         "19": a_job(
             19, "failed", end_reason="user_error", exit_code=3, attempt_count=2,
             start_time=to_timestamp(EPOCH_S + 30), end_time=to_timestamp(EPOCH_S + 90),
@@ -164,6 +176,33 @@ def a_cluster() -> FakeMaster:
             running_gpu_count=16, waiting_gpu_count=16, held_job_count=1,
         )
     ]  # fmt: skip
+    master.estimate = wire.EstimateJobResponse(
+        start=a_range(7200),
+        end=a_range(20_000),
+        basis="family",
+        estimate_time=to_timestamp(EPOCH_S + 3600),
+    )
+    master.estimate.end.ClearField("latest_time")
+    master.compared = wire.CompareForecastsResponse(
+        estimate_time=to_timestamp(EPOCH_S + 3600),
+        starts=[
+            wire.ComparedStart(job_id="18", start=a_range(7200), other_start=a_range(3600)),
+            wire.ComparedStart(job_id="23", other_start=a_range(9000)),
+            wire.ComparedStart(job_id="24", start=a_range(9000), other_start=a_range(9000)),
+        ],
+    )
+    master.forecast_quality = wire.GetForecastQualityResponse(
+        job_count=40,
+        error_median_duration=to_duration(90),
+        error_p90_duration=to_duration(3700),
+        late_median_duration=to_duration(-30),
+        within_ratio=0.8,
+        wait_median_duration=to_duration(5000),
+        look_time=to_timestamp(EPOCH_S + 3600),
+        world_count=7,
+        cpu_duration=to_duration(0.25),
+        estimate_count=3,
+    )
     master.users = {
         "alice": admin_service_pb2.User(
             name="alice", role="user", uid=1000, gid=1000, groups=[5, 7],
@@ -221,6 +260,11 @@ READS = [
     "admin policy show",
     "admin policy list",
     "admin node show gpu03 gpu04",
+    "show 18",
+    "estimate 18",
+    "estimate --gpus 8 -D /data -- python train.py",
+    "what-if --add-nodes 4x8 --drain gpu[01-02]",
+    "admin estimates",
 ]
 IN_JSON = [
     "gpus sick1",
@@ -234,6 +278,9 @@ IN_JSON = [
     "admin user list",
     "admin policy show",
     "admin node show gpu03",
+    "estimate 18",
+    "what-if --policy fifo --set place=count",
+    "admin estimates",
 ]
 CHANGES = [
     "submit -J n -G 8 -D /data -- python train.py --lr 0.1",
@@ -321,6 +368,33 @@ def test_every_change_carries_its_own_request_id(master: FakeMaster, dlq: Dlq) -
 def test_json_keeps_the_filter_and_the_order(dlq: Dlq) -> None:
     said = dlq("status", "--json", "-t", "running,failed,held", "--sort", "-id")
     assert [job["job_id"] for job in json.loads(said.out)["jobs"]] == ["20", "19", "17"]
+
+
+def test_a_command_is_estimated_and_not_submitted(master: FakeMaster, dlq: Dlq) -> None:
+    assert dlq("estimate", "-D", "/data", "--gpus", "8", "--", "true").code == 0
+    ((method, _, request),) = [asked for asked in master.asked if "Cluster" not in asked[0]]
+    assert method == "EstimateJob"
+    assert (request.job_id, request.spec.resources.gpu_count) == ("", 8)
+
+
+def test_no_estimate_yet_is_no_failure(master: FakeMaster, dlq: Dlq) -> None:
+    master.estimate = wire.EstimateJobResponse(missing="it was killed")
+    said = dlq("estimate", "18")
+    assert (said.code, said.err) == (0, "")
+    assert "no estimate yet: it was killed" in said.out
+    assert json.loads(dlq("estimate", "18", "--json").out)["missing"] == "it was killed"
+
+
+@pytest.mark.parametrize("line", ["--add-nodes 4", "--add-nodes 4y8", "--set fifo", "--drain [["])
+def test_what_cannot_be_is_a_mistake(line: str, dlq: Dlq) -> None:
+    assert dlq("what-if", *line.split()).code == 2
+
+
+def test_who_submits_from_a_script_does_not_wait_for_an_estimate(
+    master: FakeMaster, dlq: Dlq
+) -> None:
+    assert dlq("submit", "-D", "/data", "--", "true").code == 0
+    assert "EstimateJob" not in [method for method, _, _ in master.asked]
 
 
 def test_values_of_variables_are_never_shown(dlq: Dlq) -> None:

@@ -21,6 +21,8 @@ from grpc_status import rpc_status
 from dlq.v1 import admin_service_pb2 as admin
 from dlq.v1 import admin_service_pb2_grpc as admin_grpc
 from dlq.v1 import event_pb2, exec_pb2, job_pb2, node_pb2, policy_pb2, profile_pb2, queue_pb2
+from dlq.v1 import forecast_service_pb2 as forecasts
+from dlq.v1 import forecast_service_pb2_grpc as forecasts_grpc
 from dlq.v1 import identity_service_pb2 as identity
 from dlq.v1 import identity_service_pb2_grpc as identity_grpc
 from dlq.v1 import job_service_pb2 as wire
@@ -45,6 +47,7 @@ class FakeMaster(
     queues_grpc.QueueServiceServicer,
     admin_grpc.AdminServiceServicer,
     identity_grpc.IdentityServiceServicer,
+    forecasts_grpc.ForecastServiceServicer,
 ):
     """Fill the dictionaries, then serve. `asked` holds every request with its caller, in order."""
 
@@ -69,6 +72,9 @@ class FakeMaster(
         self.planner = policy_pb2.Planner(state="off")
         self.tokens: dict[str, admin.JoinToken] = {}
         self.freeze_reason = ""
+        self.estimate = forecasts.EstimateJobResponse(missing="nobody has looked yet")
+        self.compared = forecasts.CompareForecastsResponse()
+        self.forecast_quality = forecasts.GetForecastQualityResponse()
         self.role = "user"  # what the master takes callers for
         self.submitted: dict[str, str] = {}  # request id -> job id
         self._losses: dict[str, int] = {}
@@ -343,6 +349,32 @@ class FakeMaster(
             master_time=to_timestamp(EPOCH_S), freeze_reason=self.freeze_reason,
         )  # fmt: skip
 
+    # -- forecasts ---------------------------------------------------------------------------
+
+    def EstimateJob(
+        self, request: forecasts.EstimateJobRequest, context: Any
+    ) -> forecasts.EstimateJobResponse:
+        self._note("EstimateJob", request, context)
+        answer = forecasts.EstimateJobResponse()
+        answer.CopyFrom(self.estimate)
+        if request.job_id:
+            answer.job.CopyFrom(self._job(request.job_id, context))
+        else:
+            answer.job.name = request.spec.name
+        return answer
+
+    def CompareForecasts(
+        self, request: forecasts.CompareForecastsRequest, context: Any
+    ) -> forecasts.CompareForecastsResponse:
+        self._note("CompareForecasts", request, context)
+        return self.compared
+
+    def GetForecastQuality(
+        self, request: forecasts.GetForecastQualityRequest, context: Any
+    ) -> forecasts.GetForecastQualityResponse:
+        self._note("GetForecastQuality", request, context)
+        return self.forecast_quality
+
     # -- administration ----------------------------------------------------------------------
 
     def CreateJoinToken(
@@ -504,6 +536,7 @@ class FakeMaster(
         queues_grpc.add_QueueServiceServicer_to_server(self, server)
         admin_grpc.add_AdminServiceServicer_to_server(self, server)
         identity_grpc.add_IdentityServiceServicer_to_server(self, server)
+        forecasts_grpc.add_ForecastServiceServicer_to_server(self, server)
         self._server.start()
 
     def _note(self, method: str, request: Any, context: Any) -> str:

@@ -38,7 +38,9 @@ start_grace = "5s"
 policy = "best-effort"
 
 [twin]
-enabled = false
+enabled = {twin}
+refresh_every = "200ms"
+cpu_share = 1.0
 
 [jobs]
 port_first = 30000
@@ -76,12 +78,14 @@ class Daemons:
         *,
         hold_s: int = 120,
         settings: str = "",
+        twin: bool = False,
     ) -> None:
-        """`settings` is appended to master.toml. `dialled` may be changed before `up`: it is where
+        """`twin`: starts are foreseen, by a process that the master starts. `settings` is appended to master.toml. `dialled` may be changed before `up`: it is where
         agents dial, the master itself by default."""
         self.root = root
         self._hold_s = hold_s
         self._settings = settings
+        self._twin = twin
         self.agents = agents
         self.kills = dict.fromkeys(("master", *agents), 0)
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -248,7 +252,7 @@ class Daemons:
             "--config", str(self.root / "master.toml"), "--listen", self.api,
             "--join-listen", self.join,
         )  # fmt: skip
-        extra = MASTER_TOML.format(hold_s=self._hold_s)
+        extra = MASTER_TOML.format(hold_s=self._hold_s, twin=str(self._twin).lower())
         config = self.root / "master.toml"
         made = config.read_text()
         checkpoint_root = next(x for x in made.splitlines() if x.startswith("checkpoint_root"))

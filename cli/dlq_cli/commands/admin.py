@@ -14,6 +14,9 @@ from dlq_cli.lazy import Lazy, LazyGroup
         "node": Lazy("dlq_cli.commands.admin_node:node", "Drain, fence and forget nodes."),
         "user": Lazy("dlq_cli.commands.admin_user:user", "Who may do what."),
         "policy": Lazy("dlq_cli.commands.admin_policy:policy", "Which policy decides."),
+        "estimates": Lazy(
+            "dlq_cli.commands.admin_estimates:estimates", "How good start ranges are."
+        ),
     },
 )
 def admin() -> None:

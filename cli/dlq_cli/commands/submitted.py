@@ -10,6 +10,7 @@ import click
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
+from dlq_cli.commands.estimated import tell_start
 from dlq_cli.commands.options import detaching
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts, reason_facts, spec_facts
@@ -74,6 +75,7 @@ def submit_spec(
         tell_reasons(app, job_id, answer.reasons)
         if answer.reasons and job_id and not manner.parsable and not array:
             _tell_place(app, jobs, job_id)
+            tell_start(app, job_id)
     if stays:
         _stay(app, several_jobs(jobs, [job_id]) if array else [job_id], manner)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dlq.v1 import job_pb2, resource_pb2
+from dlq.v1 import forecast_pb2, job_pb2, resource_pb2
 from dlq_cli.facts.common import Facts, instant, seconds
 from dlq_cli.words import ATTEMPT_STATES, HOLD_KINDS, JOB_STATES, LEASE_KINDS, shown_state
 from dlq_common.arrays import IndexRange, expand, format_indexes
@@ -41,6 +41,7 @@ def job_facts(job: job_pb2.Job) -> Facts:
         "warning_time": instant(job.warning_time) if has("warning_time") else None,
         "queue_time": instant(job.queue_time) if has("queue_time") else None,
         "start_time": instant(job.start_time) if has("start_time") else None,
+        "start_estimate": range_facts(job.start_estimate) if has("start_estimate") else None,
         "end_time": instant(job.end_time) if has("end_time") else None,
         "end_reason": job.end_reason or None,
         "exit_code": job.exit_code if has("exit_code") else None,
@@ -60,6 +61,14 @@ def job_facts(job: job_pb2.Job) -> Facts:
         "grace_s": seconds(job.grace_duration) if has("grace_duration") else None,
         "observed_save_count": job.observed_save_count,
         "version": job.version,
+    }
+
+
+def range_facts(range_: forecast_pb2.TimeRange) -> Facts:
+    """As JSON; null for what is later than was looked ahead."""
+    return {
+        name: instant(getattr(range_, name)) if range_.HasField(name) else None
+        for name in ("earliest_time", "likely_time", "latest_time")
     }
 
 

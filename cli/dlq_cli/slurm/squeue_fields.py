@@ -72,7 +72,8 @@ def _end(job: job_pb2.Job) -> str:
 
 def _start(job: job_pb2.Job) -> str:
     if code(job) == "PD":
-        return words.instant(job.begin_time, NOT_SET)
+        known = job.HasField("start_estimate")
+        return words.instant(job.start_estimate.likely_time if known else job.begin_time, NOT_SET)
     return words.instant(job.start_time, NOT_SET)
 
 

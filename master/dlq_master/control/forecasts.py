@@ -60,6 +60,7 @@ class Forecasts:
         self._looking = asyncio.Lock()
         self._asking = asyncio.Lock()
         self._questions = 0  # of people, under way
+        self._in_vain = False  # the last look
         self._changed = asyncio.Event()
         self._changed.set()
         self._looked_s = -math.inf  # when the twin was given the state that it has
@@ -146,8 +147,12 @@ class Forecasts:
             try:
                 self.latest = forecast = await self._look(now_s)
             except (Unknown, TwinGone) as error:
-                _log.warning("nothing_foreseen", why=str(error))
+                if not self._in_vain:
+                    _log.warning("nothing_foreseen", why=str(error))
+                self._in_vain = True
+                self._changed.set()  # so that it is tried again
                 return 0.0
+            self._in_vain = False
             self.starts.foreseen(forecast.starts, forecast.at_s, self._state.cluster.jobs)
             return forecast.cpu_s
 

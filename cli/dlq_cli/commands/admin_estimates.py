@@ -1,0 +1,65 @@
+"""`dlq admin estimates`: how far start ranges were off, and what the twin last did."""
+
+from __future__ import annotations
+
+import click
+
+from dlq.v1 import forecast_service_pb2 as wire
+from dlq_cli.app import App
+from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.facts.common import document, instant, seconds
+from dlq_cli.render import Look, age, facts, when
+from dlq_client.forecasts import Forecasts
+from dlq_common.wire import from_duration, from_timestamp
+
+
+@click.command(epilog=examples("dlq admin estimates", "dlq admin estimates --json"))
+@json_option
+@pass_app
+def estimates(app: App, as_json: bool) -> None:
+    """What was foreseen first for each job, against the start that came, since the master started."""
+    quality = Forecasts(app.connection()).quality()
+    if as_json:
+        click.echo(document(_facts(quality)))
+    else:
+        click.echo(facts(_pairs(quality, app.look())), nl=False)
+
+
+def _facts(quality: wire.GetForecastQualityResponse) -> dict[str, object]:
+    known, looked = quality.job_count > 0, quality.HasField("look_time")
+    return {
+        "job_count": quality.job_count,
+        "error_median_s": seconds(quality.error_median_duration) if known else None,
+        "error_p90_s": seconds(quality.error_p90_duration) if known else None,
+        "late_median_s": seconds(quality.late_median_duration) if known else None,
+        "within_ratio": round(quality.within_ratio, 4) if known else None,
+        "wait_median_s": seconds(quality.wait_median_duration) if known else None,
+        "look_time": instant(quality.look_time) if looked else None,
+        "world_count": quality.world_count,
+        "cpu_s": seconds(quality.cpu_duration) if looked else None,
+        "estimate_count": quality.estimate_count,
+    }
+
+
+def _pairs(quality: wire.GetForecastQualityResponse, look: Look) -> tuple[tuple[str, str], ...]:
+    looked = quality.HasField("look_time")
+    cpu_s = from_duration(quality.cpu_duration)
+    return (
+        ("jobs compared", str(quality.job_count)),
+        *(_errors(quality) if quality.job_count else ()),
+        ("last look", when(from_timestamp(quality.look_time), look) if looked else "never"),
+        ("it took", f"{cpu_s:.2f} s of CPU time, {quality.world_count} worlds" if looked else ""),
+        ("start ranges", str(quality.estimate_count) if looked else ""),
+    )
+
+
+def _errors(quality: wire.GetForecastQualityResponse) -> tuple[tuple[str, str], ...]:
+    late_s = from_duration(quality.late_median_duration)
+    side = "later" if late_s >= 0 else "earlier"
+    return (
+        ("error, median", age(from_duration(quality.error_median_duration))),
+        ("error, 90 %", age(from_duration(quality.error_p90_duration))),
+        ("starts come", f"{age(abs(late_s))} {side} than said, median"),
+        ("in their range", f"{quality.within_ratio:.0%}"),
+        ("foreseen", f"{age(from_duration(quality.wait_median_duration))} before, median"),
+    )

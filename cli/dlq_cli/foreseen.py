@@ -1,0 +1,48 @@
+"""Instants that nobody knows exactly, as text."""
+
+from __future__ import annotations
+
+from dlq.v1 import forecast_pb2
+from dlq_cli.render import Look, age
+from dlq_common.instants import format_instant
+from dlq_common.wire import from_timestamp
+
+# What a run time was drawn from, for people.
+BASES = {
+    "estimate": "what was said or measured of it",
+    "family": "earlier jobs of this user and name",
+    "limit": "its time limit, and how much of theirs other jobs have used",
+    "user": "earlier jobs of this user",
+    "all": "earlier jobs of everybody",
+    "guess": "nothing: too few jobs have ended",
+}
+
+
+def short_range(range_: forecast_pb2.TimeRange, look: Look) -> str:
+    """For a column: `≈2h05m (1h10m-5h30m)` from now on a terminal, the likely instant elsewhere."""
+    if not range_.HasField("likely_time"):
+        after = _word(range_, "earliest_time", look)
+        return f">{after}" if after else "?"
+    likely = f"≈{_word(range_, 'likely_time', look)}"
+    if not look.tty:
+        return likely
+    latest = _word(range_, "latest_time", look) or "?"
+    return f"{likely} ({_word(range_, 'earliest_time', look) or '?'}-{latest})"
+
+
+def long_range(range_: forecast_pb2.TimeRange, look: Look) -> str:
+    """For a sentence: `≈ in 2h05m (1h10m to 5h30m)`."""
+    earliest, latest = _word(range_, "earliest_time", look), _word(range_, "latest_time", look)
+    likely = _word(range_, "likely_time", look)
+    if not likely:
+        return f"later than {earliest}" if earliest else "later than can be foreseen"
+    until = f"{earliest or '?'} to {latest}" if latest else f"{earliest or '?'} or much later"
+    return f"≈ {'in ' if look.tty else ''}{likely} ({until})"
+
+
+def _word(range_: forecast_pb2.TimeRange, name: str, look: Look) -> str:
+    """How long from now on a terminal, absolute elsewhere; empty for what is not known."""
+    if not range_.HasField(name):  # type: ignore[arg-type]  # likewise
+        return ""
+    at_s = from_timestamp(getattr(range_, name))
+    return age(at_s - look.now_s) if look.tty else format_instant(at_s)
