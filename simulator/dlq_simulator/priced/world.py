@@ -1,8 +1,8 @@
 """Replays jobs on rented nodes: what is decided, what it costs, and who is late (P1m of the paper).
 
-It is decided at every submit, at every completion, when a provider takes a type of nodes back, and every
-`interval_s` if nothing else happens. A node
-whose type stays goes on; another is released, and the new one boots. A job that keeps its node and its
+It is decided at every submit, at every completion, when a provider takes a type of nodes back, when a job's
+speed becomes known, and every `interval_s` if nothing else happens. A node whose type stays goes on; another is
+released, and the new one boots unless one of its type is idle and paid for. A job that keeps its node and its
 GPUs makes progress all the while; one that gets others loses `resume_s` (for saving and resuming).
 """
 
@@ -64,7 +64,7 @@ class World:
 
     def __post_init__(self) -> None:
         self._times = self.times or Exact(self.instance)
-        self.renting = Renting(self.instance.catalogue)
+        self.renting = Renting(self.instance.catalogue, self.instance.nodes)
         self._untils = sorted({rented.until_s for rented in self.instance.catalogue.types})
 
     def run(self) -> Bill:
@@ -81,6 +81,7 @@ class World:
             until_s = jobs[submitted].submit_s if submitted < len(jobs) else math.inf
             now_s = self._advance(now_s, until_s)
         self._adopt(EMPTY, now_s)
+        self.renting.close(now_s)
         return self._bill()
 
     def _decided(self, now_s: float) -> Schedule:
