@@ -27,6 +27,7 @@ from dlq_master.policy.reclaim.demand import Demand, Tenant
 
 TREE_NODES = 20_000
 _TOLERANCE = 1e-6
+_LEANS = 0.99  # the rest keeps costs above nothing
 _OPTIMAL, _INFEASIBLE = 0, 2
 
 
@@ -74,6 +75,8 @@ class Program:
         for number, servers in enumerate(wide):
             for server in servers:
                 on[server].append(number)
+        self._demand, self._wide = demand, tuple(wide)
+        self._falls = np.zeros(len(wide))
         self._classes: dict[_Class, list[NodeId]] = defaultdict(list)
         for server in demand.servers:
             if server not in free:
@@ -97,7 +100,23 @@ class Program:
             bounds=np.column_stack([np.zeros(len(self._costs)), self._most()]),
             method="highs",
         )
-        return self._raised(float(found.fun)) if found.status == _OPTIMAL else -inf
+        if found.status != _OPTIMAL:
+            return -inf
+        self._falls = found.x[len(self._sizes) :]
+        return self._raised(float(found.fun))
+
+    def leaning(self) -> Demand:
+        """The demand, with wide jobs that cost the less the more the relaxation lets them fall: what a rule that
+        takes the cheapest then finds is close to it."""
+        falls = dict(zip(self._wide, self._falls.tolist(), strict=True))
+        return self._demand._replace(
+            tenants=[
+                one._replace(
+                    cost=one.cost * (1.0 - _LEANS * falls.get(tuple(sorted(one.base)), 0.0))
+                )
+                for one in self._demand.tenants
+            ]
+        )
 
     def solve(self, known: float, time_limit_s: float) -> Found:
         """A choice that costs less than what is known, if there is one."""
