@@ -133,6 +133,11 @@ def test_evidence_that_comes_twice_changes_nothing(site: tuple[Master, SimAgent,
 
     assert (master.store.commits, master.words(job_id)) == (commits, words)
     assert master.turn(said, said) == [None, None], "nor twice in one turn"
+    recordings, evidence = master.store.recordings(job_id), master.store.evidence(said.evidence.key)
+    master.restart()  # its acknowledgement was lost with the master
+    master.ask(said)
+    assert master.store.recordings(job_id) == recordings
+    assert master.store.evidence(said.evidence.key) == evidence
 
 
 def test_evidence_counts_with_the_fence_of_its_order_only(

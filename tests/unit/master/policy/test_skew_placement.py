@@ -122,6 +122,19 @@ def test_a_certain_rho_goes_before_the_skew_and_is_named() -> None:
     assert paper(World().cluster).together(Profile(skew=0.7, rho=0.04))
 
 
+def test_a_measured_slowdown_goes_before_what_was_foretold_unless_nothing_is_predicted() -> None:
+    slow = Profile(skew=0.1, rho=0.01, slowdown=1.2)
+    fast = Profile(skew=0.9, rho=3.0, slowdown=1.02)
+    limits = Packing(DEFAULT, 0.05, 1.05, tolerated=1.05)
+    assert (limits.together(slow), limits.together(fast)) == (True, False)
+    assert limits.cause(slow) == "spread over nodes it took 1.20 times as long (limit 1.05)"
+    paper = Packing(DEFAULT)
+    assert (paper.together(slow), paper.together(fast)) == (False, True)
+    world = a_world(8, 8).submit(a_job(1, 5), a_job(2, 5)).decide()
+    world.submit(a_job(3, 4, profile=slow), a_job(4, 4, profile=fast)).decide()
+    assert (world.job(3).waiting, world.job(4).waiting) == (True, False)
+
+
 def test_a_learned_limit_reaches_the_jobs_that_wait_already() -> None:
     world = a_world(8, 8, pack="wait", packlimit="learned").submit(a_job(1, 5), a_job(2, 5))
     world.decide().submit(a_job(3, 4, profile=Profile(skew=0.5))).decide()
