@@ -30,6 +30,7 @@ class Knowledge:
     noise: float = 0.2
     seed: int = 0
     trials: bool = False
+    stands_in: bool = True
 
     def at_submit(self, row: TraceJob) -> float | None:
         """The run time that is told from the start, in seconds on the reference; None: none is.
@@ -37,10 +38,11 @@ class Knowledge:
         A job that is to be profiled stands there as one that is over after its trial: were it to
         stand last, as those do of which nothing will ever be known, it would not be profiled before
         everybody else is done, and knowing would be worth nothing. A policy that makes trials itself
-        (`trials`) finds out whom to try.
+        (`trials`) finds out whom to try, and one that knows who has not been measured needs nothing to stand
+        in for an estimate (`stands_in`).
         """
         if self.know is Know.PROFILED:
-            return None if self.trials else self.profile_s
+            return self.profile_s if self.stands_in and not self.trials else None
         return row.duration_s if self.know is Know.KNOWN else None
 
     def paces(self, row: TraceJob, nodes: int) -> tuple[float, float]:

@@ -55,7 +55,10 @@ def speed(words: Mapping[str, str]) -> Speed:
 def knowledge(policy: Policy, words: Mapping[str, str], seed: int) -> Knowledge:
     """What the policy is told of run times."""
     trials = policy.profiling is not None
-    return Knowledge(know=policy.know, trials=trials, seed=seed, **_read(words, _PROFILING))
+    stands_in = policy.promises is None
+    return Knowledge(
+        know=policy.know, trials=trials, stands_in=stands_in, seed=seed, **_read(words, _PROFILING)
+    )
 
 
 def _charged(text: str) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -23,6 +24,7 @@ from dlq_master.model.moves import Moves
 from dlq_master.model.node import Node
 from dlq_master.model.offers import Offers
 from dlq_master.model.order import Discipline, Ordering
+from dlq_master.model.own import OwnGpus, is_lent
 from dlq_master.model.packing import Packing
 from dlq_master.model.profiling import Profiling
 from dlq_master.model.resources import Shape
@@ -105,6 +107,7 @@ class Cluster:
         self._promotes = ordering.promotes
         self._by_base = ordering.by_base
         self._lanes = ordering.lanes
+        self.own = OwnGpus()
         self.unjudged: dict[JobId, None] = {}  # their deadlines can be promised or not
         self.judged: dict[JobId, None] = {}  # they have been, whatever came of it
         self.promised: dict[JobId, None] = {}  # of those: who is guaranteed
@@ -144,12 +147,27 @@ class Cluster:
             return rank
         return PROFILE_RANK if job.lane is _PROFILE else rank + job.lane * LANE
 
+    def elastic(self, job: Job) -> bool:
+        """Whether the policy says on how many GPUs it runs. Where deadlines are promised, a job that has any
+        runs on what it asked for: plans count on that."""
+        return self._by_base and bool(job.request.sizes) and not (self._lanes and job.steps)
+
     def shape(self, job: Job) -> Shape:
         """The shape that the job is placed in when it starts."""
+        if self._lanes and (job.steps or job.lane < _SPOT):
+            return self._planned_shape(job)
         request = job.request
         shape = request.shape_on(request.base) if self._by_base else request.shape
-        if self._lanes and (job.promised is not None or job.lane < _SPOT):  # at full speed
-            return job.shape_now._replace(together=True)
+        return shape if self.packing is None else self.packing.shape(shape, job.profile)
+
+    def _planned_shape(self, job: Job) -> Shape:
+        """Of a job with deadlines, or on trial: on the cluster's own servers, for lent ones may be slower, and
+        are gone when they are asked back; at full speed if it holds a promise."""
+        shape = job.shape_now
+        if self.own.lent and job.steps:
+            shape = shape._replace(avoid=(*shape.avoid, *self.own.lent))
+        if job.promised is not None or job.lane < _SPOT:
+            return shape._replace(together=True)
         return shape if self.packing is None else self.packing.shape(shape, job.profile)
 
     def shape_on(self, job: Job, gpus: int) -> Shape:
@@ -159,10 +177,16 @@ class Cluster:
 
     def repack(self, packing: Packing | None) -> None:
         """Other jobs are kept together from here on: who waits gets its shape anew."""
+        with self._reshaped():
+            self.packing = packing
+
+    @contextmanager
+    def _reshaped(self) -> Iterator[None]:
+        """What is done meanwhile changes the shapes of who waits."""
         waiting = [job for job in self._jobs.values() if job.waiting]
         for job in waiting:
             self.waiting.remove(self.rank(job), self.shape(job), job.job_id)
-        self.packing = packing
+        yield
         for job in sorted(waiting, key=lambda job: job.sequence):
             self.waiting.add(self.rank(job), self.shape(job), job.job_id, self.stands(job))
 
@@ -179,13 +203,24 @@ class Cluster:
         return tuple(sorted(self.capacity.claims.get(node_id, ())))
 
     def put_node(self, node: Node) -> None:
+        before = self.capacity.nodes.get(node.node_id)
         self.capacity.put_node(node)
+        self._count_own(before, node)
         self._touched_nodes[node.node_id] = node
 
     def remove_node(self, node_id: NodeId) -> None:
         """Forget a node that no live attempt holds; the store is told by its driver."""
+        before = self.capacity.nodes[node_id]
         self.capacity.remove_node(node_id)
+        self._count_own(before, None)
         self._touched_nodes.pop(node_id, None)
+
+    def _count_own(self, before: Node | None, node: Node | None) -> None:
+        if is_lent(before) == is_lent(node):
+            self.own.change(before, node)
+            return
+        with self._reshaped():
+            self.own.change(before, node)
 
     def put_job(self, job: Job) -> Job:
         """Replace the job's value. A new one (sequence 0) is returned with a place at the tail."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
@@ -39,19 +39,18 @@ from dlq_master.policy.walk.movers import movers
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.pinned import pinned
 from dlq_master.policy.walk.quota import Quota, by_quota
+from dlq_master.policy.walk.seating import Seating
 from dlq_master.policy.walk.seats import (
     Seat,
     SlotContest,
     SlotSpace,
     holding,
-    leave,
-    leave_behind,
     pinned_too,
     seats,
 )
 from dlq_master.policy.walk.shares import Question
 from dlq_master.policy.walk.space import Space
-from dlq_master.policy.walk.trials import first_trial, kept_nodes, serve_all
+from dlq_master.policy.walk.trials import first_trial, kept_nodes
 from dlq_master.policy.walk.walk import Ground, walk
 
 _NEVER_S = float("inf")
@@ -186,20 +185,25 @@ def promises(view: View, rules: Promises) -> tuple[Change, ...]:
 def _seated(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
     """Those who hold the present slot, then trials, and then everybody else."""
     cluster, order = view.cluster, lineup(view, policy)
+    seating = _seating(view, policy, ending)
     if not ending:
         space = SlotSpace(cluster, order, policy.placement)
-        leave_behind(space)
-        serve_all(space, seats(cluster), policy.profiling)
+        seating.serve(space)
         return space.outcome if space.spent else walk(space)
+    fixed = pinned_too(cluster, pinned(cluster, view.now_s), seating.fixed)
+    contest = SlotContest(cluster, order, policy.placement, fixed, at_once=False)
+    seating.serve(contest)
+    return walk(contest)
+
+
+def _seating(view: View, policy: Policy, ending: Collection[AttemptKey]) -> Seating:
+    cluster = view.cluster
+    if not ending:
+        return Seating({}, holding(cluster), seats(cluster), policy.profiling)
     going = _movers(view, policy, ending)
     moving = {key.job_id for key in going}
     stay = [job_id for job_id in holding(cluster) if job_id not in moving]
-    fixed = pinned_too(cluster, pinned(cluster, view.now_s), [*stay, *moving])
-    contest = SlotContest(cluster, order, policy.placement, fixed, at_once=False)
-    leave(contest, going)
-    leave_behind(contest)
-    serve_all(contest, seats(cluster, moving), policy.profiling)
-    return walk(contest)
+    return Seating(going, [*stay, *moving], seats(cluster, moving), policy.profiling)
 
 
 def _movers(view: View, policy: Policy, ending: Collection[AttemptKey]) -> dict[AttemptKey, JobId]:
@@ -225,21 +229,22 @@ def _movers(view: View, policy: Policy, ending: Collection[AttemptKey]) -> dict[
 
 def at_boundary(view: View, policy: Policy) -> Outcome:
     """What would be decided if every term ended now."""
+    keys = [*view.cluster.attempts]
+    if policy.sizing is not None:
+        return _resized(view, policy, policy.sizing, keys, at_once=False)
     if policy.promises is not None:
-        return _seated(view, policy, [*view.cluster.attempts])
-    if policy.sizing is None:
-        return walk(contest(view, policy, None, at_once=False))
-    keys = [attempt.key for attempt in view.cluster.attempts.values()]
-    return _resized(view, policy, policy.sizing, keys, at_once=False)
+        return _seated(view, policy, keys)
+    return walk(contest(view, policy, None, at_once=False))
 
 
 def _resized(
-    view: View, policy: Policy, sizing: Sizing, keys: Iterable[AttemptKey], *, at_once: bool
+    view: View, policy: Policy, sizing: Sizing, keys: Collection[AttemptKey], *, at_once: bool
 ) -> Outcome:
     movable = elastic.movable(view.cluster, keys)
     order, preempts = lineup(view, policy), policy.taking is not Taking.NEVER
     asked = (view.cluster, view.now_s, order, policy.placement, sizing, movable, preempts, at_once)
-    return elastic.decide(Question(*asked))
+    seating = None if policy.promises is None else _seating(view, policy, keys)
+    return elastic.decide(Question(*asked, seating))
 
 
 def lineup(view: View, policy: Policy) -> Lineup:

@@ -24,6 +24,7 @@ from dlq_master.policy.order.deadline import (
     earliest_deadline_of_all,
     least_laxity,
 )
+from dlq_master.policy.order.expected_left import expected_left
 from dlq_master.policy.order.expected_reward import Chances
 from dlq_master.policy.order.finish_time import Auction
 from dlq_master.policy.order.gittins import Gittins
@@ -35,11 +36,11 @@ from dlq_master.policy.place.kept_together import keeping_together
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.policy import Know, Policy
 from dlq_master.policy.profile.rules import Profiles
-from dlq_master.policy.promise.rules import Promises, Selects, Spot
+from dlq_master.policy.promise.rules import Promises, Selects, Spot, Trials
 from dlq_master.policy.reclaim.choices import ALGORITHM_1, EXACT, Reclaiming
 from dlq_master.policy.sensitivity.packing import PackingRule
 from dlq_master.policy.settings import PolicyError, Settings, parse, suggestion
-from dlq_master.policy.size.choices import AFS, GROW_SHRINK, KNAPSACK
+from dlq_master.policy.size.choices import AFS, GROW_SHRINK, KNAPSACK, ROLLOUT
 from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.taking import Taking
 
@@ -77,8 +78,10 @@ _CHRONUS = (
     "guarantee",
     "margin",
     "be_floor",
+    "slots",
     "spot",
     "thresholds",
+    "trials",
     "slo_quota",
     "deadlines",
     *_TRIALS,
@@ -87,6 +90,26 @@ _LEVELS = ("order", "thresholds", "promote_knob", "promote_to", "starve_limit_s"
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
+        "dlq": Preset(
+            "the default: deadlines are promised to whom it is worth it, and keep their GPUs as late as the promise "
+            "allows; until then, and for everybody else, the least expected work first; elastic jobs get their "
+            "bases first and grow into what is left; at boundaries",
+            (*_CHRONUS, "size"),
+            preempts=True,
+            knows=True,
+            promises=True,
+            sizing=ROLLOUT,
+            place=PATTERN,
+            defaults=MappingProxyType(
+                {
+                    "guarantee": "worth",
+                    "be_floor": "0.1",
+                    "slots": "late",
+                    "spot": "expected",
+                    "trials": "in-place",
+                }
+            ),
+        ),
         "fifo": Preset(
             "in the order of arrival; nobody passes a job that does not fit yet",
             _COMMON,
@@ -274,24 +297,31 @@ def build(
 
 
 def _profiling(name: str, chosen: Settings, words: Mapping[str, str]) -> Profiles | None:
-    if chosen.know is Know.PROFILED:
+    if _tries(chosen):
         return chosen.profiles
+    needs = "trials=partition" if chosen.know is Know.PROFILED else "know=profiled"
     for word in ("profile_floor", "submit_gpus"):
         if word in words:
-            raise PolicyError(f"policy {name}: setting {word!r} needs know=profiled")
+            raise PolicyError(f"policy {name}: setting {word!r} needs {needs}")
     return None
+
+
+def _tries(chosen: Settings) -> bool:
+    """Whether jobs are measured on GPUs of their own."""
+    return chosen.know is Know.PROFILED and chosen.trials is Trials.PARTITION
 
 
 def _promises(chosen: Settings) -> Promises:
     exact = chosen.know is Know.KNOWN and chosen.margin is None
     return Promises(
         slot_terms=1 if chosen.selects is Selects.ALL else 4,
+        slots=chosen.slots,
         selects=chosen.selects,
         guarantees=chosen.guarantees,
         selector=chosen.selector,
         be_floor=chosen.be_floor,
         margin=0.0 if exact else chosen.margin,
-        floor=chosen.profiles.floor if chosen.know is Know.PROFILED else 0,
+        floor=chosen.profiles.floor if _tries(chosen) else 0,
         whole_leases=chosen.whole_leases,
         quotas=chosen.slo_quotas,
     )
@@ -315,7 +345,7 @@ def _packing(name: str, chosen: Settings, words: Mapping[str, str]) -> PackingRu
 
 def _ordering(preset: Preset, chosen: Settings, known: ServiceDistribution) -> Ordering:
     if preset.promises:
-        return _spot(chosen)
+        return replace(_spot(chosen), by_base=preset.sizing is not None)
     if not preset.by_service:
         return replace(ARRIVAL, key=preset.key, by_base=preset.sizing is not None)
     bounds, quantiles = chosen.thresholds
@@ -339,6 +369,9 @@ def _spot(chosen: Settings) -> Ordering:
     if chosen.spot is Spot.LAS:
         bounds = chosen.thresholds.bounds
         return Ordering(discipline=chosen.order, thresholds=bounds, lanes=True)
+    if chosen.spot is Spot.EXPECTED:
+        profile_s = chosen.profile_s if chosen.know is Know.PROFILED else None
+        return Ordering(discipline=chosen.order, key=expected_left(profile_s), lanes=True)
     return replace(ARRIVAL, key=_SPOT_KEYS[chosen.spot], lanes=True)
 
 

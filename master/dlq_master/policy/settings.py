@@ -29,7 +29,14 @@ from dlq_master.policy.place.skew import SKEW, SKEW_TRY
 from dlq_master.policy.place.spread import SPREAD
 from dlq_master.policy.policy import Know
 from dlq_master.policy.profile.rules import FLOOR, PROFILE_S, Profiles
-from dlq_master.policy.promise.rules import Guarantees, Selector, Selects, Spot
+from dlq_master.policy.promise.rules import (
+    Guarantees,
+    Selector,
+    Selects,
+    Slots,
+    Spot,
+    Trials,
+)
 from dlq_master.policy.reclaim.choices import RECLAIMS, Reclaiming
 from dlq_master.policy.sensitivity.packlimit import DEFAULT, TOLERATED
 from dlq_master.policy.size.choices import SIZINGS
@@ -77,6 +84,8 @@ class Settings(NamedTuple):
     whole_leases: bool = False
     be_floor: float = 0.0
     spot: Spot = Spot.SRTF
+    slots: Slots = Slots.EARLY
+    trials: Trials = Trials.PARTITION
     selector: Selector = Selector.PREFIX
     slo_quotas: Mapping[str, int] | None = None
     profile_s: float = PROFILE_S
@@ -256,6 +265,8 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "margin": ("margin", _margin),
     "selector": ("selector", _one_of({choice.value: choice for choice in Selector})),
     "spot": ("spot", _one_of({choice.value: choice for choice in Spot})),
+    "slots": ("slots", _one_of({choice.value: choice for choice in Slots})),
+    "trials": ("trials", _one_of({choice.value: choice for choice in Trials})),
     "be_floor": ("be_floor", _share),
     "deadlines": ("whole_leases", _one_of({"exact": False, "whole-leases": True})),
     "slo_quota": ("slo_quotas", _gpus_by_team),

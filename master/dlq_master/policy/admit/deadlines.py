@@ -28,7 +28,7 @@ from dlq_master.policy.promise.reading import (
     slot_s,
     type_of,
 )
-from dlq_master.policy.promise.rules import Guarantees, Promises
+from dlq_master.policy.promise.rules import Guarantees, Promises, Slots
 
 
 def verdicts(view: View, rules: Promises) -> list[Reserve]:
@@ -47,7 +47,7 @@ def verdicts(view: View, rules: Promises) -> list[Reserve]:
             after = verdict.book
             found.append((job, verdict))
         extra, origin = margin(cluster, rules), cluster.slot + 1
-        made += [_entered(job, verdict, after, origin, extra) for job, verdict in found]
+        made += [_entered(job, verdict, after, origin, extra, rules) for job, verdict in found]
         made += _moved(cluster, before, after)
     return made
 
@@ -109,8 +109,10 @@ def book_of(view: View, gpu_type: str, rules: Promises) -> Book:
     )
 
 
-def _entered(job: Job, verdict: Verdict, book: Book, origin: int, extra: float) -> Reserve:
-    lane = Lane.FILL if verdict.guaranteed else Lane.SPOT
+def _entered(
+    job: Job, verdict: Verdict, book: Book, origin: int, extra: float, rules: Promises
+) -> Reserve:
+    lane = Lane.FILL if verdict.guaranteed and rules.slots is Slots.EARLY else Lane.SPOT
     slots = numbered(book.plan, job.job_id, origin) if verdict.guaranteed else ()
     code = ReasonCode.GUARANTEED if verdict.guaranteed else ReasonCode.UNGUARANTEED
     reason = Reason(code, detail=verdict.by.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
@@ -27,7 +28,7 @@ from dlq_master.policy.promise.reading import (
     type_of,
     will_end,
 )
-from dlq_master.policy.promise.rules import PRINTED_S, Promises, Selector, Selects
+from dlq_master.policy.promise.rules import PRINTED_S, Promises, Selector, Selects, Slots
 from dlq_master.policy.promise.selector import Selection, select
 
 _OVERRUN = "overrun"  # the ground of its verdict
@@ -85,7 +86,11 @@ def _slot(
     if asked:
         printed_s = PRINTED_S if rules.selector is Selector.PRINTED else 0.0
         chosen = select(asked, grid, _kept(planned, asked, grid, slot), printed_s=printed_s)
-    changes = [_place(job, chosen, slot) for job in planned]
+    if chosen is not None and rules.slots is Slots.LATE:
+        from dlq_master.policy.promise.late import as_late_as_can_be
+
+        chosen = replace(chosen, plan=as_late_as_can_be(chosen.plan, asked, grid))
+    changes = [_place(job, chosen, slot, rules) for job in planned]
     changes += [_let_end(job) for job in ending]
     changes += [_overrun(job) for job in over if job.verdict != _OVERRUN]
     return chosen, [change for change in changes if change is not None]
@@ -129,14 +134,14 @@ def _kept(jobs: list[Job], asked: list[SloJob], grid: Grid, slot: int) -> Plan:
     return kept_plan([job for job in jobs if job.promised is not None], slot)
 
 
-def _place(job: Job, chosen: Selection | None, slot: int) -> Reserve | None:
+def _place(job: Job, chosen: Selection | None, slot: int, rules: Promises) -> Reserve | None:
     """Where it stands in this slot; None: as it stood, and nothing else is planned for it."""
     key, job_id = str(job.job_id), job.job_id
     broken = chosen is not None and key in chosen.broken
     promised = None if broken else job.promised
     slots = _slots(job_id, chosen, slot)
     after = job._replace(slots=slots, promised=promised)
-    lane = lane_of(after, slot)
+    lane = lane_of(after, slot, rules)
     if lane is job.lane and promised == job.promised and slots == _left(job, slot):
         return None
     code = ReasonCode.PROMISE_BROKEN if broken else ReasonCode.SLOT_OVER

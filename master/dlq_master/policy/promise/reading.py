@@ -17,7 +17,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
 from dlq_master.model.lane import Lane, Segment
 from dlq_master.model.lease import LeaseKind
-from dlq_master.model.node import NodeFlag
+from dlq_master.model.own import is_lent
 from dlq_master.model.reward import Step
 from dlq_master.model.view import View
 from dlq_master.policy.place.roundup import block_of, halves
@@ -26,7 +26,7 @@ from dlq_master.policy.promise.grounds import Ground
 from dlq_master.policy.promise.leases import Grid, SloJob, round_up
 from dlq_master.policy.promise.margin import learned_margin, reserved_s
 from dlq_master.policy.promise.plan import Plan, keeps_promise
-from dlq_master.policy.promise.rules import Promises
+from dlq_master.policy.promise.rules import Promises, Slots
 
 _LEAST_S = 1e-3  # of work: a job that has not ended needs its slot
 
@@ -47,9 +47,8 @@ def next_decision_s(cluster: Cluster) -> float:
 
 
 def home_type(cluster: Cluster) -> str:
-    """The GPU type that jobs without a wish are promised: the one with the most GPUs."""
-    pools = cluster.capacity.open
-    return max(sorted(pools), key=lambda gpu_type: pools[gpu_type].total, default="")
+    """The GPU type that jobs without a wish are promised: the one of which the cluster itself has the most."""
+    return cluster.own.home
 
 
 def type_of(cluster: Cluster, job: Job) -> str:
@@ -68,7 +67,7 @@ def grid_of(cluster: Cluster, gpu_type: str, rules: Promises) -> Grid:
     sizes: Counter[int] = Counter()
     if pool is not None:
         for ordinal, node_id in enumerate(cluster.capacity.node_ids):
-            if NodeFlag.LOANED not in cluster.nodes[node_id].flags:
+            if not is_lent(cluster.nodes[node_id]):
                 sizes[pool.masks[ordinal].bit_count()] += 1
     del sizes[0]
     size = 1 if pool is None else block_of(cluster.capacity.total[gpu_type])
@@ -91,7 +90,7 @@ def promisable(cluster: Cluster, job: Job, gpu_type: str) -> Ground | None:
     """
     if not job.keeps_work:
         return Ground.KEEPS
-    if job.request.gpu_type is None and len(cluster.capacity.total) > 1:
+    if job.request.gpu_type is None and cluster.own.types > 1:
         return Ground.TYPE
     pool = cluster.capacity.total[gpu_type]
     if job.request.gpus > block_of(pool) and halves(pool) is None:
@@ -225,8 +224,10 @@ def numbered(plan: Plan, job_id: JobId, origin: int) -> tuple[Segment, ...]:
     return tuple([Segment(begin + origin, end + origin) for begin, end in made])
 
 
-def lane_of(job: Job, slot: int) -> Lane:
+def lane_of(job: Job, slot: int, rules: Promises) -> Lane:
     """Where it stands in this slot."""
     if job.planned(slot):
         return Lane.SLO
+    if rules.slots is Slots.LATE:
+        return Lane.SPOT
     return Lane.SPOT if job.promised is None else Lane.FILL

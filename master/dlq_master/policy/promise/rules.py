@@ -40,6 +40,23 @@ class Spot(StrEnum):
     SF = "sf"
     FIFO = "fifo"
     LAS = "las"  # in levels of attained service, as Tiresias
+    EXPECTED = "expected"  # what is expected to be left, whatever is known (order.expected_left)
+
+
+class Slots(StrEnum):
+    """When a promised job holds the slots that it needs."""
+
+    EARLY = "early"  # as soon as they are found; in other slots it takes what nobody else wants
+    LATE = "late"  # as late as its promise allows; until then it stands in line as everybody does
+
+
+class Trials(StrEnum):
+    """Where a job is measured of which nobody knows how long it runs."""
+
+    PARTITION = (
+        "partition"  # on GPUs that are kept for that, at reduced size if it is wide (Chronus)
+    )
+    IN_PLACE = "in-place"  # where it starts: who has not been measured stands in line as one that ends so soon
 
 
 class Decided(StrEnum):
@@ -57,6 +74,7 @@ class Promises:
     found 20 minutes best (5.5); where everybody with a deadline is selected for, short jobs want short ones.
     `margin`: the part of an estimate that a promise adds to it; None: learned from past errors.
 
+    `slots`: when a promised job holds those that it needs.
     `be_floor`: the share of the nodes that plans leave to best effort, rounded up to whole nodes.
     `whole_leases`: count deadlines in leases that are used to their end, as Chronus prints it.
     `floor`: nodes that are promised to nobody, for they are for trials.
@@ -64,6 +82,7 @@ class Promises:
     """
 
     slot_terms: int = 4
+    slots: Slots = Slots.EARLY
     selects: Selects = Selects.GUARANTEED
     guarantees: Guarantees = Guarantees.FITTING
     selector: Selector = Selector.PREFIX

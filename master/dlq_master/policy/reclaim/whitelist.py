@@ -137,15 +137,15 @@ def split(cluster: Cluster, policy: Policy, attempt: Attempt) -> tuple[Masks, Ma
     parts = cluster.capacity.parts(attempt.lease.allocation)
     job = cluster.jobs[attempt.key.job_id]
     every = {node: mask for some in parts.values() for node, mask in some}
-    if not _resizable(policy, job) or len(parts) != 1:
+    if not _resizable(cluster, policy, job) or len(parts) != 1:
         return every, {}
     in_order = policy.placement.groups
     base = kept(job, tuple(*parts.values()), job.request.base, in_order=in_order)
     return base, without(every, base)
 
 
-def _resizable(policy: Policy, job: Job) -> bool:
-    return policy.sizing is not None and bool(job.request.sizes) and job.state is JobState.QUEUED
+def _resizable(cluster: Cluster, policy: Policy, job: Job) -> bool:
+    return policy.sizing is not None and cluster.elastic(job) and job.state is JobState.QUEUED
 
 
 def _leaves(view: View, policy: Policy, job: Job, gone: set[NodeId]) -> Change:
@@ -169,7 +169,7 @@ def _left_over(
     cluster: Cluster, policy: Policy, job: Job, attempt: Attempt, gone: set[NodeId]
 ) -> Masks | None:
     """The GPUs with which it can go on: as many as one of its sizes has, on nodes that take work."""
-    if not _resizable(policy, job):
+    if not _resizable(cluster, policy, job):
         return None
     capacity = cluster.capacity
     parts = capacity.parts(attempt.lease.allocation)

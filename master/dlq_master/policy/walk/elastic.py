@@ -22,6 +22,7 @@ from dlq_master.policy.walk.contest import Contest
 from dlq_master.policy.walk.masks import Masks, count, kept, parts_of, spared_part
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.pinned import pinned_but
+from dlq_master.policy.walk.seats import SlotContest, pinned_too
 from dlq_master.policy.walk.shares import Held, Question, Shares
 from dlq_master.policy.walk.standing import Block
 from dlq_master.policy.walk.usable import usable
@@ -40,6 +41,8 @@ class _Decision:
         self.held = self._split()
         self.ground = self._ground()
         self.stocks = self.ground.stocks
+        if isinstance(self.ground, _SlotBases) and question.seating is not None:
+            question.seating.serve(self.ground)
         self.outcome = walk(self.ground)
         self._size()
 
@@ -51,7 +54,7 @@ class _Decision:
         for job_id in sorted(self.question.movable):
             job = self.cluster.jobs[job_id]
             attempt = self.cluster.live_attempt(job)
-            if attempt is None or not job.request.sizes:
+            if attempt is None or not self.cluster.elastic(job):
                 continue
             ((gpu_type, parts),) = capacity.parts(attempt.lease.allocation).items()
             base = kept(job, parts, job.request.base, in_order=self.question.placement.groups)
@@ -60,16 +63,18 @@ class _Decision:
             found[job_id] = Held(gpu_type, base, rest)
         return found
 
-    def _ground(self) -> Contest:
+    def _ground(self) -> _Bases:
         asked = self.question
         movable = asked.movable if asked.preempts else frozenset[JobId]()
-        ground = _Bases(
-            self.cluster,
-            self._standing() if asked.preempts else asked.lineup,
-            self._sparing(),
-            pinned_but(self.cluster, movable),
-            at_once=asked.at_once,
-        )
+        pinned = pinned_but(self.cluster, movable)
+        lineup = self._standing() if asked.preempts else asked.lineup
+        on = (self.cluster, lineup, self._sparing())
+        ground: _Bases
+        if asked.seating is None:
+            ground = _Bases(*on, pinned, at_once=asked.at_once)
+        else:
+            pinned = pinned_too(self.cluster, pinned, asked.seating.fixed)
+            ground = _SlotBases(*on, pinned, at_once=asked.at_once)
         ground.preempts = asked.preempts
         ground.bases = {job_id: held.base for job_id, held in self.held.items()}
         for held in self.held.values():
@@ -113,7 +118,7 @@ class _Decision:
         starts = {
             job_id: parts
             for job_id, parts in self.outcome.chosen.items()
-            if self.cluster.jobs[job_id].request.sizes
+            if self.cluster.elastic(self.cluster.jobs[job_id])
         }
         runs = {job_id: it for job_id, it in self.held.items() if job_id not in outranked}
         for gpu_type, stock in self.stocks.items():
@@ -132,8 +137,6 @@ class _Decision:
 class _Bases(Contest):
     """Of who runs only the base is contested: the rest is free already."""
 
-    __slots__ = ("bases", "preempts")
-
     bases: dict[JobId, Masks]
     preempts: bool
 
@@ -150,9 +153,13 @@ class _Bases(Contest):
         return [(gpu_type, parts_of(base))]
 
 
+class _SlotBases(_Bases, SlotContest):
+    """Beside those who have been seated."""
+
+
 def somebody(cluster: Cluster) -> bool:
     """Whether anybody runs who might be resized. O(attempts)."""
-    return any(cluster.jobs[key.job_id].request.sizes for key in cluster.attempts)
+    return any(cluster.elastic(cluster.jobs[key.job_id]) for key in cluster.attempts)
 
 
 def movable(cluster: Cluster, keys: Iterable[AttemptKey]) -> frozenset[JobId]:
@@ -168,7 +175,7 @@ def movable(cluster: Cluster, keys: Iterable[AttemptKey]) -> frozenset[JobId]:
         if not capacity.closed.isdisjoint(attempt.lease.allocation.node_ids):
             continue
         job = cluster.jobs[job_id]
-        if job.request.sizes:
+        if cluster.elastic(job):
             if job.state is not JobState.QUEUED:  # held once it stops: it would not go on
                 continue
             whole = capacity.parts(attempt.lease.allocation)

@@ -41,7 +41,7 @@ class Grouped:
 
     def find(self, job_id: JobId, shape: Shape) -> _Found | None:
         """GPUs of one type, of that with the best servers left for this base or inelastic job."""
-        elastic = bool(self._cluster.jobs[job_id].request.sizes)
+        elastic = self._cluster.elastic(self._cluster.jobs[job_id])
         stocks = [
             stock
             for gpu_type, stock in self._stocks.items()

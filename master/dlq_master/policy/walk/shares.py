@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from math import inf
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
@@ -19,10 +19,14 @@ from dlq_master.policy.walk.masks import Masks, count, joined, less, merged, par
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.stock import Stock
 
+if TYPE_CHECKING:
+    from dlq_master.policy.walk.seating import Seating
+
 
 class Question(NamedTuple):
     """What is asked of `decide`. `movable`: running jobs that this plan may shrink, grow or, if
-    `preempts`, make leave. `at_once`: what they leave is free in this plan."""
+    `preempts`, make leave. `at_once`: what they leave is free in this plan. `seating`: who is served before
+    everybody else; None: nothing is promised."""
 
     cluster: Cluster
     now_s: float
@@ -32,6 +36,7 @@ class Question(NamedTuple):
     movable: Collection[JobId]
     preempts: bool
     at_once: bool
+    seating: Seating | None = None
 
 
 class Held(NamedTuple):

@@ -1,0 +1,28 @@
+"""Who is served before the walk comes to everybody else: the slots of the present plan, then trials."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.policy.profile.rules import Profiles
+from dlq_master.policy.walk.seats import Seat, SlotContest, SlotSpace, leave, leave_behind
+from dlq_master.policy.walk.trials import serve_all
+
+
+class Seating(NamedTuple):
+    """`going`: who stops for whom, to go on elsewhere in the same slot. `fixed`: who stays where it is, since
+    the slot is its own. `waiting`: who is to be seated. `profiling`: None: nobody is tried."""
+
+    going: Mapping[AttemptKey, JobId]
+    fixed: Sequence[JobId]
+    waiting: Sequence[Seat]
+    profiling: Profiles | None
+
+    def serve(self, ground: SlotSpace | SlotContest) -> None:
+        """All of them, before the walk."""
+        if isinstance(ground, SlotContest):
+            leave(ground, self.going)
+        leave_behind(ground)
+        serve_all(ground, self.waiting, self.profiling)
