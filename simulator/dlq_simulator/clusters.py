@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dlq_master.model.node import NodePool
 from dlq_simulator import toml_tables as toml
 from dlq_simulator.errors import DataError, UsageError
 from dlq_simulator.loans import Steps, read_steps
@@ -45,6 +46,13 @@ class NodeGroup:
     minimum_billing_s: int | float = 0
     until_s: int | float = math.inf  # when the provider takes them back
     lent: Steps | None = None
+
+    @property
+    def pool(self) -> NodePool:
+        """Whose its nodes are: those that are only there for a time are not the cluster's own."""
+        if self.lent is not None:
+            return NodePool.INFERENCE
+        return NodePool.TRAINING if self.until_s == math.inf else NodePool.PRICED
 
     def each_node(self) -> Iterator[str]:
         """Ids that sort as they count (`node-007`)."""

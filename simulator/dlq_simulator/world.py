@@ -64,7 +64,9 @@ def build_cluster(
             for index in range(group.gpus)
         )
         labels = frozenset[str]() if memory is None else memory.labels(group)
-        node = Node(node_id=NodeId(node_id), gpus=gpus, virtual=True, labels=labels)
+        node = Node(
+            node_id=NodeId(node_id), gpus=gpus, virtual=True, labels=labels, pool=group.pool
+        )
         cluster.put_node(node)
     return cluster
 

@@ -24,7 +24,7 @@ from dlq_master.model.moves import Moves
 from dlq_master.model.node import Node
 from dlq_master.model.offers import Offers
 from dlq_master.model.order import Discipline, Ordering
-from dlq_master.model.own import OwnGpus, is_lent
+from dlq_master.model.own import OwnGpus
 from dlq_master.model.packing import Packing
 from dlq_master.model.profiling import Profiling
 from dlq_master.model.resources import Shape
@@ -108,6 +108,7 @@ class Cluster:
         self._by_base = ordering.by_base
         self._lanes = ordering.lanes
         self.own = OwnGpus()
+        self._others: tuple[NodeId, ...] = ()  # as shapes know them
         self.unjudged: dict[JobId, None] = {}  # their deadlines can be promised or not
         self.judged: dict[JobId, None] = {}  # they have been, whatever came of it
         self.promised: dict[JobId, None] = {}  # of those: who is guaranteed
@@ -161,11 +162,11 @@ class Cluster:
         return shape if self.packing is None else self.packing.shape(shape, job.profile)
 
     def _planned_shape(self, job: Job) -> Shape:
-        """Of a job with deadlines, or on trial: on the cluster's own servers, for lent ones may be slower, and
-        are gone when they are asked back; at full speed if it holds a promise."""
+        """Of a job with deadlines, or on trial: on the cluster's own nodes, for others may be slower, and gone
+        when they are asked back; at full speed if it holds a promise."""
         shape = job.shape_now
-        if self.own.lent and job.steps:
-            shape = shape._replace(avoid=(*shape.avoid, *self.own.lent))
+        if self._others and job.steps:
+            shape = shape._replace(avoid=(*shape.avoid, *self._others))
         if job.promised is not None or job.lane < _SPOT:
             return shape._replace(together=True)
         return shape if self.packing is None else self.packing.shape(shape, job.profile)
@@ -216,11 +217,10 @@ class Cluster:
         self._touched_nodes.pop(node_id, None)
 
     def _count_own(self, before: Node | None, node: Node | None) -> None:
-        if is_lent(before) == is_lent(node):
-            self.own.change(before, node)
-            return
-        with self._reshaped():
-            self.own.change(before, node)
+        self.own.change(before, node)
+        if self._lanes and self.own.others != self._others:
+            with self._reshaped():
+                self._others = self.own.others
 
     def put_job(self, job: Job) -> Job:
         """Replace the job's value. A new one (sequence 0) is returned with a place at the tail."""

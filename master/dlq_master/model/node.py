@@ -21,6 +21,14 @@ class NodeState(StrEnum):
     DOWN = "down"  # its attempts are decided: nothing of ours runs there
 
 
+class NodePool(StrEnum):
+    """Whose it is."""
+
+    TRAINING = "training"
+    INFERENCE = "inference"  # here only while it is lent
+    PRICED = "priced"  # rented, and given back
+
+
 class NodeFlag(StrEnum):
     """Reasons to place nothing new on a node that is otherwise fine (loaned: whose it is)."""
 
@@ -93,6 +101,7 @@ class Node(NamedTuple):
     cleared: tuple[Cleared, ...] = ()  # GPUs that an operator has taken for healthy, and when
     runtimes: frozenset[str] = frozenset()  # of jobs, besides processes: "podman"
     labels: frozenset[str] = frozenset()  # `K=V`, set by operators, for jobs that ask for them
+    pool: NodePool = NodePool.TRAINING
 
     @property
     def open(self) -> bool:

@@ -1,28 +1,32 @@
-"""What is the cluster's own, and what others lend it: promises stand on its own GPUs alone."""
+"""What is the cluster's own, and what is not: promises stand on its own GPUs alone."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from dlq_master.model.ids import NodeId
-from dlq_master.model.node import Node, NodeFlag
+from dlq_master.model.node import Node, NodePool
 
 
 class OwnGpus:
-    """Kept up to date node by node. `lent`: servers that others lend, sorted; `home`: of its own types the one
-    with the most GPUs, "" while there is none."""
+    """Kept up to date node by node. `home`: of its own types the one with the most GPUs, "" while there is none."""
 
-    __slots__ = ("_by_type", "home", "lent")
+    __slots__ = ("_by_type", "_others", "home")
 
     def __init__(self) -> None:
         self._by_type: Counter[str] = Counter()
+        self._others: tuple[NodeId, ...] = ()
         self.home = ""
-        self.lent: tuple[NodeId, ...] = ()
 
     @property
     def types(self) -> int:
         """How many types of GPUs are its own."""
         return len(self._by_type)
+
+    @property
+    def others(self) -> tuple[NodeId, ...]:
+        """Nodes of other pools, sorted; none where nothing is its own."""
+        return self._others if self._by_type else ()
 
     def change(self, before: Node | None, node: Node | None) -> None:
         """A node has come (None before), is another now, or has gone (None)."""
@@ -32,18 +36,21 @@ class OwnGpus:
             self._by_type.update(now)
             self._by_type = +self._by_type
             self.home = max(sorted(self._by_type), key=lambda kind: self._by_type[kind], default="")
-        if is_lent(before) != is_lent(node):
-            known = before or node
-            changed = {known.node_id} if known is not None else set()
-            self.lent = tuple(sorted(changed.symmetric_difference(self.lent)))
+        gone, come = _foreign(before), _foreign(node)
+        if gone != come:
+            self._others = tuple(sorted({*self._others} - gone | come))
 
 
-def is_lent(node: Node | None) -> bool:
-    """Whether it is a server that others lend."""
-    return node is not None and NodeFlag.LOANED in node.flags
+def is_own(node: Node) -> bool:
+    """Whether it is there for training, and for nothing else."""
+    return node.pool is NodePool.TRAINING
 
 
 def _own(node: Node | None) -> Counter[str]:
-    if node is None or is_lent(node):
+    if node is None or not is_own(node):
         return Counter()
     return Counter({kind: mask.bit_count() for kind, mask in node.masks().items()})
+
+
+def _foreign(node: Node | None) -> set[NodeId]:
+    return set() if node is None or is_own(node) else {node.node_id}

@@ -28,7 +28,7 @@ class Packing(NamedTuple):
     A slowdown that was measured decides: above `tolerated` the job is kept together. Without one a
     rho is believed outside (`rho_low`, `rho_high`]: up to `rho_low` the job may be spread, above
     `rho_high` it is kept together. Between them, and without a rho, the skew decides: above
-    `skew_limit` (PACKLIMIT) it is kept together. Of whom nothing is known is kept together.
+    `skew_limit` (PACKLIMIT) it is kept together. Of whom nothing is known: `unknown`.
     """
 
     skew_limit: float
@@ -36,8 +36,9 @@ class Packing(NamedTuple):
     rho_high: float = float("inf")
     learned_from: int = 0  # runs that `skew_limit` was learned from; 0: it was set
     tolerated: float | None = None  # None: measured slowdowns decide nothing
+    unknown: bool | None = True  # None: as the place stage likes
 
-    def together(self, profile: Profile | None) -> bool:
+    def together(self, profile: Profile | None) -> bool | None:
         """Whether a job with this profile is to be kept on few nodes."""
         skew, rho, _, slowdown = profile or _UNKNOWN
         if slowdown is not None and self.tolerated is not None:
@@ -47,7 +48,7 @@ class Packing(NamedTuple):
                 return True
             if rho <= self.rho_low:
                 return False
-        return skew is None or skew > self.skew_limit
+        return self.unknown if skew is None else skew > self.skew_limit
 
     def shape(self, shape: Shape, profile: Profile | None) -> Shape:
         """The shape of a request of a job with this profile. One GPU cannot be spread, and an

@@ -34,6 +34,7 @@ from dlq_master.policy.place.consolidate import CONSOLIDATE
 from dlq_master.policy.place.groups import GROUPS
 from dlq_master.policy.place.kept_together import keeping_together
 from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.place.skew import SKEW_GROUPS, Pack, packing
 from dlq_master.policy.policy import Know, Policy
 from dlq_master.policy.profile.rules import Profiles
 from dlq_master.policy.promise.rules import Promises, Selects, Spot, Trials
@@ -99,9 +100,10 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             knows=True,
             promises=True,
             sizing=ROLLOUT,
-            place=PATTERN,
+            place=SKEW_GROUPS,
             defaults=MappingProxyType(
                 {
+                    "pack": "known",
                     "guarantee": "worth",
                     "be_floor": "0.1",
                     "slots": "late",
@@ -269,6 +271,7 @@ def build(
     chosen = parse(name, preset.settings, {**preset.defaults, **words})
     if "place" not in words:
         chosen = chosen._replace(place=preset.place)
+    chosen = chosen._replace(place=packing(chosen.place, chosen.pack))
     if "search" in words and chosen.place.name != "local-search":
         raise PolicyError(f"policy {name}: setting 'search' needs place=local-search")
     try:
@@ -335,11 +338,16 @@ def _chances(chosen: Settings) -> Chances:
 def _packing(name: str, chosen: Settings, words: Mapping[str, str]) -> PackingRule | None:
     if chosen.place.packs:
         return PackingRule(
-            chosen.packlimit, predicts=chosen.predicts, tolerated=chosen.tolerated_slowdown
+            chosen.packlimit,
+            predicts=chosen.predicts,
+            tolerated=chosen.tolerated_slowdown,
+            unknown=None if chosen.pack is Pack.KNOWN else True,
         )
     for word in _SKEW:
         if word in words:
-            raise PolicyError(f"policy {name}: setting {word!r} needs place=skew or pattern")
+            raise PolicyError(
+                f"policy {name}: setting {word!r} needs place=skew, skew-groups or pattern"
+            )
     return None
 
 

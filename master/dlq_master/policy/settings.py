@@ -15,7 +15,6 @@ from dlq_master.policy.partition.quotas import Quotas
 from dlq_master.policy.place.arranging import (
     LOCAL_SEARCH,
     PATTERN,
-    PATTERN_TRY,
     SPACE,
     local_search_within,
 )
@@ -25,7 +24,7 @@ from dlq_master.policy.place.count import COUNT
 from dlq_master.policy.place.groups import GROUPS
 from dlq_master.policy.place.halving import HALVING
 from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.place.skew import SKEW, SKEW_TRY
+from dlq_master.policy.place.skew import SKEW, SKEW_GROUPS, Pack
 from dlq_master.policy.place.spread import SPREAD
 from dlq_master.policy.policy import Know
 from dlq_master.policy.profile.rules import FLOOR, PROFILE_S, Profiles
@@ -74,7 +73,7 @@ class Settings(NamedTuple):
     fairness: float = 0.8
     errors: float = ERRORS
     packlimit: float | None = DEFAULT  # None: learned
-    waits_to_pack: bool = True
+    pack: Pack = Pack.WAIT
     predicts: bool = True
     tolerated_slowdown: float = TOLERATED
     search_space: int = SPACE
@@ -106,10 +105,9 @@ PLACEMENTS = {
     placement.name: placement
     for placement in (
         *(CONSOLIDATE, SPREAD, COUNT, SKEW, ILP),
-        *(HALVING, LOCAL_SEARCH, PATTERN, GROUPS),
+        *(HALVING, LOCAL_SEARCH, PATTERN, GROUPS, SKEW_GROUPS),
     )
 }
-_TRYING = {placement.name: placement for placement in (SKEW_TRY, PATTERN_TRY)}
 _ORDERS = {order.value: order for order in (Discipline.REQUEUE, Discipline.FIRST_START)}
 _KNOWLEDGE = {know.value: know for know in Know}
 _PRICES = {"charged": False, "free": True}
@@ -127,8 +125,6 @@ def parse(name: str, allowed: tuple[str, ...], words: Mapping[str, str]) -> Sett
         except ValueError as error:
             raise PolicyError(f"setting {key}={text}: {error}") from error
     chosen = Settings()._replace(**values)  # type: ignore[arg-type]  # keyed by _READERS
-    if chosen.place.name in _TRYING and not chosen.waits_to_pack:
-        return chosen._replace(place=_TRYING[chosen.place.name])
     if chosen.place is LOCAL_SEARCH and chosen.search_space != SPACE:
         return chosen._replace(place=local_search_within(chosen.search_space))
     return chosen
@@ -243,7 +239,7 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "thresholds": ("thresholds", _thresholds),
     "place": ("place", _one_of(PLACEMENTS)),
     "packlimit": ("packlimit", _packlimit),
-    "pack": ("waits_to_pack", _one_of({"try": False, "wait": True})),
+    "pack": ("pack", _one_of({pack.value: pack for pack in Pack})),
     "predict": ("predicts", _one_of({"off": False, "on": True})),
     "tolerate": ("tolerated_slowdown", _slowdown),
     "preempt": ("preempt_is_free", _one_of(_PRICES)),

@@ -12,6 +12,8 @@ from dlq_master.model.ids import AttemptKey
 from dlq_master.model.job import Job
 from dlq_master.model.recording import Belief, Recording, Told
 
+_PLACEMENTS = {True: "together", False: "anywhere", None: "as few nodes as can be had"}
+
 
 def traffic_message(job: Job, read: Readable) -> wire.JobTraffic:
     """What is known; empty for a job that nobody has recorded."""
@@ -22,7 +24,7 @@ def traffic_message(job: Job, read: Readable) -> wire.JobTraffic:
     packing, shape = read.packing(), job.request.shape
     if packing is not None and shape.gpus > 1 and shape.nodes is None:
         together = packing.together(job.profile)
-        message.placement = "together" if together else "anywhere"
+        message.placement = _PLACEMENTS[together]
         if together:
             message.placement_reason = packing.cause(job.profile)
     return message

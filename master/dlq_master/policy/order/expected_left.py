@@ -4,11 +4,11 @@ One order for everything that may be known of a job, so that estimates may come,
 
 - with an estimate: what it leaves, as the geometric mean of remaining time (SRTF) and remaining service
   (SRSF, Tiresias' two dimensions): left_s x sqrt(GPUs), of an elastic job on its base. Either alone is up to a tenth worse on some workload;
-- before its trial is over (`profile_s`): as one that ends with its trial, so that it is measured at once;
+- before its trial is over (`profile_s`): as one that ends with its trial, the cheapest trial in GPU-seconds first;
 - with a deadline and no estimate: whoever names a deadline D expects to need at most that long. Of a run time
   that may be anything up to D, half of what is left of D is expected;
 - with nothing: what it has attained, in steps of a factor of 4, since of heavy-tailed run times as much again is
-  to be expected (2D-LAS, discretised).
+  to be expected (2D-LAS, discretised), the fewest GPUs first.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ def expected_left(profile_s: float | None) -> KeyRule:
     """`profile_s`: estimates come once a job has run so long; None: they do not come."""
 
     def key(job: Job, had: Had) -> tuple[float, ...]:
-        return (_left(job, had, profile_s),)
+        return _left(job, had, profile_s), job.request.base
 
     return always(key)
 
 
 def _left(job: Job, had: Had, profile_s: float | None) -> float:
     base = job.request.base
+    if profile_s is not None and job.duration_estimate_s is None and had.executed_s < profile_s:
+        return (profile_s - had.executed_s) * base
     wide = sqrt(base) / job.speed_on(base)
     if job.duration_estimate_s is not None:
         return max(0.0, job.duration_estimate_s - had.executed_s) * wide
-    if profile_s is not None and had.executed_s < profile_s:
-        return (profile_s - had.executed_s) * wide
     if job.steps and had.executed_s < job.steps[0].deadline_s:
         return (job.steps[0].deadline_s - had.executed_s) * wide / 2.0
     return bound_gpu_s(had.attained_gpu_s)

@@ -54,4 +54,3 @@ def _large(pool: Pool, shape: Shape) -> bool:
 SPACE = 100_000  # |S| in section 5.3
 LOCAL_SEARCH = local_search_within(SPACE)
 PATTERN = Placement("pattern", skew.insist, packs=True, repacks=True, arranges=_best)
-PATTERN_TRY = PATTERN._replace(find=skew.attempt)

@@ -10,10 +10,13 @@ leaves open, and what is done here:
 - "For the rest, Tiresias allocates GPUs in machines to decrease fragmentation": a job that fits
   together now does so where it fits tightest; it breaks into the smallest leftovers only where it
   would wait otherwise. To take leftovers always leaves new ones on many nodes when it ends.
-- A job that was not profiled yet is sensitive: that costs it a wait, the other error its speed.
+- A job that was not profiled yet is sensitive: that costs it a wait, the other error its speed. With
+  `pack=known` only who is known to suffer waits; of whom nothing is known gets as few nodes as can be had now.
 """
 
 from __future__ import annotations
+
+from enum import StrEnum
 
 from dlq_master.model.pool import Parts, Pool
 from dlq_master.model.resources import Shape
@@ -34,5 +37,26 @@ def attempt(pool: Pool, shape: Shape) -> Parts | None:
     return consolidate.fewest_now(pool, shape) if shape.together else insist(pool, shape)
 
 
+def insist_where_known(pool: Pool, shape: Shape) -> Parts | None:
+    """Who is known to suffer waits; of whom nothing is known gets as few nodes as can be had now."""
+    return (
+        insist(pool, shape) if shape.together is not None else consolidate.fewest_now(pool, shape)
+    )
+
+
+class Pack(StrEnum):
+    """What a job that must not be spread does where there is no room for it on few nodes."""
+
+    WAIT = "wait"
+    TRY = "try"
+    KNOWN = "known"
+
+
+_FINDS = {Pack.WAIT: insist, Pack.TRY: attempt, Pack.KNOWN: insist_where_known}
 SKEW = Placement("skew", insist, packs=True)
-SKEW_TRY = Placement("skew", attempt, packs=True)
+SKEW_GROUPS = Placement("skew-groups", insist, packs=True, groups=True)
+
+
+def packing(placement: Placement, pack: Pack) -> Placement:
+    """The same with this choice, if it is one that asks whom to keep together."""
+    return placement._replace(find=_FINDS[pack]) if placement.packs else placement

@@ -17,7 +17,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
 from dlq_master.model.lane import Lane, Segment
 from dlq_master.model.lease import LeaseKind
-from dlq_master.model.own import is_lent
+from dlq_master.model.own import is_own
 from dlq_master.model.reward import Step
 from dlq_master.model.view import View
 from dlq_master.policy.place.roundup import block_of, halves
@@ -67,7 +67,7 @@ def grid_of(cluster: Cluster, gpu_type: str, rules: Promises) -> Grid:
     sizes: Counter[int] = Counter()
     if pool is not None:
         for ordinal, node_id in enumerate(cluster.capacity.node_ids):
-            if not is_lent(cluster.nodes[node_id]):
+            if is_own(cluster.nodes[node_id]):
                 sizes[pool.masks[ordinal].bit_count()] += 1
     del sizes[0]
     size = 1 if pool is None else block_of(cluster.capacity.total[gpu_type])

@@ -13,15 +13,24 @@ class PackingRule:
 
     `skew_limit` None: learned, and `packlimit.DEFAULT` until there are runs enough. `predicts`: a
     rho goes before the skew where its word is certain: outside the bounds that no overlap can
-    escape, or, once enough runs were foretold well (`Fit.confident`), everywhere.
+    escape, or, once enough runs were foretold well (`Fit.confident`), everywhere. `unknown`: what to do
+    with jobs of which nothing is known.
     """
 
-    __slots__ = ("_learned", "_memo", "_predicts", "_skew_limit", "_tolerated")
+    __slots__ = ("_learned", "_memo", "_predicts", "_skew_limit", "_tolerated", "_unknown")
 
-    def __init__(self, skew_limit: float | None, *, predicts: bool, tolerated: float) -> None:
+    def __init__(
+        self,
+        skew_limit: float | None,
+        *,
+        predicts: bool,
+        tolerated: float,
+        unknown: bool | None = True,
+    ) -> None:
         self._skew_limit = skew_limit
         self._predicts = predicts
         self._tolerated = tolerated
+        self._unknown = unknown
         self._learned: tuple[Run, ...] = ()
         self._memo = self._of(())
 
@@ -40,8 +49,8 @@ class PackingRule:
         if limit is None:
             limit = packlimit.DEFAULT
         if not self._predicts:
-            return Packing(limit, learned_from=learned_from)
-        return Packing(limit, *self._rhos(runs), learned_from, self._tolerated)
+            return Packing(limit, learned_from=learned_from, unknown=self._unknown)
+        return Packing(limit, *self._rhos(runs), learned_from, self._tolerated, self._unknown)
 
     def _rhos(self, runs: tuple[Run, ...]) -> tuple[float, float]:
         """Up to which rho a spread job surely stays within what is tolerated, and from which on not."""

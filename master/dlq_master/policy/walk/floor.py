@@ -12,7 +12,7 @@ from typing import NamedTuple
 from dlq_master.model.attempt import AttemptState
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.lane import Lane
-from dlq_master.model.own import is_lent
+from dlq_master.model.own import is_own
 from dlq_master.model.pool import Part
 from dlq_master.policy.walk.seats import Seat, SlotContest, SlotSpace, serve
 
@@ -76,11 +76,7 @@ def _clear(ground: SlotSpace | SlotContest, gpu_type: str) -> Iterable[tuple[int
     capacity = cluster.capacity
     opened, total = capacity.open[gpu_type].masks, capacity.total[gpu_type].masks
     for ordinal, mask in enumerate(opened):
-        if (
-            mask
-            and mask == total[ordinal]
-            and not is_lent(cluster.nodes[capacity.node_ids[ordinal]])
-        ):
+        if mask and mask == total[ordinal] and is_own(cluster.nodes[capacity.node_ids[ordinal]]):
             claims = capacity.claims.get(capacity.node_ids[ordinal], {})
             stay = {key: gpus for key, gpus in claims.items() if not _leaves(ground, key)}
             if all(cluster.jobs[key.job_id].lane >= Lane.SPOT for key in stay):

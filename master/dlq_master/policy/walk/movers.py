@@ -19,7 +19,7 @@ from dlq_master.model.attempt import ACTIVE, AttemptState
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.lane import Lane
-from dlq_master.model.own import is_lent
+from dlq_master.model.own import is_own
 from dlq_master.policy.place.roundup import block_of, round_up
 from dlq_master.policy.walk.seats import Seat, ends_now
 
@@ -46,8 +46,8 @@ class _Room:
         self.may_move = may_move
         self.node_ids = cluster.capacity.node_ids
         opened = cluster.capacity.open[gpu_type].masks
-        lent = [is_lent(cluster.nodes[node_id]) for node_id in self.node_ids]
-        self.opened = [0 if out else mask for out, mask in zip(lent, opened, strict=True)]
+        own = [is_own(cluster.nodes[node_id]) for node_id in self.node_ids]
+        self.opened = [mask if ours else 0 for ours, mask in zip(own, opened, strict=True)]
         self.moved: dict[AttemptKey, None] = {}
         self.left = [self._left(ordinal) for ordinal in range(len(self.opened))]
 

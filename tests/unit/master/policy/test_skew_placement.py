@@ -12,7 +12,7 @@ from dlq_master.model.slowdowns import Run
 from dlq_master.model.view import View
 from dlq_master.policy.explain import explain
 from dlq_master.policy.glance import Glance
-from dlq_master.policy.place.skew import SKEW, SKEW_TRY
+from dlq_master.policy.place.skew import SKEW, Pack, packing
 from dlq_master.policy.registry import build
 from dlq_master.policy.sensitivity.packlimit import DEFAULT
 from dlq_master.policy.settings import PolicyError
@@ -72,9 +72,9 @@ def test_by_the_papers_words_a_sensitive_job_takes_the_fewest_nodes_of_now_and_n
 ):
     shape = Shape(8, None, None, together=True)
     pool = a_pool(0b11, 0b1111, 0b111111, 0b1)
-    assert dict(SKEW_TRY.find(pool, shape) or ()) == {0: 0b11, 2: 0b111111}
+    assert dict(packing(SKEW, Pack.TRY).find(pool, shape) or ()) == {0: 0b11, 2: 0b111111}
     assert SKEW.find(pool, shape) is None
-    assert SKEW_TRY.find(a_pool(0b11, 0b1111), shape) is None
+    assert packing(SKEW, Pack.TRY).find(a_pool(0b11, 0b1111), shape) is None
 
 
 def test_a_job_of_which_nothing_is_known_is_kept_together() -> None:
