@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from dlq_master.model.ids import NodeId
-from dlq_master.model.node import Node, NodePool
+from dlq_master.model.node import Node, NodeFlag, NodePool
 
 
 class OwnGpus:
@@ -42,8 +42,8 @@ class OwnGpus:
 
 
 def is_own(node: Node) -> bool:
-    """Whether it is there for training, and for nothing else."""
-    return node.pool is NodePool.TRAINING
+    """Whether it is there for training all the time."""
+    return node.pool is NodePool.TRAINING and NodeFlag.LOANED not in node.flags
 
 
 def _own(node: Node | None) -> Counter[str]:

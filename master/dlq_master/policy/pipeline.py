@@ -170,7 +170,7 @@ def promises(view: View, rules: Promises) -> tuple[Change, ...]:
     if due and not view.cluster.judged:
         return (NextSlot(slot, _NOBODY_ASKS),)
     if rules.decided is not Decided.HERE:
-        return put_off(view, rules.decided, slot if due else None)
+        return put_off(view, rules, slot if due else None)
     if due:
         from dlq_master.policy.partition.slots import next_slot
 

@@ -13,7 +13,12 @@ from dlq_master.policy.settings import PolicyError
 from dlq_master.policy.transit.taking import Taking
 
 # Where a preset places otherwise if it is not told.
-OWN_PLACES = {"aryl": "groups", "chronus": "pattern", "chronus-paper": "local-search"}
+OWN_PLACES = {
+    "aryl": "groups",
+    "chronus": "pattern",
+    "chronus-paper": "local-search",
+    "dlq": "skew-groups",
+}
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
