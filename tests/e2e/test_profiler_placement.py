@@ -1,10 +1,10 @@
 """Jobs submitted without hints: their first start tells how they communicate, and the next are placed by it.
 
 Two agents in two network namespaces, joined by a link of 100 Mbit/s. One job sends for longer than it
-computes, the other hardly at all; neither says so. On one node each their traffic is recorded; then,
-with one GPU free on each node, the first waits to be kept together and the second is spread; and what
-being spread costs is measured, on the second because it was spread, on the first because somebody
-asks for two nodes.
+computes, the other hardly at all; neither says so. On one node each their traffic is recorded. Then the
+master is killed, and with one GPU free on each node the first waits to be kept together and the second is
+spread; and what being spread costs is measured, on the second because it was spread, on the first
+because somebody asks for two nodes.
 """
 
 from __future__ import annotations
@@ -111,6 +111,12 @@ class Site:
         found: dict[str, Any] = self.facts("show", job_id)["jobs"][0]["traffic"]["belief"]
         return found
 
+    def kill_master(self) -> None:
+        """What it has learned is on disk."""
+        self._daemons.kill("master")
+        self._daemons.start("master")
+        self._daemons.wait_for("master")
+
     def cancel(self, job_id: str) -> None:
         self._jobs.cancel(job_id, kill=True)
 
@@ -142,6 +148,7 @@ def test_who_would_suffer_is_kept_together_who_would_not_is_spread_and_measures_
         site.end(job_id)
         site.told(job_id)
 
+    site.kill_master()
     taken = [site.occupy("n1"), site.occupy("n2")]
     heavy, light = site.train(HEAVY), site.train(LIGHT)
     assert sorted(site.placed(light)) == ["n1", "n2"]
