@@ -35,15 +35,14 @@ def traffic_pairs(traffic: profile_pb2.JobTraffic, look: Look) -> Iterator[tuple
 
 def believed_lines(traffic: profile_pb2.JobTraffic, look: Look) -> Iterator[str]:
     """Lines of `dlq why`: what the placement goes by."""
-    if not traffic.placement:
-        return
-    yield f"placement: {placement_text(traffic)}"
+    if traffic.placement:
+        yield f"placement: {placement_text(traffic)}"
     if traffic.HasField("belief"):
         belief = traffic.belief
         yield f"traffic: {_figures(belief)}, from {source_text(belief, look)}"
     elif traffic.starts:
         yield f"traffic: not known; recorded: {start_text(traffic.starts[-1])}"
-    else:
+    elif traffic.placement:
         yield "traffic: not known; its first start will tell"
 
 

@@ -115,6 +115,17 @@ def test_why_says_what_the_placement_goes_by(master: FakeMaster, dlq: Dlq) -> No
     assert "attempt 1 (its first): 0 of 1 nodes have told" in dlq("why", "17").out
 
 
+def test_a_policy_that_leaves_the_unknown_to_its_placement_says_nothing_of_it() -> None:
+    class Open(Read):
+        def packing(self) -> Packing | None:
+            return Packing(0.378, unknown=None)
+
+    read = Open(FakeClock())
+    assert traffic_message(JOB, read).placement == ""
+    known = JOB._replace(profile=Profile(skew=0.9))
+    assert traffic_message(known, read).placement == "together"
+
+
 def test_json_has_the_same_keys_whatever_is_known(master: FakeMaster, dlq: Dlq) -> None:
     nothing = json.loads(dlq("why", "17", "--json").out)["jobs"][0]["traffic"]
     master.traffic["17"] = traffic_message(*believed())

@@ -8,8 +8,10 @@ import pytest
 from dlq_master.control.config import MasterConfig, ProfilerConfig
 from dlq_master.control.stimuli import Launch, TakeEvidence
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.recording import Cause
+from dlq_master.model.packing import Packing
+from dlq_master.model.recording import Cause, Found, Recording, Told
 from dlq_master.rpc.traffic_view import traffic_message
+from dlq_master.store.batch import Batch
 from dlq_profiler.results import Reason
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
@@ -292,38 +294,74 @@ def test_evidence_of_a_job_that_has_left_memory_is_taken(
     assert master.submit(2, family="vgg").profile is not None
 
 
+def a_pair(number: int) -> list[Recording]:
+    """A family that ran on one node and on two: every other one suffers, and has a larger tensor."""
+    known, slow = Told("address-recurrence", "checked"), number % 2
+    skew = 0.35 if slow else 0.1
+    return [
+        Recording(
+            key=AttemptKey(JobId(1000 + number), 1 + spread),
+            epoch=1,
+            family=f"alice/f{number}",
+            gpu_type="H100",
+            gpus=2,
+            node_ids=(NodeId("gpu01"), NodeId("gpu02"))[: 1 + spread],
+            spread=bool(spread),
+            cause=Cause.FIRST,
+            order_time_s=float(number),
+            window_s=60.0,
+            found=Found(known, known, 8, 1.0 if slow and spread else 0.5, 1e8, 1e8, skew, skew),
+        )
+        for spread in (0, 1)
+    ]
+
+
 def test_packlimit_is_learned_from_what_starts_measured_and_again_after_a_restart(
     masters: Callable[..., Master],
 ) -> None:
     config = a_config(place="skew", packlimit="learned", predict="off")
     master, first, second = a_site(masters, config)
-    for number in range(22):
-        family, slow = f"f{number}", number % 2
-        # Its largest tensor: a third of the models that suffer, a tenth of those that do not.
-        largest = MODEL * 35 // 100 if slow else MODEL // 10
-        buffers = (largest, *[MODEL // 20] * ((MODEL - largest) // (MODEL // 20)))
-        for nodes, period_s in ((1, 0.5), (2, 1.0 if slow else 0.5)):
-            job_id = master.submit(2, nodes=nodes, family=family).job_id
-            ranks = [
-                replace(a_rank(rank, period_s=period_s), buffers=buffers, buckets=buffers)
-                for rank in range(2)
-            ]
-            key = AttemptKey(job_id, 1)
-            if nodes == 1:
-                master.ask(told(key, "gpu01", processes=ranks))
-                finish(master, job_id, first)
-            else:
-                master.turn(*(told(key, f"gpu0{n + 1}", n, processes=[ranks[n]]) for n in (0, 1)))
-                finish(master, job_id, first, second)
+    past = [recording for number in range(18) for recording in a_pair(number)]
+    master.store.write(Batch(recordings=past))
+    master.restart()
+    for agent in (first, second):
+        agent.hello()
+    for family in ("x", "y", "z"):
+        assert packing_of(master).learned_from == 0, "too few"
+        measure(master, first, second, family, 1.0)
     for _ in range(2):
-        packing = master.loop.published.packing()
-        assert packing is not None
-        assert packing.learned_from >= 20
+        packing = packing_of(master)
+        assert packing.learned_from == 21
         assert 0.1 < packing.skew_limit < 0.35
         master.restart()
         first.hello()
         second.hello()
-        master.submit(1)  # a reason to plan
+
+
+def packing_of(master: Master) -> Packing:
+    """The limits of a new plan."""
+    master.submit(1, hold=True)
+    packing = master.loop.published.packing()
+    assert packing is not None
+    return packing
+
+
+def measure(
+    master: Master, first: SimAgent, second: SimAgent, family: str, spread_s: float
+) -> None:
+    """It runs on one node, half a second an iteration, and then on two."""
+    epoch = master.state.epoch
+    for nodes, period_s in ((1, 0.5), (2, spread_s)):
+        job_id = master.submit(2, nodes=nodes, family=family).job_id
+        key, ranks = AttemptKey(job_id, 1), [a_rank(n, period_s=period_s) for n in range(2)]
+        if nodes == 1:
+            master.ask(told(key, "gpu01", epoch=epoch, processes=ranks))
+            finish(master, job_id, first)
+        else:
+            master.turn(
+                *(told(key, f"gpu0{n + 1}", n, epoch=epoch, processes=[ranks[n]]) for n in (0, 1))
+            )
+            finish(master, job_id, first, second)
 
 
 def test_a_measured_slowdown_decides_where_no_link_is_known(
@@ -331,15 +369,7 @@ def test_a_measured_slowdown_decides_where_no_link_is_known(
 ) -> None:
     master, first, second = a_site(masters, a_config(profiler=ProfilerConfig(), place="skew"))
     for family, took_s in (("slow", 1.0), ("fast", 0.51)):
-        for nodes, period_s in ((1, 0.5), (2, took_s)):
-            job_id = master.submit(2, nodes=nodes, family=family).job_id
-            key, ranks = AttemptKey(job_id, 1), [a_rank(n, period_s=period_s) for n in range(2)]
-            if nodes == 1:
-                master.ask(told(key, "gpu01", processes=ranks))
-                finish(master, job_id, first)
-            else:
-                master.turn(*(told(key, f"gpu0{n + 1}", n, processes=[ranks[n]]) for n in (0, 1)))
-                finish(master, job_id, first, second)
+        measure(master, first, second, family, took_s)
     for _ in range(2):
         master.submit(3)
     slow, fast = (master.submit(2, family=family).job_id for family in ("slow", "fast"))
