@@ -93,6 +93,8 @@ def placement_text(traffic: profile_pb2.JobTraffic) -> str:
     if traffic.placement == "together":
         reason = clean_line(traffic.placement_reason)
         return f"on few nodes{f': {reason}' if reason else ''}"
+    if traffic.placement == "fewest":
+        return "on as few nodes as can be had now, while nothing is known"
     return "on any nodes: it does not suffer from being spread"
 
 

@@ -115,13 +115,15 @@ def test_why_says_what_the_placement_goes_by(master: FakeMaster, dlq: Dlq) -> No
     assert "attempt 1 (its first): 0 of 1 nodes have told" in dlq("why", "17").out
 
 
-def test_a_policy_that_leaves_the_unknown_to_its_placement_says_nothing_of_it() -> None:
+def test_a_policy_may_take_the_unknown_as_they_come(master: FakeMaster, dlq: Dlq) -> None:
     class Open(Read):
         def packing(self) -> Packing | None:
             return Packing(0.378, unknown=None)
 
     read = Open(FakeClock())
-    assert traffic_message(JOB, read).placement == ""
+    assert traffic_message(JOB, read).placement == "fewest"
+    master.traffic["17"] = traffic_message(JOB, read)
+    assert "placement: on as few nodes as can be had now" in dlq("why", "17").out
     known = JOB._replace(profile=Profile(skew=0.9))
     assert traffic_message(known, read).placement == "together"
 

@@ -12,7 +12,7 @@ from dlq_master.model.ids import AttemptKey
 from dlq_master.model.job import Job
 from dlq_master.model.recording import Belief, Recording, Told
 
-_PLACEMENTS = {True: "together", False: "anywhere", None: "as few nodes as can be had"}
+_PLACEMENTS = {True: "together", False: "anywhere", None: "fewest"}
 
 
 def traffic_message(job: Job, read: Readable) -> wire.JobTraffic:

@@ -302,8 +302,9 @@ class JobTraffic(_message.Message):
     PLACEMENT_FIELD_NUMBER: _builtins.int
     PLACEMENT_REASON_FIELD_NUMBER: _builtins.int
     placement: _builtins.str
-    """What plans make of it: "together" on few nodes, or "anywhere". Empty: the policy does not ask, or the
-    job has one GPU or names its nodes.
+    """What plans make of it: "together" on few nodes, or not at all; "anywhere"; or, while nothing is known,
+    on the "fewest" nodes to be had now. Empty: the policy does not ask, or the job has one GPU or names its
+    nodes.
     """
     placement_reason: _builtins.str
     """Why it is kept together, for people; empty: it is not."""
