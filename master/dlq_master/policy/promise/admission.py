@@ -22,7 +22,7 @@ from dlq_master.policy.promise.leases import (
     width,
     within,
 )
-from dlq_master.policy.promise.ledger import Ledger, latest_slot, row
+from dlq_master.policy.promise.ledger import Ledger, latest_slot, row, still_kept
 from dlq_master.policy.promise.mend import mended
 from dlq_master.policy.promise.plan import Plan, free_gpus, slots_of
 from dlq_master.policy.promise.realise import FIRM, STICKY, Order, serve_all
@@ -57,7 +57,7 @@ class Book:
     def demand(self, horizon: int) -> Demand:
         """W(t) of all promises."""
         made = Demand(self.grid, horizon)
-        made.add_all(row(job, job.promised or 0, self.grid) for job in self.jobs)
+        made.add_all(still_kept(row(job, job.promised or 0, self.grid) for job in self.jobs))
         return made
 
     def horizon(self) -> int:

@@ -85,6 +85,9 @@ def demand(jobs: Iterable[tuple[int, int, int]], horizon: int) -> Slots:
     """W(t), t = 0 to `horizon`, of jobs (width, needed, last), in O(jobs + horizon)."""
     bends = np.zeros(horizon + 2, dtype=np.int64)
     for width, needed, last in jobs:
-        bends[min(last - needed + 1, horizon + 1)] += width
+        short = max(0, needed - last)  # slots that it lacks even if it were alone: W(0)
+        bends[0] += width * short
+        bends[1] -= width * short
+        bends[min(max(0, last - needed) + 1, horizon + 1)] += width
         bends[min(last + 1, horizon + 1)] -= width
     return np.cumsum(np.cumsum(bends[: horizon + 1]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import ceil
 
 import numpy as np
@@ -27,6 +27,12 @@ def row(job: SloJob, step: int, grid: Grid) -> tuple[int, int, int]:
     return width(job, grid), needed(runtime_s(job), grid.term_s), last_slots(job, step, grid)
 
 
+def still_kept(rows: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Without those that are too late even if they were alone: a promise that is lost, and is told so when the
+    next slot is decided. It keeps its slots until then, but nobody else is refused for what no plan can give it."""
+    return (row for row in rows if row[1] <= row[2])
+
+
 class Ledger:
     """By job, in the order of the book: `wide`, `needed` (RL) and `last` (DL of the promised step).
     `demand` is W(t) and `free` the GPUs that nobody holds, for the slots up to `horizon`."""
@@ -39,7 +45,7 @@ class Ledger:
         self.wide, self.needed, self.last = (np.ascontiguousarray(column) for column in table.T)
         horizon = ceil(_MORE * max(slots, int(self.last.max(initial=0))))
         self.demand = Demand(grid, horizon)
-        self.demand.add_all(rows)
+        self.demand.add_all(still_kept(rows))
         self.free = free_gpus(plan, jobs, grid, horizon)
 
     @property

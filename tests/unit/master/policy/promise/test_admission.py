@@ -74,6 +74,20 @@ def test_one_job_makes_room_and_all_others_stay() -> None:
     assert verdict.book.plan.segments == {**plan.segments, "wants": (Segment(0, 3),), "later": (Segment(3, 6),)}  # fmt: skip
 
 
+def test_a_promise_that_is_lost_keeps_nobody_else_from_being_promised_anything() -> None:
+    """One job of the book has lost its work and needs more slots than there are: it is told so when the next
+    slot is decided, and until then holds those that it had."""
+    book = book_with(4, asks("lost", 2, 30, 40), asks("kept", 2, 20, 60))
+    lost = replace(book.jobs[0], work_s=500.0)
+    book = replace(book, jobs=(lost, book.jobs[1]))
+    verdict = admit(book, asks("new", 2, 20, 50))
+    assert verdict.by is Ground.HOLES
+    assert verdict.book.plan.segments["lost"] == book.plan.segments["lost"]
+    assert verdict.book.demand(9).feasible()
+    assert admit(verdict.book, asks("wide", 4, 20, 50)).by is Ground.PLAN
+    assert admit(verdict.book, asks("wide", 4, 40, 50)).by is Ground.FLUID
+
+
 @given(
     seed=st.integers(0, 10**6), gpus=st.integers(2, 8), resume_s=st.sampled_from([0.0, 2.0, 12.0])
 )

@@ -112,6 +112,13 @@ def test_demand_of_many_is_the_sum_of_each() -> None:
     assert (np.arange(11) * 100 - each.left == demand(rows[1:], 10)).all()
 
 
+@pytest.mark.parametrize("needed", [1, 2, 7, 40])
+@pytest.mark.parametrize("last", [0, 1, 6, 25])
+def test_what_a_job_asks_that_is_too_late_is_counted_alike(needed: int, last: int) -> None:
+    each = Demand(grid_of(4), 10)
+    assert (demand([(2, needed, last)], 10) == each.of(2, needed, last)).all()
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_earliest_window_is_the_least_that_fits(seed: int) -> None:
     rng = np.random.default_rng(seed)
