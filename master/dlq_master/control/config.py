@@ -98,7 +98,7 @@ class HealthConfig:
 class SchedulerConfig:
     """A preset by name, and its settings as `dlq simulate --set` takes them."""
 
-    policy: str = "tiresias-las"
+    policy: str = "dlq"
     settings: Mapping[str, str] = field(default_factory=dict)
     # A plan that may take long is made in a process of its own, which is ended if it takes longer.
     plan_limit: Seconds = Seconds(20.0)
