@@ -28,6 +28,7 @@ from dlq_master.store.batch import Batch
 
 _log = get_logger("master.forecasts")
 PAST_KEPT = 2_000  # jobs that are over, from which run times are told
+RECENT_KEPT = 500  # jobs that were submitted last: such ones will come
 # An estimate that is older is shown no more: its twin does not answer.
 STALE_S = 900.0
 # Jobs age while nothing happens: so often the twin looks again all the same.
@@ -65,6 +66,8 @@ class Forecasts:
         self._changed.set()
         self._looked_s = -math.inf  # when the twin was given the state that it has
         self._past: deque[Past] = deque(maxlen=PAST_KEPT)
+        self._recent: deque[Job] = deque(maxlen=RECENT_KEPT)  # submitted last
+        self._submitted(state.cluster.jobs.values())
         self.starts = Starts()
         self.latest: Forecast | None = None
 
@@ -75,6 +78,7 @@ class Forecasts:
         if not (batch.jobs or batch.nodes or batch.forgotten_nodes):
             return
         self._changed.set()
+        self._submitted(batch.jobs)
         self.remember(job for job in batch.jobs if job.ended and job.live_attempt is None)
         for one in self.starts.moved(batch.jobs):
             _log.info(
@@ -84,6 +88,12 @@ class Forecasts:
                 within=one.within,
                 foreseen_before_s=round(one.started_s - one.at_s, 1),
             )
+
+    def _submitted(self, jobs: Iterable[Job]) -> None:
+        """Keep those that are new."""
+        newest = self._recent[-1].job_id if self._recent else 0
+        new = (job for job in jobs if job.job_id > newest)
+        self._recent.extend(sorted(new, key=lambda job: job.job_id))
 
     def remember(self, jobs: Iterable[Job]) -> None:
         """Jobs that are over, the oldest first: how long others run is told from them."""
@@ -159,9 +169,9 @@ class Forecasts:
     async def _look(self, now_s: float) -> Forecast:
         number, cpu_s = next(self._numbers), float(self._config.cpu_seconds)
         shot = questions.state_of(self._state.cluster, self._state.policy, now_s)
-        past = tuple(self._past)
+        past, recent = tuple(self._past), tuple(self._recent)
         # Most of the work is done where turns go on meanwhile.
-        question = await asyncio.to_thread(questions.look, number, shot, past, cpu_s)
+        question = await asyncio.to_thread(questions.look, number, shot, past, recent, cpu_s)
         patience_s = max(_LEAST_PATIENCE_S, _PATIENCE * cpu_s)
         try:
             content = await self._twin.ask(number, question, patience_s)

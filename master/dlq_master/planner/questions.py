@@ -52,14 +52,20 @@ def state_of(cluster: Cluster, policy: Policy, now_s: float) -> State:
     return State(policy.name, dict(policy.settings), now_s, learned, values)
 
 
-def look(number: int, state: State, past: Sequence[Past], cpu_s: float) -> bytes:
-    """Foresee all that wait in at most `cpu_s` of CPU time, and keep the state for further questions."""
+def look(
+    number: int, state: State, past: Sequence[Past], recent: Sequence[Job], cpu_s: float
+) -> bytes:
+    """Foresee all that wait in at most `cpu_s` of CPU time, and keep the state for further questions.
+
+    `past`: jobs that are over; `recent`: those that were submitted last, the oldest first.
+    """
     content = {
         "do": "look",
         "number": number,
         "state": (state.policy, state.settings, state.now_s, state.learned),
         "values": tuple(state.values),
         "past": [tuple(job) for job in past],
+        "recent": tuple(recent),
         "cpu_s": cpu_s,
     }
     return dumps(content)
@@ -90,6 +96,7 @@ class Kept(NamedTuple):
     state: tuple[str, Mapping[str, str], float, bytes]
     values: Values
     past: tuple[Past, ...]
+    recent: tuple[Job, ...]
 
     @property
     def now_s(self) -> float:
@@ -121,7 +128,7 @@ def kept(question: Question) -> Kept:
     """What a look leaves behind."""
     content = question.content
     past = tuple([Past(*job) for job in content["past"]])
-    return Kept(content["state"], Values(*content["values"]), past)
+    return Kept(content["state"], Values(*content["values"]), past, content["recent"])
 
 
 def changes_of(question: Question) -> Changes:

@@ -6,11 +6,8 @@ never outlives its master by more than the plan at hand.
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import sys
-from pathlib import Path
 from time import perf_counter
 from typing import BinaryIO
 
@@ -18,6 +15,7 @@ from dlq_master.model import drive
 from dlq_master.model.plan import Plan
 from dlq_master.model.view import View
 from dlq_master.planner.frames import HEAD, framed, length_of
+from dlq_master.planner.modest import be_modest
 from dlq_master.planner.plans import Answer, write_answer
 from dlq_master.planner.snapshot import loads, read_slices
 from dlq_master.policy.check import check_delta
@@ -27,13 +25,12 @@ from dlq_master.policy.policy import Policy
 
 LONGEST_FAULT = 500
 NICE = 5
-PR_SET_PDEATHSIG = 1
 _NO_EPOCH = 0  # nothing that is placed here is ever launched
 
 
 def main() -> None:
     """Serve until the input ends."""
-    _be_modest()
+    be_modest(NICE)
     source, target = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints goes to the log
     _warm()
@@ -82,13 +79,6 @@ def _promises(view: View, policy: Policy) -> list[Plan]:
         found.append(step)
         drive.apply(view.cluster, step, view.now_s, _NO_EPOCH)
     return found
-
-
-def _be_modest() -> None:
-    """The master comes first, and nobody is left behind: we are killed with it, also while we plan."""
-    os.nice(NICE)
-    Path("/proc/self/oom_score_adj").write_text("1000")
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _warm() -> None:

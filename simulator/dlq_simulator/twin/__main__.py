@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+from dlq_master.planner.modest import be_modest
 from dlq_simulator.twin.serving import Serving
 
 # What the master, the agents' answers and the store do comes first.
@@ -13,7 +14,7 @@ _NICE = 10
 
 def main() -> None:
     """Frames come on descriptor 0 and go to 1. What anything else prints goes where errors go."""
-    os.nice(_NICE)
+    be_modest(_NICE)
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # a Ctrl-C is for the master, which closes the pipe

@@ -12,7 +12,7 @@ from dlq_master.model.cluster import Cluster
 from dlq_master.planner.answers import answer, estimate_words, forecast_words
 from dlq_master.planner.questions import Kept, Question, changes_of, kept
 from dlq_master.policy.policy import Policy
-from dlq_simulator.twin.forecast import foresee, foresee_one
+from dlq_simulator.twin.forecast import Worlds, foresee, foresee_one
 from dlq_simulator.twin.runtimes import RunTimes
 from dlq_simulator.twin.world import close
 
@@ -45,17 +45,18 @@ class Answering:
         return answer(question.number, found)
 
     def _found(self, question: Question, budget: Budget) -> Found:
-        state, run_times = self._kept, self._run_times
+        state = self._kept
         if state is None:
             return {"none": "it has not seen the cluster yet"}
+        worlds = Worlds(state.thaw, state.now_s, self._run_times, state.recent)
         if question.do == "look":
-            forecast = foresee(state.thaw, state.now_s, run_times, budget.spent)
+            forecast = foresee(worlds, budget.spent)
             return forecast_words(forecast._replace(cpu_s=budget.used_s))
         if question.do == "ask":
             job = question.content["job"]
-            found = foresee_one(state.thaw, state.now_s, run_times, budget.spent, job)
+            found = foresee_one(worlds, budget.spent, job)
             return estimate_words(found)
-        return _compared(state, run_times, question, budget)
+        return _compared(state, worlds, question, budget)
 
 
 class Budget:
@@ -86,7 +87,7 @@ class Budget:
         return self.used_s / self._cpu_s
 
 
-def _compared(state: Kept, run_times: RunTimes, question: Question, budget: Budget) -> Found:
+def _compared(state: Kept, worlds: Worlds, question: Question, budget: Budget) -> Found:
     changes = changes_of(question)
 
     def changed() -> tuple[Cluster, Policy]:
@@ -96,6 +97,6 @@ def _compared(state: Kept, run_times: RunTimes, question: Question, budget: Budg
         close(cluster, changes.closed, state.now_s)
         return cluster, policy
 
-    now = foresee(state.thaw, state.now_s, run_times, budget.half().spent)
-    then = foresee(changed, state.now_s, run_times, budget.half().spent)
+    now = foresee(worlds, budget.half().spent)
+    then = foresee(worlds._replace(thaw=changed), budget.half().spent)
     return {"now": forecast_words(now), "then": forecast_words(then)}

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import inf, isinf
+from math import inf, isinf, sqrt
+from statistics import NormalDist
+from typing import NamedTuple
 
 from dlq_master.model.cluster import Cluster
+from dlq_master.model.eligible import Block
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
 from dlq_master.planner.forecasts import Estimate, Forecast, Range
 from dlq_master.policy.policy import Policy
 from dlq_simulator.errors import SimulateError
+from dlq_simulator.twin.arrivals import matter, newcomers
 from dlq_simulator.twin.runtimes import RunTimes
 from dlq_simulator.twin.world import Twin
 
-# The quantile of the run time, by job. The first world is the likely one: a run that is cut short has it.
-LIKELY = 0.5
-WORLDS = 7
+WORLDS = 7  # a prime number
+# The correlation of run times with what is common to a world (its square: that between two jobs). Chosen on
+# replays (`benchmarks.eta`), so that about four starts of five come in their range.
+_COMMON = 0.3
+_NORMAL = NormalDist()
+# What is common to each: the middle first, for that is the world that there is if there is only one.
+_WORLD_Z = tuple(_NORMAL.inv_cdf((place + 0.5) / WORLDS) for place in (3, 6, 0, 5, 1, 4, 2))
 # A start is not foreseen further ahead.
 HORIZON_S = 7 * 86_400.0
 _LOW, _HIGH = 0.1, 0.9
@@ -28,32 +36,45 @@ Thaw = Callable[[], tuple[Cluster, Policy]]
 Spent = Callable[[], float]  # the part of what may be spent that is
 
 
-def foresee(
-    thaw: Thaw, now_s: float, run_times: RunTimes, spent: Spent, *, come: Sequence[Job] = ()
-) -> Forecast:
-    """The worlds one after another, as far as time allows.
+class Worlds(NamedTuple):
+    """The same state, continued as often as it is wanted. `recent`: the last jobs that were submitted."""
 
-    The likely one may take a third of it. The others go as far ahead as that did, and no world is begun
-    that would probably not end: how long one takes is known from the first.
+    thaw: Thaw
+    now_s: float
+    run_times: RunTimes
+    recent: Sequence[Job] = ()
+
+    def twin(self, number: int, come: Sequence[Job] = ()) -> Twin:
+        """One of them; `come`: jobs that are not there yet."""
+        cluster, policy = self.thaw()
+        others = newcomers(self.recent, self.now_s, number) if matter(policy) else []
+        work = _work(self.run_times, number)
+        return Twin(cluster, policy, self.now_s, work, come, others)
+
+
+def foresee(worlds: Worlds, spent: Spent) -> Forecast:
+    """One after another, as far as time allows.
+
+    The first may take a third of it. The others go as far ahead as that did, and none is begun that would
+    probably not end: how long one takes is known from the first.
     """
-    cluster, policy = thaw()
-    likely = Twin(cluster, policy, now_s, _work(run_times, 0), come)
-    until_s = _run(likely, now_s + HORIZON_S, lambda: spent() > 1 / 3)
-    seen = [likely.starts]
+    now_s = worlds.now_s
+    first = worlds.twin(0)
+    until_s = _run(first, now_s + HORIZON_S, partial(_over, spent, 1 / 3))
+    seen = [first.starts]
     cost = spent()
     for number in range(1, WORLDS):
         if spent() + cost > 1.0:
             break
-        cluster, policy = thaw()
-        world = Twin(cluster, policy, now_s, _work(run_times, number), come)
-        _run(world, min(until_s, now_s + HORIZON_S), lambda: spent() > 1.0)
+        world = worlds.twin(number)
+        _run(world, min(until_s, now_s + HORIZON_S), partial(_over, spent, 1.0))
         seen.append(world.starts)
     jobs = dict.fromkeys(job_id for starts in seen for job_id in starts)
     starts = {job_id: _range([one.get(job_id, inf) for one in seen]) for job_id in jobs}
     return Forecast(now_s, starts, until_s, len(seen))
 
 
-def foresee_one(thaw: Thaw, now_s: float, run_times: RunTimes, spent: Spent, job: Job) -> Estimate:
+def foresee_one(worlds: Worlds, spent: Spent, job: Job) -> Estimate:
     """When a job starts and ends: one that is there, or one that would be submitted now.
 
     A world ends with the job. Where time runs out before, its end is as if it were left alone from then on.
@@ -61,19 +82,26 @@ def foresee_one(thaw: Thaw, now_s: float, run_times: RunTimes, spent: Spent, job
     starts: list[float] = []
     ends: list[float] = []
     cost = 0.0
+    cluster, _ = worlds.thaw()
+    come = () if job.job_id in cluster.jobs else (_submitted(job, worlds.now_s),)
     for number in range(WORLDS):
         if number and spent() + cost > 1.0:
             break
-        cluster, policy = thaw()
-        come = () if job.job_id in cluster.jobs else (job._replace(submit_time_s=now_s),)
-        twin = Twin(cluster, policy, now_s, _work(run_times, number), come)
-        most = 0.5 if number == 0 else 1.0
-        start_s, end_s = _life(twin, job.job_id, now_s + HORIZON_S, partial(_over, spent, most))
+        twin = worlds.twin(number, come)
+        enough = partial(_over, spent, 1.0 if number else 0.5)
+        start_s, end_s = _life(twin, job.job_id, worlds.now_s + HORIZON_S, enough)
         starts.append(start_s)
         ends.append(end_s)
         cost = cost or spent()
-    basis = run_times.basis(job).value
-    return Estimate(now_s, _found(starts), _found(ends), basis)
+    basis = worlds.run_times.basis(job).value
+    return Estimate(worlds.now_s, _found(starts), _found(ends), basis)
+
+
+def _submitted(job: Job, now_s: float) -> Job:
+    """As it comes now, or when its clock lets it wait."""
+    if job.blocked is Block.BEGIN_TIME and job.begin_time_s is not None:
+        return job._replace(blocked=None, submit_time_s=max(now_s, job.begin_time_s))
+    return job._replace(submit_time_s=now_s)
 
 
 def _over(spent: Spent, most: float) -> bool:
@@ -113,23 +141,40 @@ def _work(run_times: RunTimes, world: int) -> Callable[[Job, float], float]:
 
 
 def quantile_of(world: int, job_id: JobId) -> float:
-    """Where in the distribution a job's run time lies in a world: the same at every refresh, so that only
-    what happens moves an estimate. Numbers spread like random ones (splitmix64)."""
-    if world == 0:
-        return LIKELY
-    mixed = (job_id * 0x9E3779B97F4A7C15 + world * 0xD1B54A32D192ED03) & _MASK
+    """Where in its distribution a job's run time lies in a world: of a normal copula, in which all jobs of a
+    world have something in common.
+
+    What many jobs do together is far surer than what one does, if their run times are what they were; they are
+    not always, and that part of the doubt is common to all. The rest is the job's own: all worlds
+    together go through its whole distribution, one through each part of it, in an order that is the job's (a
+    Latin hypercube). It is the same at every refresh, so that only what happens moves an estimate.
+    """
+    mixed = _mixed(job_id)
+    step, first = 1 + mixed % (WORLDS - 1), (mixed >> 8) % WORLDS
+    part = (step * world + first) % WORLDS  # each once, WORLDS being prime
+    own = (part + _mixed(job_id * WORLDS + world) / 2**64) / WORLDS
+    own_z = _NORMAL.inv_cdf(min(1 - 1e-9, max(1e-9, own)))
+    return _NORMAL.cdf(_COMMON * _WORLD_Z[world] + sqrt(1 - _COMMON**2) * own_z)
+
+
+def _mixed(number: int) -> int:
+    """64 bits that look random (splitmix64)."""
+    mixed = number * 0x9E3779B97F4A7C15 & _MASK
     mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
     mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB & _MASK
-    return (mixed ^ (mixed >> 31)) / 2**64
+    return mixed ^ (mixed >> 31)
 
 
 _MASK = 2**64 - 1
 
 
 def _range(starts_s: list[float]) -> Range:
-    """Of the same job in all worlds, the likely one first."""
+    """Of the same job in all worlds: of n ordered ones the first stands for the share 1/2n, and so on."""
     ordered = sorted(starts_s)
-    last = len(ordered) - 1
-    low_s, high_s = ordered[round(_LOW * last)], ordered[round(_HIGH * last)]
-    likely_s = ordered[last // 2] if last > 1 else starts_s[0]
-    return Range(low_s, likely_s, inf if isinf(likely_s) else high_s)
+    count = len(ordered)
+    low_s, likely_s, high_s = (ordered[_place(share, count)] for share in (_LOW, 0.5, _HIGH))
+    return Range(low_s, likely_s, high_s)
+
+
+def _place(share: float, count: int) -> int:
+    return min(count - 1, max(0, round(share * count - 0.5)))

@@ -38,7 +38,7 @@ class Twin(Engine):
     """What becomes of a cluster that nobody else touches, until `until_s`.
 
     It owns `cluster` from here on. `work`: how long jobs run; `come`: jobs that are not there yet, at
-    their submit times. Silent nodes are taken to answer again, closed ones to stay closed; jobs that
+    their submit times; `newcomers`: others, whose starts nobody asks for. Silent nodes are taken to answer again, closed ones to stay closed; jobs that
     wait for other jobs, or are held, never start.
     """
 
@@ -49,13 +49,14 @@ class Twin(Engine):
         now_s: float,
         work: Work,
         come: Sequence[Job] = (),
+        newcomers: Sequence[Job] = (),
     ) -> None:
         self._work = work
-        self._come = {job.job_id: job for job in come}
+        self._come = {job.job_id: job for job in (*come, *newcomers)}
         self.starts: dict[JobId, Seconds] = {}  # the next start of those that wait
         self.ends: dict[JobId, Seconds] = {}
         self.waiting = {job.job_id: None for job in cluster.jobs.values() if _will_wait(job)}
-        self.waiting |= dict.fromkeys(self._come)
+        self.waiting |= {job.job_id: None for job in come}
         self._over = False
         settings = _settings(cluster, policy)
         super().__init__(
@@ -65,7 +66,10 @@ class Twin(Engine):
             _LIVE,
             _Courses(self._course),
             now_s,
-            arrivals=[*_opens(cluster, now_s), *((job.submit_time_s, job.job_id) for job in come)],
+            arrivals=[
+                *_opens(cluster, now_s),
+                *((job.submit_time_s, job.job_id) for job in self._come.values()),
+            ],
             whole_seconds=False,
         )
         for job in cluster.jobs.values():
