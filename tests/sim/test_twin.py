@@ -27,6 +27,10 @@ CHOICES = (
     ("tiresias-las", "thresholds=60", *COSTS),
     ("tiresias-las", "thresholds=60,300", "promote_knob=2", *COSTS),
     ("edf", *COSTS),
+    ("tiresias-gittins", "thresholds=60,200", "refresh=2", *COSTS),
+    ("chronus", *COSTS),
+    ("dlq", *COSTS),
+    ("aryl", *COSTS),
 )
 
 
@@ -52,7 +56,7 @@ class Recorded(Replay):
 
 
 def a_trace(last_s: int) -> Trace:
-    """Sixty jobs, all submitted by then."""
+    """Sixty jobs, all submitted by then; some have deadlines, some are elastic."""
     rows = read_trace(str(DATA / "tiresias_60_job.csv")).jobs
     span_s = rows[-1].submit_time_s - rows[0].submit_time_s
     return Trace.of(
@@ -65,6 +69,8 @@ def a_trace(last_s: int) -> Trace:
                 duration_s=row.duration_s,
                 kind="strict" if number % 3 == 0 else "be",
                 deadline_s=4 * row.duration_s + 300 if number % 3 == 0 else None,
+                min_workers=1 if number % 4 == 1 else None,
+                max_workers=min(8, 2 * row.num_gpus) if number % 4 == 1 else None,
             )
             for number, row in enumerate(rows)
         ],

@@ -138,11 +138,13 @@ class Twin(Engine):
         """The way of a job so far, as far as it matters for the rest of it."""
         job = self.cluster.jobs[job_id]
         attempt = self.cluster.live_attempt(job)
-        done_s = job.worked_s
+        row, done_s = _row(job), job.worked_s
         if attempt is not None and not job.reduced:
-            done_s += max(0.0, self._until_s(attempt) - self._progress_s(job, attempt))
+            ran_s = max(0.0, self._until_s(attempt) - self._progress_s(job, attempt))
+            allocation = attempt.lease.allocation
+            done_s += ran_s * self.rates.rate(row, allocation, allocation.width)
         work_s = max(self._work(job, done_s), done_s + _LEAST_LEFT_S)
-        course = Course(_row(job, work_s))
+        course = Course(replace(row, duration_s=work_s))
         course.done_s = done_s
         course.begun = job.goes_on(job.attempts if attempt is not None else job.attempts + 1)
         return course
@@ -253,13 +255,14 @@ def _will_wait(job: Job) -> bool:
     return job.waiting or pending or _opens_s(job) is not None
 
 
-def _row(job: Job, work_s: float) -> TraceJob:
+def _row(job: Job) -> TraceJob:
+    """What a trace would say of it, but how long it runs."""
     profile = job.profile
     return TraceJob(
         job_id=str(job.job_id),
         submit_time_s=job.submit_time_s,
         num_gpus=job.request.gpus,
-        duration_s=work_s,
+        duration_s=0.0,
         user=job.user,
         checkpoint=job.keeps_work,
         skew=None if profile is None else profile.skew,
