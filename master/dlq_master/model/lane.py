@@ -13,6 +13,7 @@ class Lane(IntEnum):
     PROFILE = -1  # it runs to be measured
     SPOT = 0  # best effort, and deadlines that nobody has guaranteed
     FILL = 1  # guaranteed, but the present slot is not planned for it: what nobody else wants
+    BORROW = 2  # beyond its team's quota: what nobody else needs, until somebody does
 
 
 class Segment(NamedTuple):

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job, JobState
+from dlq_master.model.lane import Lane
 from dlq_master.model.resources import Shape
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
@@ -76,6 +77,8 @@ class Glance:
         return self._short[shape]
 
     def _over_quota(self, job: Job) -> bool:
+        if job.lane is Lane.BORROW:
+            return True
         room = self._room
         part = self._policy.part_of(job.queue)
         return room is not None and not room.allows(part, job.request.gpus)

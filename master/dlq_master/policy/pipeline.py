@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
@@ -18,6 +18,7 @@ from dlq_master.policy.admit.estimates import estimates
 from dlq_master.policy.admit.submission import opens_s
 from dlq_master.policy.order import by_key, expected_reward, finish_time
 from dlq_master.policy.order.las import demotions, promotions
+from dlq_master.policy.partition.borrowing import relabelled
 from dlq_master.policy.partition.kept_slots import put_off
 from dlq_master.policy.partition.profiling import next_scale_s, scale
 from dlq_master.policy.policy import Policy
@@ -68,25 +69,12 @@ def plan(view: View, policy: Policy) -> Plan:
     indexes of the new order, as it reads what is left once jobs were placed as a whole; and work that runs is judged only when its term ends.
     """
     cluster, now_s = view.cluster, view.now_s
-    packing = None if policy.packing is None else policy.packing(cluster)
-    if packing is not cluster.packing and packing != cluster.packing:
-        return Plan((Repack(packing, _LEARNED),), now_s, again=True)
-    if policy.profiling is not None and (told := _profiles(view, policy.profiling)):
-        return Plan(told, now_s, again=True)
     wake_s = next_move_s(cluster)
-    if wake_s <= now_s or cluster.pending:
-        moves = _moves(view, policy)
-        if moves:
-            return Plan(tuple(moves), now_s, again=True)
+    first = _first(view, policy, wake_s)
+    if first:
+        return Plan(tuple(first), now_s, again=True)
     if policy.promises is not None:
-        promised = promises(view, policy.promises)
-        if promised:
-            return Plan(promised, now_s, again=True)
         wake_s = min(wake_s, _promised_s(view, policy))
-    if cluster.returning and view.pause_starts is None:
-        starts = verbs.returns(view, policy)
-        if starts:
-            return Plan(tuple(starts), now_s, again=True)
     ending: list[AttemptKey] = []
     lead_s = 0.0
     if policy.grid:
@@ -99,6 +87,28 @@ def plan(view: View, policy: Policy) -> Plan:
     if now_s < (decided_s := decision_time_s(end_s, lead_s)) < wake_s:
         wake_s = decided_s
     return _plan((tuple(changes), None if wake_s == _NEVER_S else wake_s, outcome.exchanged))
+
+
+def _first(view: View, policy: Policy, move_s: float) -> Sequence[Change]:
+    """What has to be done before anything is decided, since it changes the indexes that decisions read;
+    `move_s`: when the next job sinks or rises."""
+    cluster = view.cluster
+    packing = None if policy.packing is None else policy.packing(cluster)
+    if packing is not cluster.packing and packing != cluster.packing:
+        return [Repack(packing, _LEARNED)]
+    if policy.profiling is not None and (told := _profiles(view, policy.profiling)):
+        return told
+    if (move_s <= view.now_s or cluster.pending) and (moves := _moves(view, policy)):
+        return moves
+    if policy.promises is not None and (promised := promises(view, policy.promises)):
+        return promised
+    if policy.borrowing is not None:
+        lent = relabelled(view, lineup(view, policy), policy.borrowing)
+        if lent:
+            return lent
+    if cluster.returning and view.pause_starts is None:
+        return verbs.returns(view, policy)
+    return ()
 
 
 def wake_at_s(cluster: Cluster, policy: Policy, now_s: float) -> float | None:

@@ -38,6 +38,7 @@ class Policy:
     `packing`: which jobs are kept together; None: the placement does not ask.
     `auction`, `chances`: the order inside a rank; None: the one that `ordering` keeps. `know`: what it has to be
     told of run times. `quotas`: what each queue may hold at most, FIFO in each; None: no such limits.
+    `borrowing`: team -> the GPUs that it has by right (partition.borrowing); None: teams make no difference.
     `profiling`: jobs whose run time nobody knows are tried first, on a part of the cluster; None: they are not.
     `promises`: deadlines are promised, and SLO leases keep them; None: a deadline is only a number.
     `reclaim`: which lent servers go back. `sizing`: how elastic jobs share what is left beyond their bases; None: every job gets what it asked.
@@ -55,6 +56,7 @@ class Policy:
     blocking: bool = False
     grid: bool = True
     quotas: Quotas | None = None
+    borrowing: Mapping[str, int] | None = None
     sizing: Sizing | None = None
     reclaim: Reclaiming = EXACT
     promises: Promises | None = None

@@ -84,6 +84,7 @@ _CHRONUS = (
     "thresholds",
     "trials",
     "slo_quota",
+    "team_quota",
     "deadlines",
     *_TRIALS,
 )
@@ -294,6 +295,7 @@ def build(
         sizing=chosen.size or preset.sizing,
         reclaim=chosen.reclaim or preset.reclaim,
         quotas=chosen.quotas if preset.by_quota else None,
+        borrowing=chosen.team_quotas if preset.promises else None,
         promises=_promises(chosen) if preset.promises else None,
         profiling=_profiling(name, chosen, words) if preset.promises else None,
     )

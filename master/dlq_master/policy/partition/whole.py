@@ -20,4 +20,5 @@ _KINDS = {
     Lane.PROFILE: LeaseKind.PROFILE,
     Lane.SPOT: LeaseKind.BE,
     Lane.FILL: LeaseKind.BE,
+    Lane.BORROW: LeaseKind.BE,
 }

@@ -228,6 +228,6 @@ def lane_of(job: Job, slot: int, rules: Promises) -> Lane:
     """Where it stands in this slot."""
     if job.planned(slot):
         return Lane.SLO
-    if rules.slots is Slots.LATE:
-        return Lane.SPOT
+    if job.lane is Lane.BORROW or rules.slots is Slots.LATE:
+        return max(job.lane, Lane.SPOT)
     return Lane.SPOT if job.promised is None else Lane.FILL
