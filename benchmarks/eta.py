@@ -37,7 +37,7 @@ from dlq_simulator.workload import Trace
 
 NEW_S = 900.0
 CPU_S = TwinConfig().cpu_seconds
-POLICIES = ("fifo", "best-effort", "tiresias-las")
+POLICIES = ("fifo", "best-effort", "tiresias-las", "dlq")
 
 
 class Seen(NamedTuple):

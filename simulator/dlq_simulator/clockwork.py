@@ -122,9 +122,9 @@ class Engine(ABC):
         self._wake_s = self._waking(now_s, acted=acted)
 
     def _events(self, now_s: Seconds) -> list[int]:
-        """What happens at this instant; returns the changes of nodes that are due, by their places."""
+        """What happens until this instant; returns the changes of nodes that are due, by their places."""
         nodes, events = [], self.agenda.heap
-        while events and events[0][0] == now_s:
+        while events and events[0][0] <= now_s:
             event = heappop(events)
             _, _, kind, job_id, number = event
             if self._stale(event):

@@ -16,6 +16,7 @@ from dlq_master.model.job import Job
 from dlq_master.model.node import Node
 from dlq_master.planner.forecasts import Changes, Past
 from dlq_master.planner.snapshot import Unreadable, dumps, loads
+from dlq_master.policy.adopt import adopt
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.registry import build
 
@@ -78,7 +79,8 @@ def ask(number: int, job: Job, cpu_s: float) -> bytes:
 
 def what_if(number: int, changes: Changes, cpu_s: float) -> bytes:
     """Foresee all once more, with other nodes or another policy."""
-    return dumps({"do": "what_if", "number": number, "changes": tuple(changes), "cpu_s": cpu_s})
+    plain = tuple(changes._replace(settings=dict(changes.settings)))
+    return dumps({"do": "what_if", "number": number, "changes": plain, "cpu_s": cpu_s})
 
 
 class Question(NamedTuple):
@@ -105,14 +107,14 @@ class Kept(NamedTuple):
     def thaw(self, changes: Changes = _AS_IT_IS) -> tuple[Cluster, Policy]:
         """A cluster of its own, and the policy."""
         name, settings, _, learned = self.state
-        if changes.policy:
-            name, settings = changes.policy, changes.settings
         policy = build(name, settings)
         known: Frozen = loads(learned)
         frozen = known._replace(**self.values._asdict())
-        if changes.policy:
-            frozen = frozen._replace(thresholds=policy.ordering.thresholds, history=None)
-        return thaw(frozen, policy.ordering), policy
+        cluster = thaw(frozen, policy.ordering)
+        if not changes.policy:
+            return cluster, policy
+        other = build(changes.policy, changes.settings)
+        return adopt(cluster, policy.ordering, other).cluster, other
 
 
 def read_question(data: bytes) -> Question:

@@ -29,6 +29,8 @@ _WORLD_Z = tuple(_NORMAL.inv_cdf((place + 0.5) / WORLDS) for place in (3, 6, 0, 
 # A start is not foreseen further ahead.
 HORIZON_S = 7 * 86_400.0
 _LOW, _HIGH = 0.1, 0.9
+# Of the time ahead; nobody knows run times as well as that.
+_COARSE = 0.03
 
 
 # Gives a state of its own to each world, and the policy that goes on with it.
@@ -49,7 +51,7 @@ class Worlds(NamedTuple):
         cluster, policy = self.thaw()
         others = newcomers(self.recent, self.now_s, number) if matter(policy) else []
         work = _work(self.run_times, number)
-        return Twin(cluster, policy, self.now_s, work, come, others)
+        return Twin(cluster, policy, self.now_s, work, come, others, coarse=_COARSE)
 
 
 def foresee(worlds: Worlds, spent: Spent) -> Forecast:

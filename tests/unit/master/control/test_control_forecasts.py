@@ -17,6 +17,7 @@ from dlq_master.control.forecasts import (
     Forecasts,
     Unknown,
 )
+from dlq_master.control.policies import live_policy
 from dlq_master.control.state import State
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.job import Job, JobState
@@ -28,6 +29,7 @@ from support.sim_agent import SimAgent
 from support.twins import NearTwin
 
 LIMIT_S = 3_000.0
+COARSE = 1.03  # the twin decides at once about what happens within such a part of the time ahead
 NONSENSE: tuple[Any, ...] = (
     {"starts": "none"},
     {"at_s": 1.0, "starts": [[1, 5.0, 4.0, 3.0]], "complete_to_s": None, "worlds": 1, "cpu_s": 0.0},
@@ -91,7 +93,7 @@ def test_a_waiting_job_starts_when_the_running_one_ends_within_its_limit(story: 
     now_s = story.master.clock.now_s()
     range_ = story.look()
     assert range_ is not None
-    assert now_s < range_.low_s <= range_.likely_s <= range_.high_s <= now_s + LIMIT_S
+    assert now_s < range_.low_s <= range_.likely_s <= range_.high_s <= now_s + COARSE * LIMIT_S
     assert story.master.loop.published.start_range(story.master.job(story.runs.job_id)) is None
 
 
@@ -99,7 +101,9 @@ def test_what_jobs_have_done_before_is_what_they_are_expected_to_do(story: Story
     ended = [story.runs._replace(total_executed_s=700.0, state=JobState.COMPLETED)] * 3
     story.forecasts.remember(ended)
     now_s = story.master.clock.now_s()
-    assert story.look() == pytest.approx(Range(*[now_s + 700.0] * 3))
+    range_ = story.look()
+    assert range_ is not None
+    assert [at_s - now_s for at_s in range_] == [pytest.approx(700.0, rel=COARSE - 1)] * 3
 
 
 def test_while_nobody_waits_nobody_is_asked(story: Story) -> None:
@@ -154,7 +158,7 @@ def test_a_job_that_runs_has_only_an_end(story: Story) -> None:
     found = story.estimate(story.master.job(story.runs.job_id))
     assert found.start is None
     assert found.end is not None
-    assert found.end.high_s <= story.master.clock.now_s() + LIMIT_S
+    assert found.end.high_s <= story.master.clock.now_s() + COARSE * LIMIT_S
 
 
 def test_a_job_that_fits_nowhere_has_no_start(story: Story) -> None:
@@ -180,7 +184,9 @@ def test_a_start_is_compared_with_what_was_foreseen_first(story: Story) -> None:
     story.end(story.runs)
     story.begin(story.waits)
     quality = story.forecasts.quality()
-    assert (quality.jobs, quality.median_s, quality.late_median_s) == (1, 100.0, -100.0)
+    # It was foreseen after 700 s, or somewhat more.
+    assert quality.jobs == 1
+    assert quality.median_s == -(quality.late_median_s or 0.0) == pytest.approx(100.0, abs=21.0)
     assert (quality.within_share, quality.wait_median_s) == (0.0, 600.0)
 
 
@@ -203,3 +209,10 @@ def test_no_more_may_ask_at_a_time_than_the_twin_can_answer(story: Story) -> Non
     answers = asyncio.run(crowd())
     assert sum(isinstance(answer, Unknown) for answer in answers) == 3
     assert sum(isinstance(answer, Estimate) for answer in answers) == MOST_QUESTIONS
+
+
+@pytest.mark.parametrize("policy", ["fifo", "chronus", "dlq", "tiresias-gittins"])
+def test_another_policy_takes_the_state_over(story: Story, policy: str) -> None:
+    changes = Changes(policy=policy, settings=live_policy(policy, {}).settings)
+    compared = asyncio.run(story.forecasts.what_if(changes, 10.0))
+    assert list(compared.then.starts) == [story.waits.job_id]

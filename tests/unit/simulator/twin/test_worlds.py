@@ -23,6 +23,7 @@ from support.builders import a_job, a_node, a_waiting_job
 
 NOW_S = 10_000.0
 RUN_S = 1_000.0
+COARSE = 0.03  # as the worlds are
 KNOWN = RunTimes([Past("ada", "other", RUN_S)] * 10)
 
 
@@ -61,8 +62,8 @@ def test_all_jobs_of_a_world_have_something_in_common() -> None:
 
 def test_jobs_that_want_everything_start_one_after_another() -> None:
     forecast = foresee(full(3), lambda: 0.0)
-    likely = [forecast.starts[JobId(number)].likely_s for number in (1, 2, 3)]
-    assert likely == [NOW_S, NOW_S + RUN_S, NOW_S + 2 * RUN_S]
+    likely = [forecast.starts[JobId(number)].likely_s - NOW_S for number in (1, 2, 3)]
+    assert likely == [0.0, pytest.approx(RUN_S, rel=COARSE), pytest.approx(2 * RUN_S, rel=COARSE)]
     assert (forecast.worlds, forecast.complete_to_s) == (WORLDS, inf)
 
 
@@ -80,7 +81,8 @@ def test_a_job_that_begins_later_is_not_looked_for_before() -> None:
     later = a_job(99, 8, begin_time_s=NOW_S + 5_000.0, blocked=Block.BEGIN_TIME)
     found = foresee_one(full(2), lambda: 0.0, later)
     assert found.start is not None
-    assert found.start.low_s == NOW_S + 5_000.0
+    assert found.start.low_s - NOW_S == pytest.approx(5_000.0, rel=COARSE)
+    assert found.start.low_s >= NOW_S + 5_000.0
 
 
 def test_a_job_that_waits_for_others_is_not_foreseen() -> None:
@@ -128,5 +130,5 @@ def test_newcomers_delay_a_wide_job_that_others_may_pass() -> None:
         assert found.start is not None
         return found.start.likely_s
 
-    assert start_s([]) == NOW_S + RUN_S
-    assert start_s(recent(400)) > NOW_S + RUN_S
+    assert start_s([]) == pytest.approx(NOW_S + RUN_S, abs=COARSE * RUN_S)
+    assert start_s(recent(400)) > NOW_S + 1.5 * RUN_S
