@@ -41,6 +41,11 @@ PROFILER_FLAGS = [
 ]
 # They start in any program, whatever its C library: they need none.
 PROFILER_ALONE = ["-nostdlib", "-fno-stack-protector", "-U_FORTIFY_SOURCE"]
+# A symbol that is nowhere would keep every program from starting into which it is preloaded. The plugin
+# has the loader's own for the variables of threads.
+PRELOAD_ALONE = ["-Wl,-z,defs"]
+# On aarch64 atomics are calls into libgcc, unless told otherwise; other processors do not know the flag.
+INLINE_ATOMICS = "-mno-outline-atomics"
 
 
 def find_compiler() -> list[str] | None:
@@ -94,11 +99,20 @@ def profiler_command(
     files = [str(f) for part in PROFILER_PARTS[name] for f in sorted((sources / part).glob("*.c"))]
     # A preloaded library is there from the start, where threads' variables are cheapest.
     own = {
-        PRELOAD_NAME: ["-ftls-model=initial-exec"],
+        PRELOAD_NAME: [
+            "-ftls-model=initial-exec",
+            *(PRELOAD_ALONE if "-nostdlib" in alone else []),
+        ],
         PLUGIN_NAME: ["-DDLQPROF_SOURCE=DLQPROF_NCCL_PLUGIN"],
     }[name]
     named = f'-DDLQPROF_PRODUCER="{name.removesuffix(".so")} {version}"'
-    return [*compiler, *PROFILER_FLAGS, *alone, *own, named, *includes, *files]
+    inline = [INLINE_ATOMICS] if _accepts(compiler, INLINE_ATOMICS) else []
+    return [*compiler, *PROFILER_FLAGS, *alone, *inline, *own, named, *includes, *files]
+
+
+def _accepts(compiler: list[str], flag: str) -> bool:
+    trial = [*compiler, "-Werror", flag, "-fsyntax-only", "-x", "c", os.devnull]
+    return subprocess.run(trial, capture_output=True, check=False).returncode == 0
 
 
 def compile_profiler(root: Path) -> list[Path]:

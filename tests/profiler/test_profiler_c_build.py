@@ -15,7 +15,7 @@ from support.watched_programs import PROGRAMS, ROOT, compile_library, compile_pr
 
 @pytest.mark.profiler
 @pytest.mark.parametrize("name", hatch_build.PROFILER_PARTS)
-@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("compiler", ["gcc", "clang", "aarch64-linux-gnu-gcc"])
 def test_no_warning_no_library_and_nothing_that_must_be_there(
     tmp_path: Path, compiler: str, name: str
 ) -> None:
