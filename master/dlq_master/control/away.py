@@ -4,8 +4,9 @@ Almost every turn plans at once. Where a plan would take long (`policy.elsewhere
 it: after the commit the planner is sent a snapshot, and its answer comes back as a stimulus, is looked at
 again (`policy.recheck`), and what still holds is done. Until then
 
-- promises stay as they are, and everything else goes on;
-- a plan of which everything has to be worked out is waited for, `PATIENCE_S` at most;
+- new promises are not made yet, and everything else goes on;
+- who holds the next slot, or a plan of which everything has to be worked out, is waited for: until then, and
+  no longer than `PATIENCE_S`, nothing is decided;
 - without a planner (it died, hung, said nonsense, or there is none yet again) plans are plain ones.
 
 Nothing of it is stored: a master that starts again asks again.
@@ -37,7 +38,8 @@ from dlq_master.policy.policy import Policy
 from dlq_master.policy.recheck import Basis, Dropped, basis_of, recheck
 from dlq_master.policy.turn import Decided, decide
 
-PATIENCE_S = 1.0  # for a plan without which nothing is done
+# For a plan without which nothing is done. A slot is decided a lead (30 s) before it begins.
+PATIENCE_S = {Stage.SLOT: 5.0, Stage.PLAN: 1.0, Stage.PROMISES: 0.0}
 REST = 4.0  # a whole plan is asked for again after so many times what it took
 FIRST_DISTRUST_S = 5.0  # no question after answers that were of no use, at first
 LONGEST_DISTRUST_S = 300.0
@@ -153,24 +155,38 @@ def decided(
     own = away.variants(policy)
     if away.asked is not None:
         away.stirred = True
-        if away.asked.stage is Stage.PLAN:
-            patient_s = away.asked.asked_s + PATIENCE_S
-            return by(own.plain) if now_s >= patient_s else Decided((), patient_s)
-        return _or(by(own.waiting), lambda: by(own.plain_waiting))
+        return _meanwhile(away.asked, own, now_s, by)
     if not away.planner.ready or now_s < away.distrust_until_s:
         again_s = max(away.distrust_until_s, now_s + max(1.0, away.planner.facts().rest_s))
         return _woken(by(own.plain), again_s if cluster.unjudged else None)
     first = by(own.trapped)
     if not isinstance(first.fault, Elsewhere):
         return first
-    if first.fault.stage is Stage.PROMISES:
-        away.wanted = Stage.PROMISES
+    stage = first.fault.stage
+    if stage is Stage.PLAN and now_s < away.rest_until_s:
+        return _after(first, by(own.plain))
+    away.wanted = stage
+    if stage is Stage.PROMISES:
         rest = _or(by(own.waiting), lambda: by(own.plain_waiting))
         return _after(first, rest)
-    if now_s < away.rest_until_s:
-        return _after(first, by(own.plain))
-    away.wanted = Stage.PLAN
-    return Decided(first.happened, now_s + PATIENCE_S)
+    return Decided(first.happened, now_s + PATIENCE_S[stage])
+
+
+def _meanwhile(
+    asked: Question, own: Variants, now_s: float, by: Callable[[Policy], Decided]
+) -> Decided:
+    """What is done while somebody else plans."""
+    patient_s = asked.asked_s + PATIENCE_S[asked.stage]
+    if asked.stage is not Stage.PROMISES:
+        return by(own.plain) if now_s >= patient_s else Decided((), patient_s)
+    first = by(own.waiting)
+    if not isinstance(first.fault, Elsewhere):
+        return first
+    if first.fault.stage is Stage.SLOT:  # it has become due since
+        patient_s = asked.asked_s + PATIENCE_S[Stage.SLOT]
+        rest = by(own.plain) if now_s >= patient_s else Decided((), patient_s)
+        return _after(first, rest)
+    return _after(first, by(own.plain_waiting))
 
 
 class Applied(NamedTuple):

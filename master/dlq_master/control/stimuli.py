@@ -11,6 +11,7 @@ from dlq_master.model.job import HoldKind, Job, RunRules
 from dlq_master.model.node import Node, NodeFlag, Registered
 from dlq_master.model.recording import Evidence
 from dlq_master.model.resources import Request
+from dlq_master.model.reward import BEST_EFFORT, Steps
 from dlq_master.model.why import Reason
 from dlq_master.planner.plans import Answer
 from dlq_master.store.batch import JoinToken as JoinToken
@@ -85,6 +86,7 @@ class SubmitJob:
     depends: AskedDependency | None = None
     begin_time_s: float | None = None
     nice: int = 0
+    steps: Steps = BEST_EFFORT  # what its end is worth by when
     validate_only: bool = False
     family: str = ""  # jobs of its user that run the same program; "" = it has none
     records: bool | None = None  # its traffic: always, never; None = as the cluster does

@@ -122,6 +122,7 @@ def _job(turn: Turn, ask: SubmitJob) -> Job:
         nice=ask.nice,
         time_limit_s=ask.time_limit_s,
         duration_estimate_s=ask.run_estimate_s,
+        steps=ask.steps,
         rules=_with_graces(ask, state.config.jobs),
         begin_time_s=ask.begin_time_s,
         depends=depending.dependency(turn, ask.caller, ask.depends),

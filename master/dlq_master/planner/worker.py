@@ -51,7 +51,7 @@ def answer(number: int, stage: str, snapshot: list[bytes]) -> Answer:
     began_s = perf_counter()
     try:
         view, policy = read_slices(snapshot).look()
-        plans = _promises(view, policy) if stage == Stage.PROMISES.value else _plans(view, policy)
+        plans = _plans(view, policy) if stage == Stage.PLAN.value else _promises(view, policy)
     except Exception as fault:  # noqa: BLE001 - any bug of a policy
         words = f"{type(fault).__name__}: {fault}"[:LONGEST_FAULT]
         return Answer(number, (), perf_counter() - began_s, words)

@@ -5,7 +5,7 @@ of slots; whoever must not wait for that (a master's loop) plans with
 
 - `trapped`: the same policy, which raises `Elsewhere` where such work would begin; what it decides
   without is exactly what the policy would decide;
-- `waiting`: while promises are worked out elsewhere, everything but them goes on as they stand;
+- `waiting`: while new promises are worked out elsewhere, everything but them goes on as they stand;
 - `plain`: nobody works them out. Kept plans are followed, nothing new is promised, and jobs lie where
   they fit first: legal always, and as good as can be had at once.
 """
@@ -29,7 +29,8 @@ from dlq_master.policy.size.choices import KNAPSACK, KNAPSACK_EXACT
 class Stage(StrEnum):
     """What is to be worked out."""
 
-    PROMISES = "promises"  # who holds the next slot, and which deadlines are promised
+    SLOT = "slot"  # who holds the next slot: nothing else can be decided before
+    PROMISES = "promises"  # which deadlines are promised
     PLAN = "plan"  # everything from here on
 
 

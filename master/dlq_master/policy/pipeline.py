@@ -124,9 +124,7 @@ def wake_at_s(cluster: Cluster, policy: Policy, now_s: float) -> float | None:
 def _promised_s(view: View, policy: Policy) -> float:
     """When there is something to decide about promises, or about trials (inf: never)."""
     cluster, profiles = view.cluster, policy.profiling
-    rules, wake_s = policy.promises, _NEVER_S
-    if cluster.judged and rules is not None and rules.decided is not Decided.LATER:
-        wake_s = next_decision_s(cluster)
+    wake_s = next_decision_s(cluster) if cluster.judged else _NEVER_S
     if profiles is not None:
         wake_s = min(wake_s, opens_s(view, profiles), next_scale_s(cluster, profiles))
     return wake_s

@@ -18,11 +18,12 @@ def put_off(view: View, rules: Promises, slot: int | None) -> tuple[NextSlot | R
 
     Raises Elsewhere when somebody else is to be asked.
     """
-    open_question = slot is not None or bool(view.cluster.unjudged)
-    if rules.decided is Decided.ELSEWHERE and open_question:
-        raise Elsewhere(Stage.PROMISES)
-    if rules.decided is Decided.KEPT and slot is not None:
+    if slot is not None and rules.decided is Decided.KEPT:
         return tuple(kept_slot(view, rules, slot))
+    if slot is not None:
+        raise Elsewhere(Stage.SLOT)
+    if view.cluster.unjudged and rules.decided is Decided.ELSEWHERE:
+        raise Elsewhere(Stage.PROMISES)
     return ()
 
 

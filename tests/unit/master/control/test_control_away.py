@@ -152,3 +152,52 @@ def test_a_planner_that_lies_breaks_no_promise(site: Site) -> None:
         site.master.tick(400.0)  # until it is trusted again
         site.agent.heartbeat()
         honest = site.planner.answer()
+
+
+def test_nothing_is_decided_before_who_holds_the_next_slot_is_known(site: Site) -> None:
+    site.submit(8, deadline_s=4000.0)
+    site.tell(site.planner.answer())
+    site.submit(8, run_s=3000.0)
+    site.agent.obey()
+    for _ in range(140):  # until a lead before the slot begins
+        site.master.tick(10.0)
+        site.agent.heartbeat()
+        if site.is_asked():
+            break
+    assert site.planner.questions[-1] == "slot"
+    before = site.master.words()
+    site.master.tick(1.0)
+    assert site.master.words() == before, "leases that end then are decided by the answer"
+    site.tell(site.planner.answer())
+    assert site.master.state.cluster.slot == 1_500_001
+    assert not site.is_asked()
+
+
+def test_a_slot_that_nobody_decides_in_time_is_decided_by_the_kept_plan(site: Site) -> None:
+    site.submit(8, deadline_s=4000.0)
+    site.tell(site.planner.answer())
+    while not site.is_asked():
+        site.master.tick(10.0)
+        site.agent.heartbeat()
+    site.master.tick(6.0)
+    site.agent.heartbeat()
+    assert site.master.state.cluster.slot == 1_500_001
+    late = site.planner.answer()
+    site.tell(late)
+    assert site.job(1).promised == 0
+    assert site.master.state.away.dropped == len(late.plans[0].changes)
+
+
+def test_a_promise_given_up_for_a_node_that_was_only_late_is_kept(site: Site) -> None:
+    site.submit(8, deadline_s=4000.0)
+    site.tell(site.planner.answer())
+    while not site.is_asked():
+        site.agent.heartbeat()
+        site.master.tick(20.0)  # the TTL: for a moment nothing can be kept on that node
+    given_up = site.planner.answer()
+    assert any(
+        one.promised is None for one in given_up.plans[0].changes if isinstance(one, Reserve)
+    )
+    site.agent.heartbeat()
+    site.tell(given_up)
+    assert site.job(1).promised == 0

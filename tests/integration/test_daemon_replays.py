@@ -1,0 +1,139 @@
+"""The daemon and the simulator decide the same: same starts, same stops, same GPUs, at the same instants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlq_common.config import Seconds
+from dlq_master.control.config import (
+    JobsConfig,
+    LeaseConfig,
+    MasterConfig,
+    NodesConfig,
+    RetentionConfig,
+    SchedulerConfig,
+)
+from dlq_master.model.job_steps import Placed
+from dlq_master.model.plan import Start
+from dlq_master.model.reward import strict
+from dlq_master.policy.transit.taking import Taking
+from dlq_simulator.clusters import ClusterSpec, NodeGroup
+from dlq_simulator.engine import Replay
+from dlq_simulator.settings import ReplaySettings, read_settings
+from dlq_simulator.traces import read_trace
+from dlq_simulator.workload import Trace, TraceJob
+from support.stepped_daemon import Run, SteppedDaemon, VirtualJob
+
+pytestmark = pytest.mark.integration
+
+DATA = Path(__file__).parents[1] / "data" / "traces"
+CLOSE_S = 1.0
+# A session hands over the reports of its node one after the other, and the master decides in between. In the
+# simulator all that leaves at one instant has left: policies that preempt agree where a node has one rank.
+TWO, EIGHT = (2, 4), (8, 1)  # nodes, and GPUs of each
+# Of a job that was paused the simulator knows how long it worked, and the master how long it had GPUs: where
+# that decides, pauses are free of charge.
+BY_RUN_TIME = ("srtf", "chronus")
+FREE = {"save_s": "0", "resume_s": "0"}
+CHOICES: list[tuple[str, dict[str, str]]] = [
+    ("fifo", {}),
+    ("best-effort", {"place": "spread"}),
+    ("tiresias-las", {"thresholds": "400,4000"}),
+    ("tiresias-gittins", {"thresholds": "400", "refresh": "5"}),
+    ("srtf", {}),
+    ("timeslice", {}),
+    ("edf-preemptive", {}),
+    ("aryl", {}),
+    ("chronus", {"margin": "0", "be_floor": "0", "guarantee": "fitting", "place": "consolidate"}),
+]
+
+
+def a_trace(jobs: int = 40) -> Trace:
+    """Jobs of a trace of the papers, at instants that no two share; every third has a deadline."""
+    rows = []
+    for number, row in enumerate(read_trace(str(DATA / "tiresias_60_job.csv")).jobs[:jobs]):
+        work_s = row.duration_s * 2.0 + number * 0.37
+        due: dict[str, Any] = {"kind": "strict", "deadline_s": 4 * work_s + 900.0}
+        rows.append(
+            TraceJob(
+                job_id=f"job-{number:02d}",
+                submit_time_s=row.submit_time_s / 2.0 + number * 0.173,
+                num_gpus=min(row.num_gpus, 8),
+                duration_s=work_s,
+                **(due if number % 3 == 0 else {}),
+            )
+        )
+    return Trace.of("a trace", rows)
+
+
+def simulated(trace: Trace, settings: ReplaySettings, nodes: int, gpus: int) -> list[Run]:
+    """Every attempt of the simulator."""
+    where: dict[tuple[int, int], tuple[tuple[str, int], ...]] = {}
+
+    def watch(_cluster: object, decided: Any, _now_s: object) -> None:
+        for event, job_id, _, _, change in decided.happened:
+            if isinstance(event, Placed) and isinstance(change, Start):
+                slots = change.allocation.slots
+                where[job_id, event.attempt] = tuple([(str(s.node_id), s.mask) for s in slots])
+
+    spec = ClusterSpec(name="", groups=(NodeGroup(name="node", count=nodes, gpus=gpus),))
+    run = Replay(trace, spec, settings, watch=watch)
+    run.run()
+    found = []
+    for job_id, outcome in sorted(run.outcomes.items()):
+        for number, span in enumerate(outcome.spans, start=1):
+            last = number == len(outcome.spans)
+            how = "succeeded" if last else "preempted"
+            held = where[job_id, number]
+            found.append(Run(outcome.job.job_id, number, held, span.begin_s, span.end_s, how))
+    return found
+
+
+def a_config(policy: str, settings: dict[str, str], like: ReplaySettings) -> MasterConfig:
+    terms = like.terms
+    return MasterConfig(
+        scheduler=SchedulerConfig(policy, settings),
+        nodes=NodesConfig(start_grace=Seconds(0.0)),
+        jobs=JobsConfig(concurrent_saves=1_000),
+        retention=RetentionConfig(ended_kept=Seconds(1e9)),
+        lease=LeaseConfig(
+            be_term=Seconds(terms.be_term_s),
+            slo_term=Seconds(terms.slo_term_s),
+            save_lead=Seconds(terms.save_lead_s),
+            resume=Seconds(terms.resume_s),
+        ),
+    )
+
+
+@pytest.mark.parametrize(("policy", "settings"), CHOICES, ids=[name for name, _ in CHOICES])
+async def test_the_daemon_decides_what_the_simulator_decides(
+    policy: str, settings: dict[str, str], tmp_path: Path
+) -> None:
+    trace = a_trace()
+    words = settings | (FREE if policy in BY_RUN_TIME else {})
+    (chosen,) = read_settings([policy], [f"{key}={value}" for key, value in words.items()])
+    nodes, gpus = EIGHT if chosen.policy.taking is Taking.BOUNDARY else TWO
+    expected = simulated(trace, chosen, nodes, gpus)
+    costs = {"save_s": float(chosen.save_s), "resume_s": float(chosen.resume_s)}
+    names = {f"node-{number}": gpus for number in range(1, nodes + 1)}
+    jobs = [
+        VirtualJob(
+            row.job_id, float(row.submit_time_s), row.num_gpus, float(row.duration_s),
+            () if row.deadline_s is None else strict(float(row.deadline_s)),
+        )
+        for row in trace.jobs
+    ]  # fmt: skip
+    async with SteppedDaemon(
+        tmp_path, a_config(policy, settings, chosen), names, **costs
+    ) as daemon:
+        found = await daemon.replay(jobs)
+    assert [run[:3] for run in found] == [run[:3] for run in expected]
+    assert [run.how for run in found] == [run.how for run in expected]
+    late = max(
+        max(abs(mine.begin_s - theirs.begin_s), abs(mine.end_s - theirs.end_s))
+        for mine, theirs in zip(found, expected, strict=True)
+    )
+    assert late <= CLOSE_S, f"{late} s apart"

@@ -1,0 +1,346 @@
+"""A whole master on real ports whose clock moves from event to event, and a world of virtual jobs on it.
+
+The master is the daemon's own: loop, sessions, services, mutual TLS. Only its clock stands still until
+everything that one instant has brought is on its disk: then it jumps to the next event, of the world or
+of the loop. So a day takes seconds, and nothing depends on how fast the machine is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+from pathlib import Path
+from time import time
+from typing import Any, NamedTuple
+
+from grpc import aio, ssl_channel_credentials
+
+from dlq.v1 import agent_service_pb2, job_service_pb2
+from dlq.v1.job_service_pb2_grpc import JobServiceStub
+from dlq_common.clock import FakeClock
+from dlq_common.ids import SeededIds
+from dlq_common.pki import SERVER_NAME, Authority, Role, new_key_and_csr
+from dlq_master.control.config import MasterConfig
+from dlq_master.control.failpoints import Failpoints
+from dlq_master.control.loop import Loop
+from dlq_master.control.starting import start
+from dlq_master.control.stimuli import PlanMade, RankReports, Stimulus, SubmitJob
+from dlq_master.model.attempt import Attempt
+from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.job import Job
+from dlq_master.model.node import Node, NodeState
+from dlq_master.model.reward import Steps
+from dlq_master.planner.process import PlannerProcess
+from dlq_master.rpc.audit import Audit
+from dlq_master.rpc.server import MasterServer, ServerSettings
+from dlq_master.rpc.sessions import Sessions
+from dlq_master.store.batch import Batch, User
+from dlq_master.store.memory import MemoryStore
+from support.fake_foresight import FakeForesight
+from support.virtual_agent import VirtualAgent
+
+GRID_S = 86_400.0  # the clock starts on a boundary of every grid of terms
+PATIENCE_S = 20.0  # of real time, for one instant
+NEVER_S = 1e9  # no metronome: the loop is woken when it wants to be
+
+
+class VirtualJob(NamedTuple):
+    """What arrives when, how long it works on its GPUs, and what its end is worth by when."""
+
+    name: str
+    submit_s: float
+    gpus: int
+    work_s: float
+    steps: Steps = ()
+
+
+@dataclass(slots=True)
+class Work:
+    """How far a job is."""
+
+    job: VirtualJob
+    done_s: float = 0.0
+    begun: bool = False
+    attempt: int = 0  # the one that makes progress; 0: none does
+    from_s: float = 0.0
+    ranks: dict[int, VirtualAgent] = field(default_factory=dict)
+    starting: int = 0
+
+    @property
+    def finish_s(self) -> float:
+        return self.from_s + self.job.work_s - self.done_s
+
+
+class Run(NamedTuple):
+    """One attempt as the master has it on disk; instants from the first one of the clock."""
+
+    job: str
+    number: int
+    gpus: tuple[tuple[str, int], ...]
+    begin_s: float
+    end_s: float
+    how: str
+
+
+class SteppedDaemon:
+    """`nodes`: GPUs of each node by its id. `save_s`, `resume_s`: what a pause costs."""
+
+    def __init__(
+        self,
+        root: Path,
+        config: MasterConfig,
+        nodes: Mapping[str, int],
+        *,
+        save_s: float = 30.0,
+        resume_s: float = 30.0,
+    ) -> None:
+        self.clock = FakeClock(now_s=time() // GRID_S * GRID_S)
+        self.begin_s = self.clock.now_s()
+        self.store = MemoryStore()
+        alice = User("alice", "user", 1001, 1001, (), 0.0)
+        known = [Node(NodeId(name), (), state=NodeState.DOWN) for name in nodes]  # they have joined
+        self.store.write(Batch(users=[alice], nodes=known, meta={"epoch": "0"}))
+        self.state, first = start(config, self.store.load(), self.begin_s)
+        self.store.write(first)
+        self.sessions = Sessions("/checkpoints")
+        self.loop = Loop(
+            state=self.state,
+            clock=self.clock,
+            store=self.store,
+            records=self.store,
+            transport=self.sessions,
+            failpoints=Failpoints(),
+            state_dir=root,
+            periods_s={"leases": NEVER_S},
+        )
+        self.planner = PlannerProcess(
+            lambda answer: self.loop.tell(PlanMade(answer)), limit_s=PATIENCE_S
+        )
+        self._save_s, self._resume_s = save_s, resume_s
+        self._nodes = nodes
+        self._authority = Authority.create("lab", self.begin_s)
+        self._audit = Audit(root / "audit.jsonl", self.clock)
+        self._server = MasterServer(
+            ServerSettings(api_address="127.0.0.1:0", join_address="127.0.0.1:0", version="1"),
+            control=_WithSteps(self.loop, self),
+            sessions=self.sessions,
+            authority=self._authority,
+            audit=self._audit,
+            clock=self.clock,
+            ids=SeededIds(7),
+            foresight=FakeForesight(),
+        )
+        self._channels: list[aio.Channel] = []
+        self._agents: dict[str, VirtualAgent] = {}
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._works: dict[str, Work] = {}
+        self.steps: dict[str, Steps] = {}
+        self._agenda: list[tuple[float, int, str, str, int]] = []
+        self._foreseen = 0
+
+    # --- life ---------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> SteppedDaemon:
+        await self._server.start()
+        self.loop.plan_with(self.planner)
+        for node_id, gpus in self._nodes.items():
+            channel = self._channel(node_id, node=True)
+            told = (self._begun_on(node_id), self._stopped)
+            self._agents[node_id] = VirtualAgent(channel, node_id, gpus, *told)
+            await self._agents[node_id].join()
+            await self._until(lambda: len(self.loop._inbox) > 0)
+            await self._turn()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(*(agent.close() for agent in self._agents.values()))
+        await asyncio.gather(*(channel.close() for channel in self._channels))
+        await self.planner.close()
+        await self._server.stop(0.0)
+        self._audit.close()
+
+    def _channel(self, name: str, *, node: bool = False) -> aio.Channel:
+        made, now_s = new_key_and_csr(name), self.begin_s
+        authority = self._authority
+        if node:
+            certificate = authority.sign_node(made.request, name, now_s)
+        else:
+            certificate = authority.sign_user(made.request, name, Role.USER, now_s)
+        credentials = ssl_channel_credentials(authority.certificate_pem(), made.key, certificate)
+        options = [("grpc.ssl_target_name_override", SERVER_NAME)]
+        address = f"127.0.0.1:{self._server.api_port}"
+        self._channels.append(aio.secure_channel(address, credentials, options=options))
+        return self._channels[-1]
+
+    # --- a replay -----------------------------------------------------------------------------
+
+    async def replay(self, jobs: Sequence[VirtualJob]) -> list[Run]:
+        """All jobs from their arrival to their end."""
+        submit = JobServiceStub(self._channel("alice"))
+        waiting = {job.name: job for job in jobs}
+        for job in jobs:
+            self._foresee(self.begin_s + job.submit_s, "arrive", job.name, 0)
+        while self._agenda or any(not job.ended for job in self.loop.published.jobs()):
+            self._step(self._next_s())
+            while self._agenda and self._agenda[0][0] <= self.clock.now_s():
+                _, _, what, name, number = heappop(self._agenda)
+                if what == "arrive":
+                    call = self._submit(submit, waiting[name])
+                    self._calls.add(asyncio.create_task(call))
+                else:
+                    self._ends(what, name, number)
+            await self._until(self._arrived)
+            await self._turn()
+            await self._settle()
+        return self._runs()
+
+    def _next_s(self) -> float:
+        ahead = [self._agenda[0][0]] if self._agenda else []
+        wake_s = self.loop._wake_at_s
+        ahead += [] if wake_s is None else [wake_s]
+        assert ahead, "jobs wait and nothing will ever happen"
+        return min(ahead)
+
+    def _step(self, to_s: float) -> None:
+        self.clock.advance(max(0.0, to_s - self.clock.now_s()))
+        # Sums of floats may stop short of what they were to reach.
+        while self.clock.now_s() < to_s:
+            self.clock.advance(1e-6)
+
+    async def _submit(self, stub: Any, job: VirtualJob) -> None:
+        self.steps[job.name] = job.steps
+        request = job_service_pb2.SubmitJobRequest(request_id=f"submit-{job.name}")
+        spec = request.spec
+        spec.name, spec.working_directory = job.name, "/tmp"
+        spec.command.append("/bin/true")
+        spec.resources.gpu_count = job.gpus
+        spec.run_estimate_duration.FromNanoseconds(round(job.work_s * 1e9))
+        self._works[job.name] = Work(job)
+        await stub.SubmitJob(request, timeout=PATIENCE_S)
+
+    def _work(self, job_id: str) -> Work:
+        job = self.loop.published.job(JobId(int(job_id)))
+        assert job is not None
+        return self._works[job.name]
+
+    def _arrived(self) -> bool:
+        """Who has something to say at this instant is being heard: a session hands over one report, and
+        then all that came while that one was taken."""
+        letters = [letter.stimulus for letter in self.loop._inbox._letters]
+        speaking = {one.node_id for one in letters if isinstance(one, RankReports)}
+        asked = sum(isinstance(one, SubmitJob) for one in letters)
+        heard = all(agent.heard or name in speaking for name, agent in self._agents.items())
+        return heard and asked >= len(self._calls)
+
+    async def _settle(self) -> None:
+        """Until nothing is on its way any more."""
+        while True:
+            if len(self.loop._inbox):
+                await self._turn()
+            elif self._quiet():
+                return
+            else:
+                await self._until(lambda: bool(len(self.loop._inbox)) or self._quiet())
+
+    def _quiet(self) -> bool:
+        self._calls = {call for call in self._calls if not call.done()}
+        state = self.state
+        return (
+            not state.outbox
+            and not self._calls
+            and state.away.asked is None
+            and all(agent.heard for agent in self._agents.values())
+        )
+
+    async def _turn(self) -> None:
+        """One turn with all that has arrived, in the order of the jobs."""
+        letters = self.loop._inbox.take()
+        await self.loop.turn(sorted(letters, key=lambda letter: _place(letter.stimulus)))
+
+    async def _until(self, true: Any) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not true():  # noqa: ASYNC110 nobody tells when all of it is true
+                await asyncio.sleep(0.0005)
+
+    # --- the world ----------------------------------------------------------------------------
+
+    def _foresee(self, at_s: float, what: str, name: str, number: int) -> None:
+        self._foreseen += 1
+        heappush(self._agenda, (at_s, self._foreseen, what, name, number))
+
+    def _begun_on(self, node_id: str) -> Any:
+        def begun(job_id: str, number: int, rank: int) -> None:
+            work = self._work(job_id)
+            if work.attempt != number:
+                work.attempt, work.ranks, work.starting = number, {}, 0
+            work.ranks[rank] = self._agents[node_id]
+            key = self.state.cluster.jobs[JobId(int(job_id))].live_key
+            assert key is not None
+            if len(work.ranks) == len(self.state.cluster.attempts[key].ranks):
+                now_s = self.clock.now_s()
+                work.from_s = now_s + (self._resume_s if work.begun else 0.0)
+                work.begun = True
+                self._foresee(work.finish_s, "finish", job_id, number)
+
+        return begun
+
+    def _stopped(self, job_id: str, number: int, rank: int) -> None:
+        work = self._work(job_id)
+        if rank or work.attempt != number or work.finish_s <= self.clock.now_s():
+            return  # who is done before it has to save is left alone
+        work.done_s += max(0.0, self.clock.now_s() - work.from_s)
+        work.attempt = 0
+        self._foresee(self.clock.now_s() + self._save_s, "leave", job_id, number)
+
+    def _ends(self, what: str, job_id: str, number: int) -> None:
+        """All ranks of an attempt end."""
+        work = self._work(job_id)
+        if what == "finish" and work.attempt != number:
+            return  # it was stopped before
+        more: dict[str, Any] = {"exit_code": 0}
+        if what == "leave":
+            path = f"/checkpoints/{job_id}/{number}"
+            saved = agent_service_pb2.CheckpointFact(path=path, after_notice=True)
+            more = {"exit_code": 99, "checkpoint": saved, "noticed": "stop"}
+        for rank, agent in work.ranks.items():
+            agent.report(job_id, number, rank, agent_service_pb2.RANK_PHASE_EXITED, **more)
+        work.attempt = 0
+
+    def _runs(self) -> list[Run]:
+        found = []
+        for job in self.loop.published.jobs():
+            found += [self._run(job, attempt) for attempt in self.store.attempts(job.job_id)]
+        return found
+
+    def _run(self, job: Job, attempt: Attempt) -> Run:
+        assert attempt.ended_time_s is not None
+        slots = tuple([(str(slot.node_id), slot.mask) for slot in attempt.lease.allocation.slots])
+        begin_s = attempt.assigned_time_s - self.begin_s
+        end_s = attempt.ended_time_s - self.begin_s
+        number = attempt.key.number
+        return Run(job.name, number, slots, begin_s, end_s, attempt.state.value)
+
+
+class _WithSteps:
+    """The loop, to which jobs come with deadlines that no wire carries yet."""
+
+    def __init__(self, loop: Loop, daemon: SteppedDaemon) -> None:
+        self._loop, self._daemon = loop, daemon
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    async def ask(self, stimulus: Stimulus) -> Any:
+        if isinstance(stimulus, SubmitJob) and (steps := self._daemon.steps[stimulus.name]):
+            stimulus = replace(stimulus, steps=steps)
+        return await self._loop.ask(stimulus)
+
+
+def _place(stimulus: Stimulus) -> tuple[int, str]:
+    if isinstance(stimulus, SubmitJob):
+        return 0, stimulus.name
+    if isinstance(stimulus, RankReports):
+        return 1, f"{min(report.key.job_id for report in stimulus.reports):09d}"
+    return 2, ""
