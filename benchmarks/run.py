@@ -29,6 +29,7 @@ NAMES = (
         "simulate",
         "placement",
         "gittins",
+        "eta",
         "selector",
         "reclaim",
         "elastic_fill",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import inf, isinf, sqrt
+from math import inf, isfinite, isinf, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from dlq_master.policy.policy import Policy
 from dlq_simulator.errors import SimulateError
 from dlq_simulator.twin.arrivals import matter, newcomers
 from dlq_simulator.twin.runtimes import RunTimes
-from dlq_simulator.twin.world import Twin
+from dlq_simulator.twin.world import GRID_S, Twin
 
 WORLDS = 7  # a prime number
 # The correlation of run times with what is common to a world (its square: that between two jobs). Chosen on
@@ -31,6 +31,8 @@ HORIZON_S = 7 * 86_400.0
 _LOW, _HIGH = 0.1, 0.9
 # Of the time ahead; nobody knows run times as well as that.
 _COARSE = 0.03
+# From the decision to start a job until it runs, as a rule.
+_PREPARING_S = 15.0
 
 
 # Gives a state of its own to each world, and the policy that goes on with it.
@@ -72,7 +74,7 @@ def foresee(worlds: Worlds, spent: Spent) -> Forecast:
         _run(world, min(until_s, now_s + HORIZON_S), partial(_over, spent, 1.0))
         seen.append(world.starts)
     jobs = dict.fromkeys(job_id for starts in seen for job_id in starts)
-    starts = {job_id: _range([one.get(job_id, inf) for one in seen]) for job_id in jobs}
+    starts = {job_id: _range([one.get(job_id, inf) for one in seen], now_s) for job_id in jobs}
     return Forecast(now_s, starts, until_s, len(seen))
 
 
@@ -96,7 +98,8 @@ def foresee_one(worlds: Worlds, spent: Spent, job: Job) -> Estimate:
         ends.append(end_s)
         cost = cost or spent()
     basis = worlds.run_times.basis(job).value
-    return Estimate(worlds.now_s, _found(starts), _found(ends), basis)
+    now_s = worlds.now_s
+    return Estimate(now_s, _found(starts, now_s), _found(ends, now_s), basis)
 
 
 def _submitted(job: Job, now_s: float) -> Job:
@@ -127,8 +130,8 @@ def _life(
     return start_s, inf if end_s is None else end_s
 
 
-def _found(instants_s: list[float]) -> Range | None:
-    return None if all(isinf(at_s) for at_s in instants_s) else _range(instants_s)
+def _found(instants_s: list[float], now_s: float) -> Range | None:
+    return None if all(isinf(at_s) for at_s in instants_s) else _range(instants_s, now_s)
 
 
 def _run(twin: Twin, until_s: float, enough: Callable[[], bool]) -> float:
@@ -170,12 +173,18 @@ def _mixed(number: int) -> int:
 _MASK = 2**64 - 1
 
 
-def _range(starts_s: list[float]) -> Range:
-    """Of the same job in all worlds: of n ordered ones the first stands for the share 1/2n, and so on."""
+def _range(starts_s: list[float], now_s: float) -> Range:
+    """Of the same job in all worlds: of n ordered ones the first stands for the share 1/2n, and so on.
+
+    What happens was decided about somewhat later than it happens, and between that decision and a program
+    that runs lie the agent's preparations.
+    """
     ordered = sorted(starts_s)
     count = len(ordered)
     low_s, likely_s, high_s = (ordered[_place(share, count)] for share in (_LOW, 0.5, _HIGH))
-    return Range(low_s, likely_s, high_s)
+    if isfinite(low_s):
+        low_s = max(now_s, low_s - max(GRID_S, _COARSE * (low_s - now_s)))
+    return Range(low_s, likely_s, high_s + _PREPARING_S)
 
 
 def _place(share: float, count: int) -> int:

@@ -31,7 +31,7 @@ from dlq_simulator.workload import TraceJob
 # All of a job's work in seconds on the GPUs that it asks for; it has done so much of it, and is not over.
 Work = Callable[[Job, float], float]
 _LEAST_LEFT_S = 1.0
-_GRID_S = 4.0  # at least, if it is coarse
+GRID_S = 4.0  # at least, if it is coarse
 _LIVE = ClusterSpec(name="live", groups=())
 
 
@@ -113,7 +113,7 @@ class Twin(Engine):
     def _next_instant(self) -> Seconds:
         at_s = super()._next_instant()
         ahead_s = at_s - self.begin_s
-        grid_s = max(_GRID_S, self._coarse * ahead_s)
+        grid_s = max(GRID_S, self._coarse * ahead_s)
         if not self._coarse or self._over or ahead_s <= 0.0:
             return at_s
         grid_s = 2.0 ** floor(log2(grid_s))
