@@ -31,6 +31,7 @@ from dlq_master.model.resources import Shape
 from dlq_master.model.running import RunningIndex
 from dlq_master.model.slowdowns import Slowdowns
 from dlq_master.model.timers import Timers
+from dlq_master.model.values import maker
 from dlq_master.model.waiting import WaitingIndex
 
 # Looking an enum's member up costs more than comparing it, and these are on the hot path.
@@ -40,6 +41,7 @@ _PROFILE = Lane.PROFILE
 _SPOT = Lane.SPOT
 _QUEUED = JobState.QUEUED
 _COMPLETED = JobState.COMPLETED
+_key = maker(AttemptKey)
 _PAUSING = AttemptState.PAUSING
 _UNKNOWN = AttemptState.UNKNOWN
 
@@ -139,7 +141,7 @@ class Cluster:
         """The job's live attempt, if it has one."""
         if job.live_attempt is None:
             return None
-        return self._attempts.get(AttemptKey(job.job_id, job.live_attempt))
+        return self._attempts.get(_key((job.job_id, job.live_attempt)))
 
     def rank(self, job: Job) -> int:
         """Lower ranks are served first."""

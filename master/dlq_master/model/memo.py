@@ -16,11 +16,7 @@ class Memo:
     def get(self, key: object, *of: object) -> Any:
         """The answer, or None."""
         known = self._known.get(key)
-        if known is None or len(known[0]) != len(of):
-            return None
-        return (
-            known[1] if all(a is b or a == b for a, b in zip(known[0], of, strict=True)) else None
-        )
+        return known[1] if known is not None and known[0] == of else None
 
     def put(self, key: object, answer: Any, *of: object) -> None:
         """Remember the answer in place of the one before."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from copy import copy
 from typing import NamedTuple
 
 from dlq_master.model.ids import AttemptKey, JobId
@@ -95,6 +96,10 @@ class RunningIndex:
         if not keys:
             del self.by_term[term_end_s]
 
+    def on(self, widths: Mapping[JobId, int]) -> RunningByKey:
+        """The same order, with other widths of some jobs."""
+        return RunningByKey(self, self.position).on(widths)
+
     def position(self, job_id: JobId) -> int:
         """Where it stands in its rank."""
         return self.places[job_id].sequence
@@ -118,6 +123,16 @@ class RunningByKey:
         self._stands = stands
         self._positions: dict[JobId, int] = {}
         self._in_order: dict[int, list[JobId]] = {}
+
+    def on(self, widths: Mapping[JobId, int]) -> RunningByKey:
+        """The same order, with other widths of some jobs."""
+        other = copy(self)
+        other.places, other.gpus_by_rank = dict(self.places), dict(self.gpus_by_rank)
+        for job_id, gpus in widths.items():
+            place = self.places[job_id]
+            other.places[job_id] = place._replace(gpus=gpus)
+            other.gpus_by_rank[place.rank] += gpus - place.gpus
+        return other
 
     def position(self, job_id: JobId) -> int:
         """Where it stands in its rank."""

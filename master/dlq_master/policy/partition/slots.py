@@ -29,7 +29,7 @@ from dlq_master.policy.promise.reading import (
     will_end,
 )
 from dlq_master.policy.promise.rules import PRINTED_S, Promises, Selector, Selects, Slots
-from dlq_master.policy.promise.selector import Selection, select
+from dlq_master.policy.promise.selector import Selection, select, settled
 
 _OVERRUN = "overrun"  # the ground of its verdict
 _NEXT = Reason(ReasonCode.SLOT_OVER)
@@ -82,18 +82,25 @@ def _slot(
         else:
             planned.append(job)
     asked = _asked(cluster, planned, grid, slot, rules)
-    chosen = None
-    if asked:
-        printed_s = PRINTED_S if rules.selector is Selector.PRINTED else 0.0
-        chosen = select(asked, grid, _kept(planned, asked, grid, slot), printed_s=printed_s)
-    if chosen is not None and rules.slots is Slots.LATE:
-        from dlq_master.policy.promise.late import as_late_as_can_be
-
-        chosen = replace(chosen, plan=as_late_as_can_be(chosen.plan, asked, grid))
-    changes = [_place(job, chosen, slot, rules) for job in planned]
+    left = kept_plan(planned, slot)
+    chosen = _chosen(asked, grid, _kept(planned, left, asked, grid, slot), rules) if asked else None
+    changes = [_place(job, chosen, left, slot, rules) for job in planned]
     changes += [_let_end(job) for job in ending]
     changes += [_overrun(job) for job in over if job.verdict != _OVERRUN]
     return chosen, [change for change in changes if change is not None]
+
+
+def _chosen(asked: list[SloJob], grid: Grid, kept: Plan, rules: Promises) -> Selection:
+    """With slots as late as can be a plan is not run as it is: how often it stops jobs is no ground for another."""
+    late = rules.slots is Slots.LATE
+    if not late or (chosen := settled(asked, grid, kept)) is None:
+        printed_s = PRINTED_S if rules.selector is Selector.PRINTED else 0.0
+        chosen = select(asked, grid, kept, printed_s=printed_s)
+    if not late:
+        return chosen
+    from dlq_master.policy.promise.late import as_late_as_can_be
+
+    return replace(chosen, plan=as_late_as_can_be(chosen.plan, asked, grid))
 
 
 def _asked(
@@ -125,16 +132,18 @@ def _let_end(job: Job) -> Reserve:
     return Reserve(job.job_id, Lane.SLO, (), job.promised, job.verdict, _NEXT)
 
 
-def _kept(jobs: list[Job], asked: list[SloJob], grid: Grid, slot: int) -> Plan:
+def _kept(jobs: list[Job], left: Plan, asked: list[SloJob], grid: Grid, slot: int) -> Plan:
     """The plan so far. Slots of jobs that nothing was promised give way to what has been promised since."""
     known = {job.key for job in asked}
-    whole = kept_plan([job for job in jobs if str(job.job_id) in known], slot)
+    whole = left.without(left.segments.keys() - known)
     if not faults(whole, asked, grid):
         return whole
     return kept_plan([job for job in jobs if job.promised is not None], slot)
 
 
-def _place(job: Job, chosen: Selection | None, slot: int, rules: Promises) -> Reserve | None:
+def _place(
+    job: Job, chosen: Selection | None, left: Plan, slot: int, rules: Promises
+) -> Reserve | None:
     """Where it stands in this slot; None: as it stood, and nothing else is planned for it."""
     key, job_id = str(job.job_id), job.job_id
     broken = chosen is not None and key in chosen.broken
@@ -142,7 +151,7 @@ def _place(job: Job, chosen: Selection | None, slot: int, rules: Promises) -> Re
     slots = _slots(job_id, chosen, slot)
     after = job._replace(slots=slots, promised=promised)
     lane = lane_of(after, slot, rules)
-    if lane is job.lane and promised == job.promised and slots == _left(job, slot):
+    if lane is job.lane and promised == job.promised and slots == numbered(left, job_id, slot):
         return None
     code = ReasonCode.PROMISE_BROKEN if broken else ReasonCode.SLOT_OVER
     verdict = "broken" if broken else job.verdict
@@ -151,8 +160,3 @@ def _place(job: Job, chosen: Selection | None, slot: int, rules: Promises) -> Re
 
 def _slots(job_id: JobId, chosen: Selection | None, slot: int) -> Segments:
     return () if chosen is None else numbered(chosen.plan, job_id, slot)
-
-
-def _left(job: Job, slot: int) -> Segments:
-    """What is left of its slots from this one on."""
-    return numbered(kept_plan([job], slot), job.job_id, slot)

@@ -30,7 +30,8 @@ class Demand:
     def __init__(self, grid: Grid, horizon: int) -> None:
         self.horizon = horizon
         self._upto = np.arange(horizon + 1, dtype=np.int64)
-        self.left: Slots = np.array(grid.upto(horizon), dtype=np.int64)
+        self.left: Slots = np.zeros(horizon + 1, dtype=np.int64)
+        gpus_of(grid, horizon).cumsum(out=self.left[1:])
 
     def copy(self) -> Demand:
         """The same, to be changed on its own."""
@@ -81,6 +82,14 @@ class Demand:
         return at if at <= self.horizon else None
 
 
+def gpus_of(grid: Grid, count: int) -> Slots:
+    """GPUs in each of the first `count` slots."""
+    found: Slots = np.full(count, grid.capacity[-1], dtype=np.int64)
+    first = grid.capacity[:count]
+    found[: len(first)] = first
+    return found
+
+
 def demand(jobs: Iterable[tuple[int, int, int]], horizon: int) -> Slots:
     """W(t), t = 0 to `horizon`, of jobs (width, needed, last), in O(jobs + horizon)."""
     bends = np.zeros(horizon + 2, dtype=np.int64)
@@ -90,4 +99,4 @@ def demand(jobs: Iterable[tuple[int, int, int]], horizon: int) -> Slots:
         bends[1] -= width * short
         bends[min(max(0, last - needed) + 1, horizon + 1)] += width
         bends[min(last + 1, horizon + 1)] -= width
-    return np.cumsum(np.cumsum(bends[: horizon + 1]))
+    return bends[: horizon + 1].cumsum().cumsum()

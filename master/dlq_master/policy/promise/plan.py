@@ -36,7 +36,7 @@ class Plan:
         left = {}
         for key, made in self.segments.items():
             rest = tuple(
-                Segment(max(0, begin - slots), end - slots) for begin, end in made if end > slots
+                [Segment(max(0, begin - slots), end - slots) for begin, end in made if end > slots]
             )
             if rest:
                 left[key] = rest
@@ -102,15 +102,18 @@ def keeps_promise(job: SloJob, segments: Sequence[Segment], grid: Grid) -> bool:
 
 def free_gpus(plan: Plan, jobs: Iterable[SloJob], grid: Grid, slots: int) -> Slots:
     """GPUs that nobody holds, in each of the first `slots` slots; negative where there are too few."""
-    import numpy as np  # every pipeline knows of plans, few count in them
+    # Every pipeline knows of plans, few count in them.
+    from dlq_master.policy.promise.fluid import gpus_of
 
-    change = [0] * (slots + 1)
+    free = gpus_of(grid, slots + 1)
+    change = free * 0
     for job in jobs:
         wide = width(job, grid)
         for begin, end in plan.segments.get(job.key, ()):
             change[min(begin, slots)] += wide
             change[min(end, slots)] -= wide
-    return np.array(grid.slots(slots), dtype=np.int64) - np.cumsum(change[:slots], dtype=np.int64)
+    left: Slots = free - change.cumsum()
+    return left[:slots]
 
 
 def slots_of(plan: Plan) -> int:
@@ -139,9 +142,10 @@ def faults(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> list[Fault]:
     known = {job.key for job in jobs}
     found += [Fault(key, "no such job") for key in plan.segments if key not in known]
     slots = max(slots_of(plan), len(grid.capacity))
-    for slot, free in enumerate(free_gpus(plan, jobs, grid, slots)):
-        if free < 0:
-            found.append(Fault("", f"slot {slot} wants {-free} GPUs more than it has"))
+    free = free_gpus(plan, jobs, grid, slots)
+    if free.min(initial=0) < 0:
+        full = (free < 0).nonzero()[0]
+        found += [Fault("", f"slot {at} wants {-free[at]} GPUs more than it has") for at in full]
     for job in jobs:
         made = plan.segments.get(job.key, ())
         if not ordered(made):

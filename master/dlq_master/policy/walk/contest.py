@@ -48,8 +48,12 @@ class Contest(Space):
         self.spent = False
 
     def ranks(self) -> Sequence[int]:
-        """All in which somebody waits or runs."""
-        return sorted({*self.lineup.waiting.ranks, *self.lineup.running.by_rank})
+        """All in which somebody waits or runs, down to the last in which somebody waits."""
+        waiting = self.lineup.waiting.ranks
+        if not waiting:
+            return ()
+        last = max(waiting)
+        return sorted({*waiting, *(rank for rank in self.lineup.running.by_rank if rank <= last)})
 
     def widest(self) -> float:
         """As wide as what is left and what lower ranks hold."""
@@ -65,9 +69,10 @@ class Contest(Space):
         if victims is None and not self.pinned.gpus_by_rank.get(rank):
             self.below -= block.gpus
             return
-        for job_id in members(self.lineup, rank, block):
-            if job_id not in self.pinned.job_ids and (victims is None or victims.keep(job_id)):
-                self.below -= self.lineup.running.places[job_id].gpus
+        pinned, places = self.pinned.job_ids, self.lineup.running.places
+        for job_id in members(self.lineup, rank, block, in_order=victims is not None):
+            if job_id not in pinned and (victims is None or victims.keep(job_id)):
+                self.below -= places[job_id].gpus
 
     def serve(self, rank: int, head: Head) -> bool:
         """It starts, claims, makes others leave or reserves."""

@@ -79,7 +79,7 @@ class Counts:
             if block.gpus <= self.left[gpu_type]:
                 self.left[gpu_type] -= block.gpus
                 return
-        for job_id in members(self.lineup, rank, block):
+        for job_id in members(self.lineup, rank, block, in_order=True):
             if job_id not in self.pinned.job_ids:
                 self._keep_one(job_id)
 

@@ -16,14 +16,14 @@ from dlq_master.model.job import JobState
 from dlq_master.model.lineup import Lineup
 from dlq_master.model.pool import Parts, Pool
 from dlq_master.model.resources import Shape
-from dlq_master.model.running import RunningByKey, RunningIndex
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.walk.contest import Contest
 from dlq_master.policy.walk.masks import Masks, count, kept, parts_of, spared_part
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.pinned import pinned_but
-from dlq_master.policy.walk.seats import SlotContest, pinned_too
+from dlq_master.policy.walk.seats import SlotContest, SlotSpace, pinned_too
 from dlq_master.policy.walk.shares import Held, Question, Shares
+from dlq_master.policy.walk.space import Space
 from dlq_master.policy.walk.standing import Block
 from dlq_master.policy.walk.usable import usable
 from dlq_master.policy.walk.walk import walk
@@ -41,7 +41,7 @@ class _Decision:
         self.held = self._split()
         self.ground = self._ground()
         self.stocks = self.ground.stocks
-        if isinstance(self.ground, _SlotBases) and question.seating is not None:
+        if isinstance(self.ground, SlotSpace | SlotContest) and question.seating is not None:
             question.seating.serve(self.ground)
         self.outcome = walk(self.ground)
         self._size()
@@ -51,10 +51,11 @@ class _Decision:
         capacity = self.cluster.capacity
         capacity.ready()
         found: dict[JobId, Held] = {}
-        for job_id in sorted(self.question.movable):
-            job = self.cluster.jobs[job_id]
+        jobs, elastic = self.cluster.jobs, self.cluster.elastic
+        for job_id in sorted(it for it in self.question.movable if elastic(jobs[it])):
+            job = jobs[job_id]
             attempt = self.cluster.live_attempt(job)
-            if attempt is None or not self.cluster.elastic(job):
+            if attempt is None:
                 continue
             ((gpu_type, parts),) = capacity.parts(attempt.lease.allocation).items()
             base = kept(job, parts, job.request.base, in_order=self.question.placement.groups)
@@ -63,8 +64,10 @@ class _Decision:
             found[job_id] = Held(gpu_type, base, rest)
         return found
 
-    def _ground(self) -> _Bases:
+    def _ground(self) -> Space:
         asked = self.question
+        if asked.seating is not None and not asked.movable and not asked.seating.going:
+            return SlotSpace(self.cluster, asked.lineup, asked.placement)
         movable = asked.movable if asked.preempts else frozenset[JobId]()
         pinned = pinned_but(self.cluster, movable)
         lineup = self._standing() if asked.preempts else asked.lineup
@@ -103,14 +106,8 @@ class _Decision:
     def _standing(self) -> Lineup:
         """The line-up in which who may be resized stands for its base alone."""
         lineup = self.question.lineup
-        running = RunningIndex()
-        for job_id, place in lineup.running.places.items():
-            key = self.cluster.jobs[job_id].live_key
-            held = self.held.get(job_id)
-            gpus = place.gpus if held is None else count(held.base)
-            if key is not None:
-                running.put(key, place.rank, place.sequence, gpus, place.term_end_s)
-        return lineup._replace(running=RunningByKey(running, lineup.running.position))
+        widths = {job_id: count(held.base) for job_id, held in self.held.items() if held.extra}
+        return lineup._replace(running=lineup.running.on(widths)) if widths else lineup
 
     def _size(self) -> None:
         """Share what is left, type by type, and find the GPUs."""
@@ -167,12 +164,13 @@ def movable(cluster: Cluster, keys: Iterable[AttemptKey]) -> frozenset[JobId]:
     that take new work; if they are elastic, not held, and none of their GPUs withheld."""
     capacity = cluster.capacity
     capacity.ready()
-    found = set()
+    found, closed, places = set(), capacity.closed, cluster.running.places
     for key in keys:
-        job_id, attempt = key.job_id, cluster.attempts[key]
-        if job_id not in cluster.running.places:
+        job_id = key.job_id
+        if job_id not in places:
             continue
-        if not capacity.closed.isdisjoint(attempt.lease.allocation.node_ids):
+        attempt = cluster.attempts[key]
+        if closed and not closed.isdisjoint(attempt.lease.allocation.node_ids):
             continue
         job = cluster.jobs[job_id]
         if cluster.elastic(job):

@@ -82,13 +82,17 @@ class Seat(NamedTuple):
 
 def seats(cluster: Cluster, moving: Iterable[JobId] = ()) -> list[Seat]:
     """Everybody who is to be seated, the widest first; `moving`: jobs that are to leave for others."""
+    running = cluster.running.places  # neither waits nor leaves
     found = [_seat(cluster, cluster.jobs[job_id], leaving=True) for job_id in moving]
     for job_id in cluster.seated:
+        if job_id in running:
+            continue
         job = cluster.jobs[job_id]
-        attempt = cluster.live_attempt(job)
         if job.waiting:
             found.append(_seat(cluster, job, leaving=False))
-        elif attempt is not None and attempt.state is AttemptState.PAUSING:
+            continue
+        attempt = cluster.live_attempt(job)
+        if attempt is not None and attempt.state is AttemptState.PAUSING:
             found.append(_seat(cluster, job, leaving=True))
     return sorted(found, key=lambda seat: (-seat.shape.gpus, seat.job_id))
 
@@ -130,8 +134,8 @@ def leave_behind(ground: Space) -> None:
     cluster = ground.cluster
     for job_id in holding(cluster):
         job = cluster.jobs[job_id]
-        attempt = cluster.live_attempt(job)
-        if attempt is not None and ends_now(cluster, job):
+        attempt = cluster.live_attempt(job) if ends_now(cluster, job) else None
+        if attempt is not None:
             held = cluster.capacity.parts(attempt.lease.allocation)
             for gpu_type, parts in usable(cluster.capacity, held):
                 ground.stocks[gpu_type].give_later(parts)

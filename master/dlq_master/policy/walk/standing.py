@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import NamedTuple
 
 from dlq_master.model.ids import JobId
@@ -48,12 +48,13 @@ def blocks(lineup: Lineup, rank: int, *, apart: bool) -> list[Block]:
     return found
 
 
-def members(lineup: Lineup, rank: int, block: Block) -> Sequence[JobId]:
-    """The block's jobs, the one that is kept first first."""
+def members(lineup: Lineup, rank: int, block: Block, *, in_order: bool) -> Collection[JobId]:
+    """The block's jobs; `in_order`: the one that is kept first first."""
     if block.job_ids is not None:
         return block.job_ids
     running = lineup.running
-    places, everyone = running.places, running.in_order(rank)
+    places = running.places
+    everyone = running.in_order(rank) if in_order else running.by_rank[rank]
     if block.gpus == running.gpus_by_rank[rank]:
         return everyone
     return [job for job in everyone if STARTED_BASE <= places[job].sequence < STARTED_END]
