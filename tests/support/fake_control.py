@@ -67,10 +67,15 @@ class FakeRead:
     past_reads: int = 0
     start_ranges: dict[JobId, Range] = field(default_factory=dict)
     journal_horizon: int = 0
+    promising: bool = True  # whether the policy promises deadlines
 
     @property
     def policy(self) -> str:
         return self.chosen.policy
+
+    @property
+    def promises(self) -> bool:
+        return self.promising
 
     @property
     def filed(self) -> Chosen:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from pathlib import Path
 from time import time
@@ -124,7 +124,7 @@ class SteppedDaemon:
         self._audit = Audit(root / "audit.jsonl", self.clock)
         self._server = MasterServer(
             ServerSettings(api_address="127.0.0.1:0", join_address="127.0.0.1:0", version="1"),
-            control=_WithSteps(self.loop, self),
+            control=self.loop,
             sessions=self.sessions,
             authority=self._authority,
             audit=self._audit,
@@ -136,7 +136,6 @@ class SteppedDaemon:
         self._agents: dict[str, VirtualAgent] = {}
         self._calls: set[asyncio.Task[Any]] = set()
         self._works: dict[str, Work] = {}
-        self.steps: dict[str, Steps] = {}
         self._agenda: list[tuple[float, int, str, str, int]] = []
         self._foreseen = 0
 
@@ -210,13 +209,15 @@ class SteppedDaemon:
             self.clock.advance(1e-6)
 
     async def _submit(self, stub: Any, job: VirtualJob) -> None:
-        self.steps[job.name] = job.steps
         request = job_service_pb2.SubmitJobRequest(request_id=f"submit-{job.name}")
         spec = request.spec
         spec.name, spec.working_directory = job.name, "/tmp"
         spec.command.append("/bin/true")
         spec.resources.gpu_count = job.gpus
         spec.run_estimate_duration.FromNanoseconds(round(job.work_s * 1e9))
+        for step in job.steps:
+            due = spec.deadlines.add(reward=step.reward).due_duration
+            due.FromNanoseconds(round(step.deadline_s * 1e9))
         self._works[job.name] = Work(job)
         await stub.SubmitJob(request, timeout=PATIENCE_S)
 
@@ -321,21 +322,6 @@ class SteppedDaemon:
         end_s = attempt.ended_time_s - self.begin_s
         number = attempt.key.number
         return Run(job.name, number, slots, begin_s, end_s, attempt.state.value)
-
-
-class _WithSteps:
-    """The loop, to which jobs come with deadlines that no wire carries yet."""
-
-    def __init__(self, loop: Loop, daemon: SteppedDaemon) -> None:
-        self._loop, self._daemon = loop, daemon
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loop, name)
-
-    async def ask(self, stimulus: Stimulus) -> Any:
-        if isinstance(stimulus, SubmitJob) and (steps := self._daemon.steps[stimulus.name]):
-            stimulus = replace(stimulus, steps=steps)
-        return await self._loop.ask(stimulus)
 
 
 def _place(stimulus: Stimulus) -> tuple[int, str]:

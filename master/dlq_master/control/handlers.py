@@ -10,6 +10,7 @@ from dlq_master.control import (
     labels,
     limits,
     maintenance,
+    misses,
     nodes,
     people,
     policies,
@@ -113,6 +114,7 @@ def _tick(turn: Turn, name: str) -> None:
         nodes.watch_silence(turn)
         barrier.watch(turn)
         limits.watch(turn)
+        misses.watch(turn)
         scheduling.notice_pause(turn)
     elif name == "compact":
         people.drop_expired(turn)

@@ -5,12 +5,15 @@ from dataclasses import fields
 from enum import StrEnum
 from typing import Any
 
+from dlq_common.instants import format_instant
 from dlq_master.model.drive import Happened
 from dlq_master.model.event import Fact
 from dlq_master.model.job import Checkpoint
-from dlq_master.model.job_steps import Usage
-from dlq_master.model.plan import Start
+from dlq_master.model.job_steps import Reserved, Usage
+from dlq_master.model.plan import Reserve, Start
 from dlq_master.model.resources import Allocation
+from dlq_master.model.sentence import PLAIN, no_promise
+from dlq_master.model.why import ReasonCode
 
 
 def line(one: Happened) -> tuple[str, dict[str, Fact]]:
@@ -20,6 +23,9 @@ def line(one: Happened) -> tuple[str, dict[str, Fact]]:
             "gpus": one.change.allocation.width,
             "nodes": where(one.change.allocation),
         }
+    word = _PROMISES.get(one.change.reason.code) if isinstance(one.change, Reserve) else None
+    if word is not None and isinstance(one.event, Reserved):
+        return word, _promise(one.event)
     subject = "node" if one.node_id is not None else "job" if one.attempt is None else "attempt"
     return f"{subject}_{_snake(type(one.event).__name__)}", _facts(one.event)
 
@@ -30,6 +36,10 @@ def cause(one: Happened) -> str:
         words = (getattr(one.event, name, "") for name in ("cause", "detail"))
         return ": ".join(str(word) for word in words if word)
     reason = one.change.reason
+    if reason.code is ReasonCode.UNGUARANTEED:
+        return no_promise(reason.detail)
+    if reason.code in (ReasonCode.PROMISE_BROKEN, ReasonCode.OVERRUN):
+        return reason.detail or PLAIN[reason.code]
     return reason.detail or reason.code.value
 
 
@@ -62,6 +72,28 @@ def _told(name: str, value: Any) -> dict[str, Fact]:
     if isinstance(value, str | int | float | bool) and value != "":
         return {name: value}
     return {}
+
+
+# What a plan says of a promise -> the word under which people find it.
+_PROMISES = {
+    ReasonCode.GUARANTEED: "promise_made",
+    ReasonCode.UNGUARANTEED: "promise_refused",
+    ReasonCode.REPLANNED: "promise_replanned",
+    ReasonCode.PROMISE_BROKEN: "promise_broken",
+    ReasonCode.OVERRUN: "promise_overrun",
+}
+
+
+def _promise(event: Reserved) -> dict[str, Fact]:
+    facts: dict[str, Fact] = {"ground": event.verdict}
+    if event.promised is not None:
+        facts["deadline"] = event.promised + 1
+    instead = event.alternative
+    if instead is not None and instead.earliest_s is not None:
+        facts["earliest"] = format_instant(instead.earliest_s)
+    if instead is not None and instead.fix:
+        facts["fix"] = instead.fix
+    return facts
 
 
 def _snake(name: str) -> str:

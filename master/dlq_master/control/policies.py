@@ -19,6 +19,7 @@ from dlq_master.control.turn import Turn
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
 from dlq_master.policy.adopt import adopt, dropped, endangered, on_trial
+from dlq_master.policy.elsewhere import offering
 from dlq_master.policy.policy import Know, Policy
 from dlq_master.policy.registry import PRESETS, build
 
@@ -48,7 +49,7 @@ def live_policy(name: str, settings: Mapping[str, str]) -> Policy:
     if preset is not None and "know" in preset.settings:
         words.setdefault("know", Know.UNKNOWN.value)
     try:
-        policy = build(name, words)
+        policy = offering(build(name, words))
     except ValueError as error:
         raise ConfigError(f"scheduler: {error}") from None
     if policy.know is not Know.UNKNOWN:

@@ -32,6 +32,8 @@ class Readable(Protocol):
     @property
     def policy(self) -> str: ...  # by name
     @property
+    def promises(self) -> bool: ...  # whether that policy promises deadlines
+    @property
     def filed(self) -> Chosen: ...  # what master.toml says
     def planning(self) -> Planning: ...
     def job(self, job_id: JobId) -> Job | None: ...  # whether it lives or has ended

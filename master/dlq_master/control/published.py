@@ -122,6 +122,11 @@ class Published:
         return self.chosen.policy
 
     @property
+    def promises(self) -> bool:
+        """Whether that policy promises deadlines."""
+        return self._state.policy.promises is not None
+
+    @property
     def filed(self) -> Chosen:
         """The policy of master.toml."""
         scheduler = self._state.config.scheduler

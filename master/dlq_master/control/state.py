@@ -106,6 +106,7 @@ class State:
     returned: set[NodeId] = field(default_factory=set)  # nodes that said hello to this master
     holds_told: dict[NodeId, int] = field(default_factory=dict)  # hold revision its ranks have
     gates: Gates = field(default_factory=Gates)  # jobs that may not wait yet
+    cancel_late: dict[JobId, None] = field(default_factory=dict)  # jobs that want no late end
     retries: Retries = field(default_factory=Retries)  # jobs that the cluster has failed
     journal_horizon: int = 0  # up to this sequence the journal may have been cut
     recent: Recent = field(init=False)  # ended jobs that are still in memory
@@ -148,6 +149,12 @@ def note_unknown_type(state: State, job: Job) -> None:
             state.unknown_types.add(job.job_id)
 
 
+def note_cancel_late(state: State, job: Job) -> None:
+    """Keep in mind a job that is to end once it would be late."""
+    if job.rules.cancel_late and job.steps and not job.ended:
+        state.cancel_late[job.job_id] = None
+
+
 def restore(state: State, loaded: Loaded) -> None:
     """Fill a fresh state with what was loaded. Every silence starts now: leases were granted now."""
     for node in loaded.nodes:
@@ -176,6 +183,8 @@ def restore(state: State, loaded: Loaded) -> None:
         if len(attempt.ranks) > 1 and attempt.live and attempt.started_time_s is None:
             state.starting.add(attempt.key)
     state.gates = build(state.cluster.jobs, state.started_s)
+    for job in loaded.jobs:
+        note_cancel_late(state, job)
     state.retries = retries_of(state.cluster.jobs)
     state.users = {user.name: user for user in loaded.users}
     state.tokens = {token.token_id: token for token in loaded.tokens}

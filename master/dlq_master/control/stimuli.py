@@ -11,7 +11,6 @@ from dlq_master.model.job import HoldKind, Job, RunRules
 from dlq_master.model.node import Node, NodeFlag, Registered
 from dlq_master.model.recording import Evidence
 from dlq_master.model.resources import Request
-from dlq_master.model.reward import BEST_EFFORT, Steps
 from dlq_master.model.why import Reason
 from dlq_master.planner.plans import Answer
 from dlq_master.store.batch import JoinToken as JoinToken
@@ -66,6 +65,14 @@ class AskedDependency:
     cancel_if_never: bool = False
 
 
+class AskedDeadline(NamedTuple):
+    """One deadline, and what a completion by then earns: so long after its acceptance, or at an instant."""
+
+    reward: float
+    after_s: float = 0.0
+    at_s: float | None = None  # if it is set, it counts
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitJob:
     """Accept a job. Answered with `Submitted` after it is on disk."""
@@ -86,10 +93,10 @@ class SubmitJob:
     depends: AskedDependency | None = None
     begin_time_s: float | None = None
     nice: int = 0
-    steps: Steps = BEST_EFFORT  # what its end is worth by when
     validate_only: bool = False
     family: str = ""  # jobs of its user that run the same program; "" = it has none
     records: bool | None = None  # its traffic: always, never; None = as the cluster does
+    deadlines: tuple[AskedDeadline, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,19 @@ from dlq_common.errors import (
     TryAgain,
     Unsatisfiable,
 )
+from dlq_common.instants import format_instant
 from dlq_common.suggest import did_you_mean
 from dlq_master.control import depending, eligible, gpu_types, scheduling
 from dlq_master.control.config import JobsConfig
 from dlq_master.control.queues import MOST_NICE
-from dlq_master.control.state import believe, note_unknown_type
+from dlq_master.control.state import believe, note_cancel_late, note_unknown_type
 from dlq_master.control.stimuli import AskedArray, Caller, SubmitJob, Submitted
 from dlq_master.control.turn import Answer, Turn
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.eligible import Array
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import HoldKind, Job, RunRules
+from dlq_master.model.reward import Steps, soft
 from dlq_master.model.sentence import sentence
 from dlq_master.model.why import Reason, ReasonCode
 
@@ -122,7 +124,7 @@ def _job(turn: Turn, ask: SubmitJob) -> Job:
         nice=ask.nice,
         time_limit_s=ask.time_limit_s,
         duration_estimate_s=ask.run_estimate_s,
-        steps=ask.steps,
+        steps=_steps(turn, ask),
         rules=_with_graces(ask, state.config.jobs),
         begin_time_s=ask.begin_time_s,
         depends=depending.dependency(turn, ask.caller, ask.depends),
@@ -133,6 +135,25 @@ def _job(turn: Turn, ask: SubmitJob) -> Job:
     )
     job = believe(state, job)
     return job._replace(blocked=eligible.first_block(job))
+
+
+def _steps(turn: Turn, ask: SubmitJob) -> Steps:
+    """Deadlines as seconds from now. InvalidRequest names the first that is in the past, or out of order."""
+    times = []
+    for number, due in enumerate(ask.deadlines, 1):
+        after_s = due.after_s if due.at_s is None else due.at_s - turn.now_s
+        if after_s <= 0.0:
+            when = format_instant(turn.now_s + after_s)
+            raise InvalidRequest(
+                f"deadline {number} is in the past: {when}",
+                field="spec.deadlines",
+                hint="write an instant to come, or a time from now such as 8h",
+            )
+        times.append((after_s, due.reward))
+    try:
+        return soft(times)
+    except ValueError as error:
+        raise InvalidRequest(str(error), field="spec.deadlines") from None
 
 
 def queue_of(turn: Turn, name: str) -> str:
@@ -182,6 +203,7 @@ def _tasks(first: Job, asked: AskedArray) -> list[Job]:
 def _enter(turn: Turn, ask: SubmitJob, job: Job) -> None:
     state = turn.state
     note_unknown_type(state, job)
+    note_cancel_late(state, job)
     state.cluster.put_job(job)
     turn.entered[job.user] += 1
     state.gates.track(state.cluster.jobs, job, turn.now_s)

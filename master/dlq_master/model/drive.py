@@ -219,14 +219,19 @@ def _event(
         case Promote():
             return job_steps.Promoted(keeps=cluster.ordering.promote_to is PromoteTo.HEAD)
         case Reserve():
-            _, lane, slots, promised, verdict, _, margin = change
+            _, lane, slots, promised, verdict, _, margin, alternative = change
             job = cluster.jobs[change.job_id]
             if not job.verdict and job.steps:
                 run_s = job.duration_estimate_s or 0.0
                 offer = Offer(now_s, job.request.gpus, run_s, job.steps[0].reward)
                 cluster.offers.add(offer)
             return job_steps.Reserved(
-                lane=lane, slots=slots, promised=promised, verdict=verdict, margin=margin
+                lane=lane,
+                slots=slots,
+                promised=promised,
+                verdict=verdict,
+                margin=margin,
+                alternative=alternative,
             )
         case Profile():
             return job_steps.TrialsPlanned(trials=change.trials)

@@ -77,6 +77,7 @@ class RunRules(NamedTuple):
     )
     forgive_after_s: float = 3600.0  # who has run so long, or saved, starts to count anew
     warn_s: float | None = None  # its signal comes so long before its time limit; None = not
+    cancel_late: bool = False  # once its last deadline cannot be kept any more, it is cancelled
 
 
 class Checkpoint(NamedTuple):
@@ -87,6 +88,15 @@ class Checkpoint(NamedTuple):
     time_s: float
     attempt: int
     save_s: float | None = None  # how long it took, once a rank has said so
+
+
+class Alternative(NamedTuple):
+    """What could have been promised instead, when a job was judged and refused. Instants."""
+
+    earliest_s: float | None = None  # the earliest deadline; None: none could
+    fix: str = ""  # the cheapest change with which one would have been (promise.offer.FixKind)
+    fix_s: float | None = None  # that deadline, or when the quota leaves room
+    fix_gpus: int | None = None
 
 
 class Job(NamedTuple):
@@ -160,6 +170,7 @@ class Job(NamedTuple):
         None  # its traffic: at every start until it is known, or never; None: as the cluster does
     )
     measured_s: tuple[float, ...] = ()  # all of its work at the pace of each trial of another size
+    alternative: Alternative | None = None  # to the deadlines that nobody could promise it
 
     @property
     def ended(self) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from dlq_master.model.eligible import Block, Dependency
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import Checkpoint, EndReason, HoldKind, Job, JobState
+from dlq_master.model.job import Alternative, Checkpoint, EndReason, HoldKind, Job, JobState
 from dlq_master.model.lane import Lane, Segments
 from dlq_master.model.resources import Allocation
 from dlq_master.model.values import Draft, maker
@@ -64,6 +64,7 @@ _TRIALS = _at("trials")
 _TRIAL_TIME_S = _at("trial_time_s")
 _MEASURED_S = _at("measured_s")
 _ESTIMATE_S = _at("duration_estimate_s")
+_ALTERNATIVE = _at("alternative")
 
 _job = maker(Job)
 
@@ -252,6 +253,11 @@ def make_way(draft: Draft) -> None:
 def add_margin(draft: Draft, margin: float) -> None:
     """So much of its estimate is reserved beyond it."""
     draft[_MARGIN] = margin
+
+
+def offer(draft: Draft, alternative: Alternative | None) -> None:
+    """This could have been promised instead."""
+    draft[_ALTERNATIVE] = alternative
 
 
 def try_on(draft: Draft, trials: tuple[int, ...], at_s: float) -> None:

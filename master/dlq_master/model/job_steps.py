@@ -9,7 +9,7 @@ from typing import NamedTuple, assert_never
 from dlq_master.model import job_draft as to
 from dlq_master.model.eligible import Block, Dependency
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import Checkpoint, EndReason, HoldKind, Job, JobState
+from dlq_master.model.job import Alternative, Checkpoint, EndReason, HoldKind, Job, JobState
 from dlq_master.model.lane import Lane, Segments
 from dlq_master.model.machine import IllegalTransition, StopCause
 from dlq_master.model.resources import Allocation
@@ -79,6 +79,7 @@ class Reserved:
     promised: int | None = None
     verdict: str = ""
     margin: float | None = None  # of a new promise
+    alternative: Alternative | None = None  # of a refusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,6 +372,8 @@ def step(  # noqa: C901 one case per event
             to.reserve(draft, event.lane, event.slots, event.promised, event.verdict)
             if event.margin is not None:
                 to.add_margin(draft, event.margin)
+            if event.verdict != job.verdict:
+                to.offer(draft, event.alternative)
         case TrialsPlanned():
             if job.live_attempt is not None or job.trials:
                 raise _illegal(job, event)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.job import Alternative
 from dlq_master.model.lane import Lane, Segments
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.machine import StopCause
@@ -111,6 +112,7 @@ class Reserve(NamedTuple):
     verdict: str
     reason: Reason
     margin: float | None = None  # of a new promise; None: as before
+    alternative: Alternative | None = None  # of a refusal
 
 
 class Profile(NamedTuple):

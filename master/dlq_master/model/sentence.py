@@ -207,6 +207,8 @@ _NO_PROMISE = {
     "reach": "its deadline is too early even if it were alone, counted in whole leases",
     "fluid": "promises that were made before leave too few GPUs until its deadline",
     "plan": "no slots were found for it beside the promises that were made before",
+    "overrun": "it has used up what was reserved for it, and has not ended",
+    "broken": "it was promised, and no plan keeps that any more",
 }
 
 
@@ -240,8 +242,30 @@ def _arrivals(reason: Reason, _job: Job, _reader: str) -> str:
     return f"{_count(int(reason.need or 0), 'GPU')} for trials in this hour: {reason.detail}"
 
 
+def promise(job: Job, state: str) -> str:
+    """What is promised of a job's deadlines, by the word of its state (dlq.v1.Promise)."""
+    match state:
+        case "guaranteed":
+            which = "its deadline" if len(job.steps) == 1 else f"its deadline {job.promised + 1}"  # type: ignore[operator]  # it has one
+            return f"{which} is promised, and a plan keeps it"
+        case "unguaranteed":
+            return f"nothing is promised: {no_promise(job.verdict)}; it runs as best effort"
+        case "run_time_unknown":
+            return (
+                "nothing can be promised until its run time is known (--work); it runs by the order"
+            )
+        case "not_offered":
+            return "the policy promises no deadlines; it runs by the order"
+    return "not judged yet"
+
+
+def no_promise(ground: str) -> str:
+    """Why nothing is promised: the ground of a verdict in words."""
+    return _NO_PROMISE.get(ground, ground)
+
+
 def _unguaranteed(reason: Reason, _job: Job, _reader: str) -> str:
-    why = _NO_PROMISE.get(reason.detail, reason.detail)
+    why = no_promise(reason.detail)
     return f"its deadline is not promised: {why}; it runs as best effort"
 
 

@@ -19,7 +19,7 @@ from dlq_master.planner.modest import be_modest
 from dlq_master.planner.plans import Answer, write_answer
 from dlq_master.planner.snapshot import loads, read_slices
 from dlq_master.policy.check import check_delta
-from dlq_master.policy.elsewhere import Stage
+from dlq_master.policy.elsewhere import Stage, offering
 from dlq_master.policy.pipeline import plan, promises
 from dlq_master.policy.policy import Policy
 
@@ -50,7 +50,8 @@ def answer(number: int, stage: str, snapshot: list[bytes]) -> Answer:
     """The plans for one question, or why there are none."""
     began_s = perf_counter()
     try:
-        view, policy = read_slices(snapshot).look()
+        view, asked = read_slices(snapshot).look()
+        policy = offering(asked)
         plans = _plans(view, policy) if stage == Stage.PLAN.value else _promises(view, policy)
     except Exception as fault:  # noqa: BLE001 - any bug of a policy
         words = f"{type(fault).__name__}: {fault}"[:LONGEST_FAULT]

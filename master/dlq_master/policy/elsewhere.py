@@ -69,6 +69,12 @@ def plain(policy: Policy) -> Policy:
     return _decided(replace(policy, placement=place, sizing=sizing), Decided.KEPT)
 
 
+def offering(policy: Policy) -> Policy:
+    """The same, which tells whom it promises nothing what it could have promised."""
+    rules = policy.promises
+    return policy if rules is None else replace(policy, promises=replace(rules, offers=True))
+
+
 def may_take_long(policy: Policy) -> bool:
     """Whether any plan of this policy is ever made elsewhere."""
     exact = policy.sizing is KNAPSACK_EXACT

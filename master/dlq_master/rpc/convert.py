@@ -23,6 +23,7 @@ from dlq_master.model.resources import Allocation, Request, indices
 from dlq_master.model.sentence import sentence
 from dlq_master.model.why import Reason
 from dlq_master.planner.forecasts import Range
+from dlq_master.rpc.deadlines import promise_message
 from dlq_master.rpc.node_view import gpu_statuses, reasons, withheld_words
 
 JOB_STATES = {state: job_pb2.JobState.Value(f"JOB_STATE_{state.name}") for state in JobState}
@@ -106,6 +107,9 @@ def job_message(job: Job, read: Readable, now_s: float) -> job_pb2.Job:
     message.nice = job.nice
     if job.blocked is not None and job.depends is not None:
         message.dependency = shown_dependency(job.depends, read.job)
+    if job.steps:
+        promised = promise_message(job, attempt, now_s, offered=read.promises)
+        message.promise.CopyFrom(promised)
     _add_waiting(message, job, read, now_s)
     return message
 

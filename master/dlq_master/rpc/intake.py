@@ -25,6 +25,7 @@ from dlq_master.model.eligible import Relation
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import ExitZeroInGrace, RunRules
 from dlq_master.model.resources import PODMAN, Request
+from dlq_master.rpc.deadlines import CANCEL, deadlines_of
 from dlq_master.rpc.edit import Edit
 from dlq_master.rpc.node_choice import labels_of, nodes_of
 from dlq_master.rpc.spec import (
@@ -117,6 +118,7 @@ def submit_stimulus(request: jobs.SubmitJobRequest, caller: Caller) -> SubmitJob
         validate_only=request.validate_only,
         family=family_of(spec),
         records={"yes": True, "no": False}.get(spec.profile),
+        deadlines=deadlines_of(spec),
     )
 
 
@@ -273,6 +275,7 @@ def rules_of(spec: JobSpec) -> RunRules:
             ExitZeroInGrace.COMPLETED if preempt.exit_zero_completes else ExitZeroInGrace.REQUEUE
         ),
         max_restarts=spec.retry.max_restart_count,
+        cancel_late=spec.on_miss == CANCEL,
     )
     if preempt.HasField("warning_duration"):
         rules = rules._replace(warn_s=from_duration(preempt.warning_duration))

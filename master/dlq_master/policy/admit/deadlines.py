@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
+from dlq_master.model.job import Alternative, Job
 from dlq_master.model.lane import Lane, Segment, Segments
 from dlq_master.model.plan import Reserve
 from dlq_master.model.view import View
@@ -30,6 +30,9 @@ from dlq_master.policy.promise.reading import (
 )
 from dlq_master.policy.promise.rules import Guarantees, Promises, Slots
 
+# So many of those who are refused at once are told the very earliest deadline; the others one that is sure.
+SEARCHED = 5
+
 
 def verdicts(view: View, rules: Promises) -> list[Reserve]:
     """Who gets a promise, and whose slots move for that. Jobs are judged in the order of arrival."""
@@ -47,7 +50,8 @@ def verdicts(view: View, rules: Promises) -> list[Reserve]:
             after = verdict.book
             found.append((job, verdict))
         extra, origin = margin(cluster, rules), cluster.slot + 1
-        made += [_entered(job, verdict, after, origin, extra, rules) for job, verdict in found]
+        entered = [_entered(job, verdict, after, origin, extra, rules) for job, verdict in found]
+        made += _told(view, after, found, entered, rules) if rules.offers else entered
         made += _moved(cluster, before, after)
     return made
 
@@ -71,8 +75,14 @@ def judged(view: View, book: Book, job: Job, rules: Promises) -> Verdict:
 def offered(view: View, job: Job, rules: Promises) -> Offer:
     """What could be promised to a job that was judged and is not guaranteed: the earliest deadline, as seconds
     from now, and the cheapest change with which one would be. Takes longer than a verdict (`promise.offer`)."""
+    book = book_of(view, type_of(view.cluster, job), rules)
+    return _offered(view, book, job, judged(view, book, job, rules), rules)
+
+
+def _offered(
+    view: View, book: Book, job: Job, verdict: Verdict, rules: Promises, *, quick: bool = False
+) -> Offer:
     cluster = view.cluster
-    book = book_of(view, type_of(cluster, job), rules)
     own = slo_job(
         cluster,
         job,
@@ -80,10 +90,9 @@ def offered(view: View, job: Job, rules: Promises) -> Offer:
         margin(cluster, rules),
         spare=may_make_way(job, book.grid),
     )
-    verdict = judged(view, book, job, rules)
     if promisable(cluster, job, type_of(cluster, job)) is not None:
         return Offer(earliest_s=None, fix=None)
-    made = offer(book, own, verdict)
+    made = offer(book, own, verdict, out_of_time=lambda: quick)
     until_s = (cluster.slot + 1) * slot_s(cluster) - view.now_s
     fix = made.fix
     if fix is not None and fix.at_s is not None:
@@ -118,6 +127,34 @@ def _entered(
     reason = Reason(code, detail=verdict.by.value)
     added = extra if verdict.guaranteed else None
     return Reserve(job.job_id, lane, slots, verdict.step, verdict.by.value, reason, added)
+
+
+def _told(
+    view: View,
+    book: Book,
+    found: list[tuple[Job, Verdict]],
+    entered: list[Reserve],
+    rules: Promises,
+) -> list[Reserve]:
+    """With what could be promised instead to those who are refused."""
+    told, refused = [], 0
+    for (job, verdict), change in zip(found, entered, strict=True):
+        if not verdict.guaranteed:
+            made = _offered(view, book, job, verdict, rules, quick=refused >= SEARCHED)
+            change = change._replace(alternative=_alternative(made, view.now_s))
+            refused += 1
+        told.append(change)
+    return told
+
+
+def _alternative(made: Offer, now_s: float) -> Alternative:
+    fix = made.fix
+    return Alternative(
+        earliest_s=None if made.earliest_s is None else now_s + made.earliest_s,
+        fix="" if fix is None else fix.kind.value,
+        fix_s=None if fix is None or fix.at_s is None else now_s + fix.at_s,
+        fix_gpus=None if fix is None else fix.gpus,
+    )
 
 
 def _moved(cluster: Cluster, before: Book, after: Book) -> list[Reserve]:

@@ -78,6 +78,7 @@ class Promises:
     `be_floor`: the share of the nodes that plans leave to best effort, rounded up to whole nodes.
     `whole_leases`: count deadlines in leases that are used to their end, as Chronus prints it.
     `floor`: nodes that are promised to nobody, for they are for trials.
+    `offers`: who is refused is told what could be promised instead, which takes longer than the verdict.
     `quotas`: GPUs of guaranteed jobs that a team may have at any time; "*": every team not named.
     """
 
@@ -91,4 +92,5 @@ class Promises:
     whole_leases: bool = False
     floor: int = 0
     quotas: Mapping[str, int] | None = None
+    offers: bool = False
     decided: Decided = Decided.HERE

@@ -640,6 +640,9 @@ class JobSpec(_message.Message):
     LAUNCH_FIELD_NUMBER: _builtins.int
     ROLES_FIELD_NUMBER: _builtins.int
     PROFILE_FIELD_NUMBER: _builtins.int
+    DEADLINES_FIELD_NUMBER: _builtins.int
+    ON_MISS_FIELD_NUMBER: _builtins.int
+    STEP_COUNT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; letters, digits and ". _ - + @ :". Empty: derived from the command."""
     script: _builtins.str
@@ -672,6 +675,12 @@ class JobSpec(_message.Message):
     """Record its network traffic to learn its sizes and times (docs/profiler.md): "yes", "no", or empty for
     what the cluster does: the first start of a distributed job.
     """
+    on_miss: _builtins.str
+    """What becomes of it once its last deadline cannot be kept any more: "continue" or "cancel". Empty:
+    continue.
+    """
+    step_count: _builtins.int
+    """Training steps in all, as dlq_train counts them. Unset: unknown."""
     @_builtins.property
     def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The program and its arguments, never passed through a shell."""
@@ -734,6 +743,12 @@ class JobSpec(_message.Message):
     def roles(self) -> Global___RolesSpec:
         """Run the command as workers and parameter servers. Unset: there are no roles."""
 
+    @_builtins.property
+    def deadlines(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadlineStep]:
+        """What it is worth that it completes by when: deadlines rise, rewards do not. One step of 100 is a strict
+        deadline, several are a soft one. Empty: best effort.
+        """
+
     def __init__(
         self,
         *,
@@ -763,16 +778,60 @@ class JobSpec(_message.Message):
         launch: _builtins.str = ...,
         roles: Global___RolesSpec | None = ...,
         profile: _builtins.str = ...,
+        deadlines: _abc.Iterable[Global___DeadlineStep] | None = ...,
+        on_miss: _builtins.str = ...,
+        step_count: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "environment", b"environment", "hold", b"hold", "labels", b"labels", "launch", b"launch", "name", b"name", "nice", b"nice", "preempt", b"preempt", "profile", b"profile", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration", "working_directory", b"working_directory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "container", b"container", "deadlines", b"deadlines", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "environment", b"environment", "hold", b"hold", "labels", b"labels", "launch", b"launch", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "preempt", b"preempt", "profile", b"profile", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration", "working_directory", b"working_directory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__step_count: _TypeAlias = _typing.Literal["step_count"]  # noqa: Y015
+    _WhichOneofArgType__step_count: _TypeAlias = _typing.Literal["_step_count", b"_step_count"]  # noqa: Y015
     _WhichOneofReturnType__tasks_per_node: _TypeAlias = _typing.Literal["tasks_per_node"]  # noqa: Y015
     _WhichOneofArgType__tasks_per_node: _TypeAlias = _typing.Literal["_tasks_per_node", b"_tasks_per_node"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__step_count) -> _WhichOneofReturnType__step_count | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__tasks_per_node) -> _WhichOneofReturnType__tasks_per_node | None: ...
 
 Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
+
+@_typing.final
+class DeadlineStep(_message.Message):
+    """One deadline, and what a completion by then earns."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DUE_DURATION_FIELD_NUMBER: _builtins.int
+    DUE_TIME_FIELD_NUMBER: _builtins.int
+    REWARD_FIELD_NUMBER: _builtins.int
+    reward: _builtins.float
+    """1 to 100."""
+    @_builtins.property
+    def due_duration(self) -> _duration_pb2.Duration:
+        """So long after the job was accepted."""
+
+    @_builtins.property
+    def due_time(self) -> _timestamp_pb2.Timestamp:
+        """At this instant."""
+
+    def __init__(
+        self,
+        *,
+        due_duration: _duration_pb2.Duration | None = ...,
+        due_time: _timestamp_pb2.Timestamp | None = ...,
+        reward: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["due", b"due", "due_duration", b"due_duration", "due_time", b"due_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["due", b"due", "due_duration", b"due_duration", "due_time", b"due_time", "reward", b"reward"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_due: _TypeAlias = _typing.Literal["due_duration", "due_time"]  # noqa: Y015
+    _WhichOneofArgType_due: _TypeAlias = _typing.Literal["due", b"due"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_due) -> _WhichOneofReturnType_due | None: ...
+
+Global___DeadlineStep: _TypeAlias = DeadlineStep  # noqa: Y015
 
 @_typing.final
 class RolesSpec(_message.Message):
@@ -1076,6 +1135,7 @@ class Job(_message.Message):
     NICE_FIELD_NUMBER: _builtins.int
     WARNING_TIME_FIELD_NUMBER: _builtins.int
     START_ESTIMATE_FIELD_NUMBER: _builtins.int
+    PROMISE_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Short decimal integer, never reused."""
     user: _builtins.str
@@ -1194,6 +1254,10 @@ class Job(_message.Message):
     def start_estimate(self) -> _forecast_pb2.TimeRange:
         """When it will probably start (again); unset: nobody knows yet, or it does not wait for GPUs."""
 
+    @_builtins.property
+    def promise(self) -> Global___Promise:
+        """Its deadlines, and what is promised of them; unset: it has none."""
+
     def __init__(
         self,
         *,
@@ -1239,10 +1303,11 @@ class Job(_message.Message):
         nice: _builtins.int = ...,
         warning_time: _timestamp_pb2.Timestamp | None = ...,
         start_estimate: _forecast_pb2.TimeRange | None = ...,
+        promise: Global___Promise | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "progress", b"progress", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_estimate", b"start_estimate", "start_time", b"start_time", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "progress", b"progress", "promise", b"promise", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_estimate", b"start_estimate", "start_time", b"start_time", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "nice", b"nice", "node_ids", b"node_ids", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "progress", b"progress", "queue", b"queue", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_estimate", b"start_estimate", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "nice", b"nice", "node_ids", b"node_ids", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "progress", b"progress", "promise", b"promise", "queue", b"queue", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_estimate", b"start_estimate", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__attempt_state: _TypeAlias = _typing.Literal["attempt_state"]  # noqa: Y015
     _WhichOneofArgType__attempt_state: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state"]  # noqa: Y015
@@ -1254,6 +1319,96 @@ class Job(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__exit_code) -> _WhichOneofReturnType__exit_code | None: ...
 
 Global___Job: _TypeAlias = Job  # noqa: Y015
+
+@_typing.final
+class Promise(_message.Message):
+    """A job's deadlines, and what the cluster says of them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEADLINES_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    GROUND_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    GUARANTEED_INDEX_FIELD_NUMBER: _builtins.int
+    EARLIEST_TIME_FIELD_NUMBER: _builtins.int
+    FIX_FIELD_NUMBER: _builtins.int
+    FIX_GPU_COUNT_FIELD_NUMBER: _builtins.int
+    FIX_TIME_FIELD_NUMBER: _builtins.int
+    SLACK_DURATION_FIELD_NUMBER: _builtins.int
+    WORK_DURATION_FIELD_NUMBER: _builtins.int
+    ON_MISS_FIELD_NUMBER: _builtins.int
+    state: _builtins.str
+    """"guaranteed": one of them is promised; "unguaranteed": none is, it runs as best effort; "undecided": not
+    judged yet; "run_time_unknown": nothing can be promised before it is known how long it runs;
+    "not_offered": the policy promises nothing.
+    """
+    ground: _builtins.str
+    """What decided that, in one word (docs/glossary.md); empty: nothing did yet."""
+    detail: _builtins.str
+    """The same as a sentence."""
+    guaranteed_index: _builtins.int
+    """Which of the deadlines is promised, from 0; unset: none."""
+    fix: _builtins.str
+    """The cheapest change with which one would have been promised: "later_deadline", "fewer_gpus" or
+    "wait_for_quota"; empty: none is known.
+    """
+    fix_gpu_count: _builtins.int
+    """Of "fewer_gpus": so many."""
+    on_miss: _builtins.str
+    """"continue" or "cancel"."""
+    @_builtins.property
+    def deadlines(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadlineStep]:
+        """As instants, the first one first."""
+
+    @_builtins.property
+    def earliest_time(self) -> _timestamp_pb2.Timestamp:
+        """The earliest deadline that could have been promised when it was judged; unset: none, or not needed."""
+
+    @_builtins.property
+    def fix_time(self) -> _timestamp_pb2.Timestamp:
+        """Of the others: that deadline, or when the quota leaves room."""
+
+    @_builtins.property
+    def slack_duration(self) -> _duration_pb2.Duration:
+        """Time to spare until the deadline that is promised, or else the first that can still be kept, if it ran
+        from now on; negative: it will be late by so much. Unset: its run time is unknown, or it has ended.
+        """
+
+    @_builtins.property
+    def work_duration(self) -> _duration_pb2.Duration:
+        """How long it is taken to run in all; unset: unknown."""
+
+    def __init__(
+        self,
+        *,
+        deadlines: _abc.Iterable[Global___DeadlineStep] | None = ...,
+        state: _builtins.str = ...,
+        ground: _builtins.str = ...,
+        detail: _builtins.str = ...,
+        guaranteed_index: _builtins.int | None = ...,
+        earliest_time: _timestamp_pb2.Timestamp | None = ...,
+        fix: _builtins.str = ...,
+        fix_gpu_count: _builtins.int | None = ...,
+        fix_time: _timestamp_pb2.Timestamp | None = ...,
+        slack_duration: _duration_pb2.Duration | None = ...,
+        work_duration: _duration_pb2.Duration | None = ...,
+        on_miss: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_fix_gpu_count", b"_fix_gpu_count", "_guaranteed_index", b"_guaranteed_index", "earliest_time", b"earliest_time", "fix_gpu_count", b"fix_gpu_count", "fix_time", b"fix_time", "guaranteed_index", b"guaranteed_index", "slack_duration", b"slack_duration", "work_duration", b"work_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fix_gpu_count", b"_fix_gpu_count", "_guaranteed_index", b"_guaranteed_index", "deadlines", b"deadlines", "detail", b"detail", "earliest_time", b"earliest_time", "fix", b"fix", "fix_gpu_count", b"fix_gpu_count", "fix_time", b"fix_time", "ground", b"ground", "guaranteed_index", b"guaranteed_index", "on_miss", b"on_miss", "slack_duration", b"slack_duration", "state", b"state", "work_duration", b"work_duration"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__fix_gpu_count: _TypeAlias = _typing.Literal["fix_gpu_count"]  # noqa: Y015
+    _WhichOneofArgType__fix_gpu_count: _TypeAlias = _typing.Literal["_fix_gpu_count", b"_fix_gpu_count"]  # noqa: Y015
+    _WhichOneofReturnType__guaranteed_index: _TypeAlias = _typing.Literal["guaranteed_index"]  # noqa: Y015
+    _WhichOneofArgType__guaranteed_index: _TypeAlias = _typing.Literal["_guaranteed_index", b"_guaranteed_index"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__fix_gpu_count) -> _WhichOneofReturnType__fix_gpu_count | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__guaranteed_index) -> _WhichOneofReturnType__guaranteed_index | None: ...
+
+Global___Promise: _TypeAlias = Promise  # noqa: Y015
 
 @_typing.final
 class WaitReason(_message.Message):

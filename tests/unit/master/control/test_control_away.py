@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from dlq_master.control.stimuli import PlanMade, ReleaseJob
+from dlq_master.control.stimuli import AskedDeadline, PlanMade
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.lane import Lane
 from dlq_master.model.plan import NextSlot, Reserve
-from dlq_master.model.reward import strict
 from dlq_master.planner.plans import Answer
 from support.inline_planner import InlinePlanner
 from support.master_harness import Master, config_of
@@ -31,13 +30,9 @@ class Site:
         self.agent.hello()
 
     def submit(self, gpus: int, deadline_s: float | None = None, run_s: float = 600.0) -> Job:
-        """A job; with a deadline that no wire can carry yet."""
-        job = self.master.submit(gpus, run_estimate_s=run_s, hold=deadline_s is not None)
-        if deadline_s is not None:
-            held = self.master.state.cluster.jobs[job.job_id]
-            self.master.state.cluster.put_job(held._replace(steps=strict(deadline_s)))
-            self.master.edit(ReleaseJob, job.job_id)
-        return job
+        """A job, perhaps with a strict deadline."""
+        asked = () if deadline_s is None else (AskedDeadline(100.0, after_s=deadline_s),)
+        return self.master.submit(gpus, run_estimate_s=run_s, deadlines=asked)
 
     def is_asked(self) -> bool:
         """A question waits for its answer."""
@@ -113,13 +108,9 @@ def test_who_fails_is_not_asked_again_at_once_and_people_can_see_it(site: Site) 
 def test_a_job_that_was_cancelled_meanwhile_gets_no_promise_and_the_others_theirs(
     site: Site,
 ) -> None:
-    site.master.turn(
-        *(site.master.submission(2, run_estimate_s=600.0, hold=True) for _ in range(2))
-    )
-    for job_id in (1, 2):
-        held = site.master.state.cluster.jobs[JobId(job_id)]
-        site.master.state.cluster.put_job(held._replace(steps=strict(7200.0)))
-        site.master.edit(ReleaseJob, JobId(job_id))
+    asked = (AskedDeadline(100.0, after_s=7200.0),)
+    both = [site.master.submission(2, run_estimate_s=600.0, deadlines=asked) for _ in range(2)]
+    site.master.turn(*both)
     first = site.planner.answer()
     site.master.cancel(JobId(1))
     site.tell(first)

@@ -1,0 +1,119 @@
+"""Deadlines on the wire: what a spec asks, checked, and what a job is promised."""
+
+from __future__ import annotations
+
+import math
+
+from dlq.v1.job_pb2 import DeadlineStep, JobSpec, Promise
+from dlq_common.errors import InvalidRequest
+from dlq_common.names import shown
+from dlq_common.suggest import did_you_mean
+from dlq_common.units import LONGEST_DURATION_S
+from dlq_common.wire import from_duration, from_timestamp, to_duration, to_timestamp
+from dlq_master.control.stimuli import AskedDeadline
+from dlq_master.model.attempt import Attempt
+from dlq_master.model.deadlines import due_s, slack_s
+from dlq_master.model.job import Alternative, Job
+from dlq_master.model.reward import FULL, LATE
+from dlq_master.model.sentence import promise
+
+MOST_DEADLINES = 20
+MOST_STEPS = 10**15
+LATEST_S = 32_503_680_000  # the year 3000
+CONTINUE, CANCEL = "continue", "cancel"
+ON_MISS = (CONTINUE, CANCEL)
+
+
+def check_deadlines(spec: JobSpec) -> None:
+    """Whether they could be meant; which of them have passed, the loop knows."""
+    if len(spec.deadlines) > MOST_DEADLINES:
+        raise _wrong("deadlines", f"are more than {MOST_DEADLINES}")
+    for number, step in enumerate(spec.deadlines, 1):
+        if step.WhichOneof("due") is None:
+            raise _wrong("deadlines", f"{number} says no time")
+        if not _well_formed(step):
+            raise _wrong("deadlines", f"{number} is no time within a century")
+        if not (math.isfinite(step.reward) and LATE <= step.reward <= FULL):
+            raise _wrong(
+                "deadlines", f"{number} earns {step.reward:g}: a reward is {LATE:g} to {FULL:g}"
+            )
+    if spec.on_miss and spec.on_miss not in ON_MISS:
+        known = ", ".join(ON_MISS)
+        meant = did_you_mean(spec.on_miss, ON_MISS)
+        raise _wrong("on_miss", f"{shown(spec.on_miss)} is not one of {known}{meant}")
+    if spec.on_miss and not spec.deadlines:
+        raise _wrong("on_miss", "means something only with a deadline")
+    if spec.HasField("step_count") and not 1 <= spec.step_count <= MOST_STEPS:
+        raise _wrong("step_count", f"must be between 1 and {MOST_STEPS}")
+
+
+def deadlines_of(spec: JobSpec) -> tuple[AskedDeadline, ...]:
+    """What the spec asks for."""
+    return tuple([_asked(step) for step in spec.deadlines])
+
+
+def promise_message(job: Job, attempt: Attempt | None, now_s: float, *, offered: bool) -> Promise:
+    """A job's deadlines, and what is promised of them; `offered`: the policy promises any."""
+    state = _state(job, offered=offered)
+    message = Promise(
+        deadlines=[
+            DeadlineStep(due_time=to_timestamp(due_s(job, number)), reward=step.reward)
+            for number, step in enumerate(job.steps)
+        ],
+        state=state,
+        ground=job.verdict,
+        detail=promise(job, state),
+        on_miss=CANCEL if job.rules.cancel_late else CONTINUE,
+    )
+    if job.promised is not None:
+        message.guaranteed_index = job.promised
+    if job.duration_estimate_s is not None:
+        message.work_duration.CopyFrom(to_duration(job.duration_estimate_s))
+    slack = slack_s(job, attempt, now_s)
+    if slack is not None:
+        message.slack_duration.CopyFrom(to_duration(slack))
+    if job.alternative is not None and state == "unguaranteed":
+        _add_alternative(message, job.alternative)
+    return message
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _wrong(field: str, what: str) -> InvalidRequest:
+    return InvalidRequest(f"{field} {what}", field=f"spec.{field}")
+
+
+def _well_formed(step: DeadlineStep) -> bool:
+    if step.HasField("due_time"):
+        at = step.due_time
+        return 0 <= at.seconds <= LATEST_S and 0 <= at.nanos < 1_000_000_000
+    after = step.due_duration
+    sane = abs(after.nanos) < 1_000_000_000 and after.seconds * after.nanos >= 0
+    return sane and abs(after.seconds) <= LONGEST_DURATION_S
+
+
+def _asked(step: DeadlineStep) -> AskedDeadline:
+    if step.HasField("due_time"):
+        return AskedDeadline(step.reward, at_s=from_timestamp(step.due_time))
+    return AskedDeadline(step.reward, after_s=from_duration(step.due_duration))
+
+
+def _state(job: Job, *, offered: bool) -> str:
+    if job.promised is not None:
+        return "guaranteed"
+    if job.verdict:
+        return "unguaranteed"
+    if not offered:
+        return "not_offered"
+    return "run_time_unknown" if job.duration_estimate_s is None else "undecided"
+
+
+def _add_alternative(message: Promise, alternative: Alternative) -> None:
+    if alternative.earliest_s is not None:
+        message.earliest_time.CopyFrom(to_timestamp(alternative.earliest_s))
+    message.fix = alternative.fix
+    if alternative.fix_gpus is not None:
+        message.fix_gpu_count = alternative.fix_gpus
+    if alternative.fix_s is not None:
+        message.fix_time.CopyFrom(to_timestamp(alternative.fix_s))

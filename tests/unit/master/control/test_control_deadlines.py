@@ -1,0 +1,210 @@
+"""Deadlines from the submission to what becomes of them: promised, refused with an offer, kept, lost, given up.
+
+Slots are 1,200 s and one node has eight GPUs; a promise reserves a fifth more than the estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dlq_common.errors import InvalidRequest
+from dlq_master.control.stimuli import AskedDeadline, PlanMade
+from dlq_master.model.deadlines import due_s, slack_s
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.job import Job, JobState, RunRules
+from support.inline_planner import InlinePlanner
+from support.master_harness import Master, config_of
+from support.sim_agent import SimAgent
+
+Masters = Callable[..., Master]
+LATE_ENDS = RunRules(cancel_late=True)
+
+
+class Site:
+    """A master that promises deadlines, on one node of eight GPUs."""
+
+    def __init__(self, masters: Masters, policy: str = "dlq", nodes: int = 1) -> None:
+        settings = {"be_floor": "0"} if policy == "dlq" else {}
+        self.master = masters(config_of(policy, **settings))
+        self.planner = InlinePlanner()
+        self.master.loop.plan_with(self.planner)
+        self.agents = [SimAgent(self.master, NodeId(f"n{at + 1}"), gpus=8) for at in range(nodes)]
+        for agent in self.agents:
+            agent.hello()
+
+    def submit(self, *due_s: float, run_s: float | None = 600.0, gpus: int = 8, **more: Any) -> Job:
+        """A job with these deadlines, each worth half of the one before; the planner has answered."""
+        asked = tuple(AskedDeadline(100.0 / 2**step, after_s=at) for step, at in enumerate(due_s))
+        job = self.master.submit(gpus, run_estimate_s=run_s, deadlines=asked, **more)
+        self.answer()
+        return self.master.job(job.job_id)
+
+    def answer(self) -> None:
+        while self.planner.asked:
+            self.master.turn(PlanMade(self.planner.answer()))
+
+    def passes(self, seconds: float, step_s: float = 10.0) -> None:
+        """Time in which the nodes are heard of, and do what they are told."""
+        for _ in range(round(seconds / step_s)):
+            self.master.clock.advance(step_s)
+            for agent in self.agents:
+                agent.obey()
+                agent.heartbeat()
+            self.master.tick()
+            self.answer()
+
+    def job(self, job_id: int) -> Job:
+        return self.master.job(JobId(job_id))
+
+    def told(self, job_id: int, kind: str) -> list[str]:
+        events = self.master.events(JobId(job_id))
+        return [event.cause for event in events if event.kind == kind]
+
+
+@pytest.fixture
+def site(masters: Masters) -> Site:
+    return Site(masters)
+
+
+@pytest.mark.parametrize(
+    "deadline", [AskedDeadline(100.0, after_s=-1.0), AskedDeadline(9.0, at_s=1.0)]
+)
+def test_a_deadline_in_the_past_is_refused(site: Site, deadline: AskedDeadline) -> None:
+    with pytest.raises(InvalidRequest, match="deadline 1 is in the past: ") as refused:
+        site.master.submit(1, deadlines=(deadline,))
+    assert refused.value.field == "spec.deadlines"
+
+
+@pytest.mark.parametrize(
+    ("rewards", "words"),
+    [((50.0, 80.0), "reward 2 is more than reward 1"), ((100.0, 0.5), "reward 2 is 0.5")],
+)
+def test_rewards_that_rise_or_are_none_are_refused(
+    site: Site, rewards: tuple[float, ...], words: str
+) -> None:
+    steps = tuple(AskedDeadline(worth, after_s=100.0 * at) for at, worth in enumerate(rewards, 1))
+    with pytest.raises(InvalidRequest, match=words):
+        site.master.submit(1, deadlines=steps)
+
+
+def test_who_fits_is_told_that_it_is_guaranteed(site: Site) -> None:
+    job = site.submit(7200.0)
+    assert (job.promised, job.alternative) == (0, None)
+    assert site.told(1, "promise_made") == ["holes"]
+
+
+def test_who_does_not_fit_is_told_what_would_and_gets_that(site: Site) -> None:
+    site.submit(6000.0, run_s=3500.0)
+    refused = site.submit(5900.0, run_s=2000.0)
+    assert (refused.promised, refused.verdict) == (None, "fluid")
+    (cause,) = site.told(2, "promise_refused")
+    assert cause.startswith("promises that were made before leave too few GPUs")
+    offered = refused.alternative
+    assert offered is not None
+    assert offered.earliest_s is not None
+    assert (offered.fix, offered.fix_s) == ("later_deadline", offered.earliest_s)
+    assert offered.earliest_s > due_s(refused, 0)
+    asked = (AskedDeadline(100.0, at_s=offered.earliest_s),)
+    again = site.master.submit(8, run_estimate_s=2000.0, deadlines=asked)
+    site.answer()
+    assert site.job(again.job_id).promised == 0
+
+
+def test_of_many_that_are_refused_at_once_each_gets_an_offer_that_is_taken(site: Site) -> None:
+    site.submit(6000.0, run_s=3500.0)
+    asked = (AskedDeadline(100.0, after_s=5900.0),)
+    more = [site.master.submission(8, run_estimate_s=2000.0, deadlines=asked) for _ in range(7)]
+    site.master.turn(*more)
+    site.answer()
+    offers = [site.job(number).alternative for number in range(2, 9)]
+    assert all(offer is not None and offer.earliest_s is not None for offer in offers)
+
+
+def test_nothing_is_promised_while_nobody_knows_how_long_it_runs(site: Site) -> None:
+    job = site.submit(7200.0, run_s=None)
+    assert (job.verdict, job.promised, job.alternative) == ("", None, None)
+    assert site.planner.questions == []
+    assert job.live_attempt == 1, "it runs by the order"
+    assert slack_s(job, site.master.attempt(job.job_id), site.master.clock.now_s()) is None
+
+
+def test_a_promise_and_a_refusal_survive_the_master(site: Site) -> None:
+    site.submit(6000.0, run_s=3500.0)
+    site.submit(5900.0, run_s=2000.0)
+    before = [site.job(1), site.job(2)]
+    site.master.restart()
+    site.master.loop.plan_with(site.planner)
+    for agent in site.agents:
+        agent.hello()
+    site.answer()
+    after = [site.job(1), site.job(2)]
+    told = [(job.promised, job.verdict, job.alternative) for job in before]
+    assert [(job.promised, job.verdict, job.alternative) for job in after] == told
+    (slots,) = after[0].slots
+    assert (slots.end - slots.begin, slots.end * 1200.0 <= due_s(after[0], 0)) == (4, True)
+    assert (len(site.told(1, "promise_made")), len(site.told(2, "promise_refused"))) == (1, 1)
+
+
+def test_who_runs_for_longer_than_was_reserved_is_told_that_its_promise_is_over(site: Site) -> None:
+    site.submit(7200.0, run_s=600.0)
+    agent = site.agents[0]
+    agent.obey()
+    agent.start(AttemptKey(JobId(1), 1))
+    agent.report()
+    site.passes(2400.0)
+    job = site.job(1)
+    assert (job.promised, job.verdict, job.live_attempt) == (None, "overrun", 1)
+    (cause,) = site.told(1, "promise_overrun")
+    assert cause.startswith("it has run for longer than was reserved for it")
+
+
+def test_who_wants_no_late_end_is_cancelled_when_it_cannot_be_in_time_any_more(
+    masters: Masters,
+) -> None:
+    site = Site(masters, "fifo")
+    site.submit(run_s=1e6)
+    site.submit(1000.0, run_s=300.0, rules=LATE_ENDS)
+    site.submit(1000.0, run_s=300.0)
+    site.passes(700.0)
+    assert site.job(2).state is JobState.QUEUED
+    site.passes(10.0)
+    assert (site.job(2).state, site.job(3).state) == (JobState.CANCELLED, JobState.QUEUED)
+    (cause,) = site.told(2, "job_cancelled")
+    assert cause.startswith("its last deadline cannot be kept any more: ")
+
+
+def test_who_runs_has_until_the_deadline_itself(masters: Masters) -> None:
+    site = Site(masters, "fifo")
+    site.submit(500.0, 1000.0, run_s=5000.0, rules=LATE_ENDS)
+    assert site.job(1).live_attempt == 1
+    site.passes(1000.0)
+    assert site.job(1).state is JobState.QUEUED
+    site.passes(10.0)
+    assert site.job(1).state is JobState.CANCELLED
+
+
+def test_after_a_restart_nobody_is_ended_before_its_node_has_told_what_became_of_it(
+    masters: Masters,
+) -> None:
+    site = Site(masters, "fifo")
+    site.submit(500.0, rules=LATE_ENDS)
+    site.master.clock.advance(600.0)
+    site.master.restart()
+    site.master.tick(1.0)
+    assert site.job(1).state is JobState.QUEUED
+    site.agents[0].hello()
+    site.master.tick(1.0)
+    assert site.job(1).state is JobState.CANCELLED
+
+
+def test_slack_counts_to_the_deadline_that_is_promised_or_can_still_be_kept(site: Site) -> None:
+    job = site.submit(2000.0, 8000.0, run_s=5000.0)
+    assert job.promised == 1
+    attempt = site.master.attempt(job.job_id)
+    assert slack_s(job, attempt, job.submit_time_s) == 3000.0
+    alone = job._replace(promised=None)
+    assert slack_s(alone, attempt, job.submit_time_s) == 3000.0
+    assert slack_s(alone, None, job.submit_time_s + 4000.0) == -1000.0
