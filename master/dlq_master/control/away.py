@@ -190,8 +190,12 @@ def _meanwhile(
 
 
 class Applied(NamedTuple):
-    """What an answer has led to; `wake_at_s` and `whole`: it was all there was to decide."""
+    """What an answer has led to; `wake_at_s` and `whole`: it was all there was to decide. `stage` None: none
+    has come; `waited_s`: from the turn that asked."""
 
+    stage: Stage | None = None
+    waited_s: float = 0.0
+    plan_s: float = 0.0
     happened: tuple[Happened, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     wake_at_s: float | None = None
@@ -222,7 +226,15 @@ def apply(
     _judge(away, question, answer, now_s, len(happened), dropped)
     wake_s = answer.plans[-1].wake_at_s if answer.plans else None
     whole = question.stage is Stage.PLAN and not away.stirred and not dropped
-    return Applied(tuple(happened), tuple(dropped), wake_s, whole)
+    return Applied(
+        stage=question.stage,
+        waited_s=now_s - question.asked_s,
+        plan_s=answer.plan_s,
+        happened=tuple(happened),
+        dropped=tuple(dropped),
+        wake_at_s=wake_s,
+        whole=whole,
+    )
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------

@@ -37,8 +37,8 @@ def plan(turn: Turn) -> float | None:
     now = (state.cluster, state.policy, turn.now_s, state.epoch, pause)
     applied = away.apply(state.away, *now)
     _carry_out(turn, applied.happened)
-    if applied.dropped:
-        _say_dropped(applied)
+    if applied.stage is not None:
+        _say_made(applied)
     if applied.whole:
         turn.plan_due = False
         plan_faults.recovered(turn)
@@ -132,10 +132,17 @@ def _carry_out(turn: Turn, happened: tuple[Happened, ...]) -> None:
             _launch(turn, one.change.job_id)
 
 
-def _say_dropped(applied: away.Applied) -> None:
-    first = applied.dropped[0]
-    told = {"verb": type(first.change).__name__.lower(), "why": first.why}
-    _log.info("plan_rechecked", dropped=len(applied.dropped), **told)
+def _say_made(applied: away.Applied) -> None:
+    """How long it took, and why not all of it was done."""
+    _log.info(
+        "plan_made",
+        stage=applied.stage,
+        waited_s=round(applied.waited_s, 4),
+        plan_s=round(applied.plan_s, 4),
+        changes=len(applied.happened),
+        dropped=len(applied.dropped),
+        why=applied.dropped[0].why if applied.dropped else "",
+    )
 
 
 def _quick(state: State) -> Policy:

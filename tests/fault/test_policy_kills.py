@@ -1,0 +1,40 @@
+"""The master is killed around the commit of another policy: it stands whole or not at all, and is asked once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support.cli_run import Dlq
+from support.harness import Daemons
+
+
+def decides(daemons: Daemons) -> str:
+    """The policy that decides, by name."""
+    shown = json.loads(daemons.said("admin", "policy", "show", "--json"))
+    name: str = shown["policy"]["policy"]
+    return name
+
+
+@pytest.mark.parametrize(
+    ("failpoint", "stands"), [("before_commit", False), ("after_commit", True)]
+)
+def test_a_policy_is_set_whole_or_not_at_all(failpoint: str, stands: bool, tmp_path: Path) -> None:
+    with Daemons(tmp_path, ()).up() as daemons:
+        daemons.stop("master")
+        # Its first commit in the loop is that of the new policy: nothing else happens without nodes.
+        daemons.start("master", DLQ_DEBUG__FAILPOINT=f"{failpoint}:1")
+        daemons.wait_for("master")
+        dlq = Dlq(daemons.root / "home", daemons.environment())
+        lost = dlq("admin", "policy", "set", "srtf", "-s", "place=spread", "-y", patience_s=1.0)
+        assert lost.code != 0
+        daemons.wait_for_death("master")
+        daemons.start("master")
+        daemons.wait_for("master")
+        assert (decides(daemons) == "srtf") is stands
+        daemons.said("admin", "policy", "set", "srtf", "-s", "place=spread", "-y")
+        assert decides(daemons) == "srtf"
+        daemons.said("admin", "policy", "reset", "-y")
+        assert decides(daemons) == "best-effort"
