@@ -35,6 +35,8 @@ WHY = {
     "switched-off": "its node's agent is told to profile nothing (jobs.profile)",
     "no-directory": "its node had no room for recordings",
     "no-numpy": "its node's agent has no numpy to analyse recordings with",
+    "too-many-processes": "more of its processes sent something than there was room for",
+    "not-told": "not all of its nodes have told what they recorded",
     "analysis-failed": "what it recorded could not be analysed",
 }
 _BLOCKS = "▁▂▃▄▅▆▇█"

@@ -66,6 +66,9 @@ class Reason(StrEnum):
     NO_DIRECTORY = "no-directory"
     NO_NUMPY = "no-numpy"
     FAILED = "analysis-failed"
+    TOO_MANY = "too-many-processes"
+    # What a master knows.
+    NOT_TOLD = "not-told"
 
 
 class Pattern(StrEnum):

@@ -2,8 +2,9 @@
 
     python -I -m dlq_profiler.telling DIRECTORY [UID GID [GROUP ...]]
 
-Prints one JSON object, `{"job": ..., "processes": [...], "refused": N}`: the facts of a JobProfile over
-the processes of this host, those of each ProcessProfile, and how many files were of no use. Exits
+Prints one JSON object, `{"job": ..., "processes": [...], "refused": N, "turned_away": N}`: the facts of a
+JobProfile over the processes of this host, those of each ProcessProfile, how many files were of no use, and
+how many processes were refused one. Exits
 with 1 when nothing can be told, with 3 where numpy is missing. With ids, it reads with these rights and no
 other: whatever files a job left to read, this program can open none but its user's own, write none, and
 uses no more time and memory than is set here.
@@ -18,6 +19,8 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+
+from dlq_profiler.control import read_control
 
 NO_NUMPY = 3
 _CPU_S = 60  # a million records take less than one
@@ -43,10 +46,19 @@ def main(words: Sequence[str]) -> int:
         "job": job_of(processes).facts(),
         "processes": [process.facts() for process in processes],
         "refused": len(contents.refused),
+        "turned_away": _turned_away(Path(directory)),
     }
     sys.stdout.write(json.dumps(told, separators=(",", ":")))
     sys.stdout.flush()
     return 0
+
+
+def _turned_away(directory: Path) -> int:
+    try:
+        control = read_control(directory)
+    except (OSError, ValueError):
+        return 0
+    return max(0, control.files_opened - control.file_limit) if control.file_limit else 0
 
 
 def _confine(ids: Sequence[int]) -> None:

@@ -49,6 +49,7 @@ def told(
     epoch: int = 1,
     processes: list[ProcessProfile] | None = None,
     reason: Reason | None = None,
+    window_s: float = 120.0,
 ) -> TakeEvidence:
     """The evidence of one node; with `reason` it saw nothing."""
     seen = [] if reason is not None else processes or [a_rank(2 * rank), a_rank(2 * rank + 1)]
@@ -60,7 +61,7 @@ def told(
         node_rank=rank,
         node_id=NodeId(node),
         gpu_type="H100",
-        window_s=60.0,
+        window_s=window_s,
         limits=(),
         profile=summary.json(),
         processes=json.dumps(facts) if facts else "",

@@ -29,8 +29,9 @@ def job_profile(parts: Sequence[Evidence]) -> JobProfile:
     return min(summaries, key=lambda one: _LEAST_FIRST.index(one.traffic.confidence))
 
 
-def found_of(profile: JobProfile) -> Found:
-    """What of it is believed in."""
+def found_of(parts: Sequence[Evidence]) -> Found:
+    """What is believed in of the profile of a job of which every node has told."""
+    profile = job_profile(parts)
     skew = profile.skew
     return Found(
         traffic=_told(profile.traffic),
@@ -42,6 +43,7 @@ def found_of(profile: JobProfile) -> Found:
         skew_low=None if skew is None else skew.lower,
         skew_high=None if skew is None else skew.upper,
         server_skew=profile.server_skew,
+        recorded_s=min(part.window_s for part in parts),
     )
 
 

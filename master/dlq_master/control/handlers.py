@@ -115,6 +115,7 @@ def _tick(turn: Turn, name: str) -> None:
         barrier.watch(turn)
         limits.watch(turn)
         misses.watch(turn)
+        traffic.close_overdue(turn)
         scheduling.notice_pause(turn)
     elif name == "compact":
         people.drop_expired(turn)

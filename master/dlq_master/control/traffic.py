@@ -4,11 +4,11 @@ An order is a row, written with the launch. Evidence counts if its fence is that
 comes from the node of its rank; what comes twice changes nothing, and all of it is acknowledged. What
 happens when: an agent restarts, or the line is silent - it tells its evidence later, also after the
 job has ended; the master restarts - orders, evidence and what jobs are believed to be are on disk; a
-node is lost - its evidence never comes, the recording stays open, and after a while another start
-is recorded.
+node is lost - its evidence never comes, and the recording is closed for that reason. What comes after
+all is taken nevertheless.
 """
 
-from dlq_master.control.evidence import found_of, job_profile
+from dlq_master.control.evidence import found_of
 from dlq_master.control.plan_faults import sheltered
 from dlq_master.control.state import believe
 from dlq_master.control.stimuli import TakeEvidence
@@ -20,8 +20,12 @@ from dlq_master.model.job import Job
 from dlq_master.model.recording import Cause, Evidence, Found, Recording, Told, family_of
 from dlq_master.model.resources import Allocation
 from dlq_master.policy.sensitivity.beliefs import Start
+from dlq_profiler.results import Reason
 
 ASKED, OFF = "asked", "off"
+# Of a node that is lost, or whose rank could never be started.
+NOT_TOLD = Told("none", "unknown", Reason.NOT_TOLD.value)
+SETTLED_S = 60.0  # after its start a master hears first what agents have kept for it
 
 
 def order(turn: Turn, job: Job, attempt: Attempt) -> None:
@@ -71,14 +75,24 @@ def take(turn: Turn, said: TakeEvidence) -> None:
     turn.batch.evidence.append(evidence)
     told = tuple(sorted((*recording.told, evidence.node_rank)))
     recording = recording._replace(told=told)
-    if len(told) < len(recording.node_ids):
+    if not recording.complete:
         _put(turn, recording)
         return
-    found = _found(turn, recording.key)
-    recording = recording._replace(found=found, found_time_s=turn.now_s)
+    recording = recording._replace(found=_found(turn, recording.key), found_time_s=turn.now_s)
     _put(turn, recording)
     _learn(turn, recording.family)
-    _note_found(turn, recording, found)
+    _note_found(turn, recording)
+
+
+def close_overdue(turn: Turn) -> None:
+    """What not all nodes have told by now is unknown, and is waited for no more."""
+    if turn.now_s < turn.state.started_s + SETTLED_S:
+        return
+    for recording in turn.state.beliefs.overdue(turn.now_s):
+        unknown = Found(NOT_TOLD, NOT_TOLD, recorded_s=0.0)
+        recording = recording._replace(found=unknown, found_time_s=turn.now_s)
+        _put(turn, recording)
+        _note_found(turn, recording)
 
 
 def is_spread(cluster: Cluster, allocation: Allocation) -> bool:
@@ -145,7 +159,7 @@ def _found(turn: Turn, key: AttemptKey) -> Found:
     parts |= {part.node_rank: part for part in turn.batch.evidence if part.key == key}
     every = [parts[rank] for rank in sorted(parts)]
     unknown = Told("none", "unknown", "self-check")
-    return sheltered(lambda: found_of(job_profile(every)), lambda _: Found(unknown, unknown))
+    return sheltered(lambda: found_of(every), lambda _: Found(unknown, unknown))
 
 
 def _learn(turn: Turn, family: str) -> None:
@@ -158,7 +172,9 @@ def _learn(turn: Turn, family: str) -> None:
     turn.plan_due = True
 
 
-def _note_found(turn: Turn, recording: Recording, found: Found) -> None:
+def _note_found(turn: Turn, recording: Recording) -> None:
+    found = recording.found
+    assert found is not None
     kind = "profile_found" if found.timed or not found.sizes.reason else "profile_unknown"
     profile = turn.state.beliefs.profile(recording)
     turn.note(

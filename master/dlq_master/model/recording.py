@@ -9,6 +9,8 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.packing import Profile
 
+_SHORTER_S = 1.0  # an agent looks at its ranks no more often
+
 
 class Cause(StrEnum):
     """Why a start is recorded."""
@@ -42,6 +44,7 @@ class Found(NamedTuple):
     skew_low: float | None = None
     skew_high: float | None = None
     server_skew: float | None = None
+    recorded_s: float | None = None  # on the node that recorded least
 
     @property
     def timed(self) -> bool:
@@ -70,6 +73,19 @@ class Recording(NamedTuple):
     def trusted(self) -> bool:
         """It told how long an iteration takes."""
         return self.found is not None and self.found.timed
+
+    @property
+    def cut_short(self) -> bool:
+        """It told nothing, but it also ended before its window, or not all of its nodes have told."""
+        found = self.found
+        if found is None or found.timed or found.recorded_s is None:
+            return False
+        return found.recorded_s < self.window_s - _SHORTER_S
+
+    @property
+    def complete(self) -> bool:
+        """All of its nodes have told."""
+        return len(self.told) == len(self.node_ids)
 
 
 class Evidence(NamedTuple):

@@ -36,7 +36,7 @@ def profile_of(job: Job, read: Readable) -> tuple[AttemptKey, bytes] | None:
     if belief is not None:
         keys: Sequence[AttemptKey] = [belief.basis.key]
     else:
-        keys = [one.key for one in read.recordings(job.job_id) if one.found is not None]
+        keys = [one.key for one in read.recordings(job.job_id) if one.complete]
     for key in reversed(keys):
         parts = read.evidence(key)
         if parts:

@@ -30,11 +30,14 @@ log = structlog.get_logger("nodeagent.profiling")
 
 
 class Reading(NamedTuple):
-    """What the rings told. `failure`: why nobody could read them; then the rest says nothing."""
+    """What the rings told. `failure`: why nobody could read them; then the rest says nothing. `limits`: what
+    kept a part from being recorded.
+    """
 
     job: JobProfile | None = None
     processes: tuple[ProcessProfile, ...] = ()
     failure: Reason | None = None
+    limits: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,8 @@ def reading_of(output: bytes) -> Reading:
         processes = tuple(ProcessProfile.of(facts) for facts in told["processes"])
         if told["refused"] and not processes:
             return Reading(failure=Reason.FAILED)
-        return Reading(_plausible(JobProfile.of(told["job"])), processes)
+        limits = (Reason.TOO_MANY,) if told["turned_away"] else ()
+        return Reading(_plausible(JobProfile.of(told["job"])), processes, limits=limits)
     except (KeyError, TypeError, ValueError, RecursionError):
         return Reading(failure=Reason.FAILED)
 

@@ -49,7 +49,8 @@ class Station:
         reading = Reading()
         if self.places.has_files(launch.key, rights):
             reading = self.reader.read(self.places.rings(launch.key), rights, drop=self.drops)
-        return self._found(order, reading, tuple(dict.fromkeys(before.limits + limits)), ended_s)
+        limits = tuple(dict.fromkeys(before.limits + limits + reading.limits))
+        return self._found(order, reading, limits, ended_s)
 
     def failed(self, order: ReadOrder) -> ProfileFound:
         """What is told when even that went wrong."""

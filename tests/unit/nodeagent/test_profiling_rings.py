@@ -31,6 +31,7 @@ from support.traffic import ring_rank, write_file
 LAUNCH = a_launch(profile=ProfileOrder(60.0))
 ME = UserRights(os.geteuid(), os.getegid(), tuple(os.getgroups()))
 SIZES = tensors("googlenet")
+FILES_OPENED_AT = 20  # in `control`
 
 
 @pytest.fixture
@@ -103,6 +104,22 @@ def test_why_nothing_could_be_seen_goes_with_it(
     assert found.traffic.reason in reason
     assert found.traffic.confidence == "unknown"
     assert found.limits == limits
+
+
+def test_programs_that_took_all_the_files_are_the_reason(places: Places) -> None:
+    """Sixty of them each sent a byte, and then the training came."""
+    rings = make(places)
+    write_file(rings / "1-1.dlqprof", ring_rank([[100]], rank=0, ranks=2), threads=1, pid=1)
+    with (rings / "control").open("r+b") as control:
+        control.seek(FILES_OPENED_AT)
+        control.write((12).to_bytes(4, "little"))
+    assert read(places).traffic.reason not in ("", "too-many-processes"), "there was room for all"
+    with (rings / "control").open("r+b") as control:
+        control.seek(FILES_OPENED_AT)
+        control.write((13).to_bytes(4, "little"))
+    found = read(places)
+    assert found.traffic.reason == "too-many-processes"
+    assert found.limits == ("too-many-processes",)
 
 
 def test_a_known_result_is_not_made_unknown_by_what_might_have_been_in_the_way(
@@ -192,7 +209,7 @@ def test_a_program_that_says_too_much_is_given_up(places: Places, tmp_path: Path
 PROCESS = ProcessProfile(
     pid=1, start_ticks=1, comm="x", rank=0, world_size=1, role="", method=Method.NONE
 )
-GOOD: dict[str, Any] = {"job": job_of(()).facts(), "processes": [], "refused": 0}
+GOOD: dict[str, Any] = {"job": job_of(()).facts(), "processes": [], "refused": 0, "turned_away": 0}
 
 
 @pytest.mark.parametrize(

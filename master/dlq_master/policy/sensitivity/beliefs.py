@@ -7,7 +7,7 @@ nodes as can be, one on more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dlq_master.model.ids import AttemptKey
@@ -21,6 +21,7 @@ FAMILIES_KEPT = 10_000
 KEPT = 32  # recordings of a family, the newest
 FRESH_S = 30 * 86_400.0  # a program and a fabric change: then it is looked at again
 MOST_TRIES = 2  # starts that told nothing, before no more are recorded unasked
+MOST_CUT_SHORT = 8  # and those that were preempted or failed before their window was over
 LATE_S = 900.0  # after its window a recording is waited for so long: images are pulled first
 
 
@@ -42,6 +43,7 @@ class Beliefs:
         self._bytes_per_s = bytes_per_s
         self._families: dict[str, tuple[Recording, ...]] = {}  # the latest family stands last
         self._by_key: dict[AttemptKey, Recording] = {}
+        self._open: dict[AttemptKey, Recording] = {}  # not all nodes have told
 
     def get(self, key: AttemptKey) -> Recording | None:
         """The recording of an attempt; None: it was not recorded, or that was long ago."""
@@ -57,15 +59,21 @@ class Beliefs:
         of_family = self._families.pop(recording.family, ())
         rest = tuple(one for one in of_family if one.key != recording.key)
         kept = sorted((*rest, recording), key=_age)
-        for dropped in kept[:-KEPT]:
-            self._by_key.pop(dropped.key, None)
         self._families[recording.family] = tuple(kept[-KEPT:])
         self._by_key[recording.key] = recording
+        if recording.found is None:
+            self._open[recording.key] = recording
+        else:
+            self._open.pop(recording.key, None)
+        self._drop(kept[:-KEPT])
         if len(self._families) > FAMILIES_KEPT:
-            for dropped in self._families.pop(next(iter(self._families))):
-                self._by_key.pop(dropped.key, None)
+            self._drop(self._families.pop(next(iter(self._families))))
         news = recording.trusted and (before is None or not before.trusted)
         return self._measured(recording) if news else None
+
+    def overdue(self, now_s: float) -> tuple[Recording, ...]:
+        """Those that not all nodes have told of in time."""
+        return tuple(one for one in self._open.values() if now_s >= _due_s(one))
 
     def of(self, job: Job) -> Belief | None:
         """What is believed of a job, whatever GPUs it gets if it names none; None: nothing."""
@@ -123,15 +131,23 @@ class Beliefs:
         if asked:
             return None if any(one.trusted for one in own) else Cause.ASKED
         fresh = [one for one in same if one.order_time_s >= start.at_s - FRESH_S]
-        if any(one.trusted or _awaited(one, start.at_s) for one in fresh):
+        # An earlier attempt of this job is over: whatever it has still to tell, it ended too soon.
+        others = [one for one in fresh if one.key.job_id != start.job.job_id]
+        if any(one.trusted for one in fresh) or any(_awaited(one, start.at_s) for one in others):
             return None
-        if len(fresh) >= MOST_TRIES:
+        silent = [one for one in fresh if one.found is not None and not one.cut_short]
+        if len(silent) >= MOST_TRIES or len(fresh) >= MOST_TRIES + MOST_CUT_SHORT:
             return None
         if any(one.trusted for one in same):
             return Cause.STALE
         return Cause.PLACEMENT if any(one.trusted for one in alike) else Cause.FIRST
 
     # --- helpers, in order of use -----------------------------------------------------------------
+
+    def _drop(self, recordings: Sequence[Recording]) -> None:
+        for recording in recordings:
+            self._by_key.pop(recording.key, None)
+            self._open.pop(recording.key, None)
 
     def _measured(self, recording: Recording) -> Run | None:
         together, spread = self._pair(recording)
@@ -165,8 +181,11 @@ def _age(recording: Recording) -> tuple[float, AttemptKey]:
 
 
 def _awaited(recording: Recording, now_s: float) -> bool:
-    due_s = recording.order_time_s + recording.window_s + LATE_S
-    return recording.found is None and now_s < due_s
+    return recording.found is None and now_s < _due_s(recording)
+
+
+def _due_s(recording: Recording) -> float:
+    return recording.order_time_s + recording.window_s + LATE_S
 
 
 def _slowdown(together: Recording | None, spread: Recording | None) -> float | None:

@@ -7,10 +7,13 @@ import pytest
 
 from dlq_master.control.config import MasterConfig, ProfilerConfig
 from dlq_master.control.stimuli import Launch, TakeEvidence
+from dlq_master.control.traffic import SETTLED_S
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.job import RunRules
 from dlq_master.model.packing import Packing
 from dlq_master.model.recording import Cause, Found, Recording, Told
-from dlq_master.rpc.traffic_view import traffic_message
+from dlq_master.policy.sensitivity.beliefs import LATE_S
+from dlq_master.rpc.traffic_view import profile_of, traffic_message
 from dlq_master.store.batch import Batch
 from dlq_profiler.results import Reason
 from support.master_harness import ROOT, Master, config_of
@@ -237,6 +240,75 @@ def test_a_silent_family_is_tried_twice_and_then_left_alone(
             master.ask(told(AttemptKey(job_id, 1), "gpu01", reason=Reason.NOTHING_RECORDED))
         finish(master, job_id, first)
     assert ordered == [True, True, False, False]
+
+
+def test_starts_that_fail_at_once_do_not_make_a_family_silent(
+    site: tuple[Master, SimAgent, SimAgent],
+) -> None:
+    """A script with a mistake in it, then the mended one: same command, same family."""
+    master, first, _ = site
+    for _ in range(3):
+        job_id = master.submit(2, family="new").job_id
+        assert launches(master, job_id) == [120.0]
+        early = told(AttemptKey(job_id, 1), "gpu01", reason=Reason.NOTHING_RECORDED, window_s=2.0)
+        master.ask(early)
+        finish(master, job_id, first)
+        (recording,) = master.store.recordings(job_id)
+        assert recording.cut_short
+    mended = master.submit(2, family="new").job_id
+    master.ask(told(AttemptKey(mended, 1), "gpu01"))
+    assert master.job(mended).profile is not None
+
+
+def test_a_node_that_never_tells_is_not_waited_for_for_ever_and_is_heard_all_the_same(
+    site: tuple[Master, SimAgent, SimAgent],
+) -> None:
+    master, first, second = site
+    job_id = master.submit(4, nodes=2, family="vgg").job_id
+    key, epoch = AttemptKey(job_id, 1), master.state.epoch
+    ranks = [a_rank(rank, ranks=4) for rank in range(4)]
+    master.ask(told(key, "gpu01", 0, processes=ranks[:2]))
+    finish(master, job_id, first, second)
+    due_s = 120.0 + LATE_S
+    master.tick(due_s - 1.0)
+    assert "profile_unknown" not in master.words(job_id)
+    master.restart()
+    master.tick(2.0)
+    assert "profile_unknown" not in master.words(job_id), "agents may have kept it for this master"
+    master.tick(SETTLED_S)
+
+    (recording,) = master.store.recordings(job_id)
+    assert recording.found is not None
+    assert recording.found.traffic.reason == "not-told"
+    start = traffic_message(master.job(job_id), master.loop.published).starts[0]
+    assert (start.told_count, start.traffic.reason) == (1, "not-told")
+    assert profile_of(master.job(job_id), master.loop.published) is None, "half a job is another"
+    commits = master.store.commits
+    master.tick(1.0)
+    assert master.store.commits == commits, "once"
+
+    master.ask(told(key, "gpu02", 1, epoch=epoch, processes=ranks[2:]))
+    assert master.words(job_id)[-1] == "profile_found"
+    first.hello()
+    second.hello()
+    assert master.submit(4, nodes=2, family="vgg").profile is not None
+
+
+def test_the_next_attempt_of_a_job_is_recorded_when_the_last_ended_too_soon(
+    site: tuple[Master, SimAgent, SimAgent],
+) -> None:
+    """It starts before the node has told what little it recorded."""
+    master, first, _ = site
+    job_id = master.submit(2, rules=RunRules(max_restarts=1)).job_id
+    first.obey()
+    first.start(master.attempt(job_id).key)
+    first.exit(master.attempt(job_id).key, code=1)
+    first.report()
+    assert launches(master, job_id) == [120.0, 120.0]
+    early = told(AttemptKey(job_id, 1), "gpu01", reason=Reason.TOO_FEW_ITERATIONS, window_s=3.0)
+    master.ask(early)
+    master.ask(told(AttemptKey(job_id, 2), "gpu01"))
+    assert master.job(job_id).profile is not None
 
 
 def test_a_start_on_another_number_of_nodes_is_recorded_and_measures_the_slowdown(

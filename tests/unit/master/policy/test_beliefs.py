@@ -11,7 +11,14 @@ from dlq_master.model.job import Job
 from dlq_master.model.packing import Profile
 from dlq_master.model.recording import Cause, Found, Recording, Told
 from dlq_master.policy.sensitivity import beliefs
-from dlq_master.policy.sensitivity.beliefs import FRESH_S, LATE_S, MOST_TRIES, Beliefs, Start
+from dlq_master.policy.sensitivity.beliefs import (
+    FRESH_S,
+    LATE_S,
+    MOST_CUT_SHORT,
+    MOST_TRIES,
+    Beliefs,
+    Start,
+)
 from dlq_master.policy.sensitivity.slowdown import OVERLAP, rho_of, rho_of_spread, slowdown
 from support.builders import a_job, a_request
 
@@ -24,6 +31,7 @@ def found(period_s: float = 0.5, sent: float = 1e8, *, sizes: Told = KNOWN) -> F
 
 
 NOTHING = Found(UNKNOWN, UNKNOWN)
+EARLY = NOTHING._replace(recorded_s=3.0)
 
 
 def a_recording(
@@ -157,6 +165,12 @@ def test_what_is_old_and_what_told_nothing_is_recorded_again_but_not_for_ever() 
     silent = [a_recording(place, 900.0, NOTHING) for place in range(MOST_TRIES)]
     assert why(*silent[:-1]) is Cause.FIRST
     assert why(*silent) is None
+    cut = [a_recording(place, 900.0, EARLY) for place in range(MOST_TRIES + MOST_CUT_SHORT)]
+    assert why(*cut[:-1]) is Cause.FIRST
+    assert why(*cut) is None
+    whole = NOTHING._replace(recorded_s=59.5)
+    assert why(*(a_recording(place, 900.0, whole) for place in range(MOST_TRIES))) is None
+    assert why(a_recording(9, 990.0)) is Cause.FIRST, "an earlier attempt of the job itself"
 
 
 def test_who_asks_is_recorded_until_the_jobs_own_start_has_told() -> None:
@@ -169,11 +183,20 @@ def test_who_asks_is_recorded_until_the_jobs_own_start_has_told() -> None:
     assert knowing(others, own).why_record(start, asked=True) is None
 
 
+def test_what_not_all_nodes_have_told_of_is_overdue_until_it_is_closed() -> None:
+    made = knowing(a_recording(1, 100.0), a_recording(2, 200.0), a_recording(3, 50.0, found()))
+    assert made.overdue(159.0 + LATE_S) == ()
+    assert [one.key.job_id for one in made.overdue(160.0 + LATE_S)] == [1]
+    made.put(a_recording(1, 100.0, NOTHING))
+    assert [one.key.job_id for one in made.overdue(900.0 + LATE_S)] == [2]
+
+
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beliefs, "KEPT", 3)
     monkeypatch.setattr(beliefs, "FAMILIES_KEPT", 2)
-    made = knowing(*(a_recording(job, float(job), found()) for job in range(6)))
+    made = knowing(*(a_recording(job, float(job), found() if job else None) for job in range(6)))
     assert sorted(one.key.job_id for one in made) == [3, 4, 5]
+    assert made.overdue(1e9) == ()
     assert made.get(AttemptKey(JobId(1), 1)) is None
     for family in ("b", "c"):
         made.put(a_recording(ord(family), 50.0, found(), family=family))
@@ -184,7 +207,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     st.lists(
         st.tuples(
             st.booleans(),
-            st.sampled_from([None, NOTHING, found(0.5), found(2.0)]),
+            st.sampled_from([None, EARLY, NOTHING, found(0.5), found(2.0)]),
             st.floats(0.0, 5_000.0),
         ),
         max_size=25,
@@ -205,7 +228,8 @@ def test_no_start_is_recorded_twice_without_need(
     for outcomes in ordered.values():
         told = [outcome for outcome in outcomes if outcome is not None and outcome.timed]
         assert len(told) <= 1
-        assert len(outcomes) <= MOST_TRIES
+        assert outcomes.count(NOTHING) <= MOST_TRIES
+        assert len(outcomes) <= MOST_TRIES + MOST_CUT_SHORT
         assert not told or outcomes[-1] is told[0], "it was not recorded after it was known"
 
 

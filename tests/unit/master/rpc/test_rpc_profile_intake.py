@@ -10,7 +10,7 @@ import pytest
 from dlq.v1 import profile_pb2
 from dlq.v1.job_pb2 import JobSpec
 from dlq_common.errors import InvalidRequest
-from dlq_master.control.evidence import found_of, job_profile
+from dlq_master.control.evidence import found_of
 from dlq_master.model.ids import NodeId
 from dlq_master.rpc.intake import family_of
 from dlq_master.rpc.profile_intake import MOST_PROCESSES_BYTES, evidence_of
@@ -28,17 +28,17 @@ def test_evidence_is_kept_as_the_analysis_can_read_it_again() -> None:
     assert evidence.limits == ("plugin_taken", "io-uring")
     summary = JobProfile.of(json.loads(evidence.profile))
     assert (summary.period_s, summary.skew) == (0.5, (0.7, 0.75))
-    merged = found_of(job_profile([evidence]))
+    merged = found_of([evidence])
     assert (merged.model_bytes, merged.skew_high) == (MODEL, 0.99), "the processes say it better"
 
 
 def test_without_processes_the_least_sure_node_speaks_for_all() -> None:
     known = evidence_of(a_message(processes=b""), NODE).evidence
-    assert found_of(job_profile([known])).period_s == 0.5
+    assert found_of([known]).period_s == 0.5
     nothing = profile_pb2.ProfileVerdict(method="none", confidence="unknown", reason="no-traffic")
     silent = a_message(node_rank=1, processes=b"", traffic=nothing, sizes=nothing)
     for parts in ([known, evidence_of(silent, NODE).evidence],) * 2:
-        assert found_of(job_profile(parts)).traffic.reason == "no-traffic"
+        assert found_of(parts).traffic.reason == "no-traffic"
         parts.reverse()
 
 
