@@ -29,7 +29,7 @@ struct dlqprof_control {
     uint32_t mode;          /* enum dlqprof_mode; read before each call, so a store takes effect at once */
     uint32_t file_limit;    /* record files that may come to be here; 0: as many as wanted */
     uint32_t files_opened;  /* counted up by the libraries, beyond the limit too: the rest was refused */
-    uint64_t ring_bytes;    /* room for records of a file; 0: DLQPROF_RING_BYTES_MOST */
+    uint64_t ring_bytes;    /* room for records of a file; 0: as much as its library ever takes */
     uint8_t reserved[32];
 };
 
@@ -41,7 +41,9 @@ struct dlqprof_control {
 #define DLQPROF_CONNS 4096u
 #define DLQPROF_CHUNK_RECORDS 1024u
 #define DLQPROF_CHUNK_BYTES (DLQPROF_CHUNK_RECORDS * 64u)
+/* A process may have a file of each library: with their tables both are in 16 MiB. */
 #define DLQPROF_RING_BYTES_MOST (14u << 20)
+#define DLQPROF_PLUGIN_RING_BYTES_MOST (1u << 20)
 
 enum dlqprof_source {
     DLQPROF_PRELOAD = 1,     /* libdlqprof.so: sockets, ibverbs, NCCL's functions */

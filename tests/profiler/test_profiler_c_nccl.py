@@ -66,6 +66,19 @@ def test_without_a_directory_the_plugin_asks_for_nothing(program: Program, plugi
         assert "mask 0\n" in run(program("mock_nccl.c"), plugin, str(version)).stdout
 
 
+def test_both_files_of_a_process_stay_below_16_mib(
+    profiling: Profiling, program: Program, plugin: Path
+) -> None:
+    profiling.environment["LD_PRELOAD"] = ""
+    profiling.run(program("mock_nccl.c"), plugin, "5")
+    del profiling.environment["LD_PRELOAD"]
+    profiling.run(program("calls.c"))
+    one, other = (path.stat().st_size for path in profiling.directory.glob("*.dlqprof"))
+    tables = min(one, other) - (1 << 20)  # the plugin needs of its own what its communicators take
+    assert 0 < tables < 1 << 20
+    assert one + other - tables < 16 << 20
+
+
 def test_switched_off_nothing_is_written(
     library: Path, tmp_path: Path, program: Program, plugin: Path
 ) -> None:

@@ -21,7 +21,7 @@ from dlq_cli.commands.profile_show import analysis, link_option, ranks_option, t
 from dlq_common.errors import InvalidRequest
 from dlq_profiler.capabilities import why_unwatched
 from dlq_profiler.control import write_control
-from dlq_profiler.injection import built, injected
+from dlq_profiler.injection import Parts, built, injected
 
 _SHARED_MEMORY = Path("/dev/shm")
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -75,7 +75,7 @@ def run(
     parts = parts if hook else parts._replace(hook=None)
     for reason in why_unwatched(command[0], os.environ):
         app.say(f"{command[0]}: {reason.sentence()}")
-    with _directory(keep) as directory:
+    with _directory(keep) as directory, _named_plainly(parts) as parts:
         write_control(directory)
         code = _run(command, {**os.environ, **injected(os.environ, directory, parts)})
         tell(app, [directory], ranks, gigabits, as_json=as_json, to_stderr=True)
@@ -93,6 +93,21 @@ def _directory(keep: Path | None) -> Iterator[Path]:
     if any(keep.iterdir()):
         raise InvalidRequest(f"{keep} is not empty: recordings of two runs would be mixed")
     yield keep.resolve()
+
+
+@contextmanager
+def _named_plainly(parts: Parts) -> Iterator[Parts]:
+    """The loader splits its list at blanks and colons: links stand for paths that have some."""
+    if not set(f"{parts.preload}{parts.hook or ''}") & set(" :"):
+        yield parts
+        return
+    with tempfile.TemporaryDirectory(prefix="dlq-profiler-") as made:
+        libraries, hook = Path(made) / "lib", Path(made) / "hook"
+        libraries.symlink_to(parts.preload.parent)
+        if parts.hook is not None:
+            hook.symlink_to(parts.hook)
+        plugin = parts.nccl_plugin and libraries / parts.nccl_plugin.name
+        yield Parts(libraries / parts.preload.name, plugin, parts.hook and hook)
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:

@@ -141,9 +141,11 @@ static int within_limit(struct dlqprof_control *control)
 
 static void lay_out(struct dlqprof_header *header, const struct dlqprof_control *control)
 {
-    uint64_t wanted = LOAD(&control->ring_bytes);
-    if (wanted == 0 || wanted > DLQPROF_RING_BYTES_MOST)
-        wanted = DLQPROF_RING_BYTES_MOST;
+    uint64_t wanted = LOAD(&control->ring_bytes), most = DLQPROF_RING_BYTES_MOST;
+    if (DLQPROF_SOURCE == DLQPROF_NCCL_PLUGIN)
+        most = DLQPROF_PLUGIN_RING_BYTES_MOST;
+    if (wanted == 0 || wanted > most)
+        wanted = most;
     header->version = DLQPROF_VERSION;
     header->header_bytes = sizeof *header;
     header->record_bytes = sizeof(struct dlqprof_record);

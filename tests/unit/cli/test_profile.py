@@ -1,6 +1,7 @@
 """`dlq profile`: what it prints, what it refuses, and that a command goes on as without it."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,9 +9,10 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from dlq_cli.commands import profile_run
 from dlq_cli.profile_text import WHY, amount, chart, profile_text
 from dlq_cli.render import Look
-from dlq_profiler.injection import built
+from dlq_profiler.injection import HOOK, LIBRARIES, built
 from dlq_profiler.job import job_of
 from dlq_profiler.layout import Op, Side
 from dlq_profiler.process import profiles_of
@@ -154,6 +156,23 @@ def test_a_command_has_its_own_exit_code_and_output(
     assert capfd.readouterr().out == "mine\n"
     assert "no process recorded anything" in said.err
     assert said.out == ""
+
+
+@needs_library
+def test_an_installation_below_a_directory_with_a_blank_records_and_adds_no_word(
+    dlq: Dlq, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loader would look for each half of such a path, and say so into the job."""
+    here = tmp_path / "my files"
+    shutil.copytree(LIBRARIES, here / "lib")
+    shutil.copytree(HOOK, here / "hook")
+    monkeypatch.setattr(profile_run, "built", lambda: built(here / "lib", here / "hook"))
+    rec = tmp_path / "rec"
+    program = "import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', 9))"
+    said = dlq("profile", "run", "--keep", str(rec), "--", sys.executable, "-c", program)
+    assert said.code == 0
+    assert capfd.readouterr().err == ""
+    assert len(list(rec.glob("*.dlqprof"))) == 1
 
 
 @needs_library
