@@ -1,6 +1,6 @@
 """The scheduling core: CPU per completion, full replans, memory per queued job.
 
-    python -m benchmarks.tick [--queued 1000,10000,100000] [--json]
+    python -m benchmarks.tick [--queued 1000,10000,100000] [--policy tiresias-las] [--json]
 
 A completion is the end of a running job and all that the core does about it: the attempt's and the
 job's machines, every index, plan, check, and the start of the job that follows. It is shown whole
@@ -37,12 +37,12 @@ from dlq_master.model.view import View
 from dlq_master.policy.check import check_delta
 from dlq_master.policy.pipeline import plan
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.registry import build
+from dlq_master.policy.registry import PRESETS, build
 
 NODES, GPUS_PER_NODE = 1250, 8
 # Shares of GPU counts, after Microsoft's Philly trace but with more wide jobs.
 WIDTHS = {1: 0.60, 2: 0.14, 4: 0.12, 8: 0.10, 16: 0.02, 32: 0.02}
-LEVELS = "1000,5000,20000,80000"  # five levels
+LEVELLED, LEVELS = "tiresias-las", "1000,5000,20000,80000"  # five levels
 COMPLETIONS = 3000
 STEPS = ("end", "plan", "check", "start")
 # What ends, and what starts in its place, where widths are mixed.
@@ -59,7 +59,9 @@ AHEAD = -1  # a queue that is served before the one in which everybody waits
 def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--queued", default="1000,10000,100000")
+    options.add_argument("--policy", default=LEVELLED, choices=PRESETS)
     report = Report.begin("tick", options)
+    policy = _policy(report.options.policy)
     lengths = [int(word) for word in report.options.queued.split(",")]
     yardstick_s = (
         min(timeit.repeat(lambda: Shape(1, None, None), number=100_000, repeat=5)) / 100_000
@@ -68,24 +70,24 @@ def main() -> None:
     clock_s = _clock_s()
     report.figure("one reading of the clock, taken off below", 1e6 * clock_s, "us")
     report.say(
-        f"{NODES} nodes x {GPUS_PER_NODE} GPUs, tiresias-las, 5 levels, consolidate; CPU time"
+        f"{NODES} nodes x {GPUS_PER_NODE} GPUs, {policy.name}, {policy.placement.name}; CPU time"
     )
-    medians = [completions(report, queued, clock_s) for queued in lengths]
+    medians = [completions(report, policy, queued, clock_s) for queued in lengths]
     report.figure(
         f"growth of a completion from {lengths[0]} to {lengths[-1]} queued",
         medians[-1] / medians[0], "x", at_most=1.5,
     )  # fmt: skip
     for queued in lengths:
-        mixed_completions(report, queued, clock_s)
-    full_start(report, lengths[-1])
-    boundary(report, lengths[-1])
-    memory(report, lengths[-1])
+        mixed_completions(report, policy, queued, clock_s)
+    full_start(report, policy, lengths[-1])
+    boundary(report, policy, lengths[-1])
+    memory(report, policy, lengths[-1])
     report.end()
 
 
-def completions(report: Report, queued: int, clock_s: float) -> float:
+def completions(report: Report, policy: Policy, queued: int, clock_s: float) -> float:
     """Median CPU seconds of a completion, with `queued` jobs waiting all the time."""
-    cluster, policy = loaded(queued)
+    cluster = loaded(policy, queued)
     one = Request(gpus=1)
     ending = _running(cluster, one.gpus)[:COMPLETIONS]
     # The one who takes its place in the queue is behind those who waited before.
@@ -103,15 +105,16 @@ def completions(report: Report, queued: int, clock_s: float) -> float:
     return percentile(whole, 0.5)
 
 
-def mixed_completions(report: Report, queued: int, clock_s: float) -> None:
+def mixed_completions(report: Report, policy: Policy, queued: int, clock_s: float) -> None:
     """As many of every kind: each ends, and one of its kind that goes first starts in its place."""
-    cluster, policy = loaded(queued)
+    cluster = loaded(policy, queued)
     ending = {kind: _running(cluster, request.gpus) for kind, request in KINDS.items()}
-    each = min(COMPLETIONS // len(KINDS), *(len(keys) for keys in ending.values()))
+    ending = {kind: keys for kind, keys in ending.items() if keys}  # who is narrow may go first
+    each = min(COMPLETIONS // len(ending), *(len(keys) for keys in ending.values()))
     turns = [(kind, key) for kind, keys in ending.items() for key in keys[:each]]
     random.Random(2).shuffle(turns)
     timed = _replaced(cluster, policy, [(key, KINDS[kind]) for kind, key in turns], AHEAD, clock_s)
-    by_kind: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    by_kind: dict[str, list[float]] = {kind: [] for kind in ending}
     for (kind, _), cost in list(zip(turns, timed, strict=True))[::2]:
         by_kind[kind].append(sum(cost))
     whole = [cost for costs in by_kind.values() for cost in costs]
@@ -186,10 +189,11 @@ def _clock_s() -> float:
     return percentile([b - a for a, b in pairwise(readings)], 0.5)
 
 
-def full_start(report: Report, queued: int) -> None:
+def full_start(report: Report, policy: Policy, queued: int) -> None:
     """Everything starts on an empty cluster."""
-    cluster, policy = filled(queued + 3000)
+    cluster = filled(policy, queued + 3000)
     cluster.capacity.ready()
+    _settled(cluster, policy, 10.0)
     took_s, first = _timed_plan(cluster, policy, 10.0)
     starts = len(first.changes)
     report.figure(
@@ -198,12 +202,11 @@ def full_start(report: Report, queued: int) -> None:
     )  # fmt: skip
 
 
-def boundary(report: Report, queued: int) -> None:
+def boundary(report: Report, policy: Policy, queued: int) -> None:
     """Every term ends: who is renewed, who has to leave for whom."""
-    cluster, policy = loaded(queued)
+    cluster = loaded(policy, queued)
     now_s = 290.0
-    while (moves := plan(View(cluster, now_s), policy)).again:
-        drive.apply(cluster, moves, now_s, epoch=1)
+    _settled(cluster, policy, now_s)
     took_s, last = _timed_plan(cluster, policy, now_s)
     kinds = Counter(type(change).__name__ for change in last.changes)
     told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
@@ -212,9 +215,9 @@ def boundary(report: Report, queued: int) -> None:
     )
 
 
-def memory(report: Report, queued: int) -> None:
+def memory(report: Report, policy: Policy, queued: int) -> None:
     """Python's own bytes for a waiting job with its place in the indexes."""
-    cluster, _ = filled(0)
+    cluster = filled(policy, 0)
     requests = [Request(gpus=width) for width in WIDTHS]
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
@@ -229,10 +232,10 @@ def memory(report: Report, queued: int) -> None:
     report.figure("memory per queued job", (after - before) / queued, "B", at_most=2048)
 
 
-def loaded(queued: int) -> tuple[Cluster, Policy]:
+def loaded(policy: Policy, queued: int) -> Cluster:
     """A full cluster whose jobs all run, and `queued` jobs that wait."""
-    cluster, policy = filled(queued + 3000)
-    drive.apply(cluster, plan(View(cluster, 10.0), policy), 10.0, epoch=1)
+    cluster = filled(policy, queued + 3000)
+    drive.apply(cluster, _settled(cluster, policy, 10.0), 10.0, epoch=1)
     for key in list(cluster.attempts):
         drive.step_attempt(cluster, key, attempt_steps.Running(), 11.0)
     for job_id in sorted(cluster.jobs, reverse=True):
@@ -245,12 +248,11 @@ def loaded(queued: int) -> tuple[Cluster, Policy]:
     for number in range(first, first + 10):
         cluster.put_job(_queued(number, Request(gpus=1), level=0))
     cluster.take_touched()
-    return cluster, policy
+    return cluster
 
 
-def filled(queued: int) -> tuple[Cluster, Policy]:
+def filled(policy: Policy, queued: int) -> Cluster:
     """An idle cluster and a queue."""
-    policy = build("tiresias-las", {"thresholds": LEVELS})
     cluster = Cluster(policy.ordering, Terms())
     gpus = tuple(Gpu(index=index, gpu_type="H100-80GB") for index in range(GPUS_PER_NODE))
     for number in range(NODES):
@@ -261,12 +263,24 @@ def filled(queued: int) -> tuple[Cluster, Policy]:
         draw.choices(requests, tuple(WIDTHS.values()), k=queued), start=1
     ):
         cluster.put_job(_queued(number, request, level=draw.randrange(5)))
-    return cluster, policy
+    return cluster
+
+
+def _policy(name: str) -> Policy:
+    """With five levels if it has any; where nobody names a deadline or several sizes, `dlq` is to cost no more."""
+    return build(name, {"thresholds": LEVELS} if name == LEVELLED else {})
 
 
 def _queued(number: int, request: Request, level: int, rank_base: int = 0) -> Job:
     job = Job(JobId(number), "ada", "train", request, 0.0, level=level, rank_base=rank_base)
     return job_steps.step(job, job_steps.Admitted(), at_s=0.0)
+
+
+def _settled(cluster: Cluster, policy: Policy, now_s: float) -> Plan:
+    """The plan once all moves are made that come before it."""
+    while (moves := plan(View(cluster, now_s), policy)).again:
+        drive.apply(cluster, moves, now_s, epoch=1)
+    return moves
 
 
 def _timed_plan(cluster: Cluster, policy: Policy, now_s: float) -> tuple[float, Plan]:

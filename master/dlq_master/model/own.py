@@ -11,11 +11,11 @@ from dlq_master.model.node import Node, NodeFlag, NodePool
 class OwnGpus:
     """Kept up to date node by node. `home`: of its own types the one with the most GPUs, "" while there is none."""
 
-    __slots__ = ("_by_type", "_others", "home")
+    __slots__ = ("_by_type", "foreign", "home")
 
     def __init__(self) -> None:
         self._by_type: Counter[str] = Counter()
-        self._others: tuple[NodeId, ...] = ()
+        self.foreign: tuple[NodeId, ...] = ()  # nodes of other pools, and lent ones, sorted
         self.home = ""
 
     @property
@@ -25,8 +25,8 @@ class OwnGpus:
 
     @property
     def others(self) -> tuple[NodeId, ...]:
-        """Nodes of other pools, sorted; none where nothing is its own."""
-        return self._others if self._by_type else ()
+        """The same; none where nothing is its own."""
+        return self.foreign if self._by_type else ()
 
     def change(self, before: Node | None, node: Node | None) -> None:
         """A node has come (None before), is another now, or has gone (None)."""
@@ -38,7 +38,7 @@ class OwnGpus:
             self.home = max(sorted(self._by_type), key=lambda kind: self._by_type[kind], default="")
         gone, come = _foreign(before), _foreign(node)
         if gone != come:
-            self._others = tuple(sorted({*self._others} - gone | come))
+            self.foreign = tuple(sorted({*self.foreign} - gone | come))
 
 
 def is_own(node: Node) -> bool:

@@ -89,8 +89,8 @@ class Groups:
         capacity = self._cluster.capacity
         lent = based = held = 0
         seen: dict[AttemptKey, int] = {}
-        for node_id, node in capacity.nodes.items():
-            if NodeFlag.LOANED not in node.flags:
+        for node_id in self._cluster.own.foreign:
+            if NodeFlag.LOANED not in capacity.nodes[node_id].flags:
                 continue
             bit = 1 << capacity.ordinals[node_id]
             lent |= bit

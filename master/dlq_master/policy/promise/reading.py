@@ -17,7 +17,6 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
 from dlq_master.model.lane import Lane, Segment
 from dlq_master.model.lease import LeaseKind
-from dlq_master.model.own import is_own
 from dlq_master.model.reward import Step
 from dlq_master.model.view import View
 from dlq_master.policy.place.roundup import block_of, halves
@@ -66,9 +65,9 @@ def grid_of(cluster: Cluster, gpu_type: str, rules: Promises) -> Grid:
     pool = cluster.capacity.open.get(gpu_type)
     sizes: Counter[int] = Counter()
     if pool is not None:
-        for ordinal, node_id in enumerate(cluster.capacity.node_ids):
-            if is_own(cluster.nodes[node_id]):
-                sizes[pool.masks[ordinal].bit_count()] += 1
+        ordinals = cluster.capacity.ordinals
+        sizes.update(map(int.bit_count, pool.masks))
+        sizes.subtract(pool.masks[ordinals[node]].bit_count() for node in cluster.own.foreign)
     del sizes[0]
     size = 1 if pool is None else block_of(cluster.capacity.total[gpu_type])
     nodes = sum(count for gpus, count in sizes.items() if gpus >= size)

@@ -60,10 +60,13 @@ class Grouped:
     def _widest_first(self) -> None:
         """Those that start, placed once more in the order of best fit decreasing."""
         chosen, jobs = self._outcome.chosen, self._cluster.jobs
+        widest_first = decreasing(jobs[job_id] for job_id in chosen)
+        if self._only_starts() and [job.job_id for job in widest_first] == [*chosen]:
+            return  # they would all get the same once more
         before = {job_id: (self._stock_of(parts), parts) for job_id, parts in chosen.items()}
         _give(before)
         made: dict[JobId, _Found] = {}
-        for job in decreasing(jobs[job_id] for job_id in chosen):
+        for job in widest_first:
             found = self.find(job.job_id, self._cluster.shape(job))
             if found is None:
                 break
@@ -76,6 +79,10 @@ class Grouped:
                 stock.take(parts)
         for job_id in chosen:
             chosen[job_id] = made[job_id][1]
+
+    def _only_starts(self) -> bool:
+        """Whether nothing has been taken but for those that start."""
+        return not (self._outcome.claims or self._outcome.withheld)
 
     def _start_mixed(self, waiting: WaitingIndex) -> None:
         """Last, on what is left: jobs whose GPUs may be of several types."""

@@ -27,7 +27,7 @@ from dlq_master.policy.promise.plan import (
     reward,
     slots_of,
 )
-from dlq_master.policy.promise.selector import Source, Unserved, select
+from dlq_master.policy.promise.selector import Source, Unserved, select, settled
 from unit.master.policy.promise.drawing import drawn, grid_of
 
 
@@ -208,6 +208,26 @@ def test_the_kept_plan_stays_where_a_new_one_cannot_serve_everybody() -> None:
     late = select([*jobs, strictly("c", 4, 30, 30)], grid_of(4), kept, out_of_time=lambda: True)
     assert late.broken == ()
     assert late.unserved == {"c": Unserved.OUTBID}
+
+
+@given(seed=st.integers(0, 10**6), count=st.integers(1, 6))
+@settings(max_examples=40, deadline=None)
+def test_a_plan_is_settled_if_it_serves_everybody_at_once_and_legally(
+    seed: int, count: int
+) -> None:
+    jobs, grid = drawn(seed, count), Grid(term_s=10, capacity=(8,))
+    made = select(jobs, grid)
+    everybody = all(
+        reach and made.steps.get(job.key) == reach[0]
+        for job in jobs
+        if [reach := within(job, grid)]
+    )
+    found = settled(jobs, grid, made.plan)
+    assert (found is not None) == everybody
+    if found is not None:
+        assert (found.plan, found.objective, found.source) == (made.plan, made.bound, Source.KEPT)
+    assert settled(jobs, grid, made.plan.without([jobs[0].key])) is None
+    assert settled(jobs, replace(grid, capacity=(0,)), made.plan) is None
 
 
 def test_promises_beyond_the_capacity_that_is_left_are_told() -> None:
