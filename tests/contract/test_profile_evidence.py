@@ -11,11 +11,11 @@ from dlq_master.model.ids import NodeId
 from dlq_master.rpc.profile_intake import evidence_of
 from dlq_nodeagent.model.messages import ProfileEvidence
 from dlq_nodeagent.profiling.finding import found_of
-from dlq_nodeagent.profiling.injecting import reason_of
 from dlq_nodeagent.profiling.reading import Reading
 from dlq_nodeagent.wire import encode
 from dlq_profiler.capabilities import Unwatched
 from dlq_profiler.job import job_of
+from dlq_profiler.limits import reason_of
 from dlq_profiler.process import profiles_of
 from dlq_profiler.results import JobProfile, ProcessProfile, Reason
 from support.agent_bench import a_launch

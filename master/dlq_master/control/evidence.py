@@ -6,8 +6,10 @@ from typing import Final
 
 from dlq_master.model.recording import Evidence, Found, Told
 from dlq_profiler.job import job_of
-from dlq_profiler.results import Confidence, JobProfile, ProcessProfile, Verdict
+from dlq_profiler.limits import limited
+from dlq_profiler.results import Confidence, JobProfile, ProcessProfile, Reason, Verdict
 
+_REASONS: Final = frozenset(Reason)
 _LEAST_FIRST: Final = (
     Confidence.UNKNOWN,
     Confidence.ASSUMED,
@@ -24,9 +26,15 @@ def job_profile(parts: Sequence[Evidence]) -> JobProfile:
     """
     if all(part.processes for part in parts):
         told = [facts for part in parts for facts in json.loads(part.processes)]
-        return job_of([ProcessProfile.of(facts) for facts in told])
+        return limited(job_of([ProcessProfile.of(facts) for facts in told]), _limits(parts))
     summaries = [JobProfile.of(json.loads(part.profile)) for part in parts]
     return min(summaries, key=lambda one: _LEAST_FIRST.index(one.traffic.confidence))
+
+
+def _limits(parts: Sequence[Evidence]) -> list[Reason]:
+    """Of all nodes; words that only a newer agent knows say nothing here."""
+    words = dict.fromkeys(word for part in parts for word in part.limits)
+    return [Reason(word) for word in words if word in _REASONS]
 
 
 def found_of(parts: Sequence[Evidence]) -> Found:

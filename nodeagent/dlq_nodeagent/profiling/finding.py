@@ -9,28 +9,15 @@ from dlq_nodeagent.model.messages import (
     ProfileFound,
     Verdict,
 )
-from dlq_nodeagent.profiling.injecting import reason_of
 from dlq_nodeagent.profiling.reading import Reading
-from dlq_profiler.capabilities import BLIND
 from dlq_profiler.job import job_of
+from dlq_profiler.limits import limited
 from dlq_profiler.results import JobProfile, ProcessProfile, Reason
 from dlq_profiler.results import Verdict as ProfileVerdict
 
 _MOST_COUNT = 2**31 - 1
 _MOST_WORDS, _LONGEST_WORD = 16, 64
 _LONGEST_PERIOD_S = 1e6  # beyond it there is no iteration
-# Unknown for one of these, a rank may be unknown because nobody could see what it did.
-_UNSEEN = frozenset(
-    {
-        Reason.NOTHING_RECORDED,
-        Reason.NO_TRAFFIC,
-        Reason.NOT_PERIODIC,
-        Reason.TOO_FEW_ITERATIONS,
-        Reason.BYPASS,
-    }
-)
-# Of such programs nothing at all is seen.
-_BLIND = frozenset(reason_of(why) for why in BLIND)
 
 
 def found_of(
@@ -46,6 +33,7 @@ def found_of(
     job = job_of(()) if reading.job is None else reading.job
     if (job.period_s or 0.0) > _LONGEST_PERIOD_S:
         job = job_of(())
+    job = limited(job, limits)
     largest, skew = job.largest_tensor_bytes, job.skew
     return ProfileFound(
         ended_s=ended_s,
@@ -53,8 +41,8 @@ def found_of(
         gpu_type=gpu_type,
         gpu_count=len(launch.gpu_indexes),
         node_count=max(1, len(launch.node_ids)),
-        traffic=_verdict(job.traffic, reading.failure, limits),
-        sizes=_verdict(job.sizes, reading.failure, limits),
+        traffic=_verdict(job.traffic, reading.failure),
+        sizes=_verdict(job.sizes, reading.failure),
         pattern=job.pattern.value,
         process_count=min(job.processes, _MOST_COUNT),
         rank_count=_rank_count(job),
@@ -78,16 +66,11 @@ def found_of(
     )
 
 
-def _verdict(verdict: ProfileVerdict, failure: Reason | None, limits: Sequence[Reason]) -> Verdict:
+def _verdict(verdict: ProfileVerdict, failure: Reason | None) -> Verdict:
     method, confidence = verdict.method.value, verdict.confidence.value
     if verdict.reason is None:
         return Verdict(method, confidence)
-    reason = verdict.reason
-    if failure is not None:
-        reason = failure
-    elif limits and reason in _UNSEEN:
-        reason = next((limit for limit in limits if limit in _BLIND), limits[0])
-    return Verdict(method, confidence, reason.value)
+    return Verdict(method, confidence, (failure or verdict.reason).value)
 
 
 def _rank_count(job: JobProfile) -> int | None:

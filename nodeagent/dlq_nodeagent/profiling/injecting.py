@@ -17,6 +17,7 @@ from dlq_nodeagent.profiling.places import Before, Places
 from dlq_nodeagent.runtimes.container import Mount
 from dlq_profiler.capabilities import Unwatched, why_unwatched
 from dlq_profiler.injection import Parts, built, injected
+from dlq_profiler.limits import reason_of
 from dlq_profiler.results import Reason
 
 # Of one rank. A process that sends has two files: the preloaded library's and that of NCCL's plugin.
@@ -128,11 +129,6 @@ class Injecting:
         if launch.container is not None:  # the program is the image's, of which nothing is known
             found = tuple(why for why in found if why in _OF_ENVIRONMENT)
         return tuple(reason_of(why) for why in found)
-
-
-def reason_of(why: Unwatched) -> Reason:
-    """The same, as the reason of a result."""
-    return Reason(why.value.replace("_", "-"))
 
 
 _OF_ENVIRONMENT = frozenset({Unwatched.PLUGIN_TAKEN, Unwatched.PLUGIN_OFF})

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import structlog
 
 from dlq_nodeagent.jobtree.user_rights import UserRights
-from dlq_nodeagent.profiling.injecting import reason_of
 from dlq_profiler.capabilities import why_unwatched_process
+from dlq_profiler.limits import reason_of
 from dlq_profiler.results import JobProfile, ProcessProfile, Reason
 
 _NO_NUMPY_CODE = 3  # dlq_profiler.telling.NO_NUMPY; importing it here would run it with `-m` twice

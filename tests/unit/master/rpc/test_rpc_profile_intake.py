@@ -15,7 +15,7 @@ from dlq_master.model.ids import NodeId
 from dlq_master.rpc.intake import family_of
 from dlq_master.rpc.profile_intake import MOST_PROCESSES_BYTES, evidence_of
 from dlq_profiler.results import JobProfile
-from support.told_traffic import MODEL, a_message
+from support.told_traffic import MODEL, a_message, a_rank
 
 NODE = NodeId("gpu01")
 
@@ -30,6 +30,15 @@ def test_evidence_is_kept_as_the_analysis_can_read_it_again() -> None:
     assert (summary.period_s, summary.skew) == (0.5, (0.7, 0.75))
     merged = found_of([evidence])
     assert (merged.model_bytes, merged.skew_high) == (MODEL, 0.99), "the processes say it better"
+
+
+def test_what_was_in_the_way_on_a_node_is_the_reason_of_the_job() -> None:
+    """Its processes sent something, and no iteration was found in it."""
+    facts = [{**a_rank(0).facts(), "reason": "not-periodic"}]
+    silent = a_message(processes=json.dumps(facts).encode(), limits=["of-tomorrow", "plugin-taken"])
+    assert found_of([evidence_of(silent, NODE).evidence]).traffic.reason == "plugin-taken"
+    known = evidence_of(a_message(limits=["plugin-taken"]), NODE).evidence
+    assert found_of([known]).traffic.reason == ""
 
 
 def test_without_processes_the_least_sure_node_speaks_for_all() -> None:

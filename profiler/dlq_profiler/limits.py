@@ -1,0 +1,43 @@
+"""What is known of a program or its host, as the reason why its traffic told nothing. No numpy here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dlq_profiler.capabilities import BLIND, Unwatched
+from dlq_profiler.results import JobProfile, Reason, Verdict
+
+# Unknown for one of these, a job may be unknown because nobody could see what it did.
+_UNSEEN = frozenset(
+    {
+        Reason.NOTHING_RECORDED,
+        Reason.NO_TRAFFIC,
+        Reason.NOT_PERIODIC,
+        Reason.TOO_FEW_ITERATIONS,
+        Reason.BYPASS,
+    }
+)
+
+
+def reason_of(why: Unwatched) -> Reason:
+    """The same, as the reason of a result."""
+    return Reason(why.value.replace("_", "-"))
+
+
+# Of such programs nothing at all is seen.
+_BLIND = frozenset(reason_of(why) for why in BLIND)
+
+
+def limited(profile: JobProfile, limits: Sequence[Reason]) -> JobProfile:
+    """The profile with the limit as the reason of what is unknown, if it may well be that."""
+    if not limits:
+        return profile
+    limit = next((limit for limit in limits if limit in _BLIND), limits[0])
+    return replace(
+        profile, traffic=_verdict(profile.traffic, limit), sizes=_verdict(profile.sizes, limit)
+    )
+
+
+def _verdict(verdict: Verdict, limit: Reason) -> Verdict:
+    return verdict._replace(reason=limit) if verdict.reason in _UNSEEN else verdict
