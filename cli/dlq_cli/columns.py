@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dlq.v1 import job_pb2
 from dlq_cli.foreseen import short_range
+from dlq_cli.promise_text import slack, target_s
 from dlq_cli.render import Cell, Look, clean_line, number, when
 from dlq_cli.slurm_states import queue_state
 from dlq_cli.tasks import id_key, shown_id
@@ -122,6 +124,19 @@ def _memory(job: job_pb2.Job, _look: Look) -> str:
     return approximate_size(limit) if limit else ""
 
 
+def _deadline(job: job_pb2.Job, look: Look) -> str:
+    return when(target_s(job.promise), look) if job.HasField("promise") else ""
+
+
+def _deadline_key(job: job_pb2.Job) -> float:
+    return target_s(job.promise) if job.HasField("promise") else math.inf
+
+
+def _slack_key(job: job_pb2.Job) -> float:
+    known = job.promise.HasField("slack_duration")
+    return from_duration(job.promise.slack_duration) if known else math.inf
+
+
 COLUMNS: Mapping[str, Column] = {
     "id": Column(Cell("JOB_ID", right=True), lambda j, _: shown_id(j), id_key),
     "name": Column(Cell("NAME", most=32), lambda j, _: j.name),
@@ -165,6 +180,9 @@ COLUMNS: Mapping[str, Column] = {
         lambda j: j.preemption_count,
     ),
     "progress": Column(Cell("PROGRESS"), progress),
+    "deadline": Column(Cell("DEADLINE"), _deadline, _deadline_key),
+    "slack": Column(Cell("SLACK", right=True), lambda j, _: slack(j.promise), _slack_key),
+    "promise": Column(Cell("PROMISE"), lambda j, _: j.promise.state),
     "reason": Column(Cell("REASON"), reason),
     "exit": Column(
         Cell("EXIT"),
@@ -175,6 +193,15 @@ COLUMNS: Mapping[str, Column] = {
     ),
     "where": Column(Cell("NODES(REASON)"), where),
 }
+
+
+def default_columns(jobs: Iterable[job_pb2.Job]) -> Sequence[str]:
+    """`DEFAULT`, with the slack where any of the jobs has some, or none."""
+    if not any(job.promise.HasField("slack_duration") for job in jobs):
+        return DEFAULT
+    at = DEFAULT.index("where")
+    return (*DEFAULT[:at], "promise", "slack", *DEFAULT[at:])
+
 
 DEFAULT = ("id", "name", "user", "queue", "state", "gpus", "time", "start", "progress", "where")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlq.v1 import job_pb2
-from dlq_cli.columns import COLUMNS, LetterFormat, sort_jobs
+from dlq_cli.columns import COLUMNS, DEFAULT, LetterFormat, default_columns, sort_jobs
 from dlq_cli.render import Look, table
 from dlq_cli.tasks import folded, shown_id
 from dlq_cli.words import shown_state
@@ -74,7 +74,8 @@ class Layout:
             return "".join(
                 f"{line}\n" for line in head + [self.columns.row(j, look) for j in ordered]
             )
-        columns = [COLUMNS[name] for name in self.columns]
+        names = default_columns(ordered) if self.columns is DEFAULT else self.columns
+        columns = [COLUMNS[name] for name in names]
         return table(
             [column.cell for column in columns],
             ([column.text(job, look) for column in columns] for job in ordered),

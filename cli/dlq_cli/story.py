@@ -9,6 +9,7 @@ from dlq.v1 import job_pb2
 from dlq_cli.columns import exit_text, progress, run_s, where
 from dlq_cli.facts.job import array_text, dependency_text
 from dlq_cli.foreseen import long_range
+from dlq_cli.promise_text import promise_pairs
 from dlq_cli.render import Cell, Look, clean_line, facts, number, paint, table, when
 from dlq_cli.tasks import shown_id
 from dlq_cli.words import ATTEMPT_STATES, ENDED, HOLD_KINDS, LEASE_KINDS, shown_state
@@ -43,6 +44,7 @@ def _job_pairs(job: job_pb2.Job, look: Look) -> tuple[tuple[str, str], ...]:
         ("waiting since", _when(job, "queue_time", look) if state == "queued" else ""),
         ("first start", _when(job, "start_time", look)),
         ("will start", _will_start(job, look)),
+        *(promise_pairs(job.promise, look) if job.HasField("promise") else ()),
         ("ended", _when(job, "end_time", look)),
         ("run time", _run_time(job)),
         ("progress", progress(job, look)),
@@ -132,6 +134,7 @@ def _spec_pairs(spec: job_pb2.JobSpec) -> tuple[tuple[str, str], ...]:
             "restarts",
             str(spec.retry.max_restart_count) if spec.retry.max_restart_count else "",
         ),
+        ("steps", str(spec.step_count) if spec.HasField("step_count") else ""),
         ("runtime", spec.runtime),
         ("launch", spec.launch),
         ("roles", _roles(spec.roles) if spec.HasField("roles") else ""),

@@ -13,8 +13,7 @@ from dlq_cli.facts.job import job_facts, range_facts
 from dlq_cli.foreseen import BASES, long_range
 from dlq_cli.render import Look, clean_line, facts, paint, when
 from dlq_cli.select import several_jobs
-from dlq_cli.spec.message import to_message
-from dlq_cli.spec.ordering import begin_s
+from dlq_cli.spec.message import put_instants, to_message
 from dlq_cli.spec.validate import Spec
 from dlq_cli.tasks import shown_id
 from dlq_cli.words import shown_state
@@ -22,7 +21,7 @@ from dlq_cli.zone import LocalZone
 from dlq_client.forecasts import Forecasts
 from dlq_client.jobs import Jobs
 from dlq_common.errors import DlqError, InvalidRequest
-from dlq_common.wire import from_timestamp, to_timestamp
+from dlq_common.wire import from_timestamp
 
 # A submission is answered; nobody wants to wait much longer for what comes on top.
 _QUICKLY_S = 1.0
@@ -39,9 +38,7 @@ def estimate_job(app: App, name: str, *, as_json: bool, wait_s: float) -> None:
 def estimate_spec(app: App, spec: Spec, *, as_json: bool, wait_s: float) -> None:
     """Print it for one that would be submitted now."""
     message = to_message(spec)
-    if spec.begin is not None:
-        at_s = begin_s(spec.begin, now_s=app.clock.now_s(), zone=LocalZone())
-        message.begin_time.CopyFrom(to_timestamp(at_s))
+    put_instants(message, spec, now_s=app.clock.now_s(), zone=LocalZone())
     answer = Forecasts(app.connection()).of_spec(message, wait_s=wait_s)
     _tell(app, answer, as_json=as_json)
 

@@ -71,6 +71,11 @@ class SubmitCommand(click.Command):
 @click.option("--wrap", metavar="LINE", help="Run one line by /bin/sh instead of a script.")
 @click.option("-W", "--wait", "wait_end", is_flag=True, help="Wait for its end; exit as it does.")
 @click.option("-f", "--follow", is_flag=True, help="Follow its output to the end, like --wait.")
+@click.option(
+    "--wait-admission",
+    is_flag=True,
+    help="Wait until its deadline has been judged; exit with 0 if it is guaranteed, else with 5.",
+)
 @click.option("--parsable", is_flag=True, help="Print the id alone.")
 @click.option("--test-only", is_flag=True, help="Check everything, show what was understood.")
 @click.option("--request-id", metavar="TEXT", help="Submit at most once under this key.")
@@ -84,6 +89,7 @@ def submit(
     wrap: str | None,
     wait_end: bool,
     follow: bool,
+    wait_admission: bool,
     parsable: bool,
     test_only: bool,
     request_id: str | None,
@@ -99,16 +105,31 @@ def submit(
     """
     app: App = ctx.obj
     spec = asked_spec(ctx, source, wrap, flags)
+    if wait_admission:
+        _check_admission(spec, stays=wait_end or follow)
     with quiet_grpc():
         from dlq_cli.commands.submitted import Manner, submit_spec
 
-    manner = Manner(parsable=parsable, as_json=as_json, wait=wait_end, follow=follow)
+    manner = Manner(
+        parsable=parsable, as_json=as_json, wait=wait_end, follow=follow, admission=wait_admission
+    )
     try:
         submit_spec(app, spec, manner, request_id=request_id or "", test_only=test_only)
     except Unavailable as error:
         if key := error.metadata.get("request_id"):
             error.hint = f"it may have been queued; to be sure: dlq submit --request-id {key} ..."
         raise
+
+
+def _check_admission(spec: Spec, *, stays: bool) -> None:
+    if stays:
+        raise InvalidRequest(
+            "--wait-admission exits with the answer, --wait and --follow with the job's end: say one"
+        )
+    if not spec.deadlines:
+        raise InvalidRequest(
+            "--wait-admission is for jobs with a deadline", hint="such as --deadline 8h --work 3h"
+        )
 
 
 def asked_spec(

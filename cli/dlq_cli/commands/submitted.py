@@ -10,14 +10,14 @@ import click
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
+from dlq_cli.commands.admission import tell_admission
 from dlq_cli.commands.estimated import tell_start
 from dlq_cli.commands.options import detaching
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts, reason_facts, spec_facts
 from dlq_cli.held import HoldTeller
 from dlq_cli.select import several_jobs
-from dlq_cli.spec.message import to_message
-from dlq_cli.spec.ordering import begin_s
+from dlq_cli.spec.message import put_instants, to_message
 from dlq_cli.spec.understood import understood
 from dlq_cli.spec.validate import Spec
 from dlq_cli.story import reason_text
@@ -25,7 +25,6 @@ from dlq_cli.words import shown_state
 from dlq_cli.zone import LocalZone
 from dlq_client.jobs import Jobs
 from dlq_common.errors import DlqError, Unavailable
-from dlq_common.wire import to_timestamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +35,7 @@ class Manner:
     as_json: bool
     wait: bool
     follow: bool
+    admission: bool = False  # wait until it is judged
 
 
 def submit_spec(
@@ -56,7 +56,10 @@ def submit_spec(
     answer = send_spec(app, spec, message, request_id=request_id, test_only=test_only)
     array = answer.job.HasField("array_task")
     job_id = answer.job.array_task.array_id if array else answer.job.job_id
-    if manner.as_json:
+    admission = manner.admission and not test_only
+    if manner.as_json and admission:
+        pass  # one object, when it has been judged
+    elif manner.as_json:
         content = {**job_facts(answer.job), "reasons": reason_facts(answer.reasons)}
         if test_only:
             content |= {"spec": spec_facts(message), "origins": dict(sorted(spec.origins.items()))}
@@ -76,6 +79,10 @@ def submit_spec(
         if answer.reasons and job_id and not manner.parsable and not array:
             _tell_place(app, jobs, job_id)
             tell_start(app, job_id)
+    if admission:
+        tell_admission(
+            app, several_jobs(jobs, [job_id]) if array else [job_id], as_json=manner.as_json
+        )
     if stays:
         _stay(app, several_jobs(jobs, [job_id]) if array else [job_id], manner)
 
@@ -91,9 +98,7 @@ def send_spec(
     """Queue `message`, with the begin that the spec names. As `submit_spec` when the master is away."""
     jobs = Jobs(app.connection())
     key = request_id or jobs.new_request_id()
-    if spec.begin is not None:
-        at_s = begin_s(spec.begin, now_s=app.clock.now_s(), zone=LocalZone())
-        message.begin_time.CopyFrom(to_timestamp(at_s))
+    put_instants(message, spec, now_s=app.clock.now_s(), zone=LocalZone())
     try:
         return jobs.submit(message, request_id=key, validate_only=test_only)
     except Unavailable as error:

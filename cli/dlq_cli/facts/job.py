@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from dlq.v1 import forecast_pb2, job_pb2, resource_pb2
 from dlq_cli.facts.common import Facts, instant, seconds
+from dlq_cli.facts.promise import deadline_facts, promise_facts
 from dlq_cli.words import ATTEMPT_STATES, HOLD_KINDS, JOB_STATES, LEASE_KINDS, shown_state
 from dlq_common.arrays import IndexRange, expand, format_indexes
 
@@ -58,6 +59,7 @@ def job_facts(job: job_pb2.Job) -> Facts:
             seconds(job.work_at_risk_duration) if has("work_at_risk_duration") else None
         ),
         "progress": progress_facts(job.progress) if has("progress") else None,
+        "promise": promise_facts(job.promise) if has("promise") else None,
         "grace_s": seconds(job.grace_duration) if has("grace_duration") else None,
         "observed_save_count": job.observed_save_count,
         "version": job.version,
@@ -166,6 +168,9 @@ def spec_facts(spec: job_pb2.JobSpec) -> Facts:
         "run_estimate_s": (
             seconds(spec.run_estimate_duration) if has("run_estimate_duration") else None
         ),
+        "deadlines": deadline_facts(spec.deadlines),
+        "on_miss": spec.on_miss or None,
+        "step_count": spec.step_count if has("step_count") else None,
         "preempt": {
             "signal": spec.preempt.signal or None,
             "signal_to": spec.preempt.signal_to or "main",

@@ -12,6 +12,25 @@ STARTUP_S = 20
 
 def doubts(spec: Spec) -> Iterator[str]:
     """A sentence for each, with where it was said."""
+    yield from _deadline_doubts(spec)
+    yield from _warning_doubts(spec)
+
+
+def _deadline_doubts(spec: Spec) -> Iterator[str]:
+    origin = spec.origins.get("deadline") or spec.origins.get("soft_deadline", "the deadline")
+    if spec.deadlines and spec.run_estimate_s is None:
+        yield (
+            f"{origin}: nothing can be promised before it is known how long the job runs: say it with --work"
+        )
+    if spec.step_count is not None and spec.run_estimate_s is None:
+        origin = spec.origins.get("steps", "steps")
+        yield (
+            f"{origin}: steps say nothing of the run time unless the job tells its own (dlq_train): with "
+            "--work it is known at once"
+        )
+
+
+def _warning_doubts(spec: Spec) -> Iterator[str]:
     if spec.warning_s is None:
         return
     origin = spec.origins.get("preempt.signal", "the signal")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dlq_cli.spec import choice, container, ordering, program, readers
+from dlq_cli.spec import choice, container, deadlines, ordering, program, readers
 from dlq_cli.spec.given import FromShell, Given, Layer, unknown_key, wrong
 
 Reader = Callable[[object], object]
@@ -20,6 +20,10 @@ READERS: Mapping[str, Reader] = {
     "nodes": readers.read_nodes,
     "time_limit": readers.read_time_limit,
     "estimate": readers.read_duration,
+    "deadline": deadlines.read_deadline,
+    "soft_deadline": deadlines.read_soft,
+    "on_miss": deadlines.read_on_miss,
+    "steps": deadlines.read_steps,
     "workdir": readers.read_path,
     "hold": readers.read_bool,
     "array": ordering.read_array,
@@ -71,6 +75,7 @@ ALIASES: Mapping[str, str] = {
     "script": "run",
     "commands": "run",
     "time": "time_limit",
+    "work": "estimate",
     "num_nodes": "nodes",
     "working_dir": "workdir",
     "envs": "env",
@@ -84,7 +89,7 @@ SECTIONS = ("resources", "preempt", "checkpoint", "retry", "roles")
 # Keys of facts that other versions know; better named than taken for typing errors.
 LATER_KEYS = frozenset(
     {
-        "deadline", "elastic", "idle", "notify", "ports", "priority", "qos", "schedule", "setup",
+        "elastic", "idle", "notify", "ports", "priority", "qos", "schedule", "setup",
         "team", "time_min", "volumes", "resources.disk", "checkpoint.keep",
         "checkpoint.resume_arg", "preempt.allowed", "preempt.min_run", "retry.backoff", "retry.on",
     }
@@ -115,7 +120,7 @@ SYNONYMS: Mapping[str, str] = {
     **dict.fromkeys(("resources.nodes", "resources.num_nodes", "nnodes", "node_count"), "`nodes`"),
     **dict.fromkeys(("partition", "resources.queue"), "`queue`"),
     **dict.fromkeys(("job_name", "title"), "`name`"),
-    **dict.fromkeys(("wrap", "steps", "shell"), "`run`"),
+    **dict.fromkeys(("wrap", "shell"), "`run`"),
     **dict.fromkeys(("cmd", "entrypoint", "args", "program"), "`command`"),
     **dict.fromkeys(
         ("walltime", "timeout", "max_duration", "timelimit", "limit", "resources.time"),

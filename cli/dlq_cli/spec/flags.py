@@ -100,10 +100,34 @@ FLAGS: tuple[Flag, ...] = (
         help="Time limit: 90 (minutes), 12:00:00, 1-00:00:00, 90m, 0 for none.",
     ),
     Flag(
-        names=("--estimate",),
+        names=("--work", "--estimate"),
         key="estimate",
         metavar="TIME",
-        help="How long you expect it to run, for policies that trust estimates.",
+        help="How long you expect it to run in all on what it asks for: 40h. Deadlines are promised by it.",
+    ),
+    Flag(
+        names=("--deadline",),
+        key="deadline",
+        metavar="TIME|DATE",
+        help="To be done within 8h of its submission, by 18:00, or by 2026-12-01T08:00.",
+    ),
+    Flag(
+        names=("--soft-deadline",),
+        key="soft_deadline",
+        metavar="T:100,+10%:80,...",
+        help="Several deadlines, and what an end by each is worth (100 to 1, never rising).",
+    ),
+    Flag(
+        names=("--on-miss",),
+        key="on_miss",
+        metavar="continue|cancel",
+        help="When the last deadline cannot be kept any more.  [default: continue]",
+    ),
+    Flag(
+        names=("--steps",),
+        key="steps",
+        metavar="N",
+        help="Training steps in all, as the job's beats count them.",
     ),
     Flag(
         names=("-D", "--chdir", "--workdir"),
@@ -310,12 +334,12 @@ BY_NAME: Mapping[str, Flag] = {name: flag for flag in FLAGS for name in flag.nam
 LATER_FLAGS = frozenset(
     {
         "--account", "--contiguous",
-        "--cpus-per-gpu", "--cpus-per-task", "--deadline", "--elastic",
+        "--cpus-per-gpu", "--cpus-per-task", "--elastic",
         "--elastic-sizes", "--error", "--exclusive", "--keep-checkpoints",
         "--mail-type", "--mail-user", "--mem-per-gpu", "--no-preempt",
-        "--no-requeue", "--notify", "--ntasks", "--on-miss",
+        "--no-requeue", "--notify", "--ntasks",
         "--output", "--preemptible", "--priority", "--qos", "--requeue",
-        "--snapshot", "--steps", "--team", "--time-min", "--topology", "--webhook", "--work",
+        "--snapshot", "--team", "--time-min", "--topology", "--webhook",
         "-A", "-c", "-e", "-n", "-o",
     }
 )  # fmt: skip

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import tzinfo
+
 from dlq.v1 import job_pb2, resource_pb2
 from dlq_cli.spec.container import ContainerRequest
-from dlq_cli.spec.ordering import DependencyText
+from dlq_cli.spec.ordering import DependencyText, begin_s
 from dlq_cli.spec.validate import Spec
-from dlq_common.wire import to_duration
+from dlq_common.instants import parse_instant
+from dlq_common.wire import to_duration, to_timestamp
 
 
 def to_message(spec: Spec) -> job_pb2.JobSpec:
-    """A JobSpec in which what the cluster decides is unset."""
+    """A JobSpec in which what the cluster decides is unset, and what only `now` makes an instant."""
     message = job_pb2.JobSpec(
         name=spec.name,
         command=spec.command,
@@ -46,9 +49,16 @@ def to_message(spec: Spec) -> job_pb2.JobSpec:
     message.checkpoint.marker = spec.checkpoint_marker or ""
     message.checkpoint.save_signal = spec.save_signal or ""
     message.nice = spec.nice
+    message.on_miss = spec.on_miss
+    if spec.step_count is not None:
+        message.step_count = spec.step_count
     message.retry.max_restart_count = spec.max_restart_count
     if spec.container is not None:
         message.container.CopyFrom(_container(spec.container))
+    for due, reward in spec.deadlines:
+        step = message.deadlines.add(reward=reward)
+        if due.after_s is not None:
+            step.due_duration.CopyFrom(to_duration(due.after_s))
     _add_ordering(message, spec)
     for target, seconds in (
         (message.time_limit_duration, spec.time_limit_s),
@@ -61,6 +71,17 @@ def to_message(spec: Spec) -> job_pb2.JobSpec:
         if seconds is not None:
             target.CopyFrom(to_duration(seconds))
     return message
+
+
+def put_instants(message: job_pb2.JobSpec, spec: Spec, *, now_s: float, zone: tzinfo) -> None:
+    """Enter what is counted from the submission, `now_s`: its begin and its deadlines."""
+    if spec.begin is not None:
+        at_s = begin_s(spec.begin, now_s=now_s, zone=zone)
+        message.begin_time.CopyFrom(to_timestamp(at_s))
+    for step, (due, _) in zip(message.deadlines, spec.deadlines, strict=True):
+        if due.after_s is None:
+            at_s = parse_instant(due.text, now_s=now_s, zone=zone)
+            step.due_time.CopyFrom(to_timestamp(at_s))
 
 
 def _container(container: ContainerRequest) -> job_pb2.ContainerSpec:

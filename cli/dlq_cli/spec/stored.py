@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 
 from dlq.v1 import job_pb2, resource_pb2
 from dlq_cli.spec.container import MountRequest, entries
+from dlq_cli.spec.deadlines import FULL, DeadlineText, Due
 from dlq_cli.spec.fields import ALIASES, READERS, put
 from dlq_cli.spec.given import Given, Layer, ReadLayer, unknown_key, wrong
 from dlq_cli.spec.merge import merge
@@ -57,6 +58,8 @@ def changed(
     patch(message, to_message(before), to_message(after))
     if after.begin is None:  # it is no part of what to_message makes
         message.ClearField("begin_time")
+    message.ClearField("deadlines")  # instants in them are entered when it is sent
+    message.deadlines.extend(to_message(after).deadlines)
     if "image" in asked and "runtime" not in asked and message.runtime == _BY_DEFAULT:
         message.runtime = ""
     return Changed(message, after)
@@ -91,6 +94,8 @@ def _values(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
         ("checkpoint.marker", spec.checkpoint.marker),
         ("checkpoint.save_signal", spec.checkpoint.save_signal),
         ("nice", spec.nice),
+        ("on_miss", spec.on_miss),
+        ("steps", spec.step_count),
         ("preempt.signal_to", spec.preempt.signal_to),
         ("preempt.exit_zero_completes", spec.preempt.exit_zero_completes),
         ("retry.exit_codes", tuple(spec.preempt.requeue_exit_codes)),
@@ -105,6 +110,7 @@ def _values(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
         yield "preempt.signal", SignalAhead(spec.preempt.signal, ahead_s)
     yield from _durations(spec)
     yield from _ordering(spec)
+    yield from _deadlines(spec)
     yield from ((f"env.{name}", text) for name, text in sorted(spec.environment.items()))
     yield from ((f"labels.{name}", text) for name, text in sorted(spec.labels.items()))
     if spec.HasField("container"):
@@ -160,6 +166,19 @@ def _ordering(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
             yield "cancel_if_never", True
     if spec.HasField("begin_time"):
         yield "begin", format_instant(spec.begin_time.seconds + spec.begin_time.nanos / 1e9)
+
+
+def _deadlines(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
+    steps = [DeadlineText(_due(step), step.reward) for step in spec.deadlines]
+    if steps:
+        strict = len(steps) == 1 and steps[0].reward == FULL
+        yield "deadline" if strict else "soft_deadline", tuple(steps)
+
+
+def _due(step: job_pb2.DeadlineStep) -> Due:
+    if step.HasField("due_time"):
+        return Due(text=format_instant(step.due_time.seconds + step.due_time.nanos / 1e9))
+    return Due(after_s=from_duration(step.due_duration))
 
 
 def _container(container: job_pb2.ContainerSpec) -> Iterator[tuple[str, object]]:

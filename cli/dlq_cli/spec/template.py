@@ -38,7 +38,13 @@ _ENTRIES: dict[str, Entry] = {
     "time_limit": Entry(
         '"12:00:00"', "90 (minutes), 12:00:00, 1-00:00:00, 90m; 0 for none.", live=True
     ),
-    "estimate": Entry('"10h"', "How long you expect it to run."),
+    "estimate": Entry('"10h"', "How long you expect it to run in all. Deadlines are promised by it."),
+    "deadline": Entry('"2d"', "From its submission on, or 2026-12-01T08:00. Or `soft_deadline`."),
+    "soft_deadline": Entry(
+        '"2d:100,+10%:80,+50%:20"', "Instead of deadline: several, and what an end by each is worth."
+    ),
+    "on_miss": Entry('"cancel"', "When `deadline` cannot be kept any more. Default: continue."),
+    "steps": Entry("100000", "Training steps in all, as the job's beats count them."),
     "workdir": Entry('"/shared/mnist"', "On every node. Default: where you submit."),
     "hold": Entry("true", "Starts only after `dlq release`."),
     "array": Entry('"0-99%4"', "One job for each index, at most 4 at a time: DLQ_ARRAY_TASK_ID."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dlq_cli.render import facts
+from dlq_cli.spec.deadlines import deadlines_text
 from dlq_cli.spec.validate import Spec
 from dlq_common.arrays import expand, format_indexes
 from dlq_common.hostlist import compress_hostlist
@@ -34,6 +35,18 @@ def understood(spec: Spec) -> str:
             format_duration(spec.time_limit_s) if spec.time_limit_s else "none",
             origin("time_limit"),
         ),
+        (
+            "work",
+            format_duration(spec.run_estimate_s) if spec.run_estimate_s else "",
+            origin("estimate"),
+        ),
+        (
+            "deadline",
+            deadlines_text(spec.deadlines),
+            origin("deadline") or origin("soft_deadline"),
+        ),
+        ("on miss", spec.on_miss, origin("on_miss")),
+        ("steps", str(spec.step_count or ""), origin("steps")),
         ("image", spec.container.image if spec.container else "", origin("image")),
         ("mounts", _mounts(spec), ""),
         ("directory", spec.working_directory or "the image's", origin("workdir")),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from dlq_cli.spec.container import ContainerRequest, container_of
+from dlq_cli.spec.deadlines import Deadlines
 from dlq_cli.spec.given import ReadLayer, wrong
 from dlq_cli.spec.ordering import DependencyText
 from dlq_cli.spec.presets import with_preset
@@ -54,6 +55,9 @@ class Spec:
     working_directory: str
     time_limit_s: int | None
     run_estimate_s: int | None
+    deadlines: Deadlines  # empty: none
+    on_miss: str  # empty: continue
+    step_count: int | None
     signal: str | None
     signal_to: str  # empty: the main process
     grace_s: int | None
@@ -113,6 +117,9 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
         working_directory=_path(get, "workdir", directory) or ("" if container else directory),
         time_limit_s=get.of("time_limit", int),
         run_estimate_s=get.of("estimate", int),
+        deadlines=_deadlines(get),
+        on_miss=_on_miss(get),
+        step_count=get.of("steps", int),
         signal=signal.name if signal else None,
         signal_to=get.of("preempt.signal_to", str) or "",
         grace_s=_grace_s(get, signal),
@@ -157,6 +164,23 @@ class _Getter:
     def origin(self, key: str) -> str:
         given = self._layer.get(key)
         return given.origin if given else "default"
+
+
+def _deadlines(get: _Getter) -> Deadlines:
+    strict, soft = get.of("deadline", tuple), get.of("soft_deadline", tuple)
+    if strict and soft:
+        raise wrong(
+            get.origin("soft_deadline"),
+            f"both `deadline` ({get.origin('deadline')}) and `soft_deadline` are given",
+        )
+    return strict or soft or ()
+
+
+def _on_miss(get: _Getter) -> str:
+    word = get.of("on_miss", str) or ""
+    if word and not _deadlines(get):
+        raise wrong(get.origin("on_miss"), "on_miss means something only with a deadline")
+    return word
 
 
 def _program(get: _Getter, arguments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:

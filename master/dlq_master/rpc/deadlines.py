@@ -106,7 +106,8 @@ def _state(job: Job, *, offered: bool) -> str:
         return "unguaranteed"
     if not offered:
         return "not_offered"
-    return "run_time_unknown" if job.duration_estimate_s is None else "undecided"
+    unknown = job.duration_estimate_s is None and not job.trials
+    return "run_time_unknown" if unknown else "undecided"
 
 
 def _add_alternative(message: Promise, alternative: Alternative) -> None:

@@ -62,7 +62,7 @@ def test_a_template_is_valid_as_it_stands(form: str) -> None:
 _WITH = {
     "mounts": "image", "network": "image", "image_secret": "image", "secrets": "image",
     "resources.shm_size": "image", "tasks_per_node": "compat", "checkpoint.marker": "checkpoint.dir",
-    "checkpoint.preset": "checkpoint.dir", "roles.ps": "roles.workers",
+    "checkpoint.preset": "checkpoint.dir", "roles.ps": "roles.workers", "on_miss": "deadline",
 }  # fmt: skip
 _INSTEAD = {"run": "command", "resources.gpus": "resources.gpus_total"}
 

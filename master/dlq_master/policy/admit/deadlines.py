@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from math import ceil
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
@@ -148,11 +149,12 @@ def _told(
 
 
 def _alternative(made: Offer, now_s: float) -> Alternative:
+    """Instants in whole seconds, none earlier than it was found: people write them down."""
     fix = made.fix
     return Alternative(
-        earliest_s=None if made.earliest_s is None else now_s + made.earliest_s,
+        earliest_s=None if made.earliest_s is None else float(ceil(now_s + made.earliest_s)),
         fix="" if fix is None else fix.kind.value,
-        fix_s=None if fix is None or fix.at_s is None else now_s + fix.at_s,
+        fix_s=None if fix is None or fix.at_s is None else float(ceil(now_s + fix.at_s)),
         fix_gpus=None if fix is None else fix.gpus,
     )
 

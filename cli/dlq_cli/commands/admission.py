@@ -1,0 +1,51 @@
+"""`dlq submit --wait-admission`: whether the deadline of a new job is guaranteed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import click
+
+from dlq.v1 import job_pb2
+from dlq_cli import exit_codes
+from dlq_cli.app import App
+from dlq_cli.commands.options import detaching
+from dlq_cli.facts.common import document
+from dlq_cli.facts.job import job_facts
+from dlq_cli.promise_text import GUARANTEED, answer, instead
+from dlq_cli.tasks import shown_id
+from dlq_cli.words import has_ended, shown_state
+from dlq_client.watch import watch_jobs
+
+
+def tell_admission(app: App, job_ids: Sequence[str], *, as_json: bool) -> None:
+    """Wait for the answers and print them; exits with 5 unless each is `guaranteed`."""
+    with detaching(app, list(job_ids)):
+        jobs = list(_judged(app, job_ids))
+    if as_json:
+        click.echo(document({"jobs": [job_facts(job) for job in jobs]}))
+    else:
+        click.echo("".join(_lines(jobs)), nl=False)
+    if any(job.promise.state != GUARANTEED for job in jobs):
+        raise exit_codes.Ended(exit_codes.INFEASIBLE)
+
+
+def _judged(app: App, job_ids: Sequence[str]) -> Iterable[job_pb2.Job]:
+    found: dict[str, job_pb2.Job] = {}
+    for job in watch_jobs(app.connection(), job_ids):
+        found[job.job_id] = job
+        if len(found) == len(job_ids) and all(map(_is_judged, found.values())):
+            break
+    return found.values()
+
+
+def _is_judged(job: job_pb2.Job) -> bool:
+    """Held jobs are judged when they are let go."""
+    return job.promise.state != "undecided" or has_ended(job) or shown_state(job) == "held"
+
+
+def _lines(jobs: Iterable[job_pb2.Job]) -> Iterable[str]:
+    for job in jobs:
+        yield f"job {shown_id(job)} is {answer(job.promise)}\n"
+        if offered := instead(job.promise):
+            yield f"{offered}\n"

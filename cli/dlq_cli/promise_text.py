@@ -1,0 +1,75 @@
+"""Deadlines and promises as text for people."""
+
+from __future__ import annotations
+
+from dlq.v1 import job_pb2
+from dlq_cli.render import Look, clean_line, when
+from dlq_common.instants import format_instant
+from dlq_common.units import format_duration
+from dlq_common.wire import from_duration, from_timestamp
+
+GUARANTEED = "guaranteed"
+
+
+def promise_pairs(promise: job_pb2.Promise, look: Look) -> tuple[tuple[str, str], ...]:
+    """For `dlq show`; `promise` of a job with deadlines."""
+    has = promise.HasField
+    return (
+        ("deadline", ", ".join(_deadline(promise, step, look) for step in promise.deadlines)),
+        ("promise", answer(promise)),
+        ("instead", instead(promise)),
+        ("slack", slack(promise)),
+        (
+            "work",
+            format_duration(from_duration(promise.work_duration)) if has("work_duration") else "",
+        ),
+        ("on miss", promise.on_miss if promise.on_miss != "continue" else ""),
+    )
+
+
+def answer(promise: job_pb2.Promise) -> str:
+    """`guaranteed: ...` or why not, on one line."""
+    word = GUARANTEED if promise.state == GUARANTEED else "not guaranteed"
+    return f"{word}: {clean_line(promise.detail)}"
+
+
+def instead(promise: job_pb2.Promise) -> str:
+    """What could have been promised when it was judged, and how to ask for that; empty: nothing."""
+    words = []
+    if promise.HasField("earliest_time"):
+        words.append(
+            f"the earliest that could be promised: --deadline {_at(promise.earliest_time)}"
+        )
+    if promise.fix == "fewer_gpus":
+        words.append(f"with {promise.fix_gpu_count} GPUs its deadline could be")
+    elif promise.fix == "wait_for_quota" and promise.HasField("fix_time"):
+        words.append(f"its team's promises leave room from {_at(promise.fix_time)} on")
+    return "; ".join(words)
+
+
+def slack(promise: job_pb2.Promise) -> str:
+    """Time to spare, or with a minus how late it will be; empty: nobody knows."""
+    if not promise.HasField("slack_duration"):
+        return ""
+    seconds = from_duration(promise.slack_duration)
+    return ("-" if seconds < 0 else "") + format_duration(abs(seconds))
+
+
+def target_s(promise: job_pb2.Promise) -> float:
+    """The deadline that is promised, or else the last one."""
+    index = promise.guaranteed_index if promise.HasField("guaranteed_index") else -1
+    return from_timestamp(promise.deadlines[index].due_time)
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _deadline(promise: job_pb2.Promise, step: job_pb2.DeadlineStep, look: Look) -> str:
+    at = when(from_timestamp(step.due_time), look)
+    strict = len(promise.deadlines) == 1 and step.reward == 100.0
+    return at if strict else f"{at} (worth {step.reward:g})"
+
+
+def _at(timestamp: object) -> str:
+    """As a flag takes it."""
+    return format_instant(from_timestamp(timestamp)).replace(".000Z", "Z")  # type: ignore[arg-type]  # a Timestamp

@@ -1,0 +1,107 @@
+"""What users see of deadlines: the answer when they submit, `dlq show`, and the columns of `dlq status`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Timer
+
+import pytest
+
+from dlq.v1 import event_pb2, job_pb2
+from dlq_common.wire import to_duration, to_timestamp
+from support.cli_run import Dlq
+from support.fake_master import FakeMaster
+from support.wire_jobs import EPOCH_S, a_job
+
+pytestmark = pytest.mark.integration
+
+SUBMIT = ("submit", "--wait-admission", "--deadline", "4h", "--work", "3h", "--", "train")
+
+
+@pytest.fixture
+def master() -> Iterator[FakeMaster]:
+    made = FakeMaster()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def dlq(master: FakeMaster, tmp_path: Path) -> Dlq:
+    return Dlq(master.home(tmp_path / "home"))
+
+
+def promised(state: str, detail: str = "so it is", **more: object) -> job_pb2.Promise:
+    """Of a job that is due three hours after the epoch."""
+    due = job_pb2.DeadlineStep(due_time=to_timestamp(EPOCH_S + 10_800), reward=100.0)
+    return job_pb2.Promise(deadlines=[due], state=state, detail=detail, on_miss="continue", **more)  # type: ignore[arg-type] # a builder takes any field
+
+
+REFUSED = promised(
+    "unguaranteed",
+    "nothing is promised: promises that were made before leave too few GPUs",
+    earliest_time=to_timestamp(EPOCH_S + 14_400),
+    fix="later_deadline",
+    fix_time=to_timestamp(EPOCH_S + 14_400),
+    slack_duration=to_duration(-60.0),
+)
+
+
+def test_the_answer_of_a_submission_is_its_exit_code(master: FakeMaster, dlq: Dlq) -> None:
+    master.jobs["17"] = a_job(17, promise=promised("guaranteed", "its deadline is promised"))
+    said = dlq(*SUBMIT)
+    assert (said.code, said.out) == (
+        0, "Submitted batch job 17\njob 17 is guaranteed: its deadline is promised\n",
+    )  # fmt: skip
+    master.jobs["18"] = a_job(18, promise=REFUSED)
+    said = dlq(*SUBMIT)
+    assert said.code == 5
+    assert said.out.splitlines()[1:] == [
+        "job 18 is not guaranteed: nothing is promised: promises that were made before leave too few GPUs",
+        "the earliest that could be promised: --deadline 2026-11-20T12:00:00Z",
+    ]
+    master.jobs["19"] = a_job(19, promise=promised("run_time_unknown", "not until it is known"))
+    assert dlq(*SUBMIT).code == 5
+
+
+def test_it_waits_until_the_job_has_been_judged(master: FakeMaster, dlq: Dlq) -> None:
+    master.jobs["17"] = a_job(17, promise=promised("undecided"))
+    made = event_pb2.Event(sequence=5, kind="promise_refused", job_id="17")
+    teller = Timer(0.2, lambda: master.tell(made, a_job(17, promise=REFUSED)))
+    teller.start()
+    said = dlq("submit", "--json", *SUBMIT[1:])
+    teller.join()
+    assert said.code == 5
+    (job,) = json.loads(said.out)["jobs"]
+    assert job["promise"]["state"] == "unguaranteed"
+    assert job["promise"]["earliest_time"] == "2026-11-20T12:00:00.000Z"
+    assert job["promise"]["slack_s"] == -60.0
+
+
+def test_waiting_for_an_answer_needs_a_deadline_and_no_other_end(dlq: Dlq) -> None:
+    said = dlq("submit", "--wait-admission", "--", "train")
+    assert (said.code, "is for jobs with a deadline" in said.err) == (2, True)
+    said = dlq("submit", "--wait", *SUBMIT[1:])
+    assert (said.code, "say one" in said.err) == (2, True)
+
+
+def test_what_is_known_of_a_deadline_is_shown(master: FakeMaster, dlq: Dlq) -> None:
+    master.jobs["17"] = a_job(17, promise=REFUSED)
+    shown = dlq("show", "17").out
+    assert "deadline: 2026-11-20T11:00:00" in " ".join(shown.split()).replace(" :", ":")
+    assert "not guaranteed: nothing is promised" in shown
+    assert "--deadline 2026-11-20T12:00:00Z" in shown
+    assert "-00:01:00" in shown
+
+
+def test_a_list_has_a_column_of_slack_where_somebody_has_any(master: FakeMaster, dlq: Dlq) -> None:
+    master.jobs["17"] = a_job(17)
+    assert "SLACK" not in dlq("status").out
+    master.jobs["18"] = a_job(18, promise=REFUSED)
+    head, first, second = dlq("status").out.splitlines()
+    assert "PROMISE" in head
+    assert "-00:01:00" not in first
+    assert "unguaranteed  -00:01:00" in second
+    in_order = dlq("status", "--sort", "slack", "-o", "id,slack,deadline").out.splitlines()
+    assert [line.split()[0] for line in in_order] == ["JOB_ID", "18", "17"]
