@@ -115,6 +115,20 @@ def test_why_says_what_the_placement_goes_by(master: FakeMaster, dlq: Dlq) -> No
     assert "attempt 1 (its first): 0 of 1 nodes have told" in dlq("why", "17").out
 
 
+def test_why_says_what_the_placement_of_a_job_that_runs_went_by(
+    master: FakeMaster, dlq: Dlq
+) -> None:
+    master.reasons.clear()
+    master.traffic["17"] = traffic_message(*believed())
+    told = {}
+    for state in ("running", "completed"):
+        master.jobs["17"] = a_job(17, state, name="wide")
+        told[state] = dlq("why", "17").out
+    assert "placement: on few nodes: its largest tensor is 74% of its model" in told["running"]
+    assert "traffic: 100 MB every 0.5 s, rho 0.2, from its attempt 1" in told["running"]
+    assert "traffic" not in told["completed"]
+
+
 def test_a_policy_may_take_the_unknown_as_they_come(master: FakeMaster, dlq: Dlq) -> None:
     class Open(Read):
         def packing(self) -> Packing | None:

@@ -51,8 +51,10 @@ def _facts(answer: job_service_pb2.ExplainJobResponse) -> dict[str, object]:
 def _text(answer: job_service_pb2.ExplainJobResponse, look: Look) -> str:
     job = answer.job
     name = f"Job {shown_id(job)} {clean_line(job.name)}"
+    believed = [f"  {line}" for line in believed_lines(answer.traffic, look)]
     if not answer.reasons:
-        return f"{name} {_no_reason(job, look)}\n"
+        placed_by = [] if shown_state(job) in ENDED else believed
+        return "\n".join([f"{name} {_no_reason(job, look)}", *placed_by]) + "\n"
     count = len(answer.reasons)
     head = f"{name} is {shown_state(job)}, queue {clean_line(job.queue)} level {job.level}: "
     head += f"{count} reason{'s' if count != 1 else ''}"
@@ -60,7 +62,7 @@ def _text(answer: job_service_pb2.ExplainJobResponse, look: Look) -> str:
         ahead = answer.jobs_ahead_count
         head += f", {ahead} job{'s' if ahead != 1 else ''} ahead"
     lines = [f"  {reason.code}: {reason_text(reason)}" for reason in answer.reasons]
-    lines += [f"  {line}" for line in believed_lines(answer.traffic, look)]
+    lines += believed
     return "\n".join([head, *lines]) + "\n"
 
 
