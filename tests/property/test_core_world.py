@@ -15,7 +15,7 @@ from dlq_master.model.job import HoldKind, JobState
 from dlq_master.model.machine import StopCause
 from dlq_master.model.node import FlagCleared, FlagSet, Heard, Missed, NodeFlag, NodeState, step
 from dlq_master.model.packing import Profile
-from dlq_master.model.plan import Lapse, Start
+from dlq_master.model.plan import Lapse, Reserve, Start
 from dlq_master.model.resources import Request
 from dlq_master.model.reward import BEST_EFFORT, Steps, soft, strict
 from dlq_master.model.validate import validate
@@ -84,6 +84,7 @@ class Story(RuleBasedStateMachine):
             self.next_id,
             request=Request(gpus=gpus, nodes=nodes, sizes=sizes),
             queue=f"q{queue}",
+            user=f"u{queue}",
             rank_base=queue,
             duration_estimate_s=estimate_s,
             steps=steps,
@@ -248,6 +249,8 @@ class Story(RuleBasedStateMachine):
         world = self.world
         after = plan(View(world.cluster, world.now_s), world.policy)
         more = [change for change in after.changes if not self.may_move(change, outranked)]
+        if world.policy.borrowing is not None:
+            more = [change for change in more if not isinstance(change, Reserve)]
         assert not more, f"planning twice changes more: {more}"
 
     def may_move(self, change: object, outranked: set[JobId]) -> bool:
@@ -362,3 +365,5 @@ TestLasCount = story("tiresias-las", place="count", **LAS)
 TestLasFreeCount = story("tiresias-las", place="count", preempt="free", **LAS)
 TestLasFreeConsolidate = story("tiresias-las", place="consolidate", preempt="free", **LAS)
 TestLasFreeSpread = story("tiresias-las", place="spread", preempt="free", **LAS)
+TestQuotasOfTeams = story("dlq", team_quota="u0:4,u1:2")
+TestQuotasOfTeamsEarly = story("chronus", team_quota="*:4", spot="las", thresholds="50,400")

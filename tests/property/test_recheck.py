@@ -26,6 +26,7 @@ POLICIES: list[tuple[str, dict[str, str]]] = [
     ("srtf", {}),
     ("tiresias-las", {"thresholds": "60"}),
     ("chronus", {"be_floor": "0", "guarantee": "fitting"}),
+    ("dlq", {"team_quota": "*:4"}),
 ]
 JOBS = st.lists(
     st.tuples(st.sampled_from([1, 2, 4, 6, 8]), st.sampled_from([None, None, 2_000.0, 6_000.0])),

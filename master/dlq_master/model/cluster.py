@@ -32,7 +32,7 @@ from dlq_master.model.running import RunningIndex
 from dlq_master.model.slowdowns import Slowdowns
 from dlq_master.model.timers import Timers
 from dlq_master.model.values import maker
-from dlq_master.model.waiting import WaitingIndex
+from dlq_master.model.waiting import WaitingByTeam, WaitingIndex
 
 # Looking an enum's member up costs more than comparing it, and these are on the hot path.
 _PENDING = JobState.PENDING
@@ -84,7 +84,7 @@ class Cluster:
         self.terms = terms
         self.moves = Moves(ordering.discipline)
         self.capacity = Capacity()
-        self.waiting = WaitingIndex(by_key=ordering.key is not None)
+        self.waiting = self._lines(ordering)
         self.running = RunningIndex()
         together = ordering.discipline is Discipline.REQUEUE
         self.lineup = Lineup(self.waiting, self.running, together)
@@ -177,6 +177,12 @@ class Cluster:
         """The shape that it is placed in on so many GPUs."""
         shape = job.request.shape_on(gpus)
         return shape if self.packing is None else self.packing.shape(shape, job.profile)
+
+    def _lines(self, ordering: Ordering) -> WaitingIndex:
+        by_key = ordering.key is not None
+        if not ordering.by_team:
+            return WaitingIndex(by_key=by_key)
+        return WaitingByTeam(lambda job_id: self._jobs[job_id].user, by_key=by_key)
 
     def repack(self, packing: Packing | None) -> None:
         """Other jobs are kept together from here on: who waits gets its shape anew."""

@@ -46,6 +46,7 @@ class Ordering:
     `key`: the order inside a rank, promoted jobs first; None: by position.
     `lanes`: lanes and planned slots decide before everything else (model.lane).
     `by_base`: jobs wait for the fewest GPUs that they run on, not for what they ask.
+    `by_team`: who waits is indexed by team too.
     """
 
     discipline: Discipline = Discipline.ARRIVAL
@@ -58,6 +59,7 @@ class Ordering:
     key: KeyRule | None = None
     by_base: bool = False
     lanes: bool = False
+    by_team: bool = False
 
     def __post_init__(self) -> None:
         if any(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 from dlq_master.model.attempt import ACTIVE, AttemptState
 from dlq_master.model.cluster import Cluster, held_gpus
@@ -12,7 +13,9 @@ from dlq_master.model.job import Job, JobState
 from dlq_master.model.keys import had, position
 from dlq_master.model.lane import Lane
 from dlq_master.model.order import STARTED_BASE, STARTED_END
+from dlq_master.model.resources import Shape
 from dlq_master.model.running import Place
+from dlq_master.model.waiting import WaitingByTeam
 
 
 def validate(cluster: Cluster) -> None:
@@ -114,7 +117,7 @@ def _pools(cluster: Cluster) -> None:
 
 
 def _waiting(cluster: Cluster) -> None:
-    expected: dict[tuple[int, object], list[tuple[int, JobId]]] = defaultdict(list)
+    expected: dict[tuple[int, Shape], list[tuple[int, JobId]]] = defaultdict(list)
     for job_id, job in cluster.jobs.items():
         if job.waiting:
             expected[cluster.rank(job), cluster.shape(job)].append((_stands(cluster, job), job_id))
@@ -125,6 +128,8 @@ def _waiting(cluster: Cluster) -> None:
     }
     _equal("waiting jobs", found, {key: sorted(jobs) for key, jobs in expected.items()})
     _equal("ranks", cluster.waiting.ranks, sorted({rank for rank, _ in expected}))
+    if isinstance(cluster.waiting, WaitingByTeam):
+        _teams(cluster, cluster.waiting, found)
     returning = {job_id for job_id, job in cluster.jobs.items() if job.waiting and job.regrant}
     if cluster.ordering.by_base:
         _equal("returning jobs", set(cluster.returning), returning)
@@ -132,6 +137,28 @@ def _waiting(cluster: Cluster) -> None:
         _judged(cluster)
         _profiled(cluster)
     _equal("number of waiting jobs", cluster.waiting.count, sum(map(len, expected.values())))
+
+
+def _teams(
+    cluster: Cluster,
+    waiting: WaitingByTeam,
+    expected: Mapping[tuple[int, Shape], list[tuple[int, JobId]]],
+) -> None:
+    """Each team's lines hold those of all that are its own, in their order."""
+    own: dict[str, dict[tuple[int, Shape], list[tuple[int, JobId]]]] = {}
+    for line, jobs in expected.items():
+        for at, job_id in jobs:
+            lines = own.setdefault(cluster.jobs[job_id].user, {})
+            lines.setdefault(line, []).append((at, job_id))
+    found = {
+        team: {
+            (rank, shape): [(at, job_id) for job_id, at in fifo.items()]
+            for rank, shapes in lines.by_rank.items()
+            for shape, fifo in shapes.items()
+        }
+        for team, lines in waiting.teams.items()
+    }
+    _equal("lines of teams", found, own)
 
 
 def _judged(cluster: Cluster) -> None:

@@ -13,6 +13,7 @@ from dlq_master.model.resources import Shape
 
 Fifo = MutableMapping[JobId, int]  # job -> position, in the order of positions
 Stands = Callable[[JobId], int]  # its position
+TeamOf = Callable[[JobId], str]
 
 
 class Sorted(MutableMapping[JobId, int]):
@@ -92,6 +93,37 @@ class WaitingIndex:
         for shapes in self.by_rank.values():
             for shape, fifo in shapes.items():
                 shapes[shape] = Sorted({job_id: stands(job_id) for job_id in fifo})
+
+
+class WaitingByTeam(WaitingIndex):
+    """Likewise, and the lines of each team by itself: what a quota decides does not grow with the queue."""
+
+    __slots__ = ("_team_of", "teams")
+
+    def __init__(self, team_of: TeamOf, *, by_key: bool = False) -> None:
+        super().__init__(by_key=by_key)
+        self._team_of = team_of
+        self.teams: dict[str, WaitingIndex] = {}
+
+    def add(self, rank: int, shape: Shape, job_id: JobId, sequence: int) -> None:
+        super().add(rank, shape, job_id, sequence)
+        team = self._team_of(job_id)
+        if team not in self.teams:
+            self.teams[team] = WaitingIndex(by_key=self.by_key)
+        self.teams[team].add(rank, shape, job_id, sequence)
+
+    def remove(self, rank: int, shape: Shape, job_id: JobId) -> None:
+        super().remove(rank, shape, job_id)
+        team = self._team_of(job_id)
+        lines = self.teams[team]
+        lines.remove(rank, shape, job_id)
+        if not lines.count:
+            del self.teams[team]
+
+    def resort(self, stands: Stands) -> None:
+        super().resort(stands)
+        for lines in self.teams.values():
+            lines.resort(stands)
 
 
 def _insert(fifo: OrderedDict[JobId, int], job_id: JobId, sequence: int) -> None:

@@ -116,6 +116,8 @@ def _cleared(job: Job, policy: Policy) -> Job:
         job = job._replace(
             lane=Lane.SPOT, slots=(), promised=None, verdict="", margin=None, moves=0
         )
+    if policy.borrowing is None and job.lane is Lane.BORROW:
+        job = job._replace(lane=Lane.SPOT)
     if policy.profiling is None and job.trials:
         job = job._replace(trials=())
     return job

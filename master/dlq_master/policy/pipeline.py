@@ -103,7 +103,7 @@ def _first(view: View, policy: Policy, move_s: float) -> Sequence[Change]:
     if policy.promises is not None and (promised := promises(view, policy.promises)):
         return promised
     if policy.borrowing is not None:
-        lent = relabelled(view, lineup(view, policy), policy.borrowing)
+        lent = relabelled(view, lineup(view, policy).running, policy.borrowing)
         if lent:
             return lent
     if cluster.returning and view.pause_starts is None:

@@ -355,7 +355,8 @@ def _packing(name: str, chosen: Settings, words: Mapping[str, str]) -> PackingRu
 
 def _ordering(preset: Preset, chosen: Settings, known: ServiceDistribution) -> Ordering:
     if preset.promises:
-        return replace(_spot(chosen), by_base=preset.sizing is not None)
+        by_team = chosen.team_quotas is not None
+        return replace(_spot(chosen), by_base=preset.sizing is not None, by_team=by_team)
     if not preset.by_service:
         return replace(ARRIVAL, key=preset.key, by_base=preset.sizing is not None)
     bounds, quantiles = chosen.thresholds

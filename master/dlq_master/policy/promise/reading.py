@@ -227,6 +227,6 @@ def lane_of(job: Job, slot: int, rules: Promises) -> Lane:
     """Where it stands in this slot."""
     if job.planned(slot):
         return Lane.SLO
-    if job.lane is Lane.BORROW or rules.slots is Slots.LATE:
-        return max(job.lane, Lane.SPOT)
-    return Lane.SPOT if job.promised is None else Lane.FILL
+    if job.promised is not None and rules.slots is Slots.EARLY:
+        return Lane.FILL
+    return Lane.BORROW if job.lane is Lane.BORROW else Lane.SPOT

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
 from dlq_master.model.lane import Lane
 from dlq_master.model.validate import validate
 from dlq_master.model.view import View
+from dlq_master.model.waiting import Sorted
 from dlq_master.model.why import ReasonCode
+from dlq_master.policy.adopt import adopt
 from dlq_master.policy.explain import explain
 from dlq_master.policy.glance import Glance
+from dlq_master.policy.partition.borrowing import relabelled
+from dlq_master.policy.promise.reading import lane_of
+from dlq_master.policy.promise.rules import Promises, Slots
+from dlq_master.policy.registry import build
 from support.builders import World, a_job
 
 ANN, BOB = "ann", "bob"
+EARLY, LATE = Promises(slots=Slots.EARLY), Promises(slots=Slots.LATE)
 
 
 def a_world(nodes: int = 2, quota: str = "ann:8,bob:8") -> World:
@@ -67,3 +78,49 @@ def test_who_borrows_is_told_so() -> None:
     reason = explain(view, world.policy, JobId(2))[0]
     assert (reason.code, reason.need, reason.detail) == (ReasonCode.QUOTA, 8, "team ann")
     assert Glance(view, world.policy).code(world.job(2)) is ReasonCode.QUOTA
+
+
+def test_who_is_too_wide_for_a_quota_keeps_nobody_of_the_team_from_it() -> None:
+    wide, narrow = of(ANN, 1, 12, 100.0), of(ANN, 2, 4, 5000.0)
+    world = a_world().submit(wide, narrow, of(ANN, 3, 8, 6000.0), of(BOB, 4, 4, 9000.0)).decide()
+    assert lanes(world) == {1: Lane.BORROW, 2: Lane.SPOT, 3: Lane.BORROW, 4: Lane.SPOT}
+    assert world.running == [2, 3, 4]
+
+
+def test_a_job_of_a_team_that_borrows_fills_gaps_once_it_is_promised_a_deadline() -> None:
+    """Where slots are held early, who is promised takes besides only what nobody else wants."""
+    job = of(ANN, 1, 8, 100.0)._replace(promised=0, lane=Lane.BORROW)
+    assert lane_of(job, 3, EARLY) is Lane.FILL
+    assert lane_of(job, 3, LATE) is Lane.BORROW
+    assert lane_of(job._replace(lane=Lane.FILL), 3, LATE) is Lane.SPOT  # of another policy before
+    assert lane_of(job._replace(promised=None), 3, EARLY) is Lane.BORROW
+
+
+def test_another_policy_lets_nobody_stand_behind_a_quota_that_is_gone() -> None:
+    world = a_world(1).submit(of(ANN, 1, 8, 100.0), of(ANN, 2, 8, 200.0)).decide()
+    assert lanes(world)[2] is Lane.BORROW
+    for policy in (build("dlq"), build("chronus"), build("srtf")):
+        after = adopt(world.cluster, world.policy.ordering, policy)
+        assert {job.lane for job in after.cluster.jobs.values()} == {Lane.SPOT}
+        validate(after.cluster)
+    again = build("dlq", {"team_quota": "ann:16"})
+    world.cluster, world.policy = adopt(world.cluster, None, again).cluster, again
+    assert set(lanes(world.decide()).values()) == {Lane.SPOT}
+
+
+def test_a_decision_does_not_look_at_everybody_of_a_team(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [of(ANN, number, 4, 100.0 + number) for number in range(1, 301)]
+    world = a_world(2, "ann:8").submit(*jobs).decide()
+    taken: list[JobId] = []
+    plain = Sorted.__iter__
+
+    def counting(line: Sorted) -> Iterator[JobId]:
+        for job_id in plain(line):
+            taken.append(job_id)
+            yield job_id
+
+    monkeypatch.setattr(Sorted, "__iter__", counting)
+    world.finish(1)
+    (change,) = relabelled(View(world.cluster, 2.0), world.cluster.running, {ANN: 8})
+    assert (change.job_id, change.lane) == (3, Lane.SPOT)
+    assert len(taken) < 10
