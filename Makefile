@@ -117,7 +117,7 @@ profiler: setup $(TORCH_STAMP)  ## the profiler's libraries and analysis, the sl
 	$(PY) -m pytest -q $(PATIENT) -m 'not gpu' tests/profiler tests/unit/profiler $(wildcard tests/e2e/test_profiler_*.py)
 
 .PHONY: bench
-bench: setup  ## measure; figures beside their goals and conditions, and one table at the end
+bench: setup $(TORCH_STAMP)  ## measure; figures beside their goals and conditions, and one table at the end
 	$(PY) -m benchmarks.run
 
 .PHONY: torture

@@ -4,7 +4,7 @@
 
 AlexNet by PyTorch's DistributedDataParallel on two ranks and gloo; recording is switched at every
 iteration of one run, so that whatever else the machine does falls on both. Needs .venv-torch
-(`make e2e` or `make profiler` makes it).
+(`make bench` makes it).
 """
 
 from __future__ import annotations

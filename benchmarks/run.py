@@ -35,6 +35,7 @@ NAMES = (
         "elastic_fill",
         "profiler_calls",
         "profiler_analysis",
+        "profiler_ddp",
     ),
 )
 
