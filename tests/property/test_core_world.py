@@ -288,7 +288,12 @@ class Story(RuleBasedStateMachine):
 
 def story(policy: str, **words: str) -> type:
     """The story under one policy, as a test case."""
-    machine = type(f"Story_{policy}", (Story,), {"POLICY": policy, "SETTINGS": words})
+    return story_of(Story, policy, **words)
+
+
+def story_of(kind: type[Story], policy: str, **words: str) -> type:
+    """Likewise, of this kind."""
+    machine = type(f"Story_{policy}", (kind,), {"POLICY": policy, "SETTINGS": words})
     case: type = machine.TestCase  # type: ignore[attr-defined]  # made by hypothesis
     # Twelve stories share the time of one property; the long profile looks for longer.
     examples = max(30, settings().max_examples // 10)

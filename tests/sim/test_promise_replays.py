@@ -46,7 +46,7 @@ def replayed(policy: str, seed: int, *words: str, sound: bool = False) -> Result
     return replay(workload(seed), read_cluster("6x8"), chosen, watch=watch)
 
 
-@pytest.mark.parametrize("policy", ["chronus", "chronus-paper"])
+@pytest.mark.parametrize("policy", ["chronus", "chronus-paper", "dlq"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_promise_is_kept(policy: str, seed: int) -> None:
     found = replayed(policy, seed).metrics

@@ -25,7 +25,7 @@ _WAITS: Mapping[str, str] = {
     "poison": "JobHoldMaxRequeue", "dependency": "Dependency", "begin_time": "BeginTime",
     "backoff": "BeginTime", "array_limit": "JobArrayTaskLimit", "not_admitted": _NONE,
     "starts_next": _NONE, "no_nodes": "ReqNodeNotAvail", "nodes_closed": "ReqNodeNotAvail",
-    "failed_nodes": "ReqNodeNotAvail", "no_such_shape": "BadConstraints",
+    "failed_nodes": "ReqNodeNotAvail", "own_only": "ReqNodeNotAvail", "no_such_shape": "BadConstraints",
     "runtime": "Resources", "constraint": "Resources", "gpu_type": "Resources",
     "resources": "Resources", "fragmentation": "Resources", "consolidation": "Resources",
     "waiting_for_release": "Resources", "waiting_for_boundary": "Resources",

@@ -67,7 +67,7 @@ class Capacity:
             self.closed.discard(node.node_id)
         else:
             self.closed.add(node.node_id)
-        if before is None or _others(before, node):
+        if before is None or others(before, node):
             self._masks[node.node_id] = node.masks()
             self.claims.setdefault(node.node_id, {})
             self._outdate()
@@ -202,7 +202,7 @@ class Capacity:
             self._refresh(node_id)
 
 
-def _others(before: Node, node: Node) -> bool:
+def others(before: Node, node: Node) -> bool:
     """Whether the pools must be made anew: its GPUs, or what it has for jobs that ask, are others."""
     return _had(before) != _had(node)
 

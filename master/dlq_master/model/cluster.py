@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
 from dlq_master.model.attempt import ACTIVE, LIVE, Attempt, AttemptState
-from dlq_master.model.capacity import Capacity
+from dlq_master.model.capacity import Capacity, others
 from dlq_master.model.grace import SAVE_FACTOR, percentile_95
 from dlq_master.model.history import History
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
@@ -24,7 +24,7 @@ from dlq_master.model.moves import Moves
 from dlq_master.model.node import Node
 from dlq_master.model.offers import Offers
 from dlq_master.model.order import Discipline, Ordering
-from dlq_master.model.own import OwnGpus
+from dlq_master.model.own import OwnGpus, could_hold, is_own
 from dlq_master.model.packing import Packing
 from dlq_master.model.profiling import Profiling
 from dlq_master.model.resources import Shape
@@ -110,7 +110,8 @@ class Cluster:
         self._by_base = ordering.by_base
         self._lanes = ordering.lanes
         self.own = OwnGpus()
-        self._others: tuple[NodeId, ...] = ()  # as shapes know them
+        self._own_holds: dict[Shape, bool] = {}  # whether the own nodes could ever hold it
+        self.due: dict[JobId, None] = {}  # queued jobs with deadlines
         self.unjudged: dict[JobId, None] = {}  # their deadlines can be promised or not
         self.judged: dict[JobId, None] = {}  # they have been, whatever came of it
         self.promised: dict[JobId, None] = {}  # of those: who is guaranteed
@@ -165,13 +166,20 @@ class Cluster:
 
     def _planned_shape(self, job: Job) -> Shape:
         """Of a job with deadlines, or on trial: on the cluster's own nodes, for others may be slower, and gone
-        when they are asked back; at full speed if it holds a promise."""
+        when they are asked back, unless the own ones could never hold it; at full speed if it holds a promise."""
         shape = job.shape_now
-        if self._others and job.steps:
-            shape = shape._replace(avoid=(*shape.avoid, *self._others))
+        if job.steps and self.own.others and (job.promised is not None or self.own_holds(shape)):
+            shape = shape._replace(avoid=(*shape.avoid, *self.own.others))
         if job.promised is not None or job.lane < _SPOT:
             return shape._replace(together=True)
         return shape if self.packing is None else self.packing.shape(shape, job.profile)
+
+    def own_holds(self, shape: Shape) -> bool:
+        """Whether the cluster's own nodes could ever hold it; worked out once until nodes change."""
+        shape = shape._replace(avoid=())
+        if shape not in self._own_holds:
+            self._own_holds[shape] = could_hold(self.nodes.values(), shape)
+        return self._own_holds[shape]
 
     def shape_on(self, job: Job, gpus: int) -> Shape:
         """The shape that it is placed in on so many GPUs."""
@@ -186,13 +194,13 @@ class Cluster:
 
     def repack(self, packing: Packing | None) -> None:
         """Other jobs are kept together from here on: who waits gets its shape anew."""
-        with self._reshaped():
+        with self._reshaped(self._jobs):
             self.packing = packing
 
     @contextmanager
-    def _reshaped(self) -> Iterator[None]:
-        """What is done meanwhile changes the shapes of who waits."""
-        waiting = [job for job in self._jobs.values() if job.waiting]
+    def _reshaped(self, job_ids: Iterable[JobId]) -> Iterator[None]:
+        """What is done meanwhile changes the shapes of those of them who wait."""
+        waiting = [job for job in map(self._jobs.__getitem__, job_ids) if job.waiting]
         for job in waiting:
             self.waiting.remove(self.rank(job), self.shape(job), job.job_id)
         yield
@@ -213,22 +221,26 @@ class Cluster:
 
     def put_node(self, node: Node) -> None:
         before = self.capacity.nodes.get(node.node_id)
-        self.capacity.put_node(node)
-        self._count_own(before, node)
+        if before is None or is_own(before) is not is_own(node) or others(before, node):
+            with self._reshaped(self.due):
+                self.capacity.put_node(node)
+                self._count_own(before, node)
+        else:
+            self.capacity.put_node(node)
         self._touched_nodes[node.node_id] = node
 
     def remove_node(self, node_id: NodeId) -> None:
         """Forget a node that no live attempt holds; the store is told by its driver."""
         before = self.capacity.nodes[node_id]
-        self.capacity.remove_node(node_id)
-        self._count_own(before, None)
+        with self._reshaped(self.due):
+            self.capacity.remove_node(node_id)
+            self._count_own(before, None)
         self._touched_nodes.pop(node_id, None)
 
     def _count_own(self, before: Node | None, node: Node | None) -> None:
+        """What deadlines are worked for on is another: so are the shapes of who has any."""
         self.own.change(before, node)
-        if self._lanes and self.own.others != self._others:
-            with self._reshaped():
-                self._others = self.own.others
+        self._own_holds.clear()
 
     def put_job(self, job: Job) -> Job:
         """Replace the job's value. A new one (sequence 0) is returned with a place at the tail."""
@@ -400,6 +412,7 @@ class Cluster:
 
     def _index_judged(self, job: Job) -> None:
         queued = job.state is _QUEUED
+        _keep(self.due, job.job_id, queued)
         told = queued and not job.verdict and job.duration_estimate_s is not None
         _keep(self.unjudged, job.job_id, told)
         _keep(self.judged, job.job_id, queued and bool(job.verdict))

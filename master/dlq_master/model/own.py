@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from dlq_master.model.ids import NodeId
 from dlq_master.model.node import Node, NodeFlag, NodePool
+from dlq_master.model.resources import Shape
+from dlq_master.model.traits import has_all
 
 
 class OwnGpus:
@@ -44,6 +47,20 @@ class OwnGpus:
 def is_own(node: Node) -> bool:
     """Whether it is there for training all the time."""
     return node.pool is NodePool.TRAINING and NodeFlag.LOANED not in node.flags
+
+
+def could_hold(nodes: Iterable[Node], shape: Shape) -> bool:
+    """Whether the own ones of these nodes, were they all free, have GPUs enough for this shape. O(nodes)."""
+    sizes: dict[str, list[int]] = {}
+    for node in nodes:
+        if is_own(node) and (shape.traits is None or has_all(node, shape.traits)):
+            for kind, mask in node.masks().items():
+                if shape.gpu_type in (None, kind):
+                    sizes.setdefault("" if shape.mixed else kind, []).append(mask.bit_count())
+    if shape.nodes is None:
+        return any(sum(found) >= shape.gpus for found in sizes.values())
+    each = shape.gpus // shape.nodes
+    return any(sum(size >= each for size in found) >= shape.nodes for found in sizes.values())
 
 
 def _own(node: Node | None) -> Counter[str]:

@@ -32,7 +32,7 @@ class Pool:
     it takes the lowest node first, so it depends on what is free, never on history.
     """
 
-    __slots__ = ("buckets", "fullest", "masks", "node_ids", "total", "traits")
+    __slots__ = ("buckets", "fullest", "masks", "node_ids", "sizes", "total", "traits")
 
     def __init__(
         self,
@@ -46,12 +46,13 @@ class Pool:
         """
         self.node_ids = node_ids
         self.traits = traits
+        self.sizes = sizes
         self.masks = [0] * len(sizes)
         self.buckets = [0] * (max(sizes, default=0) + 1)
         self.buckets[0] = (1 << len(sizes)) - 1
         self.total = 0
         # fullest[k-1] = GPUs of the k largest nodes: how many nodes a width needs at least.
-        self.fullest = tuple(accumulate(sorted((size for size in sizes if size), reverse=True)))
+        self.fullest = _fullest(sizes)
 
     def copy(self) -> Pool:
         twin = Pool.__new__(Pool)
@@ -59,6 +60,7 @@ class Pool:
         twin.buckets = self.buckets.copy()
         twin.total = self.total
         twin.fullest = self.fullest
+        twin.sizes = self.sizes
         twin.node_ids = self.node_ids
         twin.traits = self.traits
         return twin
@@ -83,12 +85,16 @@ class Pool:
         return pool
 
     def without(self, node_ids: Iterable[NodeId]) -> Pool:
-        """The same as if nothing were left on these nodes."""
+        """The same as if these nodes were not there: what could ever be had is less, too."""
         twin = self.copy()
+        sizes = list(self.sizes)
         for node_id in node_ids:
             ordinal = bisect_left(self.node_ids, node_id)
             if ordinal < len(self.node_ids) and self.node_ids[ordinal] == node_id:
                 twin.set(ordinal, 0)
+                sizes[ordinal] = 0
+        if sizes != self.sizes:
+            twin.sizes, twin.fullest = sizes, _fullest(sizes)
         return twin
 
     def emptied(self) -> Pool:
@@ -160,6 +166,10 @@ class Pool:
     def largest_free(self) -> int:
         """The most GPUs left on one node."""
         return next((n for n in range(len(self.buckets) - 1, 0, -1) if self.buckets[n]), 0)
+
+
+def _fullest(sizes: Iterable[int]) -> tuple[int, ...]:
+    return tuple(accumulate(sorted(filter(None, sizes), reverse=True)))
 
 
 @lru_cache(maxsize=1 << 14)

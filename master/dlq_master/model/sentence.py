@@ -101,6 +101,13 @@ def _failed_nodes(reason: Reason, _job: Job, _reader: str) -> str:
     return f"GPUs are free only where its attempts have failed ({reason.detail}); others exist"
 
 
+def _own_only(reason: Reason, _job: Job, _reader: str) -> str:
+    return (
+        f"GPUs are free only on nodes that are here for a time ({reason.detail}); a job with a deadline runs on the "
+        "cluster's own"
+    )
+
+
 def _plan_failed(reason: Reason, _job: Job, _reader: str) -> str:
     return f"the scheduler's plans fail ({reason.detail}): nothing starts until that is mended"
 
@@ -287,6 +294,7 @@ _WRITERS: Mapping[ReasonCode, Callable[[Reason, Job, str], str]] = {
     ReasonCode.BACKOFF: _backoff,
     ReasonCode.PLAN_FAILED: _plan_failed,
     ReasonCode.FAILED_NODES: _failed_nodes,
+    ReasonCode.OWN_ONLY: _own_only,
     ReasonCode.ARRAY_LIMIT: _array_limit,
     ReasonCode.NO_SUCH_SHAPE: _no_such_shape,
     ReasonCode.GPU_TYPE: _detail,

@@ -13,6 +13,7 @@ from dlq_master.model.job import Job, JobState
 from dlq_master.model.keys import had, position
 from dlq_master.model.lane import Lane
 from dlq_master.model.order import STARTED_BASE, STARTED_END
+from dlq_master.model.own import OwnGpus
 from dlq_master.model.resources import Shape
 from dlq_master.model.running import Place
 from dlq_master.model.waiting import WaitingByTeam
@@ -24,6 +25,7 @@ def validate(cluster: Cluster) -> None:
     _attempts_and_jobs_agree(cluster)
     _claims(cluster)
     _pools(cluster)
+    _own(cluster)
     _waiting(cluster)
     _running(cluster)
     _timers(cluster)
@@ -116,6 +118,15 @@ def _pools(cluster: Cluster) -> None:
                 _equal(f"nodes with {gpus} x {gpu_type}", bucket, nodes)
 
 
+def _own(cluster: Cluster) -> None:
+    own, nodes = OwnGpus(), cluster.nodes
+    for node_id in sorted(nodes):
+        own.change(None, nodes[node_id])
+    found = cluster.own
+    _equal("own types, and other nodes", (found.types, found.foreign), (own.types, own.foreign))
+    _equal("home type", found.home, own.home)
+
+
 def _waiting(cluster: Cluster) -> None:
     expected: dict[tuple[int, Shape], list[tuple[int, JobId]]] = defaultdict(list)
     for job_id, job in cluster.jobs.items():
@@ -166,6 +177,7 @@ def _judged(cluster: Cluster) -> None:
     judged = {job.job_id for job in jobs if job.verdict}
     told = {job.job_id for job in jobs if job.duration_estimate_s is not None}
     _equal("judged jobs", set(cluster.judged), judged)
+    _equal("queued jobs with deadlines", set(cluster.due), {job.job_id for job in jobs})
     promised = {job.job_id for job in jobs if job.promised is not None}
     _equal("jobs with a promise", set(cluster.promised), promised)
     seated = {job.job_id for job in jobs if job.lane is Lane.SLO}

@@ -26,6 +26,7 @@ class ReasonCode(StrEnum):
     CONSTRAINT = "constraint"  # GPUs are free, but not on nodes that it may use
     GPU_TYPE = "gpu_type"  # GPUs are free, but not of the type it names
     NODES_CLOSED = "nodes_closed"  # it would fit if drained, cordoned or silent nodes were open
+    OWN_ONLY = "own_only"  # GPUs are free only on lent or rented nodes, and it has a deadline
     FAILED_NODES = "failed_nodes"  # GPUs are free only where its attempts have failed
     RESOURCES = "resources"  # too few GPUs are free
     FRAGMENTATION = "fragmentation"  # enough GPUs are free, but not in this shape

@@ -220,9 +220,8 @@ def _shortage(cluster: Cluster, policy: Policy, shape: Shape, *, holders: bool) 
     )
     if choice is not None:
         reasons.append(choice)
-    anywhere = shape._replace(avoid=())
-    if shape.avoid and _fits(capacity.free, anywhere, policy):
-        reasons.append(Reason(ReasonCode.FAILED_NODES, "nodes", detail=_named(shape.avoid)))
+    if shape.avoid:
+        reasons += _avoided(cluster, policy, shape)
     if not _fits(capacity.open, shape, policy):
         reasons.append(Reason(ReasonCode.NODES_CLOSED, "nodes", detail=_shut(capacity)))
     pool = _best(capacity.free, shape)
@@ -238,6 +237,17 @@ def _shortage(cluster: Cluster, policy: Policy, shape: Shape, *, holders: bool) 
         detail = f"GPUs of another type are free, but it asks for {shape.gpu_type}"
         reasons.append(Reason(ReasonCode.GPU_TYPE, "gpu_type", shape.gpus, have, detail=detail))
     return reasons
+
+
+def _avoided(cluster: Cluster, policy: Policy, shape: Shape) -> list[Reason]:
+    """It fits where it is not to go: on nodes that are not the cluster's own, or where it has failed."""
+    free, others = cluster.capacity.free, cluster.own.others
+    failed = tuple([node_id for node_id in shape.avoid if node_id not in others])
+    if len(failed) < len(shape.avoid) and _fits(free, shape._replace(avoid=failed), policy):
+        return [Reason(ReasonCode.OWN_ONLY, "nodes", detail=_named(others))]
+    if failed and _fits(free, shape._replace(avoid=()), policy):
+        return [Reason(ReasonCode.FAILED_NODES, "nodes", detail=_named(failed))]
+    return []
 
 
 def _fragmented(capacity: Capacity, pool: Pool, shape: Shape) -> Reason:
@@ -350,10 +360,9 @@ def _fits(pools: Pools, shape: Shape, policy: Policy) -> bool:
 
 
 def _best(pools: Pools, shape: Shape) -> Pool | None:
-    """The pool with the most free GPUs of a type that will do, on nodes that run what it needs."""
-    where = shape._replace(avoid=())
+    """The pool with the most free GPUs of a type that will do, on nodes where it may go."""
     usable = [
-        pool.allowed(where)
+        pool.allowed(shape)
         for gpu_type, pool in pools.items()
         if shape.gpu_type in (None, gpu_type)
     ]
@@ -375,10 +384,11 @@ def _holders(cluster: Cluster, shape: Shape) -> tuple[JobId, ...]:
 
 
 def _runs_on(cluster: Cluster, shape: Shape, attempt: Attempt) -> bool:
-    """Whether a node that the attempt holds has what the shape asks for."""
+    """Whether a node that the attempt holds has what the shape asks for, and is none that it avoids."""
+    node_ids = [it for it in attempt.lease.allocation.node_ids if it not in shape.avoid]
     if shape.traits is None:
-        return True
-    held = map(cluster.nodes.get, attempt.lease.allocation.node_ids)
+        return bool(node_ids)
+    held = map(cluster.nodes.get, node_ids)
     return any(has_all(node, shape.traits) for node in held if node is not None)
 
 

@@ -16,7 +16,6 @@ from typing import NamedTuple, Protocol, TypeVar
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.job import Job
-from dlq_master.model.node import NodeFlag
 from dlq_master.model.pool import Parts, Pool
 from dlq_master.model.resources import Request, indices
 from dlq_master.policy.place import consolidate
@@ -90,8 +89,6 @@ class Groups:
         lent = based = held = 0
         seen: dict[AttemptKey, int] = {}
         for node_id in self._cluster.own.foreign:
-            if NodeFlag.LOANED not in capacity.nodes[node_id].flags:
-                continue
             bit = 1 << capacity.ordinals[node_id]
             lent |= bit
             for key in capacity.claims[node_id]:

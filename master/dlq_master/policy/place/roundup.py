@@ -34,8 +34,8 @@ def tightest_block(offers: Iterable[int], gpus: int) -> int | None:
 
 def halves(pool: Pool) -> int | None:
     """The GPUs of every node of the pool, if all have the same number and it is a power of two."""
-    size = len(pool.buckets) - 1
-    alike = bool(pool.fullest) and pool.fullest[-1] == size * len(pool.fullest)
+    size = pool.fullest[0] if pool.fullest else 0
+    alike = bool(size) and pool.fullest[-1] == size * len(pool.fullest)
     return size if alike and not size & (size - 1) else None
 
 

@@ -17,6 +17,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
 from dlq_master.model.lane import Lane, Segment
 from dlq_master.model.lease import LeaseKind
+from dlq_master.model.pool import Pool
 from dlq_master.model.reward import Step
 from dlq_master.model.view import View
 from dlq_master.policy.place.roundup import block_of, halves
@@ -69,7 +70,7 @@ def grid_of(cluster: Cluster, gpu_type: str, rules: Promises) -> Grid:
         sizes.update(map(int.bit_count, pool.masks))
         sizes.subtract(pool.masks[ordinals[node]].bit_count() for node in cluster.own.foreign)
     del sizes[0]
-    size = 1 if pool is None else block_of(cluster.capacity.total[gpu_type])
+    size = block_of(own_pool(cluster, gpu_type))
     nodes = sum(count for gpus, count in sizes.items() if gpus >= size)
     nodes -= ceil(rules.be_floor * nodes)
     if rules.floor and gpu_type == home_type(cluster):
@@ -82,6 +83,15 @@ def grid_of(cluster: Cluster, gpu_type: str, rules: Promises) -> Grid:
     )
 
 
+def own_pool(cluster: Cluster, gpu_type: str) -> Pool:
+    """All GPUs of this type on the cluster's own nodes; none where there is no such node."""
+    cluster.capacity.ready()
+    pool = cluster.capacity.total.get(gpu_type)
+    if pool is None:
+        return Pool(())
+    return pool.without(cluster.own.foreign) if cluster.own.foreign else pool
+
+
 def promisable(cluster: Cluster, job: Job, gpu_type: str) -> Ground | None:
     """Why nothing can be promised to a job, whatever else has been; None: it may be asked.
 
@@ -91,7 +101,7 @@ def promisable(cluster: Cluster, job: Job, gpu_type: str) -> Ground | None:
         return Ground.KEEPS
     if job.request.gpu_type is None and cluster.own.types > 1:
         return Ground.TYPE
-    pool = cluster.capacity.total[gpu_type]
+    pool = own_pool(cluster, gpu_type)
     if job.request.gpus > block_of(pool) and halves(pool) is None:
         return Ground.WIDTH
     return None

@@ -58,7 +58,8 @@ class Grouped:
             self._start_mixed(self._waiting)
 
     def _widest_first(self) -> None:
-        """Those that start, placed once more in the order of best fit decreasing."""
+        """Those that start, placed once more in the order of best fit decreasing. What is free then lies
+        elsewhere, and may do for somebody for whom it did not: there is another plan."""
         chosen, jobs = self._outcome.chosen, self._cluster.jobs
         widest_first = decreasing(jobs[job_id] for job_id in chosen)
         if self._only_starts() and [job.job_id for job in widest_first] == [*chosen]:
@@ -77,8 +78,9 @@ class Grouped:
             made = before
             for stock, parts in made.values():
                 stock.take(parts)
-        for job_id in chosen:
+        for job_id, parts in chosen.items():
             chosen[job_id] = made[job_id][1]
+            self._outcome.exchanged |= chosen[job_id] != parts
 
     def _only_starts(self) -> bool:
         """Whether nothing has been taken but for those that start."""

@@ -21,6 +21,7 @@ from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.lane import Lane
 from dlq_master.model.own import is_own
 from dlq_master.policy.place.roundup import block_of, round_up
+from dlq_master.policy.promise.reading import own_pool
 from dlq_master.policy.walk.seats import Seat, ends_now
 
 
@@ -131,7 +132,7 @@ def movers(
     for_job = waiting[0].job_id if waiting else trial
     if pool is None or for_job is None:
         return {}
-    size = block_of(cluster.capacity.total[gpu_type])
+    size = block_of(own_pool(cluster, gpu_type))
     room = _Room(cluster, gpu_type, ending, may_move)
     widths = [round_up(seat.shape.gpus, size) for seat in waiting] + [size] * kept
     while (short := room.short_of(widths, size)) is not None:
