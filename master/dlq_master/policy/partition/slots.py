@@ -83,19 +83,20 @@ def _slot(
             planned.append(job)
     asked = _asked(cluster, planned, grid, slot, rules)
     left = kept_plan(planned, slot)
-    chosen = _chosen(asked, grid, _kept(planned, left, asked, grid, slot), rules) if asked else None
+    chosen = _chosen(left, asked, grid, rules) if asked else None
     changes = [_place(job, chosen, left, slot, rules) for job in planned]
     changes += [_let_end(job) for job in ending]
     changes += [_overrun(job) for job in over if job.verdict != _OVERRUN]
     return chosen, [change for change in changes if change is not None]
 
 
-def _chosen(asked: list[SloJob], grid: Grid, kept: Plan, rules: Promises) -> Selection:
+def _chosen(left: Plan, asked: list[SloJob], grid: Grid, rules: Promises) -> Selection:
     """With slots as late as can be a plan is not run as it is: how often it stops jobs is no ground for another."""
+    whole = left.without(left.segments.keys() - {job.key for job in asked})
     late = rules.slots is Slots.LATE
-    if not late or (chosen := settled(asked, grid, kept)) is None:
+    if not late or (chosen := settled(asked, grid, whole)) is None:
         printed_s = PRINTED_S if rules.selector is Selector.PRINTED else 0.0
-        chosen = select(asked, grid, kept, printed_s=printed_s)
+        chosen = select(asked, grid, _kept(whole, asked, grid), printed_s=printed_s)
     if not late:
         return chosen
     from dlq_master.policy.promise.late import as_late_as_can_be
@@ -132,13 +133,11 @@ def _let_end(job: Job) -> Reserve:
     return Reserve(job.job_id, Lane.SLO, (), job.promised, job.verdict, _NEXT)
 
 
-def _kept(jobs: list[Job], left: Plan, asked: list[SloJob], grid: Grid, slot: int) -> Plan:
+def _kept(whole: Plan, asked: list[SloJob], grid: Grid) -> Plan:
     """The plan so far. Slots of jobs that nothing was promised give way to what has been promised since."""
-    known = {job.key for job in asked}
-    whole = left.without(left.segments.keys() - known)
     if not faults(whole, asked, grid):
         return whole
-    return kept_plan([job for job in jobs if job.promised is not None], slot)
+    return whole.without([job.key for job in asked if job.promised is None])
 
 
 def _place(

@@ -46,7 +46,7 @@ class Book:
     def ledger(self, slots: int = 0) -> Ledger:
         """The promises and the plan as arrays over at least so many slots; worked out once."""
         if not self._kept or self._kept[0].horizon < slots:
-            slots = max(slots, self.horizon())
+            slots = max(slots, slots_of(self.plan), len(self.grid.capacity))
             self._kept[:] = [Ledger(self.jobs, self.plan, self.grid, slots)]
         return self._kept[0]
 

@@ -96,7 +96,11 @@ def before(deadline_s: float, term_s: float) -> int:
 
 def usable(deadline_s: float, runtime_s: float, term_s: float) -> int:
     """DL when the last lease is used only as far as the run time needs it."""
-    tail_s = runtime_s - (needed(runtime_s, term_s) - 1) * term_s
+    return _usable(deadline_s, runtime_s, needed(runtime_s, term_s), term_s)
+
+
+def _usable(deadline_s: float, runtime_s: float, count: int, term_s: float) -> int:
+    tail_s = runtime_s - (count - 1) * term_s
     return max(0, floor((deadline_s - tail_s) / term_s + NOISE) + 1)
 
 
@@ -126,17 +130,23 @@ def due_s(job: SloJob, step: int, grid: Grid) -> float:
     return before(deadline_s, grid.term_s) * grid.term_s if grid.whole_leases else deadline_s
 
 
-def last_slots(job: SloJob, step: int, grid: Grid) -> int:
-    """DL: the slots that it may use for a step; fewer than it needs: the step is out of reach."""
-    deadline_s = job.steps[step].deadline_s
+def leases(job: SloJob, step: int, grid: Grid) -> tuple[int, int]:
+    """RL, and DL: the slots that it may use for a step; fewer than it needs: the step is out of reach."""
+    term_s, deadline_s, rest_s = grid.term_s, job.steps[step].deadline_s, runtime_s(job)
+    count = needed(rest_s, term_s)
     if grid.whole_leases:
-        return before(deadline_s, grid.term_s)
-    return usable(deadline_s, runtime_s(job), grid.term_s)
+        return count, before(deadline_s, term_s)
+    return count, _usable(deadline_s, rest_s, count, term_s)
+
+
+def last_slots(job: SloJob, step: int, grid: Grid) -> int:
+    """DL alone."""
+    return leases(job, step, grid)[1]
 
 
 def within(job: SloJob, grid: Grid) -> Sequence[int]:
     """The steps that it could make if it were alone and rewards that differ from being late."""
     if width(job, grid) > max(grid.capacity):
         return ()
-    slots = needed(runtime_s(job), grid.term_s)
-    return [step for step in range(len(job.steps)) if last_slots(job, step, grid) >= slots]
+    rows = [leases(job, step, grid) for step in range(len(job.steps))]
+    return [step for step, (count, last) in enumerate(rows) if last >= count]

@@ -12,9 +12,7 @@ from dlq_master.policy.promise.leases import (
     Grid,
     SloJob,
     due_s,
-    last_slots,
-    needed,
-    runtime_s,
+    leases,
     width,
 )
 from dlq_master.policy.promise.plan import Plan, free_gpus
@@ -24,7 +22,7 @@ _MORE = 1.25  # of the slots that are asked for: the next job may have a later d
 
 def row(job: SloJob, step: int, grid: Grid) -> tuple[int, int, int]:
     """What a job asks of the fluid test: width, RL and DL."""
-    return width(job, grid), needed(runtime_s(job), grid.term_s), last_slots(job, step, grid)
+    return width(job, grid), *leases(job, step, grid)
 
 
 def still_kept(rows: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
@@ -35,7 +33,8 @@ def still_kept(rows: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int,
 
 class Ledger:
     """By job, in the order of the book: `wide`, `needed` (RL) and `last` (DL of the promised step).
-    `demand` is W(t) and `free` the GPUs that nobody holds, for the slots up to `horizon`."""
+    `demand` is W(t) and `free` the GPUs that nobody holds, for the slots up to `horizon`: beyond the `slots` asked
+    for, and beyond every promised deadline."""
 
     __slots__ = ("demand", "free", "last", "needed", "wide")
 

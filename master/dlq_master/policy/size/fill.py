@@ -33,8 +33,13 @@ def rollout(candidates: Sequence[Candidate], left: int, short: bool) -> Sizes:
     if not known or left <= 0:
         return filled(candidates, left)
     ordered = _by(known, work_gpu_s)
-    tried = [sizes for sizes in _shares(known, ordered, left) if sizes is not None]
-    best = min(tried, key=lambda sizes: forecast.total_s(ordered, sizes, left))
+    tried: list[Sizes] = []
+    for sizes in _shares(known, ordered, left):
+        if sizes is not None and sizes not in tried:
+            tried.append(sizes)
+    best = tried[0]
+    if len(tried) > 1:
+        best = min(tried, key=lambda sizes: forecast.total_s(ordered, sizes, left))
     return knapsack.with_unknown(candidates, dict(best), left)
 
 
