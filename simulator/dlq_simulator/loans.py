@@ -52,6 +52,11 @@ def read_steps(where: str, table: Table, count: int, directory: Path) -> Steps:
         why = "it wants rows or trace, one of them"
         raise DataError(where, why, 'write rows = [[0, 3], [3600, 5]] or trace = "load.csv"')
     if "rows" in table:
+        for key in ("headroom", "settle_s"):
+            if key in table:
+                raise DataError(
+                    where, f"{key} goes with a trace", "delete it; rows say how many are lent"
+                )
         return _merged(_rows(where, table["rows"], count))
     if not isinstance(table["trace"], str):
         raise DataError(where, "trace is not a path", 'write trace = "load.csv"')

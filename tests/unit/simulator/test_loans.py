@@ -238,6 +238,8 @@ def test_an_inference_load_of_the_generator_lends(tmp_path: Path) -> None:
         (LOANS, "it wants rows or trace, one of them"),
         (LOANS + 'rows=[[0,1]]\ntrace="load.csv"', "it wants rows or trace, one of them"),
         (LOANS + "rows=[]", "rows is not a list of rows"),
+        (LOANS + "rows=[[0,1]]\nheadroom=0.1", "headroom goes with a trace"),
+        (LOANS + "rows=[[0,1]]\nsettle_s=60", "settle_s goes with a trace"),
         (LOANS + "rows=[[0,1],[5]]", "row 2; it is not [seconds, servers]"),
         (LOANS + "rows=[[0,11]]", "11 is not a number of servers from 0 to 10"),
         (LOANS + "rows=[[0,1.5]]", "1.5 is not a number of servers from 0 to 10"),

@@ -69,6 +69,19 @@ def test_nobody_is_resized_for_less_than_it_costs() -> None:
     assert fill.rollout(free, 4, False) == {1: 2, 2: 6}
 
 
+def test_of_many_jobs_those_first_who_end_first_at_their_largest_is_tried_too() -> None:
+    """With more jobs than are tried one by one; neither least work nor the knapsack has this choice."""
+    ranges = [(2, 6), (2, 6), (1, 4), (2, 6), (2, 3), (3, 5), (2, 3), (1, 5), (1, 3), (3, 7)]
+    lasts = [21.0, 8.0, 25.0, 13.0, 17.0, 39.0, 15.0, 10.0, 29.0, 35.0]
+    jobs = [
+        elastic(number, *sizes, last)
+        for number, (sizes, last) in enumerate(zip(ranges, lasts, strict=True), 1)
+    ]
+    quickest = sorted(jobs, key=lambda one: one.takes_s(one.job.request.sizes[-1]))
+    assert fill.rollout(jobs, 4, False) == fill.filled(quickest, 4)
+    assert fill.rollout(jobs, 4, False) != fill.least_work(jobs, 4, False)
+
+
 # --- whatever the jobs ----------------------------------------------------------------------------
 
 
