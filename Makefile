@@ -100,6 +100,10 @@ test: setup  ## every test that needs nothing special (under two minutes)
 demo: setup  ## a cluster of your own, training real models; KEEP=1 leaves it up
 	$(PY) examples/demo/run.py
 
+.PHONY: demo-slo
+demo-slo: setup  ## deadlines on a full virtual cluster: promised and kept, refused with an offer, a node killed
+	$(PY) examples/demo/slo.py
+
 .PHONY: e2e
 e2e: setup $(TORCH_STAMP) $(if $(NEEDS_FRAMEWORKS),$(FRAMEWORKS_STAMP))  ## real processes on loopback, with torchrun; ONLY=podman-ddp, netns, hostile, ... selects
 	$(PY) -m pytest -q $(PATIENT) tests/e2e $(if $(ONLY),-k '$(subst -,_,$(ONLY))')

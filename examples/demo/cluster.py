@@ -59,15 +59,18 @@ longest = "1s"
 class Cluster:
     """Starts the daemons, talks to them by the `dlq` command, and stops them all at the end."""
 
-    def __init__(self, root: Path, *, threshold: float, nodes: tuple[str, ...]) -> None:
-        """Its files go below `root`, which exists; a stopped cluster leaves them there."""
+    def __init__(
+        self, root: Path, *, threshold: float = 0.0, nodes: tuple[str, ...], settings: str = ""
+    ) -> None:
+        """Its files go below `root`, which exists; a stopped cluster leaves them there. `settings` take the
+        place of those above, which need the threshold."""
         self.root = root
         self.nodes = nodes
         self.client_environment = {
             "DLQ_HOME": str(root / "home"),
             "DLQ_LOGIN_SOCKET": str(root / MASTER / "login.sock"),
         }
-        self._threshold = threshold
+        self._settings = settings or _MASTER.format(threshold=threshold)
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
@@ -95,12 +98,15 @@ class Cluster:
         """The output of one `dlq` command."""
         return self.run("dlq", *arguments)
 
+    def ask(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """One command of ours, whatever its exit code says."""
+        name, *arguments = command
+        words = [str(BIN / name), *arguments]
+        return subprocess.run(words, env=self._environment(), capture_output=True, text=True)
+
     def run(self, *command: str) -> str:
         """The output of one command of ours; CalledProcessError, with its errors shown, if it fails."""
-        name, *arguments = command
-        done = subprocess.run(
-            [BIN / name, *arguments], env=self._environment(), capture_output=True, text=True
-        )
+        done = self.ask(*command)
         if done.returncode:
             sys.stderr.write(done.stderr)
         done.check_returncode()
@@ -165,7 +171,7 @@ class Cluster:
         )  # fmt: skip
         self._join_address = join
         with Path(self._config(MASTER)).open("a") as file:
-            file.write(_MASTER.format(threshold=self._threshold))
+            file.write(self._settings)
 
     def _make_agent(self, name: str) -> None:
         text = _AGENT.format(

@@ -67,6 +67,12 @@ def existing(cgroups: set[str]) -> list[str]:
     return [str(place) for place in places if place.is_dir()]
 
 
+def kill(pid: int) -> None:
+    """kill -9, if it is still there."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
 def kill_all(root: Path) -> None:
     """The last resort of a demo that failed: no process lives, and no control group of theirs."""
     cgroups: set[str] = set()
@@ -74,8 +80,7 @@ def kill_all(root: Path) -> None:
     while (found := belonging_to(root)) or existing(cgroups):
         cgroups.update(*(cgroups_of(each.pid) for each in found))  # ranks fall with each other
         for each in found:
-            with suppress(ProcessLookupError):
-                os.kill(each.pid, signal.SIGKILL)
+            kill(each.pid)
         for path in sorted(existing(cgroups), reverse=True):  # children before their parents
             with suppress(OSError):  # busy as long as the kernel has not done with its processes
                 os.rmdir(path)

@@ -14,6 +14,7 @@ from dlq_master.control import (
     nodes,
     people,
     policies,
+    risks,
     scheduling,
     submitting,
     telling,
@@ -114,6 +115,7 @@ def _tick(turn: Turn, name: str) -> None:
         nodes.watch_silence(turn)
         barrier.watch(turn)
         limits.watch(turn)
+        risks.watch(turn)
         misses.watch(turn)
         traffic.close_overdue(turn)
         scheduling.notice_pause(turn)

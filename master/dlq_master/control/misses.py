@@ -26,6 +26,8 @@ def watch(turn: Turn) -> None:
             del state.cancel_late[job_id]
         elif _lost(turn, job):
             last = format_instant(due_s(job, len(job.steps) - 1))
+            if job.promised is not None:
+                turn.note("promise_broken", job_id=job_id, cause=f"{CAUSE}: {last}")
             turn.step_job(job_id, on_job.Cancelled(), actor="master", cause=f"{CAUSE}: {last}")
             state.gates.untrack(job)
 

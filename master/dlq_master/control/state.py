@@ -15,6 +15,7 @@ from dlq_master.control.rates import Rates
 from dlq_master.control.recent import Recent
 from dlq_master.control.retries import Retries
 from dlq_master.control.retries import build as retries_of
+from dlq_master.control.risk_watch import Risks
 from dlq_master.control.suspicion import Suspicion
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.eligible import Array
@@ -107,6 +108,7 @@ class State:
     holds_told: dict[NodeId, int] = field(default_factory=dict)  # hold revision its ranks have
     gates: Gates = field(default_factory=Gates)  # jobs that may not wait yet
     cancel_late: dict[JobId, None] = field(default_factory=dict)  # jobs that want no late end
+    risks: Risks = field(default_factory=Risks)  # promises that may not be kept
     retries: Retries = field(default_factory=Retries)  # jobs that the cluster has failed
     journal_horizon: int = 0  # up to this sequence the journal may have been cut
     recent: Recent = field(init=False)  # ended jobs that are still in memory

@@ -156,6 +156,7 @@ class Turn:
         self.plan_due = True
         self.state.gates.moved(one.job_id for one in happened)
         self.state.retries.moved(self.state, happened)
+        self.state.risks.moved(happened)
         self._count_lapses(happened)
         for one in happened:
             if isinstance(one.event, attempt_steps.Renewed):

@@ -74,7 +74,8 @@ def _fault(
             return f"slot {origin + slot} wants {gpus} GPUs more than it has"
     for job_id, job in after.items():
         if job is not before[job_id] or job.promised != before[job_id].promised:
-            fault = _loses(view, before[job_id], job, origin, grid, rules)
+            short = _in_any(before[job_id], full, origin)
+            fault = _loses(view, before[job_id], job, origin, grid, rules, short=short)
             if fault:
                 return f"job {job_id} {fault}"
     return ""
@@ -97,11 +98,38 @@ def _over(view: View, jobs: Jobs, origin: int, grid: Grid) -> dict[int, int]:
     }
 
 
-def _loses(view: View, before: Job, after: Job, origin: int, grid: Grid, rules: Promises) -> str:
-    """What becomes of its promise that must not; empty: nothing."""
+def at_risk(view: View, rules: Promises) -> set[JobId]:
+    """Whose promise the kept plan does not keep as the cluster is now: it has fewer GPUs than slots are planned
+    for, or too few slots are left to the job. The next slot's plan mends that, or gives promises up."""
+    cluster, origin = view.cluster, view.cluster.slot + 1
+    by_type: dict[str, dict[JobId, Job]] = defaultdict(dict)
+    for job_id in cluster.promised:
+        job = cluster.jobs[job_id]
+        by_type[type_of(cluster, job)][job_id] = job
+    found = set()
+    for gpu_type, jobs in by_type.items():
+        grid = grid_of(cluster, gpu_type, rules)
+        full = _over(view, jobs, origin, grid)
+        for job_id, job in jobs.items():
+            if _in_any(job, full, origin) or not _keeps(view, job, origin, grid, rules):
+                found.add(job_id)
+    return found
+
+
+def _in_any(job: Job, slots: Mapping[int, int], origin: int) -> bool:
+    """Whether it holds one of these slots, which count from `origin`."""
+    return any(begin <= slot + origin < end for begin, end in job.slots for slot in slots)
+
+
+def _loses(
+    view: View, before: Job, after: Job, origin: int, grid: Grid, rules: Promises, *, short: bool
+) -> str:
+    """What becomes of its promise that must not; empty: nothing. `short`: its slots are planned for more GPUs
+    than there are, and somebody has to give way."""
     if after.promised is None and before.promised is None:
         return ""
-    kept = before.promised is not None and _keeps(view, before, origin, grid, rules)
+    kept = not short and before.promised is not None
+    kept = kept and _keeps(view, before, origin, grid, rules)
     if after.promised is None or before.promised not in (None, after.promised):
         over = overruns(view, before, margin(view.cluster, rules))
         return "loses a promise that its slots would keep" if kept and not over else ""

@@ -208,3 +208,30 @@ def test_slack_counts_to_the_deadline_that_is_promised_or_can_still_be_kept(site
     alone = job._replace(promised=None)
     assert slack_s(alone, attempt, job.submit_time_s) == 3000.0
     assert slack_s(alone, None, job.submit_time_s + 4000.0) == -1000.0
+
+
+def test_a_lost_node_is_told_at_once_and_what_it_breaks_is_given_up(masters: Masters) -> None:
+    site = Site(masters, nodes=2)
+    both = site.submit(7200.0, gpus=16)
+    one = site.submit(7200.0, gpus=8)
+    assert (both.promised, one.promised) == (0, 0)
+    gone = site.agents.pop()
+    site.passes(40.0)
+    (cause,) = site.told(1, "promise_at_risk")
+    assert cause.startswith(f"GPUs that its plan counts on are gone: {gone.node_id} is ")
+    site.passes(1300.0)
+    assert len(site.told(1, "promise_broken")) == 1
+    assert (site.job(1).promised, site.job(1).verdict) == (None, "broken")
+    assert (site.job(2).promised, site.told(2, "promise_broken")) == (0, [])
+    assert len(site.told(1, "promise_at_risk")) == 1, "it is told once"
+
+
+def test_who_is_ended_for_being_late_is_told_that_its_promise_is_broken(masters: Masters) -> None:
+    site = Site(masters)
+    job = site.submit(7200.0, rules=LATE_ENDS)
+    assert job.promised == 0
+    site.planner.up = False
+    site.agents.clear()
+    site.passes(7300.0, 100.0)
+    assert site.job(1).state is JobState.CANCELLED
+    assert site.told(1, "promise_broken") == site.told(1, "job_cancelled")

@@ -1,0 +1,267 @@
+#!/usr/bin/env python3
+"""make demo-slo: deadlines on a full cluster of virtual GPUs: promised and kept, refused with an offer, given up.
+
+Exits 0 only if every claim held. KEEP=1 leaves the logs.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import processes
+from cluster import Cluster, wait_until
+from dlq_cli.exit_codes import INFEASIBLE, OK
+from dlq_common.errors import DlqError
+from proof import ProofFailed
+from screen import Screen
+
+NODES = ("node-a", "node-b", "node-c")
+STEPS = Path(__file__).resolve().parent.parent / "jobs" / "steps.py"
+STEP_S = 0.1
+ENOUGH_S = 150.0
+ENDED = frozenset({"completed", "failed", "cancelled", "timed_out"})
+
+# Slots of eight seconds instead of twenty minutes, and a node is given up after ten seconds of silence.
+MASTER = """
+[lease]
+heartbeat = "1s"
+ttl = "4s"
+unreachable = "6s"
+hold = "10s"
+hold_margin = "1s"
+be_term = "4s"
+slo_term = "8s"
+save_lead = "1s"
+resume = "1s"
+
+[nodes]
+reconnect_jitter = "1s"
+start_grace = "10s"
+
+[twin]
+enabled = false
+
+[scheduler]
+policy = "dlq"
+settings = { be_floor = "0" }
+"""
+
+Job = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One job as it is submitted: it runs for `run_s`, and says 12 s if it has a deadline."""
+
+    name: str
+    gpus: int
+    run_s: float
+    flags: tuple[str, ...] = ()
+
+    def words(self) -> list[str]:
+        asks = ("--wait-admission", "--work", "12s", *self.flags) if self.flags else ()
+        steps = str(round(self.run_s / STEP_S))
+        return [
+            "submit", "--json", "-J", self.name, "--gpus", str(self.gpus), "-D", "/tmp", *asks,
+            "--", sys.executable, str(STEPS), "--steps", steps, "--seconds", str(STEP_S),
+        ]  # fmt: skip
+
+
+BEST_EFFORT = tuple(Ask(f"best-effort-{number}", 8, 20.0) for number in (1, 2, 3))
+WIDE = Ask("wide", 24, 6.0, ("--deadline", "35s"))
+SOFT = Ask("soft", 16, 8.0, ("--soft-deadline", "80s:100,+25%:50"))
+STRICT = Ask("strict", 8, 8.0, ("--deadline", "100s"))
+
+
+def too_early(deadline: str) -> Ask:
+    """Like `wide`, which came first; it is not to run once it would be late."""
+    return Ask("second-wide", 24, 8.0, ("--deadline", deadline, "--on-miss", "cancel"))
+
+
+class Site:
+    """The cluster, and what has been seen of its jobs."""
+
+    def __init__(self, cluster: Cluster, screen: Screen) -> None:
+        self.cluster, self.screen = cluster, screen
+
+    def submit(self, ask: Ask) -> tuple[int, Job]:
+        """The exit code, and the job once it has been judged."""
+        done = self.cluster.ask("dlq", *ask.words())
+        if done.returncode not in (OK, INFEASIBLE):
+            raise ProofFailed(f"{ask.name} was not taken: {done.stderr}")
+        (job,) = json.loads(done.stdout)["jobs"]
+        self.screen.say(f"{' '.join(('dlq submit', *ask.flags, '...'))} [{ask.name}]")
+        if ask.flags:
+            promise = job["promise"]
+            self.screen.say(
+                f"  exit code {done.returncode}, {promise['state']}: {promise['detail']}"
+            )
+        return done.returncode, job
+
+    def jobs(self) -> list[Job]:
+        listed: list[Job] = json.loads(self.cluster.dlq("status", "--since", "all", "--json"))[
+            "jobs"
+        ]
+        return listed
+
+    def job(self, job_id: str) -> Job:
+        return next(job for job in self.jobs() if job["job_id"] == job_id)
+
+    def events(self, job_id: str) -> list[dict[str, Any]]:
+        events: list[dict[str, Any]] = json.loads(self.cluster.dlq("events", job_id, "--json"))[
+            "events"
+        ]
+        return events
+
+    def until(self, holds: Any, what: str) -> None:
+        wait_until(holds, what, patience_s=ENOUGH_S)
+
+
+def fill(site: Site) -> None:
+    site.screen.act("Best-effort jobs fill all 24 GPUs")
+    ids = {site.submit(ask)[1]["job_id"] for ask in BEST_EFFORT}
+    site.until(
+        lambda: all(job["state"] == "running" for job in site.jobs() if job["job_id"] in ids),
+        "the best-effort jobs to run",
+    )
+
+
+def promise(site: Site) -> list[Job]:
+    """Strict and soft deadlines on the full cluster; all of them are guaranteed."""
+    site.screen.act("Jobs with deadlines come: strict ones and a soft one")
+    made = []
+    for ask in (WIDE, SOFT, STRICT):
+        code, job = site.submit(ask)
+        if code != OK or job["promise"]["state"] != "guaranteed":
+            raise ProofFailed(f"{ask.name} was not guaranteed: {job['promise']}")
+        made.append(job)
+    return made
+
+
+def refuse(site: Site) -> Job:
+    """One that cannot be in time is told so, and what could be; that is then accepted."""
+    site.screen.act("One more asks for what has been promised to others")
+    code, refused = site.submit(too_early("28s"))
+    told = refused["promise"]
+    if code != INFEASIBLE or told["state"] != "unguaranteed" or not told["earliest_time"]:
+        raise ProofFailed(f"it was not refused with an offer: exit code {code}, {told}")
+    site.cluster.dlq("cancel", refused["job_id"])
+    site.screen.say(f"it is cancelled, and asks for what was offered: {told['earliest_time']}")
+    code, accepted = site.submit(too_early(told["earliest_time"]))
+    if code != OK:
+        raise ProofFailed(f"what was offered was then refused: {accepted['promise']}")
+    return accepted
+
+
+def lose_a_node(site: Site, root: Path, first: Job, others: Sequence[Job]) -> str:
+    """Once the first promise is kept: the agent of a node with a promised job is killed, and all that runs there."""
+    ids = {job["job_id"] for job in others}
+
+    def hosts() -> list[str]:
+        running = [job for job in site.jobs() if job["job_id"] in ids and job["state"] == "running"]
+        return [node for job in running for node in job["nodes"]]
+
+    site.until(lambda: site.job(first["job_id"])["state"] in ENDED, f"{first['name']} to end")
+    site.until(hosts, "a promised job to run")
+    node = hosts()[0]
+    site.screen.act(f"kill -9 of the agent of {node}, and of everything that runs there")
+    site.cluster.kill(node)
+    for found in processes.belonging_to(root / node):
+        processes.kill(found.pid)
+    return node
+
+
+def at_s(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def kept(site: Site, job_id: str) -> str:
+    """A job that was promised a deadline, and never told otherwise, has ended by then."""
+    job = site.job(job_id)
+    index = job["promise"]["guaranteed_index"]
+    broken = [event for event in site.events(job_id) if event["kind"] == "promise_broken"]
+    if broken or index is None or job["state"] != "completed":
+        raise ProofFailed(f"{job['name']} is {job['state']}, its promise {job['promise']}")
+    spare_s = at_s(job["promise"]["deadlines"][index]["due_time"]) - at_s(job["end_time"])
+    if spare_s < 0.0:
+        raise ProofFailed(
+            f"{job['name']} was promised its deadline and ended {-spare_s:.1f} s late"
+        )
+    again = f", started {job['attempt_count']} times" if job["attempt_count"] > 1 else ""
+    return f"{job['name']} ended {spare_s:.0f} s before deadline {index + 1} that it was promised{again}"
+
+
+def given_up(site: Site, job_id: str, node: str) -> str:
+    """A promise that nothing can keep any more was told so while there was time left."""
+    job = site.job(job_id)
+    broken = [event for event in site.events(job_id) if event["kind"] == "promise_broken"]
+    if not broken or job["state"] != "cancelled":
+        raise ProofFailed(f"{job['name']} is {job['state']}: {site.events(job_id)}")
+    early_s = at_s(job["promise"]["deadlines"][0]["due_time"]) - at_s(broken[0]["event_time"])
+    if early_s <= 0.0:
+        raise ProofFailed(f"{job['name']} was told {-early_s:.1f} s after its deadline")
+    return (
+        f"{job['name']} wants 24 GPUs, and {node} is gone: told {early_s:.0f} s before its deadline, then "
+        "ended, as --on-miss cancel asks"
+    )
+
+
+def perform(site: Site, root: Path) -> list[str]:
+    """All acts; what they have shown, as sentences."""
+    fill(site)
+    wide, soft, strict = promise(site)
+    second = refuse(site)
+    node = lose_a_node(site, root, wide, (soft, strict))
+    site.until(lambda: all(job["state"] in ENDED for job in site.jobs()), "all jobs to end")
+    proofs = [kept(site, job["job_id"]) for job in (wide, soft, strict)]
+    proofs.append("what could not be promised was refused with a deadline that was then accepted")
+    proofs.append(given_up(site, second["job_id"], node))
+    rest = [job for job in site.jobs() if job["name"].startswith("best-effort")]
+    if any(job["state"] != "completed" for job in rest):
+        raise ProofFailed(f"best effort: {[(job['name'], job['state']) for job in rest]}")
+    stops = sum(job["preemption_count"] for job in rest)
+    proofs.append(f"all {len(rest)} best-effort jobs completed, stopped {stops} times in all")
+    return proofs
+
+
+def show(root: Path) -> None:
+    began_s = time.monotonic()
+    with ExitStack() as opened:
+        screen = opened.enter_context(Screen())
+        screen.act("A master and three agents start, each with eight virtual GPUs")
+        cluster = opened.enter_context(Cluster(root, settings=MASTER, nodes=NODES))
+        proofs = perform(Site(cluster, screen), root)
+        opened.close()
+    screen.proved(proofs)
+    print(f"all of it in {time.monotonic() - began_s:.0f} s")
+
+
+def main() -> int:
+    root = Path(tempfile.mkdtemp(prefix="dlq-demo-slo-"))
+    try:
+        show(root)
+    except (ProofFailed, TimeoutError, DlqError, subprocess.SubprocessError) as failure:
+        processes.kill_all(root)
+        print(f"demo failed: {failure}\nthe logs are in {root}", file=sys.stderr)
+        return 1
+    except BaseException:
+        processes.kill_all(root)
+        raise
+    processes.kill_all(root)
+    if os.environ.get("KEEP") != "1":
+        shutil.rmtree(root)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
