@@ -1,8 +1,8 @@
 """A promise that may not be kept is told so at once, not when the next slot is planned.
 
 A node that is silent, lost, drained or cordoned takes GPUs from the plan. Whose slots then want more than
-there is hears of it within a second (`promise_at_risk`); the next slot's plan finds other slots
-(`promise_replanned`, or silently later ones) or gives the promise up (`promise_broken`). After a restart of the
+there is hears of it within a second (`promise_at_risk`). The next slot's plan finds other slots for it, or
+gives the promise up (`promise_broken`). After a restart of the
 master it is told again, if it is still so when the next node changes.
 """
 

@@ -15,6 +15,7 @@ from dlq_master.control.stimuli import AskedDeadline, PlanMade
 from dlq_master.model.deadlines import due_s, slack_s
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job, JobState, RunRules
+from dlq_master.model.lease import LeaseKind
 from support.inline_planner import InlinePlanner
 from support.master_harness import Master, config_of
 from support.sim_agent import SimAgent
@@ -26,9 +27,11 @@ LATE_ENDS = RunRules(cancel_late=True)
 class Site:
     """A master that promises deadlines, on one node of eight GPUs."""
 
-    def __init__(self, masters: Masters, policy: str = "dlq", nodes: int = 1) -> None:
-        settings = {"be_floor": "0"} if policy == "dlq" else {}
-        self.master = masters(config_of(policy, **settings))
+    def __init__(
+        self, masters: Masters, policy: str = "dlq", nodes: int = 1, **settings: str
+    ) -> None:
+        free = {"be_floor": "0"} if policy == "dlq" else {}
+        self.master = masters(config_of(policy, **free, **settings))
         self.planner = InlinePlanner()
         self.master.loop.plan_with(self.planner)
         self.agents = [SimAgent(self.master, NodeId(f"n{at + 1}"), gpus=8) for at in range(nodes)]
@@ -235,3 +238,58 @@ def test_who_is_ended_for_being_late_is_told_that_its_promise_is_broken(masters:
     site.passes(7300.0, 100.0)
     assert site.job(1).state is JobState.CANCELLED
     assert site.told(1, "promise_broken") == site.told(1, "job_cancelled")
+
+
+def started(site: Site, job_id: int, number: int = 1) -> AttemptKey:
+    key = AttemptKey(JobId(job_id), number)
+    agent = site.agents[0]
+    agent.obey()
+    agent.start(key)
+    agent.report()
+    return key
+
+
+def test_leases_end_on_their_grids_and_a_save_begins_in_time_for_the_boundary(
+    masters: Masters,
+) -> None:
+    site = Site(masters, "chronus", be_floor="0", guarantee="fitting")
+    key = started(site, site.submit(run_s=1e6).job_id)
+    assert site.master.attempt(JobId(1)).lease.kind is LeaseKind.BE
+    site.agents[0].save(key, 10, save_s=8.0)
+    site.agents[0].report()
+    promised = site.submit(7200.0, run_s=2000.0)
+    (slots,) = promised.slots
+    begin_s = slots.begin * 1200.0
+    while site.master.attempt(JobId(1)).stop_cause is None:
+        assert site.master.attempt(JobId(1)).lease.term_end_s % 300.0 == 0.0
+        site.passes(10.0)
+    stopped = site.master.attempt(JobId(1))
+    assert site.master.clock.now_s() < begin_s
+    assert stopped.notice_due_s is not None
+    assert begin_s - 30.0 < stopped.notice_due_s < begin_s - 8.0, "as late as its save allows"
+    site.agents[0].exit(key, 99)
+    site.agents[0].report()
+    started(site, 2)
+    lease = site.master.attempt(JobId(2)).lease
+    assert (lease.kind, lease.term_end_s) == (LeaseKind.SLO, begin_s + 1200.0)
+    site.passes(1300.0)
+    renewed = site.master.attempt(JobId(2))
+    assert (renewed.lease.kind, renewed.lease.term_end_s) == (LeaseKind.SLO, begin_s + 2400.0)
+
+
+def test_an_agent_that_restarts_and_one_that_is_silent_for_a_while_change_no_promise(
+    site: Site,
+) -> None:
+    started(site, site.submit(20_000.0, run_s=3000.0).job_id)
+    before = site.job(1)
+    site.agents[0].restart()
+    site.agents[0].hello()
+    site.agents[0].report()
+    silent = site.agents.pop()
+    site.passes(15.0, 5.0)
+    site.agents.append(silent)
+    silent.heartbeat()
+    site.passes(10.0)
+    after = site.job(1)
+    assert (after.promised, after.verdict, after.live_attempt) == (0, before.verdict, 1)
+    assert site.told(1, "promise_at_risk") == site.told(1, "promise_broken") == []

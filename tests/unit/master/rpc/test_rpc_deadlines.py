@@ -1,0 +1,101 @@
+"""Deadlines on the wire: what is refused and by which field, and what is told of a promise."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from dlq.v1.job_pb2 import DeadlineStep, JobSpec
+from dlq_common.errors import InvalidRequest
+from dlq_common.wire import from_timestamp, to_duration, to_timestamp
+from dlq_master.control.stimuli import AskedDeadline
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import Alternative, Job, JobState, RunRules
+from dlq_master.model.resources import Request
+from dlq_master.model.reward import soft
+from dlq_master.rpc.deadlines import MOST_DEADLINES, check_deadlines, deadlines_of, promise_message
+
+DUE = DeadlineStep(due_duration=to_duration(3600.0), reward=100.0)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        DeadlineStep(reward=100.0),
+        DeadlineStep(due_duration=to_duration(60.0)),
+        DeadlineStep(due_duration=to_duration(60.0), reward=100.5),
+        DeadlineStep(due_duration=to_duration(60.0), reward=math.nan),
+        DeadlineStep(due_duration=to_duration(1e12), reward=5.0),
+        DeadlineStep(due_time=Timestamp(seconds=-1), reward=5.0),
+        DeadlineStep(due_time=Timestamp(seconds=1, nanos=2_000_000_000), reward=5.0),
+    ],
+)
+def test_a_deadline_that_cannot_be_meant_is_refused(step: DeadlineStep) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        check_deadlines(JobSpec(deadlines=[step]))
+    assert refused.value.field == "spec.deadlines"
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        (JobSpec(deadlines=[DUE] * (MOST_DEADLINES + 1)), "spec.deadlines"),
+        (JobSpec(deadlines=[DUE], on_miss="boost"), "spec.on_miss"),
+        (JobSpec(on_miss="cancel"), "spec.on_miss"),
+        (JobSpec(step_count=0), "spec.step_count"),
+    ],
+)
+def test_what_goes_with_deadlines_is_checked_too(spec: JobSpec, field: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        check_deadlines(spec)
+    assert refused.value.field == field
+
+
+def test_both_forms_become_what_the_loop_takes() -> None:
+    spec = JobSpec(deadlines=[DUE, DeadlineStep(due_time=to_timestamp(5000.0), reward=50.0)])
+    check_deadlines(spec)
+    assert deadlines_of(spec) == (
+        AskedDeadline(100.0, after_s=3600.0), AskedDeadline(50.0, at_s=5000.0)
+    )  # fmt: skip
+
+
+def a_job(**more: object) -> Job:
+    job = Job(JobId(1), "alice", "train", Request(gpus=8), 1000.0, state=JobState.QUEUED)
+    steps = soft([(600.0, 100.0), (900.0, 40.0)])
+    return job._replace(steps=steps, duration_estimate_s=300.0, **more)  # type: ignore[arg-type] # a builder takes any field
+
+
+@pytest.mark.parametrize(
+    ("job", "offered", "state", "words"),
+    [
+        (a_job(promised=1, verdict="moved"), True, "guaranteed", "its deadline 2 is promised"),
+        (a_job(verdict="reach"), True, "unguaranteed", "too early even if it were alone"),
+        (a_job(verdict="overrun"), True, "unguaranteed", "used up what was reserved"),
+        (a_job(), True, "undecided", "not judged yet"),
+        (a_job(), False, "not_offered", "the policy promises no deadlines"),
+        (a_job()._replace(duration_estimate_s=None), True, "run_time_unknown", "--work"),
+        (a_job(trials=(8,))._replace(duration_estimate_s=None), True, "undecided", "not judged"),
+    ],
+)
+def test_a_promise_is_told_as_a_word_and_a_sentence(
+    job: Job, offered: bool, state: str, words: str
+) -> None:
+    message = promise_message(job, None, 1100.0, offered=offered)
+    assert (message.state, message.ground) == (state, job.verdict)
+    assert words in message.detail
+    assert [from_timestamp(step.due_time) for step in message.deadlines] == [1600.0, 1900.0]
+
+
+def test_the_slack_and_what_could_be_instead_are_told() -> None:
+    told = Alternative(earliest_s=2000.0, fix="wait_for_quota", fix_s=3000.0)
+    refused = a_job(verdict="quota", alternative=told, rules=RunRules(cancel_late=True))
+    message = promise_message(refused, None, 1100.0, offered=True)
+    assert (message.slack_duration.seconds, message.on_miss) == (200, "cancel")
+    assert from_timestamp(message.earliest_time) == 2000.0
+    assert (message.fix, from_timestamp(message.fix_time)) == ("wait_for_quota", 3000.0)
+    after = promise_message(refused._replace(verdict=""), None, 1100.0, offered=True)
+    assert (after.fix, after.HasField("earliest_time")) == ("", False), "it is asked anew"
+    late = promise_message(refused, None, 1900.0, offered=True)
+    assert late.slack_duration.seconds == -300
