@@ -94,9 +94,9 @@ class Engine(ABC):
             heappop(events)
         if events and (wake_s is None or events[0][0] <= wake_s):
             return events[0][0]
+        if not events and self._give_up():  # a policy that plans slot by slot would wake for ever
+            return self._now_s
         if wake_s is None:
-            if self._give_up():
-                return self._now_s
             waiting = len(self.courses) - len(self.outcomes) - len(self.refused)
             raise self._stands_still(f"{waiting} jobs wait and nothing will ever happen")
         return self._boundaries.wake(wake_s, events[0][0]) if events else wake_s
@@ -235,7 +235,7 @@ class Engine(ABC):
         self._advance()
 
     def _give_up(self) -> bool:
-        """Nothing will ever happen again: refuse who waits for servers that are not lent any more."""
+        """Nothing will happen any more but decisions: refuse who waits for servers that are not lent any more."""
         if not self.spec.lends:
             return False
         stuck = stranded(self.cluster, self.policy.placement)

@@ -30,6 +30,7 @@ from dlq_master.policy.promise.rules import Promises
 
 # No plan looks further ahead: at 5 minutes a slot it is a year.
 FARTHEST = 100_000
+_NEEDLESS = "loses a promise that its slots would keep"
 
 Jobs = Mapping[JobId, Job]
 
@@ -76,9 +77,17 @@ def _fault(
         if job is not before[job_id] or job.promised != before[job_id].promised:
             short = _in_any(before[job_id], full, origin)
             fault = _loses(view, before[job_id], job, origin, grid, rules, short=short)
+            if fault == _NEEDLESS and (full or _late(view, before, origin, grid, rules)):
+                continue  # not all of them can be kept: which one goes is the maker's choice
             if fault:
                 return f"job {job_id} {fault}"
     return ""
+
+
+def _late(view: View, jobs: Jobs, origin: int, grid: Grid, rules: Promises) -> bool:
+    """Whether there is a promise that its own slots do not keep any more."""
+    held = [job for job in jobs.values() if job.promised is not None]
+    return not all(_keeps(view, job, origin, grid, rules) for job in held)
 
 
 def _over(view: View, jobs: Jobs, origin: int, grid: Grid) -> dict[int, int]:
@@ -132,7 +141,7 @@ def _loses(
     kept = kept and _keeps(view, before, origin, grid, rules)
     if after.promised is None or before.promised not in (None, after.promised):
         over = overruns(view, before, margin(view.cluster, rules))
-        return "loses a promise that its slots would keep" if kept and not over else ""
+        return _NEEDLESS if kept and not over else ""
     if before.promised is not None and not kept:
         return ""  # no worse than it was
     return "" if _keeps(view, after, origin, grid, rules) else "would not make what it is promised"
