@@ -95,8 +95,8 @@ def test_who_ends_at_the_instant_of_the_reclaim_is_not_preempted() -> None:
 
 @pytest.mark.parametrize("policy", ["chronus", "dlq"])
 def test_slots_that_are_planned_for_ever_keep_nobody_from_being_refused(policy: str) -> None:
-    due = {"kind": "strict", "deadline_s": 2000}
-    jobs = [a_job("t", 100, gpu_type="T", **due), a_job("behind", 10, 50, gpu_type="V")]
+    due = a_job("t", 100, gpu_type="T", kind="strict", deadline_s=2000)
+    jobs = [due, a_job("behind", 10, 50, gpu_type="V")]
     result = run(jobs, OWN, lent((0, 1), (40, 0)), policy=policy)
     assert [outcome.job.job_id for outcome in result.outcomes] == ["behind"]
     assert "not lent again" in result.notes[0]

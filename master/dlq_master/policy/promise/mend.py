@@ -52,8 +52,21 @@ def keepable(jobs: Sequence[SloJob], grid: Grid) -> list[SloJob]:
         middle = (low + high) // 2
         rest = [(job, job.promised or 0) for job in order[middle:]]
         low, high = (low, middle) if fit(rest, grid) else (middle + 1, high)
-    gone = {job.key for job in order[:low]}
+    gone = {job.key for job in order[:low]} - _still_fitting(order[:low], order[low:], grid)
     return [job for job in held if job.key not in gone]
+
+
+def _still_fitting(out: Sequence[SloJob], left: Sequence[SloJob], grid: Grid) -> set[str]:
+    """Of those left out, the dearest first, who takes nothing that the others lack."""
+    rows = {job.key: row(job, job.promised or 0, grid) for job in (*out, *left)}
+    demand = Demand(grid, max(last for *_, last in rows.values()))
+    demand.add_all(rows[job.key] for job in left)
+    found = set()
+    for job in reversed(out):
+        if demand.fits(*rows[job.key]):
+            demand.add(*rows[job.key])
+            found.add(job.key)
+    return found
 
 
 def fit(wishes: Sequence[tuple[SloJob, int]], grid: Grid) -> bool:

@@ -56,6 +56,16 @@ def test_who_earns_least_for_its_gpus_loses_its_promise() -> None:
     assert after.plan.segments == {"dear": (Segment(0, 2),), "late": (Segment(2, 4),)}
 
 
+def test_nobody_loses_its_promise_whose_slots_are_not_lacking() -> None:
+    """The cheapest of all comes much later: without it nobody else would be served."""
+    book = book_with(
+        8, asks("dear", 4, 20, 20), asks("dear too", 4, 20, 20, 90), asks("late", 4, 20, 99, 10)
+    )
+    after, broken = book.revised(grid_of(4))
+    assert broken == ("dear too",)
+    assert [job.key for job in after.jobs] == ["dear", "late"]
+
+
 def test_a_job_that_overran_takes_room_and_one_that_cannot_make_it_is_told() -> None:
     book = book_with(1, asks("a", 1, 20, 40), asks("b", 1, 20, 60))
     longer = replace(book.jobs[0], work_s=30)
