@@ -18,15 +18,15 @@ def doubts(spec: Spec) -> Iterator[str]:
 
 def _deadline_doubts(spec: Spec) -> Iterator[str]:
     origin = spec.origins.get("deadline") or spec.origins.get("soft_deadline", "the deadline")
-    if spec.deadlines and spec.run_estimate_s is None:
+    if spec.deadlines and spec.run_estimate_s is None and spec.step_count is None:
         yield (
             f"{origin}: nothing can be promised before it is known how long the job runs: say it with --work"
         )
     if spec.step_count is not None and spec.run_estimate_s is None:
         origin = spec.origins.get("steps", "steps")
         yield (
-            f"{origin}: steps say nothing of the run time unless the job tells its own (dlq_train): with "
-            "--work it is known at once"
+            f"{origin}: the run time is reckoned from the steps that the job tells (dlq_train), a minute after "
+            "its start; if it tells none, never. With --work it is known at once"
         )
 
 

@@ -12,6 +12,7 @@ from dlq_master.control import (
     maintenance,
     misses,
     nodes,
+    pace,
     people,
     policies,
     risks,
@@ -115,6 +116,7 @@ def _tick(turn: Turn, name: str) -> None:
         nodes.watch_silence(turn)
         barrier.watch(turn)
         limits.watch(turn)
+        pace.watch(turn)
         risks.watch(turn)
         misses.watch(turn)
         traffic.close_overdue(turn)

@@ -45,6 +45,14 @@ class Beat(NamedTuple):
     time_s: float
 
 
+class Anchor(NamedTuple):
+    """The first step that was told of an attempt, and when. Never stored either."""
+
+    attempt: int
+    step: int
+    time_s: float
+
+
 class Clinging(NamedTuple):
     """What its agent says of a rank whose GPUs cannot be given back."""
 
@@ -78,6 +86,7 @@ class State:
     sessions: dict[NodeId, int] = field(default_factory=dict)
     contacts: dict[NodeId, float] = field(default_factory=dict)  # never stored
     beats: dict[JobId, Beat] = field(default_factory=dict)
+    anchors: dict[JobId, Anchor] = field(default_factory=dict)  # from where their steps are counted
     outbox: Outbox = field(default_factory=Outbox)
     next_job: int = 1
     next_event: int = 1
@@ -139,6 +148,7 @@ def forget(state: State, job_id: JobId) -> None:
     """Let go of an ended job, and of everything that was only kept for it."""
     state.cluster.forget(job_id)
     state.beats.pop(job_id, None)
+    state.anchors.pop(job_id, None)
     state.unknown_types.discard(job_id)
 
 

@@ -97,6 +97,7 @@ class SubmitJob:
     family: str = ""  # jobs of its user that run the same program; "" = it has none
     records: bool | None = None  # its traffic: always, never; None = as the cluster does
     deadlines: tuple[AskedDeadline, ...] = ()
+    step_count: int | None = None  # training steps in all
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,6 +125,7 @@ def _job(turn: Turn, ask: SubmitJob) -> Job:
         time_limit_s=ask.time_limit_s,
         duration_estimate_s=ask.run_estimate_s,
         steps=_steps(turn, ask),
+        step_count=ask.step_count,
         rules=_with_graces(ask, state.config.jobs),
         begin_time_s=ask.begin_time_s,
         depends=depending.dependency(turn, ask.caller, ask.depends),

@@ -171,6 +171,7 @@ class Job(NamedTuple):
     )
     measured_s: tuple[float, ...] = ()  # all of its work at the pace of each trial of another size
     alternative: Alternative | None = None  # to the deadlines that nobody could promise it
+    step_count: int | None = None  # training steps in all, if its user said so
 
     @property
     def ended(self) -> bool:

@@ -258,9 +258,7 @@ def promise(job: Job, state: str) -> str:
         case "unguaranteed":
             return f"nothing is promised: {no_promise(job.verdict)}; it runs as best effort"
         case "run_time_unknown":
-            return (
-                "nothing can be promised until its run time is known (--work); it runs by the order"
-            )
+            return "nothing can be promised until its run time is known (--work, or its own steps); it runs by the order"
         case "not_offered":
             return "the policy promises no deadlines; it runs by the order"
     return "not judged yet"

@@ -119,6 +119,7 @@ def submit_stimulus(request: jobs.SubmitJobRequest, caller: Caller) -> SubmitJob
         family=family_of(spec),
         records={"yes": True, "no": False}.get(spec.profile),
         deadlines=deadlines_of(spec),
+        step_count=spec.step_count if spec.HasField("step_count") else None,
     )
 
 

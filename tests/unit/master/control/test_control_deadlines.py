@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dlq_common.errors import InvalidRequest
+from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import AskedDeadline, PlanMade
 from dlq_master.model.deadlines import due_s, slack_s
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
@@ -293,3 +294,46 @@ def test_an_agent_that_restarts_and_one_that_is_silent_for_a_while_change_no_pro
     after = site.job(1)
     assert (after.promised, after.verdict, after.live_attempt) == (0, before.verdict, 1)
     assert site.told(1, "promise_at_risk") == site.told(1, "promise_broken") == []
+
+
+def tells(site: Site, step: int, total: int | None = None) -> None:
+    """The first job has told of a step just now."""
+    beat = Beat(step, total, None, site.master.clock.now_s())
+    site.master.state.beats[JobId(1)] = beat
+
+
+@pytest.mark.parametrize(("asked", "told"), [(1000, None), (None, 1000)])
+def test_who_tells_its_steps_is_judged_by_them(
+    site: Site, asked: int | None, told: int | None
+) -> None:
+    started(site, site.submit(20_000.0, run_s=None, step_count=asked).job_id)
+    site.passes(20.0)
+    tells(site, 10, told)
+    site.passes(50.0)
+    tells(site, 110, told)
+    site.passes(10.0)
+    assert site.job(1).duration_estimate_s is None, "it is too soon"
+    tells(site, 130, told)
+    site.passes(10.0)
+    assert site.job(1).duration_estimate_s == pytest.approx(80.0 + 870 / 2.0, abs=1.0)
+    assert (site.job(1).promised, len(site.told(1, "promise_made"))) == (0, 1)
+    (cause,) = site.told(1, "job_estimated")
+    assert cause == "120 steps took 60 s, and 870 of 1000 are left"
+
+
+def test_steps_are_counted_anew_in_another_attempt_and_never_of_who_said_its_time(
+    site: Site,
+) -> None:
+    key = started(site, site.submit(20_000.0, run_s=None, step_count=1000).job_id)
+    site.passes(10.0)
+    tells(site, 10)
+    site.passes(50.0)
+    site.agents[0].exit(key, 99)
+    site.agents[0].report()
+    started(site, 1, 2)
+    site.passes(20.0)
+    tells(site, 130)
+    site.passes(10.0)
+    assert site.job(1).duration_estimate_s is None
+    site.submit(20_000.0, run_s=77.0, step_count=1000)
+    assert site.job(2).duration_estimate_s == 77.0
