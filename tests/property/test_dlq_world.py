@@ -100,7 +100,9 @@ class DlqStory(Story):
                 job, allocation = cluster.jobs[change.job_id], change.allocation
                 assert allocation.width == job.request.gpus
                 if job.promised is not None or cluster.own_holds(job.request.shape):
-                    assert all(is_own(cluster.nodes[slot.node_id]) for slot in allocation.slots)
+                    assert all(is_own(cluster.nodes[slot.node_id]) for slot in allocation.slots), (
+                        job
+                    )
 
     def decided(self) -> None:
         slot = self.world.cluster.slot

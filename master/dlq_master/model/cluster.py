@@ -168,8 +168,8 @@ class Cluster:
         """Of a job with deadlines, or on trial: on the cluster's own nodes, for others may be slower, and gone
         when they are asked back, unless the own ones could never hold it; at full speed if it holds a promise."""
         shape = job.shape_now
-        if job.steps and self.own.others and (job.promised is not None or self.own_holds(shape)):
-            shape = shape._replace(avoid=(*shape.avoid, *self.own.others))
+        if job.steps and self.own.foreign and (job.promised is not None or self.own_holds(shape)):
+            shape = shape._replace(avoid=(*shape.avoid, *self.own.foreign))
         if job.promised is not None or job.lane < _SPOT:
             return shape._replace(together=True)
         return shape if self.packing is None else self.packing.shape(shape, job.profile)

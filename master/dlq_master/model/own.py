@@ -26,11 +26,6 @@ class OwnGpus:
         """How many types of GPUs are its own."""
         return len(self._by_type)
 
-    @property
-    def others(self) -> tuple[NodeId, ...]:
-        """The same; none where nothing is its own."""
-        return self.foreign if self._by_type else ()
-
     def change(self, before: Node | None, node: Node | None) -> None:
         """A node has come (None before), is another now, or has gone (None)."""
         was, now = _own(before), _own(node)

@@ -241,7 +241,7 @@ def _shortage(cluster: Cluster, policy: Policy, shape: Shape, *, holders: bool) 
 
 def _avoided(cluster: Cluster, policy: Policy, shape: Shape) -> list[Reason]:
     """It fits where it is not to go: on nodes that are not the cluster's own, or where it has failed."""
-    free, others = cluster.capacity.free, cluster.own.others
+    free, others = cluster.capacity.free, cluster.own.foreign
     failed = tuple([node_id for node_id in shape.avoid if node_id not in others])
     if len(failed) < len(shape.avoid) and _fits(free, shape._replace(avoid=failed), policy):
         return [Reason(ReasonCode.OWN_ONLY, "nodes", detail=_named(others))]

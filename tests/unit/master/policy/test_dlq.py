@@ -119,6 +119,20 @@ def test_where_nothing_is_its_own_deadlines_run_on_what_there_is() -> None:
     assert (where(world, 1), world.job(1).verdict) == ({"t1": 4}, "width")
 
 
+def test_a_promised_job_goes_nowhere_else_even_when_nothing_is_the_cluster_s_own_any_more() -> None:
+    """Until the next slot is decided, when it is told that its promise is lost."""
+    world = a_world(own("o1"), own("o2")).submit(a_task(8, 8, 300.0), a_task(9, 8, 300.0)).decide()
+    world.submit(a_task(1, 4, 500.0, DUE)).decide()
+    assert world.job(1).promised == 0
+    for name in ("o1", "o2"):
+        node = world.cluster.nodes[NodeId(name)]
+        world.cluster.put_node(node._replace(pool=NodePool.INFERENCE))
+    world.finish(8, 9).decide()
+    assert world.job(1).waiting
+    world.at(1170.0)
+    assert (world.job(1).verdict, world.running) == ("broken", [1])
+
+
 def test_a_type_that_is_not_its_own_is_promised_to_nobody() -> None:
     job = a_job(1, request=Request(gpus=2, gpu_type="T4"), duration_estimate_s=500.0, steps=DUE)
     world = a_world(own(), lent("t1", 8, "T4")).submit(job).decide()
@@ -186,6 +200,20 @@ def test_who_has_a_slot_runs_beside_who_grows_into_the_rest() -> None:
     world.at(1170.0)
     assert (world.job(1).lane, where(world, 1)) == (Lane.SLO, {"o1": 4})
     assert where(world, 2) == {"o1": 4}
+
+
+def test_an_urgent_job_is_promised_the_slots_that_others_leave_to_be_late() -> None:
+    """Everything is promised three times over; each has slots at its end, and the first ones are nobody's."""
+    world = a_world(own())
+    for number, due_s in ((1, 40_000.0), (2, 41_000.0), (3, 42_000.0)):
+        world.submit(a_task(number, 8, 9000.0, strict(due_s)))
+    world.at(10.0).at(1170.0)
+    assert [world.job(number).promised for number in (1, 2, 3)] == [0, 0, 0]
+    begins = [world.job(number).slots[0].begin for number in (1, 2, 3)]
+    assert min(begins) > 5
+    world.at(1300.0).submit(a_task(4, 8, 1000.0, strict(4000.0))).decide()
+    assert (world.job(4).promised, world.job(4).verdict) == (0, "holes")
+    assert [world.job(number).slots[0].begin for number in (1, 2, 3)] == begins
 
 
 # --- placement ---------------------------------------------------------------------------------
