@@ -36,14 +36,15 @@ class SlotSpace(Space):
         return [rank for rank in super().ranks() if rank >= _FIRST_RANK]
 
     def serve(self, rank: int, head: Head) -> bool:
-        """It starts or claims. What it takes is written down even if it is the last: GPUs that are not
-        here now may come back (`floor`)."""
+        """It starts or claims. What it takes is written down even if it is the last: until all seats and trials
+        are served GPUs that are not here now may come back (`floor`)."""
         found = self.find_free(head)
         if found is None:
             return self.claim(head)
         stock, parts = found
         self.outcome.chosen[head[1]] = parts
         stock.take(parts)
+        self.spent = rank >= _FIRST_RANK and not self.most_left()
         return True
 
 
