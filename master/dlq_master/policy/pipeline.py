@@ -134,7 +134,9 @@ def only_renews(cluster: Cluster, policy: Policy) -> bool:
     """Whether every plan until the next event or move (`next_move_s`) would renew terms and do nothing
     else: nobody waits, and nobody who runs is resized."""
     idle = not (cluster.waiting.count or cluster.pending or cluster.returning)
-    resizes = policy.sizing is not None and elastic.somebody(cluster)
+    resizes = policy.sizing is not None and elastic.somebody(
+        cluster, (key.job_id for key in cluster.attempts)
+    )
     return idle and not resizes and policy.promises is None
 
 
@@ -248,9 +250,11 @@ def at_boundary(view: View, policy: Policy) -> Outcome:
 def _resized(
     view: View, policy: Policy, sizing: Sizing, keys: Collection[AttemptKey], *, at_once: bool
 ) -> Outcome:
-    movable = elastic.movable(view.cluster, keys)
+    cluster, movable = view.cluster, elastic.movable(view.cluster, keys)
+    if not cluster.waiting.count and not elastic.somebody(cluster, movable):
+        return Outcome()
     order, preempts = lineup(view, policy), policy.taking is not Taking.NEVER
-    asked = (view.cluster, view.now_s, order, policy.placement, sizing, movable, preempts, at_once)
+    asked = (cluster, view.now_s, order, policy.placement, sizing, movable, preempts, at_once)
     seating = None if policy.promises is None else _seating(view, policy, keys)
     return elastic.decide(Question(*asked, seating))
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from dlq_master.policy.promise.leases import Grid, SloJob, width, within
 from dlq_master.policy.promise.mend import fit, keepable, mended
-from dlq_master.policy.promise.plan import Plan, faults, keeps_promise, step_made
+from dlq_master.policy.promise.plan import Plan, faults, keeps_promise, step_made, stops
 from dlq_master.policy.promise.realise import realise, refill, worth
 
 
@@ -95,15 +95,19 @@ def select(
 
 def settled(jobs: Sequence[SloJob], grid: Grid, kept: Plan) -> Selection | None:
     """The kept plan, if it serves every job as well as if it were alone: no plan earns more."""
-    bound = 0.0
+    steps = {}
     for job in jobs:
         reach = within(job, grid)
         if not reach or step_made(job, kept.segments.get(job.key, ()), grid) != reach[0]:
             return None
-        bound += job.steps[reach[0]].reward
+        steps[job.key] = reach[0]
     if faults(kept, jobs, grid):
         return None
-    return _selection(kept, jobs, grid, bound, Source.KEPT, {})
+    earned = sum([job.steps[steps[job.key]].reward for job in jobs])
+    return Selection(
+        plan=kept, objective=earned, bound=earned, source=Source.KEPT, steps=steps, unserved={}, broken=(),
+        stops=stops(kept, jobs),
+    )  # fmt: skip
 
 
 class _Drawn(NamedTuple):

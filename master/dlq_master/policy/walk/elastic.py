@@ -154,9 +154,9 @@ class _SlotBases(_Bases, SlotContest):
     """Beside those who have been seated."""
 
 
-def somebody(cluster: Cluster) -> bool:
-    """Whether anybody runs who might be resized. O(attempts)."""
-    return any(cluster.elastic(cluster.jobs[key.job_id]) for key in cluster.attempts)
+def somebody(cluster: Cluster, job_ids: Iterable[JobId]) -> bool:
+    """Whether any of these might be resized."""
+    return any(cluster.elastic(cluster.jobs[job_id]) for job_id in job_ids)
 
 
 def movable(cluster: Cluster, keys: Iterable[AttemptKey]) -> frozenset[JobId]:
