@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
 
 from dlq_master.model.cluster import Cluster
@@ -43,7 +44,7 @@ def next_slot(view: View, rules: Promises) -> list[NextSlot | Reserve]:
         return []
     changes: list[Reserve] = []
     told: list[str] = []
-    for gpu_type, jobs in sorted(_by_type(cluster).items()):
+    for gpu_type, jobs in sorted(_by_type(cluster, rules).items()):
         chosen, found = _slot(view, gpu_type, jobs, slot, rules)
         changes += found
         if chosen is not None:
@@ -59,9 +60,14 @@ def _told(chosen: Selection) -> str:
     )
 
 
-def _by_type(cluster: Cluster) -> dict[str, list[Job]]:
+def _by_type(cluster: Cluster, rules: Promises) -> dict[str, list[Job]]:
+    """Of whom something may be decided: where only guaranteed jobs get slots, of nobody else that waits."""
+    asked: Iterable[JobId] = cluster.judged
+    if rules.selects is Selects.GUARANTEED:
+        runs = [job_id for job_id in cluster.running.places if job_id in cluster.judged]
+        asked = {*cluster.promised, *cluster.seated, *runs}
     found: dict[str, list[Job]] = defaultdict(list)
-    for job_id in sorted(cluster.judged):
+    for job_id in sorted(asked):
         job = cluster.jobs[job_id]
         found[type_of(cluster, job)].append(job)
     return found
