@@ -16,6 +16,7 @@ from dlq_master.policy.promise.fluid import Slots
 from dlq_master.policy.promise.leases import NOISE, Grid, SloJob, due_s, needed, width
 from dlq_master.policy.promise.plan import Plan, completion_s, free_gpus, slots_of, step_made
 
+# Slots that are left before the deadline: GPUs may be short of a whole node, or a save take longer, once.
 CUSHION = 1
 
 
@@ -33,6 +34,7 @@ def as_late_as_can_be(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> Plan:
     slots = max(slots_of(plan), int(latest_s // grid.term_s) + 1)
     free = free_gpus(plan, jobs, grid, slots)
     moved.sort(key=lambda job: (-due_s(job, steps[job.key], grid), job.key))
+    later = dict(plan.segments)
     for job in moved:
         held, wide = plan.segments[job.key], width(job, grid)
         for begin, end in held:
@@ -41,9 +43,8 @@ def as_late_as_can_be(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> Plan:
         found = _latest(job, by_s, free, grid, held[0].begin) or held
         for begin, end in found:
             free[begin:end] -= wide
-        if found is not held:
-            plan = plan.with_job(job.key, found)
-    return plan
+        later[job.key] = found
+    return Plan(later)
 
 
 def _latest(job: SloJob, by_s: float, free: Slots, grid: Grid, first: int) -> Segments | None:
@@ -55,7 +56,6 @@ def _latest(job: SloJob, by_s: float, free: Slots, grid: Grid, first: int) -> Se
     if last - count <= first:
         return None
     short = np.flatnonzero(free[:last] < width(job, grid))
-    # begin so that no short slot in [begin, begin+count)
     end = last
     for slot in short[::-1]:
         if slot < end - count:
