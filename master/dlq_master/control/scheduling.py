@@ -22,6 +22,7 @@ from dlq_master.policy.policy import Policy
 
 _log = get_logger("master.scheduling")
 RETURNED_SHARE = 0.95  # of the known nodes: then a started master places work again
+MOST_LOOKED_AT = 200  # attempts, for whoever does not ask why: a submit is answered by the loop
 
 
 def plan(turn: Turn) -> float | None:
@@ -91,16 +92,21 @@ def never(turn: Turn, request: Request) -> Reason | None:
     )
 
 
-def reasons(turn: Turn, job_id: JobId) -> tuple[Reason, ...]:
-    """Every reason why a job does not run."""
+def reasons(turn: Turn, job_id: JobId, *, brief: bool = False) -> tuple[Reason, ...]:
+    """Every reason why a job does not run; `brief`: those that are soon found."""
     if job_id not in turn.state.cluster.jobs:  # it ended long ago
         return (Reason(ReasonCode.ENDED, detail=turn.job(job_id).state.value),)
     fault = turn.state.plan_fault
     told = () if fault is None else (Reason(ReasonCode.PLAN_FAILED, detail=fault.words),)
     return told + plan_faults.sheltered(
-        lambda: explain(look(turn), _quick(turn.state), job_id),
+        lambda: explain(look(turn), _quick(turn.state), job_id, brief=brief),
         lambda bug: () if told else (Reason(ReasonCode.PLAN_FAILED, detail=repr(bug)),),
     )
+
+
+def at_a_glance(turn: Turn, job_id: JobId) -> tuple[Reason, ...]:
+    """What is told with a submit: while few run everything, and else what costs the same however many do."""
+    return reasons(turn, job_id, brief=len(turn.state.cluster.attempts) > MOST_LOOKED_AT)
 
 
 def explained(turn: Turn, job_id: JobId) -> tuple[tuple[Reason, ...], int | None]:

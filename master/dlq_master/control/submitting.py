@@ -62,7 +62,7 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer:
 
 
 def _submitted(turn: Turn, job_id: JobId) -> Answer:
-    return lambda: Submitted(turn.job(job_id), scheduling.reasons(turn, job_id))
+    return lambda: Submitted(turn.job(job_id), scheduling.at_a_glance(turn, job_id))
 
 
 def _check_room(turn: Turn, ask: SubmitJob) -> None:

@@ -40,10 +40,13 @@ _HOLDS = {
 }
 
 
-def explain(view: View, policy: Policy, job_id: JobId) -> tuple[Reason, ...]:
+def explain(
+    view: View, policy: Policy, job_id: JobId, *, brief: bool = False
+) -> tuple[Reason, ...]:
     """Every reason why the job does not run; empty only while it holds GPUs.
 
-    STARTS_NEXT is given exactly when the plan for this view would start it.
+    STARTS_NEXT is given exactly when the plan for this view would start it. `brief`: without what has to look
+    at everybody who runs, which is who holds the GPUs, and whether it starts at the next boundary.
     """
     job = view.cluster.jobs[job_id]
     if job.ended:
@@ -66,10 +69,10 @@ def explain(view: View, policy: Policy, job_id: JobId) -> tuple[Reason, ...]:
         return (_not_admitted(view, policy, job),)
     if view.pause_starts is not None:
         # Nobody is chosen meanwhile: who would be before it is not known, only what is missing.
-        short = _shortage_of(view.cluster, policy, job)
+        short = _shortage_of(view.cluster, policy, job, holders=not brief)
         starting = view.pause_starts is ReasonCode.MASTER_STARTING
         return (Reason(view.pause_starts), *(() if starting else short))
-    return _waiting(view, policy, job)
+    return _waiting(view, policy, job, brief=brief)
 
 
 def hold_code(job: Job) -> ReasonCode:
@@ -121,14 +124,14 @@ def _blocks(view: View, job: Job) -> Iterator[Reason]:
     return blocks(job, view.now_s, lambda depends: shown_dependency(depends, jobs.get))
 
 
-def _waiting(view: View, policy: Policy, job: Job) -> tuple[Reason, ...]:
+def _waiting(view: View, policy: Policy, job: Job, *, brief: bool) -> tuple[Reason, ...]:
     outcome = pipeline.decide(view, policy)
     if job.job_id in outcome.chosen:
         return (Reason(ReasonCode.STARTS_NEXT),)
     reasons = [*_quota(view.cluster, policy, job), *_room(job, outcome)]
-    reasons += _shortage_of(view.cluster, policy, job)
+    reasons += _shortage_of(view.cluster, policy, job, holders=not brief)
     reasons += _order(view, policy, job, outcome, short=bool(reasons))
-    at_boundary = Taking.BOUNDARY in (policy.taking, policy.resizing)
+    at_boundary = Taking.BOUNDARY in (policy.taking, policy.resizing) and not brief
     if at_boundary and _takes_at_boundary(view, policy, job):
         at_s = next_boundary_s(view.now_s, view.cluster.terms.be_term_s)
         reasons.append(
@@ -194,9 +197,9 @@ def shortage_code(cluster: Cluster, policy: Policy, shape: Shape) -> ReasonCode 
     return short[0].code if short else None
 
 
-def _shortage_of(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
+def _shortage_of(cluster: Cluster, policy: Policy, job: Job, *, holders: bool) -> list[Reason]:
     """What is missing, were it alone in the queue, and why it has to be together."""
-    reasons = _shortage(cluster, policy, cluster.shape(job), holders=True)
+    reasons = _shortage(cluster, policy, cluster.shape(job), holders=holders)
     if cluster.packing is None:
         return reasons
     cause = cluster.packing.cause(job.profile)

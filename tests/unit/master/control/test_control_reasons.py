@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from dlq_common.config import Seconds
 from dlq_master.control.config import NodesConfig
+from dlq_master.control.scheduling import MOST_LOOKED_AT
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.why import ReasonCode
 from support.master_harness import Master, config_of
@@ -48,3 +49,15 @@ def test_while_the_master_waits_for_its_nodes_every_job_says_so(
     master.tick(61.0)
     assert code(master, job_id) is not ReasonCode.MASTER_STARTING
     assert master.loop.published.freeze_reason() == ""
+
+
+def test_a_submit_names_who_is_in_the_way_while_few_run(master: Master) -> None:
+    agent = SimAgent(master, NodeId("gpu01"), gpus=MOST_LOOKED_AT + 1)
+    agent.hello()
+    master.turn(*(master.submission(1) for _ in range(MOST_LOOKED_AT)))
+    few = master.ask(master.submission(2))
+    assert few.reasons[0].blocking_jobs
+    master.submit(1)
+    (reason,) = master.ask(master.submission(2)).reasons
+    assert (reason.code, reason.need, reason.blocking_jobs) == (ReasonCode.RESOURCES, 2, ())
+    assert master.why(few.job.job_id).reasons[0].blocking_jobs, "who asks is told"

@@ -146,3 +146,15 @@ def test_jobs_ahead_counts_by_rank_and_position() -> None:
         for n in range(1, 6)
     }
     assert ahead == {1: None, 4: 0, 2: 1, 3: 2, 5: 3}
+
+
+def test_a_brief_explanation_leaves_out_what_has_to_look_at_everybody_who_runs() -> None:
+    world = World("tiresias-las", thresholds="800").submit(a_job(1, 8)).decide().at(101.0)
+    world.submit(a_job(2, 8)).decide()
+    view = View(world.cluster, world.now_s)
+    whole = explain(view, world.policy, JobId(2))
+    codes = [reason.code for reason in whole]
+    assert codes == [ReasonCode.RESOURCES, ReasonCode.WAITING_FOR_BOUNDARY]
+    assert whole[0].blocking_jobs == (1,)
+    brief = explain(view, world.policy, JobId(2), brief=True)
+    assert brief == (whole[0]._replace(blocking_jobs=()),)
