@@ -142,6 +142,7 @@ COLUMNS: Mapping[str, Column] = {
     "name": Column(Cell("NAME", most=32), lambda j, _: j.name),
     "user": Column(Cell("USER"), lambda j, _: j.user),
     "queue": Column(Cell("QUEUE"), lambda j, _: j.queue),
+    "team": Column(Cell("TEAM"), lambda j, _: j.team),
     "state": Column(Cell("STATE", state=True), lambda j, _: shown_state(j)),
     "code": Column(Cell("ST"), lambda j, _: SLURM_CODES.get(shown_state(j), "NF")),
     "gpus": Column(

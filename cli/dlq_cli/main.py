@@ -41,6 +41,7 @@ COMMANDS = {
     "nodes": Lazy("dlq_cli.commands.nodes:nodes", "The machines and their GPUs."),
     "gpus": Lazy("dlq_cli.commands.gpus:gpus", "Every GPU: its job and its health."),
     "queues": Lazy("dlq_cli.commands.queues:queues", "The queues and what waits in them."),
+    "teams": Lazy("dlq_cli.commands.teams:teams", "Your teams: what they may have, and have."),
     "spec": Lazy("dlq_cli.commands.spec:spec", "Write, check and convert job specs, offline."),
     "config": Lazy("dlq_cli.commands.config:config", "Settings, and where each came from."),
     "profile": Lazy("dlq_cli.commands.profile:profile", "What the traffic of a job tells."),

@@ -29,6 +29,7 @@ def _job_pairs(job: job_pb2.Job, look: Look) -> tuple[tuple[str, str], ...]:
     return (
         ("user", job.user),
         ("queue", f"{job.queue}, level {job.level}"),
+        ("team", job.team),
         ("asks for", request_text(job)),
         ("nodes", where(job, look) if job.node_ids else ""),
         ("gpu type", job.gpu_type + (" (virtual devices)" if job.virtual_devices else "")),

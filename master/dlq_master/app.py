@@ -257,6 +257,10 @@ def _checked(config: MasterConfig) -> None:
 
 def _check_limits(config: MasterConfig) -> None:
     jobs, retention = config.jobs, config.retention
+    for queue in config.queues:
+        for key in ("jobs", "jobs_per_user"):
+            if (most := getattr(queue, key)) is not None and most < 0:
+                raise ConfigError(f"queues: {key} of {queue.name} is negative", key="queues")
     for key, number in (
         ("jobs.queued_per_user", jobs.queued_per_user),
         ("jobs.submit_burst", jobs.submit_burst),

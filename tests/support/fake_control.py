@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.ports import PastJobs
 from dlq_master.control.queues import LevelFacts, QueueFacts
+from dlq_master.control.team_use import Use
 from dlq_master.model.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
@@ -39,6 +40,7 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.planner.forecasts import Range
 from dlq_master.planner.process import Facts
 from dlq_master.store.batch import JoinToken, User
+from dlq_master.store.tenants import Team
 
 EPOCH = 3
 
@@ -57,6 +59,7 @@ class FakeRead:
     all_nodes: dict[NodeId, Node] = field(default_factory=dict)
     all_users: dict[str, User] = field(default_factory=dict)
     all_tokens: dict[str, JoinToken] = field(default_factory=dict)
+    all_teams: dict[str, Team] = field(default_factory=dict)
     journal: list[JournalEvent] = field(default_factory=list)
     beats: dict[JobId, Any] = field(default_factory=dict)
     beliefs: dict[JobId, Belief] = field(default_factory=dict)
@@ -164,6 +167,15 @@ class FakeRead:
 
     def tokens(self) -> Sequence[JoinToken]:
         return list(self.all_tokens.values())
+
+    def teams(self) -> Sequence[Team]:
+        return [self.all_teams[name] for name in sorted(self.all_teams)]
+
+    def team_uses(self) -> Mapping[str, Use]:
+        return {}
+
+    def team_notice(self) -> str:
+        return ""
 
     def queues(self) -> Sequence[QueueFacts]:
         return [QueueFacts("default", 0, "fifo", True, (LevelFacts(None, 2, 1),), 4, 16, 1)]
@@ -405,6 +417,15 @@ class FakeControl:
 
     def _DeleteUser(self, ask: say.DeleteUser) -> None:
         self.published.all_users.pop(ask.name, None)
+
+    def _SetTeam(self, ask: say.SetTeam) -> say.TeamSet:
+        team = ask.team._replace(version=ask.team.version + 1)
+        self.published.all_teams[team.name] = team
+        return say.TeamSet(team, ())
+
+    def _DeleteTeam(self, ask: say.DeleteTeam) -> int:
+        self.published.all_teams.pop(ask.name, None)
+        return 0
 
     def _SetPolicy(self, ask: say.SetPolicy) -> say.PolicySet:
         name, by = ("fifo", "") if ask.from_file else (ask.policy, ask.caller.name)

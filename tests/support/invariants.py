@@ -4,6 +4,7 @@ import math
 import re
 from collections import Counter
 
+from dlq_master.control.crowd import of_user
 from dlq_master.control.gates import holds_place
 from dlq_master.control.ports import Readable
 from dlq_master.control.state import State
@@ -106,7 +107,7 @@ def _stored(state: State, store: MemoryStore) -> None:
     assert {row.sequence: row for row in loaded.intentions} == state.outbox
     assert loaded.last_event == state.next_event - 1
     unended = Counter(job.user for job in loaded.jobs if not job.ended)
-    assert {user: n for user, n in state.unended.items() if n} == dict(unended)
+    assert {user: state.crowd[of_user(user)] for user in unended} == dict(unended)
 
 
 def _jobs(state: State) -> None:

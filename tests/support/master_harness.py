@@ -193,7 +193,7 @@ class Master:
             request_id=self._request_id() if request_id is None else request_id,
             digest=digest,
             name=more.pop("name", "job"),
-            queue="",
+            queue=more.pop("queue", ""),
             request=more.pop("request", None) or Request(gpus=gpus, nodes=nodes),
             spec=b"spec",
             rules=rules or RunRules(),

@@ -13,6 +13,7 @@ from dlq_master.model.node import Gpu, Node
 from dlq_master.model.recording import Cause, Evidence, Recording
 from dlq_master.model.resources import Allocation, Request, Slot
 from dlq_master.store.batch import Batch, Intention, JoinToken, StoredRequest, User
+from dlq_master.store.tenants import Member, Reservation, Spent, Team, TeamRules, Waited
 
 _numbers = st.integers(1, 64)
 st.register_type_strategy(
@@ -37,6 +38,9 @@ users = st.from_type(User)
 tokens = st.from_type(JoinToken)
 recordings = st.from_type(Recording)
 evidence = st.from_type(Evidence)
+teams = st.from_type(Team)
+reservations = st.from_type(Reservation)
+waits = st.from_type(Waited)
 
 
 def a_job(number: int = 1, **changes: Any) -> Job:
@@ -111,6 +115,25 @@ def an_evidence(job: int = 1, rank: int = 0) -> Evidence:
     return Evidence(key, rank, NodeId("gpu01"), "H100-80GB", 60.0, (), '{"schema":""}', "[]", 170.0)
 
 
+def a_team(name: str = "vision", **changes: Any) -> Team:
+    """A team with a quota, of alice and bob."""
+    members = (Member("alice", TeamRules(gpu_limit=4), True), Member("bob"))
+    return Team(name, 10.0, TeamRules(gpu_quota=8, share=2.0), 4, members)._replace(**changes)
+
+
+def a_reservation(reservation_id: str = "m1", **changes: Any) -> Reservation:
+    """Two hours of gpu01."""
+    nodes = (NodeId("gpu01"),)
+    kept = Reservation(reservation_id, nodes, 1000.0, 8200.0, "fans", "root", 10.0)
+    return kept._replace(**changes)
+
+
+def a_wait(job: int = 1, **changes: Any) -> Waited:
+    """It has waited for GPUs, and for its turn."""
+    spent = (Spent("resources", 30.0, 20.0), Spent("behind_higher_rank", 15.0, 10.0))
+    return Waited(JobId(job), spent, 131.0, ("resources",))._replace(**changes)
+
+
 def first_batch() -> Batch:
     """Rows that `mixed_batch` changes and drops."""
     return Batch(
@@ -125,6 +148,9 @@ def first_batch() -> Batch:
         intentions=[an_intention(1), an_intention(2, kind="stop")],
         recordings=[a_recording(1), a_recording(2)],
         evidence=[an_evidence(1)],
+        teams=[a_team(), a_team("nlp")],
+        reservations=[a_reservation(), a_reservation("m2")],
+        waited=[a_wait(1), a_wait(2)],
         meta={"epoch": "3"},
     )
 
@@ -151,5 +177,10 @@ def mixed_batch() -> Batch:
         delivered=[1],
         recordings=[a_recording(1, told=(0,)), a_recording(3)],
         evidence=[an_evidence(3)],
+        teams=[a_team(version=2), a_team("robots")],
+        deleted_teams=["nlp"],
+        reservations=[a_reservation(active=True)],
+        deleted_reservations=["m2"],
+        waited=[a_wait(2, now=()), a_wait(3)],
         meta={"epoch": "4", "cluster": "lab"},
     )

@@ -13,6 +13,7 @@ from dlq_cli.lazy import Lazy, LazyGroup
         "token": Lazy("dlq_cli.commands.admin_token:token", "Join tokens for new nodes."),
         "node": Lazy("dlq_cli.commands.admin_node:node", "Drain, fence and forget nodes."),
         "user": Lazy("dlq_cli.commands.admin_user:user", "Who may do what."),
+        "team": Lazy("dlq_cli.commands.admin_team:team", "Teams, their quotas and members."),
         "policy": Lazy("dlq_cli.commands.admin_policy:policy", "Which policy decides."),
         "estimates": Lazy(
             "dlq_cli.commands.admin_estimates:estimates", "How good start ranges are."
@@ -26,5 +27,6 @@ def admin() -> None:
     dlq admin token create --node gpu07      let a new node join
     dlq admin node drain gpu07 --reason fan  let no new work start there
     dlq admin user set alice --role operator --uid 1000 --gid 1000
+    dlq admin team set vision --gpus 64      how many GPUs a team has by right
     dlq admin policy show                    which policy decides who gets GPUs
     """

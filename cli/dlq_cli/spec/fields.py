@@ -17,6 +17,7 @@ READERS: Mapping[str, Reader] = {
     "command": program.read_command,
     "run": program.read_run,
     "queue": readers.read_queue,
+    "team": readers.read_team,
     "nodes": readers.read_nodes,
     "time_limit": readers.read_time_limit,
     "estimate": readers.read_duration,
@@ -90,7 +91,7 @@ SECTIONS = ("resources", "preempt", "checkpoint", "retry", "roles")
 LATER_KEYS = frozenset(
     {
         "elastic", "idle", "notify", "ports", "priority", "qos", "schedule", "setup",
-        "team", "time_min", "volumes", "resources.disk", "checkpoint.keep",
+        "time_min", "volumes", "resources.disk", "checkpoint.keep",
         "checkpoint.resume_arg", "preempt.allowed", "preempt.min_run", "retry.backoff", "retry.on",
     }
 )  # fmt: skip
@@ -119,6 +120,7 @@ SYNONYMS: Mapping[str, str] = {
     ),
     **dict.fromkeys(("resources.nodes", "resources.num_nodes", "nnodes", "node_count"), "`nodes`"),
     **dict.fromkeys(("partition", "resources.queue"), "`queue`"),
+    **dict.fromkeys(("account", "project", "group"), "`team`"),
     **dict.fromkeys(("job_name", "title"), "`name`"),
     **dict.fromkeys(("wrap", "shell"), "`run`"),
     **dict.fromkeys(("cmd", "entrypoint", "args", "program"), "`command`"),

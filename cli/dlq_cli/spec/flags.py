@@ -40,6 +40,12 @@ FLAGS: tuple[Flag, ...] = (
         help="The queue.  [default: the cluster's]",
     ),
     Flag(
+        names=("--team",),
+        key="team",
+        metavar="NAME",
+        help="The team to which its GPUs are counted.  [default: your default team]",
+    ),
+    Flag(
         names=("-G", "--gpus"),
         key="resources.gpus_total",
         metavar="[TYPE:]N",
@@ -339,7 +345,7 @@ LATER_FLAGS = frozenset(
         "--mail-type", "--mail-user", "--mem-per-gpu", "--no-preempt",
         "--no-requeue", "--notify", "--ntasks",
         "--output", "--preemptible", "--priority", "--qos", "--requeue",
-        "--snapshot", "--team", "--time-min", "--topology", "--webhook",
+        "--snapshot", "--time-min", "--topology", "--webhook",
         "-A", "-c", "-e", "-n", "-o",
     }
 )  # fmt: skip

@@ -19,6 +19,7 @@ def to_message(spec: Spec) -> job_pb2.JobSpec:
         command=spec.command,
         script=spec.script or "",
         queue=spec.queue or "",
+        team=spec.team or "",
         resources=resource_pb2.ResourceRequest(
             gpu_count=spec.gpu_count,
             node_count=spec.node_count,

@@ -68,6 +68,11 @@ def read_queue(raw: object) -> str:
     return check_word(read_text(raw), "queue name")
 
 
+def read_team(raw: object) -> str:
+    """A team's name."""
+    return check_word(read_text(raw), "team")
+
+
 def read_runtime(raw: object) -> str:
     """A runtime's name."""
     return check_word(read_text(raw), "runtime")

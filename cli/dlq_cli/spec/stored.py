@@ -83,6 +83,7 @@ def _values(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
     for key, value in (
         ("hold", spec.hold),
         ("queue", spec.queue),
+        ("team", spec.team),
         ("workdir", spec.working_directory),
         ("runtime", "" if spec.runtime == _BY_DEFAULT else spec.runtime),
         ("compat", spec.compat),

@@ -34,6 +34,7 @@ _ENTRIES: dict[str, Entry] = {
         "Instead of command: lines for /bin/sh, or for its #! line.",
     ),
     "queue": Entry('"default"', "Default: the cluster's."),
+    "team": Entry('"vision"', "Whose GPUs it takes. Default: your default team."),
     "nodes": Entry("2", "The command runs once on each. Default: any that hold the GPUs."),
     "time_limit": Entry(
         '"12:00:00"', "90 (minutes), 12:00:00, 1-00:00:00, 90m; 0 for none.", live=True

@@ -43,6 +43,7 @@ class Spec:
     command: tuple[str, ...]
     script: str | None
     queue: str | None
+    team: str | None
     gpu_count: int
     node_count: int | None
     gpu_type: str | None
@@ -104,6 +105,7 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
         command=command,
         script=script,
         queue=get.of("queue", str),
+        team=get.of("team", str),
         gpu_count=gpu_count,
         node_count=node_count,
         gpu_type=get.of("resources.gpu_type", str),

@@ -124,10 +124,12 @@ class ProfilerConfig:
 
 @dataclass(frozen=True, slots=True)
 class QueueConfig:
-    """Queues with a higher priority are served first."""
+    """Queues with a higher priority are served first. Submissions beyond a limit are refused; None: there is none."""
 
     name: str
     priority: int = 0
+    jobs: int | None = None  # that have not ended
+    jobs_per_user: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from dlq_master.control import (
     risks,
     scheduling,
     submitting,
+    teams,
     telling,
     traffic,
     updating,
@@ -31,6 +32,7 @@ from dlq_master.control.stimuli import (
     CloseSession,
     CommandDone,
     CreateToken,
+    DeleteTeam,
     DeleteUser,
     ExplainJob,
     FenceNode,
@@ -48,6 +50,7 @@ from dlq_master.control.stimuli import (
     SetNodeFlags,
     SetNodeLabels,
     SetPolicy,
+    SetTeam,
     SetUser,
     SignalJob,
     Stimulus,
@@ -95,6 +98,8 @@ _PLAIN: Final[dict[type, Callable[[Turn, Any], Any]]] = {
     SetUser: people.set_user,
     DeleteUser: people.delete_user,
     SetPolicy: policies.set_policy,
+    SetTeam: teams.set_team,
+    DeleteTeam: teams.delete_team,
     PlanMade: scheduling.plan_made,
 }
 

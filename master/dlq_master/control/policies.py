@@ -7,7 +7,7 @@ one of the file follows the file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from dlq_common.errors import ConfigError, IllegalTransition, InvalidRequest, TryAgain
 from dlq_common.logs import get_logger
@@ -15,6 +15,7 @@ from dlq_master.control.chosen import CHOSEN, Chosen, read_chosen, written
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.state import State
 from dlq_master.control.stimuli import PolicySet, SetPolicy
+from dlq_master.control.team_words import team_words
 from dlq_master.control.turn import Turn
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
@@ -22,6 +23,7 @@ from dlq_master.policy.adopt import adopt, dropped, endangered, on_trial
 from dlq_master.policy.elsewhere import offering
 from dlq_master.policy.policy import Know, Policy
 from dlq_master.policy.registry import PRESETS, build
+from dlq_master.store.tenants import Team
 
 LISTED = 10  # jobs that a refusal names
 
@@ -33,8 +35,8 @@ def policy_of(config: MasterConfig) -> Policy:
     return live_policy(config.scheduler.policy, config.scheduler.settings)
 
 
-def live_policy(name: str, settings: Mapping[str, str]) -> Policy:
-    """A preset as a master may run it. Raises ConfigError naming what is wrong.
+def live_policy(name: str, settings: Mapping[str, str], teams: Iterable[Team] = ()) -> Policy:
+    """A preset as a master may run it, with what is told of teams. Raises ConfigError naming what is wrong.
 
     A policy that goes by run times goes by what users say of them (`know=unknown`) unless it is told
     otherwise.
@@ -46,6 +48,9 @@ def live_policy(name: str, settings: Mapping[str, str]) -> Policy:
             )
     preset = PRESETS.get(name)
     words = dict(settings)
+    if preset is not None:
+        told = team_words(teams).items()
+        words = {key: text for key, text in told if key in preset.settings} | words
     if preset is not None and "know" in preset.settings:
         words.setdefault("know", Know.UNKNOWN.value)
     try:
@@ -60,12 +65,14 @@ def live_policy(name: str, settings: Mapping[str, str]) -> Policy:
     return policy
 
 
-def choose(config: MasterConfig, stored: str | None, now_s: float) -> tuple[Policy, Chosen]:
+def choose(
+    config: MasterConfig, stored: str | None, now_s: float, teams: Sequence[Team] = ()
+) -> tuple[Policy, Chosen]:
     """What a starting master goes by: the choice of an admin if it still can, else the file.
 
     Raises ConfigError if the file is wrong.
     """
-    filed = policy_of(config)
+    filed = live_policy(config.scheduler.policy, config.scheduler.settings, teams)
     said = Chosen(config.scheduler.policy, dict(config.scheduler.settings), "", now_s)
     known = None if stored is None else read_chosen(stored)
     if known is None:
@@ -73,7 +80,7 @@ def choose(config: MasterConfig, stored: str | None, now_s: float) -> tuple[Poli
     if not known.by:
         return filed, known if known.same(said) else said
     try:
-        return live_policy(known.policy, known.settings), known
+        return live_policy(known.policy, known.settings, teams), known
     except ConfigError as error:
         _log.error("policy_not_understood", policy=known.policy, cause=error.what)
         return filed, said
@@ -97,6 +104,26 @@ def set_policy(turn: Turn, ask: SetPolicy) -> PolicySet:
     return PolicySet(wanted, gone)
 
 
+def retune(turn: Turn, teams: Mapping[str, Team]) -> None:
+    """Let the same policy go by what is told of these teams, from this turn on; what runs goes on.
+
+    Raises TryAgain, and has changed nothing, while that cannot be done.
+    """
+    state = turn.state
+    policy = live_policy(state.chosen.policy, state.chosen.settings, teams.values())
+    before, after = state.policy.ordering, policy.ordering
+    if (before.by_team, before.shared) == (after.by_team, after.shared):
+        state.policy = policy
+    else:
+        _no_trials(state)
+        turn.take_batch()  # of the cluster as it was
+        adopted = adopt(state.cluster, before, policy)
+        state.cluster, state.policy = adopted.cluster, policy
+        turn.batch.jobs += adopted.changed
+    state.glance = None
+    turn.plan_due = True
+
+
 def take_over(state: State, stored: Policy | None) -> tuple[list[Job], list[JobId]]:
     """A starting master goes by another policy than the one before it: jobs that have another value now,
     and whose promises ended by that. `stored`: what it went by; None: nobody can tell any more."""
@@ -116,7 +143,7 @@ def _asked(turn: Turn, ask: SetPolicy) -> tuple[Chosen, Policy]:
     settings = scheduler.settings if ask.from_file else dict(ask.settings)
     by = "" if ask.from_file else ask.caller.name
     try:
-        policy = live_policy(name, settings)
+        policy = live_policy(name, settings, turn.state.teams.values())
     except ConfigError as error:
         raise InvalidRequest(error.what, field="policy") from None
     return Chosen(name, dict(settings), by, turn.now_s), policy
@@ -124,12 +151,7 @@ def _asked(turn: Turn, ask: SetPolicy) -> tuple[Chosen, Policy]:
 
 def _change(turn: Turn, ask: SetPolicy, wanted: Chosen, policy: Policy) -> tuple[JobId, ...]:
     state = turn.state
-    tried = on_trial(state.cluster)
-    if tried:
-        raise TryAgain(
-            f"job {_listed(tried)} is being profiled; its trial ends in a few minutes",
-            retry_after_s=60,
-        )
+    _no_trials(state)
     at_stake = endangered(state.cluster, state.policy.promises, policy.promises)
     if at_stake and not ask.force:
         raise IllegalTransition(
@@ -147,6 +169,15 @@ def _change(turn: Turn, ask: SetPolicy, wanted: Chosen, policy: Policy) -> tuple
     turn.plan_due = True
     announce(turn, ask.caller.actor, before, wanted, gone)
     return tuple(gone)
+
+
+def _no_trials(state: State) -> None:
+    tried = on_trial(state.cluster)
+    if tried:
+        raise TryAgain(
+            f"job {_listed(tried)} is being profiled; its trial ends in a few minutes",
+            retry_after_s=60,
+        )
 
 
 def announce(turn: Turn, actor: str, before: Chosen, wanted: Chosen, gone: list[JobId]) -> None:

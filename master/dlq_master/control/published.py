@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from dlq_master.control import queues, scheduling
+from dlq_master.control import queues, scheduling, team_use, teams
 from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.queues import QueueFacts
 from dlq_master.control.state import Beat, State
+from dlq_master.control.team_use import Use
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
@@ -21,6 +22,7 @@ from dlq_master.model.why import ReasonCode
 from dlq_master.planner.forecasts import Range
 from dlq_master.policy.sensitivity.beliefs import Beliefs
 from dlq_master.store.batch import Batch, JoinToken, PastJobs, User
+from dlq_master.store.tenants import Team
 
 MOST_OWNERS = 20_000  # of past jobs, remembered for those who follow the journal
 
@@ -77,6 +79,7 @@ class Published:
         self._nodes = {node.node_id: node for node in state.cluster.nodes.values()}
         self._users = dict(state.users)
         self._tokens = dict(state.tokens)
+        self._teams = dict(state.teams)
         self._owners: dict[JobId, str] = {}
         self._beliefs = Beliefs(state.config.profiler.bytes_per_s)
         for recording in state.beliefs:
@@ -101,6 +104,15 @@ class Published:
             self._nodes[node.node_id] = node
         for node_id in batch.forgotten_nodes:
             self._nodes.pop(node_id, None)
+        self._publish_people(batch)
+        for recording in batch.recordings:
+            self._beliefs.put(recording)
+        if batch.events:
+            self.last_sequence = batch.events[-1].seq
+        self.epoch = self._state.epoch
+        self.chosen = self._state.chosen
+
+    def _publish_people(self, batch: Batch) -> None:
         for user in batch.users:
             self._users[user.name] = user
         for name in batch.deleted_users:
@@ -109,12 +121,10 @@ class Published:
             self._tokens[token.token_id] = token
         for token_id in batch.deleted_tokens:
             self._tokens.pop(token_id, None)
-        for recording in batch.recordings:
-            self._beliefs.put(recording)
-        if batch.events:
-            self.last_sequence = batch.events[-1].seq
-        self.epoch = self._state.epoch
-        self.chosen = self._state.chosen
+        for team in batch.teams:
+            self._teams[team.name] = team
+        for name in batch.deleted_teams:
+            self._teams.pop(name, None)
 
     @property
     def policy(self) -> str:
@@ -141,11 +151,8 @@ class Published:
         del self._jobs[job_id]
 
     def _count(self, before: Job | None, job: Job) -> None:
-        """Keep the number of a user's jobs that have not ended."""
-        was = before is not None and not before.ended
-        change = int(not job.ended) - int(was)
-        if change:
-            self._state.unended[job.user] = self._state.unended.get(job.user, 0) + change
+        """Keep the numbers of jobs that have not ended."""
+        self._state.crowd.change(before, job)
 
     def _put_attempt(self, attempt: Attempt) -> None:
         living = attempt.live
@@ -295,6 +302,22 @@ class Published:
     def users(self) -> Sequence[User]:
         """All users by name."""
         return [self._users[name] for name in sorted(self._users)]
+
+    def teams(self) -> Sequence[Team]:
+        """All teams by name."""
+        return [self._teams[name] for name in sorted(self._teams)]
+
+    def team_uses(self) -> Mapping[str, Use]:
+        """What teams, and accounts, have now: O(jobs)."""
+        held = [
+            (self._jobs[key.job_id], attempt.lease.allocation.width)
+            for key, attempt in self._attempts.items()
+        ]
+        return team_use.count(held, self._jobs.values())
+
+    def team_notice(self) -> str:
+        """Why quotas, limits and shares of teams make no difference now; empty: they do, or there are no teams."""
+        return teams.no_difference(self._state) if self._teams else ""
 
     def tokens(self) -> Sequence[JoinToken]:
         """All join tokens that have not been revoked or expired."""

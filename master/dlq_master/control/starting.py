@@ -22,7 +22,7 @@ def start(config: MasterConfig, loaded: Loaded, now_s: float) -> tuple[State, Ba
     Raises ConfigError if the policy of the file is none that a master may run.
     """
     stored = loaded.meta.get(CHOSEN)
-    policy, chosen = choose(config, stored, now_s)
+    policy, chosen = choose(config, stored, now_s, loaded.teams)
     terms = config.lease.terms()
     state = State(
         config=config,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from dlq_master.control.away import Away
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.config import MasterConfig
+from dlq_master.control.crowd import Crowd
 from dlq_master.control.gates import Gates, build
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.outbox import Outbox
@@ -29,6 +30,7 @@ from dlq_master.policy.policy import Policy
 from dlq_master.policy.sensitivity.beliefs import Beliefs
 from dlq_master.store.backup import COPY
 from dlq_master.store.batch import HORIZON, JoinToken, Loaded, User, Window
+from dlq_master.store.tenants import Team
 
 # More than a cluster can have named between a backup and the loss of its database.
 _LOST_EPOCHS = 1_000
@@ -83,6 +85,8 @@ class State:
     epoch: int
     users: dict[str, User] = field(default_factory=dict)
     tokens: dict[str, JoinToken] = field(default_factory=dict)
+    teams: dict[str, Team] = field(default_factory=dict)
+    crowd: Crowd = field(default_factory=Crowd)  # jobs that have not ended, by whom they count for
     sessions: dict[NodeId, int] = field(default_factory=dict)
     contacts: dict[NodeId, float] = field(default_factory=dict)  # never stored
     beats: dict[JobId, Beat] = field(default_factory=dict)
@@ -95,7 +99,6 @@ class State:
     next_port: int = 0
     ports: dict[int, AttemptKey] = field(default_factory=dict)  # who was given which, last
     loop_lag_s: float = 0.0
-    unended: dict[str, int] = field(default_factory=dict)  # jobs of a user that have not ended
     unknown_types: set[JobId] = field(default_factory=set)  # jobs whose GPU type no node has yet
     disk_full: bool = False
     frozen: bool = False  # nothing silent is taken for lost just now
@@ -200,6 +203,7 @@ def restore(state: State, loaded: Loaded) -> None:
     state.retries = retries_of(state.cluster.jobs)
     state.users = {user.name: user for user in loaded.users}
     state.tokens = {token.token_id: token for token in loaded.tokens}
+    state.teams = {team.name: team for team in loaded.teams}
     state.outbox = Outbox(loaded.intentions)
     state.recent.enter(sorted(loaded.jobs, key=lambda job: job.end_time_s or 0.0))
     state.recent.complete_from_s = loaded.complete_from_s

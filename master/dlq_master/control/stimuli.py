@@ -15,6 +15,8 @@ from dlq_master.model.why import Reason
 from dlq_master.planner.plans import Answer
 from dlq_master.store.batch import JoinToken as JoinToken
 from dlq_master.store.batch import User as User
+from dlq_master.store.tenants import Reservation as Reservation
+from dlq_master.store.tenants import Team as Team
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ class SubmitJob:
     records: bool | None = None  # its traffic: always, never; None = as the cluster does
     deadlines: tuple[AskedDeadline, ...] = ()
     step_count: int | None = None  # training steps in all
+    team: str = ""  # to which its GPUs are counted; "" = the caller's default
 
 
 @dataclass(frozen=True, slots=True)
@@ -637,6 +640,54 @@ class PolicySet:
     dropped: tuple[JobId, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetTeam:
+    """Add or change a team, the whole of it. Answered with `TeamSet`."""
+
+    caller: Caller
+    request_id: str
+    team: Team  # its version: the one that is to be changed; 0 = do not care
+    force: bool = False  # even if more is promised than its quota
+
+
+@dataclass(frozen=True, slots=True)
+class TeamSet:
+    """The team as stored, and what that means for what runs."""
+
+    team: Team
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTeam:
+    """Remove a team. Answered with the number of its jobs that have not ended."""
+
+    caller: Caller
+    request_id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateReservation:
+    """Keep nodes free for a while. Answered with the `Reservation`."""
+
+    caller: Caller
+    request_id: str
+    node_ids: tuple[NodeId, ...]
+    begin_s: float | None  # None: now
+    end_s: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelReservation:
+    """Cancel a reservation, or end it early. Answered with None."""
+
+    caller: Caller
+    request_id: str
+    reservation_id: str
+
+
 # --- time ---------------------------------------------------------------------------------------
 
 
@@ -688,5 +739,9 @@ AdminStimulus: TypeAlias = (
     | SetUser
     | DeleteUser
     | SetPolicy
+    | SetTeam
+    | DeleteTeam
+    | CreateReservation
+    | CancelReservation
 )
 Stimulus: TypeAlias = JobStimulus | NodeStimulus | AdminStimulus | Tick | PlanMade

@@ -6,13 +6,12 @@ from functools import partial
 from dlq_common.errors import (
     InvalidRequest,
     PermissionDenied,
-    QuotaExceeded,
     TryAgain,
     Unsatisfiable,
 )
 from dlq_common.instants import format_instant
 from dlq_common.suggest import did_you_mean
-from dlq_master.control import depending, eligible, gpu_types, scheduling
+from dlq_master.control import crowd, depending, eligible, gpu_types, scheduling, teams
 from dlq_master.control.config import JobsConfig
 from dlq_master.control.queues import MOST_NICE
 from dlq_master.control.state import believe, note_cancel_late, note_unknown_type
@@ -35,10 +34,11 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer:
     known = turn.replay(ask)
     if known is not None:
         return _submitted(turn, JobId(int(known)))
-    _check_room(turn, ask)
+    team = teams.team_for(turn.state, ask.caller.name, ask.team)
+    _check_room(turn, ask, team)
     _check_rate(turn, ask)
     check_nice(ask.caller, ask.nice)
-    job = _job(turn, ask)
+    job = _job(turn, ask, team)
     never = scheduling.never(turn, job.request)
     if never is not None:
         raise Unsatisfiable(
@@ -51,6 +51,7 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer:
     accepted = [job] if job.array is None or ask.array is None else _tasks(job, ask.array)
     for one in accepted:
         _enter(turn, ask, one)
+    turn.entered.update(dict.fromkeys(crowd.places(job), len(accepted)))
     turn.state.next_job = accepted[-1].job_id + 1
     turn.batch.specs.append((job.job_id, ask.spec))
     turn.remember(ask, job.job_id)
@@ -65,19 +66,12 @@ def _submitted(turn: Turn, job_id: JobId) -> Answer:
     return lambda: Submitted(turn.job(job_id), scheduling.at_a_glance(turn, job_id))
 
 
-def _check_room(turn: Turn, ask: SubmitJob) -> None:
-    limit = turn.state.config.jobs.queued_per_user
-    user = ask.caller.name
-    used = turn.state.unended.get(user, 0) + turn.entered[user]
-    asked = _count(ask)
-    if used + asked > limit:
-        more = "" if asked == 1 else f" and {asked} more are asked for"
-        raise QuotaExceeded(
-            f"{ask.caller.name} has {used} jobs that have not ended{more}; the limit is {limit}",
-            limit=limit,
-            used=used,
-            asked=asked,
-        )
+def _check_room(turn: Turn, ask: SubmitJob, team: str) -> None:
+    user, asked = ask.caller.name, _count(ask)
+    config = turn.state.config
+    teams.check_count(turn, user, crowd.of_user(user), config.jobs.queued_per_user, asked)
+    teams.check_limits(turn, team, user, ask.request.base, asked)
+    check_queue(turn, queue_of(turn, ask.queue), user, asked)
     if turn.state.disk_full:
         raise TryAgain("the master's disk is nearly full; ends and cancels are still taken")
 
@@ -107,7 +101,15 @@ def check_nice(caller: Caller, nice: int) -> None:
         raise PermissionDenied("a nice below 0 is for operators", user=caller.name)
 
 
-def _job(turn: Turn, ask: SubmitJob) -> Job:
+def check_queue(turn: Turn, queue: str, user: str, asked: int) -> None:
+    """Raises QuotaExceeded if so many more jobs are more than the queue takes, of all or of this user."""
+    limits = next(one for one in turn.state.config.queues if one.name == queue)
+    place, own = crowd.of_queue(queue), crowd.of_queue(queue, user)
+    teams.check_count(turn, f"queue {queue}", place, limits.jobs, asked)
+    teams.check_count(turn, f"{user} in queue {queue}", own, limits.jobs_per_user, asked)
+
+
+def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
     """The job, or the first task."""
     state = turn.state
     queue = queue_of(turn, ask.queue)
@@ -133,6 +135,7 @@ def _job(turn: Turn, ask: SubmitJob) -> Job:
         array_index=0 if array is None else array.first,
         family=f"{ask.caller.name}/{ask.family}" if ask.family else "",
         records=ask.records,
+        team=team,
     )
     job = believe(state, job)
     return job._replace(blocked=eligible.first_block(job))
@@ -206,7 +209,6 @@ def _enter(turn: Turn, ask: SubmitJob, job: Job) -> None:
     note_unknown_type(state, job)
     note_cancel_late(state, job)
     state.cluster.put_job(job)
-    turn.entered[job.user] += 1
     state.gates.track(state.cluster.jobs, job, turn.now_s)
     told = partial(turn.note, "job_submitted", job_id=job.job_id, actor=ask.caller.actor)
     if job.array is None:

@@ -26,6 +26,7 @@ from dlq_master.model.node import Node
 from dlq_master.model.plan import Lapse
 from dlq_master.model.recording import Evidence, Recording
 from dlq_master.store.batch import Batch, Intention, JoinToken, StoredRequest, User
+from dlq_master.store.tenants import Team
 
 Name = TypeVar("Name", bound=str)
 _JOB_LEAP = 10_000_000  # an agent that claims a higher one is not believed
@@ -63,7 +64,7 @@ class Turn:
         self.plan_due = False
         self._told = 0  # of the lapses, and of those that were saving before
         self._waves = 1
-        self.entered: Counter[str] = Counter()  # jobs that came in this turn, by user
+        self.entered: Counter[str] = Counter()  # jobs that came in this turn (control/crowd.py)
         self.hung_up: list[tuple[NodeId, int]] = []  # sessions to close after the commit
         self._answered: dict[tuple[str, str], StoredRequest] = {}
 
@@ -324,6 +325,17 @@ class Turn:
         """Remove a join token."""
         del self.state.tokens[token_id]
         self.batch.deleted_tokens.append(token_id)
+
+    def put_team(self, team: Team) -> None:
+        """Add or change a team."""
+        self.state.teams[team.name] = team
+        self.batch.teams.append(team)
+        _take_back(self.batch.deleted_teams, team.name)
+
+    def drop_team(self, name: str) -> None:
+        """Remove a team."""
+        del self.state.teams[name]
+        self.batch.deleted_teams.append(name)
 
     # --- the journal --------------------------------------------------------------------------
 

@@ -55,6 +55,8 @@ def _wanted(turn: Turn, ask: UpdateJob, job: Job) -> Job:
         after = after._replace(name=ask.name)
     if ask.queue is not SAME:
         after = after._replace(queue=submitting.queue_of(turn, ask.queue))
+        if after.queue != job.queue:
+            submitting.check_queue(turn, after.queue, job.user, 1)
     if ask.nice is not SAME:
         submitting.check_nice(ask.caller, ask.nice)
         after = after._replace(nice=ask.nice)

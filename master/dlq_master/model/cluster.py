@@ -190,7 +190,7 @@ class Cluster:
         by_key = ordering.key is not None
         if not ordering.by_team:
             return WaitingIndex(by_key=by_key)
-        return WaitingByTeam(lambda job_id: self._jobs[job_id].user, by_key=by_key)
+        return WaitingByTeam(lambda job_id: self._jobs[job_id].account, by_key=by_key)
 
     def repack(self, packing: Packing | None) -> None:
         """Other jobs are kept together from here on: who waits gets its shape anew."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+from dlq_master.model.accounts import account_of
 from dlq_master.model.eligible import Array, Block, Dependency
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.lane import Lane, Segments
@@ -172,10 +173,16 @@ class Job(NamedTuple):
     measured_s: tuple[float, ...] = ()  # all of its work at the pace of each trial of another size
     alternative: Alternative | None = None  # to the deadlines that nobody could promise it
     step_count: int | None = None  # training steps in all, if its user said so
+    team: str = ""  # to which its GPUs are counted; "" = its user is a team of one
 
     @property
     def ended(self) -> bool:
         return self.state in ENDED
+
+    @property
+    def account(self) -> str:
+        """To whom its GPUs are counted (model/accounts.py)."""
+        return account_of(self.team, self.user)
 
     @property
     def waiting(self) -> bool:

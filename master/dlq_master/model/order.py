@@ -46,7 +46,8 @@ class Ordering:
     `key`: the order inside a rank, promoted jobs first; None: by position.
     `lanes`: lanes and planned slots decide before everything else (model.lane).
     `by_base`: jobs wait for the fewest GPUs that they run on, not for what they ask.
-    `by_team`: who waits is indexed by team too.
+    `by_team`: who waits is indexed by account (model.accounts) too.
+    `shared`: the key begins with how much its account has had of its share (model.shares).
     """
 
     discipline: Discipline = Discipline.ARRIVAL
@@ -60,6 +61,7 @@ class Ordering:
     by_base: bool = False
     lanes: bool = False
     by_team: bool = False
+    shared: bool = False
 
     def __post_init__(self) -> None:
         if any(

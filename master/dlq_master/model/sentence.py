@@ -163,7 +163,23 @@ def _head_of_line(reason: Reason, _job: Job, _reader: str) -> str:
 
 def _quota(reason: Reason, job: Job, _reader: str) -> str:
     held, limit = _number(reason.have or 0), _number(reason.need or 0)
-    return f"needs {_gpus(job)}; of the {limit} that {reason.detail} may hold, {held} are taken"
+    if reason.detail.startswith("queue"):
+        return f"needs {_gpus(job)}; of the {limit} that {reason.detail} may hold, {held} are taken"
+    return (
+        f"needs {_gpus(job)}; {reason.detail} has {limit} by right and holds {held}{_who(reason)}: it borrows what "
+        "nobody else needs"
+    )
+
+
+def _team_limit(reason: Reason, job: Job, _reader: str) -> str:
+    held, limit = _number(reason.have or 0), _number(reason.need or 0)
+    if reason.resource == "jobs":
+        return f"{reason.detail} may run {limit} jobs at a time and runs {held}{_who(reason)}"
+    return f"needs {_gpus(job)}; {reason.detail} may hold {limit} and holds {held}{_who(reason)}"
+
+
+def _who(reason: Reason) -> str:
+    return f" ({_jobs(reason)})" if reason.blocking_jobs else ""
 
 
 def _reserved(reason: Reason, _job: Job, _reader: str) -> str:
@@ -307,6 +323,7 @@ _WRITERS: Mapping[ReasonCode, Callable[[Reason, Job, str], str]] = {
     ReasonCode.BEHIND_HIGHER_RANK: _behind,
     ReasonCode.HEAD_OF_LINE: _head_of_line,
     ReasonCode.QUOTA: _quota,
+    ReasonCode.TEAM_LIMIT: _team_limit,
     ReasonCode.RESERVED_FOR: _reserved,
     ReasonCode.OUTRANKED: _outranked,
     ReasonCode.RESIZED: _resized,

@@ -96,7 +96,7 @@ class WaitingIndex:
 
 
 class WaitingByTeam(WaitingIndex):
-    """Likewise, and the lines of each team by itself: what a quota decides does not grow with the queue."""
+    """Likewise, and the lines of each account (accounts.py) by itself: what a quota decides does not grow with the queue."""
 
     __slots__ = ("_team_of", "teams")
 

@@ -35,7 +35,10 @@ class ReasonCode(StrEnum):
     WAITING_FOR_BOUNDARY = "waiting_for_boundary"  # it will take GPUs at the next boundary
     BEHIND_HIGHER_RANK = "behind_higher_rank"
     HEAD_OF_LINE = "head_of_line"  # fifo: nobody passes the first job
-    QUOTA = "quota"  # its queue holds as many GPUs as it may
+    QUOTA = (
+        "quota"  # its queue holds as many GPUs as it may, or its team as many as it has by right
+    )
+    TEAM_LIMIT = "team_limit"  # its team holds as many GPUs as it may
     PROFILER_FULL = "profiler_full"  # trials hold as many GPUs as are for them
     KEPT_FOR_TRIALS = "kept_for_trials"  # what is free is for jobs that have to be profiled
     RESERVED_FOR = "reserved_for"  # GPUs are kept for a promoted job

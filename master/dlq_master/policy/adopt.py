@@ -116,7 +116,7 @@ def _cleared(job: Job, policy: Policy) -> Job:
         job = job._replace(
             lane=Lane.SPOT, slots=(), promised=None, verdict="", margin=None, moves=0
         )
-    if policy.borrowing is None and job.lane is Lane.BORROW:
+    if not policy.by_team and job.lane in (Lane.BORROW, Lane.LIMIT):
         job = job._replace(lane=Lane.SPOT)
     if policy.profiling is None and job.trials:
         job = job._replace(trials=())

@@ -23,7 +23,7 @@ from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
 from dlq_master.policy import pipeline
 from dlq_master.policy.admit.any_that_fits import never
 from dlq_master.policy.admit.submission import late
-from dlq_master.policy.partition.borrowing import quota_of
+from dlq_master.policy.partition.accounts import over_account
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.transit.taking import Taking
@@ -177,10 +177,9 @@ def _room(job: Job, outcome: Outcome) -> list[Reason]:
 
 
 def _quota(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
-    """Its queue may not hold so many more GPUs, or its team has what it may have by right."""
-    if job.lane is Lane.BORROW and policy.borrowing is not None:
-        limit = quota_of(policy.borrowing, job.user)
-        return [Reason(ReasonCode.QUOTA, "gpus", limit, limit, detail=f"team {job.user}")]
+    """Its queue may not hold so many more GPUs, or its team has what it may have."""
+    if job.lane in (Lane.BORROW, Lane.LIMIT):
+        return over_account(cluster, policy, job)
     if policy.quotas is None:
         return []
     part, room = policy.part_of(job.queue), policy.quotas.room(cluster)

@@ -59,6 +59,8 @@ class Glance:
             return self._view.pause_starts
         if job.job_id in self._outcome.chosen:
             return ReasonCode.STARTS_NEXT
+        if job.lane is Lane.LIMIT:
+            return ReasonCode.TEAM_LIMIT
         if self._over_quota(job):
             return ReasonCode.QUOTA
         if over_room(job, self._outcome):

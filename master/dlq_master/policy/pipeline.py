@@ -102,8 +102,9 @@ def _first(view: View, policy: Policy, move_s: float) -> Sequence[Change]:
         return moves
     if policy.promises is not None and (promised := promises(view, policy.promises)):
         return promised
-    if policy.borrowing is not None:
-        lent = relabelled(view, lineup(view, policy).running, policy.borrowing)
+    if policy.by_team:
+        words = (policy.borrowing, policy.limits, policy.job_limits)
+        lent = relabelled(view, lineup(view, policy).running, *words)
         if lent:
             return lent
     if cluster.returning and view.pause_starts is None:

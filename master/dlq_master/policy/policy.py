@@ -38,7 +38,8 @@ class Policy:
     `packing`: which jobs are kept together; None: the placement does not ask.
     `auction`, `chances`: the order inside a rank; None: the one that `ordering` keeps. `know`: what it has to be
     told of run times. `quotas`: what each queue may hold at most, FIFO in each; None: no such limits.
-    `borrowing`: team -> the GPUs that it has by right (partition.borrowing); None: teams make no difference.
+    `borrowing`: team or member (model.accounts) -> the GPUs that it has by right (partition.borrowing); None: nobody
+    borrows. `limits`, `job_limits`: likewise the most GPUs that it may hold, and jobs that it may run.
     `profiling`: jobs whose run time nobody knows are tried first, on a part of the cluster; None: they are not.
     `promises`: deadlines are promised, and SLO leases keep them; None: a deadline is only a number.
     `reclaim`: which lent servers go back. `sizing`: how elastic jobs share what is left beyond their bases; None: every job gets what it asked.
@@ -57,10 +58,17 @@ class Policy:
     grid: bool = True
     quotas: Quotas | None = None
     borrowing: Mapping[str, int] | None = None
+    limits: Mapping[str, int] | None = None
+    job_limits: Mapping[str, int] | None = None
     sizing: Sizing | None = None
     reclaim: Reclaiming = EXACT
     promises: Promises | None = None
     profiling: Profiles | None = None
+
+    @property
+    def by_team(self) -> bool:
+        """Whether it makes a difference to whom the GPUs of a job are counted."""
+        return any(told is not None for told in (self.borrowing, self.limits, self.job_limits))
 
     @property
     def resizing(self) -> Taking:

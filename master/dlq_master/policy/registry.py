@@ -85,6 +85,8 @@ _CHRONUS = (
     "trials",
     "slo_quota",
     "team_quota",
+    "team_limit",
+    "team_jobs",
     "deadlines",
     *_TRIALS,
 )
@@ -296,6 +298,8 @@ def build(
         reclaim=chosen.reclaim or preset.reclaim,
         quotas=chosen.quotas if preset.by_quota else None,
         borrowing=chosen.team_quotas if preset.promises else None,
+        limits=chosen.team_limits if preset.promises else None,
+        job_limits=chosen.team_jobs if preset.promises else None,
         promises=_promises(chosen) if preset.promises else None,
         profiling=_profiling(name, chosen, words) if preset.promises else None,
     )
@@ -355,7 +359,8 @@ def _packing(name: str, chosen: Settings, words: Mapping[str, str]) -> PackingRu
 
 def _ordering(preset: Preset, chosen: Settings, known: ServiceDistribution) -> Ordering:
     if preset.promises:
-        by_team = chosen.team_quotas is not None
+        told = (chosen.team_quotas, chosen.team_limits, chosen.team_jobs)
+        by_team = any(mapping is not None for mapping in told)
         return replace(_spot(chosen), by_base=preset.sizing is not None, by_team=by_team)
     if not preset.by_service:
         return replace(ARRIVAL, key=preset.key, by_base=preset.sizing is not None)

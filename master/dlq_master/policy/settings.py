@@ -88,6 +88,8 @@ class Settings(NamedTuple):
     selector: Selector = Selector.PREFIX
     slo_quotas: Mapping[str, int] | None = None
     team_quotas: Mapping[str, int] | None = None
+    team_limits: Mapping[str, int] | None = None
+    team_jobs: Mapping[str, int] | None = None
     profile_s: float = PROFILE_S
     profile_floor: int = FLOOR
     submit_gpus: int | None = None
@@ -268,6 +270,8 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "deadlines": ("whole_leases", _one_of({"exact": False, "whole-leases": True})),
     "slo_quota": ("slo_quotas", _gpus_by_team),
     "team_quota": ("team_quotas", _gpus_by_team),
+    "team_jobs": ("team_jobs", _gpus_by_team),
+    "team_limit": ("team_limits", _gpus_by_team),
     "profile_s": ("profile_s", _trial),
     "profile_floor": ("profile_floor", _whole),
     "submit_gpus": ("submit_gpus", _count_or_off),

@@ -79,6 +79,7 @@ def job_message(job: Job, read: Readable, now_s: float) -> job_pb2.Job:
         preemption_count=job.preemptions,
         lost_gpu_seconds=job.lost_gpu_s,
         gpu_seconds=job.total_gpu_s,
+        team=job.team,
     )
     if job.queued_since_s is not None:
         message.queue_time.CopyFrom(to_timestamp(job.queued_since_s))

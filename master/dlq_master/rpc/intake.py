@@ -9,7 +9,7 @@ from dlq.v1 import job_service_pb2 as jobs
 from dlq.v1.job_pb2 import DependencySpec, DependencyTerm, JobSpec
 from dlq_common.arrays import IndexRange, expand, parse_tasks
 from dlq_common.errors import InvalidRequest
-from dlq_common.names import check_node_name, check_user_name, printable, shown
+from dlq_common.names import check_node_name, check_user_name, check_word, printable, shown
 from dlq_common.wire import from_duration, from_timestamp
 from dlq_master.control.stimuli import (
     SAME,
@@ -72,6 +72,14 @@ def user_name_of(text: str, field: str) -> str:
         raise InvalidRequest(str(error), field=field) from None
 
 
+def team_name_of(text: str, field: str) -> str:
+    """A team's name."""
+    try:
+        return check_word(text, "team")
+    except ValueError as error:
+        raise InvalidRequest(str(error), field=field) from None
+
+
 def words_of(text: str, field: str) -> str:
     """Words for people, made safe to show."""
     if len(text) > LONGEST_WORDS:
@@ -120,6 +128,7 @@ def submit_stimulus(request: jobs.SubmitJobRequest, caller: Caller) -> SubmitJob
         records={"yes": True, "no": False}.get(spec.profile),
         deadlines=deadlines_of(spec),
         step_count=spec.step_count if spec.HasField("step_count") else None,
+        team=spec.team,
     )
 
 

@@ -123,6 +123,8 @@ def checked(spec: JobSpec) -> JobSpec:
     filled.name = _named(spec)
     if spec.queue:
         _field("queue", check_word, spec.queue, "queue")
+    if spec.team:
+        _field("team", check_word, spec.team, "team")
     contained = spec.HasField("container")
     if spec.working_directory or not contained:  # an empty one means the image's own
         filled.working_directory = spec.working_directory or DEFAULT_DIRECTORY

@@ -12,6 +12,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
 from dlq_master.model.recording import Evidence, Recording
+from dlq_master.store.tenants import Reservation, Team, Waited
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,11 @@ class Batch:
     delivered: list[int] = field(default_factory=list)
     recordings: list[Recording] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
+    teams: list[Team] = field(default_factory=list)
+    deleted_teams: list[str] = field(default_factory=list)
+    reservations: list[Reservation] = field(default_factory=list)
+    deleted_reservations: list[str] = field(default_factory=list)
+    waited: list[Waited] = field(default_factory=list)
     meta: dict[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -163,3 +169,6 @@ class Loaded:
     last_job: int = 0  # highest number ever given
     complete_from_s: float = -math.inf  # all jobs that ended after this are loaded
     recordings: tuple[Recording, ...] = ()  # the newest `MOST_RECORDINGS`, oldest first
+    teams: tuple[Team, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    waited: tuple[Waited, ...] = ()  # of jobs that have not ended

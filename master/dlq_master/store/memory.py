@@ -31,6 +31,7 @@ from dlq_master.store.batch import (
     Window,
 )
 from dlq_master.store.codec import decode, encode
+from dlq_master.store.tenants import Reservation, Team, Waited
 
 T = TypeVar("T")
 
@@ -49,6 +50,9 @@ class _Rows:
     outbox: dict[int, Intention] = field(default_factory=dict)
     recordings: dict[AttemptKey, str] = field(default_factory=dict)
     evidence: dict[tuple[AttemptKey, int], str] = field(default_factory=dict)
+    teams: dict[str, str] = field(default_factory=dict)
+    reservations: dict[str, str] = field(default_factory=dict)
+    waited: dict[JobId, str] = field(default_factory=dict)
 
 
 class MemoryStore:
@@ -86,6 +90,11 @@ class MemoryStore:
         _drop(rows.outbox, batch.delivered)
         rows.recordings |= {row.key: encode(row) for row in batch.recordings}
         rows.evidence |= {(row.key, row.node_rank): encode(row) for row in batch.evidence}
+        rows.teams |= {team.name: encode(team) for team in batch.teams}
+        _drop(rows.teams, batch.deleted_teams)
+        rows.reservations |= {one.reservation_id: encode(one) for one in batch.reservations}
+        _drop(rows.reservations, batch.deleted_reservations)
+        rows.waited |= {row.job_id: encode(row) for row in batch.waited}
         rows.meta |= batch.meta
         self.commits += 1
 
@@ -146,12 +155,24 @@ class MemoryStore:
             last_job=max(rows.jobs, default=0),
             complete_from_s=complete_from_s,
             recordings=self._recordings()[-MOST_RECORDINGS:],
+            teams=_decoded(rows.teams, Team),
+            reservations=_decoded(rows.reservations, Reservation),
+            waited=tuple(
+                one
+                for one in _decoded(rows.waited, Waited)
+                if decode(rows.jobs[one.job_id], Job).end_time_s is None
+            ),
         )
 
     def job(self, job_id: JobId) -> Job | None:
         """One job, whether it has ended or not; None for an unknown one."""
         body = self._rows.jobs.get(job_id)
         return None if body is None else decode(body, Job)
+
+    def waited(self, job_id: JobId) -> Waited | None:
+        """How long a job has waited for what, as last written; None: nothing was."""
+        body = self._rows.waited.get(job_id)
+        return None if body is None else decode(body, Waited)
 
     def owner(self, job_id: JobId) -> str | None:
         """Whose job it is; None for an unknown one."""

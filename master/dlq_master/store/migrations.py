@@ -22,6 +22,9 @@ TABLES = frozenset(
         "outbox",
         "recordings",
         "evidence",
+        "teams",
+        "reservations",
+        "waited",
     }
 )
 
@@ -95,4 +98,18 @@ _TRAFFIC = (
         job_id INTEGER NOT NULL REFERENCES jobs(job_id), number INTEGER NOT NULL,
         node_rank INTEGER NOT NULL, body TEXT NOT NULL,
         PRIMARY KEY (job_id, number, node_rank)) STRICT""",
+)
+
+
+@migrations(name="0004_tenants")
+def tenants(db: Database) -> None:
+    """Teams, reservations of nodes, and how long jobs that live have waited for what."""
+    for statement in _TENANTS:
+        db.execute(statement)
+
+
+_TENANTS = (
+    "CREATE TABLE teams (name TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT",
+    "CREATE TABLE reservations (reservation_id TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT",
+    "CREATE TABLE waited (job_id INTEGER PRIMARY KEY REFERENCES jobs(job_id), body TEXT NOT NULL) STRICT",
 )

@@ -33,11 +33,14 @@ from dlq_master.store.batch import (
 from dlq_master.store.codec import decode
 from dlq_master.store.open import connect
 from dlq_master.store.past import Past
+from dlq_master.store.tenants import Reservation, Team, Waited
 
 T = TypeVar("T")
 # Cancelled, but their last attempt still saves or is silent.
 _LEAVING = """SELECT job_id, body FROM jobs WHERE end_time_s IS NOT NULL
     AND job_id IN (SELECT job_id FROM attempts WHERE ended_time_s IS NULL)"""
+_WAITED = """SELECT body FROM waited
+    WHERE job_id IN (SELECT job_id FROM jobs WHERE end_time_s IS NULL) ORDER BY job_id"""
 _EVENT = "SELECT sequence, time_s, kind, job_id, attempt, node_id, cause, actor, data FROM journal"
 
 
@@ -80,6 +83,11 @@ class Reader:
             last_job=last_job,
             complete_from_s=complete_from_s,
             recordings=self._recordings(),
+            teams=self._all("SELECT body FROM teams ORDER BY name", Team),
+            reservations=self._all(
+                "SELECT body FROM reservations ORDER BY reservation_id", Reservation
+            ),
+            waited=self._all(_WAITED, Waited),
         )
 
     def _recent(self, window: Window, now_s: float) -> tuple[dict[int, str], float]:
@@ -112,6 +120,11 @@ class Reader:
             Intention(seq, NodeId(node), kind, AttemptKey(JobId(job), number), **_intended(body))
             for seq, node, kind, job, number, body in rows
         )
+
+    def waited(self, job_id: JobId) -> Waited | None:
+        """How long a job has waited for what, as last written; None: nothing was."""
+        row = self._db.execute("SELECT body FROM waited WHERE job_id = ?", [job_id]).fetchone()
+        return None if row is None else decode(row[0], Waited)
 
     def job(self, job_id: JobId) -> Job | None:
         """One job, whether it has ended or not; None for an unknown one."""

@@ -19,6 +19,7 @@ def write_batch(db: Database, batch: Batch) -> None:
     _write_journal(db, batch)
     _write_outbox(db, batch)
     _write_traffic(db, batch)
+    _write_tenants(db, batch)
     _write_meta(db, batch.meta)
 
 
@@ -182,4 +183,26 @@ def _write_traffic(db: Database, batch: Batch) -> None:
         db,
         "INSERT INTO evidence VALUES (?, ?, ?, ?)",
         [(*row.key, row.node_rank, encode(row)) for row in batch.evidence],
+    )
+
+
+def _write_tenants(db: Database, batch: Batch) -> None:
+    _many(
+        db,
+        "INSERT INTO teams VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET body = excluded.body",
+        [(team.name, encode(team)) for team in batch.teams],
+    )
+    _many(db, "DELETE FROM teams WHERE name = ?", [(name,) for name in batch.deleted_teams])
+    _many(
+        db,
+        """INSERT INTO reservations VALUES (?, ?)
+        ON CONFLICT (reservation_id) DO UPDATE SET body = excluded.body""",
+        [(one.reservation_id, encode(one)) for one in batch.reservations],
+    )
+    gone: list[tuple[object, ...]] = [(name,) for name in batch.deleted_reservations]
+    _many(db, "DELETE FROM reservations WHERE reservation_id = ?", gone)
+    _many(
+        db,
+        "INSERT INTO waited VALUES (?, ?) ON CONFLICT (job_id) DO UPDATE SET body = excluded.body",
+        [(row.job_id, encode(row)) for row in batch.waited],
     )

@@ -1,18 +1,25 @@
-"""Quotas of teams that lend: a team has so many GPUs by right, and what others leave idle beside them.
+"""Quotas of teams that lend, and limits of teams that may not hold more.
 
-Of everybody of a team, in the order of its policy, each stands in line by right whom what is left of the quota
-holds; so one that is too wide for it keeps nobody from theirs. The others borrow: they come after all who do not, of whatever
-team, and are the first to leave for those at a boundary. What holds a slot of the plan, or is tried, counts, and never
-borrows; nor does what fills gaps beside its promise (Lane.FILL), and that does not count.
+A team has so many GPUs by right. Of everybody of a team, in the order of its policy, each stands in line by right whom
+what is left of the quota holds; so one that is too wide for it keeps nobody from theirs. The others borrow: they come
+after all who do not, of whatever team, and are the first to leave for those at a boundary. A team with a limit holds no
+more than that: who waits beyond it stands aside until others of the team have left (Lane.LIMIT), and nobody who runs is
+stopped for it. A member of a team may have a quota and a limit within those of the team.
+
+What holds a slot of the plan, or is tried, counts, and never borrows; nor does what fills gaps beside its promise
+(Lane.FILL), and that does not count.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from heapq import heapify, heappop, heapreplace
+from math import inf
 from typing import NamedTuple
 
+from dlq_master.model.accounts import of_member, of_team, team_of, tells_of_members
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
@@ -23,116 +30,225 @@ from dlq_master.model.view import View
 from dlq_master.model.waiting import WaitingByTeam, WaitingIndex
 from dlq_master.model.why import Reason, ReasonCode
 
-OTHERS = "*"  # every team without a quota of its own, each by itself
-_LENDING = (Lane.SPOT, Lane.BORROW)
+Told = Mapping[str, int] | None  # team or member -> GPUs or jobs; None: nothing is
+_BESIDE = (Lane.BORROW, Lane.LIMIT)
+_LENDING = (Lane.SPOT, *_BESIDE)
+_WITHIN = Reason(ReasonCode.FITS)
 
 
 class Line(NamedTuple):
-    """Jobs of a team that hold or wait for as many GPUs each: job -> position, in the order of positions."""
+    """Jobs of an account that hold or wait for as many GPUs each: job -> position, in the order of positions."""
 
+    account: str
     lane: Lane
     rank: int  # as if nobody borrowed
     gpus: int
     jobs: Mapping[JobId, int]
+    runs: bool
+
+    @property
+    def total(self) -> int:
+        return len(self.jobs) * self.gpus
 
 
-def quota_of(quotas: Mapping[str, int], team: str) -> int | None:
-    """GPUs that the team has by right; None: as many as there are."""
-    return quotas.get(team, quotas.get(OTHERS))
+class Words(NamedTuple):
+    """What is told of teams and members: GPUs, and jobs."""
+
+    gpus: Told
+    jobs: Told = None
+
+    def budget(self, find: Callable[[Told], int | None]) -> Budget | None:
+        """What one of them may have; None: as much as there is."""
+        gpus, jobs = find(self.gpus), find(self.jobs)
+        if gpus is None and jobs is None:
+            return None
+        return Budget(inf if gpus is None else gpus, inf if jobs is None else jobs)
+
+
+class Budget:
+    """GPUs and jobs that are left."""
+
+    __slots__ = ("gpus", "jobs")
+
+    def __init__(self, gpus: float, jobs: float) -> None:
+        self.gpus = gpus
+        self.jobs = jobs
+
+    def allows(self, gpus: int, jobs: int = 1) -> bool:
+        return gpus <= self.gpus and jobs <= self.jobs
+
+    def take(self, gpus: int, jobs: int = 1) -> None:
+        self.gpus -= gpus
+        self.jobs -= jobs
+
+
+class Room(NamedTuple):
+    """What is left for a team, and for those of its members who have a word of their own."""
+
+    team: Budget | None
+    members: Mapping[str, Budget]
+
+    def holds(self, lines: Collection[Line]) -> bool:
+        """Whether all of them fit, whatever their order."""
+        if self.members:
+            return False
+        total, jobs = sum(line.total for line in lines), sum(len(line.jobs) for line in lines)
+        return self.team is None or self.team.allows(total, jobs)
+
+    def budgets(self, account: str) -> list[Budget]:
+        """What has to allow a job of this account."""
+        found = (self.team, self.members.get(account))
+        return [budget for budget in found if budget is not None]
 
 
 def relabelled(
-    view: View, running: RunningIndex | RunningByKey, quotas: Mapping[str, int]
+    view: View,
+    running: RunningIndex | RunningByKey,
+    quotas: Told,
+    limits: Told = None,
+    jobs: Told = None,
 ) -> list[Reserve]:
-    """Who borrows from here on, and who does not any more: O(who runs, teams and their lines, and GPUs of quotas that somebody
-    wants), but for jobs that have just come."""
+    """Who borrows, or stands aside, from here on, and who does not any more: O(who runs, accounts and their lines, and
+    GPUs of quotas that somebody wants), but for jobs that have just come."""
     cluster = view.cluster
     if not isinstance(cluster.waiting, WaitingByTeam):
         raise TypeError("quotas of teams need an ordering by_team")
-    held: dict[str, list[Job]] = defaultdict(list)
-    for job_id in running.places:
-        job = cluster.jobs[job_id]
-        held[job.user].append(job)
-    waiting = cluster.waiting.teams
+    lines: dict[str, list[Line]] = defaultdict(list)
+    for line in _of_running(cluster, running):
+        lines[team_of(line.account)].append(line)
+    for account, waiting in cluster.waiting.teams.items():
+        lines[team_of(account)] += _of_waiting(cluster, account, waiting)
     found: list[Reserve] = []
-    for team in sorted(held.keys() | waiting.keys()):
-        lines = _of_running(cluster, running, held.get(team, ()))
-        if team in waiting:
-            lines += _of_waiting(cluster, waiting[team])
-        found += _told(cluster, lines, team, quota_of(quotas, team))
+    for team in sorted(lines):
+        found += _Team(cluster, team, lines[team], Words(quotas), Words(limits, jobs)).told()
     # Each line is kept in the order of arrival: so they come to its end.
     found.sort(key=lambda change: cluster.jobs[change.job_id].sequence)
     return found
 
 
-def _of_running(
-    cluster: Cluster, running: RunningIndex | RunningByKey, jobs: Iterable[Job]
-) -> list[Line]:
+def _of_running(cluster: Cluster, running: RunningIndex | RunningByKey) -> Iterator[Line]:
     """A line for each; what an elastic job holds beyond its base is nobody's by right."""
-    found = []
-    for job in jobs:
-        place = running.places[job.job_id]
+    for job_id in running.places:
+        job, place = cluster.jobs[job_id], running.places[job_id]
         gpus = min(place.gpus, job.request.base) if cluster.elastic(job) else place.gpus
-        at = {job.job_id: running.position(job.job_id)}
-        found.append(Line(job.lane, _without(place.rank, job), gpus, at))
-    return found
+        at = {job_id: running.position(job_id)}
+        yield Line(job.account, job.lane, _without(place.rank, job), gpus, at, True)
 
 
-def _of_waiting(cluster: Cluster, waiting: WaitingIndex) -> list[Line]:
-    found = []
+def _of_waiting(cluster: Cluster, account: str, waiting: WaitingIndex) -> Iterator[Line]:
     for rank, shapes in waiting.by_rank.items():
         for shape, fifo in shapes.items():
             first = cluster.jobs[next(iter(fifo))]  # all of a rank are in one lane
-            found.append(Line(first.lane, _without(rank, first), shape.gpus, fifo))
-    return found
+            yield Line(account, first.lane, _without(rank, first), shape.gpus, fifo, False)
 
 
 def _without(rank: int, job: Job) -> int:
-    return rank - (Lane.BORROW - Lane.SPOT) * LANE if job.lane is Lane.BORROW else rank
+    return rank - (job.lane - Lane.SPOT) * LANE if job.lane in _BESIDE else rank
 
 
-def _told(cluster: Cluster, lines: list[Line], team: str, quota: int | None) -> Iterator[Reserve]:
-    free = [line for line in lines if line.lane in _LENDING]
-    if quota is None:
-        right = None
-    else:
-        own = sum(len(line.jobs) * line.gpus for line in lines if line.lane < Lane.SPOT)
-        right = _by_right(free, quota - own)
-    for line in free:
-        if line.lane is Lane.SPOT and right is not None:
-            over = Reason(ReasonCode.QUOTA, "gpus", quota, quota, detail=f"team {team}")
-            for job_id in [job_id for job_id in line.jobs if job_id not in right]:
-                yield _in_lane(cluster.jobs[job_id], Lane.BORROW, over)
-        elif line.lane is Lane.BORROW:
-            within = Reason(ReasonCode.FITS, detail=f"the quota of {team}")
-            back = line.jobs if right is None else [it for it in sorted(right) if it in line.jobs]
-            for job_id in back:
-                yield _in_lane(cluster.jobs[job_id], Lane.SPOT, within)
+class _Team:
+    """One team: who of it stands where."""
+
+    def __init__(
+        self, cluster: Cluster, team: str, lines: list[Line], quotas: Words, limits: Words
+    ) -> None:
+        self.cluster = cluster
+        self.team = team
+        self.quotas = quotas
+        self.limits = limits
+        self.free = [line for line in lines if line.lane in _LENDING]
+        self.own = [line for line in lines if line.lane < Lane.SPOT]
+
+    def told(self) -> Iterator[Reserve]:
+        """Those who stand elsewhere from here on."""
+        right = _first(self.free, self._room(self.quotas, self.own))
+        waiting = [line for line in self.free if not line.runs]
+        runs = [line for line in self.free if line.runs]
+        may = _first(waiting, self._room(self.limits, self.own + runs))
+        for line in self.free:
+            beside = None if line.runs or may is None else may
+            for job_id in _moved(line, right, beside):
+                lane = _lane(job_id, right, beside)
+                yield self._in_lane(self.cluster.jobs[job_id], lane)
+
+    def _room(self, words: Words, taken: Iterable[Line]) -> Room:
+        """What is left of what is told of the team and its members."""
+        room = Room(words.budget(lambda told: of_team(told, self.team)), self._members(words))
+        for line in taken:
+            for budget in room.budgets(line.account):
+                budget.take(line.total, len(line.jobs))
+        return room
+
+    def _members(self, words: Words) -> dict[str, Budget]:
+        if not any(map(tells_of_members, words)):
+            return {}
+        found = {}
+        for account in {line.account for line in self.free}:
+            budget = words.budget(partial(of_member, account=account))
+            if budget is not None:
+                found[account] = budget
+        return found
+
+    def _in_lane(self, job: Job, lane: Lane) -> Reserve:
+        reason = _WITHIN._replace(detail=f"the quota of {self.team}")
+        if lane is Lane.BORROW:
+            quota = of_team(self.quotas.gpus, self.team)
+            reason = Reason(ReasonCode.QUOTA, "gpus", quota, quota, (), f"team {self.team}")
+        elif lane is Lane.LIMIT:
+            limit = of_team(self.limits.gpus, self.team)
+            reason = Reason(ReasonCode.TEAM_LIMIT, "gpus", limit, limit, (), f"team {self.team}")
+        return Reserve(job.job_id, lane, job.slots, job.promised, job.verdict, reason)
 
 
-def _by_right(lines: list[Line], gpus: int) -> set[JobId]:
-    """Who stands by right if so many GPUs are left for them: the first first, each who still fits."""
-    if sum(len(line.jobs) * line.gpus for line in lines) <= gpus:
+def _lane(job_id: JobId, right: set[JobId] | None, may: set[JobId] | None) -> Lane:
+    if may is not None and job_id not in may:
+        return Lane.LIMIT
+    return Lane.SPOT if right is None or job_id in right else Lane.BORROW
+
+
+def _moved(line: Line, right: set[JobId] | None, may: set[JobId] | None) -> list[JobId]:
+    """Of a line those who stand elsewhere from here on."""
+    if line.lane is Lane.SPOT and right is None and may is None:
+        return []
+    if line.lane is Lane.SPOT:
+        return [job_id for job_id in line.jobs if _lane(job_id, right, may) is not line.lane]
+    # Of those who stand aside few are let back at a time: they are looked for, not gone through.
+    kept = _kept(line.lane, right, may)
+    if kept is None:
+        return [job_id for job_id in line.jobs if _lane(job_id, right, may) is not line.lane]
+    return [job_id for job_id in sorted(kept) if job_id in line.jobs]
+
+
+def _kept(lane: Lane, right: set[JobId] | None, may: set[JobId] | None) -> set[JobId] | None:
+    """Who leaves this lane if it stands there; None: everybody might."""
+    if lane is Lane.LIMIT:
+        return may
+    return right if may is None else None
+
+
+def _first(lines: list[Line], room: Room) -> set[JobId] | None:
+    """The first for whom there is room, each who still fits; None: everybody."""
+    if room.team is None and not room.members:
+        return None
+    if room.holds(lines):
         return {job_id for line in lines for job_id in line.jobs}
     heads = []
     for line in lines:
         stand = ((line.rank, position, job_id) for job_id, position in line.jobs.items())
-        heads.append((next(stand), line.gpus, stand))
+        heads.append((next(stand), line.gpus, line.account, stand))
     heapify(heads)
     found = set()
     while heads:
-        (_, _, job_id), width, stand = heads[0]
+        (_, _, job_id), width, account, stand = heads[0]
         after = None
-        if width <= gpus:
+        budgets = room.budgets(account)
+        if all(budget.allows(width) for budget in budgets):
             found.add(job_id)
-            gpus -= width
+            for budget in budgets:
+                budget.take(width)
             after = next(stand, None)
         if after is None:
             heappop(heads)  # nobody is left, or nobody else of them fits either
         else:
-            heapreplace(heads, (after, width, stand))
+            heapreplace(heads, (after, width, account, stand))
     return found
-
-
-def _in_lane(job: Job, lane: Lane, reason: Reason) -> Reserve:
-    return Reserve(job.job_id, lane, job.slots, job.promised, job.verdict, reason)

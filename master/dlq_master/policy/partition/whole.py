@@ -21,4 +21,5 @@ _KINDS = {
     Lane.SPOT: LeaseKind.BE,
     Lane.FILL: LeaseKind.BE,
     Lane.BORROW: LeaseKind.BE,
+    Lane.LIMIT: LeaseKind.BE,
 }

@@ -157,7 +157,7 @@ def _slo_job(
         resume_s=pause_s,
         running=runs,
         promised=job.promised,
-        team=job.user,
+        team=job.team or job.user,
     )
 
 
@@ -239,4 +239,4 @@ def lane_of(job: Job, slot: int, rules: Promises) -> Lane:
         return Lane.SLO
     if job.promised is not None and rules.slots is Slots.EARLY:
         return Lane.FILL
-    return Lane.BORROW if job.lane is Lane.BORROW else Lane.SPOT
+    return job.lane if job.lane in (Lane.BORROW, Lane.LIMIT) else Lane.SPOT

@@ -26,6 +26,8 @@ from dlq_master.policy.walk.usable import usable
 # Ranks below are of those who have had their turn before the walk: seats, and trials.
 _FIRST_RANK = (PROFILE_RANK + Lane.SPOT * LANE) // 2
 _SLO_RANK = Lane.SLO * LANE
+# From here on nobody is served: their teams hold as much as they may.
+_LAST_RANK = (Lane.BORROW + Lane.LIMIT) * LANE // 2
 
 
 class SlotSpace(Space):
@@ -33,7 +35,7 @@ class SlotSpace(Space):
 
     def ranks(self) -> Sequence[int]:
         """All others in which somebody waits."""
-        return [rank for rank in super().ranks() if rank >= _FIRST_RANK]
+        return [rank for rank in super().ranks() if _FIRST_RANK <= rank < _LAST_RANK]
 
     def serve(self, rank: int, head: Head) -> bool:
         """It starts or claims. What it takes is written down even if it is the last: until all seats and trials
@@ -53,7 +55,7 @@ class SlotContest(Contest):
 
     def ranks(self) -> Sequence[int]:
         """All others in which somebody waits or runs."""
-        return [rank for rank in super().ranks() if rank >= _FIRST_RANK]
+        return [rank for rank in super().ranks() if _FIRST_RANK <= rank < _LAST_RANK]
 
     spared: frozenset[int] = frozenset()  # nodes on which nobody has to leave just now
 

@@ -643,6 +643,7 @@ class JobSpec(_message.Message):
     DEADLINES_FIELD_NUMBER: _builtins.int
     ON_MISS_FIELD_NUMBER: _builtins.int
     STEP_COUNT_FIELD_NUMBER: _builtins.int
+    TEAM_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; letters, digits and ". _ - + @ :". Empty: derived from the command."""
     script: _builtins.str
@@ -681,6 +682,8 @@ class JobSpec(_message.Message):
     """
     step_count: _builtins.int
     """Training steps in all, as dlq_train counts them. Unset: unknown."""
+    team: _builtins.str
+    """The team to which its GPUs are counted, one of the submitter's. Empty: the submitter's default."""
     @_builtins.property
     def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The program and its arguments, never passed through a shell."""
@@ -781,10 +784,11 @@ class JobSpec(_message.Message):
         deadlines: _abc.Iterable[Global___DeadlineStep] | None = ...,
         on_miss: _builtins.str = ...,
         step_count: _builtins.int | None = ...,
+        team: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "container", b"container", "deadlines", b"deadlines", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "environment", b"environment", "hold", b"hold", "labels", b"labels", "launch", b"launch", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "preempt", b"preempt", "profile", b"profile", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration", "working_directory", b"working_directory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "container", b"container", "deadlines", b"deadlines", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "environment", b"environment", "hold", b"hold", "labels", b"labels", "launch", b"launch", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "preempt", b"preempt", "profile", b"profile", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "team", b"team", "time_limit_duration", b"time_limit_duration", "working_directory", b"working_directory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__step_count: _TypeAlias = _typing.Literal["step_count"]  # noqa: Y015
     _WhichOneofArgType__step_count: _TypeAlias = _typing.Literal["_step_count", b"_step_count"]  # noqa: Y015
@@ -1136,6 +1140,7 @@ class Job(_message.Message):
     WARNING_TIME_FIELD_NUMBER: _builtins.int
     START_ESTIMATE_FIELD_NUMBER: _builtins.int
     PROMISE_FIELD_NUMBER: _builtins.int
+    TEAM_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Short decimal integer, never reused."""
     user: _builtins.str
@@ -1190,6 +1195,8 @@ class Job(_message.Message):
     """GPUs x seconds that it has run, over all attempts and never reset."""
     nice: _builtins.int
     """Behind (above 0) or before (below) all other jobs of its queue."""
+    team: _builtins.str
+    """The team to which its GPUs are counted; empty: its user is in none."""
     @_builtins.property
     def resources(self) -> _resource_pb2.ResourceRequest:
         """What it asks for."""
@@ -1304,10 +1311,11 @@ class Job(_message.Message):
         warning_time: _timestamp_pb2.Timestamp | None = ...,
         start_estimate: _forecast_pb2.TimeRange | None = ...,
         promise: Global___Promise | None = ...,
+        team: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "progress", b"progress", "promise", b"promise", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_estimate", b"start_estimate", "start_time", b"start_time", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "nice", b"nice", "node_ids", b"node_ids", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "progress", b"progress", "promise", b"promise", "queue", b"queue", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_estimate", b"start_estimate", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "nice", b"nice", "node_ids", b"node_ids", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "progress", b"progress", "promise", b"promise", "queue", b"queue", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_estimate", b"start_estimate", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "submit_time", b"submit_time", "team", b"team", "time_limit_duration", b"time_limit_duration", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__attempt_state: _TypeAlias = _typing.Literal["attempt_state"]  # noqa: Y015
     _WhichOneofArgType__attempt_state: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state"]  # noqa: Y015
@@ -1422,6 +1430,7 @@ class WaitReason(_message.Message):
     HAVE_FIELD_NUMBER: _builtins.int
     BLOCKING_JOB_IDS_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
+    SPENT_DURATION_FIELD_NUMBER: _builtins.int
     code: _builtins.str
     """Fixed word, such as "resources" or "held_user"."""
     resource: _builtins.str
@@ -1436,6 +1445,10 @@ class WaitReason(_message.Message):
     def blocking_job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Jobs in the way, nearest first."""
 
+    @_builtins.property
+    def spent_duration(self) -> _duration_pb2.Duration:
+        """How long this has kept the job waiting, over all its waits; reasons overlap. Unset: not known."""
+
     def __init__(
         self,
         *,
@@ -1445,10 +1458,11 @@ class WaitReason(_message.Message):
         have: _builtins.float | None = ...,
         blocking_job_ids: _abc.Iterable[_builtins.str] | None = ...,
         detail: _builtins.str = ...,
+        spent_duration: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_have", b"_have", "_need", b"_need", "have", b"have", "need", b"need"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_have", b"_have", "_need", b"_need", "have", b"have", "need", b"need", "spent_duration", b"spent_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_have", b"_have", "_need", b"_need", "blocking_job_ids", b"blocking_job_ids", "code", b"code", "detail", b"detail", "have", b"have", "need", b"need", "resource", b"resource"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_have", b"_have", "_need", b"_need", "blocking_job_ids", b"blocking_job_ids", "code", b"code", "detail", b"detail", "have", b"have", "need", b"need", "resource", b"resource", "spent_duration", b"spent_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__have: _TypeAlias = _typing.Literal["have"]  # noqa: Y015
     _WhichOneofArgType__have: _TypeAlias = _typing.Literal["_have", b"_have"]  # noqa: Y015
@@ -1460,3 +1474,41 @@ class WaitReason(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__need) -> _WhichOneofReturnType__need | None: ...
 
 Global___WaitReason: _TypeAlias = WaitReason  # noqa: Y015
+
+@_typing.final
+class WaitShare(_message.Message):
+    """How long a job has waited for one kind of reason."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CODE_FIELD_NUMBER: _builtins.int
+    SPENT_DURATION_FIELD_NUMBER: _builtins.int
+    MAIN_DURATION_FIELD_NUMBER: _builtins.int
+    NOW_FIELD_NUMBER: _builtins.int
+    code: _builtins.str
+    """The word of the reason."""
+    now: _builtins.bool
+    """Whether it holds now."""
+    @_builtins.property
+    def spent_duration(self) -> _duration_pb2.Duration:
+        """How long it held; several may hold at a time."""
+
+    @_builtins.property
+    def main_duration(self) -> _duration_pb2.Duration:
+        """How long it was the main one; these add up to the whole wait."""
+
+    def __init__(
+        self,
+        *,
+        code: _builtins.str = ...,
+        spent_duration: _duration_pb2.Duration | None = ...,
+        main_duration: _duration_pb2.Duration | None = ...,
+        now: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["main_duration", b"main_duration", "spent_duration", b"spent_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "main_duration", b"main_duration", "now", b"now", "spent_duration", b"spent_duration"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WaitShare: _TypeAlias = WaitShare  # noqa: Y015

@@ -1058,6 +1058,7 @@ class ExplainJobResponse(_message.Message):
     REASONS_FIELD_NUMBER: _builtins.int
     JOBS_AHEAD_COUNT_FIELD_NUMBER: _builtins.int
     TRAFFIC_FIELD_NUMBER: _builtins.int
+    WAITS_FIELD_NUMBER: _builtins.int
     jobs_ahead_count: _builtins.int
     """Jobs ahead of it in its order; unset: it does not wait."""
     @_builtins.property
@@ -1072,6 +1073,10 @@ class ExplainJobResponse(_message.Message):
     def traffic(self) -> _profile_pb2.JobTraffic:
         """What is believed of how it communicates."""
 
+    @_builtins.property
+    def waits(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.WaitShare]:
+        """How long it has waited, by reason, those that hold now first; reasons of a short wait may be missing."""
+
     def __init__(
         self,
         *,
@@ -1079,10 +1084,11 @@ class ExplainJobResponse(_message.Message):
         reasons: _abc.Iterable[_job_pb2.WaitReason] | None = ...,
         jobs_ahead_count: _builtins.int | None = ...,
         traffic: _profile_pb2.JobTraffic | None = ...,
+        waits: _abc.Iterable[_job_pb2.WaitShare] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_jobs_ahead_count", b"_jobs_ahead_count", "job", b"job", "jobs_ahead_count", b"jobs_ahead_count", "traffic", b"traffic"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_jobs_ahead_count", b"_jobs_ahead_count", "job", b"job", "jobs_ahead_count", b"jobs_ahead_count", "reasons", b"reasons", "traffic", b"traffic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_jobs_ahead_count", b"_jobs_ahead_count", "job", b"job", "jobs_ahead_count", b"jobs_ahead_count", "reasons", b"reasons", "traffic", b"traffic", "waits", b"waits"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__jobs_ahead_count: _TypeAlias = _typing.Literal["jobs_ahead_count"]  # noqa: Y015
     _WhichOneofArgType__jobs_ahead_count: _TypeAlias = _typing.Literal["_jobs_ahead_count", b"_jobs_ahead_count"]  # noqa: Y015

@@ -70,6 +70,8 @@ def test_tokens_users_and_forgetting_are_for_admins_alone() -> None:
         "SetUser",
         "DeleteUser",
         "SetPolicy",
+        "SetTeam",
+        "DeleteTeam",
     }
 
 

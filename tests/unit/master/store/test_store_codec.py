@@ -39,6 +39,11 @@ def test_every_token_comes_back_equal(token: JoinToken) -> None:
     assert decode(encode(token), JoinToken) == token
 
 
+@given(stored_values.teams | stored_values.reservations | stored_values.waits)
+def test_everything_told_of_tenants_comes_back_equal(value: object) -> None:
+    assert decode(encode(value), type(value)) == value
+
+
 @given(stored_values.recordings)
 def test_every_recording_comes_back_equal(recording: Recording) -> None:
     assert decode(encode(recording), Recording) == recording

@@ -27,6 +27,9 @@ from support.stored_values import (
     a_job,
     a_node,
     a_recording,
+    a_reservation,
+    a_team,
+    a_wait,
     an_attempt,
     an_event,
     an_evidence,
@@ -93,6 +96,9 @@ async def test_everything_of_a_batch_is_loaded_again(store: Halves) -> None:
         last_time_s=103.0,
         last_job=2,
         recordings=tuple(batch.recordings),
+        teams=(a_team("nlp"), a_team()),
+        reservations=tuple(batch.reservations),
+        waited=tuple(batch.waited),
     )
 
 
@@ -115,6 +121,17 @@ async def test_a_later_batch_adds_changes_and_drops(store: Halves) -> None:
     assert [row.sequence for row in loaded.intentions] == [2, 3]
     assert loaded.meta == {"epoch": "4", "cluster": "lab"}
     assert (loaded.last_event, loaded.last_time_s) == (5, 105.0)
+
+
+async def test_what_is_told_of_tenants_is_kept(store: Halves) -> None:
+    await store.commit(first_batch(), mixed_batch())
+
+    loaded = store.load()
+    assert loaded.teams == (a_team("robots"), a_team(version=2))
+    assert loaded.reservations == (a_reservation(active=True),)
+    assert loaded.waited == (a_wait(2, now=()), a_wait(3)), "job 1 has ended"
+    assert store.records.waited(JobId(1)) == a_wait(1)
+    assert store.records.waited(JobId(9)) is None
 
 
 async def test_what_nodes_told_of_traffic_is_kept_with_the_start_that_it_is_of(

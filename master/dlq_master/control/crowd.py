@@ -1,0 +1,58 @@
+"""How many jobs have not ended, by user, by account, by team and by queue: what limits of submissions look at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from dlq_master.model.accounts import team_of
+from dlq_master.model.job import Job
+
+
+def places(job: Job) -> Iterator[str]:
+    """Everything that a job is counted for."""
+    account = job.account
+    yield of_user(job.user)
+    yield of_account(account)
+    yield of_team(team_of(account))
+    yield of_queue(job.queue)
+    yield of_queue(job.queue, job.user)
+
+
+def of_user(user: str) -> str:
+    """All of a user's."""
+    return f"user {user}"
+
+
+def of_account(account: str) -> str:
+    """Those of a user in a team."""
+    return f"account {account}"
+
+
+def of_team(team: str) -> str:
+    """All of a team's."""
+    return f"team {team}"
+
+
+def of_queue(queue: str, user: str = "") -> str:
+    """All in a queue, or one user's."""
+    return f"queue {queue} {user}"
+
+
+class Crowd:
+    """Counts of jobs that have not ended. As committed: who came in the turn at hand is counted by the turn."""
+
+    def __init__(self) -> None:
+        self._jobs: Counter[str] = Counter()
+
+    def __getitem__(self, place: str) -> int:
+        return self._jobs[place]
+
+    def change(self, before: Job | None, job: Job) -> None:
+        """A job has another value."""
+        if before is not None and before.ended is job.ended and before.queue == job.queue:
+            return
+        if before is not None and not before.ended:
+            self._jobs.subtract(places(before))
+        if not job.ended:
+            self._jobs.update(places(job))

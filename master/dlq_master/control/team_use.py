@@ -1,0 +1,41 @@
+"""What teams and their members have now, counted over the published jobs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dlq_master.model.accounts import team_of
+from dlq_master.model.job import Job
+from dlq_master.model.lane import Lane
+
+
+@dataclass(slots=True)
+class Use:
+    """Of one team, or of one member."""
+
+    gpus: int = 0
+    borrowed_gpus: int = 0
+    guaranteed_gpus: int = 0
+    running: int = 0
+    waiting: int = 0
+
+
+def count(held: Iterable[tuple[Job, int]], jobs: Iterable[Job]) -> Mapping[str, Use]:
+    """Team, or account (model/accounts.py) -> what it has. `held`: jobs that hold GPUs, and how many."""
+    found: dict[str, Use] = defaultdict(Use)
+    for job, gpus in held:
+        for name in (team_of(job.account), job.account):
+            use = found[name]
+            use.gpus += gpus
+            use.running += 1
+            if job.lane is Lane.BORROW:
+                use.borrowed_gpus += gpus
+    for job in jobs:
+        for name in (team_of(job.account), job.account):
+            if job.waiting:
+                found[name].waiting += 1
+            if job.promised is not None and not job.ended:
+                found[name].guaranteed_gpus += job.request.gpus
+    return found

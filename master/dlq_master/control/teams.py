@@ -1,0 +1,208 @@
+"""Teams: who belongs to which, what each may have, and to which a job is counted.
+
+What happens when: an agent restarts, or the line is silent - nothing; the master restarts - teams are rows, and the
+team of a job stands in the job. A quota or a limit below what runs stops nobody: jobs beyond a quota borrow from then
+on, and are the first to leave at a boundary when others have a right to their GPUs; beyond a limit nothing new starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dlq_common.errors import (
+    AlreadyExists,
+    Conflict,
+    IllegalTransition,
+    InvalidRequest,
+    PermissionDenied,
+    QuotaExceeded,
+)
+from dlq_common.suggest import did_you_mean
+from dlq_master.control import crowd, policies
+from dlq_master.control.state import State
+from dlq_master.control.stimuli import DeleteTeam, SetTeam, TeamSet
+from dlq_master.control.turn import Turn
+from dlq_master.model.accounts import account_of
+from dlq_master.policy.partition.accounts import holders
+from dlq_master.policy.registry import PRESETS
+from dlq_master.store.tenants import Team, TeamRules
+
+
+def set_team(turn: Turn, ask: SetTeam) -> TeamSet:
+    """Add or change a team. A repeat returns what stands."""
+    before = turn.state.teams.get(ask.team.name)
+    if turn.replay(ask) is not None and before is not None:
+        return TeamSet(before, tuple(_notices(turn.state, before)))
+    if ask.team.version and (before is None or before.version != ask.team.version):
+        version = 0 if before is None else before.version
+        raise Conflict(f"team {ask.team.name} has changed", version=version)
+    if before is None and ask.team.name in turn.state.users:
+        raise AlreadyExists(
+            f"{ask.team.name} is a user, who is a team of one without any other: name the team otherwise"
+        )
+    _check_promised(turn.state, ask)
+    team = ask.team._replace(
+        created_time_s=turn.now_s if before is None else before.created_time_s,
+        version=1 if before is None else before.version + 1,
+        members=tuple(sorted(ask.team.members)),
+    )
+    others = list(_without_default(turn.state, team))
+    changed = {one.name: one for one in (*others, team)}
+    policies.retune(turn, turn.state.teams | changed)
+    for one in changed.values():
+        turn.put_team(one)
+    turn.remember(ask, team.name)
+    turn.note("team_set", actor=ask.caller.actor, team=team.name, **_facts(team))
+    return TeamSet(team, tuple(_notices(turn.state, team)))
+
+
+def delete_team(turn: Turn, ask: DeleteTeam) -> int:
+    """Remove a team; an unknown one is gone already. Its jobs go on, without a quota or a limit."""
+    if turn.replay(ask) is None and ask.name in turn.state.teams:
+        left = {name: team for name, team in turn.state.teams.items() if name != ask.name}
+        policies.retune(turn, left)
+        turn.remember(ask, ask.name)
+        turn.drop_team(ask.name)
+        turn.note("team_deleted", actor=ask.caller.actor, team=ask.name)
+    return turn.state.crowd[crowd.of_team(ask.name)]
+
+
+def team_for(state: State, user: str, asked: str) -> str:
+    """To which team a job of this user is counted; "" = the user is in none.
+
+    Raises InvalidRequest for a team that is not there, PermissionDenied for one of others.
+    """
+    own = [team for team in state.teams.values() if team.member(user) is not None]
+    if asked:
+        if asked not in state.teams:
+            raise InvalidRequest(
+                f"there is no team {asked!r}{did_you_mean(asked, list(state.teams))}",
+                field="spec.team",
+            )
+        if all(team.name != asked for team in own):
+            named = ", ".join(sorted(team.name for team in own)) or "none"
+            raise PermissionDenied(f"{user} is not in team {asked} (but in: {named})", user=user)
+        return asked
+    chosen = [team for team in own if (it := team.member(user)) is not None and it.default]
+    if chosen:
+        return chosen[0].name
+    return min(own, key=lambda team: (team.created_time_s, team.name)).name if own else ""
+
+
+def check_limits(turn: Turn, team: str, user: str, gpus: int, count: int) -> None:
+    """Raises QuotaExceeded if so many more jobs of so many GPUs each are more than the team, or the user in it,
+    may have. More GPUs than a limit could never start; more jobs may come once others have ended."""
+    found = turn.state.teams.get(team)
+    if found is None:
+        return
+    member = found.member(user)
+    rules = [(f"team {team}", crowd.of_team(team), found.rules)]
+    if member is not None:
+        account = crowd.of_account(account_of(team, user))
+        rules.append((f"{user} in team {team}", account, member.rules))
+    for who, place, told in rules:
+        _check_width(who, told, gpus)
+        check_count(turn, who, place, told.queued_jobs, count)
+
+
+def check_count(turn: Turn, who: str, place: str, limit: int | None, asked: int) -> None:
+    """Raises QuotaExceeded if so many more jobs are too many."""
+    used = turn.state.crowd[place] + turn.entered[place]
+    if limit is not None and used + asked > limit:
+        more = "" if asked == 1 else f" and {asked} more are asked for"
+        raise QuotaExceeded(
+            f"{who} has {used} jobs that have not ended{more}; the limit is {limit}",
+            hint="nothing was submitted; the same may be asked again once some have ended",
+            limit=limit,
+            used=used,
+            asked=asked,
+        )
+
+
+def no_difference(state: State) -> str:
+    """Why quotas, limits and shares of teams make no difference now; empty: they do."""
+    if "team_quota" in PRESETS[state.chosen.policy].settings:
+        return ""
+    return (
+        f"policy {state.chosen.policy} knows no quotas, limits or shares of teams: they count from the day of one that "
+        "does, such as dlq"
+    )
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _check_promised(state: State, ask: SetTeam) -> None:
+    quota = ask.team.slo_quota
+    jobs = (state.cluster.jobs[job_id] for job_id in sorted(state.cluster.promised))
+    own = [job for job in jobs if (job.team or job.user) == ask.team.name]
+    promised = sum(job.request.gpus for job in own)
+    if quota is not None and promised > quota and not ask.force:
+        named = ", ".join(str(job.job_id) for job in own[: policies.LISTED])
+        raise IllegalTransition(
+            f"{promised} GPUs of team {ask.team.name} are promised to jobs {named}, more than {quota}",
+            hint="with --force the quota is set all the same: these promises stand, and nothing more is promised",
+            jobs=len(own),
+        )
+
+
+def _without_default(state: State, team: Team) -> Iterator[Team]:
+    """Other teams that are the default of its members by now."""
+    chosen = {one.user for one in team.members if one.default}
+    for other in state.teams.values():
+        if other.name != team.name and any(
+            one.default and one.user in chosen for one in other.members
+        ):
+            members = [
+                one._replace(default=one.default and one.user not in chosen)
+                for one in other.members
+            ]
+            yield other._replace(members=tuple(members), version=other.version + 1)
+
+
+def _facts(team: Team) -> dict[str, Any]:
+    told = {**team.rules._asdict(), "slo_quota": team.slo_quota, "members": len(team.members)}
+    return {key: value for key, value in told.items() if value is not None}
+
+
+def _notices(state: State, team: Team) -> Iterator[str]:
+    """Whom a new quota or limit concerns."""
+    if words := no_difference(state):
+        yield words
+        return
+    yield from _beyond(state, f"team {team.name}", team.name, team.rules)
+    for member in team.members:
+        account = account_of(team.name, member.user)
+        yield from _beyond(state, f"{member.user} in team {team.name}", account, member.rules)
+
+
+def _beyond(state: State, who: str, account: str, rules: TeamRules) -> Iterator[str]:
+    held = holders(state.cluster, account)
+    total, jobs = sum(held.values()), ", ".join(map(str, sorted(held)[: policies.LISTED]))
+    if rules.gpu_quota is not None and total > rules.gpu_quota:
+        yield (
+            f"{who} holds {total} GPUs (jobs {jobs}), {total - rules.gpu_quota} beyond its quota: those are borrowed "
+            "from now on, and given back at a boundary when others have a right to them"
+        )
+    if rules.gpu_limit is not None and total > rules.gpu_limit:
+        yield (
+            f"{who} holds {total} GPUs (jobs {jobs}), {total - rules.gpu_limit} beyond its limit: nobody is stopped, "
+            "and nothing more of it starts until it holds less"
+        )
+    if rules.running_jobs is not None and len(held) > rules.running_jobs:
+        yield (
+            f"{who} runs {len(held)} jobs, {len(held) - rules.running_jobs} beyond its limit: nobody is stopped, and "
+            "nothing more of it starts until it runs fewer"
+        )
+
+
+def _check_width(who: str, told: TeamRules, gpus: int) -> None:
+    if told.gpu_limit is not None and gpus > told.gpu_limit:
+        raise QuotaExceeded(
+            f"the job needs {gpus} GPUs, and {who} may hold {told.gpu_limit} at most",
+            hint="ask an admin for more, or for fewer GPUs: dlq teams shows what each may have",
+            limit=told.gpu_limit,
+            used=0,
+            asked=gpus,
+        )

@@ -1,0 +1,203 @@
+"""Teams live: who belongs to which, to which a job is counted, and what quotas and limits do to what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dlq_common.errors import (
+    AlreadyExists,
+    Conflict,
+    IllegalTransition,
+    InvalidRequest,
+    PermissionDenied,
+    QuotaExceeded,
+)
+from dlq_master.control.config import QueueConfig
+from dlq_master.control.stimuli import DeleteTeam, SetTeam, TeamSet
+from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.lane import Lane
+from dlq_master.model.reward import strict
+from dlq_master.model.validate import validate
+from dlq_master.model.why import ReasonCode
+from dlq_master.store.tenants import Member, Team, TeamRules
+from support.master_harness import ROOT, Master, config_of
+from support.sim_agent import SimAgent
+
+Masters = Callable[..., Master]
+
+
+def set_team(master: Master, name: str = "vision", **told: Any) -> TeamSet:
+    members = told.pop("members", (Member("alice"),))
+    slo, version, force = (
+        told.pop("slo_quota", None),
+        told.pop("version", 0),
+        told.pop("force", False),
+    )
+    team = Team(name, 0.0, TeamRules(**told), slo, tuple(members), version)
+    answer = master.ask(SetTeam(caller=ROOT, request_id="", team=team, force=force))
+    assert isinstance(answer, TeamSet)
+    return answer
+
+
+def a_master(masters: Masters, policy: str = "dlq", gpus: int = 8) -> Master:
+    master = masters(config_of(policy))
+    SimAgent(master, NodeId("n1"), gpus=gpus).hello()
+    return master
+
+
+def test_a_job_is_counted_to_the_team_it_names_to_the_default_or_to_the_first(
+    masters: Masters,
+) -> None:
+    master = a_master(masters)
+    assert master.submit(1).team == ""
+    set_team(master, "vision")
+    master.tick(10.0)
+    set_team(master, "nlp")
+    assert [master.submit(1).team, master.submit(1, team="nlp").team] == ["vision", "nlp"]
+    set_team(master, "nlp", members=[Member("alice", default=True)])
+    assert master.submit(1).team == "nlp"
+    master.restart()
+    assert master.submit(1).team == "nlp"
+    assert {job.team for job in master.loop.published.jobs()} == {"", "vision", "nlp"}
+
+
+def test_a_user_has_one_default_team(masters: Masters) -> None:
+    master = a_master(masters)
+    set_team(master, "vision", members=[Member("alice", default=True)])
+    set_team(master, "nlp", members=[Member("alice", default=True)])
+    teams = {team.name: team for team in master.loop.published.teams()}
+    assert [teams[name].members[0].default for name in ("vision", "nlp")] == [False, True]
+    assert teams["vision"].version == 2
+
+
+def test_a_team_of_others_or_of_nobody_is_refused_by_name(masters: Masters) -> None:
+    master = a_master(masters)
+    set_team(master, "vision", members=[Member("bob")])
+    with pytest.raises(PermissionDenied, match="not in team vision"):
+        master.submit(1, team="vision")
+    with pytest.raises(InvalidRequest, match=r"there is no team 'vison'.*vision") as refused:
+        master.submit(1, team="vison")
+    assert refused.value.field == "spec.team"
+
+
+def test_a_quota_below_what_runs_stops_nobody_and_says_who_borrows(masters: Masters) -> None:
+    master = a_master(masters)
+    set_team(master)
+    for _ in range(2):
+        master.submit(4)
+    assert [job.lane for job in master.loop.published.jobs()] == [Lane.SPOT, Lane.SPOT]
+    (notice,) = set_team(master, gpu_quota=4).notices
+    assert "holds 8 GPUs (jobs 1, 2), 4 beyond its quota" in notice
+    jobs = list(master.loop.published.jobs())
+    assert sorted(job.lane for job in jobs) == [Lane.SPOT, Lane.BORROW]
+    assert all(job.live_attempt for job in jobs)
+    uses = master.loop.published.team_uses()
+    assert (uses["vision"].gpus, uses["vision"].borrowed_gpus) == (8, 4)
+    master.restart()
+    assert sorted(job.lane for job in master.loop.published.jobs()) == [Lane.SPOT, Lane.BORROW]
+    set_team(master, gpu_quota=None)
+    assert {job.lane for job in master.loop.published.jobs()} == {Lane.SPOT}
+    validate(master.state.cluster)
+
+
+def test_a_limit_below_what_runs_lets_nobody_follow(masters: Masters) -> None:
+    master = a_master(masters)
+    set_team(master)
+    master.submit(4)
+    (notice,) = set_team(master, gpu_limit=2).notices
+    assert "nobody is stopped" in notice
+    late = master.submit(1)
+    assert master.job(late.job_id).waiting
+    assert master.why(late.job_id).reasons[0].code is ReasonCode.TEAM_LIMIT
+    assert master.why(late.job_id).reasons[0].blocking_jobs == (1,)
+    assert master.job(JobId(1)).live_attempt
+
+
+def test_a_job_that_is_wider_than_its_team_may_ever_hold_is_refused(masters: Masters) -> None:
+    master = a_master(masters)
+    set_team(master, members=[Member("alice", TeamRules(gpu_limit=2))], gpu_limit=4)
+    with pytest.raises(QuotaExceeded, match="alice in team vision may hold 2"):
+        master.submit(4)
+
+
+def test_more_jobs_than_a_team_or_a_member_may_have_are_refused(masters: Masters) -> None:
+    master = a_master(masters)
+    set_team(master, members=[Member("alice", TeamRules(queued_jobs=2))], queued_jobs=3)
+    master.submit(1)
+    second = master.submit(1)
+    with pytest.raises(QuotaExceeded, match="alice in team vision has 2 jobs"):
+        master.submit(1)
+    master.cancel(second.job_id)
+    assert master.submit(1).job_id
+    set_team(master, members=[Member("alice")], queued_jobs=2)
+    with pytest.raises(QuotaExceeded, match=r"team vision has 2 jobs.*limit is 2"):
+        master.submit(1)
+
+
+def test_a_full_queue_refuses_and_takes_more_once_jobs_have_ended(masters: Masters) -> None:
+    queues = (QueueConfig("default", jobs=2), QueueConfig("short", jobs_per_user=1))
+    master = masters(replace(config_of("dlq"), queues=queues))
+    SimAgent(master, NodeId("n1"), gpus=8).hello()
+    first = master.submit(1)
+    master.submit(1)
+    master.submit(1, queue="short")
+    for queue, words in (("default", "queue default has 2"), ("short", "alice in queue short")):
+        with pytest.raises(QuotaExceeded, match=words) as refused:
+            master.submit(1, queue=queue)
+        assert "may be asked again" in refused.value.hint
+    master.cancel(first.job_id)
+    assert master.submit(1).queue == "default"
+
+
+def test_more_than_is_promised_is_taken_back_only_by_force(masters: Masters) -> None:
+    master = a_master(masters)
+    set_team(master)
+    job = master.submit(4)
+    told = master.job(job.job_id)._replace(steps=strict(1e9), promised=0, verdict="holes")
+    master.state.cluster.put_job(told)
+    master.tick()
+    with pytest.raises(IllegalTransition, match="4 GPUs of team vision are promised to jobs 1"):
+        set_team(master, slo_quota=2)
+    assert set_team(master, slo_quota=2, force=True).team.slo_quota == 2
+    assert master.state.policy.promises is not None
+    assert master.state.policy.promises.quotas == {"vision": 2}
+
+
+def test_a_change_that_somebody_else_has_made_meanwhile_is_not_overwritten(
+    masters: Masters,
+) -> None:
+    master = a_master(masters)
+    stored = set_team(master, gpu_quota=4).team
+    set_team(master, gpu_quota=6, version=stored.version)
+    with pytest.raises(Conflict):
+        set_team(master, gpu_quota=5, version=stored.version)
+
+
+def test_a_team_is_not_named_as_a_user(masters: Masters) -> None:
+    with pytest.raises(AlreadyExists, match="alice is a user"):
+        set_team(a_master(masters), "alice")
+
+
+def test_under_a_policy_without_teams_they_count_for_nothing_and_that_is_said(
+    masters: Masters,
+) -> None:
+    master = a_master(masters, "fifo")
+    (notice,) = set_team(master, gpu_quota=1).notices
+    assert notice.startswith("policy fifo knows no quotas")
+    assert master.loop.published.team_notice() == notice
+    assert master.state.policy.borrowing is None
+
+
+def test_jobs_of_a_team_that_is_gone_go_on_without_its_quota(masters: Masters) -> None:
+    master = a_master(masters)
+    set_team(master, gpu_quota=0)
+    master.submit(4)
+    assert master.job(JobId(1)).lane is Lane.BORROW
+    assert master.ask(DeleteTeam(caller=ROOT, request_id="d1", name="vision")) == 1
+    assert master.job(JobId(1)).lane is Lane.SPOT
+    assert master.loop.published.teams() == []
+    assert master.ask(DeleteTeam(caller=ROOT, request_id="d1", name="vision")) == 1

@@ -1,0 +1,101 @@
+"""Limits of teams, and quotas and limits of their members."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import Job
+from dlq_master.model.lane import Lane
+from dlq_master.model.validate import validate
+from dlq_master.model.view import View
+from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy.adopt import adopt
+from dlq_master.policy.explain import explain
+from dlq_master.policy.glance import Glance
+from dlq_master.policy.registry import build
+from support.builders import World, a_job
+
+
+def a_world(nodes: int = 2, **settings: str) -> World:
+    return World("dlq", nodes, None, place="consolidate", **settings)
+
+
+def of(user: str, job_id: int, gpus: int, run_s: float = 1000.0, team: str = "vision") -> Job:
+    return a_job(job_id, gpus, user=user, team=team, duration_estimate_s=run_s)
+
+
+def reasons(world: World, job_id: int) -> tuple[Reason, ...]:
+    view = View(world.cluster, world.now_s)
+    found = explain(view, world.policy, JobId(job_id))
+    assert Glance(view, world.policy).code(world.job(job_id)) is (found[0].code if found else None)
+    return found
+
+
+def test_a_team_holds_no_more_than_its_limit_though_gpus_are_free() -> None:
+    world = a_world(team_limit="vision:8").submit(*[of("ann", n, 4, 100.0 * n) for n in (1, 2, 3)])
+    world.decide()
+    assert (world.running, world.job(3).lane) == ([1, 2], Lane.LIMIT)
+    (reason,) = reasons(world, 3)
+    assert (reason.code, reason.need, reason.have) == (ReasonCode.TEAM_LIMIT, 8, 8)
+    assert (reason.blocking_jobs, reason.detail) == ((1, 2), "team vision")
+    world.finish(1).at(100.0)
+    assert (world.running, world.job(3).lane) == ([2, 3], Lane.SPOT)
+    validate(world.cluster)
+
+
+def test_up_to_its_limit_a_team_borrows() -> None:
+    world = a_world(team_quota="vision:4", team_limit="vision:8")
+    world.submit(*[of("ann", n, 4, 100.0 * n) for n in (1, 2, 3)]).decide()
+    assert [world.job(n).lane for n in (1, 2, 3)] == [Lane.SPOT, Lane.BORROW, Lane.LIMIT]
+    assert world.running == [1, 2]
+
+
+def test_nobody_is_stopped_for_a_limit_below_what_runs() -> None:
+    world = a_world().submit(*[of("ann", n, 4) for n in (1, 2, 3)]).decide()
+    lower = build("dlq", {"team_limit": "vision:4", "place": "consolidate"})
+    world.cluster, world.policy = adopt(world.cluster, world.policy.ordering, lower).cluster, lower
+    world.submit(of("ann", 4, 1)).decide().at(280.0).at(320.0)
+    assert world.running == [1, 2, 3]
+    assert world.job(4).lane is Lane.LIMIT
+
+
+def test_a_member_may_have_a_part_of_what_the_team_has() -> None:
+    world = a_world(team_quota="vision:16,vision/ann:4", team_limit="vision/bob:8")
+    ann, bob = [of("ann", n, 4) for n in (1, 2)], [of("bob", n, 4) for n in (3, 4, 5)]
+    world.submit(*ann, *bob).decide()
+    assert [world.job(n).lane for n in (1, 2, 3, 4, 5)] == [
+        Lane.SPOT,
+        Lane.BORROW,
+        Lane.SPOT,
+        Lane.SPOT,
+        Lane.LIMIT,
+    ]
+    assert reasons(world, 5)[0].detail == "bob in team vision"
+    assert world.running == [1, 2, 3, 4]
+
+
+def test_a_team_runs_no_more_jobs_at_a_time_than_it_may() -> None:
+    world = a_world(team_jobs="vision:2,vision/ann:1")
+    world.submit(of("ann", 1, 1), of("ann", 2, 1, 500.0), of("bob", 3, 1), of("bob", 4, 1)).decide()
+    assert len(world.running) == 2
+    assert 2 in world.running, "the shortest of ann's"
+    codes = [(it.code, it.resource, it.need) for it in reasons(world, 1)]
+    assert codes == [
+        (ReasonCode.TEAM_LIMIT, "jobs", 2),
+        (ReasonCode.TEAM_LIMIT, "jobs", 1),
+    ]
+
+
+def test_the_same_user_is_counted_to_the_team_that_the_job_names() -> None:
+    world = a_world(1, team_limit="vision:4")
+    world.submit(of("ann", 1, 4), of("ann", 2, 4), of("ann", 3, 4, team="nlp")).decide()
+    assert world.running == [1, 3]
+
+
+@pytest.mark.parametrize("setting", ["team_quota", "team_limit", "team_jobs"])
+def test_presets_of_papers_know_no_teams_unless_they_promise(setting: str) -> None:
+    with pytest.raises(ValueError, match=setting):
+        build("srtf", {setting: "a:1"})
+    assert build("chronus-paper").by_team is False
+    assert build("chronus-paper", {setting: "a:1"}).ordering.by_team
