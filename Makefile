@@ -128,6 +128,11 @@ bench: setup $(TORCH_STAMP)  ## measure; figures beside their goals and conditio
 torture: setup  ## kill the daemons N times under load: make torture N=30
 	N=$(N) $(PY) -m pytest -q -s $(PATIENT) -m torture tests/fault
 
+.PHONY: storm
+storm: setup  ## random load and trouble over many lease boundaries: make storm BOUNDARIES=300 SEED=1
+	BOUNDARIES=$(or $(BOUNDARIES),300) SEED=$(or $(SEED),1) \
+	  $(PY) -m pytest -q -s $(PATIENT) -m torture tests/fault/test_storms.py
+
 .PHONY: package
 package: setup | $(UV_TOOL)  ## build the wheel, install it with each extra into empty venvs, run it
 	UV=$(UV) $(PY) tests/support/package_trial.py

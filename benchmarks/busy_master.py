@@ -115,7 +115,7 @@ def main() -> None:
         living.run("dlq", "login")
         living.master.terminate()
         living.master.wait(timeout=30)
-        _register(living, chosen.agents)
+        register(living, chosen.agents)
         living.master = living.start_master()
         identity = load_identity(living.home)
         assert identity is not None
@@ -123,7 +123,7 @@ def main() -> None:
     report.end()
 
 
-def _register(living: Living, agents: int) -> None:
+def register(living: Living, agents: int) -> None:
     """The nodes have joined before."""
     gpus = tuple(Gpu(index=index, gpu_type="h100") for index in range(GPUS))
     names = [NodeId(f"n{number:04d}") for number in range(agents)]

@@ -128,7 +128,7 @@ def _watch(living: Living, seconds: float) -> list[tuple[float, float]]:
 
 
 def _tell(report: Report, living: Living, calls: list[tuple[float, float]]) -> None:
-    made = [row for row in _log(living) if row.get("event") == "plan_made"]
+    made = [row for row in log_of(living) if row.get("event") == "plan_made"]
     slots = [row for row in made if row["stage"] == "slot"]
     first = next((row for row in made if row["stage"] == "promises"), None)
     if first is not None:
@@ -152,7 +152,8 @@ def _note(row: dict[str, Any]) -> str:
     )
 
 
-def _log(living: Living) -> list[dict[str, Any]]:
+def log_of(living: Living) -> list[dict[str, Any]]:
+    """What the master has logged so far."""
     lines = (living.root / "dlq-master.log").read_text().splitlines()
     return [json.loads(line) for line in lines if line.startswith("{")]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from pathlib import Path
 from time import time
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from grpc import aio, ssl_channel_credentials
 
@@ -47,13 +47,15 @@ NEVER_S = 1e9  # no metronome: the loop is woken when it wants to be
 
 
 class VirtualJob(NamedTuple):
-    """What arrives when, how long it works on its GPUs, and what its end is worth by when."""
+    """What arrives when, how long it works on its GPUs, and what its end is worth by when; `told_s`: how long
+    its user says that it works (0: nothing), if that is not the truth."""
 
     name: str
     submit_s: float
     gpus: int
     work_s: float
     steps: Steps = ()
+    told_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -133,6 +135,7 @@ class SteppedDaemon:
             foresight=FakeForesight(),
         )
         self._channels: list[aio.Channel] = []
+        self._lines: dict[str, aio.Channel] = {}  # of each node
         self._agents: dict[str, VirtualAgent] = {}
         self._calls: set[asyncio.Task[Any]] = set()
         self._works: dict[str, Work] = {}
@@ -141,11 +144,11 @@ class SteppedDaemon:
 
     # --- life ---------------------------------------------------------------------------------
 
-    async def __aenter__(self) -> SteppedDaemon:
+    async def __aenter__(self) -> Self:
         await self._server.start()
         self.loop.plan_with(self.planner)
         for node_id, gpus in self._nodes.items():
-            channel = self._channel(node_id, node=True)
+            channel = self._lines[node_id] = self._channel(node_id, node=True)
             told = (self._begun_on(node_id), self._stopped)
             self._agents[node_id] = VirtualAgent(channel, node_id, gpus, *told)
             await self._agents[node_id].join()
@@ -189,18 +192,32 @@ class SteppedDaemon:
                     call = self._submit(submit, waiting[name])
                     self._calls.add(asyncio.create_task(call))
                 else:
-                    self._ends(what, name, number)
+                    await self._happens(what, name, number)
             await self._until(self._arrived)
             await self._turn()
             await self._settle()
+            self._settled()
         return self._runs()
+
+    async def _happens(self, what: str, name: str, number: int) -> None:
+        """Something that was foreseen."""
+        self._ends(what, name, number)
+
+    def _settled(self) -> None:
+        """All that this instant has brought is on disk."""
 
     def _next_s(self) -> float:
         ahead = [self._agenda[0][0]] if self._agenda else []
         wake_s = self.loop._wake_at_s
         ahead += [] if wake_s is None else [wake_s]
-        assert ahead, "jobs wait and nothing will ever happen"
+        assert ahead, f"nothing will ever happen, and there are {self._left()}"
         return min(ahead)
+
+    def _left(self) -> list[tuple[Job, Attempt | None]]:
+        """Jobs that have not ended, and what they run as."""
+        cluster = self.state.cluster
+        left = [job for job in cluster.jobs.values() if not job.ended]
+        return [(job, cluster.live_attempt(job)) for job in left]
 
     def _step(self, to_s: float) -> None:
         self.clock.advance(max(0.0, to_s - self.clock.now_s()))
@@ -214,7 +231,9 @@ class SteppedDaemon:
         spec.name, spec.working_directory = job.name, "/tmp"
         spec.command.append("/bin/true")
         spec.resources.gpu_count = job.gpus
-        spec.run_estimate_duration.FromNanoseconds(round(job.work_s * 1e9))
+        told_s = job.work_s if job.told_s is None else job.told_s
+        if told_s:
+            spec.run_estimate_duration.FromNanoseconds(round(told_s * 1e9))
         for step in job.steps:
             due = spec.deadlines.add(reward=step.reward).due_duration
             due.FromNanoseconds(round(step.deadline_s * 1e9))

@@ -19,15 +19,25 @@ Told = Callable[[str, int, int], object]  # a job, its attempt and the rank
 
 
 class VirtualAgent:
-    """One node of `gpus` GPUs of one type."""
+    """One node of `gpus` GPUs of one type, on a host that was booted `boot_id`."""
 
-    def __init__(self, channel: aio.Channel, node_id: str, gpus: int, begun: Told, stopped: Told):
+    def __init__(
+        self,
+        channel: aio.Channel,
+        node_id: str,
+        gpus: int,
+        begun: Told,
+        stopped: Told,
+        boot_id: str = "1",
+    ) -> None:
         self.node_id = node_id
+        self.boot_id = boot_id
         self._gpus = gpus
         self._begun, self._stopped = begun, stopped
         self._call: Any = AgentServiceStub(channel).Session()
         self._out: asyncio.Queue[wire.SessionRequest] = asyncio.Queue()
         self._said = self._acknowledged = 0
+        self._epoch = 1
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -37,7 +47,7 @@ class VirtualAgent:
 
     async def join(self) -> None:
         """Say hello, and then speak and listen until `close`."""
-        facts = wire.NodeFacts(hostname=self.node_id, boot_id="1", virtual_devices=True)
+        facts = wire.NodeFacts(hostname=self.node_id, boot_id=self.boot_id, virtual_devices=True)
         for index in range(self._gpus):
             facts.gpus.add(index=index, gpu_type="h100")
         await self._call.write(wire.SessionRequest(hello=wire.Hello(facts=facts)))
@@ -55,7 +65,7 @@ class VirtualAgent:
         report = wire.RankReport(
             sequence=self._said, job_id=job_id, node_rank=rank, phase=phase, **more
         )
-        report.fence.epoch, report.fence.attempt = 1, attempt
+        report.fence.epoch, report.fence.attempt = self._epoch, attempt
         self._out.put_nowait(wire.SessionRequest(report=report))
 
     async def _speak(self) -> None:
@@ -67,6 +77,8 @@ class VirtualAgent:
             body = message.WhichOneof("body")
             if body == "report_ack":
                 self._acknowledged = max(self._acknowledged, message.report_ack.sequence)
+            elif body == "welcome":
+                self._epoch = message.welcome.epoch
             elif body == "command":
                 self._obey(message.command)
 
