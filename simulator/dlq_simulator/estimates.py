@@ -18,13 +18,14 @@ from dlq_simulator.workload import TraceJob
 class Estimates:
     """What the policy has been told of each job's work, in seconds on the reference."""
 
-    __slots__ = ("_cluster", "_knowledge", "_profiles", "_told_s")
+    __slots__ = ("_cluster", "_given_up", "_knowledge", "_profiles", "_told_s")
 
     def __init__(self, knowledge: Knowledge, cluster: Cluster) -> None:
         self._knowledge = knowledge
         self._cluster = cluster
         self._profiles = knowledge.know is Know.PROFILED
         self._told_s: dict[JobId, float] = {}
+        self._given_up: set[JobId] = set()
 
     def at_submit(self, job_id: JobId, row: TraceJob) -> float | None:
         """The run time that a new job says."""
@@ -45,7 +46,11 @@ class Estimates:
             if course.rate != 1 or course.slowed_s:
                 self._tell(job_id, course, now_s)
             return None
-        if not self._profiles or (self._knowledge.trials and course.trial_start_s is None):
+        if (
+            not self._profiles
+            or job_id in self._given_up
+            or (self._knowledge.trials and course.trial_start_s is None)
+        ):
             return None
         left_s = self._knowledge.profile_s - course.done_s - course.slowed_s
         return course.progress_s + max(0, left_s)
@@ -65,6 +70,10 @@ class Estimates:
     def learned(self, job_id: JobId, estimate_s: float) -> None:
         """The policy has found out by itself how long it runs."""
         self._told_s[job_id] = estimate_s
+
+    def given_up(self, job_id: JobId) -> None:
+        """Nobody will find out how long it runs."""
+        self._given_up.add(job_id)
 
     def profiled(self, job_id: JobId, course: Course, now_s: Seconds) -> None:
         """Its trial is over."""

@@ -94,8 +94,10 @@ def simulated(trace: Trace, settings: ReplaySettings, nodes: int, gpus: int) -> 
 
 def a_config(policy: str, settings: dict[str, str], like: ReplaySettings) -> MasterConfig:
     terms = like.terms
+    # Every job says how long it runs, so nothing has to be kept for trials.
+    declared = {"know": "unknown"} if like.policy.promises is not None else {}
     return MasterConfig(
-        scheduler=SchedulerConfig(policy, settings),
+        scheduler=SchedulerConfig(policy, declared | settings),
         nodes=NodesConfig(start_grace=Seconds(0.0)),
         jobs=JobsConfig(concurrent_saves=1_000),
         retention=RetentionConfig(ended_kept=Seconds(1e9)),

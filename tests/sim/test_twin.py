@@ -31,6 +31,7 @@ CHOICES = (
     ("chronus", *COSTS),
     ("dlq", *COSTS),
     ("aryl", *COSTS),
+    ("chronus", "know=profiled", "profile_s=100", "noise=0", *COSTS),
 )
 
 

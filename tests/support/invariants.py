@@ -148,6 +148,7 @@ END_WORDS = frozenset(
     f"attempt_{state}"
     for state in (
         "succeeded",
+        "measured",
         "failed",
         "preempted",
         "preempted_lost",

@@ -53,6 +53,7 @@ class SimRank:
     ended_s: float = 0.0
     kill: bool = False
     gpus_held: str = ""
+    said: tuple[int | None, int | None, float] | None = None  # a step, of so many, and when
 
     @property
     def alive(self) -> bool:
@@ -158,16 +159,17 @@ class SimAgent:
             self._extend(node.hold_revision, node.maintenance_s)
 
     def _progress(self, key: AttemptKey) -> ReportedProgress:
-        """A rank that runs and has nothing to say."""
-        launch = self.ranks[key].launch
+        """What a rank that runs said last; most have nothing to say."""
+        launch, said = self.ranks[key].launch, self.ranks[key].said
+        step, total, at_s = (None, None, None) if said is None else said
         return ReportedProgress(
             key=key,
             epoch=launch.epoch,
             node_rank=launch.node_rank,
-            step=None,
-            total=None,
+            step=step,
+            total=total,
             loss=None,
-            age_s=None,
+            age_s=None if at_s is None else self.master.clock.now_s() - at_s,
             memory_bytes=0,
         )
 
@@ -307,6 +309,10 @@ class SimAgent:
         if self.ranks[key].phase is ReportedPhase.PREPARING:
             self.ranks[key].no_room = no_room
             self._fail_start(key, error)
+
+    def beat(self, key: AttemptKey, step: int | None, total: int | None = None) -> None:
+        """The process has just written its beat; heartbeats tell it."""
+        self.ranks[key].said = step, total, self.master.clock.now_s()
 
     def save(self, key: AttemptKey, step: int, *, save_s: float | None = None) -> None:
         """A checkpoint is committed; `save_s` if its job beats, and says how long that takes."""

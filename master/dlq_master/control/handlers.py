@@ -12,7 +12,6 @@ from dlq_master.control import (
     maintenance,
     misses,
     nodes,
-    pace,
     people,
     policies,
     risks,
@@ -21,6 +20,7 @@ from dlq_master.control import (
     teams,
     telling,
     traffic,
+    trials,
     updating,
 )
 from dlq_master.control.stimuli import (
@@ -121,7 +121,7 @@ def _tick(turn: Turn, name: str) -> None:
         nodes.watch_silence(turn)
         barrier.watch(turn)
         limits.watch(turn)
-        pace.watch(turn)
+        trials.watch(turn)
         risks.watch(turn)
         misses.watch(turn)
         traffic.close_overdue(turn)

@@ -7,6 +7,7 @@ from typing import Any
 
 from dlq_common.instants import format_instant
 from dlq_master.model.drive import Happened
+from dlq_master.model.estimate import Basis
 from dlq_master.model.event import Fact
 from dlq_master.model.job import Checkpoint
 from dlq_master.model.job_steps import Reserved, Usage
@@ -65,6 +66,8 @@ def _told(name: str, value: Any) -> dict[str, Fact]:
             "executed_s": round(value.executed_s, 3),
             "lost_gpu_s": round(value.lost_gpu_s, 3),
         }
+    if isinstance(value, Basis):
+        return _basis(value)
     if isinstance(value, Checkpoint):
         return {"path": value.path, "step": value.step}
     if isinstance(value, StrEnum):
@@ -72,6 +75,19 @@ def _told(name: str, value: Any) -> dict[str, Fact]:
     if isinstance(value, str | int | float | bool) and value != "":
         return {name: value}
     return {}
+
+
+def _basis(basis: Basis) -> dict[str, Fact]:
+    facts: dict[str, Fact] = {}
+    if basis.source is not None:
+        facts["source"] = basis.source.value
+    if basis.confidence is not None:
+        facts["confidence"] = basis.confidence.value
+    if basis.step_s is not None:
+        facts["step_s"] = round(basis.step_s, 6)
+    if basis.unmeasured is not None:
+        facts["unmeasured"] = basis.unmeasured.value
+    return facts
 
 
 # What a plan says of a promise -> the word under which people find it.

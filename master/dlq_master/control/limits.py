@@ -1,4 +1,5 @@
-"""Time limits: a job is warned before its own, and asked to stop at it. Only time in RUNNING counts.
+"""Time limits: a job is warned before its own, and asked to stop at it. Only time in RUNNING counts,
+and no trial that does nothing of its work.
 
 An agent that restarts or is silent changes nothing: what is told waits in the outbox. A warning is
 given once in an attempt, also over restarts of the master; a node that is silent then learns of it
@@ -8,6 +9,7 @@ what ended meanwhile.
 
 from dlq_master.control.turn import Turn
 from dlq_master.model.attempt import Attempt, AttemptState
+from dlq_master.model.gang import is_reduced
 from dlq_master.model.grace import grace_s
 from dlq_master.model.job import Job
 from dlq_master.model.machine import StopCause
@@ -23,6 +25,8 @@ def watch(turn: Turn) -> None:
         job = turn.state.cluster.jobs[attempt.key.job_id]
         limit_s = job.time_limit_s
         if limit_s is None or attempt.stop_cause in _NO_MORE or not _heard_from(turn, attempt):
+            continue
+        if is_reduced(attempt, job):
             continue
         left_s = limit_s - job.total_executed_s - attempt.executed_s(turn.now_s)
         if left_s <= 0.0:

@@ -38,8 +38,8 @@ def policy_of(config: MasterConfig) -> Policy:
 def live_policy(name: str, settings: Mapping[str, str], teams: Iterable[Team] = ()) -> Policy:
     """A preset as a master may run it, with what is told of teams. Raises ConfigError naming what is wrong.
 
-    A policy that goes by run times goes by what users say of them (`know=unknown`) unless it is told
-    otherwise.
+    A policy that goes by run times goes by what users say of them (`know=unknown`); one that promises
+    deadlines also by what is measured (`know=profiled`), unless it is told otherwise.
     """
     for key in ("place", "preempt"):
         if settings.get(key) in ("count", "free"):
@@ -52,15 +52,20 @@ def live_policy(name: str, settings: Mapping[str, str], teams: Iterable[Team] = 
         told = team_words(teams).items()
         words = {key: text for key, text in told if key in preset.settings} | words
     if preset is not None and "know" in preset.settings:
-        words.setdefault("know", Know.UNKNOWN.value)
+        words.setdefault("know", (Know.PROFILED if preset.promises else Know.UNKNOWN).value)
     try:
         policy = offering(build(name, words))
     except ValueError as error:
         raise ConfigError(f"scheduler: {error}") from None
-    if policy.know is not Know.UNKNOWN:
+    if policy.know is Know.KNOWN:
         raise ConfigError(
-            f"scheduler.settings.know = {policy.know.value!r}: how long every job will run only a "
-            f"simulation can tell; leave it out, and {name!r} goes by what users say"
+            "scheduler.settings.know = 'known': how long every job will run only a simulation can tell; "
+            f"leave it out, and {name!r} goes by what users say"
+        )
+    if policy.know is Know.PROFILED and policy.profile_s is None:
+        raise ConfigError(
+            f"scheduler.settings.know = 'profiled': {name!r} measures nobody; leave it out, and it goes "
+            "by what users say and jobs tell of their steps"
         )
     return policy
 

@@ -31,7 +31,7 @@ _MOST_FAILURES = 1_000  # kept per node; a window holds fewer unless somebody fl
 def take(turn: Turn, attempt: Attempt, end: on_attempt.AttemptEvent, job: Job) -> None:
     """An attempt has ended like this: does it speak against its node?"""
     rules = turn.state.config.health
-    node_id = _blamed(turn, attempt, end)
+    node_id = None if gang.is_reduced(attempt, job) else _blamed(turn, attempt, end)
     if node_id is None or not rules.quarantine_jobs:
         return
     suspicion = turn.state.suspicion

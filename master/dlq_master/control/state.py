@@ -27,6 +27,7 @@ from dlq_master.model.lease import Terms
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.glance import Glance
 from dlq_master.policy.policy import Policy
+from dlq_master.policy.profile.steps import Track
 from dlq_master.policy.sensitivity.beliefs import Beliefs
 from dlq_master.store.backup import COPY
 from dlq_master.store.batch import HORIZON, JoinToken, Loaded, User, Window
@@ -44,14 +45,6 @@ class Beat(NamedTuple):
     step: int | None
     total: int | None
     loss: float | None
-    time_s: float
-
-
-class Anchor(NamedTuple):
-    """The first step that was told of an attempt, and when. Never stored either."""
-
-    attempt: int
-    step: int
     time_s: float
 
 
@@ -90,7 +83,7 @@ class State:
     sessions: dict[NodeId, int] = field(default_factory=dict)
     contacts: dict[NodeId, float] = field(default_factory=dict)  # never stored
     beats: dict[JobId, Beat] = field(default_factory=dict)
-    anchors: dict[JobId, Anchor] = field(default_factory=dict)  # from where their steps are counted
+    tracks: dict[JobId, Track] = field(default_factory=dict)  # what jobs without an estimate told
     outbox: Outbox = field(default_factory=Outbox)
     next_job: int = 1
     next_event: int = 1
@@ -151,7 +144,7 @@ def forget(state: State, job_id: JobId) -> None:
     """Let go of an ended job, and of everything that was only kept for it."""
     state.cluster.forget(job_id)
     state.beats.pop(job_id, None)
-    state.anchors.pop(job_id, None)
+    state.tracks.pop(job_id, None)
     state.unknown_types.discard(job_id)
 
 

@@ -19,6 +19,7 @@ from dlq_master.control.stimuli import AskedArray, Caller, SubmitJob, Submitted
 from dlq_master.control.turn import Answer, Turn
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.eligible import Array
+from dlq_master.model.estimate import DECLARED, NOTHING_KNOWN
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import HoldKind, Job, RunRules
 from dlq_master.model.reward import Steps, soft
@@ -126,6 +127,7 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
         nice=ask.nice,
         time_limit_s=ask.time_limit_s,
         duration_estimate_s=ask.run_estimate_s,
+        basis=NOTHING_KNOWN if ask.run_estimate_s is None else DECLARED,
         steps=_steps(turn, ask),
         step_count=ask.step_count,
         rules=_with_graces(ask, state.config.jobs),

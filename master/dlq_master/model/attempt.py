@@ -6,6 +6,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
+from dlq_master.model.estimate import Basis
 from dlq_master.model.ids import AttemptKey, Fence, NodeId
 from dlq_master.model.job import Checkpoint, EndReason
 from dlq_master.model.lease import Lease
@@ -124,6 +125,8 @@ class Attempt(NamedTuple):
     warned_time_s: float | None = None  # of the time limit
     barrier_time_s: float | None = None  # when all ranks of a gang were ready and were let go
     regrant: Allocation | None = None  # it stops only to go on here: kept for its job meanwhile
+    measured_s: float | None = None  # a trial: all of the job's work at its pace ...
+    unmeasured: Basis | None = None  # ... or why that is not known
 
     @property
     def live(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from dlq_master.model.attempt import Attempt, AttemptState
+from dlq_master.model.estimate import Basis
 from dlq_master.model.job import Checkpoint, EndReason
 from dlq_master.model.lease import LeaseKind, until
 from dlq_master.model.machine import IllegalTransition, StopCause
@@ -37,6 +38,8 @@ class StopRequested:
     grace_s: float
     detail: str = ""
     regrant: Allocation | None = None  # its job goes on there at once
+    measured_s: float | None = None  # of a trial: what it has told ...
+    unmeasured: Basis | None = None  # ... or why it has told nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +96,8 @@ class Succeeded:
 class Measured:
     """A trial of another size than its job's own is over: all ranks are gone, nothing of it is kept."""
 
-    work_s: float  # all of the job's work at the pace that it had
+    work_s: float | None  # all of the job's work at the pace that it had
+    unmeasured: Basis | None = None  # why that is not known, and there is to be no other trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +225,7 @@ _WEIGHT: Mapping[StopCause, int] = {
     StopCause.REQUEUE: 0,
     StopCause.PAUSE: 1,
     StopCause.HOLD_EXPIRED: 1,
+    StopCause.TRIAL: 1,
     StopCause.FENCE: 1,
     StopCause.GANG_FAILURE: 2,
     StopCause.TIME_LIMIT: 3,
@@ -243,6 +248,8 @@ _SIGNAL = _at("signal")
 _CHECKPOINT = _at("checkpoint")
 _BEFORE_SILENCE = _at("known_before_silence")
 _REGRANT = _at("regrant")
+_MEASURED_S = _at("measured_s")
+_UNMEASURED = _at("unmeasured")
 
 _attempt = maker(Attempt)
 
@@ -319,6 +326,7 @@ def _stop(draft: Draft, event: StopRequested, at_s: float) -> None:
     draft[_STOP_DETAIL] = event.detail
     draft[_GRACE_S] = event.grace_s
     draft[_REGRANT] = event.regrant
+    draft[_MEASURED_S], draft[_UNMEASURED] = event.measured_s, event.unmeasured
     if draft[_NOTICE_TIME_S] is None:
         draft[_NOTICE_TIME_S] = at_s
 

@@ -236,7 +236,7 @@ def _event(
         case Profile():
             return job_steps.TrialsPlanned(trials=change.trials)
         case Estimate():
-            return job_steps.Estimated(estimate_s=change.estimate_s)
+            return job_steps.Estimated(estimate_s=change.estimate_s, basis=change.basis)
         case Admit():
             return job_steps.Admitted()
         case Reject():
@@ -247,20 +247,28 @@ def _start(cluster: Cluster, start: Start, now_s: float, epoch: int) -> Happened
     job = cluster.jobs[start.job_id]
     _, allocation, kind, term_end_s, _ = start
     number = job.attempts + 1
-    hold_s = job.rules.hold_s
     lease = _lease(
         (
             kind,
             allocation,
             _fence((epoch, number)),
             term_end_s,
-            cluster.terms.hold_s if hold_s is None else hold_s,
+            _hold_s(cluster, job),
         )
     )
     placed = job_steps.Placed(attempt=number)
     after = job_steps.step(job, placed, at_s=now_s, placing=cluster.moves.after)
     cluster.put(after, assigned(_key((start.job_id, number)), lease, now_s, job.checkpoint))
     return _happened((placed, start.job_id, number, None, start))
+
+
+def _hold_s(cluster: Cluster, job: Job) -> float:
+    """A trial that does no work is not worth more silence than a term."""
+    terms, asked_s = cluster.terms, job.rules.hold_s
+    hold_s = terms.hold_s if asked_s is None else asked_s
+    if not job.reduced:
+        return hold_s
+    return min(hold_s, max(terms.be_term_s, terms.unreachable_s + terms.heartbeat_s))
 
 
 def _renew(cluster: Cluster, renew: Renew) -> Happened:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from dlq_master.model import attempt_steps as on_attempt
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.attempt import Attempt, AttemptState, RankPhase, RankStatus
+from dlq_master.model.estimate import Basis, Unmeasured
 from dlq_master.model.first_failure import first_failed
 from dlq_master.model.grace import work_at_risk_s
 from dlq_master.model.job import EndReason, ExitZeroInGrace, Job, RunRules
@@ -184,6 +185,8 @@ def verdict(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
         return on_attempt.Cancelled()
     if cause is StopCause.TIME_LIMIT:
         return on_attempt.TimedOut()
+    if cause is StopCause.TRIAL:
+        return on_attempt.Measured(work_s=attempt.measured_s, unmeasured=attempt.unmeasured)
     finished = all(_clean(status) for status in ranks)
     done = finished and any(status.done_file for status in ranks)
     if done or (finished and _zero_completes(attempt, rules)):
@@ -321,7 +324,7 @@ def _job_end(
         case on_attempt.Succeeded():  # on so few GPUs that is no result, but all there is to measure
             return _profiled(usage.gpu_s / attempt.lease.allocation.width, usage)
         case on_attempt.Measured():
-            return _profiled(end.work_s, usage)
+            return _profiled(end.work_s, usage, end.unmeasured)
         case on_attempt.TimedOut():
             return on_job.TimedOut(usage=usage)
         case on_attempt.Preempted():
@@ -334,6 +337,15 @@ def _job_end(
             return _infra(EndReason.NODE_LOST, attempt, job, usage)
         case on_attempt.StartFailed():
             return _infra(EndReason.START_FAILED, attempt, job, usage)
+        case on_attempt.Failed() if is_reduced(attempt, job):  # perhaps only for being so small
+            return on_job.Requeued(
+                reason=end.reason,
+                usage=usage,
+                exit_code=end.exit_code,
+                signal=end.signal,
+                counts=False,
+                basis=Basis(unmeasured=Unmeasured.TRIAL_FAILED),
+            )
         case on_attempt.Failed():
             return _after_failure(end, job, usage)
         case _:
@@ -341,8 +353,11 @@ def _job_end(
             raise ValueError(f"{type(end).__name__} does not end the attempt of a living job")
 
 
-def _profiled(work_s: float, usage: on_job.Usage) -> on_job.JobEvent:
-    return on_job.Requeued(reason=EndReason.PROFILED, usage=usage, measured_s=work_s)
+def _profiled(
+    work_s: float | None, usage: on_job.Usage, unmeasured: Basis | None = None
+) -> on_job.JobEvent:
+    reason = EndReason.PROFILED
+    return on_job.Requeued(reason=reason, usage=usage, measured_s=work_s, basis=unmeasured)
 
 
 def _infra(reason: EndReason, attempt: Attempt, job: Job, usage: on_job.Usage) -> on_job.JobEvent:
@@ -351,6 +366,9 @@ def _infra(reason: EndReason, attempt: Attempt, job: Job, usage: on_job.Usage) -
     if any(rank.given_up or rank.no_room for rank in attempt.ranks):
         return on_job.Requeued(reason=reason, usage=usage, failed_nodes=tuple(failed), counts=False)
     before = 0 if _got_on(attempt, job, usage) else job.infra_failures
+    if is_reduced(attempt, job) and before:
+        lost = Basis(unmeasured=Unmeasured.TRIAL_LOST)
+        return on_job.Requeued(reason=reason, usage=usage, failed_nodes=tuple(failed), basis=lost)
     again = before + 1 < job.rules.max_infra_failures
     kind: type[on_job.Requeued | on_job.Poisoned] = on_job.Requeued if again else on_job.Poisoned
     return kind(reason=reason, usage=usage, failed_nodes=tuple(failed))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from dlq_master.model.accounts import account_of
 from dlq_master.model.eligible import Array, Block, Dependency
+from dlq_master.model.estimate import NOTHING_KNOWN, Basis
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.lane import Lane, Segments
 from dlq_master.model.packing import Profile
@@ -174,6 +175,7 @@ class Job(NamedTuple):
     alternative: Alternative | None = None  # to the deadlines that nobody could promise it
     step_count: int | None = None  # training steps in all, if its user said so
     team: str = ""  # to which its GPUs are counted; "" = its user is a team of one
+    basis: Basis = NOTHING_KNOWN  # of its estimate
 
     @property
     def ended(self) -> bool:

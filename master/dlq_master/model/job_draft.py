@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from dlq_master.model.eligible import Block, Dependency
+from dlq_master.model.estimate import Basis
 from dlq_master.model.ids import NodeId
 from dlq_master.model.job import Alternative, Checkpoint, EndReason, HoldKind, Job, JobState
 from dlq_master.model.lane import Lane, Segments
@@ -65,6 +66,7 @@ _TRIAL_TIME_S = _at("trial_time_s")
 _MEASURED_S = _at("measured_s")
 _ESTIMATE_S = _at("duration_estimate_s")
 _ALTERNATIVE = _at("alternative")
+_BASIS = _at("basis")
 
 _job = maker(Job)
 
@@ -273,9 +275,19 @@ def measure(draft: Draft, measured_s: float) -> None:
         draft[_LANE] = Lane.SPOT
 
 
-def estimate(draft: Draft, estimate_s: float) -> None:
+def estimate(draft: Draft, estimate_s: float, basis: Basis) -> None:
     """It is known how long it runs."""
-    draft[_ESTIMATE_S] = estimate_s
+    draft[_ESTIMATE_S], draft[_BASIS] = estimate_s, basis
+    _end_trials(draft)
+
+
+def leave_unmeasured(draft: Draft, basis: Basis) -> None:
+    """Nobody tries any more to find out how long it runs."""
+    draft[_BASIS], draft[_MEASURED_S] = basis, ()
+    _end_trials(draft)
+
+
+def _end_trials(draft: Draft) -> None:
     draft[_TRIALS] = ()
     if draft[_LANE] is Lane.PROFILE:
         draft[_LANE] = Lane.SPOT

@@ -8,6 +8,7 @@ from typing import NamedTuple, assert_never
 
 from dlq_master.model import job_draft as to
 from dlq_master.model.eligible import Block, Dependency
+from dlq_master.model.estimate import NOTHING_KNOWN, Basis
 from dlq_master.model.ids import NodeId
 from dlq_master.model.job import Alternative, Checkpoint, EndReason, HoldKind, Job, JobState
 from dlq_master.model.lane import Lane, Segments
@@ -99,6 +100,14 @@ class Estimated:
     """It is known how long it runs on what it asks for, and so no trial is wanted any more."""
 
     estimate_s: float
+    basis: Basis = NOTHING_KNOWN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftUnmeasured:
+    """Nobody tries any more to find out how long it runs; `basis` says why."""
+
+    basis: Basis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +146,7 @@ class Requeued:
     counts: bool = True  # False: an operator's doing
     regrant: Allocation | None = None  # it was stopped only to go on there
     measured_s: float | None = None  # all of its work at the pace of a trial that is over
+    basis: Basis | None = None  # its trial told nothing, and there are to be no more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +230,7 @@ JobEvent = (
     | MadeWay
     | TrialsPlanned
     | Estimated
+    | LeftUnmeasured
     | Saved
     | Requeued
     | Completed
@@ -250,6 +261,8 @@ TABLE: Mapping[tuple[JobState, type[JobEvent]], JobState] = {
     # history, or whoever measured it
     (_Q, Estimated): _Q,
     (_H, Estimated): _H,
+    (_Q, LeftUnmeasured): _Q,
+    (_H, LeftUnmeasured): _H,
     # people
     (_P, Held): _H,
     (_Q, Held): _H,
@@ -326,6 +339,8 @@ def step(  # noqa: C901 one case per event
                 to.return_to(draft, event.regrant)
             if event.measured_s is not None:
                 to.measure(draft, event.measured_s)
+            if event.basis is not None:
+                to.leave_unmeasured(draft, event.basis)
             if event.failed_nodes:
                 to.blame(draft, event.failed_nodes)
                 to.back_off(draft, at_s)
@@ -381,7 +396,11 @@ def step(  # noqa: C901 one case per event
         case Estimated():
             if job.live_attempt is not None and job.reduced:
                 raise _illegal(job, event)
-            to.estimate(draft, event.estimate_s)
+            to.estimate(draft, event.estimate_s, event.basis)
+        case LeftUnmeasured():
+            if job.live_attempt is not None and job.reduced:
+                raise _illegal(job, event)
+            to.leave_unmeasured(draft, event.basis)
         case Deferred():
             if job.live_attempt is not None:
                 raise _illegal(job, event)

@@ -20,6 +20,7 @@ class StopCause(StrEnum):
     GANG_FAILURE = "gang_failure"
     HOLD_EXPIRED = "hold_expired"
     FENCE = "fence"
+    TRIAL = "trial"  # it only tried its job, and that is over
 
 
 class IllegalTransition(Exception):

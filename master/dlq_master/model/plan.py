@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dlq_master.model.estimate import NOTHING_KNOWN, Basis
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Alternative
 from dlq_master.model.lane import Lane, Segments
@@ -129,6 +130,7 @@ class Estimate(NamedTuple):
     job_id: JobId
     estimate_s: float
     reason: Reason
+    basis: Basis = NOTHING_KNOWN
 
 
 class Scale(NamedTuple):

@@ -68,7 +68,7 @@ class Profiling:
     def index(self, before: Job | None, job: Job) -> None:
         """The job has another value, or is new."""
         unknown = job.state is _QUEUED and job.duration_estimate_s is None and not job.trials
-        if unknown and job.live_attempt is None:
+        if unknown and job.live_attempt is None and job.basis.unmeasured is None:
             self.unknown[job.job_id] = None
         else:
             self.unknown.pop(job.job_id, None)

@@ -192,7 +192,8 @@ def _profiled(cluster: Cluster) -> None:
             continue
         _equal(f"lane of job {job_id} is for trials", job.lane is Lane.PROFILE, bool(job.trials))
         rests = job.state is JobState.QUEUED and job.live_attempt is None
-        if rests and job.duration_estimate_s is None and not job.trials:
+        told = job.duration_estimate_s is not None or job.basis.unmeasured is not None
+        if rests and not told and not job.trials:
             unknown.add(job_id)
     _equal("jobs that nobody profiles", set(cluster.profiling.unknown), unknown)
 

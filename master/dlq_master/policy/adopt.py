@@ -56,7 +56,7 @@ def adopt(cluster: Cluster, before: Ordering | None, policy: Policy) -> Adopted:
 
 def endangered(cluster: Cluster, before: Promises | None, after: Promises | None) -> list[JobId]:
     """Jobs whose promise the policy would drop, or plans for with less than it was made with."""
-    if before is None or (after is not None and _grounds(before) == _grounds(after)):
+    if before is None or (after is not None and _keeps(before, after)):
         return []
     return sorted(cluster.promised)
 
@@ -74,9 +74,10 @@ def on_trial(cluster: Cluster) -> list[JobId]:
     return sorted(job.job_id for job in running if job.reduced)
 
 
-def _grounds(rules: Promises) -> tuple[object, ...]:
-    """What decides how much may be promised."""
-    return rules.be_floor, rules.floor, rules.whole_leases, rules.quotas
+def _keeps(before: Promises, after: Promises) -> bool:
+    """Whether as much may be promised as before, counted alike."""
+    alike = (before.whole_leases, before.quotas) == (after.whole_leases, after.quotas)
+    return alike and after.be_floor <= before.be_floor and after.floor <= before.floor
 
 
 def _kept(living: list[Job], policy: Policy, positions: Positions) -> list[Job]:
@@ -119,7 +120,7 @@ def _cleared(job: Job, policy: Policy) -> Job:
     if not policy.by_team and job.lane in (Lane.BORROW, Lane.LIMIT):
         job = job._replace(lane=Lane.SPOT)
     if policy.profiling is None and job.trials:
-        job = job._replace(trials=())
+        job = job._replace(trials=(), lane=Lane.SPOT)
     return job
 
 

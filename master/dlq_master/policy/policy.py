@@ -42,6 +42,7 @@ class Policy:
     borrows. `limits`, `job_limits`: likewise the most GPUs that it may hold, and jobs that it may run.
     `profiling`: jobs whose run time nobody knows are tried first, on a part of the cluster; None: they are not.
     `promises`: deadlines are promised, and SLO leases keep them; None: a deadline is only a number.
+    `profile_s`: seconds that a job runs until it is known how long it will; None: nobody is measured.
     `reclaim`: which lent servers go back. `sizing`: how elastic jobs share what is left beyond their bases; None: every job gets what it asked.
     """
 
@@ -64,6 +65,7 @@ class Policy:
     reclaim: Reclaiming = EXACT
     promises: Promises | None = None
     profiling: Profiles | None = None
+    profile_s: float | None = None
 
     @property
     def by_team(self) -> bool:

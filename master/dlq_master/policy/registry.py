@@ -302,6 +302,7 @@ def build(
         job_limits=chosen.team_jobs if preset.promises else None,
         promises=_promises(chosen) if preset.promises else None,
         profiling=_profiling(name, chosen, words) if preset.promises else None,
+        profile_s=_profile_s(chosen) if preset.promises else None,
     )
 
 
@@ -313,6 +314,10 @@ def _profiling(name: str, chosen: Settings, words: Mapping[str, str]) -> Profile
         if word in words:
             raise PolicyError(f"policy {name}: setting {word!r} needs {needs}")
     return None
+
+
+def _profile_s(chosen: Settings) -> float | None:
+    return chosen.profile_s if chosen.know is Know.PROFILED else None
 
 
 def _tries(chosen: Settings) -> bool:
@@ -386,8 +391,8 @@ def _spot(chosen: Settings) -> Ordering:
         bounds = chosen.thresholds.bounds
         return Ordering(discipline=chosen.order, thresholds=bounds, lanes=True)
     if chosen.spot is Spot.EXPECTED:
-        profile_s = chosen.profile_s if chosen.know is Know.PROFILED else None
-        return Ordering(discipline=chosen.order, key=expected_left(profile_s), lanes=True)
+        key = expected_left(_profile_s(chosen))
+        return Ordering(discipline=chosen.order, key=key, lanes=True)
     return replace(ARRIVAL, key=_SPOT_KEYS[chosen.spot], lanes=True)
 
 

@@ -18,6 +18,7 @@ from dlq_master.model.machine import StopCause
 from dlq_master.model.node import FlagSet, NodeFlag
 from dlq_master.model.resources import Allocation
 from dlq_master.policy.policy import Policy
+from dlq_master.policy.profile.rules import PROFILE_S
 from dlq_master.policy.transit.taking import Taking
 from dlq_simulator.clockwork import Engine
 from dlq_simulator.clusters import ClusterSpec
@@ -80,6 +81,8 @@ class Twin(Engine):
         for job in cluster.jobs.values():
             if job.duration_estimate_s is not None:
                 self.estimates.learned(job.job_id, job.duration_estimate_s)
+            elif job.basis.unmeasured is not None:
+                self.estimates.given_up(job.job_id)
         for attempt in list(cluster.attempts.values()):
             self._take_up(attempt)
 
@@ -161,6 +164,8 @@ class Twin(Engine):
         work_s = max(self._work(job, done_s), done_s + _LEAST_LEFT_S)
         course = Course(replace(row, duration_s=work_s))
         course.done_s = done_s
+        if attempt is not None and job.trials:
+            course.trial_start_s = attempt.assigned_time_s
         course.begun = job.goes_on(job.attempts if attempt is not None else job.attempts + 1)
         return course
 
@@ -208,7 +213,9 @@ class Twin(Engine):
         course = self.courses[key.job_id]
         allocation = attempt.lease.allocation
         if job.reduced:
-            over_s = self.estimates.tried(course, key.number, self.begin_s, allocation.width)
+            began_s = min(self.begin_s, attempt.started_time_s or self.begin_s)
+            over_s = self.estimates.tried(course, key.number, began_s, allocation.width)
+            over_s = max(self.begin_s, over_s)
             self.agenda.foresee(over_s, Kind.PROFILE, *key)
             return
         resume_s = max(0.0, self._progress_s(job, attempt) - self.begin_s)
@@ -246,8 +253,15 @@ def _settings(cluster: Cluster, policy: Policy) -> ReplaySettings:
         save_s=terms.save_lead_s,
         resume_s=terms.resume_s,
         speed=Speed(),
-        knowledge=Knowledge(know=policy.know, trials=policy.profiling is not None),
+        knowledge=_knowledge(policy),
     )
+
+
+def _knowledge(policy: Policy) -> Knowledge:
+    """What is measured is found to be what was drawn."""
+    profile_s = PROFILE_S if policy.profile_s is None else policy.profile_s
+    trials = policy.profiling is not None
+    return Knowledge(know=policy.know, profile_s=profile_s, noise=0.0, trials=trials)
 
 
 def _opens_s(job: Job) -> float | None:

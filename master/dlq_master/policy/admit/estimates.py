@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dlq_master.model.cluster import Cluster
+from dlq_master.model.estimate import Basis, Confidence, Source
 from dlq_master.model.job import Job
 from dlq_master.model.plan import Estimate, Profile
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.profile.history import trusted_s
+from dlq_master.policy.profile.history import trusted
 from dlq_master.policy.profile.trials import nodes_of, trials_of
 from dlq_master.policy.profile.two_nodes import on_nodes
 
@@ -31,11 +32,11 @@ def estimates(view: View) -> list[Profile | Estimate]:
 def from_history(cluster: Cluster, job: Job) -> Estimate | None:
     """As earlier jobs of its family have run, if they have run alike."""
     runs_s = cluster.profiling.runs.get((job.family, job.request.gpus), ())
-    estimate_s = trusted_s(runs_s) if job.family else None
-    if estimate_s is None:
+    told = trusted(runs_s) if job.family else None
+    if told is None:
         return None
-    detail = f"{len(runs_s)} jobs of {job.family}"
-    return Estimate(job.job_id, estimate_s, Reason(ReasonCode.RAN_ALIKE, detail=detail))
+    reason = Reason(ReasonCode.RAN_ALIKE, detail=f"{len(runs_s)} jobs of {job.family}")
+    return Estimate(job.job_id, told.run_s, reason, Basis(Source.HISTORY, told.confidence))
 
 
 def _from_trials(cluster: Cluster, job: Job) -> Estimate | None:
@@ -45,4 +46,5 @@ def _from_trials(cluster: Cluster, job: Job) -> Estimate | None:
     nodes = max(1, nodes_of(cluster, job))
     detail = f"{nodes} nodes, by trials on one and on two"
     reason = Reason(ReasonCode.MEASURED, "nodes", nodes, detail=detail)
-    return Estimate(job.job_id, on_nodes(one_s, two_s, nodes), reason)
+    basis = Basis(Source.PROFILED, Confidence.MEDIUM)  # of other sizes than its own
+    return Estimate(job.job_id, on_nodes(one_s, two_s, nodes), reason, basis)

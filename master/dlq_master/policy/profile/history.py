@@ -4,18 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
+from typing import NamedTuple
+
+from dlq_master.model.estimate import Confidence
 
 FEWEST = 5  # completed runs before they count
 SPREAD = 1.2  # at most, of the 90th percentile over the median
+SURE = 10, 1.1  # runs, and their spread, that are as good as can be
 
 
-def trusted_s(runs_s: Sequence[float]) -> float | None:
-    """How long the next of them runs, by the median of these run times; None: they say too little."""
+class Trusted(NamedTuple):
+    """How long the next of them runs."""
+
+    run_s: float
+    confidence: Confidence
+
+
+def trusted(runs_s: Sequence[float]) -> Trusted | None:
+    """By the median of these run times; None: they say too little."""
     if len(runs_s) < FEWEST:
         return None
     ordered = sorted(runs_s)
     median_s = _percentile(ordered, 0.5)
-    return median_s if _percentile(ordered, 0.9) <= SPREAD * median_s else None
+    spread = _percentile(ordered, 0.9) / median_s
+    if spread > SPREAD:
+        return None
+    least, most = SURE
+    sure = len(runs_s) >= least and spread <= most
+    return Trusted(median_s, Confidence.HIGH if sure else Confidence.MEDIUM)
 
 
 def _percentile(ordered: Sequence[float], share: float) -> float:

@@ -56,6 +56,8 @@ def promise(master: Master, job_id: JobId) -> Job:
         promised=0,
         verdict="holes",
         margin=0.1,
+        duration_estimate_s=600.0,
+        trials=(),
     )
     master.state.cluster.put_job(told)
     master.tick()

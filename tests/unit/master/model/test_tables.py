@@ -8,6 +8,7 @@ import pytest
 from dlq_master.model import attempt_steps, job_steps, node
 from dlq_master.model.attempt import LIVE, AttemptState
 from dlq_master.model.eligible import Block
+from dlq_master.model.estimate import Basis, Unmeasured
 from dlq_master.model.gpu_health import Action, GpuCondition
 from dlq_master.model.ids import NodeId
 from dlq_master.model.job import ENDED, Checkpoint, EndReason, HoldKind, JobState
@@ -31,6 +32,7 @@ JOB_EVENTS: tuple[job_steps.JobEvent, ...] = (
     job_steps.MadeWay(),
     job_steps.TrialsPlanned(trials=(1,)),
     job_steps.Estimated(estimate_s=60.0),
+    job_steps.LeftUnmeasured(basis=Basis(unmeasured=Unmeasured.NO_BEATS)),
     job_steps.Saved(checkpoint=CHECKPOINT, save_s=2.0),
     job_steps.Requeued(reason=EndReason.PREEMPTED),
     job_steps.Completed(),

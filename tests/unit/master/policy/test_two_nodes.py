@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.policy.profile.history import trusted_s
+from dlq_master.model.estimate import Confidence
+from dlq_master.policy.profile.history import trusted
 from dlq_master.policy.profile.two_nodes import on_nodes
 
 
@@ -26,11 +27,12 @@ def test_what_is_no_pace_is_refused(one_s: float, two_s: float, nodes: int) -> N
 
 
 def test_five_runs_within_a_fifth_of_their_median_are_trusted() -> None:
-    assert trusted_s([100.0, 105.0, 100.0, 120.0, 90.0]) == 100.0
+    assert trusted([100.0, 105.0, 100.0, 120.0, 90.0]) == (100.0, Confidence.MEDIUM)
+    assert trusted([100.0] * 9 + [110.0]) == (100.0, Confidence.HIGH)
 
 
 def test_fewer_runs_or_wider_ones_are_not() -> None:
-    assert trusted_s([100.0] * 4) is None
-    assert trusted_s([100.0, 105.0, 100.0, 121.0, 90.0]) is None
+    assert trusted([100.0] * 4) is None
+    assert trusted([100.0, 105.0, 100.0, 121.0, 90.0]) is None
     # One of ten may be anything: nine tenths stay within.
-    assert trusted_s([100.0] * 9 + [5000.0]) == 100.0
+    assert trusted([100.0] * 9 + [5000.0]) == (100.0, Confidence.HIGH)

@@ -1,0 +1,112 @@
+"""How long jobs run of which nobody said it: from their own steps, or what their traffic shows.
+
+Every job that runs without an estimate is watched; what is known of it, and when, `policy.profile.judge`
+says. A trial on fewer GPUs than its job asks for is then ended, and never completes the job. What a
+trial has told is on disk with its stop, and an estimate with its job; what leads to it is not. What happens when
+
+- an agent restarts, or the line is silent: the steps go on being counted when it is back; a trial whose
+  hold ends is lost;
+- the master restarts: what runs is watched anew, from its next word on;
+- a node is lost: the trial is made again, once; after that its job goes on without an estimate.
+"""
+
+from __future__ import annotations
+
+from dlq_master.control.turn import Turn
+from dlq_master.model import job_steps as on_job
+from dlq_master.model.attempt import Attempt, AttemptState
+from dlq_master.model.attempt_steps import StopRequested
+from dlq_master.model.gang import is_reduced
+from dlq_master.model.job import Job
+from dlq_master.model.machine import StopCause
+from dlq_master.policy.profile.judge import STEADY_S, Told, Watched, judged
+from dlq_master.policy.profile.rules import PROFILE_S
+from dlq_master.policy.profile.steps import Track, followed
+
+
+def watch(turn: Turn) -> None:
+    """Once a second."""
+    jobs = turn.state.cluster.jobs
+    for attempt in list(turn.state.cluster.attempts.values()):
+        job = jobs[attempt.key.job_id]
+        if job.duration_estimate_s is not None or job.ended:
+            continue
+        if attempt.state is not AttemptState.RUNNING or attempt.stop_cause is not None:
+            continue
+        reduced = is_reduced(attempt, job)
+        if reduced or attempt.lease.allocation.width == job.request.gpus:
+            _look(turn, job, attempt, reduced=reduced)
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _look(turn: Turn, job: Job, attempt: Attempt, *, reduced: bool) -> None:
+    profile_s = turn.state.policy.profile_s
+    told = judged(_watched(turn, job, attempt, profile_s))
+    if told is None:
+        return
+    if reduced:
+        _end(turn, attempt, told)
+    elif told.work_s is not None:
+        turn.state.tracks.pop(job.job_id, None)
+        event = on_job.Estimated(estimate_s=told.work_s, basis=told.basis)
+        turn.step_job(job.job_id, event, actor="master", cause=told.words)
+    elif _is_news(job, told, profile_s):
+        left = on_job.LeftUnmeasured(basis=told.basis)
+        turn.step_job(job.job_id, left, actor="master")
+
+
+def _is_news(job: Job, told: Told, profile_s: float | None) -> bool:
+    """Where nobody is measured, nobody has to hear that."""
+    awaited = profile_s is not None or bool(job.trials)
+    return awaited and job.basis.unmeasured is not told.basis.unmeasured
+
+
+def _watched(turn: Turn, job: Job, attempt: Attempt, profile_s: float | None) -> Watched:
+    """Where nobody is measured a job may still say how many steps there are, and is then known early."""
+    state = turn.state
+    beat = state.beats.get(job.job_id)
+    track = _track(turn, attempt)
+    total = job.step_count
+    if total is None and beat is not None and (profile_s is not None or job.steps):
+        total = beat.total
+    recording = state.beliefs.get(attempt.key)
+    found = None if recording is None else recording.found
+    began_s = attempt.started_time_s or attempt.assigned_time_s
+    fallback_s = PROFILE_S if job.trials or is_reduced(attempt, job) else STEADY_S
+    return Watched(
+        job=job,
+        attempt=attempt,
+        track=track,
+        now_s=turn.now_s,
+        since_s=max(began_s, state.started_s),
+        profile_s=fallback_s if profile_s is None else profile_s,
+        total=total,
+        iteration_s=found.period_s if found is not None and found.timed else None,
+    )
+
+
+def _track(turn: Turn, attempt: Attempt) -> Track | None:
+    """What this attempt has told by now; None: nothing."""
+    state, (job_id, number) = turn.state, attempt.key
+    beat, known = state.beats.get(job_id), state.tracks.get(job_id)
+    if beat is None or beat.time_s < (attempt.started_time_s or 0.0):  # it is of an earlier attempt
+        return known if known is not None and known.attempt == number else None
+    gpus = attempt.lease.allocation.width
+    track = followed(known, number, gpus, beat.step, beat.time_s)
+    state.tracks[job_id] = track
+    return track
+
+
+def _end(turn: Turn, attempt: Attempt, told: Told) -> None:
+    """The trial is over: there is nothing in it to save."""
+    turn.state.tracks.pop(attempt.key.job_id, None)
+    known = told.work_s is not None
+    stop = StopRequested(
+        cause=StopCause.TRIAL,
+        grace_s=0.0,
+        measured_s=told.work_s,
+        unmeasured=None if known else told.basis,
+    )
+    turn.step_attempt(attempt.key, stop, actor="master", cause=told.words or "trial")
