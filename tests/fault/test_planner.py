@@ -51,7 +51,9 @@ class Asked:
     def ask(self) -> None:
         world = World("fifo", 1).submit(a_job(1, 4), a_job(2, 8))
         self._number += 1
-        self.planner.ask(self._number, "plan", slices(View(world.cluster, 1.0), world.policy))
+        self.planner.ask(
+            self._number, "plan", lambda _: slices(View(world.cluster, 1.0), world.policy)
+        )
 
     async def answer(self) -> Answer:
         async with asyncio.timeout(2 * PATIENCE_S):
@@ -160,7 +162,7 @@ async def test_a_bug_of_a_policy_there_is_told_and_the_process_lives(asking: Ask
     asked = asking()
     world = World("fifo", 1)
     good = list(slices(View(world.cluster, 1.0), world.policy))
-    asked.planner.ask(1, "plan", iter([*good, b"nonsense"]))
+    asked.planner.ask(1, "plan", lambda _: iter([*good, b"nonsense"]))
     answer = await asked.answer()
     assert "Unreadable" in answer.fault
     assert asked.planner.facts().state == "idle"

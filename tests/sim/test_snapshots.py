@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dlq_master.model import drive
+from dlq_master.model.plan import Plan
 from dlq_master.model.validate import validate
 from dlq_master.model.view import View
 from dlq_master.planner.snapshot import (
@@ -18,6 +21,7 @@ from dlq_master.planner.snapshot import (
     slices,
     take_promises,
 )
+from dlq_master.planner.told import Kept, Told
 from dlq_master.policy.pipeline import plan, promises
 from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.engine import Replay
@@ -48,6 +52,10 @@ class Compared(Replay):
     compared = 0
     changes = 0
 
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.told, self.kept = Told(), Kept()
+
     def _decide(self, now_s: float) -> bool:
         self.compared += 1
         if self.compared % 5 == 0:
@@ -59,9 +67,14 @@ class Compared(Replay):
             assert theirs == mine
             self.changes += len(mine.changes)
             if self.policy.promises is not None:
-                fewer, _ = read(take_promises(view, self.policy)).look()
-                rules = self.policy.promises
-                assert promises(fewer, rules) == promises(view, rules)
+                rules, shot = self.policy.promises, take_promises(view, self.policy)
+                fewer, _ = read(dumps(shot)).look()
+                followed, _ = self.kept.look(self.told.difference(shot))
+                validate(followed.cluster)
+                said = promises(view, rules)
+                assert promises(fewer, rules) == promises(followed, rules) == said
+                drive.apply(followed.cluster, Plan(said, now_s, again=True), now_s, 0)
+                self.kept.take_back()
         return super()._decide(now_s)
 
 

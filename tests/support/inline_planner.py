@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from dlq_master.planner.plans import Answer, read_answer, write_answer
-from dlq_master.planner.process import Facts
-from dlq_master.planner.worker import answer
+from dlq_master.planner.process import Facts, Write
+from dlq_master.planner.told import Told
+from dlq_master.planner.worker import Desk
 
 
 class InlinePlanner:
@@ -17,17 +16,18 @@ class InlinePlanner:
         self.questions: list[str] = []
         self._asked: list[bytes] | None = None
         self._number = 0
+        self._told, self._desk = Told(), Desk()
         self._stage = ""
 
     @property
     def ready(self) -> bool:
         return self.up and self._asked is None
 
-    def ask(self, number: int, stage: str, snapshot: Iterator[bytes]) -> None:
+    def ask(self, number: int, stage: str, write: Write) -> None:
         assert self.ready, "one question at a time"
         self.questions.append(stage)
         self._number, self._stage = number, stage
-        self._asked = list(snapshot)
+        self._asked = list(write(self._told))
 
     def facts(self) -> Facts:
         return Facts("idle", None, 0, 0, 0, 0.0, 0.0, "", 0.0)
@@ -41,9 +41,10 @@ class InlinePlanner:
         """The answer to the question that waits, as it comes over the pipe."""
         asked, self._asked = self._asked, None
         assert asked is not None, "nothing was asked"
-        return read_answer(write_answer(answer(self._number, self._stage, asked)))
+        return read_answer(write_answer(self._desk.answer(self._number, self._stage, asked)))
 
     def fail(self, why: str = "it ended") -> Answer:
         """What is told when it has died instead."""
         self._asked = None
+        self._told, self._desk = Told(), Desk()  # another process
         return Answer(self._number, fault=why)

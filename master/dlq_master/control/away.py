@@ -24,8 +24,9 @@ from dlq_master.model.drive import Happened
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.planner.plans import Answer
-from dlq_master.planner.process import Facts
+from dlq_master.planner.process import Facts, Write
 from dlq_master.planner.snapshot import slices, take_promises
+from dlq_master.planner.told import Told
 from dlq_master.policy.elsewhere import (
     Elsewhere,
     Stage,
@@ -50,7 +51,7 @@ class Planner(Protocol):
 
     @property
     def ready(self) -> bool: ...
-    def ask(self, number: int, stage: str, snapshot: Iterator[bytes]) -> None: ...
+    def ask(self, number: int, stage: str, write: Write) -> None: ...
     def facts(self) -> Facts: ...
 
 
@@ -135,8 +136,15 @@ class Away:
         self.asked = Question(self.number, stage, now_s, policy, basis_of(cluster))
         view = View(cluster, now_s, pause)
         whole = stage is Stage.PLAN
-        shot = slices(view, policy) if whole else iter([take_promises(view, policy)])
-        self.planner.ask(self.number, stage.value, shot)
+
+        def write(known: Told) -> Iterator[bytes]:
+            return (
+                slices(view, policy)
+                if whole
+                else iter([known.difference(take_promises(view, policy))])
+            )
+
+        self.planner.ask(self.number, stage.value, write)
 
 
 Apply = Callable[[], Decided]

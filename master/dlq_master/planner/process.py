@@ -18,9 +18,12 @@ from typing import NamedTuple
 from dlq_master.planner.frames import HEAD, framed, length_of
 from dlq_master.planner.plans import Answer, read_answer
 from dlq_master.planner.snapshot import Unreadable, dumps
+from dlq_master.planner.told import Told
 
 FIRST_REST_S = 1.0
 LONGEST_REST_S = 300.0
+# Writes a snapshot for a process that has been told this already.
+Write = Callable[[Told], Iterator[bytes]]
 COMMAND = (sys.executable, "-m", "dlq_master.planner.worker")
 # One thread each: results do not depend on the machine, and the master keeps its cores.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -57,6 +60,7 @@ class PlannerProcess:
         self._command = tuple(command)
         self._failed = failed
         self._process: asyncio.subprocess.Process | None = None
+        self._known = Told()  # to the process
         self._asking: asyncio.Task[None] | None = None
         self._in_a_row = 0
         self._rest_until_s = 0.0
@@ -69,8 +73,11 @@ class PlannerProcess:
         """A question would be answered, as far as anybody can know."""
         return self._asking is None and self._rest_s() == 0.0
 
-    def ask(self, number: int, stage: str, snapshot: Iterator[bytes]) -> None:
+    def ask(self, number: int, stage: str, write: Write) -> None:
         """Have the question answered; its snapshot is of now, and written piece by piece. Only if `ready`."""
+        if self._process is None:
+            self._known.forget()
+        snapshot = write(self._known)
         pieces = [next(snapshot)]  # of this instant
         task = asyncio.create_task(self._ask(number, stage, pieces, snapshot))
         self._asking = task
@@ -112,6 +119,8 @@ class PlannerProcess:
             answer = Answer(number, fault=_words(error, self._limit_s))
             await self._fail(answer.fault)
         else:
+            if answer.fault:
+                self._known.forget()
             self._in_a_row = 0
             self._answers += 1
             self._last_s = answer.plan_s
@@ -161,6 +170,7 @@ class PlannerProcess:
 
     async def _kill(self) -> None:
         process, self._process = self._process, None
+        self._known.forget()
         if process is None:
             return
         with suppress(ProcessLookupError):

@@ -53,9 +53,9 @@ def take(view: View, policy: Policy) -> bytes:
     return dumps(Snapshot(*shot))
 
 
-def take_promises(view: View, policy: Policy) -> bytes:
-    """The same with no more in it than decisions about promises look at (`pipeline.promises`): the nodes,
-    and jobs with deadlines. With many best-effort jobs it is far smaller."""
+def take_promises(view: View, policy: Policy) -> Snapshot:
+    """A snapshot with no more in it than decisions about promises look at (`pipeline.promises`): the nodes,
+    and jobs with deadlines. What is learned goes on changing: write it down at once (`planner.told`)."""
     cluster = view.cluster
     told = {
         *cluster.judged,
@@ -67,7 +67,7 @@ def take_promises(view: View, policy: Policy) -> bytes:
     attempts = tuple([attempt for attempt in live if attempt is not None])
     state = freeze(cluster, jobs)._replace(attempts=attempts, history=None, slowdowns=Slowdowns())
     settings = dict(policy.settings)
-    return dumps(Snapshot(policy.name, settings, view.now_s, view.pause_starts, state))
+    return Snapshot(policy.name, settings, view.now_s, view.pause_starts, state)
 
 
 def slices(view: View, policy: Policy) -> Iterator[bytes]:

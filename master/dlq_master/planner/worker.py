@@ -18,6 +18,7 @@ from dlq_master.planner.frames import HEAD, framed, length_of
 from dlq_master.planner.modest import be_modest
 from dlq_master.planner.plans import Answer, write_answer
 from dlq_master.planner.snapshot import loads, read_slices
+from dlq_master.planner.told import Kept
 from dlq_master.policy.check import check_delta
 from dlq_master.policy.elsewhere import Stage, offering
 from dlq_master.policy.pipeline import plan, promises
@@ -39,24 +40,40 @@ def main() -> None:
 
 def serve(source: BinaryIO, target: BinaryIO) -> None:
     """Answer question after question: each is a frame that says what is asked, and frames with a snapshot."""
+    desk = Desk()
     while head := source.read(HEAD):
         number, stage, pieces = loads(source.read(length_of(head)))
         snapshot = [source.read(length_of(source.read(HEAD))) for _ in range(pieces)]
-        target.write(framed(write_answer(answer(number, stage, snapshot))))
+        target.write(framed(write_answer(desk.answer(number, stage, snapshot))))
         target.flush()
 
 
-def answer(number: int, stage: str, snapshot: list[bytes]) -> Answer:
-    """The plans for one question, or why there are none."""
-    began_s = perf_counter()
-    try:
-        view, asked = read_slices(snapshot).look()
-        policy = offering(asked)
-        plans = _plans(view, policy) if stage == Stage.PLAN.value else _promises(view, policy)
-    except Exception as fault:  # noqa: BLE001 - any bug of a policy
-        words = f"{type(fault).__name__}: {fault}"[:LONGEST_FAULT]
-        return Answer(number, (), perf_counter() - began_s, words)
-    return Answer(number, tuple(plans), perf_counter() - began_s)
+class Desk:
+    """Who answers, and what it still has of the questions before."""
+
+    def __init__(self) -> None:
+        self._kept = Kept()
+
+    def answer(self, number: int, stage: str, snapshot: list[bytes]) -> Answer:
+        """The plans for one question, or why there are none."""
+        began_s = perf_counter()
+        try:
+            plans = self._plans(stage, snapshot)
+        except Exception as fault:  # noqa: BLE001 - any bug of a policy
+            self._kept.forget()
+            words = f"{type(fault).__name__}: {fault}"[:LONGEST_FAULT]
+            return Answer(number, (), perf_counter() - began_s, words)
+        return Answer(number, tuple(plans), perf_counter() - began_s)
+
+    def _plans(self, stage: str, snapshot: list[bytes]) -> list[Plan]:
+        if stage == Stage.PLAN.value:
+            view, policy = read_slices(snapshot).look()
+            return _plans(view, offering(policy))
+        (told,) = snapshot
+        view, policy = self._kept.look(told)
+        plans = _promises(view, offering(policy))
+        self._kept.take_back()
+        return plans
 
 
 def _plans(view: View, policy: Policy) -> list[Plan]:

@@ -1,0 +1,165 @@
+"""What a planner has been told of promises, so that the next question need only say what has changed since.
+
+Jobs with deadlines come by the thousand and few of them change between two questions: writing and reading
+them all would take longer than deciding. So each end keeps what it told, or was told, last. The values are
+frozen: one that is still the same object has not changed. The planner's copy is no second truth: what it says
+is looked at again by the master, whatever it was made of, and after every fault all is told anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from dlq_master.model.attempt import Attempt, AttemptState
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.frozen import Frozen, thaw
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.job import Job, JobState
+from dlq_master.model.node import Node
+from dlq_master.model.view import View
+from dlq_master.planner.snapshot import Snapshot, Unreadable, dumps, loads
+from dlq_master.policy.policy import Policy
+from dlq_master.policy.registry import build
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Difference(NamedTuple):
+    """A snapshot of which only those jobs, attempts and nodes are there that are new, or other than before.
+
+    `fresh`: nothing was told before, or nothing of it counts any more.
+    """
+
+    fresh: bool
+    shot: Snapshot
+    jobs: tuple[JobId, ...]  # that are gone
+    attempts: tuple[AttemptKey, ...]
+    nodes: tuple[NodeId, ...]
+
+
+class Told:
+    """The master's end."""
+
+    def __init__(self) -> None:
+        self._head: tuple[object, ...] = ()
+        self._jobs: dict[JobId, Job] = {}
+        self._attempts: dict[AttemptKey, Attempt] = {}
+        self._nodes: dict[NodeId, Node] = {}
+
+    def forget(self) -> None:
+        """Whoever was told is gone, or cannot be relied on."""
+        self._head = ()
+
+    def difference(self, shot: Snapshot) -> bytes:
+        """What it is other than the one before, ready to be sent; costs O(what it holds), and little of it."""
+        state = shot.state
+        head = (shot.policy, shot.settings, state.terms, state.thresholds, state.packing)
+        fresh, self._head = head != self._head, head
+        if fresh:
+            self._jobs, self._attempts, self._nodes = {}, {}, {}
+        jobs = {job.job_id: job for job in state.jobs}
+        attempts = {attempt.key: attempt for attempt in state.attempts}
+        nodes = {node.node_id: node for node in state.nodes}
+        less = state._replace(
+            jobs=_other(jobs, self._jobs),
+            attempts=_other(attempts, self._attempts),
+            nodes=_other(nodes, self._nodes),
+        )
+        gone = (
+            tuple(self._jobs.keys() - jobs.keys()),
+            tuple(self._attempts.keys() - attempts.keys()),
+            tuple(self._nodes.keys() - nodes.keys()),
+        )
+        self._jobs, self._attempts, self._nodes = jobs, attempts, nodes
+        return dumps(tuple(Difference(fresh, shot._replace(state=less), *gone)))
+
+
+def _other(now: Mapping[Key, Value], before: Mapping[Key, Value]) -> tuple[Value, ...]:
+    return tuple([value for key, value in now.items() if before.get(key) is not value])
+
+
+class Kept:
+    """The planner's end: a cluster that follows what is told."""
+
+    def __init__(self) -> None:
+        self._known: tuple[Cluster, Policy] | None = None
+        self._jobs: dict[JobId, Job] = {}
+
+    def forget(self) -> None:
+        """Something went wrong: only a fresh one will do."""
+        self._known = None
+
+    def look(self, data: bytes) -> tuple[View, Policy]:
+        """The view and the policy of this instant. Raises Unreadable."""
+        told = _read(data)
+        shot = told.shot
+        if told.fresh:
+            policy = build(shot.policy, shot.settings)
+            self._jobs = {}
+            self._known = (thaw(shot.state, policy.ordering), policy)
+        elif self._known is None:
+            raise Unreadable("a change of what is not known")
+        else:
+            _follow(self._known[0], told)
+        cluster, policy = self._known
+        for job in shot.state.jobs:
+            self._jobs[job.job_id] = job
+        for job_id in told.jobs:
+            del self._jobs[job_id]
+        cluster.take_touched()
+        return View(cluster, shot.now_s, shot.pause_starts), policy
+
+    def take_back(self) -> None:
+        """What was decided is the master's to do: jobs are again what was told of them."""
+        if self._known is None:
+            return
+        cluster, _ = self._known
+        for job in cluster.take_touched().jobs:
+            cluster.put_job(self._jobs[job.job_id])
+        cluster.take_touched()
+
+
+def _read(data: bytes) -> Difference:
+    said: Any = loads(data)
+    whole = isinstance(said, tuple) and len(said) == len(Difference._fields)
+    if not whole or not isinstance(said[1], Snapshot):
+        raise Unreadable(f"a {type(said).__name__} does not say what has changed")
+    return Difference(*said)
+
+
+def _follow(cluster: Cluster, told: Difference) -> None:
+    """From one instant to the next, as if everything had been put anew."""
+    state = told.shot.state
+    for key in told.attempts:
+        cluster.put_attempt(cluster.attempts[key]._replace(state=AttemptState.SUCCEEDED))
+    for node in state.nodes:
+        cluster.put_node(node)
+    cluster.capacity.ready()
+    for job in state.jobs:
+        cluster.put_job(job)
+    for attempt in state.attempts:
+        cluster.put_attempt(attempt)
+    for job_id in told.jobs:
+        _drop(cluster, job_id)
+    for node_id in told.nodes:
+        cluster.remove_node(node_id)
+    _learn(cluster, state)
+
+
+def _drop(cluster: Cluster, job_id: JobId) -> None:
+    """It has no more to do with promises, whatever has become of it."""
+    job = cluster.jobs[job_id]
+    ended = job._replace(state=JobState.CANCELLED, live_attempt=None, trial_time_s=None)
+    cluster.put_job(ended)
+    cluster.forget(job_id)
+
+
+def _learn(cluster: Cluster, state: Frozen) -> None:
+    """What is told whole each time."""
+    cluster.slot = state.slot
+    cluster.offers = state.offers
+    cluster.profiling.remember(state.profiled)
+    cluster.moves.positions = state.positions
+    cluster.moves.unsettled = dict.fromkeys(state.unsettled)
