@@ -9,7 +9,7 @@ from dlq_cli.app import App
 from dlq_cli.columns import where
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
-from dlq_cli.facts.job import job_facts, reason_facts
+from dlq_cli.facts.job import job_facts, reason_facts, wait_facts
 from dlq_cli.facts.traffic import traffic_facts
 from dlq_cli.render import Look, clean_line
 from dlq_cli.select import several_jobs
@@ -18,6 +18,8 @@ from dlq_cli.tasks import shown_id
 from dlq_cli.traffic_text import believed_lines
 from dlq_cli.words import ENDED, shown_state
 from dlq_client.jobs import Jobs
+from dlq_common.units import format_duration
+from dlq_common.wire import from_duration
 
 
 @click.command(epilog=examples("dlq why 17", "dlq why 17 --json | jq '.jobs[0].reasons[].code'"))
@@ -44,6 +46,7 @@ def _facts(answer: job_service_pb2.ExplainJobResponse) -> dict[str, object]:
         **job_facts(answer.job),
         "reasons": reason_facts(answer.reasons),
         "jobs_ahead_count": ahead,
+        "waits": wait_facts(answer.waits),
         "traffic": traffic_facts(answer.traffic),
     }
 
@@ -54,6 +57,7 @@ def _text(answer: job_service_pb2.ExplainJobResponse, look: Look) -> str:
     believed = [f"  {line}" for line in believed_lines(answer.traffic, look)]
     if not answer.reasons:
         placed_by = [] if shown_state(job) in ENDED else believed
+        placed_by = [*_waited(answer), *placed_by]
         return "\n".join([f"{name} {_no_reason(job, look)}", *placed_by]) + "\n"
     count = len(answer.reasons)
     head = f"{name} is {shown_state(job)}, queue {clean_line(job.queue)} level {job.level}: "
@@ -61,9 +65,26 @@ def _text(answer: job_service_pb2.ExplainJobResponse, look: Look) -> str:
     if answer.HasField("jobs_ahead_count"):
         ahead = answer.jobs_ahead_count
         head += f", {ahead} job{'s' if ahead != 1 else ''} ahead"
-    lines = [f"  {reason.code}: {reason_text(reason)}" for reason in answer.reasons]
-    lines += believed
+    lines = [f"  {reason.code}: {reason_text(reason)}{_for(reason)}" for reason in answer.reasons]
+    lines += [*_waited(answer), *believed]
     return "\n".join([head, *lines]) + "\n"
+
+
+def _for(reason: job_pb2.WaitReason) -> str:
+    """How long it has been so, over all its waits."""
+    if not reason.HasField("spent_duration"):
+        return ""
+    return f" [for {format_duration(from_duration(reason.spent_duration))}]"
+
+
+def _waited(answer: job_service_pb2.ExplainJobResponse) -> list[str]:
+    """One line: how its waits come about, by their main reasons."""
+    main = [one for one in answer.waits if from_duration(one.main_duration) >= 1.0]
+    if not main:
+        return []
+    total = format_duration(sum(from_duration(one.main_duration) for one in main))
+    parts = [f"{one.code} {format_duration(from_duration(one.main_duration))}" for one in main]
+    return [f"  waited {total}, mainly for: {', '.join(parts)}"]
 
 
 def _no_reason(job: job_pb2.Job, look: Look) -> str:

@@ -248,8 +248,24 @@ def reason_facts(reasons: Iterable[job_pb2.WaitReason]) -> list[Facts]:
             "have": reason.have if reason.HasField("have") else None,
             "blocking_job_ids": list(reason.blocking_job_ids),
             "detail": reason.detail or None,
+            "spent_s": seconds(reason.spent_duration)
+            if reason.HasField("spent_duration")
+            else None,
         }
         for reason in reasons
+    ]
+
+
+def wait_facts(waits: Iterable[job_pb2.WaitShare]) -> list[Facts]:
+    """How long a job has waited for what."""
+    return [
+        {
+            "code": one.code,
+            "spent_s": seconds(one.spent_duration),
+            "main_s": seconds(one.main_duration),
+            "now": one.now,
+        }
+        for one in waits
     ]
 
 

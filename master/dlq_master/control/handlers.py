@@ -126,6 +126,7 @@ def _tick(turn: Turn, name: str) -> None:
         misses.watch(turn)
         traffic.close_overdue(turn)
         scheduling.notice_pause(turn)
+        scheduling.watch_waits(turn)
     elif name == "compact":
         people.drop_expired(turn)
         kept_s = turn.state.config.jobs.request_id_kept

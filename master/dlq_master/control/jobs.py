@@ -109,9 +109,13 @@ def resume(turn: Turn, ask: ResumeJob) -> Answer:
 
 def explain(turn: Turn, ask: ExplainJob) -> Answer:
     """Why it does not run, by the plan of this turn."""
-    if turn.job(ask.job_id).ended:
-        return lambda: Explained(turn.job(ask.job_id), scheduling.reasons(turn, ask.job_id), None)
-    return lambda: Explained(turn.job(ask.job_id), *scheduling.explained(turn, ask.job_id))
+    job_id, waits = ask.job_id, turn.state.waits
+    if turn.job(job_id).ended:
+        waited = waits.told(job_id, turn.now_s) or turn.archive.waited(job_id)
+        return lambda: Explained(turn.job(job_id), scheduling.reasons(turn, job_id), None, waited)
+    return lambda: Explained(
+        turn.job(job_id), *scheduling.explained(turn, job_id), waits.told(job_id, turn.now_s)
+    )
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------

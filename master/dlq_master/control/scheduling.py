@@ -116,10 +116,21 @@ def explained(turn: Turn, job_id: JobId) -> tuple[tuple[Reason, ...], int | None
 
 def main_reason(state: State, job: Job, now_s: float) -> ReasonCode | None:
     """Why the job waits since the last plan; for lists: cheap after the first job of a plan."""
-    if state.glance is None:
-        state.glance = Glance(View(state.cluster, now_s, state.pause), _quick(state))
-    glance = state.glance
+    glance = _glance(state, now_s)
     return plan_faults.sheltered(lambda: glance.code(job), lambda _: ReasonCode.PLAN_FAILED)
+
+
+def watch_waits(turn: Turn) -> None:
+    """Once a second: for what those wait who do."""
+    state = turn.state
+    if state.plan_fault is None:
+        glance = _glance(state, turn.now_s)
+        plan_faults.sheltered(
+            lambda: state.waits.look(
+                state.cluster.jobs.values(), glance, turn.now_s, state.started_s
+            ),
+            lambda _: None,
+        )
 
 
 def rank_base(config: MasterConfig, queue: str, nice: int = 0) -> int:
@@ -128,6 +139,13 @@ def rank_base(config: MasterConfig, queue: str, nice: int = 0) -> int:
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _glance(state: State, now_s: float) -> Glance:
+    """As of the last plan."""
+    if state.glance is None:
+        state.glance = Glance(View(state.cluster, now_s, state.pause), _quick(state))
+    return state.glance
 
 
 def _carry_out(turn: Turn, happened: tuple[Happened, ...]) -> None:

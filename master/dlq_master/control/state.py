@@ -18,6 +18,7 @@ from dlq_master.control.retries import Retries
 from dlq_master.control.retries import build as retries_of
 from dlq_master.control.risk_watch import Risks
 from dlq_master.control.suspicion import Suspicion
+from dlq_master.control.waits import Waits
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.eligible import Array
 from dlq_master.model.gpu_health import Action, actions_of
@@ -79,6 +80,7 @@ class State:
     users: dict[str, User] = field(default_factory=dict)
     tokens: dict[str, JoinToken] = field(default_factory=dict)
     teams: dict[str, Team] = field(default_factory=dict)
+    waits: Waits = field(default_factory=Waits)  # how long jobs have waited for what
     crowd: Crowd = field(default_factory=Crowd)  # jobs that have not ended, by whom they count for
     sessions: dict[NodeId, int] = field(default_factory=dict)
     contacts: dict[NodeId, float] = field(default_factory=dict)  # never stored
@@ -145,6 +147,7 @@ def forget(state: State, job_id: JobId) -> None:
     state.cluster.forget(job_id)
     state.beats.pop(job_id, None)
     state.tracks.pop(job_id, None)
+    state.waits.forget(job_id)
     state.unknown_types.discard(job_id)
 
 
@@ -196,6 +199,7 @@ def restore(state: State, loaded: Loaded) -> None:
     state.retries = retries_of(state.cluster.jobs)
     state.users = {user.name: user for user in loaded.users}
     state.tokens = {token.token_id: token for token in loaded.tokens}
+    state.waits = Waits(loaded.waited)
     state.teams = {team.name: team for team in loaded.teams}
     state.outbox = Outbox(loaded.intentions)
     state.recent.enter(sorted(loaded.jobs, key=lambda job: job.end_time_s or 0.0))

@@ -17,6 +17,7 @@ from dlq_master.store.batch import JoinToken as JoinToken
 from dlq_master.store.batch import User as User
 from dlq_master.store.tenants import Reservation as Reservation
 from dlq_master.store.tenants import Team as Team
+from dlq_master.store.tenants import Waited as Waited
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +224,7 @@ class Explained:
     job: Job
     reasons: tuple[Reason, ...]
     jobs_ahead: int | None
+    waited: Waited | None = None  # how long it has waited for what
 
 
 # --- nodes: sessions -------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from dlq_master.model.node import Node
 from dlq_master.model.plan import Lapse
 from dlq_master.model.recording import Evidence, Recording
 from dlq_master.store.batch import Batch, Intention, JoinToken, StoredRequest, User
-from dlq_master.store.tenants import Team
+from dlq_master.store.tenants import Team, Waited
 
 Name = TypeVar("Name", bound=str)
 _JOB_LEAP = 10_000_000  # an agent that claims a higher one is not believed
@@ -42,6 +42,7 @@ class Archive(Protocol):
     def spec(self, job_id: JobId) -> bytes | None: ...
     def recordings(self, job_id: JobId) -> tuple[Recording, ...]: ...
     def evidence(self, key: AttemptKey) -> tuple[Evidence, ...]: ...
+    def waited(self, job_id: JobId) -> Waited | None: ...
 
 
 class Request(Protocol):
@@ -158,6 +159,7 @@ class Turn:
         self.state.gates.moved(one.job_id for one in happened)
         self.state.retries.moved(self.state, happened)
         self.state.risks.moved(happened)
+        self._note_waits(happened)
         self._count_lapses(happened)
         for one in happened:
             if isinstance(one.event, attempt_steps.Renewed):
@@ -174,6 +176,12 @@ class Turn:
             )
             if isinstance(one.event, attempt_steps.StopRequested):
                 self._tell_to_stop(one)
+
+    def _note_waits(self, happened: list[drive.Happened]) -> None:
+        jobs = self.state.cluster.jobs
+        for one in happened:
+            if one.job_id is not None and not isinstance(one.event, attempt_steps.Renewed):
+                self.state.waits.moved(jobs[one.job_id], self.now_s)
 
     def _tell_to_stop(self, one: drive.Happened) -> None:
         assert one.job_id is not None
@@ -267,6 +275,7 @@ class Turn:
     def take_batch(self) -> Batch:
         """Everything this turn has changed, ready to be written."""
         touched = self.state.cluster.take_touched()
+        self.batch.waited += self.state.waits.rows(self.now_s)
         self.batch.jobs += touched.jobs
         self.batch.attempts += touched.attempts
         self.batch.nodes += touched.nodes

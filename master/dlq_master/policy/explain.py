@@ -190,10 +190,10 @@ def _quota(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
     return [Reason(ReasonCode.QUOTA, "gpus", limit, room.held[part], detail=who)]
 
 
-def shortage_code(cluster: Cluster, policy: Policy, shape: Shape) -> ReasonCode | None:
-    """What is missing first for jobs of this shape, were they alone in the queue."""
+def shortage_codes(cluster: Cluster, policy: Policy, shape: Shape) -> tuple[ReasonCode, ...]:
+    """What is missing for jobs of this shape, were they alone in the queue."""
     short = _shortage(cluster, policy, shape, holders=False)
-    return short[0].code if short else None
+    return tuple([reason.code for reason in short])
 
 
 def _shortage_of(cluster: Cluster, policy: Policy, job: Job, *, holders: bool) -> list[Reason]:

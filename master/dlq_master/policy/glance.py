@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import cached_property
 
 from dlq_master.model.ids import JobId
@@ -19,7 +19,7 @@ from dlq_master.policy.explain import (
     hold_code,
     kept_from,
     over_room,
-    shortage_code,
+    shortage_codes,
 )
 from dlq_master.policy.partition.quotas import Room
 from dlq_master.policy.policy import Policy
@@ -36,36 +36,64 @@ class Glance:
         self._view = view
         self._policy = policy
         self._never: dict[Shape, ReasonCode | None] = {}
-        self._short: dict[Shape, ReasonCode | None] = {}
+        self._short: dict[Shape, tuple[ReasonCode, ...]] = {}
 
     def code(self, job: Job) -> ReasonCode | None:
         """The main reason why the job does not run; None while it holds GPUs or has ended."""
+        return next(self._codes(job), None)
+
+    def codes(self, job: Job) -> tuple[ReasonCode, ...]:
+        """All of them, the main one first; of what keeps a job whose GPUs are free from them only the first, and not
+        WAITING_FOR_BOUNDARY, which is no obstacle of its own."""
+        return tuple(dict.fromkeys(self._codes(job)))
+
+    def _codes(self, job: Job) -> Iterator[ReasonCode]:
         if job.ended or job.live_attempt is not None:
-            return None
+            return
         if job.state is JobState.HELD:
-            return hold_code(job)
+            yield hold_code(job)
         if job.blocked is not None:
-            return ReasonCode(job.blocked.value)
+            yield ReasonCode(job.blocked.value)
+        if job.state is JobState.HELD or job.blocked is not None:
+            return
         if not self._view.cluster.nodes:
-            return ReasonCode.NO_NODES
+            yield ReasonCode.NO_NODES
+            return
+        yield from self._of_nodes(job)
+
+    def _of_nodes(self, job: Job) -> Iterator[ReasonCode]:
         shape = self._view.cluster.shape(job)
         hopeless = self._hopeless(shape)
         if hopeless is not None:
-            return hopeless
-        if job.state is JobState.PENDING:
+            yield hopeless
+        elif job.state is JobState.PENDING:
             held_back = job.job_id in self._late
-            return ReasonCode.SUBMIT_LIMIT if held_back else ReasonCode.NOT_ADMITTED
-        if self._view.pause_starts is not None:
-            return self._view.pause_starts
-        if job.job_id in self._outcome.chosen:
-            return ReasonCode.STARTS_NEXT
+            yield ReasonCode.SUBMIT_LIMIT if held_back else ReasonCode.NOT_ADMITTED
+        elif self._view.pause_starts is not None:
+            yield self._view.pause_starts
+            if self._view.pause_starts is not ReasonCode.MASTER_STARTING:
+                yield from self._shortages(shape)
+        elif job.job_id in self._outcome.chosen:
+            yield ReasonCode.STARTS_NEXT
+        else:
+            yield from self._of_line(job, shape)
+
+    def _of_line(self, job: Job, shape: Shape) -> Iterator[ReasonCode]:
+        """It waits for GPUs that it may have, or for its turn."""
+        short = [*self._over(job), *self._shortages(shape)]
+        yield from short
+        before = list(self._before(job))
+        yield from before
+        if not short and not before:
+            yield self._behind(job)
+
+    def _over(self, job: Job) -> Iterator[ReasonCode]:
         if job.lane is Lane.LIMIT:
-            return ReasonCode.TEAM_LIMIT
-        if self._over_quota(job):
-            return ReasonCode.QUOTA
+            yield ReasonCode.TEAM_LIMIT
+        elif self._over_quota(job):
+            yield ReasonCode.QUOTA
         if over_room(job, self._outcome):
-            return ReasonCode.PROFILER_FULL
-        return self._shortage(shape) or self._behind(job)
+            yield ReasonCode.PROFILER_FULL
 
     def _hopeless(self, shape: Shape) -> ReasonCode | None:
         if shape not in self._never:
@@ -73,9 +101,9 @@ class Glance:
             self._never[shape] = None if reason is None else reason.code
         return self._never[shape]
 
-    def _shortage(self, shape: Shape) -> ReasonCode | None:
+    def _shortages(self, shape: Shape) -> tuple[ReasonCode, ...]:
         if shape not in self._short:
-            self._short[shape] = shortage_code(self._view.cluster, self._policy, shape)
+            self._short[shape] = shortage_codes(self._view.cluster, self._policy, shape)
         return self._short[shape]
 
     def _over_quota(self, job: Job) -> bool:
@@ -85,12 +113,15 @@ class Glance:
         part = self._policy.part_of(job.queue)
         return room is not None and not room.allows(part, job.request.gpus)
 
+    def _before(self, job: Job) -> Iterator[ReasonCode]:
+        """Somebody who is served first, whether or not there are GPUs."""
+        if self._outcome.claims.get(job.job_id) is False:
+            yield ReasonCode.WAITING_FOR_RELEASE
+        if head_of(self._policy, job, self._outcome) is not None:
+            yield ReasonCode.HEAD_OF_LINE
+
     def _behind(self, job: Job) -> ReasonCode:
         """Its GPUs are free: somebody stands before it."""
-        if self._outcome.claims.get(job.job_id) is False:
-            return ReasonCode.WAITING_FOR_RELEASE
-        if head_of(self._policy, job, self._outcome) is not None:
-            return ReasonCode.HEAD_OF_LINE
         if kept_from(job, self._outcome):
             return ReasonCode.KEPT_FOR_TRIALS
         if self._reserved - {job.job_id}:

@@ -49,6 +49,7 @@ from dlq_master.rpc.logs import Logs
 from dlq_master.rpc.paging import page_size_of, position_of
 from dlq_master.rpc.traffic_view import profile_of, traffic_message
 from dlq_master.rpc.visible import may_see_event, visible_job
+from dlq_master.rpc.wait_view import wait_shares, with_times
 from dlq_master.rpc.watch import Watch
 
 # The journal is read in chunks, and a page that finds nothing to show ends after so many.
@@ -197,7 +198,10 @@ class JobService(JobServiceServicer):
         assert isinstance(explained, Explained)
         return wire.ExplainJobResponse(
             job=self._message(explained.job),
-            reasons=reason_messages(explained.reasons, explained.job, caller.name),
+            reasons=with_times(
+                reason_messages(explained.reasons, explained.job, caller.name), explained.waited
+            ),
+            waits=wait_shares(explained.waited),
             jobs_ahead_count=explained.jobs_ahead,
             traffic=traffic_message(explained.job, self._control.published),
         )

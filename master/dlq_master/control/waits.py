@@ -1,0 +1,101 @@
+"""How long each job has waited for what: `dlq why` tells it beside each reason.
+
+Once a second those who wait are looked at, a bounded number of them, in turn: what held at the last look held until this
+one. A start, an end and a requeue are noted in their own turn. What happens when: the master restarts - rows are written
+at starts and ends, and every few minutes in between; the reasons of the last row are taken to have held until the new
+master's first look. Agents and a silent line have no part in it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import Job
+from dlq_master.policy.glance import Glance
+from dlq_master.store.tenants import Spent, Waited
+
+AT_ONCE: Final = 500  # jobs that are looked at in one turn
+WRITTEN_EVERY_S: Final = 300.0
+RUNS: Final = "running"  # in place of a reason: it holds GPUs
+
+
+class Waits:
+    """What is known of every job that has not ended. Touched by the loop alone."""
+
+    def __init__(self, loaded: Iterable[Waited] = ()) -> None:
+        self._known = {row.job_id: row for row in loaded}
+        self._written_s: dict[JobId, float] = {}
+        self._turn: deque[JobId] = deque()
+        self._changed: dict[JobId, None] = {}
+
+    def moved(self, job: Job, now_s: float) -> None:
+        """Something has happened to the job: whether it holds GPUs may be otherwise."""
+        known = self._known.get(job.job_id)
+        if known is None:
+            return
+        if job.ended:
+            self._put(settled(known, now_s)._replace(now=()))
+        elif (job.live_attempt is not None) is not (known.now == (RUNS,)):
+            now = (RUNS,) if job.live_attempt is not None else ()
+            self._put(settled(known, now_s)._replace(now=now))
+
+    def look(self, jobs: Iterable[Job], find: Glance, now_s: float, since_s: float) -> None:
+        """Some of those that wait: who was not looked at for longest comes first. `since_s`: what was before is
+        not known of jobs that nobody has looked at yet."""
+        waiting = {job.job_id: job for job in jobs if not job.ended and job.live_attempt is None}
+        turn = [job_id for job_id in self._turn if job_id in waiting]
+        seen = set(turn)
+        turn += [job_id for job_id in waiting if job_id not in seen]
+        for job_id in turn[:AT_ONCE]:
+            self._look_at(waiting[job_id], find, now_s, since_s)
+        self._turn = deque(turn[AT_ONCE:] + turn[:AT_ONCE])
+
+    def rows(self, now_s: float) -> list[Waited]:
+        """What has to be written in this turn."""
+        found = []
+        for job_id in self._changed:
+            row = self._known[job_id]
+            found.append(row)
+            self._written_s[job_id] = now_s
+        self._changed.clear()
+        return found
+
+    def told(self, job_id: JobId, now_s: float) -> Waited | None:
+        """What is known of a job, up to now; None: nothing."""
+        known = self._known.get(job_id)
+        return None if known is None else settled(known, now_s)
+
+    def forget(self, job_id: JobId) -> None:
+        """Its row is all that is left of it."""
+        self._known.pop(job_id, None)
+        self._written_s.pop(job_id, None)
+
+    def _look_at(self, job: Job, find: Glance, now_s: float, since_s: float) -> None:
+        codes = tuple([code.value for code in find.codes(job)])
+        known = self._known.get(job.job_id)
+        if known is None:
+            known = Waited(job.job_id, (), max(job.submit_time_s, min(since_s, now_s)))
+        if not known.now:
+            known = known._replace(now=codes)
+        self._known[job.job_id] = settled(known, now_s)._replace(now=codes)
+        if now_s >= self._written_s.setdefault(job.job_id, now_s) + WRITTEN_EVERY_S:
+            self._changed[job.job_id] = None
+
+    def _put(self, row: Waited) -> None:
+        self._known[row.job_id] = row
+        self._changed[row.job_id] = None
+
+
+def settled(row: Waited, now_s: float) -> Waited:
+    """The same up to now: what held, has held until now."""
+    passed_s = now_s - row.at_s
+    if not row.now or passed_s <= 0.0:
+        return row._replace(at_s=max(row.at_s, now_s))
+    spent = {one.code: one for one in row.spent}
+    for place, code in enumerate(row.now):
+        _, held_s, main_s = spent.get(code, Spent(code, 0.0, 0.0))
+        spent[code] = Spent(code, held_s + passed_s, main_s + (0.0 if place else passed_s))
+    return row._replace(spent=tuple(spent.values()), at_s=now_s)
