@@ -135,6 +135,7 @@ class Engine(ABC):
                 self._finish(job_id, number, now_s)
             elif kind is Kind.LEAVE:
                 self.leaving.leave(AttemptKey(job_id, number), now_s)
+                self.estimates.stopped(job_id, self.courses[job_id], now_s)
             elif kind is Kind.PROFILE:
                 self._profiled(job_id, number, now_s)
             else:
@@ -163,6 +164,8 @@ class Engine(ABC):
                 self._start(job_id, event.attempt, change.allocation, now_s)
             elif isinstance(change, Lapse | Resize) and isinstance(event, StopRequested):
                 self.leaving.lapse(change, now_s)
+                if change.grace_s == 0:
+                    self.estimates.stopped(job_id, self.courses[job_id], now_s)
             elif isinstance(change, Revoke) and isinstance(event, StopRequested):
                 self.leaving.revoke(change.key, now_s)
             elif isinstance(change, Reject):

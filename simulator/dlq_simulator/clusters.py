@@ -91,6 +91,12 @@ class ClusterSpec:
         """Some of the nodes are lent."""
         return any(group.lent is not None for group in self.groups)
 
+    def own_speed(self, gpu_type: str | None) -> int | float:
+        """Of the cluster's own GPUs of one type (None: of any); 1 where they are not all alike."""
+        own = [group for group in self.groups if group.pool is NodePool.TRAINING]
+        speeds = {group.speed for group in own if gpu_type in (None, group.gpu_type)}
+        return speeds.pop() if len(speeds) == 1 else 1
+
     @property
     def rented_only(self) -> bool:
         """It has no node of its own, and all that it will have is rented by need."""

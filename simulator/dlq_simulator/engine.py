@@ -16,7 +16,7 @@ from dlq_simulator.queues import Queues
 from dlq_simulator.report import Result, Timing
 from dlq_simulator.settings import ReplaySettings
 from dlq_simulator.workload import Trace
-from dlq_simulator.world import GpuMemory, build_cluster, build_job, sizes_of
+from dlq_simulator.world import GpuMemory, asked_type, build_cluster, build_job, sizes_of
 
 Progress = Callable[[int], object]  # jobs finished since the last call
 
@@ -113,11 +113,12 @@ class Replay(Engine):
         sizes: tuple[int, ...] = ()
         if self.policy.sizing is not None and row.checkpoint:  # who cannot save cannot be resized
             sizes = sizes_of(row)
+        speed = self.spec.own_speed(asked_type(row, typed=self.spec.typed))
         job = build_job(
             job_id,
             row,
             typed=self.spec.typed,
-            estimate_s=self.estimates.at_submit(job_id, row),
+            estimate_s=self.estimates.at_submit(job_id, row, speed),
             queue=self.queues.of(row),
             constraint=self.memory.asked(row),
             sizes=sizes,

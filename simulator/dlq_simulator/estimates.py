@@ -18,21 +18,26 @@ from dlq_simulator.workload import TraceJob
 class Estimates:
     """What the policy has been told of each job's work, in seconds on the reference."""
 
-    __slots__ = ("_cluster", "_given_up", "_knowledge", "_profiles", "_told_s")
+    __slots__ = ("_cluster", "_given_up", "_knowledge", "_profiles", "_speeds", "_told_s")
 
     def __init__(self, knowledge: Knowledge, cluster: Cluster) -> None:
         self._knowledge = knowledge
         self._cluster = cluster
         self._profiles = knowledge.know is Know.PROFILED
         self._told_s: dict[JobId, float] = {}
+        # Of the GPUs on which they are to run, where that is not 1.
+        self._speeds: dict[JobId, Seconds] = {}
         self._given_up: set[JobId] = set()
 
-    def at_submit(self, job_id: JobId, row: TraceJob) -> float | None:
-        """The run time that a new job says."""
+    def at_submit(self, job_id: JobId, row: TraceJob, speed: Seconds) -> float | None:
+        """The run time that a new job says, where its GPUs have this speed: a promise is made on what it says."""
         told_s = self._knowledge.at_submit(row)
-        if told_s is not None and not self._profiles:
-            self._told_s[job_id] = told_s
-        return told_s
+        if told_s is None or self._profiles:
+            return told_s
+        self._told_s[job_id] = told_s
+        if speed != 1:
+            self._speeds[job_id] = speed
+        return told_s / speed
 
     def speeds(self, row: TraceJob, sizes: tuple[int, ...], speed: Speed) -> tuple[float, ...]:
         """How fast it runs at each of its sizes, for a policy that knows anything of it."""
@@ -54,6 +59,15 @@ class Estimates:
             return None
         left_s = self._knowledge.profile_s - course.done_s - course.slowed_s
         return course.progress_s + max(0, left_s)
+
+    def stopped(self, job_id: JobId, course: Course, now_s: Seconds) -> None:
+        """It has left its GPUs: what it has saved is seconds of the reference, what is left those of its own GPUs."""
+        speed = self._speeds.get(job_id)
+        if speed is None:
+            return
+        left_s = max(0.0, self._told_s[job_id] - course.done_s) / speed
+        told = Estimated(estimate_s=self._cluster.jobs[job_id].worked_s + left_s)
+        drive.step_job(self._cluster, job_id, told, now_s)
 
     def tried(self, course: Course, number: int, now_s: Seconds, gpus: int) -> Seconds:
         """It has got so many GPUs only to be measured; returns when it will have been."""

@@ -71,6 +71,11 @@ def build_cluster(
     return cluster
 
 
+def asked_type(row: TraceJob, *, typed: bool) -> str | None:
+    """The GPU type that it has to get, in a cluster that names its types; None: any."""
+    return row.gpu_type if typed and not (row.any_gpu or row.mixed) else None
+
+
 def build_job(
     job_id: JobId,
     row: TraceJob,
@@ -89,14 +94,13 @@ def build_job(
     the queues. `constraint`: what its nodes must be. `sizes`: on how many GPUs it may run, `speeds`: how
     fast, if the policy is to know.
     """
-    gpu_type = row.gpu_type if typed and not (row.any_gpu or row.mixed) else None
     return Job(
         job_id=job_id,
         user=row.user or "trace",
         name=row.job_id,
         request=Request(
             gpus=row.num_gpus,
-            gpu_type=gpu_type,
+            gpu_type=asked_type(row, typed=typed),
             constraint=constraint,
             sizes=sizes,
             mixed=typed and bool(row.mixed),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.policy.check import check_full
-from dlq_simulator.clusters import read_cluster
+from dlq_simulator.clusters import ClusterSpec, read_cluster
 from dlq_simulator.engine import replay
 from dlq_simulator.errors import UsageError
 from dlq_simulator.generate.chronus import MIXES, Chronus
@@ -53,6 +54,20 @@ def test_every_promise_is_kept(policy: str, seed: int) -> None:
     assert (found.jobs, found.refused, found.promises_missed) == (70, 0, 0)
     assert found.guaranteed is not None
     assert found.guaranteed >= 15
+
+
+@pytest.mark.parametrize("policy", ["chronus", "dlq"])
+@pytest.mark.parametrize("speed", [0.6, 1.7])
+def test_every_promise_is_kept_on_gpus_of_another_speed(policy: str, speed: float) -> None:
+    """A job says how long it takes on the GPUs that it is promised."""
+    (chosen,) = read_settings([policy], (), 3)
+    (group,) = read_cluster("6x8").groups
+    found = replay(
+        workload(3), ClusterSpec(name="6x8", groups=(replace(group, speed=speed),)), chosen
+    )
+    assert found.metrics.promises_missed == 0
+    assert found.metrics.guaranteed
+    assert found.metrics.guaranteed >= 10
 
 
 @pytest.mark.parametrize("words", [("be_floor=0", "guarantee=fitting"), ("place=consolidate",)])

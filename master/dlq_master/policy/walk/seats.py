@@ -17,6 +17,8 @@ from dlq_master.model.job import Job
 from dlq_master.model.lane import LANE, PROFILE_RANK, Lane
 from dlq_master.model.pool import Parts
 from dlq_master.model.resources import Shape
+from dlq_master.policy.place.roundup import block_of, round_up
+from dlq_master.policy.promise.reading import own_pool, type_of
 from dlq_master.policy.walk.contest import Contest
 from dlq_master.policy.walk.line import Head
 from dlq_master.policy.walk.pinned import Pinned
@@ -76,10 +78,15 @@ class SlotContest(Contest):
 
 
 class Seat(NamedTuple):
-    """A job that holds the present slot and no GPUs; `leaving`: it is still saving elsewhere."""
+    """A job that holds the present slot and no GPUs; `leaving`: it is still saving elsewhere.
+
+    `whole`: what has to be cleared for it. Two nodes of which 6 GPUs each are left have room for 12, but so have
+    one of 8 and a half one, which it would then take from others.
+    """
 
     job_id: JobId
     shape: Shape
+    whole: Shape
     leaving: bool
 
 
@@ -106,10 +113,28 @@ def serve(ground: Space, waiting: Iterable[Seat]) -> None:
         if ground.spent:
             return
         head = (0, seat.job_id, seat.shape, iter(()))
-        if not seat.leaving:
-            ground.serve(_SLO_RANK, head)
-        elif not ground.claim(head) and isinstance(ground, Contest):
-            ground.force(_SLO_RANK, head)
+        if not seat.leaving and _start(ground, head):
+            continue
+        if not (
+            seat.whole is not seat.shape and _keep(ground, (0, seat.job_id, seat.whole, head[3]))
+        ):
+            _keep(ground, head)
+
+
+def _start(ground: Space, head: Head) -> bool:
+    """On GPUs that are free now; the ground is not spent by it, for more may come back (`floor`)."""
+    found = ground.find_free(head)
+    if found is None:
+        return False
+    stock, parts = found
+    ground.outcome.chosen[head[1]] = parts
+    stock.take(parts)
+    return True
+
+
+def _keep(ground: Space, head: Head) -> bool:
+    """GPUs that others are leaving, or have to leave for it."""
+    return ground.claim(head) or (isinstance(ground, Contest) and ground.force(_SLO_RANK, head))
 
 
 def leave(ground: SlotContest, going: Mapping[AttemptKey, JobId]) -> None:
@@ -155,4 +180,14 @@ def pinned_too(cluster: Cluster, pinned: Pinned, stay: Collection[JobId]) -> Pin
 
 
 def _seat(cluster: Cluster, job: Job, *, leaving: bool) -> Seat:
-    return Seat(job.job_id, cluster.shape(job), leaving)
+    shape = cluster.shape(job)
+    return Seat(job.job_id, shape, _whole(cluster, job, shape), leaving)
+
+
+def _whole(cluster: Cluster, job: Job, shape: Shape) -> Shape:
+    """In whole nodes, as the plan counts it, if it takes more than one; the shape itself if that is so many."""
+    if shape.gpus & (shape.gpus - 1) == 0:
+        return shape
+    size = block_of(own_pool(cluster, type_of(cluster, job)))
+    gpus = round_up(shape.gpus, size)
+    return shape if shape.gpus < size or gpus == shape.gpus else shape._replace(gpus=gpus)

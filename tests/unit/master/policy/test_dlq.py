@@ -216,6 +216,27 @@ def test_an_urgent_job_is_promised_the_slots_that_others_leave_to_be_late() -> N
     assert [world.job(number).slots[0].begin for number in (1, 2, 3)] == begins
 
 
+def test_whole_nodes_are_cleared_for_who_takes_more_than_one() -> None:
+    """The first to leave would be 6 GPUs on each of two nodes: room for 12, that takes 8 + 4 when it starts, so that
+    nothing whole would be left for the other seat."""
+    names = ("n0", "n1", "n2")
+    world = a_world(*[own(name) for name in names])
+    held = [("n0", 4, 400_000.0), ("n0", 2, 400_000.0), ("n0", 2, 2000.0)]
+    held += [("n1", gpus, run_s) for _, gpus, run_s in held]
+    for number, (home, gpus, run_s) in enumerate([*held, ("n2", 8, 30_000.0)], start=1):
+        avoid = tuple([NodeId(name) for name in names if name != home])
+        job = a_job(number, request=Request(gpus=gpus, avoid=avoid), duration_estimate_s=run_s)
+        world.submit(job).decide()
+    wide = [a_task(it, gpus, 19_000.0, strict(20_500.0)) for it, gpus in ((8, 12), (9, 8))]
+    world.submit(*wide).decide()
+    assert [world.job(it).promised for it in (8, 9)] == [0, 0]
+    world.at(1170.0)
+    world.now_s = 1200.0
+    world.leave(*world.leaving).decide()
+    assert {8, 9} <= {*world.running}
+    assert [sorted(where(world, it).values()) for it in (8, 9)] == [[4, 8], [8]]
+
+
 # --- placement ---------------------------------------------------------------------------------
 
 

@@ -40,7 +40,7 @@ def a_world(*held: tuple[int, ...]) -> World:
 def seats(*widths: int) -> list[Seat]:
     """Who waits for its seat; their numbers begin with 100."""
     jobs = [a_job(100 + at, gpus) for at, gpus in enumerate(sorted(widths, reverse=True))]
-    return [Seat(job.job_id, job.request.shape, leaving=False) for job in jobs]
+    return [Seat(job.job_id, job.request.shape, job.request.shape, leaving=False) for job in jobs]
 
 
 def moved(world: World, waiting: list[Seat], fixed: frozenset[int] = frozenset()) -> list[int]:
