@@ -181,12 +181,12 @@ async def _windows(report: Report, living: Living, fleet: Fleet, crowd: Crowd) -
     crowd.took_s.clear()
     before, begin_s = dict(tally.counts), time.monotonic()
     for _ in range(chosen.windows):
-        since_s, used_s, beside_s = time.monotonic(), cpu_s(pid), _children_s(pid)
+        since_s, used_s, beside_s = time.monotonic(), cpu_s(pid), children_s(pid)
         await asyncio.sleep(chosen.seconds)
         fleet.check()
         took_s = time.monotonic() - since_s
         cores.append(100 * (cpu_s(pid) - used_s) / took_s)
-        others.append(100 * (_children_s(pid) - beside_s) / took_s)
+        others.append(100 * (children_s(pid) - beside_s) / took_s)
         report.say(f"  {cores[-1]:.1f} % of a core")
     whole_s = time.monotonic() - begin_s
     name = f"{chosen.policy}, {chosen.agents} agents, {chosen.queued} queued"
@@ -204,7 +204,8 @@ async def _windows(report: Report, living: Living, fleet: Fleet, crowd: Crowd) -
             report.figure(f"{name}: {what}, p{100 * share:g}", figure, "ms")
 
 
-def _children_s(pid: int) -> float:
+def children_s(pid: int) -> float:
+    """User and system time that the children of a process have used."""
     return sum(cpu_s(child) for child in children(pid))
 
 

@@ -14,7 +14,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
 from dlq_master.model.plan import Change, NextSlot, Reserve
 from dlq_master.model.view import View
-from dlq_master.policy.promise.leases import Grid, width
+from dlq_master.policy.promise.leases import Grid, round_up
 from dlq_master.policy.promise.plan import Plan, keeps_promise, ordered
 from dlq_master.policy.promise.reading import (
     grid_of,
@@ -64,23 +64,26 @@ def _after(job: Job, change: Reserve | None) -> Job:
 def _fault(
     view: View, gpu_type: str, before: Jobs, after: Jobs, origin: int, rules: Promises
 ) -> str:
-    for job_id, job in after.items():
+    changed = {job_id: job for job_id, job in after.items() if job is not before[job_id]}
+    for job_id, job in changed.items():
         made = kept_plan([job], origin).segments.get(str(job_id), ())
         if made and not (ordered(made) and made[-1].end < FARTHEST):
             return f"the slots of job {job_id} overlap, touch, or are too far ahead"
     grid = grid_of(view.cluster, gpu_type, rules)
-    full = _over(view, before, origin, grid)
-    for slot, gpus in _over(view, after, origin, grid).items():
+    wanted = _wanted(before.values(), origin, grid)
+    full = _over(wanted, grid)
+    _want(wanted, [before[job_id] for job_id in changed], origin, grid, times=-1)
+    _want(wanted, changed.values(), origin, grid)
+    for slot, gpus in _over(wanted, grid).items():
         if gpus > full.get(slot, 0):
             return f"slot {origin + slot} wants {gpus} GPUs more than it has"
-    for job_id, job in after.items():
-        if job is not before[job_id] or job.promised != before[job_id].promised:
-            short = _in_any(before[job_id], full, origin)
-            fault = _loses(view, before[job_id], job, origin, grid, rules, short=short)
-            if fault == _NEEDLESS and (full or _late(view, before, origin, grid, rules)):
-                continue  # not all of them can be kept: which one goes is the maker's choice
-            if fault:
-                return f"job {job_id} {fault}"
+    for job_id, job in changed.items():
+        short = _in_any(before[job_id], full, origin)
+        fault = _loses(view, before[job_id], job, origin, grid, rules, short=short)
+        if fault == _NEEDLESS and (full or _late(view, before, origin, grid, rules)):
+            continue  # not all of them can be kept: which one goes is the maker's choice
+        if fault:
+            return f"job {job_id} {fault}"
     return ""
 
 
@@ -90,14 +93,27 @@ def _late(view: View, jobs: Jobs, origin: int, grid: Grid, rules: Promises) -> b
     return not all(_keeps(view, job, origin, grid, rules) for job in held)
 
 
-def _over(view: View, jobs: Jobs, origin: int, grid: Grid) -> dict[int, int]:
+def _wanted(jobs: Iterable[Job], origin: int, grid: Grid) -> dict[int, int]:
+    """By how many GPUs more, or fewer, are asked for in a slot than in the one before it."""
+    change = defaultdict[int, int](int)
+    _want(change, jobs, origin, grid)
+    return change
+
+
+def _want(
+    change: dict[int, int], jobs: Iterable[Job], origin: int, grid: Grid, times: int = 1
+) -> None:
+    """Count these jobs too; with `times` -1 no more."""
+    for job in jobs:
+        wide = times * round_up(job.request.gpus, grid.node_gpus)
+        for begin, end in job.slots:
+            if end > origin:
+                change[max(0, begin - origin)] += wide
+                change[end - origin] -= wide
+
+
+def _over(change: dict[int, int], grid: Grid) -> dict[int, int]:
     """Slots that are asked for more GPUs than they have, and how many more."""
-    plan, change = kept_plan(jobs.values(), origin), defaultdict[int, int](int)
-    for job_id, job in jobs.items():
-        wide = width(slo_job(view.cluster, job, origin, 0.0), grid)
-        for begin, end in plan.segments.get(str(job_id), ()):
-            change[begin] += wide
-            change[end] -= wide
     slots = sorted(change)
     held = accumulate(change[slot] for slot in slots)
     return {
@@ -118,7 +134,7 @@ def at_risk(view: View, rules: Promises) -> set[JobId]:
     found = set()
     for gpu_type, jobs in by_type.items():
         grid = grid_of(cluster, gpu_type, rules)
-        full = _over(view, jobs, origin, grid)
+        full = _over(_wanted(jobs.values(), origin, grid), grid)
         for job_id, job in jobs.items():
             if _in_any(job, full, origin) or not _keeps(view, job, origin, grid, rules):
                 found.add(job_id)
