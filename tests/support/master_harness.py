@@ -79,7 +79,9 @@ class Master:
         clock: FakeClock | None = None,
         store: MemoryStore | None = None,
         foresees: Callable[[State, FakeClock], Foreseen] = lambda _, __: NOBODY_FORESEES,
+        failpoints: Failpoints | None = None,
     ) -> None:
+        """`failpoints`: of the first process; those that follow have none."""
         self.config = config or config_of()
         self.clock = clock or FakeClock()
         self.store = store or MemoryStore()
@@ -87,6 +89,7 @@ class Master:
         self._tasks = asyncio.new_event_loop()
         self._requests = 0
         self._foresees = foresees
+        self._failpoints = failpoints
         if store is None:
             people = [
                 User("alice", "user", 1001, 1001, (1001,), 0.0),
@@ -109,10 +112,15 @@ class Master:
             store=self.store,
             records=self.store,
             transport=self.wires,
-            failpoints=Failpoints(),
+            failpoints=self._failpoints or Failpoints(),
             state_dir=Path("/"),
             foreseen=self._foresees(self.state, self.clock),
         )
+
+    def crashed(self) -> None:
+        """A new process, whatever the one before had in mind."""
+        self._failpoints = None
+        self.start()
 
     def restart(self) -> None:
         """kill -9, and a new process: sessions and all that was not stored are gone."""

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Callable
 from typing import Final
 
 from dlq_common.errors import ConfigError
@@ -10,10 +11,14 @@ from dlq_common.suggest import did_you_mean
 NAMES: Final = ("before_commit", "after_commit", "before_send", "after_send")
 
 
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 class Failpoints:
     """Counts passages of one armed place; every other passage costs one comparison."""
 
-    def __init__(self, setting: str = "") -> None:
+    def __init__(self, setting: str = "", die: Callable[[], object] = _die) -> None:
         """`NAME` or `NAME:N` (the N-th passage kills). Raises ConfigError for an unknown name."""
         name, _, count = setting.partition(":")
         if name and name not in NAMES:
@@ -22,11 +27,12 @@ class Failpoints:
             raise ConfigError(f"debug.failpoint: {count!r} is not a number of passages")
         self._armed = name
         self._left = int(count) if count else 1
+        self._die = die
 
     def passed(self, name: str) -> None:
-        """Say that the turn is here. Kills the process with SIGKILL when it is time."""
+        """Say that the turn is here. Kills the process with SIGKILL (`die`) when it is time."""
         if name != self._armed:
             return
         self._left -= 1
         if self._left <= 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+            self._die()
