@@ -25,6 +25,7 @@ from dlq_simulator.engine import Replay
 from dlq_simulator.settings import ReplaySettings, read_settings
 from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace, TraceJob
+from support.measured_daemon import MeasuredDaemon
 from support.stepped_daemon import Run, SteppedDaemon, VirtualJob
 
 pytestmark = pytest.mark.integration
@@ -38,6 +39,7 @@ TWO, EIGHT = (2, 4), (8, 1)  # nodes, and GPUs of each
 # that decides, pauses are free of charge.
 BY_RUN_TIME = ("srtf", "chronus")
 FREE = {"save_s": "0", "resume_s": "0"}
+EVERY_PROMISE = {"margin": "0", "be_floor": "0", "guarantee": "fitting", "place": "consolidate"}
 CHOICES: list[tuple[str, dict[str, str]]] = [
     ("fifo", {}),
     ("best-effort", {"place": "spread"}),
@@ -47,8 +49,11 @@ CHOICES: list[tuple[str, dict[str, str]]] = [
     ("timeslice", {}),
     ("edf-preemptive", {}),
     ("aryl", {}),
-    ("chronus", {"margin": "0", "be_floor": "0", "guarantee": "fitting", "place": "consolidate"}),
+    ("chronus", EVERY_PROMISE),
 ]
+# Nobody says how long a job runs: it is tried on GPUs that are for that, wide ones on one node and on two
+# (chronus), or measured where it runs (dlq).
+MEASURED = ("chronus", "dlq")
 
 
 def a_trace(jobs: int = 40) -> Trace:
@@ -86,7 +91,8 @@ def simulated(trace: Trace, settings: ReplaySettings, nodes: int, gpus: int) -> 
     for job_id, outcome in sorted(run.outcomes.items()):
         for number, span in enumerate(outcome.spans, start=1):
             last = number == len(outcome.spans)
-            how = "succeeded" if last else "preempted"
+            tried = span.gpus < outcome.job.num_gpus
+            how = "succeeded" if last or tried else "preempted"
             held = where[job_id, number]
             found.append(Run(outcome.job.job_id, number, held, span.begin_s, span.end_s, how))
     return found
@@ -132,6 +138,45 @@ async def test_the_daemon_decides_what_the_simulator_decides(
         tmp_path, a_config(policy, settings, chosen), names, **costs
     ) as daemon:
         found = await daemon.replay(jobs)
+    compare(found, expected)
+
+
+@pytest.mark.parametrize("policy", MEASURED)
+async def test_the_daemon_measures_as_the_simulator_does(policy: str, tmp_path: Path) -> None:
+    """Trials, estimates, and what is promised by them."""
+    words = EVERY_PROMISE | {"know": "profiled", "profile_s": "100"}
+    world = words | FREE | {"noise": "0"}
+    (chosen,) = read_settings([policy], [f"{key}={value}" for key, value in world.items()])
+    trace = a_trace()
+    expected = simulated(trace, chosen, *EIGHT)
+    jobs = [
+        VirtualJob(
+            row.job_id, float(row.submit_time_s), row.num_gpus, float(row.duration_s),
+            () if row.deadline_s is None else strict(float(row.deadline_s)), told_s=0.0,
+        )
+        for row in trace.jobs
+    ]  # fmt: skip
+    async with MeasuredDaemon(
+        tmp_path,
+        a_config(policy, words, chosen),
+        {f"node-{number}": 1 for number in range(1, 9)},
+        save_s=0.0,
+        resume_s=0.0,
+        profile_s=100.0,
+        paces={row.job_id: chosen.knowledge.paces(row, row.num_gpus) for row in trace.jobs},
+    ) as daemon:
+        found = await daemon.replay(jobs)
+    tried = [
+        run
+        for run in found
+        if len(run.gpus) < next(job.gpus for job in jobs if job.name == run.job)
+    ]
+    assert bool(tried) == (policy == "chronus")
+    compare(found, expected)
+
+
+def compare(found: list[Run], expected: list[Run]) -> None:
+    """The same attempts on the same GPUs, that end alike, each within a second."""
     assert [run[:3] for run in found] == [run[:3] for run in expected]
     assert [run.how for run in found] == [run.how for run in expected]
     late = max(

@@ -68,6 +68,11 @@ class VirtualAgent:
         report.fence.epoch, report.fence.attempt = self._epoch, attempt
         self._out.put_nowait(wire.SessionRequest(report=report))
 
+    def beat(self, *said: wire.RankProgress) -> None:
+        """A sign of life, with what its ranks say."""
+        beat = wire.Heartbeat(progress=said)
+        self._out.put_nowait(wire.SessionRequest(heartbeat=beat))
+
     async def _speak(self) -> None:
         while True:
             await self._call.write(await self._out.get())
@@ -88,7 +93,11 @@ class VirtualAgent:
             self._launch(command.launch)
         elif what == "stop":
             stop = command.stop
-            self._stopped(stop.job_id, stop.fence.attempt, stop.node_rank)
+            who = stop.job_id, stop.fence.attempt, stop.node_rank
+            if stop.grace_duration.ToNanoseconds():
+                self._stopped(*who)
+            else:
+                self.report(*who, wire.RANK_PHASE_EXITED, signal=9, noticed="stop")
         taken = wire.CommandResult(sequence=command.sequence)
         self._out.put_nowait(wire.SessionRequest(command_result=taken))
 

@@ -7,10 +7,12 @@ from math import ceil
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.lane import PROFILE_RANK
+from dlq_master.model.job import Job
+from dlq_master.model.lane import PROFILE_RANK, Lane
 from dlq_master.model.pool import Part, Pool, lowest
 from dlq_master.model.resources import Shape
 from dlq_master.policy.partition.profiling import Room, floor_nodes, room
+from dlq_master.policy.partition.quotas import pausing
 from dlq_master.policy.profile.rules import Profiles
 from dlq_master.policy.profile.trials import node_gpus
 from dlq_master.policy.promise.reading import home_type
@@ -24,6 +26,7 @@ from dlq_master.policy.walk.standing import Block
 
 _LAST = 1 << 200  # behind everybody of the rank: trials do not make trials leave
 _ANY_WIDTH = float("inf")
+_NOBODY = (float("inf"), 0)
 
 
 def serve_all(
@@ -48,19 +51,32 @@ def kept_nodes(cluster: Cluster, rules: Profiles) -> int:
 
 
 def serve_trials(ground: Space, room: Room) -> Room:
-    """Trials begin while there is room for them, and nobody passes the first that does not; returns the
-    room that is left."""
+    """Trials begin while there is room for them, and nobody passes the first that does not, nor one who
+    has just ended one trial and is to be given the next; returns the room that is left."""
     if isinstance(ground, Contest):
         for block in ground.blocks(PROFILE_RANK, apart=False):
             ground.keep(PROFILE_RANK, block)
+    jobs, between = ground.cluster.jobs, _between_trials(ground.cluster)
     for job_id, shape in _in_line(ground.cluster):
-        begins = room.allows(shape.gpus) and not ground.spent
+        begins = room.allows(shape.gpus) and not ground.spent and _came(jobs[job_id]) < between
         if not begins or not ground.serve(PROFILE_RANK, (_LAST, job_id, shape, iter(()))):
             ground.outcome.heads[PROFILER] = job_id
             break
         room = room.after(shape.gpus)
     ground.outcome.room = room
     return room
+
+
+def _between_trials(cluster: Cluster) -> tuple[float, int]:
+    """When the first of those came who are leaving one trial for the next."""
+    jobs = [cluster.jobs[key.job_id] for key in pausing(cluster)]
+    again = [_came(job) for job in jobs if job.lane is Lane.PROFILE and len(job.trials) > 1]
+    return min(again, default=_NOBODY)
+
+
+def _came(job: Job) -> tuple[float, int]:
+    """Its place in the line."""
+    return job.trial_time_s or 0.0, job.sequence
 
 
 def first_trial(cluster: Cluster) -> JobId | None:

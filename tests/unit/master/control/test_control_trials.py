@@ -373,3 +373,18 @@ def test_who_runs_like_its_family_is_not_tried(lab: Lab) -> None:
     assert job.basis == Basis(Source.HISTORY, Confidence.MEDIUM)
     assert job.duration_estimate_s == pytest.approx(100.0, abs=10.0)
     assert lab.master.attempt(job.job_id).lease.kind is LeaseKind.BE
+
+
+def test_nobody_passes_a_job_between_its_trials(masters: Masters) -> None:
+    lab = Lab(masters, "chronus", nodes=8)
+    wide(lab)
+    lab.trains(300.0)
+    while lab.master.attempt(JobId(1)).stop_cause is None:
+        for agent in lab.agents:
+            lab.beats(agent)
+            agent.heartbeat()
+        lab.master.tick(1.0)
+    assert wide(lab).live_attempt is None, "there is room, but it came later"
+    lab.trains(10.0)
+    assert lab.master.attempt(JobId(1)).lease.allocation.width == 16
+    assert lab.job(2).live_attempt is None
