@@ -11,7 +11,15 @@ from dlq_common.errors import (
 )
 from dlq_common.instants import format_instant
 from dlq_common.suggest import did_you_mean
-from dlq_master.control import crowd, depending, eligible, gpu_types, scheduling, teams
+from dlq_master.control import (
+    crowd,
+    depending,
+    eligible,
+    gpu_types,
+    profile_limit,
+    scheduling,
+    teams,
+)
 from dlq_master.control.config import JobsConfig
 from dlq_master.control.queues import MOST_NICE
 from dlq_master.control.state import believe, note_cancel_late, note_unknown_type
@@ -49,6 +57,8 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer:
         )
     if ask.validate_only:
         return lambda: Submitted(job, ())
+    if not ask.hold:
+        profile_limit.check(turn, job, _count(ask))
     accepted = [job] if job.array is None or ask.array is None else _tasks(job, ask.array)
     for one in accepted:
         _enter(turn, ask, one)

@@ -56,9 +56,29 @@ class _Window:
 def late(view: View, rules: Profiles) -> dict[JobId, Late]:
     """Pending jobs that have to wait until their users may send more, by job. Jobs that nobody has to
     profile count for nothing."""
-    limit, cluster, now_s = rules.submit_gpus, view.cluster, view.now_s
-    if limit is None or not cluster.pending:
+    if rules.submit_gpus is None or not view.cluster.pending:
         return {}
+    return _entered(view, rules, rules.submit_gpus)[1]
+
+
+def refused(view: View, rules: Profiles, job: Job, count: int = 1) -> Late | None:
+    """What keeps a user from sending so many jobs like this one now; None: nothing does.
+
+    More than the limit at once may be sent when nothing else counts; what it is beyond the limit then waits.
+    """
+    limit = rules.submit_gpus
+    if limit is None or not _profiled(view, job):
+        return None
+    windows, _ = _entered(view, rules, limit)
+    gpus = count * charged(job.request.gpus, node_gpus(view.cluster, home_type(view.cluster)))
+    return windows[job.user].enter(gpus, view.now_s + rules.profile_s)
+
+
+def _entered(
+    view: View, rules: Profiles, limit: int
+) -> tuple[dict[str, _Window], dict[JobId, Late]]:
+    """The windows of users with all that they have sent, and who of the pending has no place there."""
+    cluster, now_s = view.cluster, view.now_s
     size = node_gpus(cluster, home_type(cluster))
     windows: dict[str, _Window] = defaultdict(lambda: _Window(limit))
     for at_s, user, gpus in cluster.profiling.sent(now_s - rules.profile_s):
@@ -73,7 +93,7 @@ def late(view: View, rules: Profiles) -> dict[JobId, Late]:
             held = windows[job.user].enter(gpus, now_s + rules.profile_s)
             if held is not None:
                 found[job_id] = held
-    return found
+    return windows, found
 
 
 def _profiled(view: View, job: Job) -> bool:

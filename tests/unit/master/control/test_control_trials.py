@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from dlq_common.errors import ConfigError
+from dlq_common.errors import ConfigError, TryAgain
 from dlq_master.control.policies import live_policy
-from dlq_master.control.stimuli import FenceNode
+from dlq_master.control.stimuli import AskedArray, FenceNode
 from dlq_master.model.attempt import AttemptState
 from dlq_master.model.estimate import Basis, Confidence, Source, Unmeasured
 from dlq_master.model.ids import AttemptKey, JobId
@@ -388,3 +388,60 @@ def test_nobody_passes_a_job_between_its_trials(masters: Masters) -> None:
     lab.trains(10.0)
     assert lab.master.attempt(JobId(1)).lease.allocation.width == 16
     assert lab.job(2).live_attempt is None
+
+
+# --- submission control ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def limited(masters: Masters) -> Lab:
+    return Lab(masters, "chronus", nodes=4, submit_gpus="24")
+
+
+def sends(lab: Lab, gpus: int = 8, run_s: float | None = None, **more: Any) -> Job:
+    return lab.submit(run_s=run_s, gpus=gpus, step_count=TOTAL, **more)
+
+
+def test_who_sends_too_much_to_be_profiled_is_told_when_to_try_again(limited: Lab) -> None:
+    sends(limited)
+    limited.trains(100.0)
+    sends(limited, 16)
+    with pytest.raises(TryAgain) as refused:
+        sends(limited)
+    assert refused.value.metadata["retry_after_s"] == "200"
+    assert "24 GPUs to be profiled in the last 00:05:00, and may send 24" in refused.value.what
+    assert limited.master.loop.published.job(JobId(3)) is None
+    limited.trains(200.0)
+    assert sends(limited).job_id == 3
+
+
+def test_a_wide_job_counts_two_nodes_and_who_says_how_long_it_runs_nothing(limited: Lab) -> None:
+    sends(limited, 32)
+    sends(limited, 8)
+    with pytest.raises(TryAgain):
+        sends(limited, 1)
+    assert sends(limited, 32, run_s=60.0).basis.source is Source.DECLARED
+
+
+def test_jobs_of_one_instant_and_tasks_of_an_array_count_together(limited: Lab) -> None:
+    asked = [limited.master.submission(8, step_count=TOTAL) for _ in range(4)]
+    answers = limited.master.turn(*asked)
+    assert [isinstance(answer, TryAgain) for answer in answers] == [False, False, False, True]
+    limited.trains(310.0)
+    tasks = AskedArray(indexes=tuple(range(4)), step=1, concurrent=4)
+    sends(limited, 1)
+    with pytest.raises(TryAgain):
+        sends(limited, 8, array=tasks)
+    limited.trains(310.0)
+    sends(limited, 8, array=tasks)
+    waiting = [job for job in limited.master.loop.published.jobs() if job.state is JobState.PENDING]
+    assert len(waiting) == 1, "what is beyond the limit waits"
+
+
+def test_what_was_sent_counts_after_a_restart_too(limited: Lab) -> None:
+    sends(limited, 16)
+    sends(limited, 8)
+    limited.master.restart()
+    limited.master.loop.plan_with(limited.planner)
+    with pytest.raises(TryAgain):
+        sends(limited, 1)

@@ -1,0 +1,34 @@
+"""Submission control: what one user may send to be profiled within the time of a trial (Chronus, 3.2.1).
+
+Who sends more is refused, and told when to try again: nothing waits here that its user may want to change
+meanwhile. Nothing is stored; after a restart of the master the jobs that it loads count as before.
+"""
+
+import math
+
+from dlq_common.errors import TryAgain
+from dlq_common.units import format_duration
+from dlq_master.control.scheduling import look
+from dlq_master.control.turn import Turn
+from dlq_master.model.job import Job
+from dlq_master.policy.admit.submission import refused
+
+
+def check(turn: Turn, job: Job, count: int) -> None:
+    """Whether its user may send so many jobs like this one. Raises TryAgain."""
+    rules = turn.state.policy.profiling
+    if rules is None or rules.submit_gpus is None or job.blocked is not None:
+        return  # who is blocked is looked at again when it may wait
+    held = refused(look(turn), rules, job, count)
+    if held is None:
+        return
+    wait_s = max(1, math.ceil(held.opens_s - turn.now_s))
+    within = format_duration(rules.profile_s)
+    raise TryAgain(
+        f"{job.user} has sent jobs of {held.sent_gpus} GPUs to be profiled in the last {within}, and may "
+        f"send {rules.submit_gpus}",
+        hint=f"nothing was submitted; try again in {wait_s} s. A job that says how long it runs (--work) "
+        "is not profiled",
+        retry_after_s=wait_s,
+        limit="submit_gpus",
+    )
