@@ -120,6 +120,7 @@ class Replay(Engine):
             typed=self.spec.typed,
             estimate_s=self.estimates.at_submit(job_id, row, speed),
             queue=self.queues.of(row),
+            team=row.vc or "" if self.settings.teams == "vc" else "",
             constraint=self.memory.asked(row),
             sizes=sizes,
             speeds=self.estimates.speeds(row, sizes, self.settings.speed),

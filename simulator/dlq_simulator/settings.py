@@ -20,7 +20,7 @@ from dlq_simulator.queues import QUEUES
 from dlq_simulator.speed import Speed
 from dlq_simulator.world_settings import PROFILING, WORLD, costs, knowledge, speed, terms
 
-HISTORY, QUEUED_BY = "history", "queues"
+HISTORY, QUEUED_BY, TEAMS_BY = "history", "queues", "teams"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,7 @@ class ReplaySettings:
     speed: Speed
     knowledge: Knowledge
     queues: str = "class"  # what tells the queue of a row, for a policy with quotas
+    teams: str = "user"  # what tells its team, for a policy that knows teams
 
 
 def read_settings(
@@ -107,6 +108,7 @@ def _known(name: str, rented_only: bool = False) -> tuple[str, ...]:
     preset = PRESETS[name]
     profiling = PROFILING if "know" in preset.settings else ()
     own = (*([HISTORY] if preset.by_service else []), *([QUEUED_BY] if preset.by_quota else []))
+    own = (*own, *([TEAMS_BY] if "team_quota" in preset.settings else []))
     return (*preset.settings, *profiling, *own)
 
 
@@ -144,7 +146,8 @@ def _settings(name: str, words: Mapping[str, str], seed: int) -> ReplaySettings:
         resume_s=0 if free else cost_s["resume_s"],
         speed=speed(words),
         knowledge=knowledge(policy, words, seed),
-        queues=_queued_by(words),
+        queues=_one_of(words, QUEUED_BY, "class", tuple(QUEUES)),
+        teams=_one_of(words, TEAMS_BY, "user", ("user", "vc")),
     )
 
 
@@ -153,12 +156,12 @@ def _history(name: str, words: Mapping[str, str]) -> list[float]:
     return read_history(words[HISTORY]) if told else []
 
 
-def _queued_by(words: Mapping[str, str]) -> str:
-    by = words.get(QUEUED_BY, "class")
-    if by not in QUEUES:
+def _one_of(words: Mapping[str, str], key: str, default: str, choices: Sequence[str]) -> str:
+    by = words.get(key, default)
+    if by not in choices:
         raise UsageError(
-            f"cannot read --set {QUEUED_BY}={by}",
-            f"expected one of {', '.join(QUEUES)}",
+            f"cannot read --set {key}={by}",
+            f"expected one of {', '.join(choices)}",
             "correct --set",
         )
     return by

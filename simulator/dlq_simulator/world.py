@@ -86,13 +86,14 @@ def build_job(
     constraint: tuple[str, ...] = (),
     sizes: tuple[int, ...] = (),
     speeds: tuple[float, ...] = (),
+    team: str = "",
 ) -> Job:
     """What the scheduler is told of a row.
 
     `typed`: the cluster names its GPU types, so a row's type counts unless it takes any.
     `estimate_s`: all that it is told of how long the job runs. `queue`: its name and its rank among
     the queues. `constraint`: what its nodes must be. `sizes`: on how many GPUs it may run, `speeds`: how
-    fast, if the policy is to know.
+    fast, if the policy is to know. `team`: to which its GPUs are counted; "" = to its user.
     """
     return Job(
         job_id=job_id,
@@ -114,6 +115,7 @@ def build_job(
         steps=_steps(row),
         keeps_work=row.checkpoint,
         family=_family(row),
+        team=team,
     )
 
 

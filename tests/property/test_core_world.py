@@ -372,4 +372,7 @@ TestLasFreeCount = story("tiresias-las", place="count", preempt="free", **LAS)
 TestLasFreeConsolidate = story("tiresias-las", place="consolidate", preempt="free", **LAS)
 TestLasFreeSpread = story("tiresias-las", place="spread", preempt="free", **LAS)
 TestQuotasOfTeams = story("dlq", team_quota="u0:4,u1:2")
+TestLimitsAndSharesOfTeams = story(
+    "dlq", team_limit="u0:4,u1/u1:2", team_jobs="u2:1", team_share="u0:3,*:1", half_life_s="300"
+)
 TestQuotasOfTeamsEarly = story("chronus", team_quota="*:4", spot="las", thresholds="50,400")

@@ -171,7 +171,7 @@ class FakeRead:
     def teams(self) -> Sequence[Team]:
         return [self.all_teams[name] for name in sorted(self.all_teams)]
 
-    def team_uses(self) -> Mapping[str, Use]:
+    def team_uses(self, now_s: float) -> Mapping[str, Use]:
         return {}
 
     def team_notice(self) -> str:

@@ -117,7 +117,7 @@ def retune(turn: Turn, teams: Mapping[str, Team]) -> None:
     state = turn.state
     policy = live_policy(state.chosen.policy, state.chosen.settings, teams.values())
     before, after = state.policy.ordering, policy.ordering
-    if (before.by_team, before.shared) == (after.by_team, after.shared):
+    if (before.by_team, before.half_life_s) == (after.by_team, after.half_life_s):
         state.policy = policy
     else:
         _no_trials(state)

@@ -20,6 +20,7 @@ from dlq_master.model.recording import Belief, Evidence, Recording
 from dlq_master.model.resources import indices
 from dlq_master.model.why import ReasonCode
 from dlq_master.planner.forecasts import Range
+from dlq_master.policy.order import share
 from dlq_master.policy.sensitivity.beliefs import Beliefs
 from dlq_master.store.batch import Batch, JoinToken, PastJobs, User
 from dlq_master.store.tenants import Team
@@ -307,13 +308,16 @@ class Published:
         """All teams by name."""
         return [self._teams[name] for name in sorted(self._teams)]
 
-    def team_uses(self) -> Mapping[str, Use]:
+    def team_uses(self, now_s: float) -> Mapping[str, Use]:
         """What teams, and accounts, have now: O(jobs)."""
         held = [
             (self._jobs[key.job_id], attempt.lease.allocation.width)
             for key, attempt in self._attempts.items()
         ]
-        return team_use.count(held, self._jobs.values())
+        cluster, rules = self._state.cluster, self._state.policy.shares
+        used = share.usage(cluster, now_s)
+        ratios = {} if rules is None else share.ratios(used, share.asking(cluster), rules)
+        return team_use.count(held, self._jobs.values(), used, ratios)
 
     def team_notice(self) -> str:
         """Why quotas, limits and shares of teams make no difference now; empty: they do, or there are no teams."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from dlq_master.control import usage
 from dlq_master.control.away import Away
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.config import MasterConfig
@@ -168,6 +169,7 @@ def note_cancel_late(state: State, job: Job) -> None:
 
 def restore(state: State, loaded: Loaded) -> None:
     """Fill a fresh state with what was loaded. Every silence starts now: leases were granted now."""
+    usage.restore(state.cluster, loaded.meta.get(usage.USAGE))
     for node in loaded.nodes:
         state.cluster.put_node(node)
         state.contacts[node.node_id] = state.started_s

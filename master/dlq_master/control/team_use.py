@@ -20,10 +20,18 @@ class Use:
     guaranteed_gpus: int = 0
     running: int = 0
     waiting: int = 0
+    usage_gpu_s: float = 0.0  # lately
+    ratio: float | None = None  # of that to what is due
 
 
-def count(held: Iterable[tuple[Job, int]], jobs: Iterable[Job]) -> Mapping[str, Use]:
-    """Team, or account (model/accounts.py) -> what it has. `held`: jobs that hold GPUs, and how many."""
+def count(
+    held: Iterable[tuple[Job, int]],
+    jobs: Iterable[Job],
+    used: Mapping[str, float],
+    ratios: Mapping[str, float],
+) -> Mapping[str, Use]:
+    """Team, or account (model/accounts.py) -> what it has. `held`: jobs that hold GPUs, and how many; `used`: by
+    account; `ratios`: as policy/order/share.py has them."""
     found: dict[str, Use] = defaultdict(Use)
     for job, gpus in held:
         for name in (team_of(job.account), job.account):
@@ -32,6 +40,11 @@ def count(held: Iterable[tuple[Job, int]], jobs: Iterable[Job]) -> Mapping[str, 
             use.running += 1
             if job.lane is Lane.BORROW:
                 use.borrowed_gpus += gpus
+    for account, gpu_s in used.items():
+        for name in (team_of(account), account):
+            found[name].usage_gpu_s += gpu_s
+    for name, ratio in ratios.items():
+        found[name].ratio = ratio
     for job in jobs:
         for name in (team_of(job.account), job.account):
             if job.waiting:

@@ -12,7 +12,7 @@ from dataclasses import fields
 from typing import Any, Protocol, TypeVar
 
 from dlq_common.errors import AlreadyExists, NotFound
-from dlq_master.control import journal, lapses
+from dlq_master.control import journal, lapses, usage
 from dlq_master.control.state import State
 from dlq_master.control.stimuli import Caller, SubmitJob
 from dlq_master.model import attempt_steps, drive, job_steps
@@ -276,6 +276,7 @@ class Turn:
         """Everything this turn has changed, ready to be written."""
         touched = self.state.cluster.take_touched()
         self.batch.waited += self.state.waits.rows(self.now_s)
+        self.batch.meta.update(usage.to_write(self.state.cluster))
         self.batch.jobs += touched.jobs
         self.batch.attempts += touched.attempts
         self.batch.nodes += touched.nodes

@@ -29,6 +29,7 @@ from dlq_master.model.packing import Packing
 from dlq_master.model.profiling import Profiling
 from dlq_master.model.resources import Shape
 from dlq_master.model.running import RunningIndex
+from dlq_master.model.shares import Ledger, Shares
 from dlq_master.model.slowdowns import Slowdowns
 from dlq_master.model.timers import Timers
 from dlq_master.model.values import maker
@@ -124,12 +125,37 @@ class Cluster:
         self._thresholds = ordering.thresholds
         self.packing: Packing | None = None  # set by plans; None: shapes say nothing of it
         self.slowdowns = Slowdowns()
+        self.shares = None if ordering.half_life_s is None else Shares(ordering.half_life_s)
         self.key = None if ordering.key is None else ordering.key(self.learned)
 
     @property
     def learned(self) -> Learned:
         """What a key may depend on beside the job."""
-        return Learned(self._thresholds, () if self.history is None else self.history.learned)
+        services = () if self.history is None else self.history.learned
+        if self.shares is None:
+            return Learned(self._thresholds, services)
+        return Learned(self._thresholds, services, self.shares.standing)
+
+    def weigh(self, term: int, standing: Mapping[str, int]) -> None:
+        """Accounts stand otherwise against their shares from here on: so does everybody who waits."""
+        if self.shares is None:
+            raise ValueError("this ordering knows no shares")
+        self.shares.term = term
+        if standing != self.shares.standing:
+            self.shares.standing = standing
+            self._rekey()
+
+    def share(self, shares: Shares | None) -> None:
+        """Go on with what another cluster has written down; before any job is put."""
+        if self.shares is not None and shares is not None:
+            self.shares.ledger = Ledger(self.shares.ledger.half_life_s, shares.ledger.accounts)
+            self.shares.standing, self.shares.term = shares.standing, shares.term
+            self.key = None if self.ordering.key is None else self.ordering.key(self.learned)
+
+    def _rekey(self) -> None:
+        if self.ordering.key is not None:
+            self.key = self.ordering.key(self.learned)
+            self.waiting.resort(lambda job_id: self.stands(self._jobs[job_id]))
 
     def learn(self, history: History | None, slowdowns: Slowdowns, offers: Offers) -> None:
         """Know from the start what another cluster has learned; before any job is put."""
@@ -375,9 +401,7 @@ class Cluster:
             return
         if self.ordering.quantiles:
             self._rethreshold(tuple(history.quantile(q) for q in self.ordering.quantiles))
-        if self.ordering.key is not None:
-            self.key = self.ordering.key(self.learned)
-            self.waiting.resort(lambda job_id: self.stands(self._jobs[job_id]))
+        self._rekey()
 
     def _rethreshold(self, thresholds: tuple[float, ...]) -> None:
         """Levels have other bounds from here on; nobody rises. Bounds that do not rise are no use."""

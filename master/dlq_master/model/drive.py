@@ -44,6 +44,7 @@ from dlq_master.model.plan import (
     Revoke,
     Scale,
     Start,
+    Weigh,
 )
 from dlq_master.model.values import maker
 from dlq_master.model.why import ReasonCode
@@ -128,6 +129,9 @@ def step_attempt(
             after = after._replace(ended_time_s=ended_s)
         used = gang.usage(before, event, job, now_s)
         follows = gang.consequence(before, event, job, used)
+        if cluster.shares is not None and before.started_time_s is not None:
+            width = before.lease.allocation.width
+            cluster.shares.ledger.charge(job.account, width, before.started_time_s, ended_s)
         if follows is None:  # cancelled while it ran: only the books are left to close
             job = job_steps.vacated(job, used)
     if follows is not None:
@@ -181,18 +185,25 @@ def _apply(
                 for event in _of_server(change)
                 for step in step_node(cluster, change.node_id, event, now_s)
             ]
-        case NextSlot():
-            cluster.slot = change.slot
-            return
-        case Scale():
-            cluster.profiling.hour, cluster.profiling.gpus = change.hour, change.gpus
-            return
-        case Repack():
-            cluster.repack(change.packing)
+        case NextSlot() | Scale() | Repack() | Weigh():
+            _of_all(cluster, change)
             return
         case _:
             assert_never(change)
     happened += [step._replace(change=change) for step in steps]
+
+
+def _of_all(cluster: Cluster, change: NextSlot | Scale | Repack | Weigh) -> None:
+    """What concerns no job alone, and nothing has happened to anybody."""
+    match change:
+        case NextSlot():
+            cluster.slot = change.slot
+        case Scale():
+            cluster.profiling.hour, cluster.profiling.gpus = change.hour, change.gpus
+        case Repack():
+            cluster.repack(change.packing)
+        case Weigh():
+            cluster.weigh(change.term, dict(change.standing))
 
 
 def _of_server(change: Loan | Reclaim | Return) -> tuple[NodeEvent, ...]:

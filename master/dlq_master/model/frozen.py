@@ -16,13 +16,14 @@ from dlq_master.model.offers import Offers
 from dlq_master.model.order import Ordering, Positions
 from dlq_master.model.packing import Packing
 from dlq_master.model.profiling import Remembered
+from dlq_master.model.shares import Shares
 from dlq_master.model.slowdowns import Slowdowns
 
 
 class Frozen(NamedTuple):
     """All that decides a plan. Ended jobs that hold nothing are left out: no policy looks at them.
 
-    What a cluster learns (`history`, `slowdowns`, `offers`, `profiled`, `positions`) is that of the
+    What a cluster learns (`history`, `slowdowns`, `offers`, `profiled`, `shares`, `positions`) is that of the
     cluster itself, which goes on changing it: write it down at once, or do not keep it.
     """
 
@@ -39,6 +40,7 @@ class Frozen(NamedTuple):
     slowdowns: Slowdowns
     offers: Offers
     profiled: Remembered
+    shares: Shares | None
 
 
 def freeze(cluster: Cluster, jobs: tuple[Job, ...] | None = None) -> Frozen:
@@ -60,6 +62,7 @@ def freeze(cluster: Cluster, jobs: tuple[Job, ...] | None = None) -> Frozen:
         slowdowns=cluster.slowdowns,
         offers=cluster.offers,
         profiled=cluster.profiling.remembered,
+        shares=cluster.shares,
     )
 
 
@@ -70,6 +73,7 @@ def thaw(frozen: Frozen, ordering: Ordering) -> Cluster:
     """
     cluster = Cluster(replace(ordering, thresholds=frozen.thresholds), frozen.terms)
     cluster.learn(frozen.history, frozen.slowdowns, frozen.offers)
+    cluster.share(frozen.shares)
     cluster.packing = frozen.packing
     cluster.slot = frozen.slot
     for node in frozen.nodes:

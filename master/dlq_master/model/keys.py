@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from struct import Struct
+from types import MappingProxyType
 from typing import NamedTuple
 
 from dlq_master.model.attempt import Attempt
@@ -24,11 +25,12 @@ class Had(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What a key may depend on beside the job: the bounds of the levels, and the services of jobs
-    that have completed, in GPU-seconds, sorted."""
+    """What a key may depend on beside the job: the bounds of the levels, the services of jobs
+    that have completed, in GPU-seconds, sorted, and how accounts stand against their shares."""
 
     thresholds: tuple[float, ...] = ()
     services_gpu_s: tuple[float, ...] = ()
+    standing: Mapping[str, int] = MappingProxyType({})  # model.shares
 
 
 # The smallest first, inside a rank; ties keep the order of positions. All of a level have the same

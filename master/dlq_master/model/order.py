@@ -47,7 +47,8 @@ class Ordering:
     `lanes`: lanes and planned slots decide before everything else (model.lane).
     `by_base`: jobs wait for the fewest GPUs that they run on, not for what they ask.
     `by_team`: who waits is indexed by account (model.accounts) too.
-    `shared`: the key begins with how much its account has had of its share (model.shares).
+    `half_life_s`: the key begins with how its account stands against its share, of usage that counts half after so
+    long (model.shares); None: it does not.
     """
 
     discipline: Discipline = Discipline.ARRIVAL
@@ -61,7 +62,7 @@ class Ordering:
     by_base: bool = False
     lanes: bool = False
     by_team: bool = False
-    shared: bool = False
+    half_life_s: float | None = None
 
     def __post_init__(self) -> None:
         if any(

@@ -155,6 +155,14 @@ class Repack(NamedTuple):
     reason: Reason
 
 
+class Weigh(NamedTuple):
+    """How accounts stand against their shares in this term of the best-effort grid (model.shares)."""
+
+    term: int
+    standing: tuple[tuple[str, int], ...]
+    reason: Reason
+
+
 class Loan(NamedTuple):
     """A server that is lent to us joins the whitelist: jobs may run there from now on."""
 
@@ -195,6 +203,7 @@ Change = (
     | Reclaim
     | Return
     | Repack
+    | Weigh
 )
 
 

@@ -65,7 +65,9 @@ def take_promises(view: View, policy: Policy) -> Snapshot:
     jobs = tuple([cluster.jobs[job_id] for job_id in sorted(told)])
     live = [cluster.live_attempt(job) for job in jobs]
     attempts = tuple([attempt for attempt in live if attempt is not None])
-    state = freeze(cluster, jobs)._replace(attempts=attempts, history=None, slowdowns=Slowdowns())
+    state = freeze(cluster, jobs)._replace(
+        attempts=attempts, history=None, slowdowns=Slowdowns(), shares=None
+    )
     settings = dict(policy.settings)
     return Snapshot(policy.name, settings, view.now_s, view.pause_starts, state)
 

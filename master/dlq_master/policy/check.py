@@ -31,6 +31,7 @@ from dlq_master.model.plan import (
     Revoke,
     Scale,
     Start,
+    Weigh,
 )
 from dlq_master.model.resources import Allocation, Request, Slot
 from dlq_master.model.traits import has_all
@@ -100,7 +101,7 @@ class Book:
                 self.reserve(change)
             case Profile() | Estimate() | Scale():
                 self.profile(change)
-            case NextSlot() | Repack() | Loan() | Reclaim() | Return():
+            case NextSlot() | Repack() | Weigh() | Loan() | Reclaim() | Return():
                 self.whole(change)
             case _:
                 assert_never(change)
@@ -279,7 +280,7 @@ class Book:
         if fault:
             raise IllegalPlan(change, fault)
 
-    def whole(self, change: NextSlot | Repack | Loan | Reclaim | Return) -> None:
+    def whole(self, change: NextSlot | Repack | Weigh | Loan | Reclaim | Return) -> None:
         """What concerns no job alone."""
         if isinstance(change, Loan | Reclaim | Return):
             if fault := self.servers.fault(change):
@@ -287,6 +288,9 @@ class Book:
         elif isinstance(change, NextSlot):
             if change.slot <= self.cluster.slot:
                 raise IllegalPlan(change, f"slot {self.cluster.slot} has been decided already")
+        elif isinstance(change, Weigh):
+            if self.cluster.shares is None:
+                raise IllegalPlan(change, f"policy {self.policy.name} knows no shares")
         elif change.packing is not None and self.policy.packing is None:
             raise IllegalPlan(change, f"policy {self.policy.name} keeps nobody together")
 

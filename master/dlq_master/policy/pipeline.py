@@ -18,6 +18,7 @@ from dlq_master.policy.admit.estimates import estimates
 from dlq_master.policy.admit.submission import opens_s
 from dlq_master.policy.order import by_key, expected_reward, finish_time
 from dlq_master.policy.order.las import demotions, promotions
+from dlq_master.policy.order.share import weigh
 from dlq_master.policy.partition.borrowing import relabelled
 from dlq_master.policy.partition.kept_slots import put_off
 from dlq_master.policy.partition.profiling import next_scale_s, scale
@@ -102,6 +103,8 @@ def _first(view: View, policy: Policy, move_s: float) -> Sequence[Change]:
         return moves
     if policy.promises is not None and (promised := promises(view, policy.promises)):
         return promised
+    if policy.shares is not None and (weighed := weigh(view, policy.shares)) is not None:
+        return [weighed]
     if policy.by_team:
         words = (policy.borrowing, policy.limits, policy.job_limits)
         lent = relabelled(view, lineup(view, policy).running, *words)

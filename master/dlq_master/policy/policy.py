@@ -9,6 +9,7 @@ from enum import StrEnum
 from dlq_master.model.order import Ordering
 from dlq_master.policy.order.expected_reward import Chances
 from dlq_master.policy.order.finish_time import Auction
+from dlq_master.policy.order.share import ShareRules
 from dlq_master.policy.partition.quotas import REST, Quotas
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.profile.rules import Profiles
@@ -40,6 +41,7 @@ class Policy:
     told of run times. `quotas`: what each queue may hold at most, FIFO in each; None: no such limits.
     `borrowing`: team or member (model.accounts) -> the GPUs that it has by right (partition.borrowing); None: nobody
     borrows. `limits`, `job_limits`: likewise the most GPUs that it may hold, and jobs that it may run.
+    `shares`: who has had less than is due comes first (order.share); None: nobody asks.
     `profiling`: jobs whose run time nobody knows are tried first, on a part of the cluster; None: they are not.
     `promises`: deadlines are promised, and SLO leases keep them; None: a deadline is only a number.
     `profile_s`: seconds that a job runs until it is known how long it will; None: nobody is measured.
@@ -61,6 +63,7 @@ class Policy:
     borrowing: Mapping[str, int] | None = None
     limits: Mapping[str, int] | None = None
     job_limits: Mapping[str, int] | None = None
+    shares: ShareRules | None = None
     sizing: Sizing | None = None
     reclaim: Reclaiming = EXACT
     promises: Promises | None = None

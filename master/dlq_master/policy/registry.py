@@ -29,6 +29,7 @@ from dlq_master.policy.order.expected_reward import Chances
 from dlq_master.policy.order.finish_time import Auction
 from dlq_master.policy.order.gittins import Gittins
 from dlq_master.policy.order.gittins_index import ServiceDistribution
+from dlq_master.policy.order.share import ShareRules, shared
 from dlq_master.policy.place.arranging import LOCAL_SEARCH, PATTERN
 from dlq_master.policy.place.consolidate import CONSOLIDATE
 from dlq_master.policy.place.groups import GROUPS
@@ -87,6 +88,9 @@ _CHRONUS = (
     "team_quota",
     "team_limit",
     "team_jobs",
+    "share",
+    "team_share",
+    "half_life_s",
     "deadlines",
     *_TRIALS,
 )
@@ -112,6 +116,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                     "slots": "late",
                     "spot": "expected",
                     "trials": "in-place",
+                    "share": "fair",
                 }
             ),
         ),
@@ -280,6 +285,8 @@ def build(
     try:
         known = ServiceDistribution(history_gpu_s)
         ordering = _ordering(preset, chosen, known)
+        if preset.promises and (rules := _shares(chosen, words)) is not None:
+            ordering = _shared(name, chosen, ordering, rules)
     except ValueError as error:
         raise PolicyError(str(error)) from error
     return Policy(
@@ -300,10 +307,23 @@ def build(
         borrowing=chosen.team_quotas if preset.promises else None,
         limits=chosen.team_limits if preset.promises else None,
         job_limits=chosen.team_jobs if preset.promises else None,
+        shares=_shares(chosen, words) if preset.promises else None,
         promises=_promises(chosen) if preset.promises else None,
         profiling=_profiling(name, chosen, words) if preset.promises else None,
         profile_s=_profile_s(chosen) if preset.promises else None,
     )
+
+
+def _shares(chosen: Settings, words: Mapping[str, str]) -> ShareRules | None:
+    """By default they count only where somebody has said what is due to whom."""
+    asked = "share" in words or chosen.team_shares is not None
+    return ShareRules(chosen.half_life_s, chosen.team_shares) if chosen.fair and asked else None
+
+
+def _shared(name: str, chosen: Settings, ordering: Ordering, rules: ShareRules) -> Ordering:
+    if chosen.spot is Spot.LAS:
+        raise PolicyError(f"policy {name}: share=fair does not go with spot=las, which has levels")
+    return replace(ordering, key=shared(ordering.key), half_life_s=rules.half_life_s)
 
 
 def _profiling(name: str, chosen: Settings, words: Mapping[str, str]) -> Profiles | None:

@@ -10,6 +10,7 @@ from dlq_master.model.order import Discipline, PromoteTo
 from dlq_master.model.profiling import WINDOW_S
 from dlq_master.policy.order.expected_reward import ERRORS
 from dlq_master.policy.order.gittins import Index, Last
+from dlq_master.policy.order.share import HALF_LIFE_S
 from dlq_master.policy.partition import quotas
 from dlq_master.policy.partition.quotas import Quotas
 from dlq_master.policy.place.arranging import (
@@ -90,6 +91,9 @@ class Settings(NamedTuple):
     team_quotas: Mapping[str, int] | None = None
     team_limits: Mapping[str, int] | None = None
     team_jobs: Mapping[str, int] | None = None
+    fair: bool = False
+    team_shares: Mapping[str, float] | None = None
+    half_life_s: float = HALF_LIFE_S
     profile_s: float = PROFILE_S
     profile_floor: int = FLOOR
     submit_gpus: int | None = None
@@ -207,6 +211,18 @@ def _gpus_by_team(text: str) -> Mapping[str, int]:
     return found
 
 
+def _weights(text: str) -> Mapping[str, float]:
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        team, colon, weight = part.rpartition(":")
+        if not (team and colon):
+            raise ValueError("expected TEAM:WEIGHT,..., such as vision:2,nlp:1; * is every other")
+        if team in found:
+            raise ValueError(f"team {team!r} is named twice")
+        found[team] = _positive(weight)
+    return found
+
+
 def _slowdown(text: str) -> float:
     times = _positive(text)
     if times <= 1.0:
@@ -270,6 +286,9 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "deadlines": ("whole_leases", _one_of({"exact": False, "whole-leases": True})),
     "slo_quota": ("slo_quotas", _gpus_by_team),
     "team_quota": ("team_quotas", _gpus_by_team),
+    "share": ("fair", _one_of({"none": False, "fair": True})),
+    "team_share": ("team_shares", _weights),
+    "half_life_s": ("half_life_s", _positive),
     "team_jobs": ("team_jobs", _gpus_by_team),
     "team_limit": ("team_limits", _gpus_by_team),
     "profile_s": ("profile_s", _trial),

@@ -121,7 +121,7 @@ class MasterServer:
             ),
             api,
         )
-        add_TeamServiceServicer_to_server(TeamService(control), api)
+        add_TeamServiceServicer_to_server(TeamService(control, clock), api)
         add_IdentityServiceServicer_to_server(IdentityService(authority, clock), api)
         add_AgentServiceServicer_to_server(
             AgentService(control, door, sessions, relay, exec_relay), api

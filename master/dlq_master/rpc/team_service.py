@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dlq.v1 import team_service_pb2 as wire
 from dlq.v1.team_service_pb2_grpc import TeamServiceServicer
+from dlq_common.clock import Clock
 from dlq_common.errors import NotFound
 from dlq_master.control.ports import Control
 from dlq_master.control.stimuli import DeleteTeam, SetTeam, TeamSet
@@ -19,8 +20,9 @@ from dlq_master.store.tenants import Member
 class TeamService(TeamServiceServicer):
     """dlq.v1.TeamService. The door has looked at the role; here at what is asked."""
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: Control, clock: Clock) -> None:
         self._control = control
+        self._clock = clock
 
     async def ListTeams(
         self, request: wire.ListTeamsRequest, context: Context
@@ -34,7 +36,7 @@ class TeamService(TeamServiceServicer):
         ]
         if request.name and not teams:
             raise NotFound(f"there is no team {request.name}", kind="team", id=request.name)
-        uses = read.team_uses()
+        uses = read.team_uses(self._clock.now_s())
         answer = wire.ListTeamsResponse(
             teams=[team_message(team, uses) for team in teams], notice=read.team_notice()
         )
@@ -57,7 +59,7 @@ class TeamService(TeamServiceServicer):
             )
         )
         assert isinstance(answer, TeamSet)
-        uses = self._control.published.team_uses()
+        uses = self._control.published.team_uses(self._clock.now_s())
         return wire.SetTeamResponse(team=team_message(answer.team, uses), notices=answer.notices)
 
     async def DeleteTeam(

@@ -23,6 +23,7 @@ from dlq_master.model.lane import Lane
 from dlq_master.model.reward import strict
 from dlq_master.model.validate import validate
 from dlq_master.model.why import ReasonCode
+from dlq_master.policy.order.share import ShareRules
 from dlq_master.store.tenants import Member, Team, TeamRules
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
@@ -47,6 +48,10 @@ def a_master(masters: Masters, policy: str = "dlq", gpus: int = 8) -> Master:
     master = masters(config_of(policy))
     SimAgent(master, NodeId("n1"), gpus=gpus).hello()
     return master
+
+
+def shares(master: Master) -> ShareRules | None:
+    return master.state.policy.shares
 
 
 def test_a_job_is_counted_to_the_team_it_names_to_the_default_or_to_the_first(
@@ -95,7 +100,7 @@ def test_a_quota_below_what_runs_stops_nobody_and_says_who_borrows(masters: Mast
     jobs = list(master.loop.published.jobs())
     assert sorted(job.lane for job in jobs) == [Lane.SPOT, Lane.BORROW]
     assert all(job.live_attempt for job in jobs)
-    uses = master.loop.published.team_uses()
+    uses = master.loop.published.team_uses(master.clock.now_s())
     assert (uses["vision"].gpus, uses["vision"].borrowed_gpus) == (8, 4)
     master.restart()
     assert sorted(job.lane for job in master.loop.published.jobs()) == [Lane.SPOT, Lane.BORROW]
@@ -201,3 +206,37 @@ def test_jobs_of_a_team_that_is_gone_go_on_without_its_quota(masters: Masters) -
     assert master.job(JobId(1)).lane is Lane.SPOT
     assert master.loop.published.teams() == []
     assert master.ask(DeleteTeam(caller=ROOT, request_id="d1", name="vision")) == 1
+
+
+def test_what_a_team_has_used_is_known_after_a_restart(masters: Masters) -> None:
+    master = masters(config_of("dlq"))
+    agent = SimAgent(master, NodeId("n1"), gpus=8)
+    agent.hello()
+    set_team(master, "vision")
+    job = master.submit(4)
+    agent.obey()
+    for key in list(agent.ranks):
+        agent.start(key)
+    agent.report()
+    master.clock.advance(1000.0)
+    agent.hello()
+    before = master.loop.published.team_uses(master.clock.now_s())["vision"]
+    assert before.usage_gpu_s == pytest.approx(4000.0, rel=0.01)
+    assert before.ratio == 1.0
+    for key in list(agent.ranks):
+        agent.exit(key)
+    agent.report()
+    assert master.job(job.job_id).ended
+    master.restart()
+    after = master.loop.published.team_uses(master.clock.now_s())["vision"]
+    assert after.usage_gpu_s == pytest.approx(before.usage_gpu_s, rel=0.01)
+    set_team(master, "nlp", members=[])
+    assert shares(master) == ShareRules(weights={"*": 1.0})
+
+
+def test_shares_come_with_the_first_team_and_weights_with_what_is_told(masters: Masters) -> None:
+    master = a_master(masters)
+    assert shares(master) is None
+    set_team(master, share=2.0, members=[Member("alice", TeamRules(share=0.5))])
+    assert shares(master) == ShareRules(weights={"vision": 2.0, "vision/alice": 0.5})
+    validate(master.state.cluster)

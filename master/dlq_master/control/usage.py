@@ -1,0 +1,38 @@
+"""What accounts have used lately, over restarts: one value in the table of single values.
+
+It is written with the ends of attempts, in their own turns. What runs is reckoned from its start, so that nothing is lost
+when the master is killed, and what ended while it was down is entered when its agent tells.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.shares import Shares
+
+USAGE: Final = "usage"  # its key there
+
+
+def to_write(cluster: Cluster) -> Mapping[str, str]:
+    """The value, if it is another than before."""
+    shares = cluster.shares
+    if shares is None or not shares.ledger.changed:
+        return {}
+    shares.ledger.changed = False
+    told = {name: [round(used, 3), at_s] for name, (used, at_s) in shares.ledger.accounts.items()}
+    return {USAGE: json.dumps(told, sort_keys=True, separators=(",", ":"))}
+
+
+def restore(cluster: Cluster, stored: str | None) -> None:
+    """Go on with what was written; before any job is put."""
+    if cluster.shares is None or stored is None:
+        return
+    shares = Shares(cluster.shares.ledger.half_life_s)
+    shares.ledger = type(shares.ledger)(
+        shares.ledger.half_life_s,
+        {name: (used, at_s) for name, (used, at_s) in json.loads(stored).items()},
+    )
+    cluster.share(shares)
