@@ -9,11 +9,11 @@ from dlq_common.instants import format_instant
 from dlq_master.model.drive import Happened
 from dlq_master.model.estimate import Basis
 from dlq_master.model.event import Fact
-from dlq_master.model.job import Checkpoint
-from dlq_master.model.job_steps import Reserved, Usage
+from dlq_master.model.job import Checkpoint, Taken
+from dlq_master.model.job_steps import Requeued, Reserved, Usage
 from dlq_master.model.plan import Reserve, Start
 from dlq_master.model.resources import Allocation
-from dlq_master.model.sentence import PLAIN, no_promise
+from dlq_master.model.sentence import PLAIN, no_promise, preempted
 from dlq_master.model.why import ReasonCode
 
 
@@ -33,10 +33,14 @@ def line(one: Happened) -> tuple[str, dict[str, Fact]]:
 
 def cause(one: Happened) -> str:
     """Why, in words: the plan's reason, if a plan did it."""
+    if isinstance(one.event, Requeued) and one.event.taken is not None:
+        return preempted(one.event.taken)
     if one.change is None:
         words = (getattr(one.event, name, "") for name in ("cause", "detail"))
         return ": ".join(str(word) for word in words if word)
     reason = one.change.reason
+    if reason.code is ReasonCode.OUTRANKED:
+        return f"{reason.code.value}: {reason.detail}" if reason.detail else reason.code.value
     if reason.code is ReasonCode.UNGUARANTEED:
         return no_promise(reason.detail)
     if reason.code in (ReasonCode.PROMISE_BROKEN, ReasonCode.OVERRUN):
@@ -68,6 +72,8 @@ def _told(name: str, value: Any) -> dict[str, Fact]:
         }
     if isinstance(value, Basis):
         return _basis(value)
+    if isinstance(value, Taken):
+        return {"for_job": value.by, "user": value.user, "rule": value.rule, "lost_s": value.lost_s}
     if isinstance(value, Checkpoint):
         return {"path": value.path, "step": value.step}
     if isinstance(value, StrEnum):

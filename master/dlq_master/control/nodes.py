@@ -14,6 +14,7 @@ from dlq_master.control import (
     maintenance,
     quarantine,
     reports,
+    resumes,
     unclean,
     wanted,
 )
@@ -307,6 +308,7 @@ def _hear(turn: Turn, node_id: NodeId, word: ReportedProgress) -> None:
             turn.hang_up(node_id)
     elif word.node_rank == 0 and word.age_s is not None:
         beat = Beat(word.step, word.total, word.loss, turn.now_s - word.age_s)
+        resumes.hear(turn, word.key, beat)
         turn.state.beats[word.key.job_id] = beat
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from dlq_master.model.attempt import ACTIVE, LIVE, Attempt, AttemptState
 from dlq_master.model.capacity import Capacity, others
+from dlq_master.model.costs import Costs
 from dlq_master.model.grace import SAVE_FACTOR, percentile_95
 from dlq_master.model.history import History
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
@@ -123,6 +124,7 @@ class Cluster:
         self.profiling = Profiling(terms.resume_s)
         self.history = None if ordering.refresh is None else History(ordering.refresh)
         self._thresholds = ordering.thresholds
+        self.costs = Costs()
         self.packing: Packing | None = None  # set by plans; None: shapes say nothing of it
         self.slowdowns = Slowdowns()
         self.shares = None if ordering.half_life_s is None else Shares(ordering.half_life_s)
@@ -387,6 +389,8 @@ class Cluster:
                 self._index_judged(job)
         if job.saves:
             self._time_save(before, job)
+        if job.family and (job.saves or job.resumes):
+            self.costs.index(before, job)
         if self._promotes:
             self._time_promotion(job)
         if self.history is not None and job.state is _COMPLETED:

@@ -302,11 +302,18 @@ def _lapse(cluster: Cluster, lapse: Lapse, now_s: float) -> list[Happened]:
         cause=StopCause.PREEMPT, grace_s=lapse.grace_s, detail=f"for job {lapse.for_job}"
     )
     happened = step_attempt(cluster, key, stop, now_s)
-    if lapse.reason.code is ReasonCode.MAKES_WAY:
-        happened += step_job(cluster, key.job_id, job_steps.MadeWay(), now_s)
+    happened += step_job(cluster, key.job_id, _leaving(cluster, lapse), now_s)
     if lapse.grace_s == 0.0:  # preemption is free: it has saved already
         happened += step_attempt(cluster, key, attempt_steps.Preempted(), now_s)
     return happened
+
+
+def _leaving(cluster: Cluster, lapse: Lapse) -> JobEvent:
+    """What a lapse is for the job that leaves."""
+    if lapse.reason.code is ReasonCode.MAKES_WAY:
+        return job_steps.MadeWay()
+    user = cluster.jobs[lapse.for_job].user
+    return job_steps.Displaced(for_job=lapse.for_job, user=user, rule=lapse.reason.detail)
 
 
 def _stop_to_resize(cluster: Cluster, resize: Resize, now_s: float) -> list[Happened]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.cluster import Cluster
+from dlq_master.model.costs import Costs
 from dlq_master.model.history import History
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
@@ -23,7 +24,7 @@ from dlq_master.model.slowdowns import Slowdowns
 class Frozen(NamedTuple):
     """All that decides a plan. Ended jobs that hold nothing are left out: no policy looks at them.
 
-    What a cluster learns (`history`, `slowdowns`, `offers`, `profiled`, `shares`, `positions`) is that of the
+    What a cluster learns (`history`, `slowdowns`, `offers`, `profiled`, `shares`, `costs`, `positions`) is that of the
     cluster itself, which goes on changing it: write it down at once, or do not keep it.
     """
 
@@ -41,6 +42,7 @@ class Frozen(NamedTuple):
     offers: Offers
     profiled: Remembered
     shares: Shares | None
+    costs: Costs
 
 
 def freeze(cluster: Cluster, jobs: tuple[Job, ...] | None = None) -> Frozen:
@@ -63,6 +65,7 @@ def freeze(cluster: Cluster, jobs: tuple[Job, ...] | None = None) -> Frozen:
         offers=cluster.offers,
         profiled=cluster.profiling.remembered,
         shares=cluster.shares,
+        costs=cluster.costs,
     )
 
 
@@ -84,6 +87,7 @@ def thaw(frozen: Frozen, ordering: Ordering) -> Cluster:
     for attempt in frozen.attempts:
         cluster.put_attempt(attempt)
     cluster.profiling.remember(frozen.profiled)  # the jobs above have told some of it again
+    cluster.costs = frozen.costs  # likewise
     cluster.moves.positions = frozen.positions
     cluster.moves.unsettled = dict.fromkeys(frozen.unsettled)
     cluster.take_touched()

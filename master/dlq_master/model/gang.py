@@ -14,7 +14,7 @@ from dlq_master.model.attempt import Attempt, AttemptState, RankPhase, RankStatu
 from dlq_master.model.estimate import Basis, Unmeasured
 from dlq_master.model.first_failure import first_failed
 from dlq_master.model.grace import work_at_risk_s
-from dlq_master.model.job import EndReason, ExitZeroInGrace, Job, RunRules
+from dlq_master.model.job import EndReason, ExitZeroInGrace, Job, RunRules, Taken
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.machine import StopCause
 from dlq_master.model.values import maker
@@ -39,6 +39,9 @@ _CLOCKS_S = 0.001  # what two readings of one instant may differ by
 
 # How long ranks that were told to save may stay once rank 0 has left with everything saved.
 FOLLOW_S = 10.0
+
+# Why a job waits again that was told to leave, and did.
+_LEFT = frozenset({EndReason.PREEMPTED, EndReason.PREEMPTED_LOST})
 
 # Ends after which nothing has to be done again.
 _KEEPS_ALL = frozenset({on_attempt.Succeeded, on_attempt.Preempted, on_attempt.Measured})
@@ -247,9 +250,20 @@ def consequence(
     if isinstance(event, on_job.Requeued):
         if attempt.regrant is not None and not event.failed_nodes:
             event = replace(event, regrant=attempt.regrant)
+        if event.reason in _LEFT and (taken := _taken(job, used)) is not None:
+            event = replace(event, taken=taken)
         if _got_on(attempt, job, used):
             return replace(event, forgives=True)
     return event
+
+
+def _taken(job: Job, used: on_job.Usage) -> Taken | None:
+    """For whom it has left, with what that cost it; None: for nobody."""
+    taken = job.taken
+    if taken is None or taken.lost_s is not None:
+        return None
+    lost_s = used.lost_gpu_s * used.executed_s / used.gpu_s if used.gpu_s else 0.0
+    return taken._replace(lost_s=round(lost_s, 3))
 
 
 def _ended_before_stop(attempt: Attempt) -> bool:

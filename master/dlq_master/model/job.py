@@ -101,6 +101,19 @@ class Alternative(NamedTuple):
     fix_gpus: int | None = None
 
 
+class Taken(NamedTuple):
+    """For whom others took its GPUs, by which rule, and what work that cost it. An instant, and seconds.
+
+    `lost_s`: of running on the GPUs that it had, to be done again; None: it has not left them yet.
+    """
+
+    by: JobId
+    user: str
+    rule: str
+    time_s: float
+    lost_s: float | None = None
+
+
 class Job(NamedTuple):
     """A job; live attempts and their GPUs are told by `Attempt`, never copied here."""
 
@@ -176,6 +189,10 @@ class Job(NamedTuple):
     step_count: int | None = None  # training steps in all, if its user said so
     team: str = ""  # to which its GPUs are counted; "" = its user is a team of one
     basis: Basis = NOTHING_KNOWN  # of its estimate
+    resumes: tuple[float, ...] = ()  # of the last 20: from given GPUs until it went on there
+    queued_s: float = 0.0  # waited for GPUs in all, but for the time since `queued_since_s`
+    displaced: int = 0  # how often it left for others by the order
+    taken: Taken | None = None  # the last time, or the one that it is leaving for
 
     @property
     def ended(self) -> bool:

@@ -12,7 +12,15 @@ from dataclasses import replace
 from dlq_master.model.eligible import Block, Dependency
 from dlq_master.model.estimate import Basis
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import Alternative, Checkpoint, EndReason, HoldKind, Job, JobState
+from dlq_master.model.job import (
+    Alternative,
+    Checkpoint,
+    EndReason,
+    HoldKind,
+    Job,
+    JobState,
+    Taken,
+)
 from dlq_master.model.lane import Lane, Segments
 from dlq_master.model.resources import Allocation
 from dlq_master.model.values import Draft, maker
@@ -67,6 +75,10 @@ _MEASURED_S = _at("measured_s")
 _ESTIMATE_S = _at("duration_estimate_s")
 _ALTERNATIVE = _at("alternative")
 _BASIS = _at("basis")
+_RESUMES = _at("resumes")
+_QUEUED_S = _at("queued_s")
+_DISPLACED = _at("displaced")
+_TAKEN = _at("taken")
 
 _job = maker(Job)
 
@@ -107,9 +119,12 @@ def wait(draft: Draft, since_s: float | None) -> None:
 def stop_waiting(draft: Draft, at_s: float) -> None:
     """It waits for GPUs no longer."""
     since_s = draft[_QUEUED_SINCE_S]
-    # Waiting before the first run does not count: PROMOTEKNOB compares waiting with execution.
-    if since_s is not None and draft[_EXECUTED_S]:
-        draft[_WAITED_S] += at_s - since_s
+    if since_s is not None:
+        waited_s = at_s - since_s
+        draft[_QUEUED_S] += waited_s
+        # Waiting before the first run does not count: PROMOTEKNOB compares waiting with execution.
+        if draft[_EXECUTED_S]:
+            draft[_WAITED_S] += waited_s
     draft[_QUEUED_SINCE_S] = None
     draft[_PROMOTED] = False
     draft[_REGRANT] = None
@@ -133,6 +148,25 @@ def save(draft: Draft, checkpoint: Checkpoint, save_s: float | None) -> None:
     draft[_CHECKPOINT] = checkpoint
     if save_s is not None:
         draft[_SAVES] = (*draft[_SAVES], save_s)[-SAVES_KEPT:]
+
+
+def resume(draft: Draft, resume_s: float) -> None:
+    """It went on so long after it had been given GPUs."""
+    draft[_RESUMES] = (*draft[_RESUMES], round(resume_s, 3))[-SAVES_KEPT:]
+
+
+def displace(draft: Draft, taken: Taken) -> None:
+    """It is to leave for another."""
+    draft[_TAKEN] = taken
+
+
+def left(draft: Draft, taken: Taken | None) -> None:
+    """It has left its GPUs: for whom, if that was why, and what it lost."""
+    if taken is not None:
+        draft[_TAKEN] = taken
+        draft[_DISPLACED] += 1
+    elif draft[_TAKEN] is not None and draft[_TAKEN].lost_s is None:
+        draft[_TAKEN] = None  # it ended otherwise before it could
 
 
 def return_to(draft: Draft, allocation: Allocation) -> None:

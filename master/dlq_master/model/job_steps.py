@@ -9,8 +9,16 @@ from typing import NamedTuple, assert_never
 from dlq_master.model import job_draft as to
 from dlq_master.model.eligible import Block, Dependency
 from dlq_master.model.estimate import NOTHING_KNOWN, Basis
-from dlq_master.model.ids import NodeId
-from dlq_master.model.job import Alternative, Checkpoint, EndReason, HoldKind, Job, JobState
+from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.job import (
+    Alternative,
+    Checkpoint,
+    EndReason,
+    HoldKind,
+    Job,
+    JobState,
+    Taken,
+)
 from dlq_master.model.lane import Lane, Segments
 from dlq_master.model.machine import IllegalTransition, StopCause
 from dlq_master.model.resources import Allocation
@@ -89,6 +97,15 @@ class MadeWay:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Displaced:
+    """It is to leave its GPUs for job `for_job`, which has a better claim by this rule."""
+
+    for_job: JobId
+    user: str  # whose job that is
+    rule: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrialsPlanned:
     """It is to be profiled, by trials on so many GPUs each."""
 
@@ -116,6 +133,13 @@ class Saved:
 
     checkpoint: Checkpoint
     save_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """It goes on, so long after it was given the GPUs for that."""
+
+    resume_s: float
 
 
 class Usage(NamedTuple):
@@ -147,6 +171,7 @@ class Requeued:
     regrant: Allocation | None = None  # it was stopped only to go on there
     measured_s: float | None = None  # all of its work at the pace of a trial that is over
     basis: Basis | None = None  # its trial told nothing, and there are to be no more
+    taken: Taken | None = None  # it left for another
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,10 +253,12 @@ JobEvent = (
     | Promoted
     | Reserved
     | MadeWay
+    | Displaced
     | TrialsPlanned
     | Estimated
     | LeftUnmeasured
     | Saved
+    | Resumed
     | Requeued
     | Completed
     | Failed
@@ -256,6 +283,8 @@ TABLE: Mapping[tuple[JobState, type[JobEvent]], JobState] = {
     (_Q, Promoted): _Q,
     (_Q, Reserved): _Q,
     (_Q, MadeWay): _Q,
+    (_Q, Displaced): _Q,
+    (_H, Displaced): _H,  # held once it has left
     (_H, Reserved): _H,  # what is held loses its slots
     (_Q, TrialsPlanned): _Q,
     # history, or whoever measured it
@@ -289,6 +318,8 @@ TABLE: Mapping[tuple[JobState, type[JobEvent]], JobState] = {
     (_H, Ran): _H,
     (_Q, Saved): _Q,
     (_H, Saved): _H,
+    (_Q, Resumed): _Q,
+    (_H, Resumed): _H,
     (_Q, Requeued): _Q,
     (_H, Requeued): _H,
     (_Q, Completed): JobState.COMPLETED,
@@ -334,6 +365,7 @@ def step(  # noqa: C901 one case per event
                 to.acquit(draft)
             if event.counts:
                 to.count(draft, event.reason)
+            to.left(draft, event.taken)
             to.wait(draft, at_s if target is _Q else None)
             if event.regrant is not None and target is _Q:
                 to.return_to(draft, event.regrant)
@@ -383,6 +415,8 @@ def step(  # noqa: C901 one case per event
             to.promote(draft, event.keeps)
         case MadeWay():
             to.make_way(draft)
+        case Displaced():
+            to.displace(draft, Taken(event.for_job, event.user, event.rule, at_s))
         case Reserved():
             to.reserve(draft, event.lane, event.slots, event.promised, event.verdict)
             if event.margin is not None:
@@ -417,6 +451,8 @@ def step(  # noqa: C901 one case per event
             to.update(draft, event.values)
         case Saved():
             to.save(draft, event.checkpoint, event.save_s)
+        case Resumed():
+            to.resume(draft, event.resume_s)
         case _:
             assert_never(event)
     if placing is not None and (sequence := placing(job, event)) is not None:

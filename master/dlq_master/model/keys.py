@@ -10,18 +10,26 @@ from typing import NamedTuple
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.job import Job
 from dlq_master.model.order import STARTED_BASE
+from dlq_master.model.values import maker
 
 
 class Had(NamedTuple):
     """What a job has had by now, what runs included.
 
     `attained_gpu_s` counts since the last promotion; `executed_s` is work that need not be done again;
-    its turn began at `since_s` (None: it waits, or holds GPUs on which nothing runs yet).
+    its turn began at `since_s` (None: it waits, or holds GPUs on which nothing runs yet). `unaged_s`: the
+    instant now less all that it has waited, which for who waits stands still. `kept_s`: by so many seconds of
+    work who runs stands further ahead, since to stop it has its price.
     """
 
     attained_gpu_s: float
     executed_s: float
     since_s: float | None = None
+    unaged_s: float = 0.0
+    kept_s: float = 0.0
+
+
+_had = maker(Had)
 
 
 class Learned(NamedTuple):
@@ -45,20 +53,27 @@ def had(job: Job, attempt: Attempt | None, now_s: float) -> Had:
     if job.request.sizes:
         return _had_elastic(job, attempt, now_s)
     executed_s = job.worked_s
+    unaged_s = _unaged_s(job, now_s)
     if attempt is None or attempt.started_time_s is None:
-        return Had(job.attained_gpu_s, executed_s)
+        return _had((job.attained_gpu_s, executed_s, None, unaged_s, 0.0))
     runs_s = now_s - attempt.started_time_s
     attained_gpu_s = job.attained_gpu_s + runs_s * job.request.gpus
-    return Had(attained_gpu_s, executed_s + runs_s, attempt.started_time_s)
+    return _had((attained_gpu_s, executed_s + runs_s, attempt.started_time_s, unaged_s, 0.0))
 
 
 def _had_elastic(job: Job, attempt: Attempt | None, now_s: float) -> Had:
     """Its seconds count as many as they would on the GPUs that it asked for."""
+    unaged_s = _unaged_s(job, now_s)
     if attempt is None or attempt.started_time_s is None:
-        return Had(job.attained_gpu_s, job.worked_s)
+        return Had(job.attained_gpu_s, job.worked_s, None, unaged_s)
     runs_s, gpus = now_s - attempt.started_time_s, attempt.lease.allocation.width
     worked_s = job.worked_s + runs_s * job.speed_on(gpus)
-    return Had(job.attained_gpu_s + runs_s * gpus, worked_s, attempt.started_time_s)
+    return Had(job.attained_gpu_s + runs_s * gpus, worked_s, attempt.started_time_s, unaged_s)
+
+
+def _unaged_s(job: Job, now_s: float) -> float:
+    since_s = job.queued_since_s
+    return (now_s if since_s is None else since_s) - job.queued_s
 
 
 def position(job: Job, key: tuple[float, ...]) -> int:

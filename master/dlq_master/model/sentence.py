@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
-from dlq_master.model.job import HoldKind, Job
+from dlq_master.model.job import HoldKind, Job, Taken
 from dlq_master.model.naming import shown_id
 from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
 
@@ -187,7 +187,31 @@ def _reserved(reason: Reason, _job: Job, _reader: str) -> str:
 
 
 def _outranked(reason: Reason, _job: Job, _reader: str) -> str:
-    return f"{_jobs(reason)} ranks before it and needs its GPUs"
+    rule = f" ({reason.detail})" if reason.detail else ""
+    return f"{_jobs(reason)} ranks before it{rule} and needs its GPUs"
+
+
+def _preempted(_reason: Reason, job: Job, reader: str) -> str:
+    return "it ran before" if job.taken is None else preempted(job.taken, reader)
+
+
+def _protected(reason: Reason, _job: Job, _reader: str) -> str:
+    some = len(reason.blocking_jobs) > 1
+    return (
+        f"{_jobs(reason)} {'hold' if some else 'holds'} GPUs that it would take, and {'are' if some else 'is'} "
+        f"protected for now: {reason.detail}"
+    )
+
+
+def preempted(taken: Taken, reader: str = "") -> str:
+    """For whom a job left its GPUs, by which rule, and what that cost it."""
+    whose = "yours" if taken.user == reader else taken.user
+    rule = f" by rule: {taken.rule}" if taken.rule else ""
+    if taken.lost_s is None:
+        return f"it is leaving its GPUs for job {taken.by} ({whose}){rule}"
+    lost_s = round(taken.lost_s)
+    lost = f"lost {lost_s} s of work" if lost_s else "no work was lost"
+    return f"preempted by job {taken.by} ({whose}){rule}; {lost}"
 
 
 def _resized(reason: Reason, _job: Job, _reader: str) -> str:
@@ -326,6 +350,8 @@ _WRITERS: Mapping[ReasonCode, Callable[[Reason, Job, str], str]] = {
     ReasonCode.TEAM_LIMIT: _team_limit,
     ReasonCode.RESERVED_FOR: _reserved,
     ReasonCode.OUTRANKED: _outranked,
+    ReasonCode.PREEMPTED: _preempted,
+    ReasonCode.PROTECTED: _protected,
     ReasonCode.RESIZED: _resized,
     ReasonCode.ENDED: _ended,
 }

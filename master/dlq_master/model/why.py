@@ -41,6 +41,8 @@ class ReasonCode(StrEnum):
     TEAM_LIMIT = "team_limit"  # its team holds as many GPUs as it may
     PROFILER_FULL = "profiler_full"  # trials hold as many GPUs as are for them
     KEPT_FOR_TRIALS = "kept_for_trials"  # what is free is for jobs that have to be profiled
+    PREEMPTED = "preempted"  # it ran until another took its GPUs
+    PROTECTED = "protected"  # jobs that rank behind it hold GPUs, and are not to be preempted now
     RESERVED_FOR = "reserved_for"  # GPUs are kept for a promoted job
     STARTS_NEXT = "starts_next"  # nothing is in its way: the next plan starts it
     FREEZE = "freeze"  # so many nodes vanished that requeues wait

@@ -9,6 +9,7 @@ from dlq_master.model.attempt import ACTIVE, Attempt
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job, JobState
+from dlq_master.model.lane import Lane
 from dlq_master.model.lease import decision_time_s
 from dlq_master.model.plan import (
     Admit,
@@ -37,9 +38,11 @@ from dlq_master.model.resources import Allocation, Request, Slot
 from dlq_master.model.traits import has_all
 from dlq_master.model.validate import validate
 from dlq_master.model.view import View
+from dlq_master.model.why import ReasonCode
 from dlq_master.policy.check_servers import Servers
 from dlq_master.policy.check_trials import job_fault, scale_fault
 from dlq_master.policy.policy import Policy
+from dlq_master.policy.transit.guards import protects
 from dlq_master.policy.transit.taking import Taking
 
 
@@ -184,10 +187,22 @@ class Book:
         attempt = self.leaves(lapse, lapse.key)
         if self.policy.taking is Taking.NEVER:
             raise IllegalPlan(lapse, f"policy {self.policy.name} takes no work away")
+        if self._guarded(lapse, attempt):
+            raise IllegalPlan(lapse, "it is protected from the order")
         if self.policy.taking is Taking.FREE:
             self._free(attempt.lease.allocation)
         else:
             self._in_time(lapse, attempt)
+
+    def _guarded(self, lapse: Lapse, attempt: Attempt) -> bool:
+        """Promises and trials come before guards; who makes way is nobody's victim."""
+        jobs = self.cluster.jobs
+        winner = jobs.get(lapse.for_job)
+        if winner is None or winner.lane < Lane.SPOT:
+            return False
+        if lapse.reason.code is ReasonCode.MAKES_WAY:
+            return False
+        return protects(self.cluster, self.policy.guards, jobs[lapse.key.job_id], attempt)
 
     def shrink(self, resizes: Iterable[Resize]) -> None:
         """What they leave is free before anybody goes on."""

@@ -27,6 +27,7 @@ from dlq_master.policy.partition.accounts import over_account
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.transit.taking import Taking
+from dlq_master.policy.transit_reasons import shielded, taken_off
 from dlq_master.policy.unmet import unmet
 from dlq_master.policy.walk.outcome import PROFILER, Outcome
 
@@ -137,7 +138,9 @@ def _waiting(view: View, policy: Policy, job: Job, *, brief: bool) -> tuple[Reas
         reasons.append(
             Reason(ReasonCode.WAITING_FOR_BOUNDARY, "seconds", have=round(at_s - view.now_s, 3))
         )
-    return tuple(reasons)
+    elif at_boundary:
+        reasons += shielded(view, policy, job)
+    return tuple(reasons + taken_off(job))
 
 
 def _not_admitted(view: View, policy: Policy, job: Job) -> Reason:

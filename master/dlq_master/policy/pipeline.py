@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
@@ -33,6 +33,7 @@ from dlq_master.policy.promise.reading import (
 )
 from dlq_master.policy.promise.rules import Decided, Promises
 from dlq_master.policy.size.sizing import Sizing
+from dlq_master.policy.transit.guards import protected
 from dlq_master.policy.transit.taking import Taking, due
 from dlq_master.policy.walk import elastic
 from dlq_master.policy.walk.contest import Contest
@@ -160,9 +161,9 @@ def _decide(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
     if policy.promises is not None:
         return _seated(view, policy, ending)
     if taking is _FREE:
-        return walk(contest(view, policy, None, at_once=True))
+        return walk(contest(view, policy, None, cluster.attempts, at_once=True))
     if ending and taking is _BOUNDARY:
-        return walk(contest(view, policy, view.now_s, at_once=False))
+        return walk(contest(view, policy, view.now_s, ending, at_once=False))
     order = lineup(view, policy)
     if policy.quotas is not None:
         return by_quota(Quota(cluster, order, policy.placement, policy.quotas))
@@ -217,7 +218,8 @@ def _seating(view: View, policy: Policy, ending: Collection[AttemptKey]) -> Seat
     going = _movers(view, policy, ending)
     moving = {key.job_id for key in going}
     stay = [job_id for job_id in holding(cluster) if job_id not in moving]
-    return Seating(going, [*stay, *moving], seats(cluster, moving), policy.profiling)
+    safe = protected(cluster, policy.guards, ending).values()
+    return Seating(going, [*stay, *moving], seats(cluster, moving), policy.profiling, safe)
 
 
 def _movers(view: View, policy: Policy, ending: Collection[AttemptKey]) -> dict[AttemptKey, JobId]:
@@ -248,7 +250,7 @@ def at_boundary(view: View, policy: Policy) -> Outcome:
         return _resized(view, policy, policy.sizing, keys, at_once=False)
     if policy.promises is not None:
         return _seated(view, policy, keys)
-    return walk(contest(view, policy, None, at_once=False))
+    return walk(contest(view, policy, None, keys, at_once=False))
 
 
 def _resized(
@@ -260,7 +262,8 @@ def _resized(
     order, preempts = lineup(view, policy), policy.taking is not Taking.NEVER
     asked = (cluster, view.now_s, order, policy.placement, sizing, movable, preempts, at_once)
     seating = None if policy.promises is None else _seating(view, policy, keys)
-    return elastic.decide(Question(*asked, seating))
+    safe = {} if seating is not None else protected(cluster, policy.guards, keys)
+    return elastic.decide(Question(*asked, seating, frozenset(safe.values())))
 
 
 def lineup(view: View, policy: Policy) -> Lineup:
@@ -270,14 +273,24 @@ def lineup(view: View, policy: Policy) -> Lineup:
     if policy.chances is not None:
         return expected_reward.lineup(view, policy.chances)
     key = view.cluster.key
-    return view.cluster.lineup if key is None else by_key.lineup(view, key)
+    if key is None:
+        return view.cluster.lineup
+    return by_key.lineup(view, key, policy.guards.margin)
 
 
-def contest(view: View, policy: Policy, now_s: float | None, *, at_once: bool) -> Ground:
-    """The ground on which those may have to leave whose terms are decided by `now_s` (None: all)."""
+def contest(
+    view: View,
+    policy: Policy,
+    now_s: float | None,
+    keys: Iterable[AttemptKey],
+    *,
+    at_once: bool,
+) -> Ground:
+    """The ground on which those may have to leave whose terms are decided by `now_s` (None: all): `keys`."""
     cluster, order = view.cluster, lineup(view, policy)
     ground = Counts if policy.placement.counts_only else Contest
-    return ground(cluster, order, policy.placement, pinned(cluster, now_s), at_once=at_once)
+    fixed = pinned(cluster, now_s, protected(cluster, policy.guards, keys))
+    return ground(cluster, order, policy.placement, fixed, at_once=at_once)
 
 
 def next_move_s(cluster: Cluster) -> float:

@@ -17,6 +17,7 @@ from dlq_master.policy.promise.rules import Promises
 from dlq_master.policy.reclaim.choices import EXACT, Reclaiming
 from dlq_master.policy.sensitivity.packing import PackingRule
 from dlq_master.policy.size.sizing import Sizing
+from dlq_master.policy.transit.guards import NONE, Guards
 from dlq_master.policy.transit.taking import Taking
 
 
@@ -45,6 +46,7 @@ class Policy:
     `profiling`: jobs whose run time nobody knows are tried first, on a part of the cluster; None: they are not.
     `promises`: deadlines are promised, and SLO leases keep them; None: a deadline is only a number.
     `profile_s`: seconds that a job runs until it is known how long it will; None: nobody is measured.
+    `guards`: whom the order may not preempt. `rule`: the order in words, for those whom it does.
     `reclaim`: which lent servers go back. `sizing`: how elastic jobs share what is left beyond their bases; None: every job gets what it asked.
     """
 
@@ -69,6 +71,8 @@ class Policy:
     promises: Promises | None = None
     profiling: Profiles | None = None
     profile_s: float | None = None
+    guards: Guards = NONE
+    rule: str = ""
 
     @property
     def by_team(self) -> bool:

@@ -11,6 +11,7 @@ from dlq_master.model.keys import KeyRule
 from dlq_master.model.order import Ordering
 from dlq_master.policy.order.arrival import ARRIVAL
 from dlq_master.policy.order.by_key import (
+    aged,
     always,
     longest_waiting,
     shortest,
@@ -71,6 +72,8 @@ class Preset(NamedTuple):
 _SKEW = ("pack", "packlimit", "predict", "tolerate")
 _PLACE = ("place", "search", "reclaim", *_SKEW)
 _COMMON = (*_PLACE, "preempt")
+_GUARDED = ("min_run", "max_preemptions")  # of a policy that preempts
+_BY_WORK = (*_GUARDED, "hysteresis", "aging")  # and whose key is in what is left to do
 _TRIALS = ("profile_s", "profile_floor", "submit_gpus")
 _CHRONUS = (
     *_PLACE,
@@ -92,6 +95,7 @@ _CHRONUS = (
     "team_share",
     "half_life_s",
     "deadlines",
+    *_BY_WORK,
     *_TRIALS,
 )
 _LEVELS = ("order", "thresholds", "promote_knob", "promote_to", "starve_limit_s", "refresh")
@@ -117,6 +121,10 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                     "spot": "expected",
                     "trials": "in-place",
                     "share": "fair",
+                    "min_run": "2",
+                    "hysteresis": "1",
+                    "max_preemptions": "20",
+                    "aging": "0.02",
                 }
             ),
         ),
@@ -135,40 +143,40 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         "best-effort": Preset("in the order of arrival, skipping what does not fit yet", _COMMON),
         "sf": Preset(
             "the fewest GPUs first, ties in the order of arrival; preempts at boundaries",
-            _COMMON,
+            (*_COMMON, *_GUARDED),
             preempts=True,
             key=always(smallest),
         ),
         "lf": Preset(
             "the most GPUs first, ties in the order of arrival; preempts at boundaries",
-            _COMMON,
+            (*_COMMON, *_GUARDED),
             preempts=True,
             key=always(widest),
         ),
         "srtf": Preset(
             "the shortest remaining time first; preempts at boundaries",
-            (*_COMMON, "know"),
+            (*_COMMON, "know", *_BY_WORK),
             preempts=True,
             key=always(shortest),
             knows=True,
         ),
         "srsf": Preset(
             "the smallest remaining service (time x GPUs) first; preempts at boundaries",
-            (*_COMMON, "know"),
+            (*_COMMON, "know", *_BY_WORK),
             preempts=True,
             key=always(shortest_service),
             knows=True,
         ),
         "timeslice": Preset(
             "in turns of a term: at every boundary who has waited longest takes over",
-            _PLACE,  # without boundaries there would be no turns
+            (*_PLACE, *_GUARDED),  # without boundaries there would be no turns
             preempts=True,
             key=always(longest_waiting),
         ),
         "themis": Preset(
             "whose sharing costs most first, by finish time in the shared cluster over that alone; "
             "preempts at boundaries",
-            (*_COMMON, "know", "fairness"),
+            (*_COMMON, "know", "fairness", *_GUARDED),
             preempts=True,
             knows=True,
             by_auction=True,
@@ -196,27 +204,27 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         "edf": Preset(
             "the earliest deadline first; SLO jobs preempt best-effort ones at boundaries, never each "
             "other",
-            _COMMON,
+            (*_COMMON, *_GUARDED),
             preempts=True,
             key=always(earliest_deadline),
         ),
         "edf-preemptive": Preset(
             "the earliest deadline first; SLO jobs preempt each other and best-effort ones at boundaries",
-            _COMMON,
+            (*_COMMON, *_GUARDED),
             preempts=True,
             key=always(earliest_deadline_of_all),
         ),
         "3sigma": Preset(
             "the most expected reward for what it takes first; SLO jobs preempt best-effort ones at "
             "boundaries, never each other",
-            (*_COMMON, "know", "errors"),
+            (*_COMMON, "know", "errors", *_GUARDED),
             preempts=True,
             knows=True,
             by_chances=True,
         ),
         "genie": Preset(
             "the smallest laxity first; SLO jobs preempt best-effort ones at boundaries, never each other",
-            (*_COMMON, "know"),
+            (*_COMMON, "know", *_GUARDED),
             preempts=True,
             knows=True,
             key=always(least_laxity),
@@ -224,7 +232,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         "afs": Preset(
             "elastic: bases shortest first, then step by step to whom a GPU gains most (AFS); preempts "
             "and resizes at boundaries",
-            (*_COMMON, "know"),
+            (*_COMMON, "know", *_BY_WORK),
             preempts=True,
             knows=True,
             key=always(shortest_on_base),
@@ -248,14 +256,14 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         ),
         "tiresias-las": Preset(
             "least attained service first, in K levels of GPU-seconds; preempts at boundaries",
-            (*_COMMON, *_LEVELS),
+            (*_COMMON, *_LEVELS, *_GUARDED),
             preempts=True,
             by_service=True,
         ),
         "tiresias-gittins": Preset(
             "likeliest to end soon first, by the services of earlier jobs, in K levels; preempts at "
             "boundaries",
-            (*_COMMON, *_LEVELS, "index", "quantum", "last"),
+            (*_COMMON, *_LEVELS, "index", "quantum", "last", *_GUARDED),
             preempts=True,
             by_service=True,
             by_index=True,
@@ -282,6 +290,13 @@ def build(
     chosen = chosen._replace(place=packing(chosen.place, chosen.pack))
     if "search" in words and chosen.place.name != "local-search":
         raise PolicyError(f"policy {name}: setting 'search' needs place=local-search")
+    if preset.promises and chosen.spot not in _BY_WORK_SPOTS:
+        for word in ("aging", "hysteresis"):
+            if word in words:
+                raise PolicyError(
+                    f"policy {name}: setting {word!r} needs an order by what is left to do: spot=expected, "
+                    "srtf or srsf"
+                )
     try:
         known = ServiceDistribution(history_gpu_s)
         ordering = _ordering(preset, chosen, known)
@@ -296,6 +311,8 @@ def build(
         placement=keeping_together(chosen.place) if preset.promises else chosen.place,
         packing=_packing(name, chosen, words),
         taking=_taking(preset, chosen),
+        guards=chosen.guards,
+        rule=_rule(preset, chosen),
         know=chosen.know if preset.knows else Know.UNKNOWN,
         blocking=preset.blocking,
         grid=not chosen.preempt_is_free,
@@ -388,7 +405,8 @@ def _ordering(preset: Preset, chosen: Settings, known: ServiceDistribution) -> O
         by_team = any(mapping is not None for mapping in told)
         return replace(_spot(chosen), by_base=preset.sizing is not None, by_team=by_team)
     if not preset.by_service:
-        return replace(ARRIVAL, key=preset.key, by_base=preset.sizing is not None)
+        key = preset.key and aged(preset.key, chosen.aging)
+        return replace(ARRIVAL, key=key, by_base=preset.sizing is not None)
     bounds, quantiles = chosen.thresholds
     if quantiles and len(known):
         bounds, quantiles = tuple(known.quantile(share) for share in quantiles), ()
@@ -405,15 +423,25 @@ def _ordering(preset: Preset, chosen: Settings, known: ServiceDistribution) -> O
     )
 
 
+def _rule(preset: Preset, chosen: Settings) -> str:
+    """The order in words: the first of a summary's are."""
+    if preset.promises:
+        return _SPOT_RULES[chosen.spot]
+    return preset.summary.split(";")[0].split(",")[0].removeprefix("elastic: ")
+
+
 def _spot(chosen: Settings) -> Ordering:
     """Lanes before everything else, and in each this order."""
     if chosen.spot is Spot.LAS:
         bounds = chosen.thresholds.bounds
         return Ordering(discipline=chosen.order, thresholds=bounds, lanes=True)
     if chosen.spot is Spot.EXPECTED:
-        key = expected_left(_profile_s(chosen))
+        key = expected_left(_profile_s(chosen), chosen.aging)
         return Ordering(discipline=chosen.order, key=key, lanes=True)
-    return replace(ARRIVAL, key=_SPOT_KEYS[chosen.spot], lanes=True)
+    rule = _SPOT_KEYS[chosen.spot]
+    if rule is not None and chosen.spot in _BY_WORK_SPOTS:
+        rule = aged(rule, chosen.aging)
+    return replace(ARRIVAL, key=rule, lanes=True)
 
 
 _SPOT_KEYS: Mapping[Spot, KeyRule | None] = MappingProxyType(
@@ -422,6 +450,19 @@ _SPOT_KEYS: Mapping[Spot, KeyRule | None] = MappingProxyType(
         Spot.SRSF: always(shortest_service),
         Spot.SF: always(smallest),
         Spot.FIFO: None,
+    }
+)
+
+
+_BY_WORK_SPOTS = frozenset({Spot.EXPECTED, Spot.SRTF, Spot.SRSF})
+_SPOT_RULES: Mapping[Spot, str] = MappingProxyType(
+    {
+        Spot.EXPECTED: "the least expected work first",
+        Spot.SRTF: "the shortest remaining time first",
+        Spot.SRSF: "the smallest remaining service first",
+        Spot.SF: "the fewest GPUs first",
+        Spot.FIFO: "in the order of arrival",
+        Spot.LAS: "the least attained service first",
     }
 )
 

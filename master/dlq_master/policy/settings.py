@@ -41,6 +41,7 @@ from dlq_master.policy.reclaim.choices import RECLAIMS, Reclaiming
 from dlq_master.policy.sensitivity.packlimit import DEFAULT, TOLERATED
 from dlq_master.policy.size.choices import SIZINGS
 from dlq_master.policy.size.sizing import Sizing
+from dlq_master.policy.transit.guards import Guards
 
 
 class PolicyError(ValueError):
@@ -99,6 +100,15 @@ class Settings(NamedTuple):
     submit_gpus: int | None = None
     size: Sizing | None = None  # None: the preset's own
     reclaim: Reclaiming | None = None  # likewise
+    min_run: float = 0.0  # times what a pause and a resume cost
+    hysteresis: float = 0.0  # likewise
+    max_preemptions: int | None = None
+    aging: float = 0.0
+
+    @property
+    def guards(self) -> Guards:
+        """Whom the order may not preempt."""
+        return Guards(self.min_run, self.max_preemptions, self.hysteresis)
 
     @property
     def profiles(self) -> Profiles:
@@ -179,8 +189,16 @@ def _share(text: str) -> float:
     return value
 
 
+def _share_or_off(text: str) -> float:
+    return 0.0 if text == "off" else _share(text)
+
+
 def _positive_or_off(text: str) -> float | None:
     return None if text == "off" else _positive(text)
+
+
+def _times(text: str) -> float:
+    return 0.0 if text in ("0", "off") else _positive(text)
 
 
 def _packlimit(text: str) -> float | None:
@@ -294,5 +312,9 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "profile_s": ("profile_s", _trial),
     "profile_floor": ("profile_floor", _whole),
     "submit_gpus": ("submit_gpus", _count_or_off),
+    "min_run": ("min_run", _times),
+    "hysteresis": ("hysteresis", _times),
+    "max_preemptions": ("max_preemptions", _count_or_off),
+    "aging": ("aging", _share_or_off),
     "promote_to": ("promote_to", _one_of({to.value: to for to in PromoteTo})),
 }

@@ -15,6 +15,7 @@ from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.partition.whole import kind_of_lease
 from dlq_master.policy.policy import Policy
+from dlq_master.policy.transit.rule import rule_of
 from dlq_master.policy.transit.taking import price_s
 from dlq_master.policy.walk.outcome import Outcome
 
@@ -97,7 +98,8 @@ def lapses(
             at_s = max(attempts[key].lease.term_end_s, at_s)
         grace_s = price_s(policy.taking, jobs[key.job_id])
         code = _MAKES_WAY if key in moving else _OUTRANKED
-        reason = _reason((code, "", None, None, (for_job,), ""))
+        rule = "" if key in moving else rule_of(policy, jobs[key.job_id], jobs[for_job])
+        reason = _reason((code, "", None, None, (for_job,), rule))
         found.append(_lapse((key, at_s, grace_s, for_job, reason)))
     return found
 

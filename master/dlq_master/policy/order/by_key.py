@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
-from dlq_master.model.keys import Had, Key, KeyRule, had, position
+from dlq_master.model.keys import Had, Key, KeyRule, Learned, had, position
 from dlq_master.model.lineup import Lineup
 from dlq_master.model.running import RunningByKey
 from dlq_master.model.view import View
+from dlq_master.policy.transit.costs import stop_s
 
 _NEVER_S = float("inf")
 
@@ -54,19 +55,48 @@ def longest_waiting(job: Job, had: Had) -> tuple[float, ...]:
     return (1.0, -_NEVER_S if had.since_s is None else -had.since_s)
 
 
-def lineup(view: View, key: Key) -> Lineup:
-    """Everybody of a rank by key; promoted jobs keep its head."""
+def aged(rule: KeyRule, rate: float) -> KeyRule:
+    """The same, and whoever waits rises by `rate` of the key's unit each second, what it waited before
+    included: so who keeps its place when it runs is not passed at once by whom it has passed.
+
+    Nobody's place changes while it waits, since all rise alike: instead of the others those that run sink, and
+    whoever comes later comes in further behind. With a key in seconds of work nobody starves: it waits no
+    longer than its work / rate, even if shorter jobs came all the time.
+    """
+    if not rate:
+        return rule
+
+    def at(learned: Learned) -> Key:
+        key = rule(learned)
+
+        def older(job: Job, had: Had) -> tuple[float, ...]:
+            first, *others = key(job, had)
+            return first + rate * had.unaged_s, *others
+
+        return older
+
+    return at
+
+
+def lineup(view: View, key: Key, margin: float = 0.0) -> Lineup:
+    """Everybody of a rank by key; promoted jobs keep its head. `margin`: who runs stands ahead by so many times
+    what it costs to stop it and go on (transit.costs)."""
     cluster, now_s = view.cluster, view.now_s
     jobs, live = cluster.jobs, cluster.live_attempt
 
     def stands(job_id: JobId) -> int:
         job = jobs[job_id]
-        return position(job, key(job, had(job, live(job), now_s)))
+        attempt = live(job)
+        own = had(job, attempt, now_s)
+        if margin:
+            own = own._replace(kept_s=margin * stop_s(cluster, job, attempt, now_s))
+        return position(job, key(job, own))
 
     return Lineup(cluster.waiting, RunningByKey(cluster.running, stands), together=False)
 
 
 def remaining_s(job: Job, had: Had) -> float:
-    """Seconds of work that it still needs, on the GPUs that it asked for; inf: nobody knows."""
+    """Seconds of work that it still needs, on the GPUs that it asked for, less what it costs to stop it; inf:
+    nobody knows."""
     total_s = job.duration_estimate_s
-    return _NEVER_S if total_s is None else max(0.0, total_s - had.executed_s)
+    return _NEVER_S if total_s is None else max(0.0, total_s - had.executed_s - had.kept_s)

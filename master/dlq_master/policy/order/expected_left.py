@@ -13,7 +13,7 @@ One order for everything that may be known of a job, so that estimates may come,
 
 from __future__ import annotations
 
-from math import sqrt
+from math import floor, sqrt
 
 from dlq_master.model.job import Job
 from dlq_master.model.keys import Had, KeyRule
@@ -23,25 +23,37 @@ FIRST_GPU_S = 3200.0  # Tiresias' first threshold
 FACTOR = 4.0
 
 
-def expected_left(profile_s: float | None) -> KeyRule:
-    """`profile_s`: estimates come once a job has run so long; None: they do not come."""
+def expected_left(profile_s: float | None, aging: float = 0.0) -> KeyRule:
+    """`profile_s`: estimates come once a job has run so long; None: they do not come.
+
+    `aging`: who waits rises by so much each second (order.by_key.aged). Where only what was attained counts it
+    does so in strides of the first step, lest nobody of one step stood beside the others of it any more.
+    """
+    stride_s = FIRST_GPU_S / aging if aging else 0.0
 
     def key(job: Job, had: Had) -> tuple[float, ...]:
-        return _left(job, had, profile_s), job.request.base
+        left = _left(job, had, profile_s)
+        if left is not None:
+            return left + aging * had.unaged_s, job.request.base
+        left = bound_gpu_s(had.attained_gpu_s)
+        if stride_s:
+            left += floor(had.unaged_s / stride_s) * FIRST_GPU_S
+        return left, job.request.base
 
     return always(key)
 
 
-def _left(job: Job, had: Had, profile_s: float | None) -> float:
-    base = job.request.base
-    if profile_s is not None and job.duration_estimate_s is None and had.executed_s < profile_s:
-        return (profile_s - had.executed_s) * base
+def _left(job: Job, had: Had, profile_s: float | None) -> float | None:
+    """Where something is known of it."""
+    base, executed_s = job.request.base, had.executed_s
+    if profile_s is not None and job.duration_estimate_s is None and executed_s < profile_s:
+        return max(0.0, profile_s - executed_s - had.kept_s) * base
     wide = sqrt(base) / job.speed_on(base)
     if job.duration_estimate_s is not None:
-        return max(0.0, job.duration_estimate_s - had.executed_s) * wide
-    if job.steps and had.executed_s < job.steps[0].deadline_s:
-        return (job.steps[0].deadline_s - had.executed_s) * wide / 2.0
-    return bound_gpu_s(had.attained_gpu_s)
+        return max(0.0, job.duration_estimate_s - executed_s - had.kept_s) * wide
+    if job.steps and executed_s < job.steps[0].deadline_s:
+        return max(0.0, job.steps[0].deadline_s - executed_s - had.kept_s) * wide / 2.0
+    return None
 
 
 def bound_gpu_s(attained_gpu_s: float) -> float:

@@ -69,6 +69,8 @@ class _Decision:
         if asked.seating is not None and not asked.movable and not asked.seating.going:
             return SlotSpace(self.cluster, asked.lineup, asked.placement)
         movable = asked.movable if asked.preempts else frozenset[JobId]()
+        if asked.protected:
+            movable = [job_id for job_id in movable if job_id not in asked.protected]
         pinned = pinned_but(self.cluster, movable)
         lineup = self._standing() if asked.preempts else asked.lineup
         on = (self.cluster, lineup, self._sparing())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from dlq_master.model.cluster import Cluster
@@ -29,10 +29,11 @@ def pinned_but(cluster: Cluster, movable: Collection[JobId]) -> Pinned:
     return Pinned(frozenset(job_ids), {}, by_rank)
 
 
-def pinned(cluster: Cluster, now_s: float | None) -> Pinned:
-    """`now_s`: terms that are not yet to be decided are left alone; None: every term may be cut."""
+def pinned(cluster: Cluster, now_s: float | None, protected: Iterable[AttemptKey] = ()) -> Pinned:
+    """`now_s`: terms that are not yet to be decided are left alone; None: every term may be cut.
+    `protected`: left alone too."""
     capacity = cluster.capacity
-    keys: set[AttemptKey] = set(cluster.silent)
+    keys: set[AttemptKey] = {*cluster.silent, *protected}
     for node_id in capacity.closed:
         keys.update(capacity.claims.get(node_id, ()))
     if now_s is not None:

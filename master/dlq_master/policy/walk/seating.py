@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from dlq_master.model.ids import AttemptKey, JobId
@@ -13,12 +13,14 @@ from dlq_master.policy.walk.trials import serve_all
 
 class Seating(NamedTuple):
     """`going`: who stops for whom, to go on elsewhere in the same slot. `fixed`: who stays where it is, since
-    the slot is its own. `waiting`: who is to be seated. `profiling`: None: nobody is tried."""
+    the slot is its own. `waiting`: who is to be seated. `profiling`: None: nobody is tried. `protected`: who
+    then stays where it is, whatever the order."""
 
     going: Mapping[AttemptKey, JobId]
     fixed: Sequence[JobId]
     waiting: Sequence[Seat]
     profiling: Profiles | None
+    protected: Collection[JobId] = ()
 
     def serve(self, ground: SlotSpace | SlotContest) -> None:
         """All of them, before the walk."""
@@ -26,3 +28,5 @@ class Seating(NamedTuple):
             leave(ground, self.going)
         leave_behind(ground)
         serve_all(ground, self.waiting, self.profiling)
+        if isinstance(ground, SlotContest) and self.protected:
+            ground.guard(self.protected)

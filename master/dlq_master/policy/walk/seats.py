@@ -72,6 +72,18 @@ class SlotContest(Contest):
         ]
         return [(kind, parts) for kind, parts in left if parts]
 
+    def guard(self, protected: Collection[JobId]) -> None:
+        """From here on these stay, unless they have been made to leave for a seat or a trial."""
+        leaving = {key.job_id for key in self.outcome.outranked}
+        places = self.lineup.running.places
+        known = self.pinned.job_ids
+        stay = [it for it in protected if it in places and it not in leaving and it not in known]
+        for job_id in stay:
+            self.below -= places[job_id].gpus
+            if self.victims is not None:
+                self.victims.keep(job_id)
+        self.pinned = pinned_too(self.cluster, self.pinned, stay)
+
     def _after(self, rank: int, position: int) -> list[JobId]:
         leaving = {key.job_id for key in self.outcome.outranked}
         return [job_id for job_id in super()._after(rank, position) if job_id not in leaving]

@@ -15,6 +15,7 @@ from dlq_master.policy.order.work import left_s
 from dlq_master.policy.place.groups import Groups
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.size.sizing import Candidate, Sizing
+from dlq_master.policy.transit.costs import pause_and_resume_s
 from dlq_master.policy.walk.masks import Masks, count, joined, less, merged, parts_of, without
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.stock import Stock
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 class Question(NamedTuple):
     """What is asked of `decide`. `movable`: running jobs that this plan may shrink, grow or, if
     `preempts`, make leave. `at_once`: what they leave is free in this plan. `seating`: who is served before
-    everybody else; None: nothing is promised."""
+    everybody else; None: nothing is promised. `protected`: who does not leave, whatever the order; with a
+    `seating` that says it."""
 
     cluster: Cluster
     now_s: float
@@ -37,6 +39,7 @@ class Question(NamedTuple):
     preempts: bool
     at_once: bool
     seating: Seating | None = None
+    protected: Collection[JobId] = ()
 
 
 class Held(NamedTuple):
@@ -103,7 +106,7 @@ class Shares:
             attempt = self.cluster.live_attempt(job)
             held = 0 if attempt is None else attempt.lease.allocation.width
             left = left_s(self.cluster, job, asked.now_s)
-            price_s = self._price_s() if held else 0.0
+            price_s = self._price_s(job) if held else 0.0
             found.append(Candidate(job, held, inf if left is None else left, price_s))
         return sorted(found, key=self._place)
 
@@ -132,10 +135,10 @@ class Shares:
         saved_s = candidate.takes_s(candidate.held) - candidate.takes_s(size)
         return size if saved_s > candidate.price_s else candidate.held
 
-    def _price_s(self) -> float:
-        """What a resize costs: to save and, as nobody has measured it, as much to resume."""
+    def _price_s(self, job: Job) -> float:
+        """What a resize costs."""
         free = self.asked.at_once or not self.asked.sizing.priced
-        return 0.0 if free else 2.0 * self.cluster.terms.save_lead_s
+        return 0.0 if free else pause_and_resume_s(self.cluster, job)
 
     def _retain(self, job_id: JobId, own: Masks, size: int) -> Masks:
         """Its base, and of its own as many GPUs as its size has; they are taken from the stock."""

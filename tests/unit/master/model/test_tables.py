@@ -10,7 +10,7 @@ from dlq_master.model.attempt import LIVE, AttemptState
 from dlq_master.model.eligible import Block
 from dlq_master.model.estimate import Basis, Unmeasured
 from dlq_master.model.gpu_health import Action, GpuCondition
-from dlq_master.model.ids import NodeId
+from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import ENDED, Checkpoint, EndReason, HoldKind, JobState
 from dlq_master.model.lane import Lane, Segment
 from dlq_master.model.machine import IllegalTransition, StopCause
@@ -30,10 +30,12 @@ JOB_EVENTS: tuple[job_steps.JobEvent, ...] = (
     job_steps.Promoted(),
     job_steps.Reserved(lane=Lane.SLO, slots=(Segment(3, 5),), promised=0, verdict="holes"),
     job_steps.MadeWay(),
+    job_steps.Displaced(for_job=JobId(9), user="bob", rule="the fewest GPUs first"),
     job_steps.TrialsPlanned(trials=(1,)),
     job_steps.Estimated(estimate_s=60.0),
     job_steps.LeftUnmeasured(basis=Basis(unmeasured=Unmeasured.NO_BEATS)),
     job_steps.Saved(checkpoint=CHECKPOINT, save_s=2.0),
+    job_steps.Resumed(resume_s=4.0),
     job_steps.Requeued(reason=EndReason.PREEMPTED),
     job_steps.Completed(),
     job_steps.Failed(reason=EndReason.USER_ERROR),

@@ -1,0 +1,24 @@
+"""By which rule one job takes the GPUs of another: told to whom it happens."""
+
+from __future__ import annotations
+
+from dlq_master.model.job import Job
+from dlq_master.model.lane import Lane
+from dlq_master.policy.policy import Policy
+
+
+def rule_of(policy: Policy, loser: Job, winner: Job) -> str:
+    """The first thing in which the winner's claim is better, in words."""
+    if winner.lane is Lane.SLO:
+        return "a promised deadline: the slot is planned for it"
+    if winner.lane is Lane.PROFILE:
+        return "a trial, to measure how long it runs"
+    if loser.lane is Lane.BORROW and winner.lane is not Lane.BORROW:
+        return "quota: what a team borrows goes back"
+    if winner.lane != loser.lane:
+        return "no slot of its promise is now"
+    if winner.promoted:
+        return "it has waited too long for what it has run"
+    if winner.rank_base != loser.rank_base:
+        return "the priority of its queue, or its nice"
+    return policy.rule

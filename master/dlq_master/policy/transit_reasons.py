@@ -1,0 +1,49 @@
+"""What guards and preemptions are for a job that waits, as reasons."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dlq_master.model.job import Job
+from dlq_master.model.view import View
+from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
+from dlq_master.policy import pipeline
+from dlq_master.policy.policy import Policy
+from dlq_master.policy.transit.guards import NONE, Guards, protects
+
+
+def taken_off(job: Job) -> list[Reason]:
+    """It waits since another took its GPUs."""
+    taken = job.taken
+    if taken is None or taken.lost_s is None or taken.time_s < (job.start_time_s or 0.0):
+        return []
+    return [Reason(ReasonCode.PREEMPTED, "seconds", have=taken.lost_s, blocking_jobs=(taken.by,))]
+
+
+def shielded(view: View, policy: Policy, job: Job) -> list[Reason]:
+    """Who would leave for it at the next boundary if nobody were protected. Costs one more walk."""
+    guards = policy.guards
+    if guards.most is None and not guards.min_run:
+        return []
+    cluster = view.cluster
+    bold = pipeline.at_boundary(view, replace(policy, guards=NONE._replace(margin=guards.margin)))
+    safe = [
+        key.job_id
+        for key, winner in sorted(bold.outranked.items())
+        if winner == job.job_id
+        and protects(cluster, guards, cluster.jobs[key.job_id], cluster.attempts[key])
+    ]
+    if not safe:
+        return []
+    gpus, named = job.request.gpus, tuple(safe[:BLOCKERS_NAMED])
+    return [Reason(ReasonCode.PROTECTED, "gpus", gpus, None, named, _rules(guards))]
+
+
+def _rules(guards: Guards) -> str:
+    """`a job runs for at least 2 times what its pause and resume cost, and is preempted 20 times at most`."""
+    told = []
+    if guards.min_run:
+        told.append(f"runs for at least {guards.min_run:g} times what its pause and resume cost")
+    if guards.most is not None:
+        told.append(f"is preempted {guards.most} times at most")
+    return f"a job {', and '.join(told)}"
