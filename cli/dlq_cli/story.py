@@ -54,6 +54,8 @@ def _job_pairs(job: job_pb2.Job, look: Look) -> tuple[tuple[str, str], ...]:
         ("next grace", _grace(job)),
         ("service", f"{number(round(job.attained_gpu_seconds))} GPU-seconds"),
         ("preemptions", str(job.preemption_count) if job.preemption_count else ""),
+        ("preempted", _preempted(job, look)),
+        ("a stop costs", _stop_cost(job)),
         (
             "lost",
             f"{number(round(job.lost_gpu_seconds))} GPU-seconds" if job.lost_gpu_seconds else "",
@@ -82,6 +84,27 @@ def _grace(job: job_pb2.Job) -> str:
         return ""
     saves = "1 save" if count == 1 else f"{count} saves"
     return f"{format_duration(from_duration(job.grace_duration))}, learned from {saves}"
+
+
+def _preempted(job: job_pb2.Job, look: Look) -> str:
+    """By whom, by which rule, and what that cost."""
+    if not job.HasField("last_preemption"):
+        return ""
+    last = job.last_preemption
+    return f"{when(from_timestamp(last.decide_time), look)}: {clean_line(last.detail)}"
+
+
+def _stop_cost(job: job_pb2.Job) -> str:
+    """As far as it was measured; before that it is the cluster's, and no fact of the job."""
+    saves, resumes = job.observed_save_count, job.observed_resume_count
+    if not saves and not resumes:
+        return ""
+    told = format_duration(from_duration(job.stop_cost_duration))
+    return f"{told} without progress, by {_count(saves, 'save')} and {_count(resumes, 'resume')}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def request_text(job: job_pb2.Job) -> str:

@@ -106,6 +106,9 @@ class FakeRead:
     def wait_code(self, job: Job, now_s: float) -> ReasonCode | None:
         return ReasonCode.RESOURCES if job.waiting else None
 
+    def stop_cost_s(self, job: Job) -> float:
+        return 60.0
+
     def belief(self, job: Job) -> Belief | None:
         return self.beliefs.get(job.job_id)
 

@@ -55,6 +55,11 @@ def job_facts(job: job_pb2.Job) -> Facts:
         "lost_gpu_seconds": round(job.lost_gpu_seconds, 3),
         "attempt_count": job.attempt_count,
         "preemption_count": job.preemption_count,
+        "displaced_count": job.displaced_count,
+        "last_preemption": (
+            preemption_facts(job.last_preemption) if has("last_preemption") else None
+        ),
+        "stop_cost_s": seconds(job.stop_cost_duration) if has("stop_cost_duration") else None,
         "checkpoint": checkpoint_facts(job.checkpoint) if has("checkpoint") else None,
         "work_at_risk_s": (
             seconds(job.work_at_risk_duration) if has("work_at_risk_duration") else None
@@ -63,7 +68,20 @@ def job_facts(job: job_pb2.Job) -> Facts:
         "promise": promise_facts(job.promise) if has("promise") else None,
         "grace_s": seconds(job.grace_duration) if has("grace_duration") else None,
         "observed_save_count": job.observed_save_count,
+        "observed_resume_count": job.observed_resume_count,
         "version": job.version,
+    }
+
+
+def preemption_facts(preemption: job_pb2.Preemption) -> Facts:
+    """For whom a job left its GPUs, and what that cost it."""
+    lost = preemption.HasField("lost_duration")
+    return {
+        "for_job_id": preemption.for_job_id,
+        "user": preemption.user,
+        "rule": preemption.rule,
+        "decide_time": instant(preemption.decide_time),
+        "lost_s": seconds(preemption.lost_duration) if lost else None,
     }
 
 

@@ -44,6 +44,7 @@ class Readable(Protocol):
     @property
     def complete_from_s(self) -> float: ...  # all jobs that ended after this are among `jobs`
     def wait_code(self, job: Job, now_s: float) -> ReasonCode | None: ...
+    def stop_cost_s(self, job: Job) -> float: ...  # of a pause and a resume, as far as measured
     def start_range(self, job: Job) -> Range | None: ...  # when it will probably start, if known
     def spec(self, job_id: JobId) -> bytes: ...
     def attempt(self, key: AttemptKey) -> Attempt | None: ...  # living ones

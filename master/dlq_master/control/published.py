@@ -22,6 +22,7 @@ from dlq_master.model.why import ReasonCode
 from dlq_master.planner.forecasts import Range
 from dlq_master.policy.order import share
 from dlq_master.policy.sensitivity.beliefs import Beliefs
+from dlq_master.policy.transit.costs import pause_and_resume_s
 from dlq_master.store.batch import Batch, JoinToken, PastJobs, User
 from dlq_master.store.tenants import Team
 
@@ -202,6 +203,10 @@ class Published:
     def wait_code(self, job: Job, now_s: float) -> ReasonCode | None:
         """The main reason why it does not run, since the last plan; None: it does, or has ended."""
         return scheduling.main_reason(self._state, job, now_s)
+
+    def stop_cost_s(self, job: Job) -> float:
+        """What it costs to stop it and to let it go on."""
+        return pause_and_resume_s(self._state.cluster, job)
 
     def start_range(self, job: Job) -> Range | None:
         """When a waiting job will probably start; None: nobody knows (yet), or it does not wait."""

@@ -25,6 +25,7 @@ from dlq_master.model.why import Reason
 from dlq_master.planner.forecasts import Range
 from dlq_master.rpc.deadlines import promise_message
 from dlq_master.rpc.node_view import gpu_statuses, reasons, withheld_words
+from dlq_master.rpc.preemption_view import add_preemptions
 
 JOB_STATES = {state: job_pb2.JobState.Value(f"JOB_STATE_{state.name}") for state in JobState}
 HOLD_KINDS = {kind: job_pb2.HoldKind.Value(f"HOLD_KIND_{kind.name}") for kind in HoldKind}
@@ -111,6 +112,7 @@ def job_message(job: Job, read: Readable, now_s: float) -> job_pb2.Job:
     if job.steps:
         promised = promise_message(job, attempt, now_s, offered=read.promises)
         message.promise.CopyFrom(promised)
+    add_preemptions(message, job, read)
     _add_waiting(message, job, read, now_s)
     return message
 

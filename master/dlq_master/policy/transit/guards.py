@@ -38,7 +38,7 @@ def protects(cluster: Cluster, guards: Guards, job: Job, attempt: Attempt) -> bo
     """
     if job.lane < Lane.SPOT:  # it does not stand by the order
         return False
-    if guards.most is not None and job.displaced >= guards.most and job.lane is not Lane.BORROW:
+    if guards.most is not None and job.displaced >= guards.most and job.lane < Lane.BORROW:
         return True
     if not guards.min_run:
         return False

@@ -13,7 +13,7 @@ def rule_of(policy: Policy, loser: Job, winner: Job) -> str:
         return "a promised deadline: the slot is planned for it"
     if winner.lane is Lane.PROFILE:
         return "a trial, to measure how long it runs"
-    if loser.lane is Lane.BORROW and winner.lane is not Lane.BORROW:
+    if loser.lane >= Lane.BORROW > winner.lane:
         return "quota: what a team borrows goes back"
     if winner.lane != loser.lane:
         return "no slot of its promise is now"

@@ -1141,6 +1141,10 @@ class Job(_message.Message):
     START_ESTIMATE_FIELD_NUMBER: _builtins.int
     PROMISE_FIELD_NUMBER: _builtins.int
     TEAM_FIELD_NUMBER: _builtins.int
+    LAST_PREEMPTION_FIELD_NUMBER: _builtins.int
+    DISPLACED_COUNT_FIELD_NUMBER: _builtins.int
+    STOP_COST_DURATION_FIELD_NUMBER: _builtins.int
+    OBSERVED_RESUME_COUNT_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Short decimal integer, never reused."""
     user: _builtins.str
@@ -1197,6 +1201,10 @@ class Job(_message.Message):
     """Behind (above 0) or before (below) all other jobs of its queue."""
     team: _builtins.str
     """The team to which its GPUs are counted; empty: its user is in none."""
+    displaced_count: _builtins.int
+    """How many times that was: preemption_count without drains, reclaims and people's wishes."""
+    observed_resume_count: _builtins.int
+    """Newest resumes of its own that were measured."""
     @_builtins.property
     def resources(self) -> _resource_pb2.ResourceRequest:
         """What it asks for."""
@@ -1265,6 +1273,16 @@ class Job(_message.Message):
     def promise(self) -> Global___Promise:
         """Its deadlines, and what is promised of them; unset: it has none."""
 
+    @_builtins.property
+    def last_preemption(self) -> Global___Preemption:
+        """The last time that another job took its GPUs by the order of the policy, or takes them now; unset: never."""
+
+    @_builtins.property
+    def stop_cost_duration(self) -> _duration_pb2.Duration:
+        """What it costs to stop it and to let it go on, by the saves and resumes of it, else of its family, else by
+        the configuration. Unset: it has ended.
+        """
+
     def __init__(
         self,
         *,
@@ -1312,10 +1330,14 @@ class Job(_message.Message):
         start_estimate: _forecast_pb2.TimeRange | None = ...,
         promise: Global___Promise | None = ...,
         team: _builtins.str = ...,
+        last_preemption: Global___Preemption | None = ...,
+        displaced_count: _builtins.int = ...,
+        stop_cost_duration: _duration_pb2.Duration | None = ...,
+        observed_resume_count: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "progress", b"progress", "promise", b"promise", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_estimate", b"start_estimate", "start_time", b"start_time", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "last_preemption", b"last_preemption", "progress", b"progress", "promise", b"promise", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_estimate", b"start_estimate", "start_time", b"start_time", "stop_cost_duration", b"stop_cost_duration", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "nice", b"nice", "node_ids", b"node_ids", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "progress", b"progress", "promise", b"promise", "queue", b"queue", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_estimate", b"start_estimate", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "submit_time", b"submit_time", "team", b"team", "time_limit_duration", b"time_limit_duration", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "displaced_count", b"displaced_count", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "last_preemption", b"last_preemption", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "nice", b"nice", "node_ids", b"node_ids", "observed_resume_count", b"observed_resume_count", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "progress", b"progress", "promise", b"promise", "queue", b"queue", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_estimate", b"start_estimate", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "stop_cost_duration", b"stop_cost_duration", "submit_time", b"submit_time", "team", b"team", "time_limit_duration", b"time_limit_duration", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__attempt_state: _TypeAlias = _typing.Literal["attempt_state"]  # noqa: Y015
     _WhichOneofArgType__attempt_state: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state"]  # noqa: Y015
@@ -1327,6 +1349,52 @@ class Job(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__exit_code) -> _WhichOneofReturnType__exit_code | None: ...
 
 Global___Job: _TypeAlias = Job  # noqa: Y015
+
+@_typing.final
+class Preemption(_message.Message):
+    """That another job took its GPUs, by the order of the policy."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FOR_JOB_ID_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    RULE_FIELD_NUMBER: _builtins.int
+    DECIDE_TIME_FIELD_NUMBER: _builtins.int
+    LOST_DURATION_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    for_job_id: _builtins.str
+    """For which job it left."""
+    user: _builtins.str
+    """Whose that is."""
+    rule: _builtins.str
+    """By which rule, in words: the first in which that job had a better claim."""
+    detail: _builtins.str
+    """The same as a sentence."""
+    @_builtins.property
+    def decide_time(self) -> _timestamp_pb2.Timestamp:
+        """When that was decided."""
+
+    @_builtins.property
+    def lost_duration(self) -> _duration_pb2.Duration:
+        """Work since its last checkpoint that has to be done again. Unset: it has not left yet."""
+
+    def __init__(
+        self,
+        *,
+        for_job_id: _builtins.str = ...,
+        user: _builtins.str = ...,
+        rule: _builtins.str = ...,
+        decide_time: _timestamp_pb2.Timestamp | None = ...,
+        lost_duration: _duration_pb2.Duration | None = ...,
+        detail: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["decide_time", b"decide_time", "lost_duration", b"lost_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["decide_time", b"decide_time", "detail", b"detail", "for_job_id", b"for_job_id", "lost_duration", b"lost_duration", "rule", b"rule", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Preemption: _TypeAlias = Preemption  # noqa: Y015
 
 @_typing.final
 class Promise(_message.Message):

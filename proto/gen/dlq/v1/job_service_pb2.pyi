@@ -695,6 +695,9 @@ class UpdateJobRequest(_message.Message):
     CLEAR_BEGIN_FIELD_NUMBER: _builtins.int
     DEPENDENCY_FIELD_NUMBER: _builtins.int
     CONCURRENT_COUNT_FIELD_NUMBER: _builtins.int
+    DEADLINES_FIELD_NUMBER: _builtins.int
+    CLEAR_DEADLINES_FIELD_NUMBER: _builtins.int
+    ON_MISS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Idempotency key."""
     job_id: _builtins.str
@@ -715,6 +718,10 @@ class UpdateJobRequest(_message.Message):
     """Tasks of the array that may wait for GPUs or run at a time, 0 for all; of the whole array, whichever
     task is named. Unset: as it is.
     """
+    clear_deadlines: _builtins.bool
+    """Take its deadlines away, and with them what was promised."""
+    on_miss: _builtins.str
+    """"continue" or "cancel"; only with deadlines. Unset: as it is."""
     @_builtins.property
     def time_limit_duration(self) -> _duration_pb2.Duration:
         """A new time limit. A user may only shorten that of a job that runs. Unset: as it is."""
@@ -727,6 +734,13 @@ class UpdateJobRequest(_message.Message):
     def dependency(self) -> _job_pb2.DependencySpec:
         """Another dependency, none if it has no terms; only while nothing of the job runs. Also ends the
         master's hold for one that could never come true. Unset: as it is.
+        """
+
+    @_builtins.property
+    def deadlines(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.DeadlineStep]:
+        """Other deadlines in the place of all that it has; durations count from this call. One of a job that is
+        promised a deadline is refused (FAILED_PRECONDITION) if none of them can be promised, and the old
+        promise stands. Any other job is judged anew; the answer is an event. Empty: as they are.
         """
 
     def __init__(
@@ -744,10 +758,13 @@ class UpdateJobRequest(_message.Message):
         clear_begin: _builtins.bool = ...,
         dependency: _job_pb2.DependencySpec | None = ...,
         concurrent_count: _builtins.int | None = ...,
+        deadlines: _abc.Iterable[_job_pb2.DeadlineStep] | None = ...,
+        clear_deadlines: _builtins.bool = ...,
+        on_miss: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_queue", b"_queue", "begin_time", b"begin_time", "concurrent_count", b"concurrent_count", "dependency", b"dependency", "name", b"name", "nice", b"nice", "queue", b"queue", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_on_miss", b"_on_miss", "_queue", b"_queue", "begin_time", b"begin_time", "concurrent_count", b"concurrent_count", "dependency", b"dependency", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "queue", b"queue", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_queue", b"_queue", "begin_time", b"begin_time", "clear_begin", b"clear_begin", "clear_time_limit", b"clear_time_limit", "concurrent_count", b"concurrent_count", "dependency", b"dependency", "expected_version", b"expected_version", "job_id", b"job_id", "name", b"name", "nice", b"nice", "queue", b"queue", "request_id", b"request_id", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_on_miss", b"_on_miss", "_queue", b"_queue", "begin_time", b"begin_time", "clear_begin", b"clear_begin", "clear_deadlines", b"clear_deadlines", "clear_time_limit", b"clear_time_limit", "concurrent_count", b"concurrent_count", "deadlines", b"deadlines", "dependency", b"dependency", "expected_version", b"expected_version", "job_id", b"job_id", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "queue", b"queue", "request_id", b"request_id", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_count: _TypeAlias = _typing.Literal["concurrent_count"]  # noqa: Y015
     _WhichOneofArgType__concurrent_count: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count"]  # noqa: Y015
@@ -755,6 +772,8 @@ class UpdateJobRequest(_message.Message):
     _WhichOneofArgType__name: _TypeAlias = _typing.Literal["_name", b"_name"]  # noqa: Y015
     _WhichOneofReturnType__nice: _TypeAlias = _typing.Literal["nice"]  # noqa: Y015
     _WhichOneofArgType__nice: _TypeAlias = _typing.Literal["_nice", b"_nice"]  # noqa: Y015
+    _WhichOneofReturnType__on_miss: _TypeAlias = _typing.Literal["on_miss"]  # noqa: Y015
+    _WhichOneofArgType__on_miss: _TypeAlias = _typing.Literal["_on_miss", b"_on_miss"]  # noqa: Y015
     _WhichOneofReturnType__queue: _TypeAlias = _typing.Literal["queue"]  # noqa: Y015
     _WhichOneofArgType__queue: _TypeAlias = _typing.Literal["_queue", b"_queue"]  # noqa: Y015
     @_typing.overload
@@ -763,6 +782,8 @@ class UpdateJobRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__name) -> _WhichOneofReturnType__name | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__nice) -> _WhichOneofReturnType__nice | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__on_miss) -> _WhichOneofReturnType__on_miss | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__queue) -> _WhichOneofReturnType__queue | None: ...
 

@@ -1,6 +1,7 @@
 """Guards against thrashing in a master: what is measured, who is told what, and what survives a restart."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ def node(srtf: Master) -> SimAgent:
     return agent
 
 
-def submit(master: Master, run_s: float, **more: object) -> JobId:
+def submit(master: Master, run_s: float, **more: Any) -> JobId:
     return master.submit(4, run_estimate_s=run_s, **more).job_id
 
 

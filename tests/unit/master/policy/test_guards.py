@@ -7,6 +7,7 @@ unless they were measured.
 from __future__ import annotations
 
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,8 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.check import IllegalPlan, check_delta
 from dlq_master.policy.explain import explain
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.registry import PRESETS, PolicyError, build
+from dlq_master.policy.registry import PRESETS, build
+from dlq_master.policy.settings import PolicyError
 from dlq_master.policy.transit.costs import pause_and_resume_s, stop_s
 from dlq_master.policy.transit.rule import rule_of
 from support.builders import World, a_job, a_waiting_job
@@ -35,7 +37,7 @@ from support.builders import World, a_job, a_waiting_job
 SHORT, LONG = 100.0, 50_000.0
 
 
-def work(job_id: int, run_s: float, gpus: int = 8, **fields: object) -> Job:
+def work(job_id: int, run_s: float, gpus: int = 8, **fields: Any) -> Job:
     return a_job(job_id, gpus, duration_estimate_s=run_s, **fields)
 
 
@@ -140,7 +142,7 @@ def test_a_promise_outranks_all_of_them(policy: str) -> None:
         "margin": "0",
         "be_floor": "0",
     }
-    world = World(policy, know="known", **more).submit(work(1, LONG, displaced=5)).at(1.0)
+    world = World(policy, 1, None, know="known", **more).submit(work(1, LONG, displaced=5)).at(1.0)
     world.submit(work(2, SHORT)).at(270.0)
     assert world.leaving == [], "it is protected from the order"
     world.submit(work(3, 1000.0, steps=strict(2000.0), user="bob"))
@@ -150,9 +152,9 @@ def test_a_promise_outranks_all_of_them(policy: str) -> None:
         if leaving:
             break
     assert leaving == [1]
-    assert world.job(1).taken is not None
-    assert world.job(1).taken.by == JobId(3)
-    assert world.job(1).taken.rule.startswith("a promised deadline")
+    taken = world.job(1).taken
+    assert taken is not None
+    assert (taken.by, taken.rule[:19]) == (JobId(3), "a promised deadline")
     assert world.job(3).promised == 0
 
 
@@ -192,7 +194,7 @@ def test_nobody_waits_for_longer_than_its_work_over_the_rate(
 ) -> None:
     """A job of 3,000 s behind jobs of 290 s of which one always waits."""
     known = {"know": "known"} if policy == "dlq" else {}
-    world = World(policy, aging=aging, **known).submit(work(1, 290.0), work(2, 3000.0))
+    world = World(policy, 1, None, aging=aging, **known).submit(work(1, 290.0), work(2, 3000.0))
     waited_s = inf
     for number in range(1, 180):
         world.submit(work(10 + number, 290.0)).at(300.0 * number)
@@ -278,7 +280,7 @@ def test_whoever_waits_for_the_protected_is_told_so() -> None:
     ],
 )
 def test_the_rule_is_the_first_in_which_the_claims_differ(
-    loser: dict[str, object], winner: dict[str, object], rule: str
+    loser: dict[str, Any], winner: dict[str, Any], rule: str
 ) -> None:
     policy = build("dlq")
     assert rule_of(policy, a_waiting_job(1, **loser), a_waiting_job(2, **winner)).startswith(rule)
