@@ -14,7 +14,8 @@ from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
 from dlq_cli.select import targets
-from dlq_cli.spec.message import dependency_message
+from dlq_cli.spec.deadlines import read_deadline, read_on_miss, read_soft
+from dlq_cli.spec.message import deadline_messages, dependency_message
 from dlq_cli.spec.ordering import begin_s, read_begin, read_dependency
 from dlq_cli.spec.readers import read_integer, read_name, read_nice, read_queue, read_time_limit
 from dlq_cli.tasks import shown_id, shown_ids
@@ -38,10 +39,16 @@ Wish = Callable[[wire.UpdateJobRequest, str, float], None]
         "dlq update 17 dependency=afterok:16 begin=none",
         "dlq update 12 concurrent=8",
         "dlq update 17 time_limit=unlimited --if-version 5",
+        "dlq update 17 --deadline 8h --on-miss cancel",
+        "dlq update 17 soft_deadline=8h:100,+50%:40",
     )
     + "\n\n"
-    + "Keys: time_limit, nice, queue, name, dependency, begin, concurrent (of an array)."
+    + "Keys: time_limit, nice, queue, name, dependency, begin, concurrent (of an array), deadline, "
+    "soft_deadline, on_miss."
 )
+@click.option("--deadline", metavar="TIME", help="As the key of that name.")
+@click.option("--soft-deadline", metavar="TIME:WORTH,...", help="Likewise.")
+@click.option("--on-miss", metavar="WORD", help="Likewise: continue or cancel.")
 @click.option(
     "--if-version",
     type=click.IntRange(min=1),
@@ -51,15 +58,26 @@ Wish = Callable[[wire.UpdateJobRequest, str, float], None]
 @json_option
 @click.argument("words", nargs=-1, required=True, metavar="JOB... KEY=VALUE...")
 @pass_app
-def update(app: App, words: tuple[str, ...], if_version: int | None, as_json: bool) -> None:
+def update(
+    app: App,
+    /,
+    words: tuple[str, ...],
+    if_version: int | None,
+    as_json: bool,
+    **options: str | None,
+) -> None:
     """Ask for something else for JOB...
 
     A job that runs can only be given less time, another name or another nice; operators may give it
-    more time. `none` takes a begin or a dependency away, `unlimited` a time limit. Of several wishes
-    for a job all or none are granted; each job, and each task of an array, is one for itself.
+    more time. `none` takes a begin, a dependency or a deadline away, `unlimited` a time limit. Of several
+    wishes for a job all or none are granted; each job, and each task of an array, is one for itself.
+
+    A job that is promised a deadline gets another one only if that can be promised too: else it is refused, and
+    keeps its promise. Any other job is judged anew (`dlq show`).
     """
     named = [word for word in words if "=" not in word]
-    request = wishes([word for word in words if "=" in word], app.clock.now_s())
+    given = [f"{name}={text}" for name, text in options.items() if text is not None]
+    request = wishes([word for word in words if "=" in word] + given, app.clock.now_s())
     if not named:
         raise InvalidRequest("which job?", hint="dlq update JOB KEY=VALUE")
     request.expected_version = if_version or 0
@@ -199,6 +217,25 @@ def _concurrent(request: wire.UpdateJobRequest, text: str, _now_s: float) -> Non
     request.concurrent_count = count
 
 
+def _deadline(request: wire.UpdateJobRequest, text: str, now_s: float) -> None:
+    if text.lower() in NONE:
+        request.clear_deadlines = True
+    else:
+        asked = read_deadline(text)
+        request.deadlines.extend(deadline_messages(asked, now_s=now_s, zone=LocalZone()))
+
+
+def _soft_deadline(request: wire.UpdateJobRequest, text: str, now_s: float) -> None:
+    if request.deadlines or request.clear_deadlines:
+        raise ValueError("a strict deadline is given too: say which")
+    asked = read_soft(text)
+    request.deadlines.extend(deadline_messages(asked, now_s=now_s, zone=LocalZone()))
+
+
+def _on_miss(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
+    request.on_miss = read_on_miss(text)
+
+
 _WISHES: Mapping[str, Wish] = {
     "time_limit": _time_limit,
     "nice": _nice,
@@ -207,6 +244,9 @@ _WISHES: Mapping[str, Wish] = {
     "dependency": _dependency,
     "begin": _begin,
     "concurrent": _concurrent,
+    "deadline": _deadline,
+    "soft_deadline": _soft_deadline,
+    "on_miss": _on_miss,
 }
 # Words of scontrol and of our own flags.
 _ALIASES = {

@@ -6,6 +6,7 @@ from datetime import tzinfo
 
 from dlq.v1 import job_pb2, resource_pb2
 from dlq_cli.spec.container import ContainerRequest
+from dlq_cli.spec.deadlines import Deadlines
 from dlq_cli.spec.ordering import DependencyText, begin_s
 from dlq_cli.spec.validate import Spec
 from dlq_common.instants import parse_instant
@@ -83,6 +84,22 @@ def put_instants(message: job_pb2.JobSpec, spec: Spec, *, now_s: float, zone: tz
         if due.after_s is None:
             at_s = parse_instant(due.text, now_s=now_s, zone=zone)
             step.due_time.CopyFrom(to_timestamp(at_s))
+
+
+def deadline_messages(
+    asked: Deadlines, *, now_s: float, zone: tzinfo
+) -> list[job_pb2.DeadlineStep]:
+    """Deadlines in the place of others, where durations count from the call."""
+    made = []
+    for due, reward in asked:
+        step = job_pb2.DeadlineStep(reward=reward)
+        if due.after_s is None:
+            at_s = parse_instant(due.text, now_s=now_s, zone=zone)
+            step.due_time.CopyFrom(to_timestamp(at_s))
+        else:
+            step.due_duration.CopyFrom(to_duration(due.after_s))
+        made.append(step)
+    return made
 
 
 def _container(container: ContainerRequest) -> job_pb2.ContainerSpec:

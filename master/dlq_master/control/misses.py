@@ -22,7 +22,7 @@ def watch(turn: Turn) -> None:
     state = turn.state
     for job_id in list(state.cancel_late):
         job = state.cluster.jobs.get(job_id)
-        if job is None or job.ended:
+        if job is None or job.ended or not (job.steps and job.rules.cancel_late):
             del state.cancel_late[job_id]
         elif _lost(turn, job):
             last = format_instant(due_s(job, len(job.steps) - 1))

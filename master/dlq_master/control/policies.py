@@ -22,6 +22,7 @@ from dlq_master.model.job import Job
 from dlq_master.policy.adopt import adopt, dropped, endangered, on_trial
 from dlq_master.policy.elsewhere import offering
 from dlq_master.policy.policy import Know, Policy
+from dlq_master.policy.priced.names import RENTS
 from dlq_master.policy.registry import PRESETS, build
 from dlq_master.store.tenants import Team
 
@@ -46,6 +47,11 @@ def live_policy(name: str, settings: Mapping[str, str], teams: Iterable[Team] = 
             raise ConfigError(
                 f"scheduler.settings.{key} = {settings[key]!r} is for simulations only"
             )
+    if name in RENTS:
+        raise ConfigError(
+            f"scheduler.policy = {name!r} rents nodes by their prices, and a master's nodes have none: it is for "
+            "dlq simulate, with a [[catalogue]]"
+        )
     preset = PRESETS.get(name)
     words = dict(settings)
     if preset is not None:

@@ -172,6 +172,8 @@ class UpdateJob(JobEdit):
     begin_time_s: float | Same | None = SAME
     depends: AskedDependency | Same | None = SAME
     concurrent: int | Same = SAME
+    deadlines: tuple[AskedDeadline, ...] | Same = SAME
+    on_miss: str | Same = SAME
 
 
 class FieldChange(NamedTuple):

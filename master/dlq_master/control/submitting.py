@@ -1,6 +1,7 @@
 """Accepting jobs: one, or all tasks of an array, in one turn and so in one commit."""
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 from dlq_common.errors import (
@@ -23,7 +24,7 @@ from dlq_master.control import (
 from dlq_master.control.config import JobsConfig
 from dlq_master.control.queues import MOST_NICE
 from dlq_master.control.state import believe, note_cancel_late, note_unknown_type
-from dlq_master.control.stimuli import AskedArray, Caller, SubmitJob, Submitted
+from dlq_master.control.stimuli import AskedArray, AskedDeadline, Caller, SubmitJob, Submitted
 from dlq_master.control.turn import Answer, Turn
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.eligible import Array
@@ -138,7 +139,7 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
         time_limit_s=ask.time_limit_s,
         duration_estimate_s=ask.run_estimate_s,
         basis=NOTHING_KNOWN if ask.run_estimate_s is None else DECLARED,
-        steps=_steps(turn, ask),
+        steps=steps_of(turn, ask.deadlines, turn.now_s, field="spec.deadlines"),
         step_count=ask.step_count,
         rules=_with_graces(ask, state.config.jobs),
         begin_time_s=ask.begin_time_s,
@@ -153,23 +154,26 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
     return job._replace(blocked=eligible.first_block(job))
 
 
-def _steps(turn: Turn, ask: SubmitJob) -> Steps:
-    """Deadlines as seconds from now. InvalidRequest names the first that is in the past, or out of order."""
+def steps_of(
+    turn: Turn, asked: Sequence[AskedDeadline], submitted_s: float, *, field: str
+) -> Steps:
+    """Deadlines as seconds from the submission. InvalidRequest names the first that is in the past, or out of
+    order."""
     times = []
-    for number, due in enumerate(ask.deadlines, 1):
+    for number, due in enumerate(asked, 1):
         after_s = due.after_s if due.at_s is None else due.at_s - turn.now_s
         if after_s <= 0.0:
             when = format_instant(turn.now_s + after_s)
             raise InvalidRequest(
                 f"deadline {number} is in the past: {when}",
-                field="spec.deadlines",
+                field=field,
                 hint="write an instant to come, or a time from now such as 8h",
             )
-        times.append((after_s, due.reward))
+        times.append((turn.now_s + after_s - submitted_s, due.reward))
     try:
         return soft(times)
     except ValueError as error:
-        raise InvalidRequest(str(error), field="spec.deadlines") from None
+        raise InvalidRequest(str(error), field=field) from None
 
 
 def queue_of(turn: Turn, name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dlq_common.errors import IllegalTransition, InvalidRequest, PermissionDenied
 from dlq_common.instants import format_instant
 from dlq_common.units import format_duration
-from dlq_master.control import arrays, depending, scheduling, submitting
+from dlq_master.control import arrays, deadline_updates, depending, scheduling, submitting
 from dlq_master.control.gates import ArrayGate, holds_place, over
 from dlq_master.control.jobs import editable, must_live
 from dlq_master.control.stimuli import SAME, FieldChange, UpdatedJob, UpdateJob
@@ -17,6 +17,8 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.job import HoldKind, Job
 from dlq_master.model.naming import shown_dependency, shown_id
 
+# What was decided about its deadlines.
+_OF_DEADLINES = ("promised", "slots", "verdict", "alternative", "margin", "lane")
 # What only a job that holds no GPUs can be given.
 _BEFORE_IT_RUNS = ("queue", "begin_time_s", "depends")
 
@@ -31,9 +33,11 @@ def update(turn: Turn, ask: UpdateJob) -> Answer:
     must_live(job, "changed")
     after = _wanted(turn, ask, job)
     changes = tuple(_changes(turn, job, after))
+    promised = deadline_updates.decided(turn, job, after)
     turn.remember(ask, json.dumps(changes))
     if changes:
-        _apply(turn, ask, job, after, changes)
+        _apply(turn, ask, job, deadline_updates.cleared(job, after), changes)
+        deadline_updates.promise(turn, job, promised, ask.caller.actor)
     return lambda: UpdatedJob(turn.job(ask.job_id), changes)
 
 
@@ -70,6 +74,7 @@ def _wanted(turn: Turn, ask: UpdateJob, job: Job) -> Job:
         after = after._replace(depends=wanted)
     if ask.concurrent is not SAME:
         after = after._replace(array=_limited(job, ask.concurrent))
+    after = deadline_updates.wanted(turn, ask, job, after)
     base = scheduling.rank_base(turn.state.config, after.queue, after.nice)
     moved = (after.queue, after.nice) != (job.queue, job.nice)
     return after._replace(rank_base=base) if moved else after
@@ -99,12 +104,13 @@ def _limited(job: Job, concurrent: int) -> Array:
 def _changes(turn: Turn, job: Job, after: Job) -> Iterator[FieldChange]:
     for field, text in _TEXTS.items():
         if getattr(job, field) != getattr(after, field):
-            name = {"array": "concurrent", "depends": "dependency"}.get(field, field)
+            name = _NAMES.get(field, field)
             yield FieldChange(
                 name.removesuffix("_time_s").removesuffix("_s"), text(turn, job), text(turn, after)
             )
 
 
+_NAMES = {"array": "concurrent", "depends": "dependency", "steps": "deadline", "rules": "on_miss"}
 _TEXTS: Mapping[str, Callable[[Turn, Job], str]] = {
     "name": lambda _, job: job.name,
     "queue": lambda _, job: job.queue,
@@ -118,6 +124,8 @@ _TEXTS: Mapping[str, Callable[[Turn, Job], str]] = {
     "depends": lambda turn, job: (
         "none" if job.depends is None else shown_dependency(job.depends, turn.known_job)
     ),
+    "steps": lambda _, job: deadline_updates.told(job),
+    "rules": lambda _, job: deadline_updates.told_on_miss(job),
     "array": lambda _, job: str(job.array.concurrent or "all") if job.array is not None else "",
 }
 
@@ -133,7 +141,7 @@ def _apply(
         after = after._replace(array=job.array)
     values = tuple(
         (field, getattr(after, field))
-        for field in (*_TEXTS, "rank_base")
+        for field in (*_TEXTS, "rank_base", *_OF_DEADLINES)
         if getattr(after, field) != getattr(job, field)
     )
     if not values:

@@ -385,7 +385,7 @@ class Cluster:
             self._index_returning(job, waits=waits)
         if self._lanes:
             self.profiling.index(before, job)
-            if job.steps:
+            if job.steps or (before is not None and before.steps):
                 self._index_judged(job)
         if job.saves:
             self._time_save(before, job)
@@ -429,6 +429,7 @@ class Cluster:
             before.request is job.request
             and before.profile is job.profile
             and before.promised == job.promised
+            and before.steps is job.steps
             and before.trials is job.trials
         )
         same_line = waits and was == now and same_shape
@@ -439,7 +440,7 @@ class Cluster:
             self.waiting.add(now, self.shape(job), job.job_id, self.stands(job))
 
     def _index_judged(self, job: Job) -> None:
-        queued = job.state is _QUEUED
+        queued = job.state is _QUEUED and bool(job.steps)
         _keep(self.due, job.job_id, queued)
         told = queued and not job.verdict and job.duration_estimate_s is not None
         _keep(self.unjudged, job.job_id, told)

@@ -50,7 +50,7 @@ def changes(
     if ending:
         leaving, resized = outcome.outranked, outcome.resized
         going_on = [key for key in ending if key not in leaving and key not in resized]
-        renewed = renewals(view, going_on, lead_s, by_lane=policy.promises is not None)
+        renewed = renewals(view, going_on, lead_s)
         made += renewed
         end_s = min([end_s, *{renewal.term_end_s for renewal in renewed}])
     return made, end_s
@@ -145,10 +145,9 @@ def returns(view: View, policy: Policy) -> list[Start]:
     return found
 
 
-def renewals(
-    view: View, keys: list[AttemptKey], lead_s: float, *, by_lane: bool = False
-) -> list[Renew]:
-    """One more term for each; `by_lane`: of the kind that its job's lane says."""
+def renewals(view: View, keys: list[AttemptKey], lead_s: float) -> list[Renew]:
+    """One more term for each, of the kind that its job's lane says: under another policy than the one that
+    started it that may be another kind."""
     jobs = view.cluster.jobs
     attempts, terms = view.cluster.attempts, view.cluster.terms
     # After an absence terms may have ended long ago: none is renewed into what is due now.
@@ -157,7 +156,7 @@ def renewals(
     over_s, kind, end_s = None, None, 0.0  # of the one before, since they mostly end together
     for key in keys:
         lease = attempts[key].lease
-        now = kind_of_lease(jobs[key.job_id].lane) if by_lane else lease.kind
+        now = kind_of_lease(jobs[key.job_id].lane)
         if lease.term_end_s != over_s or now is not kind:
             over_s, kind = lease.term_end_s, now
             end_s = renewed_term_end_s(max(over_s, earliest_s), kind, terms)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from dlq.v1.job_pb2 import DeadlineStep, JobSpec, Promise
+from dlq.v1.job_service_pb2 import UpdateJobRequest
 from dlq_common.errors import InvalidRequest
 from dlq_common.names import shown
 from dlq_common.suggest import did_you_mean
 from dlq_common.units import LONGEST_DURATION_S
 from dlq_common.wire import from_duration, from_timestamp, to_duration, to_timestamp
-from dlq_master.control.stimuli import AskedDeadline
+from dlq_master.control.stimuli import SAME, AskedDeadline, Same
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.deadlines import due_s, slack_s
 from dlq_master.model.job import Alternative, Job
@@ -26,25 +28,32 @@ ON_MISS = (CONTINUE, CANCEL)
 
 def check_deadlines(spec: JobSpec) -> None:
     """Whether they could be meant; which of them have passed, the loop knows."""
-    if len(spec.deadlines) > MOST_DEADLINES:
-        raise _wrong("deadlines", f"are more than {MOST_DEADLINES}")
-    for number, step in enumerate(spec.deadlines, 1):
-        if step.WhichOneof("due") is None:
-            raise _wrong("deadlines", f"{number} says no time")
-        if not _well_formed(step):
-            raise _wrong("deadlines", f"{number} is no time within a century")
-        if not (math.isfinite(step.reward) and LATE <= step.reward <= FULL):
-            raise _wrong(
-                "deadlines", f"{number} earns {step.reward:g}: a reward is {LATE:g} to {FULL:g}"
-            )
-    if spec.on_miss and spec.on_miss not in ON_MISS:
-        known = ", ".join(ON_MISS)
-        meant = did_you_mean(spec.on_miss, ON_MISS)
-        raise _wrong("on_miss", f"{shown(spec.on_miss)} is not one of {known}{meant}")
+    _check_steps(spec.deadlines)
+    _check_on_miss(spec.on_miss)
     if spec.on_miss and not spec.deadlines:
         raise _wrong("on_miss", "means something only with a deadline")
     if spec.HasField("step_count") and not 1 <= spec.step_count <= MOST_STEPS:
         raise _wrong("step_count", f"must be between 1 and {MOST_STEPS}")
+
+
+def new_deadlines(request: UpdateJobRequest) -> tuple[AskedDeadline, ...] | Same:
+    """Those that shall take the place of what a job has; empty: it shall have none."""
+    if request.clear_deadlines and request.deadlines:
+        raise InvalidRequest("deadlines are given and taken away", field="clear_deadlines")
+    if request.clear_deadlines:
+        return ()
+    if not request.deadlines:
+        return SAME
+    _check_steps(request.deadlines, "")
+    return tuple([_asked(step) for step in request.deadlines])
+
+
+def new_on_miss(request: UpdateJobRequest) -> str | Same:
+    """What shall become of it once it is late."""
+    if not request.HasField("on_miss"):
+        return SAME
+    _check_on_miss(request.on_miss or "?", "")
+    return request.on_miss
 
 
 def deadlines_of(spec: JobSpec) -> tuple[AskedDeadline, ...]:
@@ -80,8 +89,28 @@ def promise_message(job: Job, attempt: Attempt | None, now_s: float, *, offered:
 # --- helpers, in order of use ---------------------------------------------------------------------
 
 
-def _wrong(field: str, what: str) -> InvalidRequest:
-    return InvalidRequest(f"{field} {what}", field=f"spec.{field}")
+def _check_steps(steps: Sequence[DeadlineStep], of: str = "spec.") -> None:
+    if len(steps) > MOST_DEADLINES:
+        raise _wrong("deadlines", f"are more than {MOST_DEADLINES}", of)
+    for number, step in enumerate(steps, 1):
+        if step.WhichOneof("due") is None:
+            raise _wrong("deadlines", f"{number} says no time", of)
+        if not _well_formed(step):
+            raise _wrong("deadlines", f"{number} is no time within a century", of)
+        if not (math.isfinite(step.reward) and LATE <= step.reward <= FULL):
+            told = f"{number} earns {step.reward:g}: a reward is {LATE:g} to {FULL:g}"
+            raise _wrong("deadlines", told, of)
+
+
+def _check_on_miss(word: str, of: str = "spec.") -> None:
+    if word and word not in ON_MISS:
+        known = ", ".join(ON_MISS)
+        meant = did_you_mean(word, ON_MISS)
+        raise _wrong("on_miss", f"{shown(word)} is not one of {known}{meant}", of)
+
+
+def _wrong(field: str, what: str, of: str = "spec.") -> InvalidRequest:
+    return InvalidRequest(f"{field} {what}", field=f"{of}{field}")
 
 
 def _well_formed(step: DeadlineStep) -> bool:

@@ -25,7 +25,7 @@ from dlq_master.model.eligible import Relation
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import ExitZeroInGrace, RunRules
 from dlq_master.model.resources import PODMAN, Request
-from dlq_master.rpc.deadlines import CANCEL, deadlines_of
+from dlq_master.rpc.deadlines import CANCEL, deadlines_of, new_deadlines, new_on_miss
 from dlq_master.rpc.edit import Edit
 from dlq_master.rpc.node_choice import labels_of, nodes_of
 from dlq_master.rpc.spec import (
@@ -171,6 +171,8 @@ def update_stimulus(request: jobs.UpdateJobRequest, edit: Edit) -> UpdateJob:
         begin_time_s=_new_begin_s(request),
         depends=_new_dependency(request),
         concurrent=_concurrent(request) if request.HasField("concurrent_count") else SAME,
+        deadlines=new_deadlines(request),
+        on_miss=new_on_miss(request),
     )
 
 

@@ -53,7 +53,7 @@ def verdicts(view: View, rules: Promises) -> list[Reserve]:
         extra, origin = margin(cluster, rules), cluster.slot + 1
         entered = [_entered(job, verdict, after, origin, extra, rules) for job, verdict in found]
         made += _told(view, after, found, entered, rules) if rules.offers else entered
-        made += _moved(cluster, before, after)
+        made += moved(cluster, before, after)
     return made
 
 
@@ -77,10 +77,10 @@ def offered(view: View, job: Job, rules: Promises) -> Offer:
     """What could be promised to a job that was judged and is not guaranteed: the earliest deadline, as seconds
     from now, and the cheapest change with which one would be. Takes longer than a verdict (`promise.offer`)."""
     book = book_of(view, type_of(view.cluster, job), rules)
-    return _offered(view, book, job, judged(view, book, job, rules), rules)
+    return offer_to(view, book, job, judged(view, book, job, rules), rules)
 
 
-def _offered(
+def offer_to(
     view: View, book: Book, job: Job, verdict: Verdict, rules: Promises, *, quick: bool = False
 ) -> Offer:
     cluster = view.cluster
@@ -93,13 +93,20 @@ def _offered(
     )
     if promisable(cluster, job, type_of(cluster, job)) is not None:
         return Offer(earliest_s=None, fix=None)
-    made = offer(book, own, verdict, out_of_time=lambda: quick)
+    narrower = _narrower(job, own.work_s)
+    made = offer(book, own, verdict, narrower, out_of_time=lambda: quick)
     until_s = (cluster.slot + 1) * slot_s(cluster) - view.now_s
     fix = made.fix
     if fix is not None and fix.at_s is not None:
         fix = replace(fix, at_s=fix.at_s + until_s)
     earliest_s = None if made.earliest_s is None else made.earliest_s + until_s
     return replace(made, earliest_s=earliest_s, fix=fix)
+
+
+def _narrower(job: Job, work_s: float) -> dict[int, float]:
+    """Its work on fewer GPUs, as far as it says that it runs on them; what a stop costs is reckoned as work."""
+    fewer = [gpus for gpus in job.request.sizes if gpus < job.request.gpus]
+    return {gpus: work_s / job.speed_on(gpus) for gpus in fewer}
 
 
 def book_of(view: View, gpu_type: str, rules: Promises) -> Book:
@@ -141,14 +148,14 @@ def _told(
     told, refused = [], 0
     for (job, verdict), change in zip(found, entered, strict=True):
         if not verdict.guaranteed:
-            made = _offered(view, book, job, verdict, rules, quick=refused >= SEARCHED)
-            change = change._replace(alternative=_alternative(made, view.now_s))
+            made = offer_to(view, book, job, verdict, rules, quick=refused >= SEARCHED)
+            change = change._replace(alternative=alternative(made, view.now_s))
             refused += 1
         told.append(change)
     return told
 
 
-def _alternative(made: Offer, now_s: float) -> Alternative:
+def alternative(made: Offer, now_s: float) -> Alternative:
     """Instants in whole seconds, none earlier than it was found: people write them down."""
     fix = made.fix
     return Alternative(
@@ -159,19 +166,19 @@ def _alternative(made: Offer, now_s: float) -> Alternative:
     )
 
 
-def _moved(cluster: Cluster, before: Book, after: Book) -> list[Reserve]:
+def moved(cluster: Cluster, before: Book, after: Book) -> list[Reserve]:
     """Who had a promise before, and now other slots."""
     old, new, origin = before.plan.segments, after.plan.segments, cluster.slot + 1
     found = []
     for own in before.jobs:
         if old.get(own.key) != new.get(own.key):
             job = cluster.jobs[JobId(int(own.key))]
-            slots = (*_begun(job, origin), *numbered(after.plan, job.job_id, origin))
+            slots = (*begun(job, origin), *numbered(after.plan, job.job_id, origin))
             reason = Reason(ReasonCode.REPLANNED)
             found.append(Reserve(job.job_id, job.lane, slots, job.promised, job.verdict, reason))
     return found
 
 
-def _begun(job: Job, origin: int) -> Segments:
+def begun(job: Job, origin: int) -> Segments:
     """What it holds of the present slot."""
     return tuple([Segment(begin, origin) for begin, end in job.slots if begin < origin <= end])

@@ -23,3 +23,6 @@ SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "gpuaas-milp": ("rho", "mu"),
     }
 )
+
+# Those that only make sense where nodes are rented.
+RENTS = frozenset(SETTINGS) - {DEFAULT}

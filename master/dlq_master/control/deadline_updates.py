@@ -1,0 +1,89 @@
+"""Other deadlines for a job that is there: judged at once if it holds a promise, else as a new job's are.
+
+Who holds a promise gets another one or keeps its own: the answer is that of the request, worked out on the
+loop in the time of an admission, and on disk with it. Anybody else is judged anew, and told by an event. A restart of the
+master keeps either; an agent's, or silence, changes nothing.
+"""
+
+from __future__ import annotations
+
+from dlq_common.errors import IllegalTransition, InvalidRequest
+from dlq_common.instants import format_instant
+from dlq_master.control.scheduling import look
+from dlq_master.control.state import note_cancel_late
+from dlq_master.control.stimuli import SAME, UpdateJob
+from dlq_master.control.submitting import steps_of
+from dlq_master.control.turn import Turn
+from dlq_master.model import drive
+from dlq_master.model.deadlines import due_s
+from dlq_master.model.job import Job
+from dlq_master.model.lane import Lane
+from dlq_master.model.naming import shown_id
+from dlq_master.model.plan import Plan, Reserve
+from dlq_master.model.sentence import no_promise
+
+
+def wanted(turn: Turn, ask: UpdateJob, job: Job, after: Job) -> Job:
+    """The job with the deadlines, and the wish for a late end, that are asked for. InvalidRequest names what is
+    wrong with them."""
+    if ask.deadlines is not SAME:
+        steps = steps_of(turn, ask.deadlines, job.submit_time_s, field="deadlines")
+        after = after._replace(steps=steps)
+    late = job.rules.cancel_late if ask.on_miss is SAME else ask.on_miss == "cancel"
+    if ask.on_miss is not SAME and not after.steps:
+        raise InvalidRequest("on_miss means something only with a deadline", field="on_miss")
+    return after._replace(rules=after.rules._replace(cancel_late=late and bool(after.steps)))
+
+
+def decided(turn: Turn, job: Job, after: Job) -> tuple[Reserve, ...]:
+    """What is promised with other deadlines, to the job and to those who make room. IllegalTransition where
+    nothing is, and its promise stands."""
+    rules = turn.state.policy.promises
+    if after.steps == job.steps or not after.steps or job.promised is None or rules is None:
+        return ()
+    from dlq_master.policy.admit.amend import amended
+
+    found = amended(look(turn), job, after.steps, rules)
+    if found.changes:
+        return found.changes
+    instead = found.instead
+    earliest_s = None if instead is None else instead.earliest_s
+    hint = "" if earliest_s is None else f"{format_instant(earliest_s)} could be promised"
+    raise IllegalTransition(
+        f"job {shown_id(job)} keeps the promise that it has: {no_promise(found.by.value)}",
+        hint=hint,
+        state=job.state.value,
+    )
+
+
+def cleared(job: Job, after: Job) -> Job:
+    """Without what was decided about other deadlines."""
+    if after.steps == job.steps:
+        return after
+    lane = Lane.SPOT if job.lane in (Lane.SLO, Lane.FILL) else job.lane
+    gone = after._replace(promised=None, slots=(), verdict="", alternative=None, margin=None)
+    return gone._replace(lane=lane)
+
+
+def promise(turn: Turn, job: Job, changes: tuple[Reserve, ...], actor: str) -> None:
+    """Make the promises that were found, now that it has its deadlines."""
+    state = turn.state
+    note_cancel_late(state, turn.job(job.job_id))
+    if changes:
+        happened = drive.apply(state.cluster, Plan(changes), turn.now_s, state.epoch)
+        turn.follow(happened, actor=actor)
+
+
+def told(job: Job) -> str:
+    """Its deadlines, as a change of them is told."""
+    if not job.steps:
+        return "none"
+    words = [format_instant(due_s(job, number)) for number in range(len(job.steps))]
+    if len(words) == 1:
+        return words[0]
+    return ", ".join(f"{at}:{step.reward:g}" for at, step in zip(words, job.steps, strict=True))
+
+
+def told_on_miss(job: Job) -> str:
+    """What becomes of it once it is late."""
+    return "cancel" if job.rules.cancel_late else "continue"
