@@ -43,9 +43,9 @@ EVERY_PROMISE = {"margin": "0", "be_floor": "0", "guarantee": "fitting", "place"
 CHOICES: list[tuple[str, dict[str, str]]] = [
     ("fifo", {}),
     ("best-effort", {"place": "spread"}),
-    ("tiresias-las", {"thresholds": "400,4000"}),
+    ("tiresias-las", {"thresholds": "400,4000", "min_run": "4"}),
     ("tiresias-gittins", {"thresholds": "400", "refresh": "5"}),
-    ("srtf", {}),
+    ("srtf", {"max_preemptions": "1"}),
     ("timeslice", {}),
     ("edf-preemptive", {}),
     ("aryl", {}),

@@ -35,6 +35,36 @@ def test_a_dependency_and_a_begin_are_given_or_taken_away() -> None:
     assert taken.clear_time_limit
 
 
+def test_deadlines_are_given_or_taken_away() -> None:
+    strict = wishes(["deadline=8h", "on_miss=cancel"], NOW_S)
+    assert [from_duration(step.due_duration) for step in strict.deadlines] == [28_800]
+    assert (strict.on_miss, strict.clear_deadlines) == ("cancel", False)
+    soft = wishes(["soft-deadline=2h:100,+50%:40"], NOW_S)
+    assert [from_duration(step.due_duration) for step in soft.deadlines] == [7200, 10_800]
+    assert [step.reward for step in soft.deadlines] == [100.0, 40.0]
+    at = wishes(["deadline=2030-01-01T00:00:00Z"], NOW_S)
+    assert from_timestamp(at.deadlines[0].due_time) > NOW_S
+    assert wishes(["deadline=none"], NOW_S).clear_deadlines
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        (["deadline=0s"], "deadline"),
+        (["deadline=soon"], "deadline"),
+        (["soft_deadline=8h:50,9h:80"], "soft_deadline"),
+        (["deadline=8h", "soft_deadline=8h:100"], "soft_deadline"),
+        (["on_miss=stop"], "on_miss"),
+    ],
+)
+def test_a_deadline_that_cannot_be_meant_is_refused_by_its_key(
+    words: list[str], field: str
+) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        wishes(words, NOW_S)
+    assert refused.value.field == field
+
+
 def test_none_is_not_the_same_as_not_asked_for() -> None:
     request = wishes(["nice=0", "concurrent=all"], NOW_S)
     assert request.HasField("nice")

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from dlq_common.errors import IllegalTransition, InvalidRequest
-from dlq_master.control.stimuli import AskedDeadline, UpdatedJob, UpdateJob
+from dlq_master.control.stimuli import AskedDeadline, SetPolicy, UpdatedJob, UpdateJob
 from dlq_master.model.deadlines import due_s
 from dlq_master.model.ids import JobId
 from dlq_master.model.lane import Lane
+from dlq_master.model.lease import LeaseKind
+from support.master_harness import ROOT
 from unit.master.control.test_control_deadlines import Masters, Site
 
 
@@ -180,3 +182,27 @@ def test_where_nothing_is_promised_a_deadline_is_only_a_number(masters: Masters)
     update(site, 1, 60.0)
     job = site.job(1)
     assert (job.verdict, due_s(job, 0)) == ("", site.master.clock.now_s() + 60.0)
+
+
+@pytest.mark.parametrize("policy", ["srtf", "best-effort", "dlq"])
+def test_a_long_lease_goes_on_by_the_terms_of_the_policy_that_has_taken_over(
+    masters: Masters, policy: str
+) -> None:
+    """Nothing stops for that: the term that was given is kept, and the next one is the new policy's."""
+    site = Site(masters, "dlq", slots="early")
+    site.submit(14_400.0, run_s=6000.0)
+    site.passes(1300.0)
+    before = site.master.attempt(JobId(1))
+    assert before.lease.kind is LeaseKind.SLO
+    settings = (("be_floor", "0"), ("margin", "0.5"), ("slots", "early")) if policy == "dlq" else ()
+    site.master.ask(
+        SetPolicy(caller=ROOT, request_id="p", policy=policy, settings=settings, force=True)
+    )
+    assert site.master.attempt(JobId(1)).lease == before.lease
+    site.passes(before.lease.term_end_s - site.master.clock.now_s() + 10.0)
+    after = site.master.attempt(JobId(1))
+    assert after.key == before.key
+    promised = policy == "dlq"
+    assert after.lease.kind is (LeaseKind.SLO if promised else LeaseKind.BE)
+    term_s = 1200.0 if promised else 300.0
+    assert after.lease.term_end_s == before.lease.term_end_s + term_s

@@ -137,6 +137,7 @@ def test_the_same_request_again_changes_nothing(masters: Masters) -> None:
         ("fifo", {"thresholds": "3"}, "no setting 'thresholds'"),
         ("fifo", {"place": "count"}, "for simulations only"),
         ("srtf", {"know": "known"}, "only a simulation can tell"),
+        ("gpuaas-greedy", {}, "rents nodes by their prices, and a master's nodes have none"),
     ],
 )
 def test_what_no_master_can_run_is_refused_with_the_reason(

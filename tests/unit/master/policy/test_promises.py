@@ -16,6 +16,7 @@ from dlq_master.model.lane import Lane, Segment
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.node import FlagSet, NodeFlag
 from dlq_master.model.plan import NextSlot
+from dlq_master.model.resources import Request
 from dlq_master.model.reward import BEST_EFFORT, Steps, soft, strict
 from dlq_master.model.view import View
 from dlq_master.policy.admit.deadlines import offered
@@ -259,3 +260,35 @@ def test_promises_on_gpus_of_another_type_have_a_plan_of_their_own() -> None:
         world.submit(job._replace(request=a_request(8, gpu_type=gpu_type)))
     world.decide()
     assert [world.job(number).promised for number in (1, 2, 3)] == [0, 0, None]
+
+
+# --- offers ----------------------------------------------------------------------------------
+
+
+def test_who_runs_on_fewer_gpus_too_is_offered_them_if_they_keep_its_deadline() -> None:
+    world = a_world(2, know="known")
+    world.submit(an_slo_job(1, 8, 20_000.0, strict(24_000.0))).decide()
+    sizes = Request(gpus=16, sizes=(4, 8, 16))
+    speeds = (0.3, 0.55, 1.0)
+    asks = a_job(
+        2, duration_estimate_s=5000.0, steps=strict(14_000.0), request=sizes, speeds=speeds
+    )
+    job = world.submit(asks).decide().job(2)
+    assert job.promised is None
+    rules = world.policy.promises
+    assert rules is not None
+    fix = offered(View(world.cluster, world.now_s), job, rules).fix
+    assert fix is not None
+    assert (fix.kind, fix.gpus) == (FixKind.FEWER_GPUS, 8)
+    narrower = an_slo_job(3, 8, 5000.0 / 0.55, strict(14_000.0))
+    assert world.submit(narrower).decide().job(3).promised == 0
+
+
+def test_who_says_nothing_of_other_sizes_is_offered_none() -> None:
+    world = a_world(2).submit(an_slo_job(1, 8, 20_000.0, strict(24_000.0))).decide()
+    job = world.submit(an_slo_job(2, 16, 5000.0, strict(14_000.0))).decide().job(2)
+    rules = world.policy.promises
+    assert rules is not None
+    fix = offered(View(world.cluster, world.now_s), job, rules).fix
+    assert fix is not None
+    assert fix.kind is FixKind.LATER_DEADLINE
