@@ -21,6 +21,7 @@ _KINDS = {
     "time_limit": "time_limit",
     "pause": "user_pause",
     "drain": "maintenance",
+    "reclaim": "reclaim",
     "requeue": "user_pause",
 }
 

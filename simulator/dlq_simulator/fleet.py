@@ -37,7 +37,7 @@ class Change(NamedTuple):
 class Fleet:
     """Which nodes are there, from the first submit on.
 
-    All are registered from the start, those that are not there cordoned: what could ever hold a job
+    All are registered from the start, those that are still booting cordoned: what could ever hold a job
     does not depend on the instant at which it is asked.
     """
 
@@ -47,7 +47,7 @@ class Fleet:
         self.tolls: list[Toll] = []  # of every reclaim
         self.changes = sorted(_changes(spec, begin_s), key=lambda change: change.at_s)
         for group in spec.groups:
-            if group.lent is not None or group.boot_s:
+            if group.boot_s:
                 for node_id in map(NodeId, group.each_node()):
                     drive.step_node(cluster, node_id, FlagSet(flag=_AWAY), begin_s)
 

@@ -119,9 +119,9 @@ class Watch:
         flags = {node_id: cluster.nodes[node_id].flags for node_id in self.ids}
         for node_id in self.ids:
             if NodeFlag.LOANED not in flags[node_id]:
-                assert NodeFlag.CORDONED in flags[node_id]
+                assert not cluster.nodes[node_id].open
                 assert not cluster.attempts_on(node_id), "it has left, and somebody is there"
-            elif NodeFlag.CORDONED in flags[node_id]:
+            elif NodeFlag.RECLAIMED in flags[node_id]:
                 assert cluster.attempts_on(node_id), "it is empty, and has not left"
         for one in decided.happened:
             if isinstance(one.change, Start):

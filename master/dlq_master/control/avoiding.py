@@ -11,7 +11,7 @@ from dlq_master.control.turn import Turn
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.ids import NodeId
 from dlq_master.model.job import Job
-from dlq_master.model.node import CLOSED, NodeState
+from dlq_master.model.node import NodeState
 
 _THERE = (NodeState.UP, NodeState.SUSPECT)  # a node that is late for a moment is still there
 
@@ -49,4 +49,4 @@ def _fits_elsewhere(turn: Turn, job: Job) -> bool:
 
 def _gone(turn: Turn) -> set[NodeId]:
     nodes = turn.state.cluster.nodes.values()
-    return {node.node_id for node in nodes if node.state not in _THERE or node.flags & CLOSED}
+    return {node.node_id for node in nodes if node.state not in _THERE or node.closed}

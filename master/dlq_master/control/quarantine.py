@@ -21,7 +21,7 @@ from dlq_master.model import node as on_node
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.ids import NodeId
 from dlq_master.model.job import EndReason, Job
-from dlq_master.model.node import CLOSED, NodeFlag, NodeState
+from dlq_master.model.node import NodeFlag, NodeState
 
 BY = "master"
 _OWN_FAULTS = (EndReason.USER_ERROR, EndReason.SIGNAL)
@@ -107,7 +107,7 @@ def _forget_old(suspicion: Suspicion, before_s: float) -> None:
 def _quarantine(turn: Turn, node_id: NodeId, counted: Iterable[Failure]) -> None:
     suspicion = turn.state.suspicion
     node = turn.state.cluster.nodes[node_id]
-    if node.flags & CLOSED:
+    if node.closed:
         return
     counted = sorted(counted)
     keys = ", ".join(str(failure.key) for failure in counted)

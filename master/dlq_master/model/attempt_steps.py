@@ -222,6 +222,7 @@ TABLE: Mapping[tuple[AttemptState, type[AttemptEvent]], AttemptState] = {
 _WEIGHT: Mapping[StopCause, int] = {
     StopCause.PREEMPT: 0,
     StopCause.DRAIN: 0,
+    StopCause.RECLAIM: 0,
     StopCause.REQUEUE: 0,
     StopCause.PAUSE: 1,
     StopCause.HOLD_EXPIRED: 1,

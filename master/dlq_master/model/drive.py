@@ -6,6 +6,7 @@ drift apart. Each returns what happened, in order, for the journal.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple, assert_never
 
@@ -20,7 +21,7 @@ from dlq_master.model.job import Job
 from dlq_master.model.job_steps import JobEvent
 from dlq_master.model.lease import Lease, LeaseKind
 from dlq_master.model.machine import StopCause
-from dlq_master.model.node import FlagCleared, FlagSet, NodeEvent, NodeFlag
+from dlq_master.model.node import FlagCleared, FlagSet, Node, NodeEvent, NodeFlag
 from dlq_master.model.offers import Offer
 from dlq_master.model.order import PromoteTo
 from dlq_master.model.plan import (
@@ -182,7 +183,7 @@ def _apply(
         case Loan() | Reclaim() | Return():
             steps = [
                 step
-                for event in _of_server(change)
+                for event in _of_server(cluster.nodes[change.node_id], change)
                 for step in step_node(cluster, change.node_id, event, now_s)
             ]
         case NextSlot() | Scale() | Repack() | Weigh():
@@ -206,15 +207,22 @@ def _of_all(cluster: Cluster, change: NextSlot | Scale | Repack | Weigh) -> None
             cluster.weigh(change.term, dict(change.standing))
 
 
-def _of_server(change: Loan | Reclaim | Return) -> tuple[NodeEvent, ...]:
-    """A server that is lent is loaned; asked back it is cordoned too; away it is only cordoned."""
-    match change:
-        case Loan():
-            return FlagCleared(flag=NodeFlag.CORDONED), FlagSet(flag=NodeFlag.LOANED)
-        case Reclaim():
-            return (FlagSet(flag=NodeFlag.CORDONED, reason=change.reason.code.value),)
-        case Return():
-            return (FlagCleared(flag=NodeFlag.LOANED),)
+# Of a server: flags that go, and that come.
+_FLAGS: Mapping[type, tuple[frozenset[NodeFlag], frozenset[NodeFlag]]] = {
+    Loan: (frozenset({NodeFlag.LENDING, NodeFlag.RECLAIMED}), frozenset({NodeFlag.LOANED})),
+    Reclaim: (frozenset(), frozenset({NodeFlag.RECLAIMED})),
+    Return: (frozenset({NodeFlag.LOANED, NodeFlag.RECLAIMED}), frozenset()),
+}
+
+
+def _of_server(node: Node, change: Loan | Reclaim | Return) -> list[NodeEvent]:
+    """A server that is lent is loaned; asked back it is reclaimed too; away it is neither."""
+    why = change.reason.code.value
+    gone, come = _FLAGS[type(change)]
+    return [
+        *[FlagCleared(flag=flag) for flag in sorted(gone & node.flags)],
+        *[FlagSet(flag=flag, reason=why) for flag in sorted(come - node.flags)],
+    ]
 
 
 def _event(

@@ -29,6 +29,7 @@ _COMES_BACK = frozenset(
         StopCause.PAUSE,
         StopCause.REQUEUE,
         StopCause.DRAIN,
+        StopCause.RECLAIM,
         StopCause.HOLD_EXPIRED,
     }
 )

@@ -12,6 +12,7 @@ class StopCause(StrEnum):
     """Why a live attempt is told to stop."""
 
     PREEMPT = "preempt"
+    RECLAIM = "reclaim"  # its lent server is asked back
     PAUSE = "pause"
     REQUEUE = "requeue"  # by a user's wish; it queues again at once
     CANCEL = "cancel"

@@ -37,6 +37,8 @@ class NodeFlag(StrEnum):
     CLEANING = "cleaning"
     QUARANTINED = "quarantined"
     LOANED = "loaned"
+    LENDING = "lending"  # to be lent, and not yet proven empty
+    RECLAIMED = "reclaimed"  # lent, and asked back
     MAINTENANCE = "maintenance"  # its agent has announced to be away
     DISK_FULL = "disk_full"  # its agent has too little room for its own state
 
@@ -106,7 +108,17 @@ class Node(NamedTuple):
     @property
     def open(self) -> bool:
         """New work may be placed here."""
-        return self.state is NodeState.UP and not (self.flags & CLOSED)
+        return self.state is NodeState.UP and not self.closed
+
+    @property
+    def closed(self) -> bool:
+        """People, rules or its owner keep new work off it, whether it answers or not."""
+        return bool(self.flags & CLOSED) or self.away
+
+    @property
+    def away(self) -> bool:
+        """It is the inference side's, and not lent."""
+        return self.pool is NodePool.INFERENCE and NodeFlag.LOANED not in self.flags
 
     @property
     def unaccepted(self) -> frozenset[int]:
@@ -171,6 +183,7 @@ class Registered:
     memory_bytes: int = 0
     root_jobs: bool = False
     runtimes: frozenset[str] = frozenset()
+    pool: NodePool = NodePool.TRAINING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,6 +330,7 @@ def step(  # noqa: C901 one case per event
                 memory_bytes=event.memory_bytes,
                 root_jobs=event.root_jobs,
                 runtimes=event.runtimes,
+                pool=event.pool,
                 last_contact_s=at_s,
                 vanished_time_s=None,
             )

@@ -22,7 +22,7 @@ class Servers:
     def asked_back(self, node_id: NodeId) -> bool:
         """Whether nothing may start there, and whoever is there has to give it up."""
         flags = self._cluster.nodes[node_id].flags
-        return node_id in self._named or flags >= {NodeFlag.LOANED, NodeFlag.CORDONED}
+        return node_id in self._named or flags >= {NodeFlag.LOANED, NodeFlag.RECLAIMED}
 
     def fault(self, change: Loan | Reclaim | Return) -> str:
         """What is wrong with the change; empty: nothing, and it counts from now on."""

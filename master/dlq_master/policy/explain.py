@@ -13,7 +13,7 @@ from dlq_master.model.job import HoldKind, Job, JobState
 from dlq_master.model.lane import Lane
 from dlq_master.model.lease import next_boundary_s
 from dlq_master.model.naming import shown_dependency
-from dlq_master.model.node import CLOSED
+from dlq_master.model.node import CLOSED, Node
 from dlq_master.model.pool import Pool
 from dlq_master.model.resources import Request, Shape
 from dlq_master.model.traits import has_all
@@ -291,12 +291,15 @@ def _shut(capacity: Capacity) -> str:
     """Nodes that take nothing new, or not on all of their GPUs, each with its flags."""
     nodes = {it.node_id for it in capacity.nodes.values() if it.withheld} | capacity.closed
     first = sorted(nodes)[:NODES_NAMED]
-    words = [_with_flags(node_id, capacity.nodes[node_id].flags & CLOSED) for node_id in first]
+    words = [_with_flags(capacity.nodes[node_id]) for node_id in first]
     return _and_more(words, len(nodes) - len(first))
 
 
-def _with_flags(node_id: NodeId, flags: Collection[str]) -> str:
-    return f"{node_id} ({', '.join(sorted(flags))})" if flags else node_id
+def _with_flags(node: Node) -> str:
+    words = sorted(flag.value for flag in node.flags & CLOSED)
+    if node.away:
+        words.append("not lent")
+    return f"{node.node_id} ({', '.join(words)})" if words else node.node_id
 
 
 def _named(node_ids: Collection[NodeId]) -> str:

@@ -10,7 +10,7 @@ from dlq_common.wire import to_timestamp
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.model.gpu_health import GpuCondition
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.node import CLOSED, Gpu, Node, NodeFlag, NodeState
+from dlq_master.model.node import Gpu, Node, NodeFlag, NodeState
 
 
 class Readable(Protocol):
@@ -50,7 +50,7 @@ def reasons(node: Node, read: Readable) -> Iterator[node_pb2.NodeReason]:
 def gpu_statuses(node: Node, read: Readable) -> Iterator[node_pb2.GpuStatus]:
     """How each GPU of a node is."""
     holders, figures = read.holders(node.node_id), read.figures(node.node_id)
-    closed = node.state is not NodeState.UP or bool(node.flags & CLOSED)
+    closed = not node.open
     for gpu in node.gpus:
         holder = holders.get(gpu.index)
         yield _status(

@@ -1,6 +1,6 @@
 """The whitelist of Aryl (section 6): servers that an inference cluster has lent, as changes of a plan.
 
-A server is lent (it takes jobs), asked back (flagged as cordoned too: nothing new starts there, and who
+A server is lent (it takes jobs), asked back (flagged as reclaimed too: nothing new starts there, and who
 is there leaves or gives up what it holds there), or away. It leaves the whitelist only when nobody holds
 anything of it. When servers come and how many go is the lender's to say; which ones go is ours.
 """
@@ -50,51 +50,65 @@ def take_back(view: View, policy: Policy, servers: Sequence[NodeId], fewer: int)
     """So many fewer of these servers are lent: which ones, by the policy's rule, and what that means for
     the jobs there. Whoever keeps enough GPUs elsewhere goes on with those; the others save and queue
     again. Of servers that are equally good the last go first."""
+    demand = demand_of(view, policy, servers, fewer)
+    taken = taking(view, policy, demand, policy.reclaim.choose(demand, dice(view)))
+    return taken._replace(
+        plan=Plan((*taken.plan.changes, *_empty(view.cluster, taken.choice.servers)))
+    )
+
+
+def demand_of(view: View, policy: Policy, servers: Sequence[NodeId], fewer: int) -> Demand:
+    """What it is to choose from when so many fewer of these servers are to be lent."""
     cluster = view.cluster
     cluster.capacity.ready()
     there = [node_id for node_id in reversed(servers) if is_lent(cluster, node_id)]
     sizes = {node_id: len(cluster.nodes[node_id].gpus) for node_id in there}
-    tenants = _tenants(view, policy, there)
-    demand = Demand(sizes, tenants, min(fewer, len(there)))
-    choice = policy.reclaim.choose(demand, Random(f"{view.now_s}"))
+    return Demand(sizes, _tenants(view, policy, there), min(fewer, len(there)))
+
+
+def dice(view: View) -> Random:
+    """For rules that draw: the same at the same instant."""
+    return Random(f"{view.now_s}")
+
+
+def taking(view: View, policy: Policy, demand: Demand, choice: Choice) -> Taken:
+    """What this choice means for the jobs there. Nobody is empty yet, as far as this plan goes."""
+    cluster = view.cluster
+    cluster.capacity.ready()
     changes: list[Change] = [Reclaim(node_id, _ASKED_BACK) for node_id in choice.servers]
     gone = set(choice.servers)
     spared: set[JobId] = set()
-    for tenant in tenants:
+    for tenant in demand.tenants:
         if gone.isdisjoint(tenant.base) and gone.isdisjoint(tenant.flexible):
             continue
         change = _leaves(view, policy, cluster.jobs[tenant.job_id], gone)
         if isinstance(change, Resize):
             spared.add(tenant.job_id)
         changes.append(change)
-    changes += [
-        Return(node_id, _EMPTY) for node_id in choice.servers if not cluster.attempts_on(node_id)
-    ]
     return Taken(Plan(tuple(changes)), choice, toll(demand, choice.servers, spared))
 
 
 def returns(cluster: Cluster, servers: Iterable[NodeId]) -> Plan:
     """Those of these servers that were asked back, and on which nobody is any more."""
     return Plan(
-        tuple(
-            [
-                Return(node_id, _EMPTY)
-                for node_id in servers
-                if _asked_back(cluster, node_id) and not cluster.attempts_on(node_id)
-            ]
-        )
+        tuple(_empty(cluster, [node_id for node_id in servers if is_asked_back(cluster, node_id)]))
     )
+
+
+def _empty(cluster: Cluster, servers: Iterable[NodeId]) -> list[Return]:
+    return [Return(node_id, _EMPTY) for node_id in servers if not cluster.attempts_on(node_id)]
 
 
 def is_lent(cluster: Cluster, node_id: NodeId) -> bool:
     """Lent, and not asked back."""
     flags = cluster.nodes[node_id].flags
-    return NodeFlag.LOANED in flags and NodeFlag.CORDONED not in flags
+    return NodeFlag.LOANED in flags and NodeFlag.RECLAIMED not in flags
 
 
-def _asked_back(cluster: Cluster, node_id: NodeId) -> bool:
+def is_asked_back(cluster: Cluster, node_id: NodeId) -> bool:
+    """Lent, and asked back: whoever is there leaves."""
     flags = cluster.nodes[node_id].flags
-    return NodeFlag.LOANED in flags and NodeFlag.CORDONED in flags
+    return NodeFlag.LOANED in flags and NodeFlag.RECLAIMED in flags
 
 
 def _tenants(view: View, policy: Policy, there: Iterable[NodeId]) -> list[Tenant]:
@@ -156,7 +170,7 @@ def _leaves(view: View, policy: Policy, job: Job, gone: set[NodeId]) -> Change:
     grace = grace_s(job.saves, job.rules)
     left = _left_over(cluster, policy, job, attempt, gone)
     if left is None:
-        return Revoke(attempt.key, StopCause.PREEMPT, grace, _ASKED_BACK)
+        return Revoke(attempt.key, StopCause.RECLAIM, grace, _ASKED_BACK)
     names, lease = cluster.capacity.node_ids, attempt.lease
     parts = tuple(left.items()) if policy.placement.groups else parts_of(left)
     slots = tuple([Slot(names[node], mask) for node, mask in parts])

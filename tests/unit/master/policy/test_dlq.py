@@ -23,6 +23,7 @@ from dlq_master.policy.settings import PolicyError
 from support.builders import H100, World, a_job, a_node
 
 DUE = strict(9000.0)
+LENT = frozenset([NodeFlag.LOANED])
 FITTING = {"guarantee": "fitting", "be_floor": "0"}
 
 
@@ -31,7 +32,7 @@ def own(name: str = "o1", gpus: int = 8, gpu_type: str = H100) -> Node:
 
 
 def lent(name: str = "t1", gpus: int = 8, gpu_type: str = H100) -> Node:
-    return a_node(name, gpus, gpu_type, pool=NodePool.INFERENCE)
+    return a_node(name, gpus, gpu_type, pool=NodePool.INFERENCE, flags=LENT)
 
 
 def a_world(*nodes: Node, **settings: str) -> World:
@@ -126,7 +127,7 @@ def test_a_promised_job_goes_nowhere_else_even_when_nothing_is_the_cluster_s_own
     assert world.job(1).promised == 0
     for name in ("o1", "o2"):
         node = world.cluster.nodes[NodeId(name)]
-        world.cluster.put_node(node._replace(pool=NodePool.INFERENCE))
+        world.cluster.put_node(node._replace(pool=NodePool.INFERENCE, flags=LENT))
     world.finish(8, 9).decide()
     assert world.job(1).waiting
     world.at(1170.0)

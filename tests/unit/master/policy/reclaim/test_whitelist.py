@@ -9,7 +9,7 @@ from dlq_master.model.attempt import AttemptState
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.machine import StopCause
-from dlq_master.model.node import NodeFlag
+from dlq_master.model.node import NodeFlag, NodePool
 from dlq_master.model.plan import Change, Loan, Plan, Reclaim, Resize, Return, Revoke
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
@@ -26,8 +26,7 @@ class Lent(World):
     """One own node, n1, and three servers that others lend; all with 8 GPUs."""
 
     def __init__(self, policy: str = "best-effort", **settings: str) -> None:
-        away = frozenset({NodeFlag.CORDONED})
-        servers = [a_node(name, gpu_type="T4", flags=away) for name in LENT]
+        servers = [a_node(name, gpu_type="T4", pool=NodePool.INFERENCE) for name in LENT]
         super().__init__(policy, [a_node("n1"), *servers], None, **settings)
 
     def carry_out(self, plan: Plan) -> Lent:
@@ -74,7 +73,7 @@ def test_an_idle_server_goes_at_once_and_the_last_one_first() -> None:
     assert taken.toll == (0, 0, 0.0, 0.0, 1.0)
     world.carry_out(taken.plan)
     assert world.open() == ["t1"]
-    assert world.cluster.nodes[NodeId("t3")].flags == {NodeFlag.CORDONED}
+    assert not world.cluster.nodes[NodeId("t3")].flags
 
 
 def test_a_server_that_is_asked_back_takes_nothing_new_and_leaves_only_when_it_is_empty() -> None:
@@ -85,14 +84,14 @@ def test_a_server_that_is_asked_back_takes_nothing_new_and_leaves_only_when_it_i
     world.carry_out(taken.plan)
     assert world.attempt(1).state is AttemptState.PAUSING
     server = world.cluster.nodes[LENT[0]]
-    assert server.flags == {NodeFlag.LOANED, NodeFlag.CORDONED}
+    assert server.flags == {NodeFlag.LOANED, NodeFlag.RECLAIMED}
     world.submit(tesla(2, 1)).decide()
     assert (world.running, world.leaving) == ([], [1])
     assert returns(world.cluster, LENT).changes == ()
     world.leave(1)
     gone = returns(world.cluster, LENT)
     assert verbs(gone) == ["Return"]
-    assert world.carry_out(gone).cluster.nodes[LENT[0]].flags == {NodeFlag.CORDONED}
+    assert not world.carry_out(gone).cluster.nodes[LENT[0]].flags
     assert world.decide().running == []
 
 
@@ -154,7 +153,7 @@ def test_with_groups_a_server_of_flexible_workers_goes_before_one_with_a_base() 
 def test_whose_base_goes_too_has_to_stop() -> None:
     taken = grown().taken(2)
     (revoke,) = [change for change in taken.plan.changes if isinstance(change, Revoke)]
-    assert (revoke.key, revoke.cause) == (AttemptKey(JobId(1), 1), StopCause.PREEMPT)
+    assert (revoke.key, revoke.cause) == (AttemptKey(JobId(1), 1), StopCause.RECLAIM)
     assert revoke.grace_s > 0
 
 
@@ -176,7 +175,7 @@ def test_a_policy_without_a_size_stage_shrinks_nobody() -> None:
 def test_who_is_leaving_already_costs_nothing_more() -> None:
     world = Lent().lend(2)
     world.submit(tesla(1, 8), tesla(2, 8)).decide()
-    stop = attempt_steps.StopRequested(cause=StopCause.PREEMPT, grace_s=30.0)
+    stop = attempt_steps.StopRequested(cause=StopCause.RECLAIM, grace_s=30.0)
     drive.step_attempt(world.cluster, AttemptKey(JobId(1), 1), stop, world.now_s)
     taken = world.taken(1)
     assert (taken.choice.servers, taken.choice.cost) == (("t1",), 0)
