@@ -13,16 +13,11 @@ GUARANTEED = "guaranteed"
 
 def promise_pairs(promise: job_pb2.Promise, look: Look) -> tuple[tuple[str, str], ...]:
     """For `dlq show`; `promise` of a job with deadlines."""
-    has = promise.HasField
     return (
         ("deadline", ", ".join(_deadline(promise, step, look) for step in promise.deadlines)),
         ("promise", answer(promise)),
         ("instead", instead(promise)),
         ("slack", slack(promise)),
-        (
-            "work",
-            format_duration(from_duration(promise.work_duration)) if has("work_duration") else "",
-        ),
         ("on miss", promise.on_miss if promise.on_miss != "continue" else ""),
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from dlq.v1 import job_pb2
 from dlq_cli.columns import exit_text, progress, run_s, where
+from dlq_cli.estimate_text import estimate_text
 from dlq_cli.facts.job import array_text, dependency_text
 from dlq_cli.foreseen import long_range
 from dlq_cli.promise_text import promise_pairs
@@ -48,6 +49,7 @@ def _job_pairs(job: job_pb2.Job, look: Look) -> tuple[tuple[str, str], ...]:
         *(promise_pairs(job.promise, look) if job.HasField("promise") else ()),
         ("ended", _when(job, "end_time", look)),
         ("run time", _run_time(job)),
+        ("estimate", estimate_text(job.run_estimate) if job.HasField("run_estimate") else ""),
         ("progress", progress(job, look)),
         ("checkpoint", _checkpoint(job, look)),
         ("at risk", _at_risk(job)),

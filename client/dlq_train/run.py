@@ -41,6 +41,7 @@ class Run:
         self.attempt = said.attempt
         self.rank = said.rank
         self.nnodes = said.nnodes
+        self.trial = said.trial  # dlq only measures how fast it is: nothing of this run is kept
         self.checkpoint_dir = said.checkpoint_dir
         self._settings = said
         self._watch = watch

@@ -21,6 +21,7 @@ class Settings:
     beat_file: Path | None
     done_file: Path | None
     save_file: Path | None = None
+    trial: bool = False
 
 
 def read(environ: Mapping[str, str], *, local_dir: Path) -> Settings:
@@ -49,6 +50,7 @@ def read(environ: Mapping[str, str], *, local_dir: Path) -> Settings:
         beat_file=_path(environ, "DLQ_BEAT_FILE"),
         done_file=_path(environ, "DLQ_DONE_FILE"),
         save_file=_path(environ, "DLQ_SAVE_FILE"),
+        trial=environ.get("DLQ_TRIAL") == "1",
     )
 
 

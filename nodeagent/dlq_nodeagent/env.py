@@ -66,6 +66,8 @@ def _identity(launch: Launch, now_s: float) -> Mapping[str, str]:
         "DLQ_FENCE": str(launch.fence),
         "DLQ_RESTART_COUNT": str(launch.restart_count),
     }
+    if launch.trial:
+        ours["DLQ_TRIAL"] = "1"
     if launch.time_left_s is not None:
         ours["DLQ_TIME_LIMIT_END"] = str(round(now_s + launch.time_left_s))
     return ours

@@ -369,6 +369,7 @@ def _launch(launch: wire.LaunchCommand) -> Launch:
         node_ports=tuple(tuple(each.ports) for each in launch.node_ports),
         node_gpu_counts=tuple(launch.node_gpu_counts),
         profile=_profile_order(launch.profile) if launch.HasField("profile") else None,
+        trial=launch.trial,
     )
 
 

@@ -77,6 +77,10 @@ class FakeRead:
         return self.chosen.policy
 
     @property
+    def profile_s(self) -> float | None:
+        return None
+
+    @property
     def promises(self) -> bool:
         return self.promising
 

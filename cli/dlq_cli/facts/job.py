@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from dlq.v1 import forecast_pb2, job_pb2, resource_pb2
 from dlq_cli.facts.common import Facts, instant, seconds
+from dlq_cli.facts.estimate import estimate_facts
 from dlq_cli.facts.promise import deadline_facts, promise_facts
 from dlq_cli.words import ATTEMPT_STATES, HOLD_KINDS, JOB_STATES, LEASE_KINDS, shown_state
 from dlq_common.arrays import IndexRange, expand, format_indexes
@@ -66,6 +67,7 @@ def job_facts(job: job_pb2.Job) -> Facts:
         ),
         "progress": progress_facts(job.progress) if has("progress") else None,
         "promise": promise_facts(job.promise) if has("promise") else None,
+        "estimate": estimate_facts(job.run_estimate) if has("run_estimate") else None,
         "grace_s": seconds(job.grace_duration) if has("grace_duration") else None,
         "observed_save_count": job.observed_save_count,
         "observed_resume_count": job.observed_resume_count,

@@ -8,6 +8,7 @@ from dlq_master.control.standing import Standing, standing_of
 from dlq_master.control.state import State
 from dlq_master.control.stimuli import Command, Launch, Save, Signal, Stop
 from dlq_master.model.attempt import Attempt
+from dlq_master.model.gang import is_reduced
 from dlq_master.model.grace import grace_s
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.machine import StopCause
@@ -30,6 +31,7 @@ def launch_command(
     owner = state.users.get(job.user)
     ran_s = job.total_executed_s
     recording = state.beliefs.get(attempt.key)
+    trial = is_reduced(attempt, job)
     return Launch(
         sequence=sequence,
         key=attempt.key,
@@ -50,14 +52,17 @@ def launch_command(
         uid=-1 if owner is None else owner.uid,
         gid=-1 if owner is None else owner.gid,
         groups=() if owner is None else owner.groups,
-        resume_from=attempt.resume_from.path if attempt.resume_from else "",
+        resume_from=attempt.resume_from.path if attempt.resume_from and not trial else "",
         hold_s=attempt.lease.hold_s,
         grace_s=attempt.grace_s or grace_s(job.saves, job.rules),
         restart_count=attempt.key.number - 1,
-        time_left_s=None if job.time_limit_s is None else max(1.0, job.time_limit_s - ran_s),
+        time_left_s=(
+            None if job.time_limit_s is None or trial else max(1.0, job.time_limit_s - ran_s)
+        ),
         at_barrier=attempt.at_barrier,
         node_gpu_counts=tuple(len(slot.gpu_indices) for slot in slots),
         record_s=None if recording is None else recording.window_s,
+        trial=trial,
         port_first=state.config.jobs.port_first,
         port_last=state.config.jobs.port_last,
         node_ports=(

@@ -35,6 +35,8 @@ class Readable(Protocol):
     @property
     def promises(self) -> bool: ...  # whether that policy promises deadlines
     @property
+    def profile_s(self) -> float | None: ...  # T_profile, if that policy measures run times
+    @property
     def filed(self) -> Chosen: ...  # what master.toml says
     def planning(self) -> Planning: ...
     def job(self, job_id: JobId) -> Job | None: ...  # whether it lives or has ended

@@ -139,6 +139,11 @@ class Published:
         return self._state.policy.promises is not None
 
     @property
+    def profile_s(self) -> float | None:
+        """T_profile, if that policy measures how long jobs run."""
+        return self._state.policy.profile_s
+
+    @property
     def filed(self) -> Chosen:
         """The policy of master.toml."""
         scheduler = self._state.config.scheduler

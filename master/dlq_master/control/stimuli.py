@@ -456,6 +456,7 @@ class Launch:
     node_ports: tuple[tuple[int, ...], ...] = ()  # of all ranks, once all are ready
     node_gpu_counts: tuple[int, ...] = ()
     record_s: float | None = None  # its traffic, for so long from its start on; None: not
+    trial: bool = False  # on fewer GPUs than the job asks for: it does nothing of its work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

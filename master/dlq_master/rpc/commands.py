@@ -59,12 +59,14 @@ def launch_message(launch: Launch, checkpoint_root: str) -> agent.LaunchCommand:
         gid=launch.gid,
         groups=launch.groups,
         resume_from=launch.resume_from,
-        checkpoint_directory=checkpoint_directory(spec, launch.key, checkpoint_root),
+        checkpoint_directory=checkpoint_directory(
+            spec, launch.key, checkpoint_root, trial=launch.trial
+        ),
         hold_duration=to_duration(launch.hold_s),
         grace_duration=to_duration(launch.grace_s),
         restart_count=launch.restart_count,
     )
-    message.at_barrier = launch.at_barrier
+    message.at_barrier, message.trial = launch.at_barrier, launch.trial
     if launch.record_s is not None:
         message.profile.window_duration.CopyFrom(to_duration(launch.record_s))
     message.node_gpu_counts.extend(launch.node_gpu_counts)
@@ -75,9 +77,12 @@ def launch_message(launch: Launch, checkpoint_root: str) -> agent.LaunchCommand:
     return message
 
 
-def checkpoint_directory(spec: job_pb2.JobSpec, key: AttemptKey, checkpoint_root: str) -> str:
-    """Where an attempt leaves its checkpoints: a directory of its own, or the script's with a marker."""
-    if spec.checkpoint.marker:
+def checkpoint_directory(
+    spec: job_pb2.JobSpec, key: AttemptKey, checkpoint_root: str, *, trial: bool = False
+) -> str:
+    """Where an attempt leaves its checkpoints: a directory of its own, or the script's with a marker, but
+    not those of a trial."""
+    if spec.checkpoint.marker and not trial:
         return spec.checkpoint.directory
     root = spec.checkpoint.directory or checkpoint_root
     return f"{root.rstrip('/')}/{key.job_id}/{key.number}"

@@ -24,6 +24,7 @@ from dlq_master.model.sentence import sentence
 from dlq_master.model.why import Reason
 from dlq_master.planner.forecasts import Range
 from dlq_master.rpc.deadlines import promise_message
+from dlq_master.rpc.estimate_view import estimate_message
 from dlq_master.rpc.node_view import gpu_statuses, reasons, withheld_words
 from dlq_master.rpc.preemption_view import add_preemptions
 
@@ -92,11 +93,12 @@ def job_message(job: Job, read: Readable, now_s: float) -> job_pb2.Job:
         message.time_limit_duration.CopyFrom(to_duration(job.time_limit_s))
     if job.checkpoint is not None:
         message.checkpoint.CopyFrom(checkpoint_message(job.checkpoint))
+    key = job.live_key
+    attempt = read.attempt(key) if key is not None else None
     if not job.ended:
         message.grace_duration.CopyFrom(to_duration(grace_s(job.saves, job.rules)))
         message.observed_save_count = len(job.saves)
-    key = job.live_key
-    attempt = read.attempt(key) if key is not None else None
+        message.run_estimate.CopyFrom(estimate_message(job, attempt, read.profile_s))
     executed_s = job.total_executed_s
     if attempt is not None:
         executed_s += attempt.executed_s(now_s)

@@ -112,6 +112,8 @@ class Launch:
     """Ports of all nodes in rank order; empty as long as this node may still choose its own."""
     node_gpu_counts: tuple[int, ...] = ()
     profile: ProfileOrder | None = None
+    trial: bool = False
+    """On fewer GPUs than its job asks for, to be measured: nothing that it saves is gone on with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

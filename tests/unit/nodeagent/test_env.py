@@ -100,6 +100,11 @@ def test_a_login_is_filled_in_where_the_job_says_nothing() -> None:
     assert "/usr/bin" in env["PATH"]
 
 
+def test_only_a_trial_is_told_that_it_is_one() -> None:
+    assert environment(a_launch(trial=True))["DLQ_TRIAL"] == "1"
+    assert "DLQ_TRIAL" not in environment(a_launch())
+
+
 def test_files_resume_and_limits_are_told() -> None:
     launch = a_launch(resume_from="/ckpt/17/0/step-000100", time_left_s=60.4, restart_count=2)
     env = environment(launch)

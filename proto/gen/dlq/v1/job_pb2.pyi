@@ -1145,6 +1145,7 @@ class Job(_message.Message):
     DISPLACED_COUNT_FIELD_NUMBER: _builtins.int
     STOP_COST_DURATION_FIELD_NUMBER: _builtins.int
     OBSERVED_RESUME_COUNT_FIELD_NUMBER: _builtins.int
+    RUN_ESTIMATE_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Short decimal integer, never reused."""
     user: _builtins.str
@@ -1283,6 +1284,10 @@ class Job(_message.Message):
         the configuration. Unset: it has ended.
         """
 
+    @_builtins.property
+    def run_estimate(self) -> Global___RunEstimate:
+        """How long it is taken to run; unset: it has ended."""
+
     def __init__(
         self,
         *,
@@ -1334,10 +1339,11 @@ class Job(_message.Message):
         displaced_count: _builtins.int = ...,
         stop_cost_duration: _duration_pb2.Duration | None = ...,
         observed_resume_count: _builtins.int = ...,
+        run_estimate: Global___RunEstimate | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "last_preemption", b"last_preemption", "progress", b"progress", "promise", b"promise", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_estimate", b"start_estimate", "start_time", b"start_time", "stop_cost_duration", b"stop_cost_duration", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "last_preemption", b"last_preemption", "progress", b"progress", "promise", b"promise", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "stop_cost_duration", b"stop_cost_duration", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "displaced_count", b"displaced_count", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "last_preemption", b"last_preemption", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "nice", b"nice", "node_ids", b"node_ids", "observed_resume_count", b"observed_resume_count", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "progress", b"progress", "promise", b"promise", "queue", b"queue", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "start_estimate", b"start_estimate", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "stop_cost_duration", b"stop_cost_duration", "submit_time", b"submit_time", "team", b"team", "time_limit_duration", b"time_limit_duration", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "displaced_count", b"displaced_count", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "last_preemption", b"last_preemption", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "nice", b"nice", "node_ids", b"node_ids", "observed_resume_count", b"observed_resume_count", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "progress", b"progress", "promise", b"promise", "queue", b"queue", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "stop_cost_duration", b"stop_cost_duration", "submit_time", b"submit_time", "team", b"team", "time_limit_duration", b"time_limit_duration", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__attempt_state: _TypeAlias = _typing.Literal["attempt_state"]  # noqa: Y015
     _WhichOneofArgType__attempt_state: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state"]  # noqa: Y015
@@ -1485,6 +1491,54 @@ class Promise(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__guaranteed_index) -> _WhichOneofReturnType__guaranteed_index | None: ...
 
 Global___Promise: _TypeAlias = Promise  # noqa: Y015
+
+@_typing.final
+class RunEstimate(_message.Message):
+    """How long a job is taken to run, and from where that is known (docs/trials.md)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_DURATION_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    CONFIDENCE_FIELD_NUMBER: _builtins.int
+    STEP_DURATION_FIELD_NUMBER: _builtins.int
+    UNMEASURED_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    source: _builtins.str
+    """"declared", "history", "profiled" or "traffic"; empty: nobody knows."""
+    confidence: _builtins.str
+    """"high", "medium" or "low"; empty: nobody knows."""
+    unmeasured: _builtins.str
+    """Why it could not be measured: "no_beats", "no_total", "too_few_steps", "trial_failed" or "trial_lost"; empty:
+    it was, or nobody has tried.
+    """
+    detail: _builtins.str
+    """The same as a sentence, with what is missing."""
+    @_builtins.property
+    def run_duration(self) -> _duration_pb2.Duration:
+        """In all, on the GPUs that it asks for; unset: nobody knows."""
+
+    @_builtins.property
+    def step_duration(self) -> _duration_pb2.Duration:
+        """A training step on the GPUs that it asks for; unset: unknown."""
+
+    def __init__(
+        self,
+        *,
+        run_duration: _duration_pb2.Duration | None = ...,
+        source: _builtins.str = ...,
+        confidence: _builtins.str = ...,
+        step_duration: _duration_pb2.Duration | None = ...,
+        unmeasured: _builtins.str = ...,
+        detail: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["run_duration", b"run_duration", "step_duration", b"step_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confidence", b"confidence", "detail", b"detail", "run_duration", b"run_duration", "source", b"source", "step_duration", b"step_duration", "unmeasured", b"unmeasured"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunEstimate: _TypeAlias = RunEstimate  # noqa: Y015
 
 @_typing.final
 class WaitReason(_message.Message):

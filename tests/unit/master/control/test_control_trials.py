@@ -12,7 +12,7 @@ import pytest
 
 from dlq_common.errors import ConfigError, TryAgain
 from dlq_master.control.policies import live_policy
-from dlq_master.control.stimuli import AskedArray, FenceNode
+from dlq_master.control.stimuli import AskedArray, FenceNode, SetPolicy
 from dlq_master.model.attempt import AttemptState
 from dlq_master.model.estimate import Basis, Confidence, Source, Unmeasured
 from dlq_master.model.ids import AttemptKey, JobId
@@ -189,6 +189,29 @@ def test_a_checkpoint_of_a_trial_on_fewer_gpus_is_not_gone_on_with(lab: Lab) -> 
     lab.trains(700.0)
     assert lab.job(1).live_attempt == 3
     assert lab.master.attempt(JobId(1)).resume_from is None
+
+
+def test_a_trial_on_fewer_gpus_is_told_so_and_begins_from_nothing(masters: Masters) -> None:
+    lab = Lab(masters, "fifo", nodes=4)
+    job = lab.submit(run_s=None, gpus=32, step_count=TOTAL)
+    lab.trains(20.0)
+    (first,) = [agent.ranks[AttemptKey(job.job_id, 1)] for agent in lab.agents[:1]]
+    assert first.launch.trial is False
+    lab.agents[0].save(AttemptKey(job.job_id, 1), 10)
+    for agent in lab.agents:
+        agent.exit(AttemptKey(job.job_id, 1), 99)
+    lab.acts()
+    assert lab.job(1).checkpoint is not None
+    asked = SetPolicy(caller=ROOT, request_id="p", policy="chronus", settings=(), force=False)
+    for agent in lab.agents:
+        agent.exit(AttemptKey(job.job_id, 2), 99)
+    lab.master.ask(asked)
+    lab.trains(20.0)
+    trial = lab.master.attempt(job.job_id)
+    assert trial.lease.kind is LeaseKind.PROFILE
+    launch = next(agent.ranks[trial.key].launch for agent in lab.agents if trial.key in agent.ranks)
+    assert (launch.trial, launch.resume_from, launch.time_left_s) == (True, "", None)
+    assert launch.node_ids == trial.lease.allocation.node_ids
 
 
 def test_a_program_that_cannot_run_on_fewer_gpus_has_not_failed(lab: Lab) -> None:

@@ -149,6 +149,14 @@ def test_each_attempt_has_a_checkpoint_directory_unless_the_script_has_its_own(
     assert commands.checkpoint_directory(spec, KEY, "/shared/ckpt/") == expected
 
 
+def test_a_trial_has_a_directory_of_its_own_even_where_the_script_has_one() -> None:
+    spec = job_pb2.JobSpec()
+    spec.checkpoint.directory, spec.checkpoint.marker = "/mine", "latest"
+    assert commands.checkpoint_directory(spec, KEY, "/shared") == "/mine"
+    own = commands.checkpoint_directory(spec, KEY, "/shared", trial=True)
+    assert own == f"/mine/{KEY.job_id}/{KEY.number}"
+
+
 def _launch(time_left_s: float | None) -> Launch:
     return Launch(
         sequence=9,
