@@ -124,3 +124,67 @@ async def test_test_only_keeps_nothing(house: RpcHouse, tmp_path: Path) -> None:
     said = await alice.types("submit", "--test-only", "-G", "2", "--", "true")
     assert said.code == 0
     assert "gpus:        2 on any nodes  (--gpus)" in said.out
+
+
+async def test_an_admin_makes_a_team_and_its_members_see_it(
+    house: RpcHouse, tmp_path: Path
+) -> None:
+    root = Person(house, tmp_path, "root", Role.ADMIN)
+    alice = Person(house, tmp_path, "alice", Role.USER)
+    said = await root.types("admin", "team", "set", "vision", "--gpus", "8", "--no-borrow")
+    assert (said.code, said.out) == (
+        0,
+        "team vision: gpu quota 8, gpu limit 8, members nobody\n",
+    )
+    assert "no teams" in (await alice.types("teams")).err
+    added = ("alice", "--limit", "4", "--share", "2", "--default")
+    assert (await root.types("admin", "team", "add-user", "vision", *added)).code == 0
+    team = json.loads((await alice.types("teams", "--json")).out)["teams"][0]
+    assert (team["gpu_quota"], team["gpu_limit"], team["running_job_limit"]) == (8, 8, None)
+    (member,) = team["members"]
+    assert (member["user"], member["gpu_limit"], member["share"]) == ("alice", 4, 2.0)
+    assert member["is_default"]
+    assert (await root.types("admin", "team", "set", "vision", "--limit", "none")).code == 0
+    kept = json.loads((await root.types("teams", "vision", "--json")).out)["teams"][0]
+    assert (kept["gpu_quota"], kept["gpu_limit"]) == (8, None), "the rest is as it was"
+    assert kept["members"][0]["gpu_limit"] == 4
+    for wrong, words in (
+        (("set", "vision", "--gpus", "many"), "--gpus: 'many' is not a whole number or none"),
+        (("set", "vision", "--limit", "4"), "a limit of 4 GPUs is below the quota of 8"),
+        (("set", "new", "--no-borrow"), "--no-borrow needs a quota"),
+        (("set", "vision", "--limit", "9", "--borrow"), "say the same"),
+    ):
+        refused = await root.types("admin", "team", *wrong)
+        assert (refused.code, words in refused.err) == (2, True), refused.err
+    assert (await root.types("admin", "team", "add-user", "nlp", "bob")).code == 3
+    assert (await root.types("admin", "team", "remove-user", "vision", "bob")).code == 3
+    assert (await root.types("admin", "team", "remove-user", "vision", "alice")).code == 0
+    assert (await root.types("admin", "team", "remove", "vision", "-y")).code == 0
+    assert (await alice.types("admin", "team", "set", "mine", "--gpus", "8")).code == 4
+
+
+async def test_an_operator_reserves_nodes_and_lets_them_go(house: RpcHouse, tmp_path: Path) -> None:
+    olga = Person(house, tmp_path, "olga", Role.OPERATOR)
+    said = await olga.types(
+        "admin", "reserve", "gpu[01-02]", "--from", "2100-12-01T08:00Z", "--for", "4h",
+        "--reason", "fans",
+    )  # fmt: skip
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith("reserved m1: gpu[01-02], 2100-12-01T08:00:00")
+    (listed,) = json.loads((await olga.types("admin", "reservation", "list", "--json")).out)[
+        "reservations"
+    ]
+    assert (listed["end_time"][:19], listed["reason"]) == ("2100-12-01T12:00:00", "fans")
+    for wrong, words in (
+        (("gpu01",), "Give --to or --for"),
+        (("gpu01", "--to", "18:00", "--for", "1h"), "Give --to or --for"),
+        (("gpu01", "--for", "soon"), "--for: "),
+        (("gpu01", "--from", "yesterday", "--for", "1h"), "--from: "),
+        (("gpu[01", "--for", "1h"), "gpu[01"),
+    ):
+        refused = await olga.types("admin", "reserve", *wrong)
+        assert (refused.code, words in refused.err) == (2, True), refused.err
+    assert (await olga.types("admin", "reservation", "cancel", "m1", "-y")).code == 0
+    alice = Person(house, tmp_path, "alice", Role.USER)
+    assert (await alice.types("admin", "reserve", "gpu01", "--for", "1h")).code == 4
+    assert (await alice.types("admin", "reservation", "list")).code == 0

@@ -119,7 +119,7 @@ class DlqStory(Story):
         jobs = [cluster.jobs[job_id] for job_id in sorted(cluster.promised)]
         jobs = [job for job in jobs if job.planned(origin) or job.slots]
         for gpu_type in {type_of(cluster, job) for job in jobs}:
-            grid = grid_of(cluster, gpu_type, rules)
+            grid = grid_of(cluster, gpu_type, rules, cluster.slot)
             held = [job for job in jobs if type_of(cluster, job) == gpu_type]
             asked = [
                 slo_job(cluster, job, origin, extra, spare=may_make_way(job, grid)) for job in held

@@ -40,7 +40,7 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.planner.forecasts import Range
 from dlq_master.planner.process import Facts
 from dlq_master.store.batch import JoinToken, User
-from dlq_master.store.tenants import Team
+from dlq_master.store.tenants import Reservation, Team
 
 EPOCH = 3
 
@@ -60,6 +60,7 @@ class FakeRead:
     all_users: dict[str, User] = field(default_factory=dict)
     all_tokens: dict[str, JoinToken] = field(default_factory=dict)
     all_teams: dict[str, Team] = field(default_factory=dict)
+    all_reservations: dict[str, Reservation] = field(default_factory=dict)
     journal: list[JournalEvent] = field(default_factory=list)
     beats: dict[JobId, Any] = field(default_factory=dict)
     beliefs: dict[JobId, Belief] = field(default_factory=dict)
@@ -174,6 +175,12 @@ class FakeRead:
 
     def tokens(self) -> Sequence[JoinToken]:
         return list(self.all_tokens.values())
+
+    def reservations(self) -> Sequence[Reservation]:
+        return list(self.all_reservations.values())
+
+    def on_reserved(self, one: Reservation) -> tuple[Sequence[JobId], Sequence[JobId]]:
+        return (), ()
 
     def teams(self) -> Sequence[Team]:
         return [self.all_teams[name] for name in sorted(self.all_teams)]
@@ -424,6 +431,16 @@ class FakeControl:
 
     def _DeleteUser(self, ask: say.DeleteUser) -> None:
         self.published.all_users.pop(ask.name, None)
+
+    def _CreateReservation(self, ask: say.CreateReservation) -> Reservation:
+        begin_s = 0.0 if ask.begin_s is None else ask.begin_s
+        who = ask.caller.name
+        made = Reservation("m1", ask.node_ids, begin_s, ask.end_s, ask.reason, who, 0.0)
+        self.published.all_reservations["m1"] = made
+        return made
+
+    def _CancelReservation(self, ask: say.CancelReservation) -> None:
+        self.published.all_reservations.pop(ask.reservation_id, None)
 
     def _SetTeam(self, ask: say.SetTeam) -> say.TeamSet:
         team = ask.team._replace(version=ask.team.version + 1)

@@ -14,6 +14,10 @@ from dlq_cli.lazy import Lazy, LazyGroup
         "node": Lazy("dlq_cli.commands.admin_node:node", "Drain, fence and forget nodes."),
         "user": Lazy("dlq_cli.commands.admin_user:user", "Who may do what."),
         "team": Lazy("dlq_cli.commands.admin_team:team", "Teams, their quotas and members."),
+        "reserve": Lazy("dlq_cli.commands.admin_reserve:reserve", "Keep nodes free for a while."),
+        "reservation": Lazy(
+            "dlq_cli.commands.admin_reserve:reservation", "List and cancel reservations."
+        ),
         "policy": Lazy("dlq_cli.commands.admin_policy:policy", "Which policy decides."),
         "estimates": Lazy(
             "dlq_cli.commands.admin_estimates:estimates", "How good start ranges are."

@@ -1,4 +1,5 @@
-"""Where a job may go whose attempts the cluster has failed: elsewhere, if there is an elsewhere.
+"""Where a job may go whose attempts the cluster has failed: elsewhere, if there is an elsewhere; and who keeps off nodes
+that are reserved (control/reservations.py).
 
 A job avoids the nodes on which its attempts failed as long as others, all taken together and empty,
 could hold it; when there are none (any more) it may go anywhere. After an attempt that was preempted
@@ -6,6 +7,7 @@ in good order nothing is held against any node. What happens when: the master re
 job's row; the agents and a silent line have no part in it.
 """
 
+from dlq_master.control import reservations
 from dlq_master.control.plan_faults import sheltered
 from dlq_master.control.turn import Turn
 from dlq_master.model import job_steps as on_job
@@ -17,20 +19,30 @@ _THERE = (NodeState.UP, NodeState.SUSPECT)  # a node that is late for a moment i
 
 
 def steer(turn: Turn) -> None:
-    """Before a plan: let the jobs that the cluster has failed avoid what they have to."""
-    retries = turn.state.retries
-    if not retries.due:
+    """Before a plan: let jobs avoid what they have to."""
+    retries, concerned = turn.state.retries, reservations.concerned(turn)
+    if not retries.due and not concerned:
         return
-    retries.due = False
-    for job_id in list(retries.jobs):
-        job = turn.state.cluster.jobs.get(job_id)
-        if job is None or job.ended or not (job.failed_nodes or job.request.avoid):
-            del retries.jobs[job_id]
-        elif job.live_attempt is None:
-            avoid = job.failed_nodes if _fits_elsewhere(turn, job) else ()
-            if avoid != job.request.avoid:
-                cause = f"keeps off {', '.join(avoid)}" if avoid else "may go anywhere"
-                turn.step_job(job_id, on_job.Avoids(node_ids=avoid), actor="master", cause=cause)
+    jobs = turn.state.cluster.jobs
+    if retries.due:
+        retries.due = False
+        for job_id in list(retries.jobs):
+            job = jobs.get(job_id)
+            if job is None or job.ended or not (job.failed_nodes or job.request.avoid):
+                del retries.jobs[job_id]
+        concerned += retries.jobs
+    for job_id in dict.fromkeys(concerned):
+        if jobs[job_id].live_attempt is None:
+            _steer(turn, jobs[job_id])
+
+
+def _steer(turn: Turn, job: Job) -> None:
+    failed = job.failed_nodes if job.failed_nodes and _fits_elsewhere(turn, job) else ()
+    booked = reservations.kept_off(turn.state, job, turn.now_s)
+    avoid = (*failed, *(node_id for node_id in booked if node_id not in failed))
+    if avoid != job.request.avoid:
+        cause = f"keeps off {', '.join(avoid)}" if avoid else "may go anywhere"
+        turn.step_job(job.job_id, on_job.Avoids(node_ids=avoid), actor="master", cause=cause)
 
 
 def _fits_elsewhere(turn: Turn, job: Job) -> bool:

@@ -14,6 +14,7 @@ from dlq_master.control import (
     nodes,
     people,
     policies,
+    reservations,
     risks,
     scheduling,
     submitting,
@@ -27,10 +28,12 @@ from dlq_master.control.stimuli import (
     AcceptGpus,
     AnnounceMaintenance,
     CancelJob,
+    CancelReservation,
     CheckpointJob,
     ClearGpuConditions,
     CloseSession,
     CommandDone,
+    CreateReservation,
     CreateToken,
     DeleteTeam,
     DeleteUser,
@@ -100,6 +103,8 @@ _PLAIN: Final[dict[type, Callable[[Turn, Any], Any]]] = {
     SetPolicy: policies.set_policy,
     SetTeam: teams.set_team,
     DeleteTeam: teams.delete_team,
+    CreateReservation: reservations.create,
+    CancelReservation: reservations.cancel,
     PlanMade: scheduling.plan_made,
 }
 
@@ -125,6 +130,7 @@ def _tick(turn: Turn, name: str) -> None:
         risks.watch(turn)
         misses.watch(turn)
         traffic.close_overdue(turn)
+        reservations.watch(turn)
         scheduling.notice_pause(turn)
         scheduling.watch_waits(turn)
     elif name == "compact":

@@ -9,7 +9,14 @@ from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.queues import QueueFacts as QueueFacts
 from dlq_master.control.starts import Quality
 from dlq_master.control.state import Beat
-from dlq_master.control.stimuli import Command, JoinToken, Stimulus, Team, User
+from dlq_master.control.stimuli import (
+    Command,
+    JoinToken,
+    Reservation,
+    Stimulus,
+    Team,
+    User,
+)
 from dlq_master.control.team_use import Use
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.event import JournalEvent
@@ -66,6 +73,8 @@ class Readable(Protocol):
     def user(self, name: str) -> User | None: ...
     def users(self) -> Sequence[User]: ...
     def tokens(self) -> Sequence[JoinToken]: ...
+    def reservations(self) -> Sequence[Reservation]: ...  # the first to begin first
+    def on_reserved(self, one: Reservation) -> tuple[Sequence[JobId], Sequence[JobId]]: ...
     def teams(self) -> Sequence[Team]: ...  # by name
     def team_uses(self, now_s: float) -> Mapping[str, Use]: ...  # by team, and by account
     def team_notice(self) -> str: ...  # why teams make no difference; empty: they do

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from dlq_master.control import queues, scheduling, team_use, teams
+from dlq_master.control import queues, reservations, scheduling, team_use, teams
 from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
@@ -24,7 +24,7 @@ from dlq_master.policy.order import share
 from dlq_master.policy.sensitivity.beliefs import Beliefs
 from dlq_master.policy.transit.costs import pause_and_resume_s
 from dlq_master.store.batch import Batch, JoinToken, PastJobs, User
-from dlq_master.store.tenants import Team
+from dlq_master.store.tenants import Reservation, Team
 
 MOST_OWNERS = 20_000  # of past jobs, remembered for those who follow the journal
 
@@ -82,6 +82,7 @@ class Published:
         self._users = dict(state.users)
         self._tokens = dict(state.tokens)
         self._teams = dict(state.teams)
+        self._reservations = dict(state.reservations)
         self._owners: dict[JobId, str] = {}
         self._beliefs = Beliefs(state.config.profiler.bytes_per_s)
         for recording in state.beliefs:
@@ -123,6 +124,10 @@ class Published:
             self._tokens[token.token_id] = token
         for token_id in batch.deleted_tokens:
             self._tokens.pop(token_id, None)
+        for one in batch.reservations:
+            self._reservations[one.reservation_id] = one
+        for name in batch.deleted_reservations:
+            self._reservations.pop(name, None)
         for team in batch.teams:
             self._teams[team.name] = team
         for name in batch.deleted_teams:
@@ -317,6 +322,14 @@ class Published:
     def teams(self) -> Sequence[Team]:
         """All teams by name."""
         return [self._teams[name] for name in sorted(self._teams)]
+
+    def reservations(self) -> Sequence[Reservation]:
+        """Those that are not over, the first to begin first."""
+        return sorted(self._reservations.values(), key=lambda one: (one.begin_s, one.node_ids))
+
+    def on_reserved(self, one: Reservation) -> tuple[Sequence[JobId], Sequence[JobId]]:
+        """Who holds GPUs of its nodes, and who of those may run into it."""
+        return reservations.on_them(self._state, one)
 
     def team_uses(self, now_s: float) -> Mapping[str, Use]:
         """What teams, and accounts, have now: O(jobs)."""

@@ -43,5 +43,7 @@ def _told(turn: Turn, nodes: dict[NodeId, None]) -> str:
         else:
             flags = ", ".join(sorted(flag.value for flag in node.flags))
             up = node.state is NodeState.UP
-            words.append(f"{node_id} is {flags if up and flags else node.state.value}")
+            booked = up and not flags and node.windows
+            what = f"reserved ({node.windows[0].reservation_id})" if booked else node.state.value
+            words.append(f"{node_id} is {flags if up and flags else what}")
     return ", ".join(words)

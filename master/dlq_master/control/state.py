@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from dlq_master.control import usage
 from dlq_master.control.away import Away
+from dlq_master.control.bookings import Bookings
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.crowd import Crowd
@@ -33,7 +34,7 @@ from dlq_master.policy.profile.steps import Track
 from dlq_master.policy.sensitivity.beliefs import Beliefs
 from dlq_master.store.backup import COPY
 from dlq_master.store.batch import HORIZON, JoinToken, Loaded, User, Window
-from dlq_master.store.tenants import Team
+from dlq_master.store.tenants import Reservation, Team
 
 # More than a cluster can have named between a backup and the loss of its database.
 _LOST_EPOCHS = 1_000
@@ -116,6 +117,8 @@ class State:
     holds_told: dict[NodeId, int] = field(default_factory=dict)  # hold revision its ranks have
     gates: Gates = field(default_factory=Gates)  # jobs that may not wait yet
     cancel_late: dict[JobId, None] = field(default_factory=dict)  # jobs that want no late end
+    reservations: dict[str, Reservation] = field(default_factory=dict)
+    bookings: Bookings = field(default_factory=Bookings)  # who may run into them
     risks: Risks = field(default_factory=Risks)  # promises that may not be kept
     retries: Retries = field(default_factory=Retries)  # jobs that the cluster has failed
     journal_horizon: int = 0  # up to this sequence the journal may have been cut
@@ -202,6 +205,8 @@ def restore(state: State, loaded: Loaded) -> None:
     state.users = {user.name: user for user in loaded.users}
     state.tokens = {token.token_id: token for token in loaded.tokens}
     state.waits = Waits(loaded.waited)
+    state.reservations = {one.reservation_id: one for one in loaded.reservations}
+    state.bookings.changed = bool(loaded.reservations)
     state.teams = {team.name: team for team in loaded.teams}
     state.outbox = Outbox(loaded.intentions)
     state.recent.enter(sorted(loaded.jobs, key=lambda job: job.end_time_s or 0.0))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from dlq_common.errors import (
@@ -18,6 +19,7 @@ from dlq_master.control import (
     eligible,
     gpu_types,
     profile_limit,
+    reservations,
     scheduling,
     teams,
 )
@@ -150,8 +152,14 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
         records=ask.records,
         team=team,
     )
-    job = believe(state, job)
+    job = _off_reserved(turn, believe(state, job))
     return job._replace(blocked=eligible.first_block(job))
+
+
+def _off_reserved(turn: Turn, job: Job) -> Job:
+    """It may be placed in the turn in which it comes."""
+    avoid = reservations.kept_off(turn.state, job, turn.now_s)
+    return job._replace(request=replace(job.request, avoid=avoid)) if avoid else job
 
 
 def steps_of(

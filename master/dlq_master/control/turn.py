@@ -26,7 +26,7 @@ from dlq_master.model.node import Node
 from dlq_master.model.plan import Lapse
 from dlq_master.model.recording import Evidence, Recording
 from dlq_master.store.batch import Batch, Intention, JoinToken, StoredRequest, User
-from dlq_master.store.tenants import Team, Waited
+from dlq_master.store.tenants import Reservation, Team, Waited
 
 Name = TypeVar("Name", bound=str)
 _JOB_LEAP = 10_000_000  # an agent that claims a higher one is not believed
@@ -159,6 +159,7 @@ class Turn:
         self.state.gates.moved(one.job_id for one in happened)
         self.state.retries.moved(self.state, happened)
         self.state.risks.moved(happened)
+        self.state.bookings.moved(happened)
         self._note_waits(happened)
         self._count_lapses(happened)
         for one in happened:
@@ -346,6 +347,19 @@ class Turn:
         """Remove a team."""
         del self.state.teams[name]
         self.batch.deleted_teams.append(name)
+
+    # --- reservations -------------------------------------------------------------------------
+
+    def put_reservation(self, one: Reservation) -> None:
+        """Add or change a reservation."""
+        self.state.reservations[one.reservation_id] = one
+        self.batch.reservations.append(one)
+        _take_back(self.batch.deleted_reservations, one.reservation_id)
+
+    def drop_reservation(self, reservation_id: str) -> None:
+        """Remove a reservation."""
+        del self.state.reservations[reservation_id]
+        self.batch.deleted_reservations.append(reservation_id)
 
     # --- the journal --------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from dlq_master.model.ids import NodeId
 from dlq_master.model.lease import Terms
 from dlq_master.model.machine import IllegalTransition
 from dlq_master.model.resources import mask_of
+from dlq_master.model.windows import Window
 
 
 class NodeState(StrEnum):
@@ -40,6 +41,7 @@ class NodeFlag(StrEnum):
     LENDING = "lending"  # to be lent, and not yet proven empty
     RECLAIMED = "reclaimed"  # lent, and asked back
     MAINTENANCE = "maintenance"  # its agent has announced to be away
+    RESERVED = "reserved"  # for maintenance: a reservation has begun
     DISK_FULL = "disk_full"  # its agent has too little room for its own state
 
 
@@ -104,6 +106,7 @@ class Node(NamedTuple):
     runtimes: frozenset[str] = frozenset()  # of jobs, besides processes: "podman"
     labels: frozenset[str] = frozenset()  # `K=V`, set by operators, for jobs that ask for them
     pool: NodePool = NodePool.TRAINING
+    windows: tuple[Window, ...] = ()  # in which it is reserved, the first to begin first
 
     @property
     def open(self) -> bool:
@@ -237,6 +240,13 @@ class GpusCleared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Booked:
+    """These are the times in which it is reserved, all of them."""
+
+    windows: tuple[Window, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceAnnounced:
     """Its agent will be away for up to `maintenance_s`: its ranks hold out longer by as much."""
 
@@ -266,6 +276,7 @@ NodeEvent = (
     | GpusAccepted
     | GpusJudged
     | GpusCleared
+    | Booked
     | MaintenanceAnnounced
     | MaintenanceEnded
     | HoldsConfirmed
@@ -295,6 +306,7 @@ TABLE: Mapping[tuple[NodeState, type[NodeEvent]], NodeState] = {
     **{(state, GpusAccepted): state for state in NodeState},
     **{(state, GpusJudged): state for state in NodeState},
     **{(state, GpusCleared): state for state in NodeState},
+    **{(state, Booked): state for state in NodeState},
     # its agent, before it goes down and when it is back; the master's clock
     **{(state, MaintenanceAnnounced): state for state in NodeState},
     **{(state, MaintenanceEnded): state for state in NodeState},
@@ -361,6 +373,8 @@ def step(  # noqa: C901 one case per event
             news = tuple(Cleared(index, at_s) for index in sorted(event.indexes))
             kept = tuple(one for one in node.conditions if one.gpu not in event.indexes)
             after = node._replace(conditions=kept, cleared=known + news)
+        case Booked():
+            after = node._replace(windows=event.windows)
         case MaintenanceAnnounced():
             after = node._replace(
                 flags=node.flags | {NodeFlag.MAINTENANCE},

@@ -101,6 +101,12 @@ def _failed_nodes(reason: Reason, _job: Job, _reader: str) -> str:
     return f"GPUs are free only where its attempts have failed ({reason.detail}); others exist"
 
 
+def _maintenance(reason: Reason, _job: Job, _reader: str) -> str:
+    return (
+        f"GPUs are free only on nodes that are reserved before it would have ended: {reason.detail}"
+    )
+
+
 def _own_only(reason: Reason, _job: Job, _reader: str) -> str:
     return (
         f"GPUs are free only on nodes that are here for a time ({reason.detail}); a job with a deadline runs on the "
@@ -332,6 +338,7 @@ _WRITERS: Mapping[ReasonCode, Callable[[Reason, Job, str], str]] = {
     ReasonCode.BACKOFF: _backoff,
     ReasonCode.PLAN_FAILED: _plan_failed,
     ReasonCode.FAILED_NODES: _failed_nodes,
+    ReasonCode.MAINTENANCE: _maintenance,
     ReasonCode.OWN_ONLY: _own_only,
     ReasonCode.ARRAY_LIMIT: _array_limit,
     ReasonCode.NO_SUCH_SHAPE: _no_such_shape,

@@ -27,6 +27,7 @@ class ReasonCode(StrEnum):
     GPU_TYPE = "gpu_type"  # GPUs are free, but not of the type it names
     NODES_CLOSED = "nodes_closed"  # it would fit if drained, cordoned or silent nodes were open
     OWN_ONLY = "own_only"  # GPUs are free only on lent or rented nodes, and it has a deadline
+    MAINTENANCE = "maintenance"  # GPUs are free only where it would run into a reservation
     FAILED_NODES = "failed_nodes"  # GPUs are free only where its attempts have failed
     RESOURCES = "resources"  # too few GPUs are free
     FRAGMENTATION = "fragmentation"  # enough GPUs are free, but not in this shape

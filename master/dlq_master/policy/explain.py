@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.capacity import Capacity, Pools
@@ -250,9 +251,25 @@ def _avoided(cluster: Cluster, policy: Policy, shape: Shape) -> list[Reason]:
     failed = tuple([node_id for node_id in shape.avoid if node_id not in others])
     if len(failed) < len(shape.avoid) and _fits(free, shape._replace(avoid=failed), policy):
         return [Reason(ReasonCode.OWN_ONLY, "nodes", detail=_named(others))]
-    if failed and _fits(free, shape._replace(avoid=()), policy):
-        return [Reason(ReasonCode.FAILED_NODES, "nodes", detail=_named(failed))]
-    return []
+    if not failed or not _fits(free, shape._replace(avoid=()), policy):
+        return []
+    booked = [node_id for node_id in failed if cluster.nodes[node_id].windows]
+    if booked:
+        return [Reason(ReasonCode.MAINTENANCE, "nodes", detail=_booked(cluster, booked))]
+    return [Reason(ReasonCode.FAILED_NODES, "nodes", detail=_named(failed))]
+
+
+def _booked(cluster: Cluster, node_ids: Collection[NodeId]) -> str:
+    """`gpu01 from 2026-12-01T08:00:00.000Z (m1)`."""
+    words = []
+    for node_id in sorted(node_ids)[:NODES_NAMED]:
+        begin_s, _, name = cluster.nodes[node_id].windows[0]
+        words.append(f"{node_id} from {_instant(begin_s)} ({name})")
+    return _and_more(words, len(node_ids) - NODES_NAMED)
+
+
+def _instant(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _fragmented(capacity: Capacity, pool: Pool, shape: Shape) -> Reason:

@@ -22,6 +22,7 @@ from dlq.v1.identity_service_pb2_grpc import (
 from dlq.v1.job_service_pb2_grpc import add_JobServiceServicer_to_server
 from dlq.v1.node_service_pb2_grpc import add_NodeServiceServicer_to_server
 from dlq.v1.queue_service_pb2_grpc import add_QueueServiceServicer_to_server
+from dlq.v1.reservation_service_pb2_grpc import add_ReservationServiceServicer_to_server
 from dlq.v1.team_service_pb2_grpc import add_TeamServiceServicer_to_server
 from dlq_common.clock import Clock
 from dlq_common.ids import Ids
@@ -45,6 +46,7 @@ from dlq_master.rpc.logs import Logs
 from dlq_master.rpc.logs_relay import LogsRelay
 from dlq_master.rpc.node_service import NodeService
 from dlq_master.rpc.queue_service import QueueService
+from dlq_master.rpc.reservation_service import ReservationService
 from dlq_master.rpc.sessions import Sessions
 from dlq_master.rpc.team_service import TeamService
 from dlq_master.rpc.watch import Watch
@@ -121,6 +123,7 @@ class MasterServer:
             ),
             api,
         )
+        add_ReservationServiceServicer_to_server(ReservationService(control), api)
         add_TeamServiceServicer_to_server(TeamService(control, clock), api)
         add_IdentityServiceServicer_to_server(IdentityService(authority, clock), api)
         add_AgentServiceServicer_to_server(

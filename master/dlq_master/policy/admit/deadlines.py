@@ -115,7 +115,7 @@ def book_of(view: View, gpu_type: str, rules: Promises) -> Book:
     jobs = [cluster.jobs[job_id] for job_id in cluster.promised]
     held = [job for job in jobs if type_of(cluster, job) == gpu_type]
     extra = margin(cluster, rules)
-    grid = grid_of(cluster, gpu_type, rules)
+    grid = grid_of(cluster, gpu_type, rules, origin)
     return Book(
         grid=grid,
         jobs=tuple(

@@ -78,7 +78,7 @@ def _slot(
 ) -> tuple[Selection | None, list[Reserve]]:
     """The best plan from this slot on, and what it changes."""
     cluster = view.cluster
-    grid, extra = grid_of(cluster, gpu_type, rules), margin(cluster, rules)
+    grid, extra = grid_of(cluster, gpu_type, rules, slot), margin(cluster, rules)
     over, ending, planned = [], [], []
     for job in jobs:
         if overruns(view, job, extra):

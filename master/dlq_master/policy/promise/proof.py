@@ -69,7 +69,7 @@ def _fault(
         made = kept_plan([job], origin).segments.get(str(job_id), ())
         if made and not (ordered(made) and made[-1].end < FARTHEST):
             return f"the slots of job {job_id} overlap, touch, or are too far ahead"
-    grid = grid_of(view.cluster, gpu_type, rules)
+    grid = grid_of(view.cluster, gpu_type, rules, origin)
     wanted = _wanted(before.values(), origin, grid)
     full = _over(wanted, grid)
     _want(wanted, [before[job_id] for job_id in changed], origin, grid, times=-1)
@@ -133,7 +133,7 @@ def at_risk(view: View, rules: Promises) -> set[JobId]:
         by_type[type_of(cluster, job)][job_id] = job
     found = set()
     for gpu_type, jobs in by_type.items():
-        grid = grid_of(cluster, gpu_type, rules)
+        grid = grid_of(cluster, gpu_type, rules, origin)
         full = _over(_wanted(jobs.values(), origin, grid), grid)
         for job_id, job in jobs.items():
             if _in_any(job, full, origin) or not _keeps(view, job, origin, grid, rules):

@@ -20,6 +20,7 @@ from dlq_master.model.lease import LeaseKind
 from dlq_master.model.pool import Pool
 from dlq_master.model.reward import Step
 from dlq_master.model.view import View
+from dlq_master.model.windows import Window
 from dlq_master.policy.place.roundup import block_of, halves
 from dlq_master.policy.profile.rules import floor_of
 from dlq_master.policy.promise.grounds import Ground
@@ -56,8 +57,9 @@ def type_of(cluster: Cluster, job: Job) -> str:
     return job.request.gpu_type or home_type(cluster)
 
 
-def grid_of(cluster: Cluster, gpu_type: str, rules: Promises) -> Grid:
-    """The slots from now on: whole open nodes of the cluster's own. Lent ones are promised to nobody.
+def grid_of(cluster: Cluster, gpu_type: str, rules: Promises, origin: int) -> Grid:
+    """The slots from `origin` on: whole open nodes of the cluster's own. Lent ones are promised to nobody, and reserved
+    ones (model.windows) not in slots that meet their reservation.
 
     Of nodes that are no power of two of GPUs (6) the largest such block (4) is promised: so many always find
     room (Proposition 1), and the rest is best effort's.
@@ -72,15 +74,45 @@ def grid_of(cluster: Cluster, gpu_type: str, rules: Promises) -> Grid:
     del sizes[0]
     size = block_of(own_pool(cluster, gpu_type))
     nodes = sum(count for gpus, count in sizes.items() if gpus >= size)
-    nodes -= ceil(rules.be_floor * nodes)
-    if rules.floor and gpu_type == home_type(cluster):
-        nodes -= floor_of(rules.floor, nodes)
+    away = _reserved(cluster, pool, size, origin)
+
+    def promised(count: int) -> int:
+        count -= ceil(rules.be_floor * count)
+        if rules.floor and gpu_type == home_type(cluster):
+            count -= floor_of(rules.floor, count)
+        return count * size
+
     return Grid(
         term_s=slot_s(cluster),
-        capacity=(nodes * size,),
+        capacity=tuple([promised(nodes - gone) for gone in away]),
         node_gpus=size,
         whole_leases=rules.whole_leases,
     )
+
+
+def _reserved(cluster: Cluster, pool: Pool | None, size: int, origin: int) -> list[int]:
+    """How many of the nodes that are counted are reserved in each slot from `origin` on; the last number goes on."""
+    term_s, away = slot_s(cluster), [0]
+    if pool is None:
+        return away
+    for node in cluster.nodes.values():
+        if not node.windows or node.node_id in cluster.own.foreign:
+            continue
+        if pool.masks[cluster.capacity.ordinals[node.node_id]].bit_count() < size:
+            continue
+        slots = _slots_of(node.windows, term_s, origin)
+        away += [0] * (max(slots, default=-1) + 2 - len(away))
+        for slot in slots:
+            away[slot] += 1
+    return away
+
+
+def _slots_of(windows: Iterable[Window], term_s: float, origin: int) -> set[int]:
+    found: set[int] = set()
+    for begin_s, end_s, _ in windows:
+        first, last = int(begin_s // term_s) - origin, ceil(end_s / term_s) - origin
+        found.update(range(max(0, first), max(0, last)))
+    return found
 
 
 def own_pool(cluster: Cluster, gpu_type: str) -> Pool:

@@ -15,6 +15,7 @@ from dlq_master.model.job import ENDED, Checkpoint, EndReason, HoldKind, JobStat
 from dlq_master.model.lane import Lane, Segment
 from dlq_master.model.machine import IllegalTransition, StopCause
 from dlq_master.model.node import Gpu, NodeFlag, NodeState
+from dlq_master.model.windows import Window
 from support.builders import a_node, a_waiting_job, an_attempt
 
 CHECKPOINT = Checkpoint("/ckpt/1/1/step-5", 5, 10.0, 1)
@@ -85,6 +86,7 @@ NODE_EVENTS: tuple[node.NodeEvent, ...] = (
     node.GpusAccepted(),
     node.GpusJudged(conditions=(GpuCondition(1, "xid_79", Action.DRAIN, 3.0),)),
     node.GpusCleared(indexes=frozenset({1})),
+    node.Booked(windows=(Window(10.0, 20.0, "m1"),)),
     node.MaintenanceAnnounced(maintenance_s=7200.0),
     node.MaintenanceEnded(),
     node.HoldsConfirmed(),

@@ -144,7 +144,7 @@ def test_larger_lent_nodes_of_the_same_type_change_nothing_about_promises() -> N
     """Blocks are those of the own nodes, and a promised job is as much together as these allow."""
     world = a_world(own("o1", 4), own("o2", 4), *[lent(f"t{at}") for at in range(4)])
     assert world.policy.promises is not None
-    grid = grid_of(world.cluster, H100, world.policy.promises)
+    grid = grid_of(world.cluster, H100, world.policy.promises, 0)
     assert (grid.node_gpus, grid.capacity) == (4, (8,))
     world.submit(a_task(1, 8, 500.0, DUE)).decide()
     assert (where(world, 1), world.job(1).promised) == ({"o1": 4, "o2": 4}, 0)

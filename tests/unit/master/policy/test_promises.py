@@ -95,14 +95,14 @@ def test_whoever_earns_less_than_others_ask_for_is_promised_nothing() -> None:
 def test_the_floor_of_best_effort_is_nobodys_promise() -> None:
     world = a_world(10, be_floor="0.25")
     assert world.policy.promises is not None
-    assert grid_of(world.cluster, H100, world.policy.promises).capacity == (56,)
+    assert grid_of(world.cluster, H100, world.policy.promises, 0).capacity == (56,)
 
 
 def test_a_lent_server_is_promised_to_nobody() -> None:
     world = a_world(3)
     drive.step_node(world.cluster, NodeId("n2"), FlagSet(flag=NodeFlag.LOANED), 1.0)
     assert world.policy.promises is not None
-    assert grid_of(world.cluster, H100, world.policy.promises).capacity == (16,)
+    assert grid_of(world.cluster, H100, world.policy.promises, 0).capacity == (16,)
 
 
 def test_who_is_not_guaranteed_is_told_what_could_be_promised_instead() -> None:
@@ -140,7 +140,7 @@ def test_what_a_plan_could_not_keep_is_not_promised() -> None:
 def test_of_nodes_with_six_gpus_blocks_of_four_are_promised() -> None:
     world = World("chronus-paper", [a_node("n1", 6), a_node("n2", 6)], None)
     assert world.policy.promises is not None
-    assert grid_of(world.cluster, H100, world.policy.promises).capacity == (8,)
+    assert grid_of(world.cluster, H100, world.policy.promises, 0).capacity == (8,)
     for number in (1, 2, 3):
         world.submit(an_slo_job(number, 4, 2000.0, strict(3700.0)))
     world.decide()

@@ -77,6 +77,8 @@ def test_tokens_users_and_forgetting_are_for_admins_alone() -> None:
 
 def test_the_care_of_nodes_is_for_operators() -> None:
     assert for_roles(Role.OPERATOR, Role.ADMIN) == {
+        "CreateReservation",
+        "CancelReservation",
         "FenceNode",
         "SetNodeFlags",
         "SetNodeLabels",

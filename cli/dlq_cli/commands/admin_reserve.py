@@ -1,0 +1,154 @@
+"""`dlq admin reserve` and `dlq admin reservation`: nodes that are kept free for maintenance."""
+
+from __future__ import annotations
+
+import click
+
+from dlq.v1 import reservation_service_pb2 as wire
+from dlq_cli.app import App
+from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
+from dlq_cli.facts.common import Facts, document, instant
+from dlq_cli.render import Cell, clean_line, table, when
+from dlq_cli.spec.ordering import begin_s
+from dlq_cli.zone import LocalZone
+from dlq_client.reservations import Reservations
+from dlq_common.errors import InvalidRequest
+from dlq_common.hostlist import compress_hostlist, expand_hostlist
+from dlq_common.units import parse_span
+from dlq_common.wire import from_timestamp
+
+
+@click.command(
+    epilog=examples(
+        "dlq admin reserve gpu[01-04] --from 2026-12-01T08:00 --for 4h --reason 'new fans'",
+        "dlq admin reserve gpu07 --to 18:00 --reason 'driver 580'",
+    )
+)
+@click.option(
+    "--from", "begin", metavar="TIME", help="18:00, 2026-12-01T08:00, now+2hours.  [default: now]"
+)
+@click.option("--to", "end", metavar="TIME", help="When it ends.")
+@click.option("--for", "span", metavar="TIME", help="How long it lasts: 4h, 90m, 1d.")
+@click.option("--reason", default="", metavar="TEXT", help="Words for people.")
+@json_option
+@click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
+@pass_app
+def reserve(
+    app: App,
+    node_id: tuple[str, ...],
+    begin: str | None,
+    end: str | None,
+    span: str | None,
+    reason: str,
+    as_json: bool,
+) -> None:
+    """Keep NODE... free for a while. NODE may be a list: gpu[01-08].
+
+    From now on no job starts there that would run into it, and deadlines are promised without these nodes. When it
+    begins, what still runs there saves and goes on elsewhere; when it ends, the nodes take work again.
+    """
+    if (end is None) == (span is None):
+        raise InvalidRequest("when does it end? Give --to or --for, one of them")
+    now_s = app.clock.now_s()
+    begins_s = None if begin is None else _instant(now_s, "--from", begin)
+    if span is not None:
+        ends_s = (now_s if begins_s is None else begins_s) + _span(span)
+    else:
+        ends_s = _instant(now_s, "--to", end or "")
+    nodes = [name for text in node_id for name in _nodes(text)]
+    made = Reservations(app.connection()).create(nodes, begins_s, ends_s, reason)
+    if as_json:
+        click.echo(document({"reservations": [reservation_facts(made)]}))
+        return
+    look = app.look()
+    begins, ends = (from_timestamp(it) for it in (made.begin_time, made.end_time))
+    names = compress_hostlist(made.node_ids)
+    click.echo(
+        f"reserved {made.reservation_id}: {names}, {when(begins, look)} to {when(ends, look)}"
+    )
+    if made.job_ids:
+        app.say(f"jobs there now: {', '.join(made.job_ids)}")
+    if made.late_job_ids:
+        late = ", ".join(made.late_job_ids)
+        app.say(
+            f"of those {late} may run into it: they are asked to save then, and go on elsewhere"
+        )
+
+
+@click.group()
+def reservation() -> None:
+    """Nodes that are kept free for a while: list and cancel. Make one: dlq admin reserve."""
+
+
+@reservation.command(name="list", epilog=examples("dlq admin reservation list"))
+@json_option
+@pass_app
+def list_(app: App, as_json: bool) -> None:
+    """Reservations that are not over, the first to begin first."""
+    found = Reservations(app.connection()).list()
+    if as_json:
+        click.echo(document({"reservations": [reservation_facts(one) for one in found]}))
+        return
+    look = app.look()
+    words = ("ID", "STATE", "NODES", "FROM", "TO", "BY", "JOBS", "REASON")
+    rows = [
+        [
+            one.reservation_id,
+            one.state,
+            compress_hostlist(one.node_ids),
+            when(from_timestamp(one.begin_time), look),
+            when(from_timestamp(one.end_time), look),
+            one.created_by,
+            ",".join(one.job_ids) or "-",
+            clean_line(one.reason),
+        ]
+        for one in found
+    ]
+    click.echo(table([Cell(word) for word in words], rows, look), nl=False)
+
+
+@reservation.command(epilog=examples("dlq admin reservation cancel m1 -y"))
+@yes_option
+@click.argument("reservation_id")
+@pass_app
+def cancel(app: App, reservation_id: str, yes: bool) -> None:
+    """Cancel reservation RESERVATION_ID, or end it early: its nodes take work again."""
+    app.confirm(f"the nodes of {reservation_id} will take work again", yes=yes)
+    Reservations(app.connection()).cancel(reservation_id)
+    click.echo(f"reservation {reservation_id}: cancelled")
+
+
+def reservation_facts(one: wire.Reservation) -> Facts:
+    """A reservation as plain values."""
+    return {
+        "reservation_id": one.reservation_id,
+        "state": one.state,
+        "node_ids": list(one.node_ids),
+        "begin_time": instant(one.begin_time),
+        "end_time": instant(one.end_time),
+        "reason": one.reason or None,
+        "created_by": one.created_by,
+        "job_ids": list(one.job_ids),
+        "late_job_ids": list(one.late_job_ids),
+    }
+
+
+def _instant(now_s: float, flag: str, text: str) -> float:
+    try:
+        return begin_s(text, now_s=now_s, zone=LocalZone())
+    except ValueError as error:
+        raise InvalidRequest(f"{flag}: {error}") from None
+
+
+def _span(text: str) -> float:
+    try:
+        return parse_span(text)
+    except ValueError as error:
+        raise InvalidRequest(f"--for: {error}") from None
+
+
+def _nodes(text: str) -> list[str]:
+    try:
+        return expand_hostlist(text)
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None

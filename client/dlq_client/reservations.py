@@ -1,0 +1,43 @@
+"""Reservations of nodes over the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlq.v1 import reservation_service_pb2 as wire
+from dlq.v1.reservation_service_pb2_grpc import ReservationServiceStub
+from dlq_client.connection import Connection
+from dlq_common.wire import to_timestamp
+
+
+class Reservations:
+    """Each method raises a DlqError when the master refuses."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.stub = ReservationServiceStub(connection.channel)
+
+    def list(self) -> Sequence[wire.Reservation]:
+        """Those that are not over, the first to begin first."""
+        request = wire.ListReservationsRequest()
+        return self._connection.call(self.stub.ListReservations, request).reservations
+
+    def create(
+        self, node_ids: Sequence[str], begin_s: float | None, end_s: float, reason: str
+    ) -> wire.Reservation:
+        """Reserve nodes; `begin_s` None: from now on."""
+        request = wire.CreateReservationRequest(
+            request_id=self._connection.ids.request_id(),
+            node_ids=node_ids,
+            begin_time=None if begin_s is None else to_timestamp(begin_s),
+            end_time=to_timestamp(end_s),
+            reason=reason,
+        )
+        return self._connection.call(self.stub.CreateReservation, request).reservation
+
+    def cancel(self, reservation_id: str) -> None:
+        """Cancel one, or end it early."""
+        request = wire.CancelReservationRequest(
+            request_id=self._connection.ids.request_id(), reservation_id=reservation_id
+        )
+        self._connection.call(self.stub.CancelReservation, request)

@@ -1,0 +1,26 @@
+"""When somebody has to look whether jobs would run into reservations. Nothing of it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from dlq_master.model.drive import Happened
+from dlq_master.model.ids import JobId
+
+
+@dataclass(slots=True)
+class Bookings:
+    """`changed`: reservations have come or gone; `moved`: jobs that something has happened to; `last`: the number of
+    the newest reservation."""
+
+    changed: bool = False
+    looked_s: float = 0.0
+    moved_jobs: dict[JobId, None] = field(default_factory=dict)
+    last: int = 0
+
+    def moved(self, happened: Iterable[Happened]) -> None:
+        """Something has happened to these."""
+        for one in happened:
+            if one.job_id is not None:
+                self.moved_jobs[one.job_id] = None

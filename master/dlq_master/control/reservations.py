@@ -1,0 +1,194 @@
+"""Reservations: nodes that are kept free from an instant on, for maintenance.
+
+From the moment of a reservation no job starts there that would run into it (model/windows.py), and deadlines are promised
+without these nodes in its slots. When it begins its nodes are flagged `reserved` and what still runs there saves and goes
+on elsewhere, as in a drain; when it ends they take work again, by themselves.
+
+What happens when: the master restarts - reservations are rows, and windows stand in the rows of nodes; one whose begin or
+end has passed meanwhile begins or ends at the first tick. An agent restarts, or the line is silent: nothing; a rank that
+nobody can reach is told to go when its node is back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from dlq_common.errors import InvalidRequest, QuotaExceeded
+from dlq_common.instants import format_instant
+from dlq_common.units import DAY
+from dlq_master.control.state import State
+from dlq_master.control.stimuli import CancelReservation, CreateReservation
+from dlq_master.control.turn import Turn
+from dlq_master.model import node as on_node
+from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.job import Job, JobState
+from dlq_master.model.node import NodeFlag
+from dlq_master.model.windows import Window, expected_left_s, runs_into
+from dlq_master.store.tenants import Reservation
+
+LONGEST_S: Final = 30.0 * DAY
+AHEAD_S: Final = 30.0 * DAY
+MOST: Final = 1_000
+LOOKED_EVERY_S: Final = 10.0  # a job that waits may come to run into one
+
+
+def create(turn: Turn, ask: CreateReservation) -> Reservation:
+    """Reserve nodes. A repeat returns what stands."""
+    known = turn.replay(ask)
+    if known is not None and known in turn.state.reservations:
+        return turn.state.reservations[known]
+    nodes = [turn.node(node_id).node_id for node_id in ask.node_ids]
+    begin_s = turn.now_s if ask.begin_s is None else ask.begin_s
+    _check(turn, begin_s, ask.end_s)
+    made = Reservation(
+        reservation_id=f"m{_next(turn.state)}",
+        node_ids=tuple(sorted(set(nodes))),
+        begin_s=begin_s,
+        end_s=ask.end_s,
+        reason=ask.reason,
+        created_by=ask.caller.name,
+        created_time_s=turn.now_s,
+    )
+    turn.put_reservation(made)
+    _show(turn, made.node_ids, ask.caller.actor)
+    turn.remember(ask, made.reservation_id)
+    turn.note(
+        "nodes_reserved",
+        actor=ask.caller.actor,
+        cause=ask.reason,
+        reservation=made.reservation_id,
+        nodes=",".join(made.node_ids),
+        begin=format_instant(begin_s),
+        end=format_instant(ask.end_s),
+    )
+    turn.state.bookings.changed = True
+    if begin_s <= turn.now_s:
+        _begin(turn, made)
+    return turn.state.reservations[made.reservation_id]
+
+
+def cancel(turn: Turn, ask: CancelReservation) -> None:
+    """Cancel a reservation, or end it early; an unknown one is gone already."""
+    found = turn.state.reservations.get(ask.reservation_id)
+    if turn.replay(ask) is None and found is not None:
+        turn.remember(ask, ask.reservation_id)
+        _end(turn, found, ask.caller.actor, "cancelled")
+
+
+def watch(turn: Turn) -> None:
+    """Once a second: those that begin, and those that are over."""
+    for one in list(turn.state.reservations.values()):
+        if turn.now_s >= one.end_s:
+            _end(turn, one, "master", "over")
+        elif turn.now_s >= one.begin_s and not one.active:
+            _begin(turn, one)
+
+
+def concerned(turn: Turn) -> list[JobId]:
+    """Whose way may lead into a reservation, or does not any more: jobs that wait, now and then; and whoever has
+    just come to wait."""
+    state, bookings = turn.state, turn.state.bookings
+    jobs = state.cluster.jobs
+    if bookings.changed or (
+        state.reservations and turn.now_s >= bookings.looked_s + LOOKED_EVERY_S
+    ):
+        bookings.changed, bookings.looked_s = False, turn.now_s
+        bookings.moved_jobs.clear()
+        return [job_id for job_id, job in jobs.items() if _may_move(job)]
+    moved = list(bookings.moved_jobs) if state.reservations else []
+    bookings.moved_jobs.clear()
+    return [job_id for job_id in moved if job_id in jobs and _may_move(jobs[job_id])]
+
+
+def kept_off(state: State, job: Job, now_s: float) -> tuple[NodeId, ...]:
+    """Nodes on which the job would run into a reservation."""
+    if not state.reservations:
+        return ()
+    terms, nodes = state.terms, state.cluster.nodes
+    booked = {node_id for one in state.reservations.values() for node_id in one.node_ids}
+    return tuple(
+        node_id
+        for node_id in sorted(booked)
+        if node_id in nodes and runs_into(job, nodes[node_id].windows, now_s, terms)
+    )
+
+
+def on_them(state: State, one: Reservation) -> tuple[list[JobId], list[JobId]]:
+    """Who holds GPUs of its nodes, and who of those is expected to run into it, or may."""
+    keys = {key for node_id in one.node_ids for key in state.cluster.attempts_on(node_id)}
+    late = []
+    for key in sorted(keys):
+        left_s = expected_left_s(state.cluster.jobs[key.job_id])
+        started_s = state.cluster.attempts[key].started_time_s
+        begun_s = one.begin_s if started_s is None else started_s
+        if left_s is None or begun_s + left_s > one.begin_s:
+            late.append(key.job_id)
+    return sorted({key.job_id for key in keys}), late
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _check(turn: Turn, begin_s: float, end_s: float) -> None:
+    now_s = turn.now_s
+    if begin_s < now_s - 1.0:
+        when = format_instant(begin_s)
+        raise InvalidRequest(f"it would begin in the past: {when}", field="begin_time")
+    if end_s <= begin_s or end_s <= now_s:
+        raise InvalidRequest("it would end before it begins", field="end_time")
+    if begin_s > now_s + AHEAD_S:
+        raise InvalidRequest("it would begin in more than 30 days", field="begin_time")
+    if end_s > begin_s + LONGEST_S:
+        raise InvalidRequest("it would last for more than 30 days", field="end_time")
+    if len(turn.state.reservations) >= MOST:
+        raise QuotaExceeded(f"there are {MOST} reservations", limit=MOST, used=MOST, asked=1)
+
+
+def _next(state: State) -> int:
+    taken = [int(name[1:]) for name in state.reservations if name[1:].isdecimal()]
+    state.bookings.last = max([state.bookings.last, *taken]) + 1
+    return state.bookings.last
+
+
+def _begin(turn: Turn, one: Reservation) -> None:
+    turn.put_reservation(one._replace(active=True))
+    words = f"{one.reservation_id}: {one.reason}" if one.reason else one.reservation_id
+    for node_id in one.node_ids:
+        if node_id in turn.state.cluster.nodes:
+            flag = on_node.FlagSet(flag=NodeFlag.RESERVED, reason=words, by=one.created_by)
+            turn.step_node(node_id, flag, actor="master", cause=words)
+            turn.move_away(node_id, actor="master")
+
+
+def _end(turn: Turn, one: Reservation, actor: str, cause: str) -> None:
+    turn.drop_reservation(one.reservation_id)
+    others = [it for it in turn.state.reservations.values() if it.active]
+    still = {node_id for it in others for node_id in it.node_ids}
+    for node_id in one.node_ids:
+        node = turn.state.cluster.nodes.get(node_id)
+        if node is not None and NodeFlag.RESERVED in node.flags and node_id not in still:
+            cleared = on_node.FlagCleared(flag=NodeFlag.RESERVED)
+            turn.step_node(node_id, cleared, actor=actor, cause=cause)
+    _show(turn, one.node_ids, actor)
+    turn.note("reservation_ended", actor=actor, cause=cause, reservation=one.reservation_id)
+    turn.state.bookings.changed = True
+
+
+def _show(turn: Turn, node_ids: Iterable[NodeId], actor: str) -> None:
+    """Let the nodes say when they are reserved."""
+    for node_id in node_ids:
+        if node_id not in turn.state.cluster.nodes:
+            continue
+        windows = tuple(
+            sorted(
+                Window(one.begin_s, one.end_s, one.reservation_id)
+                for one in turn.state.reservations.values()
+                if node_id in one.node_ids
+            )
+        )
+        turn.step_node(node_id, on_node.Booked(windows=windows), actor=actor)
+
+
+def _may_move(job: Job) -> bool:
+    return job.live_attempt is None and job.state in (JobState.QUEUED, JobState.HELD)
