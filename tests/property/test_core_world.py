@@ -243,7 +243,9 @@ class Story(RuleBasedStateMachine):
         """The indexes that are kept in order say what sorting everybody says."""
         view = View(self.world.cluster, self.world.now_s)
         if self.world.cluster.key is not None:
-            assert full_sort.as_lined_up(lineup(view, self.world.policy)) == full_sort.by_key(view)
+            policy = self.world.policy
+            full = full_sort.by_key(view, policy.guards.margin)
+            assert full_sort.as_lined_up(lineup(view, policy)) == full
 
     def settled(self, outranked: set[JobId]) -> None:
         """Nobody waits who could run in what is free (unless it is kept for somebody)."""

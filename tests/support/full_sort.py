@@ -7,19 +7,25 @@ from dlq_master.model.job import Job
 from dlq_master.model.keys import had
 from dlq_master.model.lineup import Lineup
 from dlq_master.model.view import View
+from dlq_master.policy.transit.costs import stop_s
 
 Stand = tuple[int, JobId, bool]  # rank, job, whether it waits
 
 
-def by_key(view: View) -> list[Stand]:
-    """Promoted jobs first, then by key, then by sequence."""
+def by_key(view: View, margin: float = 0.0) -> list[Stand]:
+    """Promoted jobs first, then by key, then by sequence; who runs stands ahead by `margin` times what its stop
+    costs."""
     cluster = view.cluster
     rule = cluster.ordering.key
     assert rule is not None
     key = rule(cluster.learned)
 
     def place(job: Job) -> tuple[int, int, tuple[float, ...], int]:
-        attained = had(job, cluster.live_attempt(job), view.now_s)
+        attempt = cluster.live_attempt(job)
+        attained = had(job, attempt, view.now_s)
+        if attempt is not None:
+            cost_s = stop_s(cluster, job, attempt, view.now_s)
+            attained = attained._replace(kept_s=margin * cost_s)
         return cluster.rank(job), min(job.sequence, 0), key(job, attained), job.sequence
 
     jobs = [job for job in cluster.jobs.values() if job.waiting]

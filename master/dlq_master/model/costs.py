@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from dlq_master.model.job import Job
@@ -65,6 +66,7 @@ def _new(before: tuple[float, ...], now: tuple[float, ...]) -> tuple[float, ...]
     return now[-1:] if before else now
 
 
+@lru_cache(maxsize=1 << 14)  # asked for everybody who runs, at every boundary
 def _median(seen: tuple[float, ...]) -> float:
     ordered = sorted(seen)
     middle = len(ordered) // 2
