@@ -13,7 +13,7 @@ from dlq_master.control.stimuli import Launch, Stop
 from dlq_master.model.attempt import AttemptState, RankPhase
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Checkpoint, HoldKind, Job, JobState
+from dlq_master.model.job import Checkpoint, HoldKind, Job, JobState, Taken
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.node import Gpu, Node, NodeState
 from dlq_master.model.resources import Request
@@ -220,3 +220,26 @@ def test_a_node_that_was_never_heard_of_has_no_contact() -> None:
     node = Node(NodeId("gpu09"), ())
     message = convert.node_message(node, _Silent(FakeClock(), all_nodes={node.node_id: node}))
     assert not message.HasField("contact_time")
+
+
+def test_a_job_tells_by_whom_it_was_preempted_and_what_a_stop_costs(control: FakeControl) -> None:
+    jobs = control.published.all_jobs
+    assert not _message(control).HasField("last_preemption")
+    taken = Taken(JobId(17), "bob", "the fewest GPUs first", 5.0)
+    jobs[JobId(1)] = jobs[JobId(1)]._replace(taken=taken, resumes=(3.0,))
+    leaving = _message(control)
+    assert leaving.last_preemption.detail.startswith("it is leaving its GPUs for job 17 (bob)")
+    assert not leaving.last_preemption.HasField("lost_duration")
+    assert (leaving.stop_cost_duration.seconds, leaving.observed_resume_count) == (60, 1)
+    jobs[JobId(1)] = jobs[JobId(1)]._replace(taken=taken._replace(lost_s=42.0), displaced=2)
+    told = _message(control)
+    assert (told.displaced_count, told.last_preemption.lost_duration.seconds) == (2, 42)
+    assert told.last_preemption.detail == (
+        "preempted by job 17 (bob) by rule: the fewest GPUs first; lost 42 s of work"
+    )
+    jobs[JobId(1)] = jobs[JobId(1)]._replace(state=JobState.COMPLETED, end_time_s=1.0)
+    ended = _message(control)
+    assert ended.HasField("last_preemption")
+    assert not ended.HasField("stop_cost_duration")
+    jobs[JobId(1)] = jobs[JobId(1)]._replace(taken=taken)
+    assert not _message(control).HasField("last_preemption"), "it ended before it had left"

@@ -8,14 +8,22 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from dlq.v1.job_pb2 import DeadlineStep, JobSpec
+from dlq.v1.job_service_pb2 import UpdateJobRequest
 from dlq_common.errors import InvalidRequest
 from dlq_common.wire import from_timestamp, to_duration, to_timestamp
-from dlq_master.control.stimuli import AskedDeadline
+from dlq_master.control.stimuli import SAME, AskedDeadline
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Alternative, Job, JobState, RunRules
 from dlq_master.model.resources import Request
 from dlq_master.model.reward import soft
-from dlq_master.rpc.deadlines import MOST_DEADLINES, check_deadlines, deadlines_of, promise_message
+from dlq_master.rpc.deadlines import (
+    MOST_DEADLINES,
+    check_deadlines,
+    deadlines_of,
+    new_deadlines,
+    new_on_miss,
+    promise_message,
+)
 
 DUE = DeadlineStep(due_duration=to_duration(3600.0), reward=100.0)
 
@@ -99,3 +107,32 @@ def test_the_slack_and_what_could_be_instead_are_told() -> None:
     assert (after.fix, after.HasField("earliest_time")) == ("", False), "it is asked anew"
     late = promise_message(refused, None, 1900.0, offered=True)
     assert late.slack_duration.seconds == -300
+
+
+# --- of an update --------------------------------------------------------------------------------
+
+
+def test_an_update_says_nothing_of_deadlines_takes_them_away_or_gives_others() -> None:
+    assert (new_deadlines(UpdateJobRequest()), new_on_miss(UpdateJobRequest())) == (SAME, SAME)
+    assert new_deadlines(UpdateJobRequest(clear_deadlines=True)) == ()
+    asked = new_deadlines(UpdateJobRequest(deadlines=[DUE]))
+    assert asked == (AskedDeadline(100.0, after_s=3600.0),)
+    assert new_on_miss(UpdateJobRequest(on_miss="cancel")) == "cancel"
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (UpdateJobRequest(deadlines=[DeadlineStep(reward=1.0)]), "deadlines"),
+        (UpdateJobRequest(deadlines=[DUE] * (MOST_DEADLINES + 1)), "deadlines"),
+        (UpdateJobRequest(deadlines=[DUE], clear_deadlines=True), "clear_deadlines"),
+        (UpdateJobRequest(on_miss="stop"), "on_miss"),
+        (UpdateJobRequest(on_miss=""), "on_miss"),
+    ],
+)
+def test_an_update_that_cannot_be_meant_is_refused_by_its_field(
+    request_: UpdateJobRequest, field: str
+) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        assert (new_deadlines(request_), new_on_miss(request_)) == ()
+    assert refused.value.field == field
