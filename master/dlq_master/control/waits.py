@@ -77,7 +77,7 @@ class Waits:
         codes = tuple([code.value for code in find.codes(job)])
         known = self._known.get(job.job_id)
         if known is None:
-            known = Waited(job.job_id, (), max(job.submit_time_s, min(since_s, now_s)))
+            known = Waited(job.job_id, (), max(_began_s(job, now_s), min(since_s, now_s)))
         if not known.now:
             known = known._replace(now=codes)
         self._known[job.job_id] = settled(known, now_s)._replace(now=codes)
@@ -87,6 +87,13 @@ class Waits:
     def _put(self, row: Waited) -> None:
         self._known[row.job_id] = row
         self._changed[row.job_id] = None
+
+
+def _began_s(job: Job, now_s: float) -> float:
+    """When the wait of a job began that nobody has looked at yet: one that started at once was never looked at."""
+    if job.queued_since_s is not None:
+        return job.queued_since_s
+    return now_s if job.attempts else job.submit_time_s
 
 
 def settled(row: Waited, now_s: float) -> Waited:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dlq_master.control.stimuli import ReleaseJob
+from dlq_master.control.stimuli import PauseJob, ReleaseJob
 from dlq_master.control.waits import AT_ONCE, WRITTEN_EVERY_S, settled
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.store.tenants import Spent, Waited
@@ -65,6 +65,27 @@ def test_a_wait_ends_with_its_start_and_another_begins_with_its_requeue(busy: Ma
     seconds(busy, 30)
     assert spent(busy, 2)["resources"] == before
     assert busy.why(JobId(2)).waited.now == ("running",)  # type: ignore[union-attr]  # it is there
+
+
+def test_a_job_that_started_at_once_has_waited_only_since_it_was_queued_again(
+    master: Master,
+) -> None:
+    agent = SimAgent(master, NodeId("gpu01"))
+    agent.hello()
+    job = master.submit(4)
+    agent.obey()
+    for key in list(agent.ranks):
+        agent.start(key)
+    agent.report()
+    seconds(master, 15)
+    agent.hello()
+    master.ask(PauseJob(caller=ALICE, request_id="p", job_id=job.job_id))
+    agent.obey()
+    for key in list(agent.ranks):
+        agent.exit(key)
+    agent.report()
+    seconds(master, 3)
+    assert sum(main for _, main in spent(master, job.job_id).values()) <= 3
 
 
 def test_what_was_written_is_known_after_a_restart_and_goes_on(busy: Master) -> None:
