@@ -25,7 +25,7 @@ from support.storm import CALM, TERM_S, Found, Storm, Weather, jobs_of
 
 BOUNDARIES = int(os.environ.get("BOUNDARIES", "300"))
 SEED = int(os.environ.get("SEED", "1"))
-SHORT_SEED = 4  # in which nodes are lost that promises count on
+SHORT_SEED = 3  # in which nodes are lost that promises count on
 GPUS = 8  # of each node
 NEVER = Seconds(1e8)
 
@@ -74,13 +74,13 @@ def tell(name: str, jobs: int, found: Found) -> None:
 
 
 def judge(found: Found) -> None:
-    assert found.idle == []
-    assert found.silent == []
+    assert not found.idle, "\n".join(found.idle)
+    assert not found.silent, "\n".join(found.silent)
     assert found.counts["kept"] > 0
 
 
 async def test_a_short_storm(tmp_path: Path) -> None:
-    weather = Weather(boots=0.4, drains=0.3)
+    weather = Weather(boots=0.4, drains=0.3, kills=0.3)
     found = await storm(tmp_path, "dlq", weather, 30, nodes=3, seed=SHORT_SEED, checked=1)
     judge(found)
     assert any(what.startswith("given up") for what in found.counts), "a storm that breaks nothing"

@@ -39,6 +39,7 @@ from dlq_master.rpc.sessions import Sessions
 from dlq_master.store.batch import Batch, User
 from dlq_master.store.memory import MemoryStore
 from support.fake_foresight import FakeForesight
+from support.inline_planner import InlinePlanner
 from support.virtual_agent import VirtualAgent
 
 GRID_S = 86_400.0  # the clock starts on a boundary of every grid of terms
@@ -120,6 +121,8 @@ class SteppedDaemon:
         self.planner = PlannerProcess(
             lambda answer: self.loop.tell(PlanMade(answer)), limit_s=PATIENCE_S
         )
+        # Plans instead of a process, if it is there, and answers at the instant at which it is asked.
+        self._inline: InlinePlanner | None = None
         self._save_s, self._resume_s = save_s, resume_s
         self._nodes = nodes
         self._authority = Authority.create("lab", self.begin_s)
@@ -146,7 +149,7 @@ class SteppedDaemon:
 
     async def __aenter__(self) -> Self:
         await self._server.start()
-        self.loop.plan_with(self.planner)
+        self.loop.plan_with(self._inline or self.planner)
         for node_id, gpus in self._nodes.items():
             channel = self._lines[node_id] = self._channel(node_id, node=True)
             told = (self._begun_on(node_id), self._stopped)
@@ -257,6 +260,8 @@ class SteppedDaemon:
     async def _settle(self) -> None:
         """Until nothing is on its way any more."""
         while True:
+            if self._inline is not None and self._inline.asked:
+                self.loop.tell(PlanMade(self._inline.answer()))
             if len(self.loop._inbox):
                 await self._turn()
             elif self._quiet():
@@ -280,9 +285,16 @@ class SteppedDaemon:
         await self.loop.turn(sorted(letters, key=lambda letter: _place(letter.stimulus)))
 
     async def _until(self, true: Any) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while not true():  # noqa: ASYNC110 nobody tells when all of it is true
-                await asyncio.sleep(0.0005)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while not true():  # noqa: ASYNC110 nobody tells when all of it is true
+                    await asyncio.sleep(0.0005)
+        except TimeoutError:
+            silent = [name for name, agent in self._agents.items() if not agent.heard]
+            outbox, asked = dict(self.state.outbox), self.state.away.asked
+            raise AssertionError(
+                f"unheard {silent}, not taken {outbox}, {len(self._calls)} calls, asked {asked}"
+            ) from None
 
     # --- the world ----------------------------------------------------------------------------
 

@@ -23,9 +23,11 @@ from dlq_master.model.resources import Shape
 from dlq_master.model.reward import soft, strict
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
-from dlq_master.policy.explain import shortage_codes
+from dlq_master.policy.explain import explain, shortage_codes
 from dlq_master.policy.glance import Glance
 from dlq_master.policy.pipeline import decide
+from dlq_master.policy.walk.seats import ends_now, holding
+from support.inline_planner import InlinePlanner
 from support.invariants import check_turn
 from support.stepped_daemon import SteppedDaemon, VirtualJob
 from support.virtual_agent import VirtualAgent
@@ -45,6 +47,7 @@ KEPT = {
 LEAVE_S = 61.0  # they are told a lead before their term ends, and save then
 TOLD = ("promise_broken", "promise_at_risk", "promise_overrun")
 EPSILON_S = 1e-3
+ASKED = 2  # of the latest jobs that wait, after every instant
 
 
 class Weather(NamedTuple):
@@ -57,9 +60,10 @@ class Weather(NamedTuple):
     cancels: float = 0.05
     boots: float = 0.1  # for each term
     drains: float = 0.1
+    kills: float = 0.1  # of the planning process, which is then gone for about a term
 
 
-CALM = Weather(wrong=0.0, cancels=0.0, boots=0.0, drains=0.0)
+CALM = Weather(wrong=0.0, cancels=0.0, boots=0.0, drains=0.0, kills=0.0)
 
 
 def jobs_of(
@@ -107,6 +111,7 @@ class Storm(SteppedDaemon):
         self, *arguments: Any, seed: int, weather: Weather, checked: int = 1, **more: Any
     ) -> None:
         super().__init__(*arguments, **more)
+        self._planner = self._inline = InlinePlanner()
         self.found = Found()
         self._draw = random.Random(f"trouble {seed}")
         self._weather = weather
@@ -115,6 +120,7 @@ class Storm(SteppedDaemon):
         self._boots: Counter[str] = Counter()
         self._boundary = 0
         self._held: set[JobId] = set()
+        self._due: set[JobId] = set()  # they could start now
         self._kept_since_s: dict[JobId, float] = {}
 
     async def rage(self, jobs: list[VirtualJob], boundaries: int) -> Found:
@@ -123,6 +129,9 @@ class Storm(SteppedDaemon):
         for number in range(1, boundaries):
             at_s = self.begin_s + (number + draw.random()) * TERM_S
             node = draw.choice(list(self._nodes))
+            if draw.random() < weather.kills:
+                self._foresee(at_s, "kill", "", 0)
+                self._foresee(at_s + draw.expovariate(1.0 / TERM_S), "revive", "", 0)
             if draw.random() < weather.boots:
                 self._foresee(at_s, "boot", node, 0)
             if draw.random() < weather.drains:
@@ -154,6 +163,8 @@ class Storm(SteppedDaemon):
             )
         elif what == "boot":
             await self._boot(name)
+        elif what in ("kill", "revive"):
+            self._planner.up = what == "revive"
         elif what == "look":
             self.loop.tell(Tick("leases"))
         else:
@@ -225,13 +236,17 @@ class Storm(SteppedDaemon):
         state = self.state
         cluster, policy = state.cluster, state.policy
         since_s, self._kept_since_s = self._kept_since_s, {}
+        due, self._due = self._due, set()
         if state.pause is not None or not any(
             pool.total for pool in cluster.capacity.free.values()
         ):
             return
         fits: dict[Shape, bool] = {}
         view = View(cluster, now_s)
+        asked = [job.job_id for job in cluster.jobs.values() if job.waiting][-ASKED:]
+        assert all(explain(view, policy, job_id) for job_id in asked), "who waits is told why"
         glance, outcome = Glance(view, policy), decide(view, policy)
+        ends_soon = any(ends_now(cluster, cluster.jobs[job_id]) for job_id in holding(cluster))
         for job in cluster.jobs.values():
             if not job.waiting:
                 continue
@@ -241,10 +256,16 @@ class Storm(SteppedDaemon):
             code = glance.code(job) if fits[shape] else None
             if code is None or code in KEPT:
                 continue
+            if code is ReasonCode.STARTS_NEXT:
+                # What a plan has changed may be what it waited for: the next event starts it.
+                self.found.counts["starts with the next event"] += 1
+                self._due.add(job.job_id)
+                if job.job_id not in due:
+                    continue
             # Some of it is kept for those who also wait for what others are just leaving.
             kept_s = self._kept_since_s[job.job_id] = since_s.get(job.job_id, now_s)
-            leaving = bool(cluster.capacity.soon) and not all(outcome.claims.values())
-            self.found.counts["instants in which somebody stood behind a claim"] += 1
+            leaving = (cluster.capacity.soon or ends_soon) and not all(outcome.claims.values())
+            self.found.counts["stood behind a claim"] += 1
             if not leaving or now_s - kept_s > LEAVE_S or code is not ReasonCode.BEHIND_HIGHER_RANK:
                 at_s, wide = now_s - self.begin_s, job.request.gpus
                 words = f"at {at_s:.3f} s {job.name} of {wide} GPUs, since {now_s - kept_s:.3f} s: {code}"

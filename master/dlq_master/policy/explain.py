@@ -362,6 +362,8 @@ def _before(view: View, policy: Policy, job: Job, job_ids: Iterable[JobId]) -> t
 
     def place(one: Job) -> tuple[int, int]:
         rank = cluster.rank(one)
+        if not one.waiting:  # it is still saving, and its GPUs in the next slot are kept for it
+            return rank, cluster.stands(one)
         return rank, waiting[rank][cluster.shape(one)][one.job_id]
 
     own = place(job)

@@ -1,14 +1,18 @@
 """`dlq why`: a typed reason for every job that does not run."""
 
+from dlq_master.model import drive
 from dlq_master.model.eligible import Block, Dependency, Relation, Term
-from dlq_master.model.ids import JobId
+from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import HoldKind
+from dlq_master.model.lane import Lane
+from dlq_master.model.machine import StopCause
+from dlq_master.model.reward import strict
 from dlq_master.model.sentence import sentence
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.explain import explain, jobs_ahead, never_fits
 from dlq_master.policy.glance import Glance
-from support.builders import World, a_job, a_node, a_request
+from support.builders import World, a_job, a_node, a_request, a_waiting_job
 
 
 def assert_codes(codes: tuple[ReasonCode, ...], reasons: tuple[Reason, ...]) -> None:
@@ -168,3 +172,15 @@ def test_a_brief_explanation_leaves_out_what_has_to_look_at_everybody_who_runs()
     assert whole[0].blocking_jobs == (1,)
     brief = explain(view, world.policy, JobId(2), brief=True)
     assert brief == (whole[0]._replace(blocking_jobs=()),)
+
+
+def test_who_stands_behind_one_that_is_still_saving_is_told_so() -> None:
+    world = World("chronus", nodes=2, guarantee="fitting", be_floor="0")
+    due = strict(9_000.0)
+    world.submit(a_waiting_job(3, 4), a_waiting_job(4, 4)).decide()
+    world.submit(a_waiting_job(1, 4, duration_estimate_s=5_000.0, steps=due), a_waiting_job(5, 4))
+    world.decide().finish(3).at(1_180.0)
+    assert world.job(1).lane is Lane.SLO, "the next slot is its own"
+    drive.stop_attempt(world.cluster, AttemptKey(JobId(1), 1), StopCause.DRAIN, world.now_s)
+    world.submit(a_waiting_job(2, 4), a_waiting_job(6, 4))
+    assert why(world, 6)[ReasonCode.BEHIND_HIGHER_RANK].blocking_jobs == (1, 2)
