@@ -7,7 +7,7 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 import click
 
@@ -47,18 +47,26 @@ def main() -> None:
 @_CONFIG
 @_STATE_DIR
 @click.option("--devices", help="nvml, none, or virtual ones by name: fake:8xH100-80GB.")
+@click.option(
+    "--pool",
+    type=click.Choice(["training", "inference"]),
+    help="Whose host it is: one of the inference side runs jobs only while it is lent.",
+)
 @click.option("--allow-root-jobs", is_flag=True, help="Development only: jobs run as root.")
 @click.option("--check-config", "check_only", is_flag=True, help="Print what would hold, and end.")
 def run(
     config_path: Path | None,
     state_dir: Path | None,
     devices: str | None,
+    pool: Literal["training", "inference"] | None,
     allow_root_jobs: bool,
     check_only: bool,
 ) -> None:
     """Serve the master until SIGTERM. Jobs outlive the agent."""
     try:
         config = _config(config_path, state_dir, devices, allow_root_jobs)
+        if pool is not None:
+            config = replace(config, node=replace(config.node, pool=pool))
         check_config(config)
         if check_only:
             click.echo(dump_config(config), nl=False)

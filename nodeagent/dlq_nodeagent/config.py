@@ -31,6 +31,7 @@ class NodeConfig:
 
     name: str = ""  # wished at the join; "" = the host's name. What counts is the certificate's
     state_dir: Path = Path("/var/lib/dlq-agent")
+    pool: Literal["training", "inference"] = "training"  # inference: jobs only while it is lent
     devices: str = "nvml"  # or "none", or virtual ones: "fake:8xH100-80GB"
     address: str = ""  # where other nodes of a gang reach this one; "" = the host's name
     cgroup: str = ""  # jobs' groups go below this one, "/system.slice/x.service"; "" = the agent's

@@ -18,9 +18,11 @@ from dlq_nodeagent.model.messages import (
     CommandResult,
     Fence,
     FromMaster,
+    GpuLook,
     HeartbeatReply,
     Hello,
     Launch,
+    LookAtGpus,
     OpenExec,
     OpenLog,
     Phase,
@@ -167,6 +169,10 @@ class AgentCore:
         self.supervisor.looked(key, purpose, look)
         self._send_reports()
 
+    def gpus_seen(self, look: GpuLook) -> None:
+        """The answer to a look at all GPUs."""
+        self.uplink.send(look)
+
     def profile_read(self, key: AttemptKey, found: ProfileFound) -> None:
         """The answer to a read errand."""
         self.supervisor.profiles.read(key, found)
@@ -208,7 +214,7 @@ class AgentCore:
         refusal = self._obey(command.order) if self._obeys(command.epoch) else "stale_epoch"
         self.uplink.send(CommandResult(command.sequence, refusal))
 
-    def _obey(self, order: Launch | Stop | Signal | Save | OpenLog | OpenExec) -> str:
+    def _obey(self, order: Launch | Stop | Signal | Save | OpenLog | OpenExec | LookAtGpus) -> str:
         match order:
             case Launch():
                 # A stop that overtook its launch has been answered with "absent".
@@ -224,6 +230,9 @@ class AgentCore:
                 return ""
             case OpenExec():
                 self._errands.run_inside(order, self.supervisor.running(order.key, order.fence))
+                return ""
+            case LookAtGpus(number):
+                self._errands.look_at_gpus(number)
                 return ""
 
     def _open_log(self, order: OpenLog) -> None:

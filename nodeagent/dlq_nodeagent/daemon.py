@@ -132,6 +132,7 @@ def _build(
         devices.devices(),
         address=node_address(config, address),
         root_jobs=config.root_jobs,
+        pool=config.node.pool,
         runtimes=() if podman is None else (runtime.name,),
     )
     transport = GrpcTransport(channels, lambda: facts, wake=wake.set)

@@ -111,6 +111,10 @@ class Errands(Protocol):
         """Answered by `core.looked(key, purpose, Look)`."""
         ...
 
+    def look_at_gpus(self, number: int) -> None:
+        """Answered by `core.gpus_seen(GpuLook)`, unless another such look is under way: then that one is."""
+        ...
+
     def send_log(self, order: OpenLog, handle: Handle | None, never_ran: str) -> None:
         """Send output to the master by its own stream. Without a handle there is none: `never_ran`
         says why, in its place; when that is empty, say that the rank is unknown.
@@ -146,6 +150,7 @@ class FakeErrands:
     def __init__(self) -> None:
         self.prepares: list[PrepareOrder] = []
         self.looks: list[LookOrder] = []
+        self.gpu_looks: list[int] = []
         self.logs: list[tuple[OpenLog, Handle | None, str]] = []
         self.inside: list[tuple[OpenExec, Handle | None]] = []
         self.tidied: list[AttemptKey] = []
@@ -165,6 +170,10 @@ class FakeErrands:
     def look(self, order: LookOrder) -> None:
         """See the port."""
         self.looks.append(order)
+
+    def look_at_gpus(self, number: int) -> None:
+        """See the port."""
+        self.gpu_looks.append(number)
 
     def send_log(self, order: OpenLog, handle: Handle | None, never_ran: str) -> None:
         """See the port."""

@@ -16,10 +16,12 @@ from dlq_nodeagent.model.messages import (
     Fence,
     FromAgent,
     FromMaster,
+    GpuLook,
     Heartbeat,
     HeartbeatReply,
     Hello,
     Launch,
+    LookAtGpus,
     MountRequest,
     OpenExec,
     OpenLog,
@@ -62,6 +64,7 @@ def node_facts(
     *,
     address: str,
     root_jobs: bool,
+    pool: str = "",
     runtimes: Iterable[str] = (),
 ) -> wire.NodeFacts:
     """What a Hello says about this machine."""
@@ -83,6 +86,7 @@ def node_facts(
         cpu_count=host.cpu_count,
         memory_bytes=host.memory_bytes,
         root_jobs=root_jobs,
+        pool=pool,
         runtimes=list(runtimes),
         address=address,
     )
@@ -119,6 +123,12 @@ def encode(message: FromAgent, facts: wire.NodeFacts) -> wire.SessionRequest:
             return wire.SessionRequest(command_result=result)
         case ProfileEvidence():
             return wire.SessionRequest(profile_evidence=_evidence(message))
+        case GpuLook():
+            readings = [
+                wire.GpuReading(index=index, used_memory_bytes=used, process_count=processes)
+                for index, used, processes in message.gpus
+            ]
+            return wire.SessionRequest(gpu_look=wire.GpuLook(number=message.number, gpus=readings))
 
 
 def _health(told: Iterable[GpuHealth]) -> wire.NodeHealth:
@@ -298,7 +308,7 @@ def _heartbeat_reply(reply: wire.HeartbeatReply) -> HeartbeatReply:
 
 
 def _command(command: wire.Command) -> Command | None:
-    order: Launch | Stop | Signal | Save | OpenLog | OpenExec
+    order: Launch | Stop | Signal | Save | OpenLog | OpenExec | LookAtGpus
     match command.WhichOneof("body"):
         case "launch":
             order = _launch(command.launch)
@@ -312,6 +322,8 @@ def _command(command: wire.Command) -> Command | None:
             order = _open_log(command.open_log)
         case "open_exec":
             order = _open_exec(command.open_exec)
+        case "look_at_gpus":
+            order = LookAtGpus(command.look_at_gpus.number)
         case _:
             return None
     return Command(sequence=command.sequence, epoch=command.epoch, order=order)

@@ -1,7 +1,7 @@
 """The real errands: a few threads for what may hang, answers back on the event loop."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -23,7 +23,7 @@ from dlq_nodeagent.errands import (
 from dlq_nodeagent.jobtree.checkpoints import newest_checkpoint
 from dlq_nodeagent.jobtree.sweeping import sweep
 from dlq_nodeagent.launching import Launching, refusal, watch_of
-from dlq_nodeagent.model.messages import OpenExec, OpenLog, ProfileFound
+from dlq_nodeagent.model.messages import GpuLook, GpuReading, OpenExec, OpenLog, ProfileFound
 from dlq_nodeagent.profiling.station import Station
 from dlq_nodeagent.runtimes.podman_pulls import ImageWanted, Wish
 from dlq_nodeagent.runtimes.port import AttemptKey, Handle, LaunchRefused
@@ -51,6 +51,10 @@ class Answers(Protocol):
         ...
 
     def looked(self, key: AttemptKey, purpose: Purpose, look: Look) -> None:
+        """See AgentCore."""
+        ...
+
+    def gpus_seen(self, look: GpuLook) -> None:
         """See AgentCore."""
         ...
 
@@ -86,6 +90,7 @@ class Workshop:
         self._asking = ThreadPoolExecutor(_ASKING, thread_name_prefix="podman")
         self._reading = ThreadPoolExecutor(_READING, thread_name_prefix="profile")
         self._preparing: set[AttemptKey] = set()
+        self._at_gpus = False
         self.answers: Answers | None = None
 
     def prepare(self, order: PrepareOrder) -> None:
@@ -119,6 +124,28 @@ class Workshop:
             lambda error: Look(released=False, held_by=f"{type(error).__name__}: {error}"),
             self._threads,
         )
+
+    def look_at_gpus(self, number: int) -> None:
+        """See the port."""
+        if self._at_gpus:
+            return  # a driver may hang: no more than one thread waits for it
+        self._at_gpus = True
+        self._run(
+            lambda: GpuLook(number, tuple(self._readings())),
+            self._gpus_seen,
+            lambda error: GpuLook(number, ()),
+            self._threads,
+        )
+
+    def _gpus_seen(self, look: GpuLook) -> None:
+        self._at_gpus = False
+        self._asker().gpus_seen(look)
+
+    def _readings(self) -> Iterator[GpuReading]:
+        for device in self._devices.devices():
+            with suppress(DeviceFault):  # one that does not answer is not told to be empty
+                usage = self._devices.usage(device.uuid)
+                yield GpuReading(device.index, usage.used_memory_bytes, len(usage.processes))
 
     def send_log(self, order: OpenLog, handle: Handle | None, never_ran: str) -> None:
         """See the port."""

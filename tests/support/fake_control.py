@@ -160,6 +160,9 @@ class FakeRead:
     def free_gpu_count(self, node_id: NodeId) -> int:
         return len(self.all_nodes[node_id].gpus)
 
+    def server_words(self, node_id: NodeId) -> str:
+        return ""
+
     def attempts_on(self, node_id: NodeId) -> Sequence[AttemptKey]:
         return [
             key

@@ -14,6 +14,7 @@ from dlq_master.control.stimuli import (
     CommandDone,
     Heartbeat,
     Launch,
+    LookAtGpus,
     Opened,
     OpenSession,
     RankReports,
@@ -86,6 +87,7 @@ class SimAgent:
     _last_sequence: int = 0
     _read: int = 0
     inbox: deque[Command] = field(default_factory=deque)
+    looks: list[int] = field(default_factory=list)  # at its GPUs, that it was asked for
     words: list[Signal | Save] = field(default_factory=list)  # what was said to running ranks
 
     # --- the line -----------------------------------------------------------------------------
@@ -223,6 +225,9 @@ class SimAgent:
                 return self._launch(command)
             case Stop():
                 return self._stop(command)
+            case LookAtGpus(number=number):
+                self.looks.append(number)
+                return ""
             case Signal() | Save():
                 self.words.append(command)
                 return "" if command.key in self.ranks else "unknown_rank"

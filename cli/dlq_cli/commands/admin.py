@@ -18,6 +18,8 @@ from dlq_cli.lazy import Lazy, LazyGroup
         "reservation": Lazy(
             "dlq_cli.commands.admin_reserve:reservation", "List and cancel reservations."
         ),
+        "loan": Lazy("dlq_cli.commands.admin_loan:loan", "Servers that the inference side lends."),
+        "reclaim": Lazy("dlq_cli.commands.admin_loan:reclaim", "Take lent servers back."),
         "policy": Lazy("dlq_cli.commands.admin_policy:policy", "Which policy decides."),
         "estimates": Lazy(
             "dlq_cli.commands.admin_estimates:estimates", "How good start ranges are."
@@ -32,5 +34,7 @@ def admin() -> None:
     dlq admin node drain gpu07 --reason fan  let no new work start there
     dlq admin user set alice --role operator --uid 1000 --gid 1000
     dlq admin team set vision --gpus 64      how many GPUs a team has by right
+    dlq admin loan --count 4                 use servers of the inference side
+    dlq admin reclaim --count 2 --plan       what taking two back would mean
     dlq admin policy show                    which policy decides who gets GPUs
     """

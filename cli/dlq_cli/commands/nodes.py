@@ -89,6 +89,11 @@ def labels(node: node_pb2.Node) -> list[str]:
     return [
         *(["virtual devices"] if node.virtual_devices else []),
         *(["jobs run as root"] if node.root_jobs else []),
+        *(
+            ["inference, not lent"]
+            if node.pool == "inference" and "loaned" not in node.flags
+            else []
+        ),
         *([f"{withheld} withheld"] if (withheld := len(node.withheld_gpu_indexes)) else []),
     ]
 

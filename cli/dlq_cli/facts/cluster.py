@@ -25,6 +25,7 @@ def node_facts(node: node_pb2.Node) -> Facts:
             for gpu in node.gpus
         ],
         "free_gpu_count": node.free_gpu_count,
+        "pool": node.pool or "training",
         "labels": dict(sorted(node.labels.items())),
         "virtual_devices": node.virtual_devices,
         "root_jobs": node.root_jobs,

@@ -95,6 +95,14 @@ class HealthConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class LoansConfig:
+    """Servers that the inference side lends (docs/loans.md)."""
+
+    # A GPU without processes and with less memory in use than this is empty: drivers keep some.
+    free_below: Bytes = Bytes(500 * 1024**2)
+
+
+@dataclass(frozen=True, slots=True)
 class SchedulerConfig:
     """A preset by name, and its settings as `dlq simulate --set` takes them."""
 
@@ -219,6 +227,7 @@ class MasterConfig:
     lease: LeaseConfig = LeaseConfig()
     nodes: NodesConfig = NodesConfig()
     health: HealthConfig = HealthConfig()
+    loans: LoansConfig = LoansConfig()
     scheduler: SchedulerConfig = SchedulerConfig()
     profiler: ProfilerConfig = ProfilerConfig()
     queues: tuple[QueueConfig, ...] = (QueueConfig("default"),)

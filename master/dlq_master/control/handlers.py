@@ -9,11 +9,13 @@ from dlq_master.control import (
     jobs,
     labels,
     limits,
+    loans,
     maintenance,
     misses,
     nodes,
     people,
     policies,
+    reclaims,
     reservations,
     risks,
     scheduling,
@@ -42,10 +44,12 @@ from dlq_master.control.stimuli import (
     ForgetNode,
     Heartbeat,
     HoldJob,
+    LendServers,
     OpenSession,
     PauseJob,
     PlanMade,
     RankReports,
+    ReclaimServers,
     ReleaseJob,
     RequeueJob,
     ResumeJob,
@@ -59,6 +63,7 @@ from dlq_master.control.stimuli import (
     Stimulus,
     SubmitJob,
     TakeEvidence,
+    TakeLook,
     Tick,
     UpdateJob,
     UseToken,
@@ -88,6 +93,7 @@ _PLAIN: Final[dict[type, Callable[[Turn, Any], Any]]] = {
     RankReports: nodes.rank_reports,
     CommandDone: nodes.command_done,
     TakeEvidence: traffic.take,
+    TakeLook: loans.take_look,
     AnnounceMaintenance: maintenance.announce,
     FenceNode: nodes.fence,
     SetNodeFlags: nodes.set_flags,
@@ -105,6 +111,8 @@ _PLAIN: Final[dict[type, Callable[[Turn, Any], Any]]] = {
     DeleteTeam: teams.delete_team,
     CreateReservation: reservations.create,
     CancelReservation: reservations.cancel,
+    LendServers: loans.lend,
+    ReclaimServers: reclaims.reclaim,
     PlanMade: scheduling.plan_made,
 }
 
@@ -127,6 +135,7 @@ def _tick(turn: Turn, name: str) -> None:
         barrier.watch(turn)
         limits.watch(turn)
         trials.watch(turn)
+        loans.watch(turn)
         risks.watch(turn)
         misses.watch(turn)
         traffic.close_overdue(turn)

@@ -34,7 +34,7 @@ from dlq_master.control.ports import Transport
 from dlq_master.control.published import NOBODY_FORESEES, Foreseen, History, Published
 from dlq_master.control.recent import AT_ONCE
 from dlq_master.control.state import State, forget
-from dlq_master.control.stimuli import OpenSession, Stimulus, Tick
+from dlq_master.control.stimuli import LookAtGpus, OpenSession, Stimulus, Tick
 from dlq_master.control.ticks import PERIODS_S, Watchdog
 from dlq_master.control.turn import Archive, Turn
 from dlq_master.control.watch import Subscription, Watchers
@@ -159,6 +159,9 @@ class Loop:
         for letter, outcome in zip(letters, settled, strict=True):
             _answer(letter, outcome)
         self._send(batch, letters, now_s)
+        for node_id, number in turn.looks.items():
+            ask = LookAtGpus(node_id=node_id, number=number)
+            self._transport.send(node_id, self._state.sessions[node_id], [ask])
         for node_id, session_id in turn.hung_up:
             self._transport.close(node_id, session_id)
         state = self._state

@@ -238,6 +238,7 @@ def forget(turn: Turn, ask: ForgetNode) -> None:
     for told in (turn.state.holds_told, turn.state.strays, turn.state.clinging):
         told.pop(ask.node_id, None)
     turn.state.figures.pop(ask.node_id, None)
+    turn.state.loans.forget(ask.node_id)
     quarantine.released(turn, ask.node_id)
     turn.batch.forgotten_nodes.append(ask.node_id)
     turn.note("node_forgotten", node_id=ask.node_id, actor=ask.caller.actor)

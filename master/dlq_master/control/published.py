@@ -294,6 +294,10 @@ class Published:
         """What the node's GPUs last measured; empty before its first word."""
         return self._state.figures.get(node_id, {})
 
+    def server_words(self, node_id: NodeId) -> str:
+        """What a server of the inference side waits for; empty: for nothing."""
+        return self._state.loans.words.get(node_id, "")
+
     # --- queues -------------------------------------------------------------------------------
 
     def queues(self) -> Sequence[QueueFacts]:

@@ -12,6 +12,7 @@ from dlq_master.control.config import MasterConfig
 from dlq_master.control.crowd import Crowd
 from dlq_master.control.gates import Gates, build
 from dlq_master.control.gpu_figures import Figures
+from dlq_master.control.loan_state import Loans
 from dlq_master.control.outbox import Outbox
 from dlq_master.control.queues import in_order, rank_base
 from dlq_master.control.rates import Rates
@@ -119,6 +120,7 @@ class State:
     cancel_late: dict[JobId, None] = field(default_factory=dict)  # jobs that want no late end
     reservations: dict[str, Reservation] = field(default_factory=dict)
     bookings: Bookings = field(default_factory=Bookings)  # who may run into them
+    loans: Loans = field(default_factory=Loans)
     risks: Risks = field(default_factory=Risks)  # promises that may not be kept
     retries: Retries = field(default_factory=Retries)  # jobs that the cluster has failed
     journal_horizon: int = 0  # up to this sequence the journal may have been cut

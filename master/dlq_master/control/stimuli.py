@@ -4,7 +4,12 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
+from dlq_master.control.caller import Caller as Caller
 from dlq_master.control.chosen import Chosen
+from dlq_master.control.loan_stimuli import LendServers as LendServers
+from dlq_master.control.loan_stimuli import LookAtGpus as LookAtGpus
+from dlq_master.control.loan_stimuli import ReclaimServers as ReclaimServers
+from dlq_master.control.loan_stimuli import TakeLook as TakeLook
 from dlq_master.model.eligible import Array, Relation
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import HoldKind, Job, RunRules
@@ -18,25 +23,6 @@ from dlq_master.store.batch import User as User
 from dlq_master.store.tenants import Reservation as Reservation
 from dlq_master.store.tenants import Team as Team
 from dlq_master.store.tenants import Waited as Waited
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who asks: always from the certificate, never from a field of a request."""
-
-    name: str
-    role: str
-
-    @property
-    def actor(self) -> str:
-        """The word for the journal, such as "user:alice" or "node:gpu01"."""
-        return f"node:{self.name}" if self.role == "node" else f"user:{self.name}"
-
-    @property
-    def sees_all(self) -> bool:
-        """Operators and admins see and steer everybody's jobs."""
-        return self.role in ("operator", "admin")
-
 
 # --- users: jobs -----------------------------------------------------------------------------
 
@@ -497,7 +483,7 @@ class Save:
     number: int
 
 
-Command: TypeAlias = Launch | Stop | Signal | Save
+Command: TypeAlias = Launch | Stop | Signal | Save | LookAtGpus
 
 
 # --- operators and admins -----------------------------------------------------------------------
@@ -728,6 +714,7 @@ NodeStimulus: TypeAlias = (
     | Heartbeat
     | RankReports
     | TakeEvidence
+    | TakeLook
     | CommandDone
     | AnnounceMaintenance
 )
@@ -746,6 +733,8 @@ AdminStimulus: TypeAlias = (
     | SetPolicy
     | SetTeam
     | DeleteTeam
+    | LendServers
+    | ReclaimServers
     | CreateReservation
     | CancelReservation
 )

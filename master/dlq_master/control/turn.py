@@ -66,6 +66,7 @@ class Turn:
         self._told = 0  # of the lapses, and of those that were saving before
         self._waves = 1
         self.entered: Counter[str] = Counter()  # jobs that came in this turn (control/crowd.py)
+        self.looks: dict[NodeId, int] = {}  # nodes to be asked what is on their GPUs
         self.hung_up: list[tuple[NodeId, int]] = []  # sessions to close after the commit
         self._answered: dict[tuple[str, str], StoredRequest] = {}
 
@@ -409,4 +410,10 @@ def digest(ask: Request) -> str:
     return hashlib.sha256("\x00".join(parts).encode()).hexdigest()[:32]
 
 
-_MADE_ANEW = ("request_id", "token_id", "secret_hash")  # by the server at every try
+_MADE_ANEW = (
+    "request_id",
+    "token_id",
+    "secret_hash",
+    "found",
+    "hurry",
+)  # by the server at every try

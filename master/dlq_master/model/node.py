@@ -45,6 +45,7 @@ class NodeFlag(StrEnum):
     DISK_FULL = "disk_full"  # its agent has too little room for its own state
 
 
+OF_LOANS = frozenset({NodeFlag.LOANED, NodeFlag.LENDING, NodeFlag.RECLAIMED})
 CLOSED = frozenset(NodeFlag) - {NodeFlag.LOANED}
 
 
@@ -395,6 +396,8 @@ def step(  # noqa: C901 one case per event
             after = node._replace(hold_extension_s=node.maintenance_s)
         case _:
             assert_never(event)
+    if isinstance(event, Registered) and event.pool is not NodePool.INFERENCE:
+        after = after._replace(flags=after.flags - OF_LOANS)
     if isinstance(event, Registered) and node.boot_id != event.boot_id:
         left_over = after_boot(node.conditions, after.uuids)
         after = after._replace(conditions=left_over, cleared=())

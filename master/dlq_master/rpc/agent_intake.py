@@ -16,7 +16,7 @@ from dlq_master.control.stimuli import (
     ReportedRank,
 )
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.node import Gpu, Registered
+from dlq_master.model.node import Gpu, NodePool, Registered
 from dlq_master.rpc.intake import LONGEST_WORDS, job_id_of, words_of
 from dlq_master.rpc.spec import MOST_TASKS_OF_A_NODE
 
@@ -47,7 +47,14 @@ def facts_of(facts: agent.NodeFacts) -> Registered:
         memory_bytes=facts.memory_bytes,
         root_jobs=facts.root_jobs,
         runtimes=_runtimes(facts),
+        pool=_pool(facts.pool),
     )
+
+
+def _pool(word: str) -> NodePool:
+    if word not in ("", NodePool.TRAINING.value, NodePool.INFERENCE.value):
+        raise InvalidRequest(f"{shown(word)} is no pool of a node's own choice", field="pool")
+    return NodePool(word or NodePool.TRAINING.value)
 
 
 def _runtimes(facts: agent.NodeFacts) -> frozenset[str]:

@@ -35,7 +35,7 @@ from dlq_master.rpc.auth import Door, caller_of, identity_of
 from dlq_master.rpc.call import Context
 from dlq_master.rpc.commands import launch_message, stop_message
 from dlq_master.rpc.exec_relay import ExecRelay
-from dlq_master.rpc.health_intake import disk_of, health_of
+from dlq_master.rpc.health_intake import disk_of, health_of, look_of
 from dlq_master.rpc.intake import job_id_of, words_of
 from dlq_master.rpc.logs_relay import LogsRelay
 from dlq_master.rpc.profile_intake import evidence_of
@@ -230,6 +230,8 @@ class _Conversation:
                 key = AttemptKey(job_id_of(told.job_id, "job_id"), told.fence.attempt)
                 check_placed(self._control, self._line.node_id, key, told.node_rank)
                 await self._evidence.put(told)
+            case "gpu_look":
+                self._control.tell(look_of(request.gpu_look, self._line.node_id, self._session_id))
             case "command_result":
                 self._command_done(request.command_result)
             case "hello":

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dlq.v1 import agent_service_pb2 as agent
 from dlq.v1 import job_pb2, lease_pb2
 from dlq_common.wire import to_duration
-from dlq_master.control.stimuli import Command, Launch, Signal, Stop
+from dlq_master.control.stimuli import Command, Launch, LookAtGpus, Signal, Stop
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.rpc.task import fit_to_task
 
@@ -19,6 +19,8 @@ def command_message(command: Command, epoch: int, checkpoint_root: str) -> agent
         message.launch.CopyFrom(launch_message(command, checkpoint_root))
     elif isinstance(command, Stop):
         message.stop.CopyFrom(stop_message(command))
+    elif isinstance(command, LookAtGpus):
+        message.look_at_gpus.number = command.number
     elif isinstance(command, Signal):
         message.signal.CopyFrom(
             agent.SignalCommand(

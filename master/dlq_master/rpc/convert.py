@@ -276,6 +276,7 @@ def node_message(node: Node, read: Readable) -> node_pb2.Node:
         gpu_statuses=gpu_statuses(node, read),
         reasons=reasons(node, read),
         labels=by_name(node),
+        pool=node.pool.value,
     )
     if node.maintenance_end_s is not None:
         message.maintenance_end_time.CopyFrom(to_timestamp(node.maintenance_end_s))

@@ -9,7 +9,9 @@ from dlq_common.errors import InvalidRequest
 from dlq_common.names import printable
 from dlq_common.units import DAY
 from dlq_common.wire import from_duration
+from dlq_master.control.loan_stimuli import Reading, TakeLook
 from dlq_master.control.stimuli import ToldDisk, ToldGpu, ToldSymptom
+from dlq_master.model.ids import NodeId
 
 MOST_GPUS = 64
 MOST_SYMPTOMS = 32
@@ -35,6 +37,22 @@ def disk_of(heartbeat: agent.Heartbeat) -> ToldDisk | None:
         return None
     told = heartbeat.disk
     return ToldDisk(told.full, max(0, told.free_bytes), max(0, told.spare_bytes))
+
+
+def look_of(look: agent.GpuLook, node_id: NodeId, session_id: int) -> TakeLook:
+    """What is on a node's GPUs. A figure that cannot be counts as something that is there."""
+    if len(look.gpus) > MOST_GPUS or len({gpu.index for gpu in look.gpus}) != len(look.gpus):
+        raise InvalidRequest("GPU indexes must differ and be few", field="gpu_look.gpus")
+    if any(gpu.used_memory_bytes < 0 or gpu.process_count < 0 for gpu in look.gpus):
+        raise InvalidRequest("a GPU cannot hold less than nothing", field="gpu_look.gpus")
+    return TakeLook(
+        node_id=node_id,
+        session_id=session_id,
+        number=look.number,
+        readings=tuple(
+            Reading(gpu.index, gpu.used_memory_bytes, gpu.process_count) for gpu in look.gpus
+        ),
+    )
 
 
 def _gpu(gpu: agent.GpuHealth) -> ToldGpu:

@@ -16,6 +16,7 @@ USERS = frozenset({Role.USER, Role.OPERATOR, Role.ADMIN})
 OPERATORS = frozenset({Role.OPERATOR, Role.ADMIN})
 ADMINS = frozenset({Role.ADMIN})
 NODES = frozenset({Role.NODE})
+LENDERS = OPERATORS | {Role.INFERENCE}
 LOOKERS = USERS | {Role.INFERENCE}  # may look at nodes and queues
 MEMBERS = LOOKERS | NODES
 
@@ -74,6 +75,10 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "/dlq.v1.TeamService/ListTeams": Rule(USERS),
         "/dlq.v1.TeamService/SetTeam": Rule(ADMINS, changes=True),
         "/dlq.v1.TeamService/DeleteTeam": Rule(ADMINS, changes=True),
+        "/dlq.v1.LoanService/ListLoans": Rule(LENDERS),
+        "/dlq.v1.LoanService/LendServers": Rule(LENDERS, changes=True),
+        "/dlq.v1.LoanService/PlanReclaim": Rule(LENDERS),
+        "/dlq.v1.LoanService/ReclaimServers": Rule(LENDERS, changes=True),
         "/dlq.v1.IdentityService/RenewCertificate": Rule(MEMBERS, changes=True),
         "/dlq.v1.AgentService/Session": Rule(NODES),
         "/dlq.v1.AgentService/PushLog": Rule(NODES),

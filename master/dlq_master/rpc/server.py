@@ -20,6 +20,7 @@ from dlq.v1.identity_service_pb2_grpc import (
     add_JoinServiceServicer_to_server,
 )
 from dlq.v1.job_service_pb2_grpc import add_JobServiceServicer_to_server
+from dlq.v1.loan_service_pb2_grpc import add_LoanServiceServicer_to_server
 from dlq.v1.node_service_pb2_grpc import add_NodeServiceServicer_to_server
 from dlq.v1.queue_service_pb2_grpc import add_QueueServiceServicer_to_server
 from dlq.v1.reservation_service_pb2_grpc import add_ReservationServiceServicer_to_server
@@ -42,6 +43,7 @@ from dlq_master.rpc.identity_service import IdentityService
 from dlq_master.rpc.job_service import JobService
 from dlq_master.rpc.join_service import JoinService
 from dlq_master.rpc.limits import Limits, check_deadline
+from dlq_master.rpc.loan_service import LoanService
 from dlq_master.rpc.logs import Logs
 from dlq_master.rpc.logs_relay import LogsRelay
 from dlq_master.rpc.node_service import NodeService
@@ -124,6 +126,7 @@ class MasterServer:
             api,
         )
         add_ReservationServiceServicer_to_server(ReservationService(control), api)
+        add_LoanServiceServicer_to_server(LoanService(control), api)
         add_TeamServiceServicer_to_server(TeamService(control, clock), api)
         add_IdentityServiceServicer_to_server(IdentityService(authority, clock), api)
         add_AgentServiceServicer_to_server(

@@ -164,13 +164,20 @@ class OpenExec:
     fence: Fence
 
 
+@dataclass(frozen=True, slots=True)
+class LookAtGpus:
+    """Look at all GPUs of the node now; `number` is said back."""
+
+    number: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """Something to do, answered by one CommandResult with the same sequence."""
 
     sequence: int
     epoch: int
-    order: Launch | Stop | Signal | Save | OpenLog | OpenExec
+    order: Launch | Stop | Signal | Save | OpenLog | OpenExec | LookAtGpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,4 +386,20 @@ class ProfileEvidence:
     found: ProfileFound
 
 
-FromAgent = Hello | Heartbeat | RankReport | CommandResult | ProfileEvidence
+class GpuReading(NamedTuple):
+    """What a device says is on it."""
+
+    gpu: int
+    used_memory_bytes: int
+    processes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLook:
+    """What is on the GPUs that could be looked at, for the LookAtGpus of that number."""
+
+    number: int
+    gpus: tuple[GpuReading, ...]
+
+
+FromAgent = Hello | Heartbeat | RankReport | CommandResult | ProfileEvidence | GpuLook

@@ -13,7 +13,7 @@ from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.port import DeviceProcess, DeviceUsage
 from dlq_nodeagent.errands import Look, LookOrder, Preparation, PrepareOrder, Purpose
 from dlq_nodeagent.launching import Launching, LaunchRules
-from dlq_nodeagent.model.messages import ContainerRequest, Launch, ProfileFound
+from dlq_nodeagent.model.messages import ContainerRequest, GpuLook, Launch, ProfileFound
 from dlq_nodeagent.profiling.places import Places
 from dlq_nodeagent.profiling.station import Station
 from dlq_nodeagent.runtimes.container import ContainerPlan
@@ -31,6 +31,7 @@ class Asker:
 
     preparations: list[Preparation] = field(default_factory=list)
     looks: list[Look] = field(default_factory=list)
+    at_gpus: list[GpuLook] = field(default_factory=list)
     details: list[str] = field(default_factory=list)
     profiles: list[ProfileFound] = field(default_factory=list)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
@@ -43,6 +44,9 @@ class Asker:
 
     def looked(self, key: AttemptKey, purpose: Purpose, look: Look) -> None:
         self.looks.append(look)
+
+    def gpus_seen(self, look: GpuLook) -> None:
+        self.at_gpus.append(look)
 
     def profile_read(self, key: AttemptKey, found: ProfileFound) -> None:
         self.profiles.append(found)

@@ -129,14 +129,14 @@ def _tenants(view: View, policy: Policy, there: Iterable[NodeId]) -> list[Tenant
         )
         elsewhere = len({names[node] for node in {*base, *flexible}} - lent)
         beside = count(base) + count(flexible) - sum(needed.values()) - sum(spare.values())
-        lost_gpu_s = attempt.lease.allocation.width * _lost_s(view, attempt)
+        lost_gpu_s = attempt.lease.allocation.width * lost_s(view, attempt)
         found.append(
             Tenant(key.job_id, needed, spare, elsewhere, beside=beside, lost_gpu_s=lost_gpu_s)
         )
     return found
 
 
-def _lost_s(view: View, attempt: Attempt) -> float:
+def lost_s(view: View, attempt: Attempt) -> float:
     """What its preemption takes of each GPU: to save and to resume, or all since it has saved."""
     terms, job = view.cluster.terms, view.cluster.jobs[attempt.key.job_id]
     return (

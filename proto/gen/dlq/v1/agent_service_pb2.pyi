@@ -87,6 +87,7 @@ class SessionRequest(_message.Message):
     REPORT_FIELD_NUMBER: _builtins.int
     COMMAND_RESULT_FIELD_NUMBER: _builtins.int
     PROFILE_EVIDENCE_FIELD_NUMBER: _builtins.int
+    GPU_LOOK_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello:
         """First message of a session."""
@@ -107,6 +108,10 @@ class SessionRequest(_message.Message):
     def profile_evidence(self) -> _profile_pb2.ProfileEvidence:
         """What the traffic of a rank told; repeated until acknowledged."""
 
+    @_builtins.property
+    def gpu_look(self) -> Global___GpuLook:
+        """What is on the node's GPUs, as a LookAtGpusCommand asked."""
+
     def __init__(
         self,
         *,
@@ -115,12 +120,13 @@ class SessionRequest(_message.Message):
         report: Global___RankReport | None = ...,
         command_result: Global___CommandResult | None = ...,
         profile_evidence: _profile_pb2.ProfileEvidence | None = ...,
+        gpu_look: Global___GpuLook | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "command_result", b"command_result", "heartbeat", b"heartbeat", "hello", b"hello", "profile_evidence", b"profile_evidence", "report", b"report"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "command_result", b"command_result", "gpu_look", b"gpu_look", "heartbeat", b"heartbeat", "hello", b"hello", "profile_evidence", b"profile_evidence", "report", b"report"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "command_result", b"command_result", "heartbeat", b"heartbeat", "hello", b"hello", "profile_evidence", b"profile_evidence", "report", b"report"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "command_result", b"command_result", "gpu_look", b"gpu_look", "heartbeat", b"heartbeat", "hello", b"hello", "profile_evidence", b"profile_evidence", "report", b"report"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "heartbeat", "report", "command_result", "profile_evidence"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "heartbeat", "report", "command_result", "profile_evidence", "gpu_look"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -192,6 +198,7 @@ class NodeFacts(_message.Message):
     ROOT_JOBS_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
     RUNTIMES_FIELD_NUMBER: _builtins.int
+    POOL_FIELD_NUMBER: _builtins.int
     hostname: _builtins.str
     """What the host calls itself."""
     boot_id: _builtins.str
@@ -208,6 +215,8 @@ class NodeFacts(_message.Message):
     """True when jobs run as root (a development flag)."""
     address: _builtins.str
     """Address at which other nodes of a gang reach this one."""
+    pool: _builtins.str
+    """Whose it is: "training", or "inference" (it runs jobs only while it is lent); empty: "training"."""
     @_builtins.property
     def gpus(self) -> _containers.RepeatedCompositeFieldContainer[_resource_pb2.Gpu]:
         """GPUs."""
@@ -229,10 +238,11 @@ class NodeFacts(_message.Message):
         root_jobs: _builtins.bool = ...,
         address: _builtins.str = ...,
         runtimes: _abc.Iterable[_builtins.str] | None = ...,
+        pool: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "agent_version", b"agent_version", "boot_id", b"boot_id", "cpu_count", b"cpu_count", "gpus", b"gpus", "hostname", b"hostname", "memory_bytes", b"memory_bytes", "root_jobs", b"root_jobs", "runtimes", b"runtimes", "virtual_devices", b"virtual_devices"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "agent_version", b"agent_version", "boot_id", b"boot_id", "cpu_count", b"cpu_count", "gpus", b"gpus", "hostname", b"hostname", "memory_bytes", b"memory_bytes", "pool", b"pool", "root_jobs", b"root_jobs", "runtimes", b"runtimes", "virtual_devices", b"virtual_devices"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -888,9 +898,10 @@ class Command(_message.Message):
     SIGNAL_FIELD_NUMBER: _builtins.int
     SAVE_FIELD_NUMBER: _builtins.int
     OPEN_EXEC_FIELD_NUMBER: _builtins.int
+    LOOK_AT_GPUS_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
-    """Rises over the master's life; answered by CommandResult. 0 in open_log and open_exec, which
-    PushLog and ServeExec answer.
+    """Rises over the master's life; answered by CommandResult. 0 in open_log, open_exec and
+    look_at_gpus, which PushLog, ServeExec and GpuLook answer.
     """
     epoch: _builtins.int
     """The master's epoch."""
@@ -918,6 +929,10 @@ class Command(_message.Message):
     def open_exec(self) -> Global___OpenExecCommand:
         """Run a command inside a rank."""
 
+    @_builtins.property
+    def look_at_gpus(self) -> Global___LookAtGpusCommand:
+        """Look at the node's GPUs now."""
+
     def __init__(
         self,
         *,
@@ -929,16 +944,97 @@ class Command(_message.Message):
         signal: Global___SignalCommand | None = ...,
         save: Global___SaveCommand | None = ...,
         open_exec: Global___OpenExecCommand | None = ...,
+        look_at_gpus: Global___LookAtGpusCommand | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "launch", b"launch", "open_exec", b"open_exec", "open_log", b"open_log", "save", b"save", "signal", b"signal", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "launch", b"launch", "look_at_gpus", b"look_at_gpus", "open_exec", b"open_exec", "open_log", b"open_log", "save", b"save", "signal", b"signal", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "epoch", b"epoch", "launch", b"launch", "open_exec", b"open_exec", "open_log", b"open_log", "save", b"save", "sequence", b"sequence", "signal", b"signal", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "epoch", b"epoch", "launch", b"launch", "look_at_gpus", b"look_at_gpus", "open_exec", b"open_exec", "open_log", b"open_log", "save", b"save", "sequence", b"sequence", "signal", b"signal", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["launch", "stop", "open_log", "signal", "save", "open_exec"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["launch", "stop", "open_log", "signal", "save", "open_exec", "look_at_gpus"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
 Global___Command: _TypeAlias = Command  # noqa: Y015
+
+@_typing.final
+class LookAtGpusCommand(_message.Message):
+    """Look at all GPUs of the node now, and answer with a GpuLook."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Said back in the answer."""
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LookAtGpusCommand: _TypeAlias = LookAtGpusCommand  # noqa: Y015
+
+@_typing.final
+class GpuLook(_message.Message):
+    """What is on a node's GPUs at this instant, as the devices say."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    GPUS_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Number of the command that it answers."""
+    @_builtins.property
+    def gpus(self) -> _containers.RepeatedCompositeFieldContainer[Global___GpuReading]:
+        """Every GPU that could be looked at."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        gpus: _abc.Iterable[Global___GpuReading] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gpus", b"gpus", "number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GpuLook: _TypeAlias = GpuLook  # noqa: Y015
+
+@_typing.final
+class GpuReading(_message.Message):
+    """What is on one GPU."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    USED_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    PROCESS_COUNT_FIELD_NUMBER: _builtins.int
+    index: _builtins.int
+    """Its number."""
+    used_memory_bytes: _builtins.int
+    """Memory in use."""
+    process_count: _builtins.int
+    """Processes on it."""
+    def __init__(
+        self,
+        *,
+        index: _builtins.int = ...,
+        used_memory_bytes: _builtins.int = ...,
+        process_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "process_count", b"process_count", "used_memory_bytes", b"used_memory_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GpuReading: _TypeAlias = GpuReading  # noqa: Y015
 
 @_typing.final
 class CommandResult(_message.Message):

@@ -101,6 +101,7 @@ class Node(_message.Message):
     GPU_STATUSES_FIELD_NUMBER: _builtins.int
     REASONS_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    POOL_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """Name of the node, from its certificate."""
     hostname: _builtins.str
@@ -127,9 +128,13 @@ class Node(_message.Message):
     """Rises at every change; for expected_version."""
     withheld_reason: _builtins.str
     """Why, in words; empty: none is withheld."""
+    pool: _builtins.str
+    """Whose it is: "training", "inference" (it runs jobs only while it is lent) or "priced"."""
     @_builtins.property
     def flags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """"draining", "cordoned", "cleaning", "quarantined", "loaned", "maintenance", "disk_full"."""
+        """"draining", "cordoned", "cleaning", "quarantined", "loaned", "lending", "reclaimed",
+        "maintenance", "disk_full".
+        """
 
     @_builtins.property
     def gpus(self) -> _containers.RepeatedCompositeFieldContainer[_resource_pb2.Gpu]:
@@ -188,10 +193,11 @@ class Node(_message.Message):
         gpu_statuses: _abc.Iterable[Global___GpuStatus] | None = ...,
         reasons: _abc.Iterable[Global___NodeReason] | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        pool: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["contact_time", b"contact_time", "maintenance_end_time", b"maintenance_end_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "attempts", b"attempts", "boot_id", b"boot_id", "contact_time", b"contact_time", "cpu_count", b"cpu_count", "flag_reason", b"flag_reason", "flags", b"flags", "free_gpu_count", b"free_gpu_count", "gpu_statuses", b"gpu_statuses", "gpus", b"gpus", "hostname", b"hostname", "labels", b"labels", "maintenance_end_time", b"maintenance_end_time", "memory_bytes", b"memory_bytes", "node_id", b"node_id", "reasons", b"reasons", "root_jobs", b"root_jobs", "state", b"state", "version", b"version", "virtual_devices", b"virtual_devices", "withheld_gpu_indexes", b"withheld_gpu_indexes", "withheld_reason", b"withheld_reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "attempts", b"attempts", "boot_id", b"boot_id", "contact_time", b"contact_time", "cpu_count", b"cpu_count", "flag_reason", b"flag_reason", "flags", b"flags", "free_gpu_count", b"free_gpu_count", "gpu_statuses", b"gpu_statuses", "gpus", b"gpus", "hostname", b"hostname", "labels", b"labels", "maintenance_end_time", b"maintenance_end_time", "memory_bytes", b"memory_bytes", "node_id", b"node_id", "pool", b"pool", "reasons", b"reasons", "root_jobs", b"root_jobs", "state", b"state", "version", b"version", "virtual_devices", b"virtual_devices", "withheld_gpu_indexes", b"withheld_gpu_indexes", "withheld_reason", b"withheld_reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -90,13 +90,17 @@ def test_the_care_of_nodes_is_for_operators() -> None:
     }
 
 
-def test_the_inference_service_only_looks() -> None:
+def test_the_inference_service_looks_and_takes_back_what_is_its_own() -> None:
     may = {path.rsplit("/", 1)[-1] for path, rule in RULES.items() if Role.INFERENCE in rule.roles}
     assert may == {
         "ListNodes",
         "GetNode",
         "ListQueues",
         "GetCluster",
+        "ListLoans",
+        "LendServers",
+        "PlanReclaim",
+        "ReclaimServers",
         "RenewCertificate",
         "Check",
         "Watch",

@@ -1,0 +1,184 @@
+"""`dlq admin loan` and `dlq admin reclaim`: servers that the inference side lends to training."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import click
+
+from dlq.v1 import loan_service_pb2 as wire
+from dlq_cli.app import App
+from dlq_cli.commands.nodes import names_of
+from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.exit_codes import FAILURE, Ended
+from dlq_cli.facts.common import document
+from dlq_cli.facts.loan import plan_facts, server_facts
+from dlq_cli.loan_text import plan_text, servers_text
+from dlq_client.loans import Loans
+from dlq_common.errors import InvalidRequest
+from dlq_common.units import parse_duration
+
+_LOOK_EVERY_S = 0.5
+_count = click.option("--count", type=click.IntRange(1), metavar="N", help="So many of them.")
+_wait = click.option(
+    "--wait",
+    metavar="DURATION",
+    help="Wait until all are there; exit code 1 if they are not by then.",
+)
+
+
+class _LendGroup(click.Group):
+    """What is no command of it are the hosts to lend, or how many."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """`loan inf01` is `loan lend inf01`."""
+        if args and args[0] not in (*self.commands, "-h", "--help"):
+            args = ["lend", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_LendGroup)
+def loan() -> None:
+    """Servers of the inference side: which are lent, and to lend more; HOST... or --count alone lends.
+
+    A server takes jobs only while it is lent, and is lent only once its devices show that nothing is on them.
+    """
+
+
+@loan.command(epilog=examples("dlq admin loan status"))
+@json_option
+@pass_app
+def status(app: App, as_json: bool) -> None:
+    """Every server of the inference side, and what it waits for."""
+    _show(app, Loans(app.connection()).servers(), as_json=as_json)
+
+
+@loan.command(
+    epilog=examples(
+        "dlq admin loan lend inf[01-04]",
+        "dlq admin loan --count 4 --wait 30s   # the same word left out",
+    )
+)
+@_count
+@_wait
+@json_option
+@click.argument("host", nargs=-1, metavar="[HOST...]")
+@pass_app
+def lend(
+    app: App, host: tuple[str, ...], count: int | None, wait: str | None, as_json: bool
+) -> None:
+    """Lend HOST..., or --count of those that could be."""
+    names, number = _which(host, count)
+    patience_s = _seconds(wait)
+    api = Loans(app.connection())
+    servers = api.lend(names, number)
+    _show(app, _until(api, servers, "lent", patience_s), as_json=as_json)
+    _all_are(servers=_now(api, servers), state="lent", asked=wait)
+
+
+@click.command(
+    epilog=examples(
+        "dlq admin reclaim --count 2 --plan",
+        "dlq admin reclaim --token 3f2a9c417d60",
+        "dlq admin reclaim inf03 --within 60s --force --wait 2m",
+    )
+)
+@_count
+@click.option("--within", metavar="DURATION", help="They are to be empty by then.")
+@click.option("--force", is_flag=True, help="End jobs by then that would save for longer.")
+@click.option(
+    "--plan", "plan_only", is_flag=True, help="Only tell what it would mean, under a token."
+)
+@click.option("--token", metavar="TOKEN", help="Do exactly what --plan has told, or nothing.")
+@_wait
+@json_option
+@click.argument("host", nargs=-1, metavar="[HOST...]")
+@pass_app
+def reclaim(
+    app: App,
+    host: tuple[str, ...],
+    count: int | None,
+    within: str | None,
+    force: bool,
+    plan_only: bool,
+    token: str | None,
+    wait: str | None,
+    as_json: bool,
+) -> None:
+    """Take HOST... back, or --count of those that are lent, so that the fewest jobs are preempted.
+
+    Nothing new starts there from then on. Jobs that can go on with what they have elsewhere do so, the others
+    save and queue again. A server has gone when its devices show that nothing is on them.
+    """
+    if token and (host or count or within or force or plan_only):
+        raise InvalidRequest("--token says all: name nothing else", field="token")
+    if force and within is None:
+        raise InvalidRequest("--force needs a time", field="force", hint="--within 60s --force")
+    names, number = ([], 0) if token else _which(host, count)
+    within_s = _seconds(within) if within is not None else None
+    patience_s = _seconds(wait)
+    api = Loans(app.connection())
+    if plan_only:
+        plan = api.plan(names, number, within_s=within_s, force=force)
+        _tell(app, plan, [], as_json=as_json)
+        return
+    done = api.reclaim(names, number, within_s=within_s, force=force, token=token or "")
+    servers = _until(api, done.servers, "away", patience_s)
+    _tell(app, done.plan, servers, as_json=as_json)
+    _all_are(servers=servers, state="away", asked=wait)
+
+
+def _which(hosts: Sequence[str], count: int | None) -> tuple[list[str], int]:
+    if bool(hosts) is bool(count):
+        raise InvalidRequest("name servers, or say how many", hint="HOST..., or --count N")
+    return names_of(hosts), count or 0
+
+
+def _seconds(text: str | None) -> float:
+    if text is None:
+        return 0.0
+    try:
+        return float(parse_duration(text))
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None
+
+
+def _until(
+    api: Loans, servers: Sequence[wire.LoanServer], state: str, patience_s: float
+) -> Sequence[wire.LoanServer]:
+    """The same servers, once all have that state or the patience is over."""
+    end_s = time.monotonic() + patience_s
+    while any(one.state != state for one in servers) and time.monotonic() < end_s:
+        time.sleep(_LOOK_EVERY_S)
+        servers = _now(api, servers)
+    return servers
+
+
+def _now(api: Loans, servers: Sequence[wire.LoanServer]) -> Sequence[wire.LoanServer]:
+    wanted = {one.node_id for one in servers}
+    return [one for one in api.servers() if one.node_id in wanted]
+
+
+def _all_are(*, servers: Sequence[wire.LoanServer], state: str, asked: str | None) -> None:
+    if asked is not None and any(one.state != state for one in servers):
+        raise Ended(FAILURE)
+
+
+def _show(app: App, servers: Sequence[wire.LoanServer], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(document({"servers": [server_facts(one) for one in servers]}))
+        return
+    click.echo(servers_text(servers, app.look()), nl=False)
+
+
+def _tell(
+    app: App, plan: wire.ReclaimPlan, servers: Sequence[wire.LoanServer], *, as_json: bool
+) -> None:
+    if as_json:
+        told = {"plan": plan_facts(plan), "servers": [server_facts(one) for one in servers]}
+        click.echo(document(told))
+        return
+    click.echo(plan_text(plan, app.look()), nl=False)
+    if servers:
+        click.echo(servers_text(servers, app.look()), nl=False)

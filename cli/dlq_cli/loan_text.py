@@ -1,0 +1,75 @@
+"""Loans in words: servers, and what a reclaim means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlq.v1 import loan_service_pb2 as wire
+from dlq_cli.render import Cell, Look, clean_line, table, when
+from dlq_common.hostlist import compress_hostlist
+from dlq_common.units import format_span
+from dlq_common.wire import from_duration, from_timestamp
+
+_SERVERS = [Cell("SERVER"), Cell("STATE"), Cell("GPUS"), Cell("ATTEMPTS"), Cell("WAITS FOR")]
+_JOBS = [Cell("JOB"), Cell("USER"), Cell("WHAT"), Cell("GPUS"), Cell("SAVES IN"), Cell("LOSES"), Cell("DEADLINE")]  # fmt: skip
+
+
+def servers_text(servers: Sequence[wire.LoanServer], look: Look) -> str:
+    """One line for each server."""
+    rows = [
+        [
+            one.node_id,
+            one.state,
+            str(one.gpu_count),
+            ",".join(one.attempts) or "-",
+            clean_line(one.detail) or "-",
+        ]
+        for one in servers
+    ]
+    return table(_SERVERS, rows, look)
+
+
+def plan_text(plan: wire.ReclaimPlan, look: Look) -> str:
+    """Servers, jobs hit, work lost, deadlines touched; under a token if it has not been done."""
+    names = compress_hostlist(plan.node_ids) or "none"
+    hit = [job for job in plan.jobs if job.action == "preempt"]
+    shrunk = sum(job.action == "shrink" for job in plan.jobs)
+    gpu_minutes = sum(from_duration(job.lost_duration) * job.gpu_count for job in hit) / 60
+    touched = sum(job.HasField("deadline_time") for job in plan.jobs)
+    proof = "no choice preempts fewer" if plan.proven else "not proven to be the fewest"
+    lines = [
+        f"servers    {names}",
+        f"preempted  {len(hit)} jobs ({proof}), {shrunk} go on with fewer GPUs",
+        f"lost       about {gpu_minutes:.0f} GPU-minutes",
+        f"deadlines  {touched} touched",
+        f"empty      {_by_when(plan)}",
+    ]
+    text = "\n".join(lines) + "\n"
+    if plan.jobs:
+        text += table(_JOBS, [_job_row(job, look) for job in plan.jobs], look)
+    if plan.token:
+        text += f"to do exactly this: dlq admin reclaim --token {plan.token}\n"
+    return text
+
+
+def _by_when(plan: wire.ReclaimPlan) -> str:
+    span = format_span(round(from_duration(plan.promised_duration)))
+    words = f"within {span}, and the check that their GPUs are free"
+    return (
+        f"{words}; that is later than asked for (--force would end jobs)"
+        if plan.too_long
+        else words
+    )
+
+
+def _job_row(job: wire.ReclaimedJob, look: Look) -> list[str]:
+    what = f"shrink to {job.kept_gpu_count}" if job.action == "shrink" else job.action
+    return [
+        job.job_id,
+        job.user,
+        f"{what}, killed" if job.killed else what,
+        str(job.gpu_count),
+        format_span(round(from_duration(job.grace_duration))),
+        format_span(round(from_duration(job.lost_duration))),
+        when(from_timestamp(job.deadline_time), look) if job.HasField("deadline_time") else "-",
+    ]

@@ -1,0 +1,68 @@
+"""Loans of servers over the wire, for operators and for the inference side's own scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlq.v1 import loan_service_pb2 as wire
+from dlq.v1.loan_service_pb2_grpc import LoanServiceStub
+from dlq_client.connection import Connection
+from dlq_common.wire import to_duration
+
+# A master looks for the fewest jobs for about 2 s, thrice at most.
+PATIENCE_S = 30.0
+
+
+class Loans:
+    """Each method raises a DlqError when the master refuses; then nothing has changed."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.stub = LoanServiceStub(connection.channel)
+
+    def servers(self) -> Sequence[wire.LoanServer]:
+        """All servers of the inference side, lent or not."""
+        return self._connection.call(self.stub.ListLoans, wire.ListLoansRequest()).servers
+
+    def lend(self, node_ids: Sequence[str] = (), count: int = 0) -> Sequence[wire.LoanServer]:
+        """Lend these, or so many. They take jobs once their devices show that they are empty."""
+        request_id = self._connection.ids.request_id()
+        request = wire.LendServersRequest(request_id=request_id, node_ids=node_ids, count=count)
+        return self._connection.call(self.stub.LendServers, request).servers
+
+    def plan(
+        self,
+        node_ids: Sequence[str] = (),
+        count: int = 0,
+        *,
+        within_s: float | None = None,
+        force: bool = False,
+    ) -> wire.ReclaimPlan:
+        """What `reclaim` would do now; its token makes `reclaim` do exactly that."""
+        request = wire.PlanReclaimRequest(
+            node_ids=node_ids,
+            count=count,
+            within_duration=None if within_s is None else to_duration(within_s),
+            force=force,
+        )
+        return self._connection.call(self.stub.PlanReclaim, request, deadline_s=PATIENCE_S).plan
+
+    def reclaim(
+        self,
+        node_ids: Sequence[str] = (),
+        count: int = 0,
+        *,
+        within_s: float | None = None,
+        force: bool = False,
+        token: str = "",
+    ) -> wire.ReclaimServersResponse:
+        """Take these back, or so many, or those of a plan. They are gone when their state is "away"."""
+        request = wire.ReclaimServersRequest(
+            request_id=self._connection.ids.request_id(),
+            node_ids=node_ids,
+            count=count,
+            within_duration=None if within_s is None else to_duration(within_s),
+            force=force,
+            token=token,
+        )
+        return self._connection.call(self.stub.ReclaimServers, request, deadline_s=PATIENCE_S)

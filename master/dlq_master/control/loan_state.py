@@ -1,0 +1,43 @@
+"""What the loop keeps of loans beside the flags of nodes: words and plans. Never stored."""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from dlq_master.control.loan_stimuli import Found, ReclaimServers
+from dlq_master.model.ids import NodeId
+from dlq_master.policy.reclaim.demand import Demand
+
+MOST_PLANS = 200  # of which each can still be carried out
+
+
+class Planned(NamedTuple):
+    """A reclaim that was told to somebody. `effects`: tells apart what it does."""
+
+    ask: ReclaimServers
+    found: Found
+    demand: Demand
+    effects: str
+
+
+@dataclass(slots=True)
+class Loans:
+    """`asked`: the number under which a node was last asked what is on its GPUs, and has not answered.
+    `words`: what a server waits for."""
+
+    next_number: int = 1
+    asked: dict[NodeId, tuple[int, int]] = field(default_factory=dict)  # and in which session
+    words: dict[NodeId, str] = field(default_factory=dict)
+    plans: OrderedDict[str, Planned] = field(default_factory=OrderedDict)
+
+    def keep(self, token: str, planned: Planned) -> None:
+        """Remember a plan; the oldest is forgotten."""
+        self.plans[token] = planned
+        self.plans.move_to_end(token)
+        while len(self.plans) > MOST_PLANS:
+            self.plans.popitem(last=False)
+
+    def forget(self, node_id: NodeId) -> None:
+        """It waits for nothing any more."""
+        self.asked.pop(node_id, None)
+        self.words.pop(node_id, None)

@@ -1,0 +1,104 @@
+"""What can enter the inbox of loans: what people and the inference side ask, and what devices say."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dlq_master.control.caller import Caller
+from dlq_master.model.ids import JobId, NodeId
+from dlq_master.policy.reclaim.demand import Choice, Demand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LendServers:
+    """Lend these servers, or so many. Answered with their ids."""
+
+    caller: Caller
+    request_id: str
+    node_ids: tuple[NodeId, ...] = ()
+    count: int = 0
+
+
+class Found(NamedTuple):
+    """What somebody has chosen from a demand, which is told apart by `basis`."""
+
+    choice: Choice
+    basis: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReclaimServers:
+    """Take these servers back, or so many, or those of a plan. Answered with `Reclaimed`, or with `ToChoose`
+    where the choice takes long: then it is to be asked again with what was found."""
+
+    caller: Caller
+    request_id: str
+    node_ids: tuple[NodeId, ...] = ()
+    count: int = 0
+    within_s: float | None = None
+    force: bool = False
+    token: str = ""
+    plan_only: bool = False
+    found: Found | None = None
+    hurry: bool = False  # take a choice that is found at once
+
+
+class ToChoose(NamedTuple):
+    """A choice that whoever asks is to make outside of the loop."""
+
+    demand: Demand
+    choose: Callable[[Demand], Choice]
+    basis: str
+
+
+class Hit(NamedTuple):
+    """What a reclaim means for one job; fields as in dlq/v1/loan_service.proto."""
+
+    job_id: JobId
+    user: str
+    name: str
+    action: str
+    gpus: int
+    kept_gpus: int
+    grace_s: float
+    lost_s: float
+    killed: bool
+    deadline_s: float | None
+
+
+class Reclaimed(NamedTuple):
+    """What a reclaim does, or has done. `token`: names the plan of one that has not been done."""
+
+    token: str
+    node_ids: tuple[NodeId, ...]
+    hits: tuple[Hit, ...]
+    promised_s: float
+    proven: bool
+    too_long: bool = False
+
+
+class Reading(NamedTuple):
+    """What a device says is on it."""
+
+    gpu: int
+    used_memory_bytes: int
+    processes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeLook:
+    """What is on the GPUs of a node, as it was asked by that number. Not awaited."""
+
+    node_id: NodeId
+    session_id: int
+    number: int
+    readings: tuple[Reading, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookAtGpus:
+    """Ask a node what is on its GPUs. Never stored: it is asked again until it has answered."""
+
+    node_id: NodeId
+    number: int
+    sequence: int = 0

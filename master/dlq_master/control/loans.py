@@ -1,0 +1,185 @@
+"""Servers of the inference side: lent, asked back, and gone, each only when its devices show that it is empty.
+
+Where a server stands are flags of its node, so that they survive the master: `lending` (to be lent), `loaned`,
+`reclaimed` (asked back). Once a second whoever waits for its proof is asked what is on its GPUs. What happens
+when: an agent restarts, or the line is silent - nothing is proven until it answers; the master restarts - the
+flags are on disk, and all are asked anew.
+"""
+
+from collections.abc import Iterable
+
+from dlq_common.errors import IllegalTransition
+from dlq_master.control.loan_stimuli import LendServers, Reading, TakeLook
+from dlq_master.control.scheduling import look
+from dlq_master.control.turn import Turn
+from dlq_master.model import drive
+from dlq_master.model import node as on_node
+from dlq_master.model.ids import NodeId
+from dlq_master.model.machine import StopCause
+from dlq_master.model.node import CLOSED, Node, NodeFlag, NodePool, NodeState
+from dlq_master.model.plan import Loan, Plan, Return
+from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy.check import check_delta
+from dlq_master.policy.reclaim.whitelist import is_asked_back, is_lent
+
+GIB = 1024**3
+
+
+def servers(turn: Turn) -> list[Node]:
+    """All of the inference side, by name."""
+    nodes = turn.state.cluster.nodes
+    return [nodes[name] for name in sorted(nodes) if nodes[name].pool is NodePool.INFERENCE]
+
+
+def lend(turn: Turn, ask: LendServers) -> tuple[NodeId, ...]:
+    """Servers are to be lent, as soon as they are proven empty; those that are, stay so."""
+    known = turn.replay(ask)
+    if known is not None:
+        return tuple(NodeId(name) for name in known.split())
+    chosen = _named(turn, ask.node_ids) if ask.node_ids else _so_many(turn, ask.count)
+    turn.remember(ask, " ".join(chosen))
+    cluster, actor = turn.state.cluster, ask.caller.actor
+    for node_id in chosen:
+        if is_asked_back(cluster, node_id):
+            carry_out(turn, Plan((Loan(node_id, Reason(ReasonCode.LENT)),)), actor)
+        elif not is_lent(cluster, node_id) and NodeFlag.LENDING not in cluster.nodes[node_id].flags:
+            flag = on_node.FlagSet(flag=NodeFlag.LENDING, reason="to be lent", by=actor)
+            turn.step_node(node_id, flag, actor=actor, cause="to be lent")
+    watch(turn)
+    return chosen
+
+
+def watch(turn: Turn) -> None:
+    """Once a second: servers that wait for their proof are asked for it."""
+    loans, cluster = turn.state.loans, turn.state.cluster
+    for node in servers(turn):
+        lending = NodeFlag.LENDING in node.flags
+        if not lending and not is_asked_back(cluster, node.node_id):
+            loans.forget(node.node_id)
+            continue
+        if not lending:
+            _send_away(turn, node.node_id)
+        why = _obstacle(turn, node)
+        if why:
+            loans.asked.pop(node.node_id, None)
+            loans.words[node.node_id] = why
+        else:
+            _ask(turn, node.node_id)
+
+
+def take_look(turn: Turn, told: TakeLook) -> None:
+    """What a node's devices say: a server that is empty by that is lent, or goes."""
+    state = turn.state
+    if state.loans.asked.get(told.node_id) != (told.number, told.session_id):
+        return  # it was not asked that, or not in this session
+    node = state.cluster.nodes[told.node_id]
+    del state.loans.asked[told.node_id]
+    if _obstacle(turn, node):
+        return
+    why = _in_use(node, told.readings, state.config.loans.free_below)
+    if why:
+        if state.loans.words.get(told.node_id) != why:
+            cause = f"its devices say: {why}"
+            turn.note("server_not_empty", node_id=told.node_id, actor="master", cause=cause)
+        state.loans.words[told.node_id] = why
+        return
+    state.loans.forget(told.node_id)
+    if is_asked_back(state.cluster, told.node_id):
+        carry_out(turn, Plan((Return(told.node_id, Reason(ReasonCode.EMPTY)),)), "master")
+        turn.note("server_returned", node_id=told.node_id, cause="nothing is on its GPUs")
+    elif NodeFlag.LENDING in node.flags:
+        carry_out(turn, Plan((Loan(told.node_id, Reason(ReasonCode.LENT)),)), "master")
+        turn.note("server_lent", node_id=told.node_id, cause="nothing is on its GPUs")
+
+
+def carry_out(turn: Turn, plan: Plan, actor: str) -> None:
+    """Check a plan and do it."""
+    check_delta(look(turn), plan, turn.state.policy)
+    happened = drive.apply(turn.state.cluster, plan, turn.now_s, turn.state.epoch)
+    turn.follow(list(happened), actor=actor)
+
+
+def must_be_server(node: Node) -> None:
+    """Raises IllegalTransition for a node that is the cluster's own."""
+    if node.pool is not NodePool.INFERENCE:
+        raise IllegalTransition(
+            f"node {node.node_id} is no server of the inference side (pool {node.pool.value})",
+            hint='its agent says whose it is: node.pool = "inference", or dlq-nodeagent run --pool inference',
+        )
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _named(turn: Turn, node_ids: Iterable[NodeId]) -> tuple[NodeId, ...]:
+    chosen = tuple(dict.fromkeys(node_ids))
+    for node_id in chosen:
+        node = turn.node(node_id)
+        must_be_server(node)
+        if node.state is not NodeState.UP and node.away:
+            raise IllegalTransition(
+                f"node {node_id} is {node.state.value}: it cannot be proven empty",
+                hint="start its agent first; nothing was lent",
+            )
+    return chosen
+
+
+def _so_many(turn: Turn, count: int) -> tuple[NodeId, ...]:
+    able = [
+        node.node_id
+        for node in servers(turn)
+        if node.away and node.state is NodeState.UP and not node.flags & CLOSED
+    ]
+    if len(able) < count:
+        raise IllegalTransition(
+            f"{count} servers are to be lent, and {len(able)} could be",
+            hint="dlq admin loan status shows each; nothing was lent",
+            able=len(able),
+        )
+    return tuple(able[:count])
+
+
+def _send_away(turn: Turn, node_id: NodeId) -> None:
+    """Who was silent when the server was asked back hears of it now."""
+    cluster = turn.state.cluster
+    for key in cluster.attempts_on(node_id):
+        if cluster.attempts[key].stop_cause is None:
+            turn.stop(key, StopCause.RECLAIM)
+
+
+def _obstacle(turn: Turn, node: Node) -> str:
+    """Why its devices need not be asked yet; empty: nothing speaks against its being empty."""
+    here = turn.state.cluster.attempts_on(node.node_id)
+    if here:
+        return f"{', '.join(map(str, here))} {'has' if len(here) == 1 else 'have'} not left"
+    if node.state is not NodeState.UP or node.node_id not in turn.state.sessions:
+        return "its agent is silent"
+    if node.strayed:
+        return node.stray_reason
+    note = node.note(NodeFlag.CLEANING)
+    return "" if note is None else note.reason
+
+
+def _ask(turn: Turn, node_id: NodeId) -> None:
+    loans, session_id = turn.state.loans, turn.state.sessions[node_id]
+    number, asked_in = loans.asked.get(node_id, (0, 0))
+    if asked_in != session_id:
+        number = loans.next_number
+        loans.next_number += 1
+    loans.asked[node_id] = (number, session_id)
+    loans.words.setdefault(node_id, "its devices have not said yet that they are empty")
+    turn.looks[node_id] = number
+
+
+def _in_use(node: Node, readings: Iterable[Reading], free_below_bytes: int) -> str:
+    """What is on its GPUs, in words; empty: nothing."""
+    told = {one.gpu: one for one in readings}
+    words = []
+    for gpu in node.gpus:
+        one = told.get(gpu.index)
+        if one is None:
+            words.append(f"GPU {gpu.index} does not say")
+        elif one.processes or one.used_memory_bytes >= free_below_bytes:
+            used = f"{one.used_memory_bytes / GIB:.1f} GiB in use"
+            words.append(f"GPU {gpu.index}: {used}, processes: {one.processes}")
+    return "; ".join(words)

@@ -1,0 +1,262 @@
+"""Servers that are asked back: which ones, what that means for jobs, and by when they are empty.
+
+Which ones go is the policy's rule, and what happens to jobs the core's plan (policy/reclaim): here is what a
+plan is told as, and when it is carried out. A choice that takes long is made by whoever asks, outside of the
+loop, and counts only if the servers and who is on them are still the same.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from dlq_common.errors import Conflict, IllegalTransition, NotFound
+from dlq_common.units import format_span
+from dlq_master.control import loans
+from dlq_master.control.loan_state import Planned
+from dlq_master.control.loan_stimuli import Found, Hit, Reclaimed, ReclaimServers, ToChoose
+from dlq_master.control.reclaim_hits import clipped, hits_of, left_s, words_of
+from dlq_master.control.scheduling import look
+from dlq_master.control.turn import Turn
+from dlq_master.model import node as on_node
+from dlq_master.model.attempt_steps import StopRequested
+from dlq_master.model.ids import NodeId
+from dlq_master.model.machine import StopCause
+from dlq_master.model.node import NodeFlag
+from dlq_master.policy.reclaim.choices import ALGORITHM_1
+from dlq_master.policy.reclaim.demand import Choice, Demand
+from dlq_master.policy.reclaim.whitelist import (
+    Taken,
+    demand_of,
+    dice,
+    is_asked_back,
+    is_lent,
+    taking,
+)
+from dlq_master.store.codec import decode, encode
+
+
+class Wanted(NamedTuple):
+    """`fewer` of `there` are to go; `lending` are not lent after all, `leaving` are asked back already."""
+
+    there: tuple[NodeId, ...]
+    fewer: int
+    lending: tuple[NodeId, ...] = ()
+    leaving: tuple[NodeId, ...] = ()
+
+
+def reclaim(turn: Turn, ask: ReclaimServers) -> Reclaimed | ToChoose:
+    """Ask servers back, or tell what that would do."""
+    if not ask.plan_only:
+        known = turn.replay(ask)
+        if known is not None:
+            return decode(known, Reclaimed)
+    if ask.token:
+        return _as_planned(turn, ask)
+    wanted = _wanted(turn, ask)
+    view, policy = look(turn), turn.state.policy
+    demand = demand_of(view, policy, wanted.there, wanted.fewer)
+    basis = _basis(wanted, demand)
+    choice = _chosen(turn, ask, demand, basis)
+    if choice is None:
+        return ToChoose(demand, partial(_choose, policy.reclaim.choose, dice(view)), basis)
+    taken = taking(view, policy, demand, choice)
+    if ask.plan_only:
+        return _plan(turn, ask, wanted, taken, Found(choice, basis), demand)
+    return _do(turn, ask, ask, wanted, taken)
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _as_planned(turn: Turn, ask: ReclaimServers) -> Reclaimed:
+    """What was told under a token, or nothing."""
+    planned = turn.state.loans.plans.get(ask.token)
+    if planned is None:
+        raise NotFound(
+            f"there is no plan {ask.token} (any more): it is kept until the master restarts or many others are made",
+            kind="plan",
+            id=ask.token,
+        )
+    asked, again = planned.ask, "plan again: what was told is not what would be done now"
+    wanted = _wanted(turn, asked)
+    view, policy = look(turn), turn.state.policy
+    demand = demand_of(view, policy, wanted.there, wanted.fewer)
+    if _basis(wanted, demand) != planned.found.basis:
+        why = _difference(planned.demand, demand)
+        raise Conflict(
+            f"the cluster is not as it was when plan {ask.token} was made: {why}", hint=again
+        )
+    taken = taking(view, policy, demand, planned.found.choice)
+    if _effects(turn, asked, wanted, taken) != planned.effects:
+        raise Conflict(f"plan {ask.token} would do something else to jobs by now", hint=again)
+    return _do(turn, ask, asked, wanted, taken)
+
+
+def _wanted(turn: Turn, ask: ReclaimServers) -> Wanted:
+    cluster = turn.state.cluster
+    lent = [one.node_id for one in loans.servers(turn) if is_lent(cluster, one.node_id)]
+    lending = [one.node_id for one in loans.servers(turn) if NodeFlag.LENDING in one.flags]
+    if not ask.node_ids:
+        if ask.count > len(lent) + len(lending):
+            raise IllegalTransition(
+                f"{ask.count} servers are asked back, and {len(lent) + len(lending)} are lent",
+                hint="dlq admin loan status shows each; nothing was asked back",
+                lent=len(lent) + len(lending),
+            )
+        first = tuple(lending[: ask.count])
+        return Wanted(tuple(lent), ask.count - len(first), first)
+    named = dict.fromkeys(ask.node_ids)
+    for node_id in named:
+        loans.must_be_server(turn.node(node_id))
+    there = tuple(sorted(named.keys() & set(lent)))
+    back = tuple(sorted(name for name in named if is_asked_back(cluster, name)))
+    return Wanted(there, len(there), tuple(sorted(named.keys() & set(lending))), back)
+
+
+def _basis(wanted: Wanted, demand: Demand) -> str:
+    """Which servers, and who is on them: what a choice is made from, but for what moves with time."""
+    tenants = [one._replace(lost_gpu_s=0.0) for one in demand.tenants]
+    return _digest(wanted, dict(demand.servers), demand.wanted, tenants)
+
+
+def _chosen(turn: Turn, ask: ReclaimServers, demand: Demand, basis: str) -> Choice | None:
+    """Which servers go; None: that takes long."""
+    rule = turn.state.policy.reclaim
+    if ask.found is not None and ask.found.basis == basis:
+        return ask.found.choice
+    if demand.wanted >= len(demand.servers):
+        cost = demand.cost(demand.servers)
+        return Choice(tuple(demand.servers), cost, cost)
+    if not rule.solves or demand.wanted <= len(demand.free()):
+        return rule.choose(demand, dice(look(turn)))
+    return ALGORITHM_1.choose(demand, dice(look(turn))) if ask.hurry else None
+
+
+def _choose(rule: object, random: object, demand: Demand) -> Choice:
+    return rule(demand, random)  # type: ignore[operator,no-any-return] # a rule's own type, bound
+
+
+def _plan(
+    turn: Turn,
+    ask: ReclaimServers,
+    wanted: Wanted,
+    taken: Taken,
+    found: Found,
+    demand: Demand,
+) -> Reclaimed:
+    answer = _answer(turn, ask, wanted, taken)
+    effects = _effects(turn, ask, wanted, taken)
+    token = _digest(effects, found.basis, turn.state.epoch)[:12]
+    asked = replace(ask, plan_only=False, request_id="", found=None, hurry=False)
+    turn.state.loans.keep(token, Planned(asked, found, demand, effects))
+    return answer._replace(token=token)
+
+
+def _do(
+    turn: Turn, ask: ReclaimServers, asked: ReclaimServers, wanted: Wanted, taken: Taken
+) -> Reclaimed:
+    """`asked`: what is to be done, `ask` as which request."""
+    answer = _answer(turn, asked, wanted, taken)
+    if answer.too_long and not asked.force:
+        raise _cannot(asked, answer, taken)
+    turn.remember(ask, encode(answer))
+    actor = ask.caller.actor
+    for node_id in wanted.lending:
+        cleared = on_node.FlagCleared(flag=NodeFlag.LENDING)
+        turn.step_node(node_id, cleared, actor=actor, cause="not lent after all")
+    plan = clipped(taken.plan, asked.within_s) if asked.force else taken.plan
+    loans.carry_out(turn, plan, actor)
+    for hit in answer.hits:
+        if hit.action != "leaving":
+            turn.note(
+                "job_reclaimed",
+                job_id=hit.job_id,
+                actor=actor,
+                cause=words_of(hit, answer.node_ids),
+                action=hit.action,
+                lost_s=round(hit.lost_s, 1),
+                grace_s=round(hit.grace_s, 1),
+            )
+    if asked.force and asked.within_s is not None:
+        _hasten(turn, answer.node_ids, asked.within_s, actor)
+    loans.watch(turn)
+    return answer
+
+
+def _answer(turn: Turn, ask: ReclaimServers, wanted: Wanted, taken: Taken) -> Reclaimed:
+    node_ids = (*wanted.lending, *wanted.leaving, *taken.choice.servers)
+    hits = tuple(_hits(turn, ask, wanted, taken))
+    promised_s = max((hit.grace_s for hit in hits), default=0.0)
+    too_long = ask.within_s is not None and promised_s > ask.within_s
+    if too_long and ask.force:
+        promised_s = ask.within_s or 0.0
+    return Reclaimed(
+        token="",
+        node_ids=node_ids,
+        hits=hits,
+        promised_s=promised_s,
+        proven=taken.choice.proven,
+        too_long=too_long and not ask.force,
+    )
+
+
+def _hits(turn: Turn, ask: ReclaimServers, wanted: Wanted, taken: Taken) -> Iterator[Hit]:
+    within_s = ask.within_s if ask.force else None
+    gone = (*wanted.leaving, *taken.choice.servers)
+    return hits_of(look(turn), taken.plan, gone, within_s)
+
+
+def _effects(turn: Turn, ask: ReclaimServers, wanted: Wanted, taken: Taken) -> str:
+    """What is done to which jobs, whenever it is done."""
+    hits = [
+        (hit.job_id, hit.action, hit.gpus, hit.kept_gpus, hit.killed)
+        for hit in _hits(turn, ask, wanted, taken)
+    ]
+    return _digest(wanted, taken.choice.servers, hits, ask.within_s, ask.force)
+
+
+def _cannot(ask: ReclaimServers, answer: Reclaimed, taken: Taken) -> IllegalTransition:
+    """Raised as the answer to what is asked too soon."""
+    within_s = ask.within_s or 0.0
+    slow = [hit for hit in answer.hits if hit.grace_s > within_s]
+    named = ", ".join(str(hit.job_id) for hit in slow[:10])
+    soonest = format_span(round(answer.promised_s))
+    return IllegalTransition(
+        f"within {format_span(round(within_s))} cannot be promised: jobs {named} may save for longer; "
+        f"{len(taken.choice.servers)} servers can be promised within {soonest}",
+        hint=f"--within {soonest}, or --force to end them after {format_span(round(within_s))}; nothing was asked back",
+        promised_s=round(answer.promised_s),
+    )
+
+
+def _hasten(turn: Turn, node_ids: tuple[NodeId, ...], within_s: float, actor: str) -> None:
+    """Who leaves already and would take longer has until then, too."""
+    cluster = turn.state.cluster
+    keys = {key for node_id in node_ids for key in cluster.attempts_on(node_id)}
+    for key in sorted(keys):
+        attempt = cluster.attempts[key]
+        if attempt.stop_cause is None or left_s(attempt, turn.now_s) > within_s:
+            stop = StopRequested(
+                cause=attempt.stop_cause or StopCause.RECLAIM,
+                grace_s=within_s,
+                detail=attempt.stop_detail,
+                regrant=attempt.regrant,
+            )
+            turn.step_attempt(key, stop, actor=actor, cause="the server is wanted by then")
+
+
+def _difference(before: Demand, now: Demand) -> str:
+    if before.servers.keys() != now.servers.keys():
+        changed = before.servers.keys() ^ now.servers.keys()
+        return f"servers are lent, or are not, that were not, or were: {', '.join(sorted(changed))}"
+    was, are = ({one.job_id for one in demand.tenants} for demand in (before, now))
+    came, went = ", ".join(map(str, sorted(are - was))), ", ".join(map(str, sorted(was - are)))
+    words = [f"jobs {came} have come"] if came else []
+    words += [f"jobs {went} have gone"] if went else []
+    return "; ".join(words) or "jobs hold other GPUs, or other servers are asked back"
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256("\x00".join(map(repr, parts)).encode()).hexdigest()

@@ -1,0 +1,187 @@
+"""Servers of the inference side: lent, planned to be taken back, taken back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+
+from dlq.v1 import loan_service_pb2 as wire
+from dlq.v1.loan_service_pb2_grpc import LoanServiceServicer
+from dlq_common.errors import InvalidRequest
+from dlq_common.units import DAY
+from dlq_common.wire import to_duration, to_timestamp
+from dlq_master.control import loan_stimuli as stimuli
+from dlq_master.control.loan_stimuli import Found, Hit, Reclaimed, ToChoose
+from dlq_master.control.ports import Control, Readable
+from dlq_master.model.ids import NodeId
+from dlq_master.model.node import Node, NodeFlag, NodePool
+from dlq_master.rpc.auth import caller_of
+from dlq_master.rpc.call import Context
+from dlq_master.rpc.intake import node_id_of, words_of
+from dlq_master.rpc.spec import check_request_id, check_span
+
+MOST_SERVERS = 4096
+SHORTEST_WITHIN_S = 1.0
+LONGEST_WITHIN_S = 7.0 * DAY
+TRIES = 3  # of a choice that takes long, while the cluster changes; then one that is found at once
+# The first that is set says where a server stands.
+_STATES = {
+    NodeFlag.RECLAIMED: "reclaimed",
+    NodeFlag.LOANED: "lent",
+    NodeFlag.LENDING: "lending",
+}
+
+
+class LoanService(LoanServiceServicer):
+    """dlq.v1.LoanService. The door has looked at the role; here at what is asked."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    async def ListLoans(
+        self, request: wire.ListLoansRequest, context: Context
+    ) -> wire.ListLoansResponse:
+        read = self._control.published
+        servers = [node for node in read.nodes() if node.pool is NodePool.INFERENCE]
+        return wire.ListLoansResponse(servers=[server_message(node, read) for node in servers])
+
+    async def LendServers(
+        self, request: wire.LendServersRequest, context: Context
+    ) -> wire.LendServersResponse:
+        node_ids, count = _which(request.node_ids, request.count)
+        lent = await self._control.ask(
+            stimuli.LendServers(
+                caller=caller_of(context),
+                request_id=check_request_id(request.request_id),
+                node_ids=node_ids,
+                count=count,
+            )
+        )
+        return wire.LendServersResponse(servers=self._servers(lent))
+
+    async def PlanReclaim(
+        self, request: wire.PlanReclaimRequest, context: Context
+    ) -> wire.PlanReclaimResponse:
+        node_ids, count = _which(request.node_ids, request.count)
+        ask = stimuli.ReclaimServers(
+            caller=caller_of(context),
+            request_id="",
+            node_ids=node_ids,
+            count=count,
+            within_s=_within_s(request),
+            force=_force(request),
+            plan_only=True,
+        )
+        return wire.PlanReclaimResponse(plan=plan_message(await self._reclaim(ask)))
+
+    async def ReclaimServers(
+        self, request: wire.ReclaimServersRequest, context: Context
+    ) -> wire.ReclaimServersResponse:
+        token = words_of(request.token, "token")
+        node_ids: tuple[NodeId, ...] = ()
+        count = 0
+        if not token:
+            node_ids, count = _which(request.node_ids, request.count)
+        elif request.node_ids or request.count or request.HasField("within_duration"):
+            raise InvalidRequest("a token says all: name nothing else", field="token")
+        ask = stimuli.ReclaimServers(
+            caller=caller_of(context),
+            request_id=check_request_id(request.request_id),
+            node_ids=node_ids,
+            count=count,
+            within_s=_within_s(request),
+            force=bool(not token and _force(request)),
+            token=token,
+        )
+        done = await self._reclaim(ask)
+        return wire.ReclaimServersResponse(
+            plan=plan_message(done), servers=self._servers(done.node_ids)
+        )
+
+    async def _reclaim(self, ask: stimuli.ReclaimServers) -> Reclaimed:
+        """A choice that takes long is made in a thread, and counts if the cluster is as it was."""
+        for _ in range(TRIES):
+            answer = await self._control.ask(ask)
+            if isinstance(answer, Reclaimed):
+                return answer
+            assert isinstance(answer, ToChoose)
+            choice = await asyncio.to_thread(answer.choose, answer.demand)
+            ask = replace(ask, found=Found(choice, answer.basis))
+        answer = await self._control.ask(replace(ask, hurry=True))
+        assert isinstance(answer, Reclaimed)
+        return answer
+
+    def _servers(self, node_ids: Iterable[NodeId]) -> list[wire.LoanServer]:
+        read = self._control.published
+        nodes = (read.node(node_id) for node_id in node_ids)
+        return [server_message(node, read) for node in nodes if node is not None]
+
+
+def server_message(node: Node, read: Readable) -> wire.LoanServer:
+    """A server as the inference side sees it."""
+    flag = next((flag for flag in _STATES if flag in node.flags), None)
+    message = wire.LoanServer(
+        node_id=node.node_id,
+        state="away" if flag is None else _STATES[flag],
+        gpu_count=len(node.gpus),
+        attempts=[str(key) for key in read.attempts_on(node.node_id)],
+        detail=read.server_words(node.node_id),
+    )
+    note = None if flag is None else node.note(flag)
+    if note is not None:
+        message.actor = note.by
+        message.since_time.CopyFrom(to_timestamp(note.since_s))
+    return message
+
+
+def plan_message(plan: Reclaimed) -> wire.ReclaimPlan:
+    """What a reclaim does."""
+    return wire.ReclaimPlan(
+        token=plan.token,
+        node_ids=plan.node_ids,
+        jobs=[_job_message(hit) for hit in plan.hits],
+        promised_duration=to_duration(plan.promised_s),
+        proven=plan.proven,
+        too_long=plan.too_long,
+    )
+
+
+def _job_message(hit: Hit) -> wire.ReclaimedJob:
+    message = wire.ReclaimedJob(
+        job_id=str(hit.job_id),
+        user=hit.user,
+        name=hit.name,
+        action=hit.action,
+        gpu_count=hit.gpus,
+        kept_gpu_count=hit.kept_gpus,
+        grace_duration=to_duration(hit.grace_s),
+        lost_duration=to_duration(hit.lost_s),
+        killed=hit.killed,
+    )
+    if hit.deadline_s is not None:
+        message.deadline_time.CopyFrom(to_timestamp(hit.deadline_s))
+    return message
+
+
+def _which(names: Iterable[str], count: int) -> tuple[tuple[NodeId, ...], int]:
+    node_ids = tuple(node_id_of(name) for name in names)
+    if bool(node_ids) is bool(count) or count < 0:
+        raise InvalidRequest("name servers, or say how many", field="node_ids")
+    if max(len(node_ids), count) > MOST_SERVERS:
+        raise InvalidRequest(f"more than {MOST_SERVERS} servers", field="count")
+    return node_ids, count
+
+
+def _within_s(request: wire.PlanReclaimRequest | wire.ReclaimServersRequest) -> float | None:
+    if not request.HasField("within_duration"):
+        return None
+    return check_span(
+        "within_duration", request.within_duration, SHORTEST_WITHIN_S, LONGEST_WITHIN_S
+    )
+
+
+def _force(request: wire.PlanReclaimRequest | wire.ReclaimServersRequest) -> bool:
+    if request.force and not request.HasField("within_duration"):
+        raise InvalidRequest("force needs a time: within_duration", field="force")
+    return request.force

@@ -1,0 +1,427 @@
+"""Servers of the inference side: lent and gone only when their devices say that they are empty."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dlq_common.errors import Conflict, IllegalTransition, NotFound
+from dlq_master.control.loan_stimuli import (
+    Found,
+    LendServers,
+    Reading,
+    Reclaimed,
+    ReclaimServers,
+    TakeLook,
+    ToChoose,
+)
+from dlq_master.control.stimuli import FenceNode, SetNodeFlags
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.node import NodeFlag, NodePool, Registered
+from dlq_master.model.why import ReasonCode
+from support.master_harness import ROOT, Master
+from support.sim_agent import SimAgent
+
+IDLE = Reading(0, 0, 0)
+GIB = 1024**3
+
+
+class Server(SimAgent):
+    """An agent of the inference side. `held`: what its devices say, whatever its agent believes."""
+
+    held: tuple[Reading, ...] | None = None
+
+    def facts(self) -> Registered:
+        return replace(super().facts(), pool=NodePool.INFERENCE)
+
+    def answer(self) -> None:
+        """Obey, and say what the devices say to the last look that was asked for."""
+        self.obey()
+        assert self.session_id is not None
+        empty = tuple(Reading(gpu, 0, 0) for gpu in range(self.gpus))
+        if self.looks:
+            self.master.turn(
+                TakeLook(
+                    node_id=self.node_id,
+                    session_id=self.session_id,
+                    number=self.looks[-1],
+                    readings=empty if self.held is None else self.held,
+                )
+            )
+        self.looks.clear()
+
+
+def server(master: Master, name: str = "inf01") -> Server:
+    agent = Server(master, NodeId(name))
+    agent.hello()
+    return agent
+
+
+_requests = iter(range(10**9))
+
+
+def lend(master: Master, *names: str, count: int = 0, request_id: str = "") -> Any:
+    ids = tuple(NodeId(name) for name in names)
+    request_id = request_id or f"l{next(_requests)}"
+    return master.ask(LendServers(caller=ROOT, request_id=request_id, node_ids=ids, count=count))
+
+
+def asked(*names: str, **more: Any) -> ReclaimServers:
+    ids = tuple(NodeId(name) for name in names)
+    return ReclaimServers(
+        **{"caller": ROOT, "request_id": f"r{next(_requests)}", "node_ids": ids, **more}
+    )
+
+
+def lent(master: Master, *names: str) -> list[Server]:
+    """Servers that are lent."""
+    agents = [server(master, name) for name in names]
+    lend(master, *names)
+    for agent in agents:
+        agent.answer()
+    assert all(master.node(name).open for name in names)
+    return agents
+
+
+def flags(master: Master, name: str = "inf01") -> set[str]:
+    return {flag.value for flag in master.node(name).flags}
+
+
+def runs(master: Master, *agents: SimAgent, gpus: int = 4, **more: Any) -> AttemptKey:
+    job_id = master.submit(
+        gpus * len(agents), nodes=len(agents) if len(agents) > 1 else None, **more
+    ).job_id
+    key = AttemptKey(job_id, 1)
+    for agent in agents:
+        agent.obey()
+        agent.start(key)
+        agent.report()
+    assert master.attempt(job_id).state == "running"
+    return key
+
+
+def saves(agent: SimAgent, key: AttemptKey) -> None:
+    agent.obey()
+    agent.save(key, 1)
+    agent.exit(key, 99)
+    agent.report()
+
+
+def test_a_server_takes_jobs_only_once_its_devices_say_that_it_is_empty(master: Master) -> None:
+    agent = server(master)
+    assert not master.node("inf01").open
+    job_id = master.submit(4).job_id
+    assert master.job(job_id).live_attempt is None
+    assert ReasonCode.NODES_CLOSED in [one.code for one in master.why(job_id).reasons]
+    assert "not lent" in str(master.why(job_id).reasons)
+    assert lend(master, "inf01") == ("inf01",)
+    assert flags(master) == {"lending"}
+    assert master.job(job_id).live_attempt is None
+    agent.answer()
+    assert flags(master) == {"loaned"}
+    assert master.job(job_id).live_attempt == 1
+    assert "server_lent" in master.words()
+
+
+def test_devices_are_believed_and_not_the_agent_s_book(master: Master) -> None:
+    """A process of the inference side is still on GPU 2, of which the agent says nothing; GPU 3 is silent."""
+    agent = server(master)
+    agent.held = (IDLE, Reading(1, 10 * 1024**2, 0), Reading(2, 8 * GIB, 1))
+    lend(master, "inf01")
+    agent.answer()
+    assert flags(master) == {"lending"}
+    told = master.loop.published.server_words(NodeId("inf01"))
+    assert told == "GPU 2: 8.0 GiB in use, processes: 1; GPU 3 does not say"
+    for _ in range(3):
+        master.tick(1.0)
+        agent.answer()
+    assert master.words().count("server_not_empty") == 1, "once, not every second"
+    agent.held = None
+    master.tick(1.0)
+    agent.answer()
+    assert flags(master) == {"loaned"}
+    assert not master.loop.published.server_words(NodeId("inf01"))
+
+
+def test_memory_without_a_process_is_in_use_as_well(master: Master) -> None:
+    agent = server(master)
+    agent.held = tuple(Reading(gpu, 500 * 1024**2, 0) for gpu in range(4))
+    lend(master, "inf01")
+    agent.answer()
+    assert flags(master) == {"lending"}
+
+
+def test_an_answer_to_another_question_proves_nothing(master: Master) -> None:
+    agent = server(master)
+    lend(master, "inf01")
+    assert agent.session_id is not None
+    readings = tuple(Reading(gpu, 0, 0) for gpu in range(4))
+    for number, session_id in ((99, agent.session_id), (1, agent.session_id + 1)):
+        master.turn(TakeLook(node_id=agent.node_id, session_id=session_id, number=number, readings=readings))  # fmt: skip
+        assert flags(master) == {"lending"}
+    agent.hello()
+    master.turn(TakeLook(node_id=agent.node_id, session_id=agent.session_id, number=1, readings=readings))  # fmt: skip
+    assert flags(master) == {"lending"}, "asked before it said hello again"
+    master.tick(1.0)
+    agent.answer()
+    assert flags(master) == {"loaned"}
+
+
+def test_asked_back_it_is_closed_at_once_and_gone_when_it_is_proven_empty(master: Master) -> None:
+    (agent,) = lent(master, "inf01")
+    key = runs(master, agent)
+    done = master.ask(asked("inf01"))
+    assert isinstance(done, Reclaimed)
+    (hit,) = done.hits
+    assert (hit.job_id, hit.action, hit.gpus) == (key.job_id, "preempt", 4)
+    assert (done.node_ids, done.proven, done.promised_s) == (("inf01",), True, 300.0)
+    assert flags(master) == {"loaned", "reclaimed"}
+    assert master.attempt(key.job_id).stop_cause == "reclaim"
+    (told,) = [event for event in master.events(key.job_id) if event.kind == "job_reclaimed"]
+    assert told.cause.startswith(
+        "reclaimed for the inference side (inf01): it saves and queues again"
+    )
+    waiting = master.submit(1).job_id
+    assert master.job(waiting).live_attempt is None
+    master.turn(SetNodeFlags(caller=ROOT, request_id="u", node_id=NodeId("inf01"), set_flags=frozenset(), clear_flags=frozenset([NodeFlag.CORDONED]), reason=""))  # fmt: skip
+    assert master.job(waiting).live_attempt is None, "no uncordon gives it back to training"
+    master.tick(1.0)
+    agent.answer()
+    assert flags(master) == {"loaned", "reclaimed"}, "somebody is there"
+    saves(agent, key)
+    agent.held = (Reading(0, 9 * GIB, 0),)
+    master.tick(1.0)
+    agent.answer()
+    assert flags(master) == {"loaned", "reclaimed"}, "its memory is not free"
+    agent.held = None
+    master.tick(1.0)
+    agent.answer()
+    assert flags(master) == set()
+    assert master.words()[-1] == "server_returned"
+    assert master.job(waiting).live_attempt is None
+
+
+def test_everything_stands_after_a_restart_of_the_master(master: Master) -> None:
+    (agent,) = lent(master, "inf01")
+    other = server(master, "inf02")
+    lend(master, "inf02")
+    key = runs(master, agent)
+    master.ask(asked("inf01"))
+    for _ in range(2):
+        master.restart()
+        assert (flags(master, "inf01"), flags(master, "inf02")) == (
+            {"loaned", "reclaimed"},
+            {"lending"},
+        )
+    agent.hello()
+    other.hello()
+    agent.report()
+    master.tick(1.0)
+    other.answer()
+    assert flags(master, "inf02") == {"loaned"}
+    saves(agent, key)
+    master.restart()
+    agent.hello()
+    master.tick(1.0)
+    agent.answer()
+    assert flags(master, "inf01") == set()
+
+
+def test_a_job_is_moved_from_no_server_that_stays(master: Master) -> None:
+    """Three servers: two with a job each, one with two ranks of... the fewest jobs are preempted."""
+    first, second, third = lent(master, "inf01", "inf02", "inf03")
+    wide = runs(master, *[first, second], gpus=4)
+    narrow = runs(master, third)
+    answer = master.ask(asked(count=2))
+    assert isinstance(answer, ToChoose), "the least is looked for outside of the loop"
+    choice = answer.choose(answer.demand)
+    done = master.ask(asked(count=2, found=Found(choice, answer.basis)))
+    assert (set(done.node_ids), done.proven) == ({"inf01", "inf02"}, True)
+    assert master.attempt(wide.job_id).stop_cause == "reclaim"
+    assert master.attempt(narrow.job_id).stop_cause is None
+
+
+def test_a_choice_from_what_was_is_none(master: Master) -> None:
+    agents = lent(master, "inf01", "inf02", "inf03")
+    runs(master, *agents[:2])
+    keys = [runs(master, agents[2], gpus=2), runs(master, agents[2], gpus=2)]
+    answer = master.ask(asked(count=1))
+    assert isinstance(answer, ToChoose)
+    found = Found(answer.choose(answer.demand), answer.basis)
+    master.cancel(keys[0].job_id, kill=True)
+    saves(agents[2], keys[0])
+    again = master.ask(asked(count=1, found=found))
+    assert isinstance(again, ToChoose)
+    hurried = master.ask(asked(count=1, found=found, hurry=True))
+    assert isinstance(hurried, Reclaimed)
+    assert len(hurried.node_ids) == 1
+
+
+def test_a_plan_changes_nothing_and_its_token_does_what_it_told(master: Master) -> None:
+    (agent,) = lent(master, "inf01")
+    key = runs(master, agent)
+    plan = master.ask(asked("inf01", plan_only=True, request_id=""))
+    assert (flags(master), len(plan.token)) == ({"loaned"}, 12)
+    master.clock.advance(30.0)
+    done = master.ask(asked(token=plan.token))
+    assert done.node_ids == plan.node_ids
+    assert [hit.job_id for hit in done.hits] == [hit.job_id for hit in plan.hits] == [key.job_id]
+    assert master.attempt(key.job_id).stop_cause == "reclaim"
+    with pytest.raises(Conflict):
+        master.ask(asked(token=plan.token))
+
+
+def test_a_plan_of_a_cluster_that_has_changed_is_refused(master: Master) -> None:
+    (agent,) = lent(master, "inf01")
+    runs(master, agent, gpus=1)
+    plan = master.ask(asked("inf01", plan_only=True, request_id=""))
+    came = runs(master, agent, gpus=1)
+    with pytest.raises(Conflict, match=f"jobs {came.job_id} have come"):
+        master.ask(asked(token=plan.token))
+    assert flags(master) == {"loaned"}
+    master.restart()
+    with pytest.raises(NotFound):
+        master.ask(asked(token=plan.token))
+
+
+def test_what_cannot_be_promised_is_refused_and_force_ends_jobs_then(master: Master) -> None:
+    (agent,) = lent(master, "inf01")
+    key = runs(master, agent)
+    with pytest.raises(
+        IllegalTransition, match=r"within 1min cannot be promised: jobs 1 .*5min|1m"
+    ):
+        master.ask(asked("inf01", within_s=60.0))
+    assert flags(master) == {"loaned"}
+    plan = master.ask(asked("inf01", within_s=60.0, plan_only=True, request_id=""))
+    assert (plan.too_long, plan.promised_s) == (True, 300.0)
+    with pytest.raises(IllegalTransition):
+        master.ask(asked(token=plan.token))
+    done = master.ask(asked("inf01", within_s=60.0, force=True))
+    assert (done.hits[0].killed, done.promised_s, done.too_long) == (True, 60.0, False)
+    assert master.attempt(key.job_id).grace_s == 60.0
+
+
+def test_force_also_hastens_who_leaves_already(master: Master) -> None:
+    (agent,) = lent(master, "inf01")
+    key = runs(master, agent)
+    master.ask(asked("inf01"))
+    assert master.attempt(key.job_id).grace_s == 300.0
+    again = master.ask(asked("inf01"))
+    assert [hit.action for hit in again.hits] == ["leaving"], "asked twice: it leaves already"
+    assert master.words(key.job_id).count("job_reclaimed") == 1
+    master.ask(asked("inf01", within_s=30.0, force=True))
+    assert master.attempt(key.job_id).grace_s == 30.0
+
+
+def test_the_same_request_is_done_once(master: Master) -> None:
+    (agent,) = lent(master, "inf01")
+    runs(master, agent)
+    ask = asked("inf01")
+    first = master.ask(ask)
+    count = len(master.words())
+    master.restart()
+    agent.hello()
+    assert master.ask(ask) == first
+    assert master.words()[count:].count("job_reclaimed") == 0
+    assert lend(master, "inf01", request_id="l") == lend(master, "inf01", request_id="l")
+
+
+def test_more_than_is_there_is_refused_and_nothing_is_done(master: Master) -> None:
+    lent(master, "inf01")
+    with pytest.raises(IllegalTransition, match="2 servers are asked back, and 1 are lent"):
+        master.ask(asked(count=2))
+    with pytest.raises(IllegalTransition, match="1 servers are to be lent, and 0 could be"):
+        lend(master, count=1)
+    assert flags(master) == {"loaned"}
+
+
+def test_the_cluster_s_own_nodes_are_neither_lent_nor_asked_back(
+    master: Master, agent: SimAgent
+) -> None:
+    with pytest.raises(IllegalTransition, match="pool training"):
+        lend(master, "gpu01")
+    with pytest.raises(IllegalTransition, match="pool training"):
+        master.ask(asked("gpu01"))
+    with pytest.raises(NotFound):
+        master.ask(asked("gone"))
+
+
+def test_what_is_not_lent_yet_is_taken_back_first_and_what_is_away_stays_away(
+    master: Master,
+) -> None:
+    lent(master, "inf01")
+    server(master, "inf02")
+    lend(master, "inf02")
+    assert master.ask(asked(count=1)).node_ids == ("inf02",)
+    assert (flags(master, "inf01"), flags(master, "inf02")) == ({"loaned"}, set())
+    assert master.ask(asked("inf02")).node_ids == ()
+
+
+def test_who_is_asked_back_may_be_lent_again(master: Master) -> None:
+    (agent,) = lent(master, "inf01")
+    key = runs(master, agent)
+    master.ask(asked("inf01"))
+    lend(master, "inf01")
+    assert flags(master) == {"loaned"}
+    saves(agent, key)
+    assert master.job(key.job_id).live_attempt == 2, "it goes on there"
+
+
+def test_a_vanished_server_stays_asked_back_until_it_can_be_proven_empty(master: Master) -> None:
+    (agent,) = lent(master, "inf01")
+    key = runs(master, agent)
+    agent.cut()
+    for _ in range(4):
+        master.tick(15.0)
+    assert master.attempt(key.job_id).state == "unknown"
+    done = master.ask(asked("inf01"))
+    assert [hit.action for hit in done.hits] == ["preempt"]
+    assert master.loop.published.server_words(NodeId("inf01")).endswith("has not left")
+    master.ask(FenceNode(caller=ROOT, request_id="f", node_id=NodeId("inf01"), reason="it is off"))
+    master.tick(1.0)
+    assert master.loop.published.server_words(NodeId("inf01")) == "its agent is silent"
+    assert flags(master) == {"loaned", "reclaimed"}
+    with pytest.raises(IllegalTransition):
+        master.ask(asked(count=1))
+    agent.boot_id = "boot-2"
+    agent.ranks.clear()
+    agent.hello()
+    master.tick(1.0)
+    agent.answer()
+    assert flags(master) == set()
+
+
+def test_one_that_was_silent_when_it_was_asked_back_is_told_when_it_returns(master: Master) -> None:
+    (agent,) = lent(master, "inf01")
+    key = runs(master, agent)
+    agent.cut()
+    for _ in range(4):
+        master.tick(15.0)
+    master.ask(asked("inf01"))
+    master.restart()
+    agent.hello()
+    master.tick(1.0)
+    saves(agent, key)
+    master.tick(1.0)
+    agent.answer()
+    assert flags(master) == set()
+    assert master.job(JobId(key.job_id)).state == "queued"
+
+
+def test_promised_jobs_stay_on_own_nodes(agent: SimAgent, master: Master) -> None:
+    """Deadlines are promised on the cluster's own GPUs alone: nobody with one is hit by a reclaim."""
+    (other,) = lent(master, "inf01")
+    own = runs(master, agent)
+    guest = runs(master, other)
+    done = master.ask(asked(count=1))
+    assert [hit.job_id for hit in done.hits] == [guest.job_id]
+    assert master.attempt(own.job_id).stop_cause is None
+
+
+def test_an_agent_that_changes_sides_is_not_lent_any_more(master: Master) -> None:
+    (agent,) = lent(master, "inf01")
+    own = SimAgent(master, NodeId("inf01"), boot_id="boot-1")
+    agent.cut()
+    own.hello()
+    assert flags(master) == set()
+    assert master.node("inf01").open
