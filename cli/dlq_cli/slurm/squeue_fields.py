@@ -91,7 +91,7 @@ _FIELDS = (
     Field("USER", "u", ("username",), lambda job: job.user),
     Field("USER", "U", ("userid",), lambda job: str(words.uid(job.user))),
     Field("PARTITION", "P", ("partition",), lambda job: job.queue),
-    Field("ACCOUNT", "a", ("account",), lambda job: NULL),
+    Field("ACCOUNT", "a", ("account",), lambda job: job.team or NULL),
     Field("QOS", "q", ("qos",), lambda job: NULL),
     Field("RESERVATION", "v", ("reservation",), lambda job: NULL),
     Field("ST", "t", ("statecompact",), code),

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dlq_common.errors import ConfigError, IllegalTransition, InvalidRequest, TryAgain
 from dlq_common.logs import get_logger
+from dlq_master.control import usage
 from dlq_master.control.chosen import CHOSEN, Chosen, read_chosen, written
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.state import State
@@ -128,8 +129,9 @@ def retune(turn: Turn, teams: Mapping[str, Team]) -> None:
     else:
         _no_trials(state)
         turn.take_batch()  # of the cluster as it was
-        adopted = adopt(state.cluster, before, policy)
+        left, adopted = state.cluster, adopt(state.cluster, before, policy)
         state.cluster, state.policy = adopted.cluster, policy
+        usage.carry_over(state, left)
         turn.batch.jobs += adopted.changed
     state.glance = None
     turn.plan_due = True
@@ -173,8 +175,9 @@ def _change(turn: Turn, ask: SetPolicy, wanted: Chosen, policy: Policy) -> tuple
         )
     gone = dropped(state.cluster.jobs.values(), policy)
     turn.take_batch()  # of the cluster as it was
-    adopted = adopt(state.cluster, state.policy.ordering, policy)
+    left, adopted = state.cluster, adopt(state.cluster, state.policy.ordering, policy)
     before, state.cluster, state.policy = state.chosen, adopted.cluster, policy
+    usage.carry_over(state, left)
     state.glance = state.plan_fault = None
     turn.batch.jobs += adopted.changed
     turn.plan_due = True

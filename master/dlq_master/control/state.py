@@ -28,6 +28,7 @@ from dlq_master.model.gpu_health import Action, actions_of
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.lease import Terms
+from dlq_master.model.shares import Shares
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.glance import Glance
 from dlq_master.policy.policy import Policy
@@ -84,6 +85,7 @@ class State:
     tokens: dict[str, JoinToken] = field(default_factory=dict)
     teams: dict[str, Team] = field(default_factory=dict)
     waits: Waits = field(default_factory=Waits)  # how long jobs have waited for what
+    shares_kept: Shares | None = None  # usage, while the policy knows no shares
     crowd: Crowd = field(default_factory=Crowd)  # jobs that have not ended, by whom they count for
     sessions: dict[NodeId, int] = field(default_factory=dict)
     contacts: dict[NodeId, float] = field(default_factory=dict)  # never stored

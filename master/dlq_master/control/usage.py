@@ -8,10 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.shares import Shares
+
+
+class Keeper(Protocol):
+    """Who keeps what a cluster has written down while nobody asks for it."""
+
+    cluster: Cluster
+    shares_kept: Shares | None
+
 
 USAGE: Final = "usage"  # its key there
 
@@ -36,3 +44,11 @@ def restore(cluster: Cluster, stored: str | None) -> None:
         {name: (used, at_s) for name, (used, at_s) in json.loads(stored).items()},
     )
     cluster.share(shares)
+
+
+def carry_over(state: Keeper, before: Cluster) -> None:
+    """Another policy has taken over: usage outlives one that knows no shares."""
+    if before.shares is not None:
+        state.shares_kept = before.shares
+    else:
+        state.cluster.share(state.shares_kept)

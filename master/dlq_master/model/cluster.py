@@ -148,11 +148,11 @@ class Cluster:
             self._rekey()
 
     def share(self, shares: Shares | None) -> None:
-        """Go on with what another cluster has written down; before any job is put."""
+        """Go on with what another cluster has written down."""
         if self.shares is not None and shares is not None:
             self.shares.ledger = Ledger(self.shares.ledger.half_life_s, shares.ledger.accounts)
             self.shares.standing, self.shares.term = shares.standing, shares.term
-            self.key = None if self.ordering.key is None else self.ordering.key(self.learned)
+            self._rekey()
 
     def _rekey(self) -> None:
         if self.ordering.key is not None:

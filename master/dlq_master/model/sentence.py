@@ -169,7 +169,9 @@ def _head_of_line(reason: Reason, _job: Job, _reader: str) -> str:
 
 def _quota(reason: Reason, job: Job, _reader: str) -> str:
     held, limit = _number(reason.have or 0), _number(reason.need or 0)
-    if reason.detail.startswith("queue"):
+    if reason.resource == "rest":
+        return f"others of {reason.detail} rank before it and take what is left of its quota: it borrows what nobody else needs"
+    if not reason.detail.startswith(("team ", f"{job.user} in team")):
         return f"needs {_gpus(job)}; of the {limit} that {reason.detail} may hold, {held} are taken"
     return (
         f"needs {_gpus(job)}; {reason.detail} has {limit} by right and holds {held}{_who(reason)}: it borrows what "
@@ -179,6 +181,8 @@ def _quota(reason: Reason, job: Job, _reader: str) -> str:
 
 def _team_limit(reason: Reason, job: Job, _reader: str) -> str:
     held, limit = _number(reason.have or 0), _number(reason.need or 0)
+    if reason.resource == "rest":
+        return f"others of {reason.detail} rank before it and take what it may still have"
     if reason.resource == "jobs":
         return f"{reason.detail} may run {limit} jobs at a time and runs {held}{_who(reason)}"
     return f"needs {_gpus(job)}; {reason.detail} may hold {limit} and holds {held}{_who(reason)}"

@@ -114,6 +114,8 @@ class Book:
         job = self._once(start, job_id)
         if not job.waiting:
             raise IllegalPlan(start, f"job {job_id} is {job.state.value}, not waiting")
+        if job.lane is Lane.LIMIT:
+            raise IllegalPlan(start, f"the team of job {job_id} holds as much as it may")
         if term_end_s <= self.view.now_s:
             raise IllegalPlan(start, "its term is over already")
         request = job.request

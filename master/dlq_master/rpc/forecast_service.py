@@ -130,7 +130,8 @@ def changes_of(request: wire.CompareForecastsRequest, read: Readable) -> Changes
     settings: Mapping[str, str] = {}
     if request.policy:
         try:
-            settings = live_policy(request.policy, dict(request.policy_settings)).settings
+            told = dict(request.policy_settings)
+            settings = live_policy(request.policy, told, read.teams()).settings
         except ConfigError as error:
             raise InvalidRequest(error.what, field="policy") from None
     return Changes(

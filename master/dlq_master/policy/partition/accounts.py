@@ -14,12 +14,16 @@ from dlq_master.policy.policy import Policy
 
 
 def over_account(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
-    """Why a job borrows or stands aside: the words on its team, and on its user in it, that leave no room for it."""
+    """Why a job borrows or stands aside: the words on its team, and on its user in it, that leave no room for it; or that
+    others of its team, who stand before it, take what they leave."""
     if job.lane is Lane.LIMIT:
-        return _too_many(cluster, policy.job_limits, job) or _over(
-            cluster, policy.limits, job, ReasonCode.TEAM_LIMIT
-        )
-    return _over(cluster, policy.borrowing, job, ReasonCode.QUOTA)
+        code = ReasonCode.TEAM_LIMIT
+        found = _over(cluster, policy.job_limits, job, code, "jobs")
+        found += _over(cluster, policy.limits, job, code, "gpus")
+    else:
+        code = ReasonCode.QUOTA
+        found = _over(cluster, policy.borrowing, job, code, "gpus")
+    return found or [Reason(code, "rest", detail=f"team {team_of(job.account)}")]
 
 
 def holders(cluster: Cluster, account: str) -> dict[JobId, int]:
@@ -33,39 +37,19 @@ def holders(cluster: Cluster, account: str) -> dict[JobId, int]:
 
 
 def _over(
-    cluster: Cluster, told: Mapping[str, int] | None, job: Job, code: ReasonCode
+    cluster: Cluster, told: Mapping[str, int] | None, job: Job, code: ReasonCode, what: str
 ) -> list[Reason]:
     team, account = team_of(job.account), job.account
     words = (
         (f"team {team}", team, of_team(told, team)),
         (f"{job.user} in team {team}", account, of_member(told, account)),
     )
+    more = 1 if what == "jobs" else job.request.base
     found = []
-    for who, name, gpus in words:
-        if gpus is None:
-            continue
-        held = holders(cluster, name)
-        taken, named = sum(held.values()), tuple(sorted(held)[:BLOCKERS_NAMED])
-        if taken + job.request.base > gpus:
-            found.append(Reason(code, "gpus", gpus, taken, named, who))
-    if (
-        not found and (team_gpus := of_team(told, team)) is not None
-    ):  # those before it in its team's line take what is left
-        found.append(Reason(code, "gpus", team_gpus, team_gpus, (), f"team {team}"))
-    return found
-
-
-def _too_many(cluster: Cluster, told: Mapping[str, int] | None, job: Job) -> list[Reason]:
-    """Limits of jobs that run."""
-    team, account = team_of(job.account), job.account
-    words = (
-        (f"team {team}", team, of_team(told, team)),
-        (f"{job.user} in team {team}", account, of_member(told, account)),
-    )
-    found = []
-    for who, name, jobs in words:
-        held = sorted(holders(cluster, name)) if jobs is not None else []
-        if jobs is not None and len(held) >= jobs:
-            named = tuple(held[:BLOCKERS_NAMED])
-            found.append(Reason(ReasonCode.TEAM_LIMIT, "jobs", jobs, len(held), named, who))
+    for who, name, most in words:
+        held = holders(cluster, name) if most is not None else {}
+        taken = len(held) if what == "jobs" else sum(held.values())
+        if most is not None and taken + more > most:
+            named = tuple(sorted(held)[:BLOCKERS_NAMED])
+            found.append(Reason(code, what, most, taken, named, who))
     return found

@@ -17,7 +17,7 @@ from dlq_common.errors import (
     QuotaExceeded,
 )
 from dlq_master.control.config import QueueConfig
-from dlq_master.control.stimuli import DeleteTeam, SetTeam, TeamSet
+from dlq_master.control.stimuli import DeleteTeam, SetPolicy, SetTeam, TeamSet
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.lane import Lane
 from dlq_master.model.reward import strict
@@ -240,3 +240,17 @@ def test_shares_come_with_the_first_team_and_weights_with_what_is_told(masters: 
     set_team(master, share=2.0, members=[Member("alice", TeamRules(share=0.5))])
     assert shares(master) == ShareRules(weights={"vision": 2.0, "vision/alice": 0.5})
     validate(master.state.cluster)
+
+
+def test_usage_outlives_a_policy_that_knows_no_shares(masters: Masters) -> None:
+    master = a_master(masters)
+    set_team(master)
+    ledger = master.state.cluster.shares
+    assert ledger is not None
+    now_s = master.clock.now_s()
+    ledger.ledger.charge("vision/alice", 8, now_s - 1000.0, now_s)
+    for number, policy in enumerate(("fifo", "chronus", "dlq")):
+        request_id = f"p{number}"
+        master.ask(SetPolicy(caller=ROOT, request_id=request_id, policy=policy, force=True))
+    uses = master.loop.published.team_uses(now_s)
+    assert uses["vision"].usage_gpu_s == pytest.approx(8000.0, rel=0.01)

@@ -12,6 +12,7 @@ from dlq_master.model.keys import Had, Learned
 from dlq_master.model.shares import Ledger
 from dlq_master.model.validate import validate
 from dlq_master.model.view import View
+from dlq_master.planner.snapshot import dumps, loads
 from dlq_master.policy.order.share import MOST, ShareRules, level_of, ratios, shared, weigh
 from dlq_master.policy.registry import build
 from support.builders import World, a_job
@@ -141,7 +142,7 @@ def test_it_is_weighed_once_in_a_term_and_another_process_sees_the_same() -> Non
     assert shares is not None
     assert (shares.term, shares.standing["nlp"] < 0) == (3, True)
     assert weigh(View(world.cluster, 1100.0), ShareRules()) is None
-    again = thaw(freeze(world.cluster), world.policy.ordering)
+    again = thaw(loads(dumps(freeze(world.cluster))), world.policy.ordering)
     assert again.shares is not None
     assert again.shares.standing == shares.standing
     assert again.stands(world.job(2)) == world.cluster.stands(world.job(2))

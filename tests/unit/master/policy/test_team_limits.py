@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
 from dlq_master.model.lane import Lane
+from dlq_master.model.sentence import sentence
 from dlq_master.model.validate import validate
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
@@ -87,6 +92,18 @@ def test_a_team_runs_no_more_jobs_at_a_time_than_it_may() -> None:
     ]
 
 
+def test_who_is_kept_back_by_others_of_its_team_that_wait_too_is_told_so() -> None:
+    world = a_world(1, team_limit="vision:8").submit(of("eve", 1, 6, 1.0, "nlp")).decide()
+    world.submit(of("ann", 2, 8, 100.0), of("ann", 3, 2, 5000.0)).decide()
+    assert world.job(3).lane is Lane.LIMIT, (
+        "2 GPUs are free, and job 2 wants all that the team may have"
+    )
+    reason = reasons(world, 3)[0]
+    assert (reason.code, reason.resource) == (ReasonCode.TEAM_LIMIT, "rest")
+    told = sentence(reason, world.job(3))
+    assert told == "others of team vision rank before it and take what it may still have"
+
+
 def test_the_same_user_is_counted_to_the_team_that_the_job_names() -> None:
     world = a_world(1, team_limit="vision:4")
     world.submit(of("ann", 1, 4), of("ann", 2, 4), of("ann", 3, 4, team="nlp")).decide()
@@ -99,3 +116,33 @@ def test_presets_of_papers_know_no_teams_unless_they_promise(setting: str) -> No
         build("srtf", {setting: "a:1"})
     assert build("chronus-paper").by_team is False
     assert build("chronus-paper", {setting: "a:1"}).ordering.by_team
+
+
+JOBS = st.tuples(
+    st.sampled_from(["ann", "bob"]), st.sampled_from(["vision", "nlp"]), st.integers(1, 6)
+)
+
+
+@given(st.lists(st.tuples(JOBS, st.integers(0, 9), st.booleans()), min_size=4, max_size=14))
+def test_no_plan_lets_a_team_or_a_member_have_more_than_it_may(
+    story: list[tuple[tuple[str, str, int], int, bool]],
+) -> None:
+    world = a_world(
+        3, team_quota="vision:6", team_limit="vision:10,nlp/bob:4", team_jobs="nlp:3,*:9"
+    )
+    for number, ((user, team, gpus), pick, ends) in enumerate(story, 1):
+        world.submit(of(user, number, gpus, 100.0 * (pick + 1), team)).decide()
+        running = world.running
+        if ends and running:
+            world.finish(running[pick % len(running)])
+        jobs = [world.job(job_id) for job_id in world.running]
+        held = Counter({"vision": 0})
+        for job in jobs:
+            held.update({job.team: job.request.gpus, f"{job.team}/{job.user}": job.request.gpus})
+        assert held["vision"] <= 10
+        assert held["nlp/bob"] <= 4
+        assert sum(job.team == "nlp" for job in jobs) <= 3
+        for job in world.cluster.jobs.values():
+            if job.waiting and job.lane is Lane.LIMIT:
+                assert reasons(world, job.job_id)[0].code is ReasonCode.TEAM_LIMIT
+    validate(world.cluster)
