@@ -8,12 +8,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from dlq_master.model import job_steps
+from dlq_master.model.memo import Memo
 from dlq_master.model.node import NodeFlag, NodePool
 from dlq_master.model.own import is_own
 from dlq_master.model.plan import Resize, Start
 from dlq_master.model.resources import Allocation, Request
 from dlq_master.model.reward import BEST_EFFORT, soft, strict
 from dlq_master.model.view import View
+from dlq_master.policy.admit.deadlines import book_of
+from dlq_master.policy.promise.admission import Book
+from dlq_master.policy.promise.fluid import Slots
 from dlq_master.policy.promise.plan import faults
 from dlq_master.policy.promise.reading import (
     grid_of,
@@ -107,8 +111,29 @@ class DlqStory(Story):
     def decided(self) -> None:
         slot = self.world.cluster.slot
         super().decided()
+        self.the_book_is_what_a_new_look_finds()
         if self.world.cluster.slot > slot:
             self.promises_stand()
+
+    def the_book_is_what_a_new_look_finds(self) -> None:
+        """Of promises only who has changed is read anew."""
+        view, rules = View(self.world.cluster, self.world.now_s), self.world.policy.promises
+        assert rules is not None
+        cluster, known = view.cluster, view.cluster.memo
+        for gpu_type in {type_of(cluster, cluster.jobs[job_id]) for job_id in cluster.promised}:
+            kept = book_of(view, gpu_type, rules)
+            slots = kept.ledger().horizon
+            cluster.memo = Memo()
+            fresh = book_of(view, gpu_type, rules)
+            cluster.memo = known
+            assert kept == fresh
+            assert [*kept.plan.segments] == [*fresh.plan.segments]
+            assert kept.ledger().rows == fresh.ledger(slots).rows
+            assert [*kept.ledger().rows] == [job.key for job in fresh.jobs]
+            least = min(slots, fresh.ledger().horizon)
+            for name in ("free", "left"):
+                was, now = ledger_of(kept, name)[:least], ledger_of(fresh, name)[:least]
+                assert (was == now).all(), name
 
     def promises_stand(self) -> None:
         """A slot has been decided: whoever is promised anything has slots that keep it."""
@@ -130,6 +155,11 @@ class DlqStory(Story):
             for job in map(cluster.jobs.__getitem__, cluster.promised)
             if not job.slots and not will_end(view, job, origin, extra) and not job.live_attempt
         ]
+
+
+def ledger_of(book: Book, name: str) -> Slots:
+    ledger = book.ledger()
+    return ledger.free if name == "free" else ledger.demand.left
 
 
 def gpus_of(allocation: Allocation) -> set[tuple[str, int]]:

@@ -447,8 +447,6 @@ class Cluster:
         _keep(self.judged, job.job_id, queued and bool(job.verdict))
         _keep(self.promised, job.job_id, queued and job.promised is not None)
         _keep(self.seated, job.job_id, queued and job.lane is _SLO)
-        if job.ended:
-            self.memo.forget(job.job_id)
 
     def _index_returning(self, job: Job, *, waits: bool) -> None:
         if waits and job.regrant is not None:

@@ -21,7 +21,3 @@ class Memo:
     def put(self, key: object, answer: Any, *of: object) -> None:
         """Remember the answer in place of the one before."""
         self._known[key] = (of, answer)
-
-    def forget(self, key: object) -> None:
-        """Nobody will ask for it again."""
-        self._known.pop(key, None)

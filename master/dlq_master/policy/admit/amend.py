@@ -6,7 +6,6 @@ deviation: slots that keep the first of the new deadlines as they are stay as th
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 from dlq_master.model.job import Alternative, Job
@@ -66,7 +65,7 @@ def _kept(view: View, book: Book, asks: Job, rules: Promises) -> int | None:
     spare = may_make_way(asks, book.grid)
     own = slo_job(cluster, asks, origin, margin(cluster, rules), spare=spare)
     planned = kept_plan([asks], origin).segments.get(own.key, ())
-    return step_made(replace(own, promised=None), planned, book.grid)
+    return step_made(own._replace(promised=None), planned, book.grid)
 
 
 def _reserve(job: Job, slots: Segments, promised: int, by: Ground) -> Reserve:

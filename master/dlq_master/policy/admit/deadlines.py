@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
+from typing import NamedTuple
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
@@ -13,14 +15,13 @@ from dlq_master.model.lane import Lane, Segment, Segments
 from dlq_master.model.plan import Reserve
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.promise.admission import Book, Verdict, admit
+from dlq_master.policy.promise.admission import Book, Verdict, admit, in_reach
 from dlq_master.policy.promise.grounds import Ground
-from dlq_master.policy.promise.leases import needed, runtime_s, width
+from dlq_master.policy.promise.leases import Grid, SloJob, needed, runtime_s, width
 from dlq_master.policy.promise.offer import Offer, offer
 from dlq_master.policy.promise.price import price
 from dlq_master.policy.promise.reading import (
     grid_of,
-    kept_plan,
     margin,
     may_make_way,
     numbered,
@@ -30,6 +31,7 @@ from dlq_master.policy.promise.reading import (
     type_of,
 )
 from dlq_master.policy.promise.rules import Guarantees, Promises, Slots
+from dlq_master.policy.promise.seen import kept_book
 
 # So many of those who are refused at once are told the very earliest deadline; the others one that is sure.
 SEARCHED = 5
@@ -44,33 +46,68 @@ def verdicts(view: View, rules: Promises) -> list[Reserve]:
         by_type[type_of(cluster, job)].append(job)
     made: list[Reserve] = []
     for gpu_type, jobs in sorted(by_type.items()):
-        before = after = book_of(view, gpu_type, rules)
-        found = []
-        for job in jobs:
-            verdict = judged(view, after, job, rules)
-            after = verdict.book
-            found.append((job, verdict))
-        extra, origin = margin(cluster, rules), cluster.slot + 1
-        entered = [_entered(job, verdict, after, origin, extra, rules) for job, verdict in found]
-        made += _told(view, after, found, entered, rules) if rules.offers else entered
-        made += moved(cluster, before, after)
+        made += _of_type(view, gpu_type, jobs, rules)
     return made
+
+
+def _of_type(view: View, gpu_type: str, jobs: list[Job], rules: Promises) -> list[Reserve]:
+    """The same for those who want GPUs of one type."""
+    cluster = view.cluster
+    extra, origin = margin(cluster, rules), cluster.slot + 1
+    grid = grid_of(cluster, gpu_type, rules, origin)
+    before: Book | None = None
+    after = Book(grid=grid, quotas=rules.quotas)
+    found = []
+    for job in jobs:
+        asked = _asked(view, grid, job, rules)
+        if before is None and not _hopeless(after, asked):
+            before = after = book_of(view, gpu_type, rules)
+        found.append((job, _judged(after, asked)))
+        after = found[-1][1].book
+    entered = [_entered(job, verdict, after, origin, extra, rules) for job, verdict in found]
+    if rules.offers:
+        book = book_of(view, gpu_type, rules) if before is None else after
+        entered = _told(view, book, found, entered, rules)
+    return entered if before is None else [*entered, *moved(cluster, before, after)]
+
+
+class _Asked(NamedTuple):
+    """A job as a plan sees it, and the steps that may be promised; or why none may, whatever else has been."""
+
+    own: SloJob
+    steps: Sequence[int] | None = None  # None: any
+    never: Ground | None = None
+
+
+def _asked(view: View, grid: Grid, job: Job, rules: Promises) -> _Asked:
+    cluster = view.cluster
+    never = promisable(cluster, job, type_of(cluster, job))
+    spare = may_make_way(job, grid)
+    own = slo_job(cluster, job, cluster.slot + 1, margin(cluster, rules), spare=spare)
+    if never is not None or rules.guarantees is Guarantees.FITTING:
+        return _Asked(own, None, never)
+    gpu_slots = width(own, grid) * needed(runtime_s(own), grid.term_s)
+    least = price(cluster, grid, view.now_s) * gpu_slots
+    worthy = [step for step, (_, reward) in enumerate(own.steps) if reward >= least]
+    return _Asked(own, worthy, None if worthy else Ground.WORTH)
+
+
+def _hopeless(book: Book, asked: _Asked) -> bool:
+    """Whether nothing can be promised whatever else has been: nobody has to look what that is."""
+    return asked.never is not None or (
+        book.quota(asked.own.team) is None and not in_reach(asked.own, book.grid, asked.steps)
+    )
+
+
+def _judged(book: Book, asked: _Asked) -> Verdict:
+    if asked.never is not None:
+        return Verdict(by=asked.never, book=book)
+    return admit(book, asked.own, asked.steps)
 
 
 def judged(view: View, book: Book, job: Job, rules: Promises) -> Verdict:
     """Whether one of its deadlines can be promised beside those of the book."""
-    cluster = view.cluster
-    never = promisable(cluster, job, type_of(cluster, job))
-    if never is not None:
-        return Verdict(by=never, book=book)
-    spare = may_make_way(job, book.grid)
-    own = slo_job(cluster, job, cluster.slot + 1, margin(cluster, rules), spare=spare)
-    if rules.guarantees is Guarantees.FITTING:
-        return admit(book, own)
-    gpu_slots = width(own, book.grid) * needed(runtime_s(own), book.grid.term_s)
-    least = price(cluster, book.grid, view.now_s) * gpu_slots
-    worthy = [step for step, (_, reward) in enumerate(own.steps) if reward >= least]
-    return admit(book, own, worthy) if worthy else Verdict(by=Ground.WORTH, book=book)
+    return _judged(book, _asked(view, book.grid, job, rules))
 
 
 def offered(view: View, job: Job, rules: Promises) -> Offer:
@@ -112,18 +149,8 @@ def _narrower(job: Job, work_s: float) -> dict[int, float]:
 def book_of(view: View, gpu_type: str, rules: Promises) -> Book:
     """What has been promised on GPUs of this type, from the first slot that is not decided."""
     cluster, origin = view.cluster, view.cluster.slot + 1
-    jobs = [cluster.jobs[job_id] for job_id in cluster.promised]
-    held = [job for job in jobs if type_of(cluster, job) == gpu_type]
-    extra = margin(cluster, rules)
-    grid = grid_of(cluster, gpu_type, rules, origin)
-    return Book(
-        grid=grid,
-        jobs=tuple(
-            [slo_job(cluster, job, origin, extra, spare=may_make_way(job, grid)) for job in held]
-        ),
-        plan=kept_plan(held, origin),
-        quotas=rules.quotas,
-    )
+    grid, extra = grid_of(cluster, gpu_type, rules, origin), margin(cluster, rules)
+    return kept_book(cluster, gpu_type, origin, extra, grid, rules)
 
 
 def _entered(
@@ -169,7 +196,9 @@ def alternative(made: Offer, now_s: float) -> Alternative:
 def moved(cluster: Cluster, before: Book, after: Book) -> list[Reserve]:
     """Who had a promise before, and now other slots."""
     old, new, origin = before.plan.segments, after.plan.segments, cluster.slot + 1
-    found = []
+    found: list[Reserve] = []
+    if after.plan is before.plan:
+        return found
     for own in before.jobs:
         if old.get(own.key) != new.get(own.key):
             job = cluster.jobs[JobId(int(own.key))]

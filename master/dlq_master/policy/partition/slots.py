@@ -14,22 +14,22 @@ from dlq_master.model.plan import NextSlot, Reserve
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.promise.leases import Grid, SloJob, within
-from dlq_master.policy.promise.plan import Plan, faults
+from dlq_master.policy.promise.plan import Plan, faults, left_of
 from dlq_master.policy.promise.reading import (
     due_slot,
+    ends_by,
     grid_of,
-    kept_plan,
-    lane_of,
+    has_overrun,
+    lane_with,
     margin,
-    may_make_way,
     numbered,
-    overruns,
     slo_job,
     slot_s,
+    total_s,
     type_of,
-    will_end,
 )
 from dlq_master.policy.promise.rules import PRINTED_S, Promises, Selector, Selects, Slots
+from dlq_master.policy.promise.seen import Table, seen
 from dlq_master.policy.promise.selector import Selection, select, settled
 
 _OVERRUN = "overrun"  # the ground of its verdict
@@ -79,16 +79,20 @@ def _slot(
     """The best plan from this slot on, and what it changes."""
     cluster = view.cluster
     grid, extra = grid_of(cluster, gpu_type, rules, slot), margin(cluster, rules)
+    table = seen(cluster, gpu_type, slot, extra, grid)
     over, ending, planned = [], [], []
     for job in jobs:
-        if overruns(view, job, extra):
+        one = table.get(job.job_id)
+        attempt = cluster.live_attempt(job) if one is None else one.attempt
+        reserved_s = total_s(job, extra) if one is None else one.reserved_s
+        if has_overrun(view, job, attempt, reserved_s):
             over.append(job)
-        elif job.promised is not None and will_end(view, job, slot, extra):
+        elif job.promised is not None and ends_by(view, job, attempt, slot, reserved_s):
             ending.append(job)
         else:
             planned.append(job)
-    asked = _asked(cluster, planned, grid, slot, rules)
-    left = kept_plan(planned, slot)
+    asked = _asked(cluster, planned, table, grid, slot, rules)
+    left = _left(planned, table, slot)
     chosen = _chosen(left, asked, grid, rules) if asked else None
     changes = [_place(job, chosen, left, slot, rules) for job in planned]
     changes += [_let_end(job) for job in ending]
@@ -107,19 +111,29 @@ def _chosen(left: Plan, asked: list[SloJob], grid: Grid, rules: Promises) -> Sel
         return chosen
     from dlq_master.policy.promise.late import as_late_as_can_be
 
-    return replace(chosen, plan=as_late_as_can_be(chosen.plan, asked, grid))
+    return replace(chosen, plan=as_late_as_can_be(chosen.plan, asked, grid, chosen.steps))
+
+
+def _left(jobs: list[Job], table: Table, slot: int) -> Plan:
+    """The kept plan from this slot on."""
+    found = {}
+    for job in jobs:
+        one = table.get(job.job_id)
+        slots = left_of(job.slots, slot) if one is None else one.slots
+        if slots:
+            found[str(job.job_id) if one is None else one.own.key] = slots
+    return Plan(found)
 
 
 def _asked(
-    cluster: Cluster, jobs: list[Job], grid: Grid, slot: int, rules: Promises
+    cluster: Cluster, jobs: list[Job], table: Table, grid: Grid, slot: int, rules: Promises
 ) -> list[SloJob]:
     """Who may get SLO leases: who is promised them, and who could still make a deadline."""
     begin_s, extra = slot * slot_s(cluster), margin(cluster, rules)
     found = []
     for job in jobs:
         if job.promised is not None:
-            spare = may_make_way(job, grid)
-            found.append(slo_job(cluster, job, slot, extra, spare=spare))
+            found.append(table[job.job_id].own)
         elif rules.selects is Selects.ALL and job.keeps_work:
             if job.submit_time_s + job.steps[-1].deadline_s < begin_s:
                 continue  # most of those that are late: nothing has to be worked out for them
@@ -153,11 +167,11 @@ def _place(
     key, job_id = str(job.job_id), job.job_id
     broken = chosen is not None and key in chosen.broken
     promised = None if broken else job.promised
-    slots = _slots(job_id, chosen, slot)
-    after = job._replace(slots=slots, promised=promised)
-    lane = lane_of(after, slot, rules)
-    if lane is job.lane and promised == job.promised and slots == numbered(left, job_id, slot):
+    held = () if chosen is None else chosen.plan.segments.get(key, ())
+    lane = lane_with(job.lane, promised, rules, planned=bool(held) and held[0].begin == 0)
+    if lane is job.lane and promised == job.promised and held == left.segments.get(key, ()):
         return None
+    slots = _slots(job_id, chosen, slot)
     code = ReasonCode.PROMISE_BROKEN if broken else ReasonCode.SLOT_OVER
     verdict = "broken" if broken else job.verdict
     return Reserve(job_id, lane, slots, promised, verdict, Reason(code))

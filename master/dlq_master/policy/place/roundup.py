@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import pairwise
 
 from dlq_master.model.pool import Pool
@@ -41,7 +42,12 @@ def halves(pool: Pool) -> int | None:
 
 def block_of(pool: Pool) -> int:
     """The power of two that the nodes with most of the pool's GPUs hold whole: 8 of 8, 4 of 6."""
-    sizes = Counter(a - b for a, b in pairwise((0, *pool.fullest)))
+    return _block_of(pool.fullest)
+
+
+@lru_cache(maxsize=64)
+def _block_of(fullest: tuple[int, ...]) -> int:
+    sizes = Counter(a - b for a, b in pairwise((0, *fullest)))
     size = -min(sizes, key=lambda gpus: (gpus * sizes[gpus], gpus), default=-1)
     return 1 << (size.bit_length() - 1)
 

@@ -22,7 +22,7 @@ from dlq_master.policy.promise.leases import (
     width,
     within,
 )
-from dlq_master.policy.promise.ledger import Ledger, latest_slot, row, still_kept
+from dlq_master.policy.promise.ledger import Ledger, Promised, latest_slot, row, still_kept
 from dlq_master.policy.promise.mend import mended
 from dlq_master.policy.promise.plan import Plan, free_gpus, slots_of
 from dlq_master.policy.promise.realise import FIRM, STICKY, Order, serve_all
@@ -78,6 +78,18 @@ class Book:
         left = tuple([job for job in self.jobs if job.key not in gone])
         return replace(self, jobs=left, plan=self.plan.without(gone))
 
+    def exchanged(
+        self, gone: Sequence[Promised], come: Sequence[Promised], now: Sequence[Promised]
+    ) -> Book:
+        """The same without some promises and with others, which makes those that there are `now`, in order."""
+        jobs = tuple([job for job, _ in now])
+        plan = Plan({job.key: slots for job, slots in now if slots})
+        book = replace(self, jobs=jobs, plan=plan)
+        for ledger in self._kept:
+            made = ledger.exchanged(gone, come, jobs, self.grid)
+            book._kept[:] = [] if made is None else [made]
+        return book
+
     def revised(
         self, grid: Grid | None = None, jobs: Iterable[SloJob] = ()
     ) -> tuple[Book, tuple[str, ...]]:
@@ -109,6 +121,11 @@ class Verdict:
         return self.step is not None
 
 
+def in_reach(job: SloJob, grid: Grid, steps: Sequence[int] | None = None) -> list[int]:
+    """Of `steps` (default: all) those that it could make if it were alone."""
+    return [step for step in within(job, grid) if steps is None or step in steps]
+
+
 def admit(
     book: Book,
     job: SloJob,
@@ -125,7 +142,7 @@ def admit(
     quota = book.quota(job.team)
     if quota is not None and book.used(job.team) + job.gpus > quota:
         return Verdict(by=Ground.QUOTA, book=book)
-    reach = [step for step in within(job, book.grid) if steps is None or step in steps]
+    reach = in_reach(job, book.grid, steps)
     if not reach:
         wide = width(job, book.grid) > max(book.grid.capacity)
         return Verdict(by=Ground.WIDTH if wide else Ground.REACH, book=book)
@@ -133,7 +150,7 @@ def admit(
     demand = demand or ledger.demand
     able = [step for step in reach if demand.fits(*row(job, step, book.grid))]
     for step in able:
-        if (found := _kept(book, replace(job, promised=step), ledger)) is not None:
+        if (found := _kept(book, job._replace(promised=step), ledger)) is not None:
             return found
         if out_of_time():
             break
@@ -150,7 +167,7 @@ def _kept(book: Book, job: SloJob, ledger: Ledger) -> Verdict | None:
             free[begin:end] -= width(job, grid)
         return _with(book, job, Ground.HOLES, book.plan.with_job(job.key, held), free)
     jobs = (*book.jobs, job)
-    asked = ledger.with_job(row(job, step, grid), ledger.free)
+    asked = ledger.with_job(job.key, row(job, step, grid), ledger.free)
     moved = eject(book.plan, jobs, [len(book.jobs)], asked, grid)
     made = None if moved else replan(jobs, grid, FIRM[:1])
     if moved is None and made is None:
@@ -180,5 +197,5 @@ def renewed(book: Book) -> Book:
 def _with(book: Book, job: SloJob, by: Ground, plan: Plan, free: Slots) -> Verdict:
     made = replace(book, jobs=(*book.jobs, job), plan=plan)
     asked = row(job, job.promised or 0, book.grid)
-    made._kept[:] = [book.ledger(len(free)).with_job(asked, free)]
+    made._kept[:] = [book.ledger(len(free)).with_job(job.key, asked, free)]
     return Verdict(by=by, step=job.promised, book=made)

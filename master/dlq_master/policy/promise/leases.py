@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import ceil, floor
+from typing import NamedTuple
 
 from dlq_master.model.reward import Steps
 
@@ -19,8 +20,7 @@ from dlq_master.model.reward import Steps
 NOISE = 1e-9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SloJob:
+class SloJob(NamedTuple):
     """What a plan has to know of one job. Times in seconds, deadlines from the plan's start.
 
     `work_s` is what it still has to run on its GPUs, its margin included. Every segment begins with
@@ -142,6 +142,17 @@ def leases(job: SloJob, step: int, grid: Grid) -> tuple[int, int]:
 def last_slots(job: SloJob, step: int, grid: Grid) -> int:
     """DL alone."""
     return leases(job, step, grid)[1]
+
+
+def first_within(job: SloJob, grid: Grid) -> int | None:
+    """The first of the steps that `within` names; None: there is none."""
+    if width(job, grid) > max(grid.capacity):
+        return None
+    for step in range(len(job.steps)):
+        count, last = leases(job, step, grid)
+        if last >= count:
+            return step
+    return None
 
 
 def within(job: SloJob, grid: Grid) -> Sequence[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
 
@@ -89,7 +89,7 @@ def earliest_deadline(
         if low >= high or out_of_time():
             break
         middle = (low + high) // 2
-        asked = replace(job, steps=(Step(middle * grid.term_s, FULL),), promised=None, team="")
+        asked = job._replace(steps=(Step(middle * grid.term_s, FULL),), promised=None, team="")
         found = admit(book, asked, demand=demand, out_of_time=out_of_time)
         if found.guaranteed:
             # Exactly what was asked: with a deadline closer by a part of a slot the plan may not be found.
@@ -116,7 +116,7 @@ def _narrower(
     for gpus, work_s in sorted((work_by_gpus or {}).items(), reverse=True):
         if gpus >= job.gpus or out_of_time():
             continue
-        if admit(book, replace(job, gpus=gpus, work_s=work_s), out_of_time=out_of_time).guaranteed:
+        if admit(book, job._replace(gpus=gpus, work_s=work_s), out_of_time=out_of_time).guaranteed:
             return Fix(kind=FixKind.FEWER_GPUS, gpus=gpus)
     return None
 

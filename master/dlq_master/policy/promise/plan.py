@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING
 
 from dlq_master.model.lane import Segment, Segments
 from dlq_master.model.reward import Step
+from dlq_master.model.values import maker
 from dlq_master.policy.promise.leases import NOISE, Grid, SloJob, due_s, width
 
 if TYPE_CHECKING:
     from dlq_master.policy.promise.fluid import Slots
+
+
+_segment = maker(Segment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +33,14 @@ class Plan:
     def without(self, keys: Iterable[str]) -> Plan:
         """The same without some jobs."""
         gone = frozenset(keys)
+        if gone.isdisjoint(self.segments):
+            return self
         return Plan({key: made for key, made in self.segments.items() if key not in gone})
 
     def shifted(self, slots: int) -> Plan:
         """What is left of it `slots` slots later, counted from then."""
-        left = {}
-        for key, made in self.segments.items():
-            rest = tuple(
-                [Segment(max(0, begin - slots), end - slots) for begin, end in made if end > slots]
-            )
-            if rest:
-                left[key] = rest
-        return Plan(left)
+        left = {key: left_of(made, slots) for key, made in self.segments.items()}
+        return Plan({key: rest for key, rest in left.items() if rest})
 
     def now(self) -> frozenset[str]:
         """Who holds the first slot."""
@@ -53,6 +53,17 @@ class Fault:
 
     key: str
     what: str
+
+
+def left_of(segments: Segments, slots: int) -> Segments:
+    """What is left of these `slots` slots later, counted from then."""
+    return tuple(
+        [
+            _segment((begin - slots if begin > slots else 0, end - slots))
+            for begin, end in segments
+            if end > slots
+        ]
+    )
 
 
 def completion_s(job: SloJob, segments: Sequence[Segment], grid: Grid) -> float:
@@ -75,7 +86,7 @@ def after(job: SloJob, segments: Sequence[Segment], grid: Grid, slots: int) -> S
         rest_s -= max(0.0, (min(end, slots) - begin) * grid.term_s - charge_s)
     ran = any(begin < slots <= end for begin, end in segments)
     steps = tuple(Step(at - slots * grid.term_s, worth) for at, worth in job.steps)
-    return replace(job, work_s=rest_s, steps=steps, running=ran)
+    return job._replace(work_s=rest_s, steps=steps, running=ran)
 
 
 def step_made(job: SloJob, segments: Sequence[Segment], grid: Grid) -> int | None:
@@ -84,6 +95,12 @@ def step_made(job: SloJob, segments: Sequence[Segment], grid: Grid) -> int | Non
     slack_s = NOISE * grid.term_s
     steps = range(len(job.steps))
     return next((step for step in steps if done_s <= due_s(job, step, grid) + slack_s), None)
+
+
+def steps_made(plan: Plan, jobs: Iterable[SloJob], grid: Grid) -> dict[str, int]:
+    """By key the steps of those that make any."""
+    made = {job.key: step_made(job, plan.segments.get(job.key, ()), grid) for job in jobs}
+    return {key: step for key, step in made.items() if step is not None}
 
 
 def reward(job: SloJob, segments: Sequence[Segment], grid: Grid) -> float:
@@ -116,6 +133,11 @@ def free_gpus(plan: Plan, jobs: Iterable[SloJob], grid: Grid, slots: int) -> Slo
     return left[:slots]
 
 
+def left_free(plan: Plan, jobs: Iterable[SloJob], grid: Grid) -> Slots:
+    """The same for all slots that the plan or the grid speaks of: no slot after them has less."""
+    return free_gpus(plan, jobs, grid, max(slots_of(plan), len(grid.capacity)))
+
+
 def slots_of(plan: Plan) -> int:
     """How many slots a plan speaks of."""
     return max((made[-1].end for made in plan.segments.values() if made), default=0)
@@ -141,8 +163,7 @@ def faults(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> list[Fault]:
     found = []
     known = {job.key for job in jobs}
     found += [Fault(key, "no such job") for key in plan.segments if key not in known]
-    slots = max(slots_of(plan), len(grid.capacity))
-    free = free_gpus(plan, jobs, grid, slots)
+    free = left_free(plan, jobs, grid)
     if free.min(initial=0) < 0:
         full = (free < 0).nonzero()[0]
         found += [Fault("", f"slot {at} wants {-free[at]} GPUs more than it has") for at in full]

@@ -10,6 +10,7 @@ less gets no promise; slots that are left get such jobs all the same.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.policy.promise.leases import Grid, needed, round_up
@@ -28,15 +29,19 @@ def bid_price(asked: Iterable[tuple[float, float]], gpu_slots: float) -> float:
     return 0.0
 
 
+@lru_cache(maxsize=1 << 13)
+def _gpu_slots(gpus: int, run_s: float, node_gpus: int, term_s: float) -> float:
+    """What a job takes; the same is asked in every slot of a day."""
+    return float(round_up(gpus, node_gpus) * needed(run_s, term_s))
+
+
 def price(cluster: Cluster, grid: Grid, now_s: float) -> float:
     """The bid price by what has been asked for of late, worked out once a slot."""
     known = cluster.memo.get("price", cluster.slot, grid.capacity)
     if known is None:
+        node_gpus, term_s = grid.node_gpus, grid.term_s
         asked = [
-            (
-                float(round_up(offer.gpus, grid.node_gpus) * needed(offer.run_s, grid.term_s)),
-                offer.reward,
-            )
+            (_gpu_slots(offer.gpus, offer.run_s, node_gpus, term_s), offer.reward)
             for offer in cluster.offers
         ]
         slots = max(_LEAST_SPAN_S, cluster.offers.span_s(now_s)) / grid.term_s

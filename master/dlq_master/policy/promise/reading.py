@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from math import ceil
 
 from dlq_master.model.attempt import ACTIVE, Attempt, AttemptState
@@ -19,6 +18,7 @@ from dlq_master.model.lane import Lane, Segment
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.pool import Pool
 from dlq_master.model.reward import Step
+from dlq_master.model.values import maker
 from dlq_master.model.view import View
 from dlq_master.model.windows import Window
 from dlq_master.policy.place.roundup import block_of, halves
@@ -29,6 +29,7 @@ from dlq_master.policy.promise.margin import learned_margin, reserved_s
 from dlq_master.policy.promise.plan import Plan, keeps_promise
 from dlq_master.policy.promise.rules import Promises, Slots
 
+_slo_job, _step = maker(SloJob), maker(Step)
 _LEAST_S = 1e-3  # of work: a job that has not ended needs its slot
 
 
@@ -154,47 +155,34 @@ def slo_job(
     charged one more, to be spent when it has to make way for others.
     """
     attempt = cluster.live_attempt(job)
-    known = cluster.memo.get(job.job_id, job, attempt, origin, extra, spare)
-    if known is None:
-        known = _slo_job(cluster, job, attempt, origin, extra, spare=spare)
-        cluster.memo.put(job.job_id, known, job, attempt, origin, extra, spare)
-    made: SloJob = known
-    return made
-
-
-def _slo_job(
-    cluster: Cluster,
-    job: Job,
-    attempt: Attempt | None,
-    origin: int,
-    extra: float,
-    *,
-    spare: bool,
-) -> SloJob:
     terms = cluster.terms
     begin_s = origin * slot_s(cluster)
     runs = goes_on(attempt, begin_s)
-    total_s = _reserved_s(job, extra)
-    rest_s = total_s - (worked_s(cluster, job, attempt, begin_s) if runs else job.worked_s)
+    rest_s = total_s(job, extra) - (
+        worked_s(cluster, job, attempt, begin_s) if runs else job.worked_s
+    )
     if attempt is None or attempt.state not in ACTIVE:
         rest_s -= terms.save_lead_s
     pause_s = terms.save_lead_s + terms.resume_s
     rest_s += pause_s if spare else 0.0
-    steps = tuple([Step(job.submit_time_s + at - begin_s, worth) for at, worth in job.steps])
-    return SloJob(
-        key=str(job.job_id),
-        gpus=job.request.gpus,
-        work_s=max(rest_s, _LEAST_S),
-        steps=steps,
-        resume_s=pause_s,
-        running=runs,
-        promised=job.promised,
-        team=job.team or job.user,
+    submit_s = job.submit_time_s
+    steps = tuple([_step((submit_s + at - begin_s, worth)) for at, worth in job.steps])
+    return _slo_job(
+        (
+            str(job.job_id),
+            job.request.gpus,
+            max(rest_s, _LEAST_S),
+            steps,
+            pause_s,
+            runs,
+            job.promised,
+            job.team or job.user,
+        )
     )
 
 
-def _reserved_s(job: Job, extra: float) -> float:
-    """What is reserved for it: by the margin of the day of its promise, for what has been learned since would
+def total_s(job: Job, extra: float) -> float:
+    """Seconds of work that are reserved for it: by the margin of the day of its promise, for what has been learned since would
     take from others what they were promised."""
     margin = extra if job.margin is None else job.margin
     return reserved_s(job.duration_estimate_s or 0.0, margin)
@@ -233,25 +221,32 @@ def can_pause(view: View, job: Job, rules: Promises) -> bool:
         return True
     planned = kept_plan([job], origin).segments.get(own.key, ())
     grid = Grid(term_s=slot_s(cluster), capacity=(1,), whole_leases=rules.whole_leases)
-    return keeps_promise(replace(own, running=False), planned, grid)
+    return keeps_promise(own._replace(running=False), planned, grid)
 
 
 def will_end(view: View, job: Job, slot: int, extra: float) -> bool:
     """Whether it runs, and will have completed when that slot begins, but not before now."""
-    cluster, attempt = view.cluster, view.cluster.live_attempt(job)
+    return ends_by(view, job, view.cluster.live_attempt(job), slot, total_s(job, extra))
+
+
+def ends_by(view: View, job: Job, attempt: Attempt | None, slot: int, reserved_s: float) -> bool:
+    """The same for its live attempt and what is reserved for it (`total_s`)."""
+    cluster = view.cluster
     begin_s = slot * slot_s(cluster)
     if not goes_on(attempt, begin_s):
         return False
-    total_s = _reserved_s(job, extra)
     now_s = worked_s(cluster, job, attempt, view.now_s)
-    return now_s < total_s <= worked_s(cluster, job, attempt, begin_s) + _LEAST_S
+    return now_s < reserved_s <= worked_s(cluster, job, attempt, begin_s) + _LEAST_S
 
 
 def overruns(view: View, job: Job, extra: float) -> bool:
     """Whether it has used up what is reserved for it, and has not ended: nobody knows for how much longer."""
-    cluster = view.cluster
-    reserved = _reserved_s(job, extra)
-    return worked_s(cluster, job, cluster.live_attempt(job), view.now_s) > reserved + _LEAST_S
+    return has_overrun(view, job, view.cluster.live_attempt(job), total_s(job, extra))
+
+
+def has_overrun(view: View, job: Job, attempt: Attempt | None, reserved_s: float) -> bool:
+    """The same for its live attempt and what is reserved for it (`total_s`)."""
+    return worked_s(view.cluster, job, attempt, view.now_s) > reserved_s + _LEAST_S
 
 
 def kept_plan(jobs: Iterable[Job], origin: int) -> Plan:
@@ -267,8 +262,13 @@ def numbered(plan: Plan, job_id: JobId, origin: int) -> tuple[Segment, ...]:
 
 def lane_of(job: Job, slot: int, rules: Promises) -> Lane:
     """Where it stands in this slot."""
-    if job.planned(slot):
+    return lane_with(job.lane, job.promised, rules, planned=job.planned(slot))
+
+
+def lane_with(lane: Lane, promised: int | None, rules: Promises, *, planned: bool) -> Lane:
+    """The same for who stood in `lane`, may be `promised` a step, and has the slot or not."""
+    if planned:
         return Lane.SLO
-    if job.promised is not None and rules.slots is Slots.EARLY:
+    if promised is not None and rules.slots is Slots.EARLY:
         return Lane.FILL
-    return job.lane if job.lane in (Lane.BORROW, Lane.LIMIT) else Lane.SPOT
+    return lane if lane in (Lane.BORROW, Lane.LIMIT) else Lane.SPOT

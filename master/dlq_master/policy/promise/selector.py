@@ -12,13 +12,21 @@ The module asks no clock: `out_of_time` is asked between the steps, and says whe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from dlq_master.policy.promise.leases import Grid, SloJob, width, within
+from dlq_master.policy.promise.leases import Grid, SloJob, first_within, width, within
 from dlq_master.policy.promise.mend import fit, keepable, mended
-from dlq_master.policy.promise.plan import Plan, faults, keeps_promise, step_made, stops
+from dlq_master.policy.promise.plan import (
+    Plan,
+    keeps_promise,
+    left_free,
+    ordered,
+    step_made,
+    steps_made,
+    stops,
+)
 from dlq_master.policy.promise.realise import realise, refill, worth
 
 
@@ -94,14 +102,17 @@ def select(
 
 
 def settled(jobs: Sequence[SloJob], grid: Grid, kept: Plan) -> Selection | None:
-    """The kept plan, if it serves every job as well as if it were alone: no plan earns more."""
-    steps = {}
+    """The kept plan, if it has no faults and serves every job as well as if it were alone: no plan earns more."""
+    steps, plans = {}, kept.segments
     for job in jobs:
-        reach = within(job, grid)
-        if not reach or step_made(job, kept.segments.get(job.key, ()), grid) != reach[0]:
+        made = plans.get(job.key, ())
+        first = first_within(job, grid)
+        if first is None or step_made(job, made, grid) != first:
             return None
-        steps[job.key] = reach[0]
-    if faults(kept, jobs, grid):
+        if not ordered(made) or (job.promised is not None and first > job.promised):
+            return None
+        steps[job.key] = first
+    if plans.keys() - steps.keys() or left_free(kept, jobs, grid).min(initial=0) < 0:
         return None
     earned = sum([job.steps[steps[job.key]].reward for job in jobs])
     return Selection(
@@ -147,7 +158,7 @@ def _draw(
 def _without_what_cannot_be_kept(jobs: Sequence[SloJob], grid: Grid) -> list[SloJob]:
     """The same, where the promises that go beyond the capacity are none any more."""
     keep = {job.key for job in keepable(jobs, grid)}
-    return [job if job.key in keep else replace(job, promised=None) for job in jobs]
+    return [job if job.key in keep else job._replace(promised=None) for job in jobs]
 
 
 def _selection(
@@ -159,17 +170,15 @@ def _selection(
     picks: Mapping[str, int],
 ) -> Selection:
     value = worth(plan, jobs, grid)
-    steps, unserved = {}, {}
-    for job in jobs:
-        step = step_made(job, plan.segments.get(job.key, ()), grid)
-        if step is not None:
-            steps[job.key] = step
-        elif job.steps:
-            unserved[job.key] = _why(job, grid, job.key in picks)
-    late = [job.key for job in jobs if not keeps_promise(job, plan.segments.get(job.key, ()), grid)]
+    steps = steps_made(plan, jobs, grid)
+    late = [job for job in jobs if job.steps and job.key not in steps]
+    unserved = {job.key: _why(job, grid, job.key in picks) for job in late}
+    broken = [
+        job.key for job in jobs if not keeps_promise(job, plan.segments.get(job.key, ()), grid)
+    ]
     return Selection(
         plan=plan, objective=value.reward, bound=max(bound, value.reward), source=source, steps=steps,
-        unserved=unserved, broken=tuple(late), stops=value.stops,
+        unserved=unserved, broken=tuple(broken), stops=value.stops,
     )  # fmt: skip
 
 

@@ -78,7 +78,7 @@ def test_a_promise_that_is_lost_keeps_nobody_else_from_being_promised_anything()
     """One job of the book has lost its work and needs more slots than there are: it is told so when the next
     slot is decided, and until then holds those that it had."""
     book = book_with(4, asks("lost", 2, 30, 40), asks("kept", 2, 20, 60))
-    lost = replace(book.jobs[0], work_s=500.0)
+    lost = book.jobs[0]._replace(work_s=500.0)
     book = replace(book, jobs=(lost, book.jobs[1]))
     verdict = admit(book, asks("new", 2, 20, 50))
     assert verdict.by is Ground.HOLES
@@ -137,11 +137,11 @@ def test_a_team_has_a_quota_of_guaranteed_gpus_and_is_told_when_it_opens() -> No
     fix = offer(book, job, verdict).fix
     assert fix is not None
     assert (fix.kind, fix.at_s) == (FixKind.WAIT_FOR_QUOTA, 20)
-    assert offer(book, replace(job, gpus=7), verdict).fix is None
-    narrow = offer(book, replace(job, gpus=7), verdict, {1: 60.0, 4: 15.0}).fix
+    assert offer(book, job._replace(gpus=7), verdict).fix is None
+    narrow = offer(book, job._replace(gpus=7), verdict, {1: 60.0, 4: 15.0}).fix
     assert narrow is not None
     assert (narrow.kind, narrow.gpus) == (FixKind.FEWER_GPUS, 1)
-    assert admit(book, replace(job, team="speech")).guaranteed
+    assert admit(book, job._replace(team="speech")).guaranteed
 
 
 def test_fewer_gpus_come_before_a_later_deadline() -> None:
@@ -161,7 +161,7 @@ def test_fewer_gpus_come_before_a_later_deadline() -> None:
 def test_the_margin_and_the_resumes_are_inside_the_promise() -> None:
     job = SloJob(key="a", gpus=1, work_s=18, steps=strict(20), resume_s=3)
     assert admit(Book(grid=grid_of(1)), job).by is Ground.REACH
-    assert admit(Book(grid=grid_of(1)), replace(job, running=True)).guaranteed
+    assert admit(Book(grid=grid_of(1)), job._replace(running=True)).guaranteed
 
 
 @given(seed=st.integers(0, 10**6), gpus=st.integers(2, 8), whole=st.booleans())
@@ -178,7 +178,7 @@ def test_every_promise_is_kept_and_every_offer_is_true(seed: int, gpus: int, who
             continue
         at_s = earliest_deadline(book, job)
         assert at_s is not None
-        again = admit(book, replace(job, steps=(Step(at_s, 100.0),)))
+        again = admit(book, job._replace(steps=(Step(at_s, 100.0),)))
         assert again.guaranteed, (at_s, again.by)
         lasts = [step.deadline_s for step in job.steps]
         assert verdict.by is Ground.PLAN or at_s > max(lasts) - 10 * whole
@@ -191,7 +191,7 @@ def test_nobody_guaranteed_misses_while_others_come(seed: int, gpus: int) -> Non
     book, ended = Book(grid=grid_of(gpus)), 0
     for slot in range(12):
         for job in drawn(seed + slot, 3, resume_s=2.0):
-            book = admit(book, replace(job, key=f"{slot}{job.key}", running=False)).book
+            book = admit(book, job._replace(key=f"{slot}{job.key}", running=False)).book
         book = renewed(book)
         assert faults(book.plan, book.jobs, book.grid) == []
         left = []

@@ -41,7 +41,7 @@ def test_whoever_finds_paths_makes_nobody_late(seed: int, resume_s: float) -> No
     jobs = drawn(seed, 16, resume_s=resume_s, most_slots=9)
     for job in jobs:
         if reach := within(job, grid):
-            asked = replace(job, promised=reach[-1])
+            asked = job._replace(promised=reach[-1])
             rows = (*book.jobs, asked)
             slots = Ledger(rows, book.plan, grid, 1)
             found = augment(book.plan, rows, len(book.jobs), slots, grid)

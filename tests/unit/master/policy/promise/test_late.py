@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,7 +41,7 @@ def test_a_part_of_the_last_slot_counts() -> None:
 
 def test_who_runs_now_is_charged_the_resume_that_it_needs_then() -> None:
     """It has 10 s left, and by 60 s with a resume of 11 s it takes three slots."""
-    job = replace(asks("a", 2, 10, 60, resume_s=11), running=True)
+    job = asks("a", 2, 10, 60, resume_s=11)._replace(running=True)
     made = as_late_as_can_be(plan_of(a=(0, 1)), [job], grid_of(4))
     assert made == plan_of(a=(2, 5))
 
@@ -99,7 +97,7 @@ def test_a_plan_without_faults_stays_one_and_nobody_comes_sooner(
     jobs = drawn(seed, count, resume_s=resume_s)
     plan = select(jobs, grid).plan
     made_before = {job.key: step_made(job, plan.segments.get(job.key, ()), grid) for job in jobs}
-    jobs = [replace(job, promised=made_before[job.key]) for job in jobs]
+    jobs = [job._replace(promised=made_before[job.key]) for job in jobs]
     assert faults(plan, jobs, grid) == []
     late = as_late_as_can_be(plan, jobs, grid)
     assert faults(late, jobs, grid) == []

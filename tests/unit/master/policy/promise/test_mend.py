@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -68,16 +67,16 @@ def test_nobody_loses_its_promise_whose_slots_are_not_lacking() -> None:
 
 def test_a_job_that_overran_takes_room_and_one_that_cannot_make_it_is_told() -> None:
     book = book_with(1, asks("a", 1, 20, 40), asks("b", 1, 20, 60))
-    longer = replace(book.jobs[0], work_s=30)
+    longer = book.jobs[0]._replace(work_s=30)
     after, broken = book.revised(jobs=[longer])
     assert broken == ()
     assert after.plan.segments == {"a": (Segment(0, 3),), "b": (Segment(3, 5),)}
-    assert book.revised(jobs=[replace(longer, work_s=51)])[1] == ("a",)
+    assert book.revised(jobs=[longer._replace(work_s=51)])[1] == ("a",)
 
 
 def test_a_job_without_a_promise_gives_way_first() -> None:
     """The kept plan of the selector also has slots of jobs without one."""
-    jobs = [replace(asks("held", 4, 20, 40, 30), promised=0), asks("free", 4, 20, 20)]
+    jobs = [asks("held", 4, 20, 40, 30)._replace(promised=0), asks("free", 4, 20, 20)]
     plan = Plan({"free": (Segment(0, 2),), "held": (Segment(1, 3),)})
     assert mended(plan, jobs, grid_of(4)) == (Plan({"held": (Segment(1, 3),)}), ())
 
@@ -111,7 +110,7 @@ def test_no_promise_is_dropped_silently_when_capacity_is_lost(
 @settings(max_examples=40, deadline=None)
 def test_no_promise_is_dropped_silently_when_jobs_overrun(seed: int, gpus: int) -> None:
     book, draw = random_book(seed, gpus), random.Random(seed)
-    over = [replace(job, work_s=job.work_s * draw.choice([1.0, 1.2, 2.0])) for job in book.jobs]
+    over = [job._replace(work_s=job.work_s * draw.choice([1.0, 1.2, 2.0])) for job in book.jobs]
     after, broken = book.revised(jobs=over)
     assert sorted([*broken, *[job.key for job in after.jobs]]) == sorted(
         job.key for job in book.jobs
@@ -133,7 +132,7 @@ def test_a_selection_breaks_no_more_promises_than_a_mended_plan(
 
 
 def test_a_plan_with_segments_that_touch_is_mended_too() -> None:
-    job = replace(asks("a", 1, 20, 50), promised=0)
+    job = asks("a", 1, 20, 50)._replace(promised=0)
     plan = Plan({"a": (Segment(0, 1), Segment(1, 2)), "gone": (Segment(0, 9),)})
     assert mended(plan, [job], grid_of(1)).plan.segments == {"a": (Segment(0, 2),)}
 
@@ -142,4 +141,4 @@ def test_a_plan_with_segments_that_touch_is_mended_too() -> None:
 def test_teams_that_are_not_named_have_the_limit_of_all_others(quotas: dict[str, int]) -> None:
     job = SloJob(key="j", gpus=8, work_s=10, steps=strict(90), team="a")
     assert not admit(Book(grid=grid_of(8), quotas=quotas), job).guaranteed
-    assert admit(Book(grid=grid_of(8), quotas=quotas), replace(job, gpus=4)).guaranteed
+    assert admit(Book(grid=grid_of(8), quotas=quotas), job._replace(gpus=4)).guaranteed

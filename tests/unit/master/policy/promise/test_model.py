@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
@@ -90,7 +88,7 @@ def test_the_core_keeps_the_promised_in() -> None:
     jobs = drawn(3, 25, most_slots=12)
     free = select(jobs, grid_of(8)).steps
     out = next(job for job in jobs if job.key not in free and within(job, grid_of(8)))
-    held = [replace(job, promised=len(job.steps) - 1) if job is out else job for job in jobs]
+    held = [job._replace(promised=len(job.steps) - 1) if job is out else job for job in jobs]
     made = options(held, grid_of(8))
     relaxed = relax(made, never)
     assert relaxed is not None

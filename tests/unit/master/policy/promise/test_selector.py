@@ -60,7 +60,7 @@ def test_every_order_lays_out_legal_plans(
     made = lay_out(tasks, grid, wide, stay)
     rows = zip(chosen, made.segments, strict=True)
     plan = Plan({job.key: held for job, held in rows if held})
-    promised = [replace(job, promised=steps[job.key]) for job in chosen if job.key in plan.segments]
+    promised = [job._replace(promised=steps[job.key]) for job in chosen if job.key in plan.segments]
     assert faults(plan, promised, grid) == []
     assert {miss.task for miss in made.missed} == {
         number for number, job in enumerate(chosen) if job.key not in plan.segments
@@ -84,8 +84,8 @@ def test_one_resume_is_charged_for_each_segment_but_not_where_it_runs() -> None:
     grid = grid_of(1)
     assert completion_s(job, (Segment(0, 3),), grid) == 25
     assert completion_s(job, (Segment(0, 2), Segment(4, 6)), grid) == 50
-    assert completion_s(replace(job, running=True), (Segment(0, 2),), grid) == 20
-    assert completion_s(replace(job, running=True), (Segment(1, 3),), grid) == inf
+    assert completion_s(job._replace(running=True), (Segment(0, 2),), grid) == 20
+    assert completion_s(job._replace(running=True), (Segment(1, 3),), grid) == inf
     assert after(job, (Segment(0, 2), Segment(4, 6)), grid, 2).work_s == 5
     assert after(job, (Segment(0, 3),), grid, 1).running
 
@@ -138,7 +138,7 @@ def best_by_enumeration(jobs: list[SloJob], grid: Grid, slots: int) -> float:
 def test_no_assignment_of_slots_exceeds_the_bound(seed: int) -> None:
     """All assignments of 4 jobs to 5 slots, resumes included."""
     jobs = drawn(seed, 4, resume_s=2.0, most_slots=3)
-    jobs = [replace(job, steps=tuple(s for s in job.steps if s.deadline_s <= 50)) for job in jobs]
+    jobs = [job._replace(steps=tuple(s for s in job.steps if s.deadline_s <= 50)) for job in jobs]
     grid = grid_of(4)
     best = best_by_enumeration(jobs, grid, 5)
     made = select(jobs, grid)
@@ -179,11 +179,11 @@ def test_a_kept_plan_never_loses_a_guaranteed_job(
     grid, resume_s = grid_of(gpus), 2.0
     jobs = drawn(seed, count, resume_s=resume_s)
     first = select(jobs, grid)
-    held = [replace(job, promised=first.steps[job.key]) for job in jobs if job.key in first.steps]
+    held = [job._replace(promised=first.steps[job.key]) for job in jobs if job.key in first.steps]
     plan = first.plan
     for slot in range(later + 1):
         new = [
-            replace(job, key=f"n{slot}{job.key}", running=False)
+            job._replace(key=f"n{slot}{job.key}", running=False)
             for job in drawn(seed + slot + 1, 3)
         ]
         made = select([*held, *new], grid, plan)
@@ -200,7 +200,7 @@ def test_a_kept_plan_never_loses_a_guaranteed_job(
 def test_the_kept_plan_stays_where_a_new_one_cannot_serve_everybody() -> None:
     """Out of time at once, the new plan misses; the kept one does not."""
     jobs = [
-        replace(job, promised=0) for job in (strictly("a", 3, 40, 60), strictly("b", 2, 20, 60))
+        job._replace(promised=0) for job in (strictly("a", 3, 40, 60), strictly("b", 2, 20, 60))
     ]
     kept = Plan({"a": (Segment(0, 4),), "b": (Segment(4, 6),)})
     made = select(jobs, grid_of(4), kept)
@@ -231,7 +231,7 @@ def test_a_plan_is_settled_if_it_serves_everybody_at_once_and_legally(
 
 
 def test_promises_beyond_the_capacity_that_is_left_are_told() -> None:
-    jobs = [replace(strictly(key, 4, 40, 50), promised=0) for key in "ab"]
+    jobs = [strictly(key, 4, 40, 50)._replace(promised=0) for key in "ab"]
     kept = Plan({key: (Segment(0, 4),) for key in "ab"})
     assert select(jobs, grid_of(8)).source is Source.FIRST
     assert select(jobs, grid_of(8), kept).source is Source.KEPT  # as good, and no change
