@@ -310,9 +310,12 @@ def step(  # noqa: C901 one case per event
     return _attempt(draft)
 
 
+_RENEWED_IN = frozenset(state for state, event in TABLE if event is Renewed)
+
+
 def renewed(attempt: Attempt, event: Renewed) -> Attempt:
     """What `step` makes of the most frequent event, for those who know that it is this one."""
-    if (attempt.state, Renewed) not in TABLE:
+    if attempt.state not in _RENEWED_IN:
         raise IllegalTransition("attempt", str(attempt.key), attempt.state, event)
     draft = list(attempt)
     draft[_LEASE] = until(attempt.lease, event.term_end_s, event.kind)

@@ -191,7 +191,7 @@ def _apply(
             return
         case _:
             assert_never(change)
-    happened += [step._replace(change=change) for step in steps]
+    happened += [_happened((*step[:4], change)) for step in steps]
 
 
 def _of_all(cluster: Cluster, change: NextSlot | Scale | Repack | Weigh) -> None:

@@ -82,14 +82,25 @@ def position(job: Job, key: tuple[float, ...]) -> int:
     sequence = job.sequence
     if sequence < STARTED_BASE:
         return sequence
+    length = len(key)
+    # An IEEE 754 double as a whole number in the same order: below 0 all bits turn, else the sign.
+    number, signs = int.from_bytes(_PACKED[length](*key), "big"), _SIGNS[length]
+    number = _turned(key) if number & signs else number | signs
+    return number << _SEQUENCE_BITS | sequence
+
+
+def _turned(key: tuple[float, ...]) -> int:
+    """The same for keys of which some value is below 0."""
     number = 0
     for value in key:
         (bits,) = _BITS.unpack(_DOUBLE.pack(value + 0.0))  # -0.0 becomes 0.0, which it equals
-        # An IEEE 754 double as a whole number in the same order: below 0 all bits turn, else the sign.
         number = number << 64 | (bits ^ _ALL if bits & _SIGN else bits | _SIGN)
-    return number << _SEQUENCE_BITS | sequence
+    return number
 
 
 _BITS, _DOUBLE = Struct(">Q"), Struct(">d")
 _ALL, _SIGN = (1 << 64) - 1, 1 << 63
+_LONGEST = 8  # values of a key
+_PACKED = [Struct(f">{length}d").pack for length in range(_LONGEST + 1)]
+_SIGNS = [sum(_SIGN << 64 * word for word in range(length)) for length in range(_LONGEST + 1)]
 _SEQUENCE_BITS = 53  # sequences stay below (`model.order`)

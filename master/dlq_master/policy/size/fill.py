@@ -47,10 +47,11 @@ def filled(ordered: Sequence[Candidate], left: int, sizes: Sizes | None = None) 
     """From their bases, or from these sizes, in this order; `left`: GPUs beyond those."""
     made = {} if sizes is None else dict(sizes)
     for one in ordered:
-        now = made.get(one.job.job_id, one.base)
-        size = max(now, one.most(now - one.base + left)) if left > 0 else now
+        job_id, base = one.job.job_id, one.base
+        now = made.get(job_id, base)
+        size = max(now, one.most(now - base + left)) if left > 0 else now
         left -= size - now
-        made[one.job.job_id] = size
+        made[job_id] = size
     return made
 
 

@@ -38,23 +38,27 @@ def grow(candidates: Sequence[Candidate], left: int, short: bool) -> dict[JobId,
 
 def packed(candidates: Sequence[Candidate], left: int) -> Packed:
     """O((n + steps) log n); `bound` is the optimum of the relaxation."""
-    sizes = [one.base for one in candidates]
-    steps = [step for at, one in enumerate(candidates) if (step := _step(one, at, one.base))]
+    sizes = [one.job.request.sizes or (one.base,) for one in candidates]
+    takes_s = [[one.takes_s(size) for size in sizes[at]] for at, one in enumerate(candidates)]
+    straight = [not one.job.speeds for one in candidates]
+    places = [0] * len(candidates)  # of the sizes that they have by now, the bases
+    numbers = range(len(candidates))
+    steps = [it for at in numbers if (it := _step(at, 0, sizes[at], takes_s[at], straight[at]))]
     heapify(steps)
     value, bound = 0.0, None
     while steps and left:
-        worth, at, size = heappop(steps)
-        gpus = size - sizes[at]
+        worth, at, place = heappop(steps)
+        gpus = sizes[at][place] - sizes[at][places[at]]
         if gpus > left:
             if bound is None:
                 bound = value - worth * left
             continue
         value -= worth * gpus
-        sizes[at] = size
+        places[at] = place
         left -= gpus
-        if following := _step(candidates[at], at, size):
+        if following := _step(at, place, sizes[at], takes_s[at], straight[at]):
             heappush(steps, following)
-    named = {one.job.job_id: size for one, size in zip(candidates, sizes, strict=True)}
+    named = {one.job.job_id: sizes[at][places[at]] for at, one in enumerate(candidates)}
     return Packed(named, value, value if bound is None else bound)
 
 
@@ -77,16 +81,17 @@ def worth_s(candidate: Candidate, size: int) -> float:
     return candidate.takes_s(candidate.base) - candidate.takes_s(size)
 
 
-def _step(candidate: Candidate, at: int, size: int) -> tuple[float, int, int] | None:
-    """Its best next step: seconds for each GPU (negative: the heap's least is the greatest), the job's
-    number, the size."""
-    larger = candidate.next_size(size)
-    if larger is None:
+def _step(
+    at: int, place: int, sizes: Sequence[int], takes_s: Sequence[float], straight: bool
+) -> tuple[float, int, int] | None:
+    """The best next step of job `at` from the size at that place: seconds for each GPU (negative: the heap's
+    least is the greatest), the job's number, the place of the size. `straight`: it is to the next size."""
+    if place + 1 >= len(sizes):
         return None
-    now_s = candidate.takes_s(size)
-    gain = (now_s - candidate.takes_s(larger)) / (larger - size)
-    if candidate.job.speeds:
-        for other in candidate.job.request.sizes:
-            if other > larger and (now_s - candidate.takes_s(other)) / (other - size) > gain:
-                gain, larger = (now_s - candidate.takes_s(other)) / (other - size), other
-    return (-gain, at, larger) if gain > 0.0 else None
+    size, now_s, best = sizes[place], takes_s[place], place + 1
+    gain = (now_s - takes_s[best]) / (sizes[best] - size)
+    for other in () if straight else range(place + 2, len(sizes)):
+        steeper = (now_s - takes_s[other]) / (sizes[other] - size)
+        if steeper > gain:
+            gain, best = steeper, other
+    return (-gain, at, best) if gain > 0.0 else None

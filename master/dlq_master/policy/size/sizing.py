@@ -35,7 +35,10 @@ class Candidate(NamedTuple):
     def most(self, left: int) -> int:
         """The largest size that takes no more than so many GPUs beyond its base."""
         sizes = self.job.request.sizes
-        return sizes[bisect_right(sizes, self.base + left) - 1] if left > 0 else self.base
+        if left <= 0:
+            return self.base
+        most = self.base + left
+        return sizes[-1] if sizes[-1] <= most else sizes[bisect_right(sizes, most) - 1]
 
     def takes_s(self, size: int) -> float:
         """How long it still takes on so many GPUs."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 from dlq_master.model.job import Job
 from dlq_master.model.pool import Part, Parts, Pool, lowest
 
@@ -16,7 +18,7 @@ def kept(job: Job, parts: Parts, gpus: int, *, in_order: bool = False) -> Masks:
         if all(mask.bit_count() == each for _, mask in parts):
             return dict(parts[: gpus // each])
     found: Masks = {}
-    if not in_order:
+    if len(parts) > 1 and not in_order:
         parts = tuple(sorted(parts, key=lambda part: (-part.mask.bit_count(), part.ordinal)))
     for node, mask in parts:
         taken = min(gpus, mask.bit_count())
@@ -29,9 +31,12 @@ def kept(job: Job, parts: Parts, gpus: int, *, in_order: bool = False) -> Masks:
 def joined(job: Job, base: Masks, more: Masks, most: int) -> Masks:
     """The base and of `more` as many as make up the largest allowed size up to `most`."""
     have, spare = count(base), count(more)
-    sizes = [size for size in job.request.sizes if have <= size <= min(most, have + spare)]
-    need = max(sizes, default=have) - have
+    sizes = job.request.sizes
+    at = bisect_right(sizes, min(most, have + spare)) - 1
+    need = max(sizes[at], have) - have if at >= 0 else 0
     masks = dict(base)
+    if not need:
+        return masks
     whole = None
     if job.request.nodes is not None:
         whole = job.request.gpus // job.request.nodes
@@ -52,7 +57,7 @@ def parts_of(masks: Masks) -> Parts:
 
 def count(masks: Masks) -> int:
     """How many GPUs these are."""
-    return sum(mask.bit_count() for mask in masks.values())
+    return sum([mask.bit_count() for mask in masks.values()])
 
 
 def merged(one: Masks, other: Masks) -> Masks:
