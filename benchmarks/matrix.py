@@ -16,6 +16,7 @@ A cell may be a trace of one's own: `--cells philly.csv@60x8 philly.csv@60x8+mix
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -30,6 +31,7 @@ from benchmarks.report import Report
 
 from dlq_master.policy.priced.names import DEFAULT
 from dlq_master.policy.registry import PRESETS
+from dlq_simulator.command import COLLECT_AFTER
 from dlq_simulator.engine import replay
 from dlq_simulator.errors import SimulateError
 from dlq_simulator.metrics import Metrics
@@ -110,6 +112,7 @@ def _ran_all(
 
 def run(task: Task) -> Ran | str:
     """One replay, or why it cannot be."""
+    gc.set_threshold(COLLECT_AFTER)  # as `dlq simulate` does
     case = cases.case(task.cell, task.seed, task.jobs)
     name, *own = task.contender.split()
     words = [*task.words, *own, *([f"know={task.know}"] if task.know else [])]

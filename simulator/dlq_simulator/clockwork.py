@@ -23,7 +23,7 @@ from dlq_master.model.cluster import Cluster
 from dlq_master.model.drive import Happened
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job_steps import Cancelled, Placed
-from dlq_master.model.plan import Estimate, Lapse, Reject, Reserve, Resize, Revoke, Start
+from dlq_master.model.plan import Estimate, Lapse, Reject, Renew, Reserve, Resize, Revoke, Start
 from dlq_master.model.resources import Allocation
 from dlq_master.policy.pipeline import wake_at_s
 from dlq_master.policy.policy import Policy
@@ -158,7 +158,7 @@ class Engine(ABC):
     def _carry_out(self, happened: Sequence[Happened], now_s: Seconds) -> None:
         """What the world makes of the changes of a plan."""
         for event, job_id, _, _, change in happened:
-            if job_id is None or change is None:
+            if job_id is None or change is None or type(change) is Renew:  # nearly all of them
                 continue
             if isinstance(event, Placed) and isinstance(change, Start | Resize):
                 self._start(job_id, event.attempt, change.allocation, now_s)

@@ -182,8 +182,8 @@ def slo_job(
 
 
 def total_s(job: Job, extra: float) -> float:
-    """Seconds of work that are reserved for it: by the margin of the day of its promise, for what has been learned since would
-    take from others what they were promised."""
+    """Seconds of work that are reserved for it: by the margin of the day of its promise, for what has been learned
+    since would take from others what they were promised."""
     margin = extra if job.margin is None else job.margin
     return reserved_s(job.duration_estimate_s or 0.0, margin)
 
