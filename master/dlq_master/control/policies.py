@@ -20,6 +20,7 @@ from dlq_master.control.team_words import team_words
 from dlq_master.control.turn import Turn
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
+from dlq_master.model.order import Ordering
 from dlq_master.policy.adopt import adopt, dropped, endangered, on_trial
 from dlq_master.policy.elsewhere import offering
 from dlq_master.policy.policy import Know, Policy
@@ -124,7 +125,7 @@ def retune(turn: Turn, teams: Mapping[str, Team]) -> None:
     state = turn.state
     policy = live_policy(state.chosen.policy, state.chosen.settings, teams.values())
     before, after = state.policy.ordering, policy.ordering
-    if (before.by_team, before.half_life_s) == (after.by_team, after.half_life_s):
+    if _lines(before) == _lines(after):
         state.policy = policy
     else:
         _no_trials(state)
@@ -183,6 +184,11 @@ def _change(turn: Turn, ask: SetPolicy, wanted: Chosen, policy: Policy) -> tuple
     turn.plan_due = True
     announce(turn, ask.caller.actor, before, wanted, gone)
     return tuple(gone)
+
+
+def _lines(ordering: Ordering) -> tuple[object, ...]:
+    """What of an ordering depends on what is told of teams."""
+    return ordering.by_team, ordering.by_member, ordering.half_life_s
 
 
 def _no_trials(state: State) -> None:

@@ -218,7 +218,11 @@ class Cluster:
         by_key = ordering.key is not None
         if not ordering.by_team:
             return WaitingIndex(by_key=by_key)
-        return WaitingByTeam(lambda job_id: self._jobs[job_id].account, by_key=by_key)
+        return WaitingByTeam(lambda job_id: self.counted_to(self._jobs[job_id]), by_key=by_key)
+
+    def counted_to(self, job: Job) -> str:
+        """Among whom it waits, where teams make a difference."""
+        return job.account if self.ordering.by_member else job.team or job.user
 
     def repack(self, packing: Packing | None) -> None:
         """Other jobs are kept together from here on: who waits gets its shape anew."""

@@ -46,7 +46,7 @@ class Ordering:
     `key`: the order inside a rank, promoted jobs first; None: by position.
     `lanes`: lanes and planned slots decide before everything else (model.lane).
     `by_base`: jobs wait for the fewest GPUs that they run on, not for what they ask.
-    `by_team`: who waits is indexed by account (model.accounts) too.
+    `by_team`: who waits is indexed by team too, `by_member` by account (model.accounts) instead.
     `half_life_s`: the key begins with how its account stands against its share, of usage that counts half after so
     long (model.shares); None: it does not.
     """
@@ -62,6 +62,7 @@ class Ordering:
     by_base: bool = False
     lanes: bool = False
     by_team: bool = False
+    by_member: bool = False
     half_life_s: float | None = None
 
     def __post_init__(self) -> None:

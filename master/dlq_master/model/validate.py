@@ -159,7 +159,7 @@ def _teams(
     own: dict[str, dict[tuple[int, Shape], list[tuple[int, JobId]]]] = {}
     for line, jobs in expected.items():
         for at, job_id in jobs:
-            lines = own.setdefault(cluster.jobs[job_id].account, {})
+            lines = own.setdefault(cluster.counted_to(cluster.jobs[job_id]), {})
             lines.setdefault(line, []).append((at, job_id))
     found = {
         team: {

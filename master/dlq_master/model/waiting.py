@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from functools import cache
 
 from sortedcontainers import SortedList
 
@@ -96,7 +97,7 @@ class WaitingIndex:
 
 
 class WaitingByTeam(WaitingIndex):
-    """Likewise, and the lines of each account (accounts.py) by itself: what a quota decides does not grow with the queue."""
+    """Likewise, and the lines of each team, or account, by itself: what a quota decides does not grow with the queue."""
 
     __slots__ = ("_team_of", "teams")
 
@@ -121,9 +122,10 @@ class WaitingByTeam(WaitingIndex):
             del self.teams[team]
 
     def resort(self, stands: Stands) -> None:
-        super().resort(stands)
+        once = cache(stands)  # everybody stands in two lines
+        super().resort(once)
         for lines in self.teams.values():
-            lines.resort(stands)
+            lines.resort(once)
 
 
 def _insert(fifo: OrderedDict[JobId, int], job_id: JobId, sequence: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
+from dlq_master.model.accounts import tells_of_members
 from dlq_master.model.keys import KeyRule
 from dlq_master.model.order import Ordering
 from dlq_master.policy.order.arrival import ARRIVAL
@@ -402,8 +403,10 @@ def _packing(name: str, chosen: Settings, words: Mapping[str, str]) -> PackingRu
 def _ordering(preset: Preset, chosen: Settings, known: ServiceDistribution) -> Ordering:
     if preset.promises:
         told = (chosen.team_quotas, chosen.team_limits, chosen.team_jobs)
-        by_team = any(mapping is not None for mapping in told)
-        return replace(_spot(chosen), by_base=preset.sizing is not None, by_team=by_team)
+        by_team, by_member = any(it is not None for it in told), any(map(tells_of_members, told))
+        return replace(
+            _spot(chosen), by_base=preset.sizing is not None, by_team=by_team, by_member=by_member
+        )
     if not preset.by_service:
         key = preset.key and aged(preset.key, chosen.aging)
         return replace(ARRIVAL, key=key, by_base=preset.sizing is not None)

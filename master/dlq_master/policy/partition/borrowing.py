@@ -37,7 +37,8 @@ _WITHIN = Reason(ReasonCode.FITS)
 
 
 class Line(NamedTuple):
-    """Jobs of an account that hold or wait for as many GPUs each: job -> position, in the order of positions."""
+    """Jobs of an account (of a team, while nothing is told of members) that hold or wait for as many GPUs each: job ->
+    position, in the order of positions."""
 
     account: str
     lane: Lane
