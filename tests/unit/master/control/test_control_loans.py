@@ -1,5 +1,6 @@
 """Servers of the inference side: lent and gone only when their devices say that they are empty."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +19,9 @@ from dlq_master.control.loan_stimuli import (
 from dlq_master.control.stimuli import FenceNode, SetNodeFlags
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.node import NodeFlag, NodePool, Registered
+from dlq_master.model.resources import Request
 from dlq_master.model.why import ReasonCode
-from support.master_harness import ROOT, Master
+from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
 
 IDLE = Reading(0, 0, 0)
@@ -425,3 +427,35 @@ def test_an_agent_that_changes_sides_is_not_lent_any_more(master: Master) -> Non
     own.hello()
     assert flags(master) == set()
     assert master.node("inf01").open
+
+
+def test_elastic_jobs_give_up_what_they_have_there_and_nobody_is_preempted(
+    masters: Callable[..., Master],
+) -> None:
+    """A job that runs on 4 to 8 GPUs goes on with the four that it has at home."""
+    master = masters(config_of("aryl"))
+    own = SimAgent(master, NodeId("gpu01"))
+    own.hello()
+    (guest,) = lent(master, "inf01")
+    request = Request(gpus=4, sizes=(4, 8))
+    job_id = master.submit(request=request, run_estimate_s=10_000.0).job_id
+    key = AttemptKey(job_id, 1)
+    for agent in (own, guest):
+        agent.obey()
+    assert master.attempt(job_id).lease.allocation.node_ids == ("inf01", "gpu01")
+    for agent in (own, guest):
+        agent.ready(key, 20_000)
+        agent.report()
+        agent.obey()
+        agent.start(key)
+        agent.report()
+    done = master.ask(asked("inf01"))
+    assert [(hit.action, hit.gpus, hit.kept_gpus) for hit in done.hits] == [("shrink", 8, 4)]
+    for agent in (own, guest):
+        saves(agent, key)
+    assert master.attempt(job_id).lease.allocation.node_ids == ("gpu01",)
+    assert master.job(job_id).live_attempt == 2
+    guest.looks.clear()
+    master.tick(1.0)
+    guest.answer()
+    assert flags(master) == set()

@@ -1,0 +1,99 @@
+"""Servers of the inference side under real daemons: lent and taken back while both are killed, and devices that disagree."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dlq_client.connection import Connection
+from dlq_client.jobs import Jobs
+from support.harness import Daemons
+from support.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+
+BUSY = "3|process|4711|8589934592"
+
+
+class Lender(Daemons):
+    """Agents of the inference side, whose virtual GPUs are as `say` last said."""
+
+    def _make_agent(self, name: str) -> None:
+        super()._make_agent(name)
+        config = self.root / f"{name}.toml"
+        script = self.root / f"{name}.gpus"
+        told = config.read_text().replace("H100-80GB", f"H100-80GB@{script}")
+        config.write_text(told.replace("[node]\n", '[node]\npool = "inference"\n'))
+
+    def say(self, name: str, *lines: str) -> None:
+        """From now on the GPUs of this node are like this."""
+        draft = self.root / f"{name}.draft"
+        draft.write_text("".join(f"{line}\n" for line in lines))
+        draft.rename(self.root / f"{name}.gpus")
+
+    def server(self, name: str) -> dict[str, Any]:
+        """One line of `dlq admin loan status`."""
+        told = json.loads(self.said("admin", "loan", "status", "--json"))["servers"]
+        return next(one for one in told if one["node_id"] == name)
+
+
+@pytest.fixture(scope="module")
+def lender(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lender]:
+    made = Lender(tmp_path_factory.mktemp("lender"), agents=("i1", "i2"))
+    with made.up():
+        yield made
+
+
+@pytest.fixture
+def line(lender: Lender) -> Iterator[Connection]:
+    with lender.connect() as made:
+        yield made
+
+
+def test_a_server_is_lent_and_taken_back_through_deaths_and_lies(
+    lender: Lender, line: Connection
+) -> None:
+    jobs = Jobs(line)
+    spec = lender.ledger_job(600.0, 0)
+    spec.resources.gpu_count = 8
+    job_id = jobs.submit(spec).job.job_id
+    assert "not lent" in lender.said("why", job_id)
+    lender.say("i1", BUSY)
+    lender.said("admin", "loan", "i1")
+    wait_until(
+        lambda: "GPU 3: 8.0 GiB in use" in lender.server("i1")["detail"], what="i1 is not empty"
+    )
+    assert lender.dlq("admin", "loan", "i1", "--wait", "100ms").code == 1
+    assert not jobs.get(job_id).attempts
+    lender.say("i1")
+    assert "lent" in lender.said("admin", "loan", "i1", "--wait", "20s")
+    wait_until(lambda: jobs.get(job_id).attempts, what="the job runs on i1")
+    plan = json.loads(lender.said("admin", "reclaim", "--count", "1", "--plan", "--json"))["plan"]
+    assert [job["job_id"] for job in plan["jobs"]] == [job_id]
+    refused = lender.dlq("admin", "reclaim", "--count", "1", "--within", "3s")
+    assert refused.code != 0
+    assert "cannot be promised" in refused.err
+    lender.say("i1", BUSY)
+    lender.kill("i1")
+    lender.kill("master")
+    lender.start("master")
+    lender.wait_for("master")
+    lost = lender.dlq("admin", "reclaim", "--token", plan["token"])
+    assert (lost.code != 0, "there is no plan" in lost.err) == (True, True)
+    lender.start("i1")
+    lender.wait_for("i1")
+    lender.said("admin", "reclaim", "i1", "--within", "3s", "--force")
+    assert lender.server("i1")["state"] == "reclaimed"
+    lender.kill("master")
+    lender.start("master")
+    lender.wait_for("master")
+    assert lender.server("i1")["state"] == "reclaimed", "it is on disk"
+    assert lender.dlq("admin", "reclaim", "--count", "1").code != 0, "no more are lent"
+    told = [one.cause for one in jobs.events(job_id) if one.kind == "job_reclaimed"]
+    assert "reclaimed for the inference side (i1)" in told[0]
+    lender.say("i1")
+    assert "away" in lender.said("admin", "reclaim", "i1", "--wait", "60s")
+    assert not lender.server("i1")["attempts"]
+    wait_until(lambda: jobs.get(job_id).job.wait_code, what="the job waits again")
+    jobs.cancel(job_id, kill=True)
