@@ -48,6 +48,18 @@ class Crowd:
     def __getitem__(self, place: str) -> int:
         return self._jobs[place]
 
+    def by_user(self, place: str) -> dict[str, int]:
+        """How many of a team's, or a queue's, are whose; empty for one user's own. O(users)."""
+        kind, _, name = place.partition(" ")
+        begin = {"team": f"account {name}/", "queue": place}.get(kind)
+        if begin is None or (kind == "queue" and not name.endswith(" ")):
+            return {}
+        return {
+            key.removeprefix(begin): count
+            for key, count in self._jobs.items()
+            if count > 0 and key.startswith(begin) and key != begin
+        }
+
     def change(self, before: Job | None, job: Job) -> None:
         """A job has another value."""
         if before is not None and before.ended is job.ended and before.queue == job.queue:

@@ -7,8 +7,10 @@ on, and are the first to leave at a boundary when others have a right to their G
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from math import inf
+from typing import Any, Final
 
 from dlq_common.errors import (
     AlreadyExists,
@@ -18,15 +20,19 @@ from dlq_common.errors import (
     PermissionDenied,
     QuotaExceeded,
 )
+from dlq_common.instants import format_instant
 from dlq_common.suggest import did_you_mean
 from dlq_master.control import crowd, policies
 from dlq_master.control.state import State
 from dlq_master.control.stimuli import DeleteTeam, SetTeam, TeamSet
 from dlq_master.control.turn import Turn
 from dlq_master.model.accounts import account_of
+from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.partition.accounts import holders
 from dlq_master.policy.registry import PRESETS
 from dlq_master.store.tenants import Team, TeamRules
+
+NAMED: Final = 5  # users in a refusal
 
 
 def set_team(turn: Turn, ask: SetTeam) -> TeamSet:
@@ -112,8 +118,8 @@ def check_count(turn: Turn, who: str, place: str, limit: int | None, asked: int)
     if limit is not None and used + asked > limit:
         more = "" if asked == 1 else f" and {asked} more are asked for"
         raise QuotaExceeded(
-            f"{who} has {used} jobs that have not ended{more}; the limit is {limit}",
-            hint="nothing was submitted; the same may be asked again once some have ended",
+            f"{who} has {used} jobs that have not ended{_of_whom(turn.state, place)}{more}; the limit is {limit}",
+            hint=f"nothing was submitted; {_frees(turn.state, place)}",
             limit=limit,
             used=used,
             asked=asked,
@@ -131,6 +137,27 @@ def no_difference(state: State) -> str:
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _of_whom(state: State, place: str) -> str:
+    """Who of a team or queue has most of them; empty for one user's own."""
+    found = Counter(state.crowd.by_user(place))
+    if len(found) < 2:
+        return ""
+    return f" ({', '.join(f'{user} {count}' for user, count in found.most_common(NAMED))})"
+
+
+def _frees(state: State, place: str) -> str:
+    """When the first of those that run will have ended, as far as anybody says."""
+    ends = [
+        expected_end_s(state.cluster.jobs[key.job_id], attempt.started_time_s)
+        for key, attempt in state.cluster.attempts.items()
+        if place in crowd.places(state.cluster.jobs[key.job_id])
+    ]
+    first_s = min(ends, default=inf)
+    if first_s == inf:
+        return "the same may be asked again once some have ended"
+    return f"the same may be asked again once some have ended, the first at about {format_instant(first_s)}"
 
 
 def _check_promised(state: State, ask: SetTeam) -> None:

@@ -24,6 +24,7 @@ from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
 from dlq_master.policy import pipeline
 from dlq_master.policy.admit.any_that_fits import never
 from dlq_master.policy.admit.submission import late
+from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.partition.accounts import over_account
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.policy import Policy
@@ -405,7 +406,7 @@ def _holders(cluster: Cluster, shape: Shape) -> tuple[JobId, ...]:
             cluster, shape, attempt
         ):
             found.append(
-                (_expected_end_s(cluster.jobs[key.job_id], attempt.started_time_s), key.job_id)
+                (expected_end_s(cluster.jobs[key.job_id], attempt.started_time_s), key.job_id)
             )
     return tuple(job_id for _, job_id in sorted(found)[:BLOCKERS_NAMED])
 
@@ -417,13 +418,6 @@ def _runs_on(cluster: Cluster, shape: Shape, attempt: Attempt) -> bool:
         return bool(node_ids)
     held = map(cluster.nodes.get, node_ids)
     return any(has_all(node, shape.traits) for node in held if node is not None)
-
-
-def _expected_end_s(job: Job, started_s: float | None) -> float:
-    total_s = job.duration_estimate_s if job.duration_estimate_s is not None else job.time_limit_s
-    if total_s is None or started_s is None:
-        return float("inf")
-    return started_s + max(0.0, total_s - job.total_executed_s)
 
 
 def _leaving(cluster: Cluster) -> tuple[JobId, ...]:

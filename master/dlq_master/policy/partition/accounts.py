@@ -10,6 +10,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
 from dlq_master.model.lane import Lane
 from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
+from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.policy import Policy
 
 
@@ -27,13 +28,15 @@ def over_account(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
 
 
 def holders(cluster: Cluster, account: str) -> dict[JobId, int]:
-    """Jobs of a team, or of one member of it (`TEAM/USER`), that hold GPUs, and how many: O(attempts)."""
-    found: dict[JobId, int] = {}
+    """Jobs of a team, or of one member of it (`TEAM/USER`), that hold GPUs, and how many; who ends first comes first:
+    O(attempts)."""
+    found: list[tuple[float, JobId, int]] = []
     for key, attempt in cluster.attempts.items():
         theirs = cluster.jobs[key.job_id].account
         if account in (theirs, team_of(theirs)):
-            found[key.job_id] = attempt.lease.allocation.width
-    return found
+            ends_s = expected_end_s(cluster.jobs[key.job_id], attempt.started_time_s)
+            found.append((ends_s, key.job_id, attempt.lease.allocation.width))
+    return {job_id: gpus for _, job_id, gpus in sorted(found)}
 
 
 def _over(
@@ -50,6 +53,6 @@ def _over(
         held = holders(cluster, name) if most is not None else {}
         taken = len(held) if what == "jobs" else sum(held.values())
         if most is not None and taken + more > most:
-            named = tuple(sorted(held)[:BLOCKERS_NAMED])
+            named = tuple(held)[:BLOCKERS_NAMED]
             found.append(Reason(code, what, most, taken, named, who))
     return found

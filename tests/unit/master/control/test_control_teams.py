@@ -17,7 +17,7 @@ from dlq_common.errors import (
     QuotaExceeded,
 )
 from dlq_master.control.config import QueueConfig
-from dlq_master.control.stimuli import DeleteTeam, SetPolicy, SetTeam, TeamSet
+from dlq_master.control.stimuli import Caller, DeleteTeam, SetPolicy, SetTeam, TeamSet
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.lane import Lane
 from dlq_master.model.reward import strict
@@ -138,9 +138,13 @@ def test_more_jobs_than_a_team_or_a_member_may_have_are_refused(masters: Masters
         master.submit(1)
     master.cancel(second.job_id)
     assert master.submit(1).job_id
-    set_team(master, members=[Member("alice")], queued_jobs=2)
-    with pytest.raises(QuotaExceeded, match=r"team vision has 2 jobs.*limit is 2"):
+    set_team(master, members=[Member("alice"), Member("bob")], queued_jobs=3)
+    bob = Caller("bob", "user")
+    master.submit(1, caller=bob, run_estimate_s=60.0)
+    words = r"team vision has 3 jobs that have not ended \(alice 2, bob 1\); the limit is 3"
+    with pytest.raises(QuotaExceeded, match=words) as refused:
         master.submit(1)
+    assert "once some have ended" in refused.value.hint
 
 
 def test_a_full_queue_refuses_and_takes_more_once_jobs_have_ended(masters: Masters) -> None:
@@ -154,6 +158,7 @@ def test_a_full_queue_refuses_and_takes_more_once_jobs_have_ended(masters: Maste
         with pytest.raises(QuotaExceeded, match=words) as refused:
             master.submit(1, queue=queue)
         assert "may be asked again" in refused.value.hint
+        assert "(alice" not in refused.value.what, "they are all alice's"
     master.cancel(first.job_id)
     assert master.submit(1).queue == "default"
 
