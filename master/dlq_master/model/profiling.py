@@ -41,12 +41,17 @@ class Profiling:
     like `model.history` it is stored nowhere, and learned anew from the jobs that a master loads.
     """
 
-    __slots__ = ("_resume_s", "_runs", "_sent", "gpus", "hour", "ratios", "runs", "unknown")
+    __slots__ = (
+        *("_resume_s", "_runs", "_sent", "gpus", "hour", "ratios", "runs", "unknown"),
+        "of_family",
+    )
 
     def __init__(self, resume_s: float) -> None:
         """`resume_s`: the time until work gets on that goes on; it is no part of a run time."""
         self._resume_s = resume_s
         self.unknown: dict[JobId, None] = {}  # nobody knows how long they run, or finds out
+        # (family, GPUs) -> those of them that have a family
+        self.of_family: dict[tuple[str, int], dict[JobId, None]] = {}
         self.hour = -1  # for which it was decided how many GPUs are for trials
         self.gpus = 0  # so many
         self.ratios: deque[float] = deque(maxlen=RATIOS_KEPT)  # run times over estimates
@@ -69,13 +74,28 @@ class Profiling:
         """The job has another value, or is new."""
         unknown = job.state is _QUEUED and job.duration_estimate_s is None and not job.trials
         if unknown and job.live_attempt is None and job.basis.unmeasured is None:
-            self.unknown[job.job_id] = None
-        else:
-            self.unknown.pop(job.job_id, None)
+            self._wonder(job)
+        elif before is not None and job.job_id in self.unknown:
+            self._know(before)
         if job.trial_time_s is not None and (before is None or before.trial_time_s is None):
             self._send(Sent(job.trial_time_s, job.user, job.request.gpus))
         if job.state is _COMPLETED and (before is None or before.state is not _COMPLETED):
             self._learn(job)
+
+    def _wonder(self, job: Job) -> None:
+        self.unknown[job.job_id] = None
+        if job.family:
+            key = job.family, job.request.gpus
+            self.of_family.setdefault(key, {})[job.job_id] = None
+
+    def _know(self, job: Job) -> None:
+        del self.unknown[job.job_id]
+        key = job.family, job.request.gpus
+        alike = self.of_family.get(key)
+        if alike is not None:
+            alike.pop(job.job_id, None)
+            if not alike:
+                del self.of_family[key]
 
     def sent(self, from_s: float, until_s: float = float("inf")) -> list[Sent]:
         """Who was sent to be profiled from then on, and before `until_s`, as far as that is known (two

@@ -196,6 +196,8 @@ def _profiled(cluster: Cluster) -> None:
         if rests and not told and not job.trials:
             unknown.add(job_id)
     _equal("jobs that nobody profiles", set(cluster.profiling.unknown), unknown)
+    alike = {job_id for jobs in cluster.profiling.of_family.values() for job_id in jobs}
+    _equal("those with a family", alike, {it for it in unknown if cluster.jobs[it].family})
 
 
 def _stands(cluster: Cluster, job: Job) -> int:

@@ -288,7 +288,8 @@ class Book:
     def profile(self, change: Profile | Estimate | Scale) -> None:
         """How long somebody runs is to be found out, or is known."""
         profiling = self.cluster.profiling
-        if self.policy.profiling is None:
+        told = isinstance(change, Estimate) and self.policy.profile_s is not None
+        if self.policy.profiling is None and not told:
             raise IllegalPlan(change, f"policy {self.policy.name} profiles nobody")
         if isinstance(change, Scale):
             fault = scale_fault(change, profiling)

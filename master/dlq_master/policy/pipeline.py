@@ -14,7 +14,7 @@ from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy import verbs
 from dlq_master.policy.admit.any_that_fits import admissions
-from dlq_master.policy.admit.estimates import estimates
+from dlq_master.policy.admit.estimates import estimates, foretold
 from dlq_master.policy.admit.submission import opens_s
 from dlq_master.policy.order import by_key, expected_reward, finish_time
 from dlq_master.policy.order.las import demotions, promotions
@@ -98,7 +98,7 @@ def _first(view: View, policy: Policy, move_s: float) -> Sequence[Change]:
     packing = None if policy.packing is None else policy.packing(cluster)
     if packing is not cluster.packing and packing != cluster.packing:
         return [Repack(packing, _LEARNED)]
-    if policy.profiling is not None and (told := _profiles(view, policy.profiling)):
+    if policy.profile_s is not None and (told := _profiles(view, policy.profiling)):
         return told
     if (move_s <= view.now_s or cluster.pending) and (moves := _moves(view, policy)):
         return moves
@@ -170,8 +170,11 @@ def _decide(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
     return walk(Space(cluster, order, policy.placement, blocking=policy.blocking))
 
 
-def _profiles(view: View, rules: Profiles) -> tuple[Change, ...]:
-    """How many GPUs are for trials, if that has to be decided, and who is tried."""
+def _profiles(view: View, rules: Profiles | None) -> Sequence[Change]:
+    """How many GPUs are for trials, if that has to be decided, and who is tried; None: nobody is, where
+    history tells nothing they are measured where they run."""
+    if rules is None:
+        return foretold(view) if view.cluster.profiling.of_family else ()
     scaled = scale(view, rules)
     told = estimates(view) if view.cluster.profiling.unknown else []
     return tuple(told) if scaled is None else (scaled, *told)

@@ -29,6 +29,19 @@ def estimates(view: View) -> list[Profile | Estimate]:
     return found
 
 
+def foretold(view: View) -> list[Estimate]:
+    """Of whom enough is known by the runs of others, in the order of families; costs O(families that wait)."""
+    profiling = view.cluster.profiling
+    found: list[Estimate] = []
+    for key in [key for key in profiling.of_family if key in profiling.runs]:
+        for job_id in profiling.of_family[key]:
+            told = from_history(view.cluster, view.cluster.jobs[job_id])
+            if told is None:
+                break
+            found.append(told)
+    return found
+
+
 def from_history(cluster: Cluster, job: Job) -> Estimate | None:
     """As earlier jobs of its family have run, if they have run alike."""
     runs_s = cluster.profiling.runs.get((job.family, job.request.gpus), ())

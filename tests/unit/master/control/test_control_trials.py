@@ -413,6 +413,24 @@ def test_nobody_passes_a_job_between_its_trials(masters: Masters) -> None:
     assert lab.job(2).live_attempt is None
 
 
+def test_by_the_default_too_who_runs_like_its_family_is_known_before_it_runs(
+    masters: Masters,
+) -> None:
+    lab = Lab(masters, nodes=1)
+    jobs = [lab.submit(run_s=None, family="resnet") for _ in range(6)]
+    for _ in range(5):
+        assert {lab.job(job.job_id).basis.source for job in jobs} == {None}, "fewer than five"
+        lab.trains(50.0)
+        (key,) = lab.agents[0].living()
+        lab.agents[0].exit(key, 0)
+        lab.trains(10.0)
+    (last,) = [job for job in map(lab.master.job, (job.job_id for job in jobs)) if not job.ended]
+    assert last.basis.source is Source.HISTORY
+    assert last.duration_estimate_s == pytest.approx(50.0, abs=10.0)
+    other = lab.submit(run_s=None, family="resnet", gpus=4)
+    assert other.duration_estimate_s is None, "on other GPUs"
+
+
 # --- submission control ---------------------------------------------------------------------------
 
 
