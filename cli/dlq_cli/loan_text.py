@@ -29,6 +29,20 @@ def servers_text(servers: Sequence[wire.LoanServer], look: Look) -> str:
     return table(_SERVERS, rows, look)
 
 
+def controller_text(told: wire.LoanController | None, look: Look) -> str:
+    """Who lends servers by itself, and by what."""
+    if told is None:
+        return "off: nobody's load is followed ([loans] load in master.toml)\n"
+    lines = [f"follows  {clean_line(told.source)}"]
+    if told.HasField("busy_share"):
+        at = when(from_timestamp(told.load_time), look)
+        lines.append(f"load     {told.busy_share:.0%} of the servers are in use, {at}")
+        lines.append(f"lends    {told.lent_count} servers by that")
+    if told.fault:
+        lines.append(f"fault    {clean_line(told.fault)}")
+    return "\n".join(lines) + "\n"
+
+
 def plan_text(plan: wire.ReclaimPlan, look: Look) -> str:
     """Servers, jobs hit, work lost, deadlines touched; under a token if it has not been done."""
     names = compress_hostlist(plan.node_ids) or "none"

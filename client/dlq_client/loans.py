@@ -24,6 +24,11 @@ class Loans:
         """All servers of the inference side, lent or not."""
         return self._connection.call(self.stub.ListLoans, wire.ListLoansRequest()).servers
 
+    def controller(self) -> wire.LoanController | None:
+        """Who lends servers by the load of the inference side; None: nobody does."""
+        answer = self._connection.call(self.stub.ListLoans, wire.ListLoansRequest())
+        return answer.controller if answer.HasField("controller") else None
+
     def lend(self, node_ids: Sequence[str] = (), count: int = 0) -> Sequence[wire.LoanServer]:
         """Lend these, or so many. They take jobs once their devices show that they are empty."""
         request_id = self._connection.ids.request_id()

@@ -18,6 +18,7 @@ from dlq_common.errors import ConfigError, DlqError
 from dlq_common.logs import LEVELS, configure_logging, get_logger
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.failpoints import Failpoints
+from dlq_master.control.load_sources import check_source
 from dlq_master.control.policies import policy_of
 from dlq_master.founding import Charter, found
 from dlq_master.model.gpu_health import actions_of
@@ -251,6 +252,7 @@ def _checked(config: MasterConfig) -> None:
         raise ConfigError("jobs.concurrent_saves must be at least 1")
     _check_limits(config)
     _check_profiler(config)
+    _check_loans(config)
     Failpoints(config.debug.failpoint)
     policy_of(config)
 
@@ -276,6 +278,20 @@ def _check_limits(config: MasterConfig) -> None:
         )
     if retention.ended_most < 0:
         raise ConfigError("retention.ended_most is negative", key="retention.ended_most")
+
+
+def _check_loans(config: MasterConfig) -> None:
+    loans = config.loans
+    if not 0 <= loans.headroom < 1:
+        raise ConfigError("loans.headroom is from 0 to below 1", key="loans.headroom")
+    if loans.every < 1.0:
+        raise ConfigError("loans.every must be at least 1s", key="loans.every")
+    if 0 < loans.within < 1.0:
+        raise ConfigError("loans.within is 0 or at least 1s", key="loans.within")
+    try:
+        check_source(loans.load)
+    except ValueError as error:
+        raise ConfigError(f"loans.load: {error}", key="loans.load") from None
 
 
 def _check_profiler(config: MasterConfig) -> None:

@@ -19,6 +19,7 @@ from dlq_common.systemd import Service, passed_sockets
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.forecasts import PAST_KEPT, Forecasts
+from dlq_master.control.loan_auto import Follower
 from dlq_master.control.loop import Loop
 from dlq_master.control.ports import Foresight
 from dlq_master.control.starting import start
@@ -94,6 +95,8 @@ async def serve(config: MasterConfig) -> None:
         asyncio.get_running_loop().add_signal_handler(number, loop.stop)
     metronome = start_metronome(loop.tell, periods_s)
     foreseeing = asyncio.create_task(_foresee(forecasts, reader, state))
+    follower = Follower(config.loans, loop, state.loans, clock, RandomIds(clock))
+    following = asyncio.create_task(follower.run())
     try:
         await server.start()
         await broker.start()
@@ -103,6 +106,7 @@ async def serve(config: MasterConfig) -> None:
     finally:
         service.stopping()
         foreseeing.cancel()
+        following.cancel()
         await twin.stop()
         metronome.shutdown(wait=False)
         await broker.stop()

@@ -24,6 +24,7 @@ from dlq_master.control import stimuli as say
 from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
+from dlq_master.control.loan_state import Followed
 from dlq_master.control.ports import PastJobs
 from dlq_master.control.queues import LevelFacts, QueueFacts
 from dlq_master.control.team_use import Use
@@ -159,6 +160,9 @@ class FakeRead:
 
     def free_gpu_count(self, node_id: NodeId) -> int:
         return len(self.all_nodes[node_id].gpus)
+
+    def followed_load(self) -> Followed | None:
+        return None
 
     def server_words(self, node_id: NodeId) -> str:
         return ""

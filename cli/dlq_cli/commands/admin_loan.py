@@ -13,8 +13,8 @@ from dlq_cli.commands.nodes import names_of
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.exit_codes import FAILURE, Ended
 from dlq_cli.facts.common import document
-from dlq_cli.facts.loan import plan_facts, server_facts
-from dlq_cli.loan_text import plan_text, servers_text
+from dlq_cli.facts.loan import controller_facts, plan_facts, server_facts
+from dlq_cli.loan_text import controller_text, plan_text, servers_text
 from dlq_client.loans import Loans
 from dlq_common.errors import InvalidRequest
 from dlq_common.units import parse_duration
@@ -52,6 +52,18 @@ def loan() -> None:
 def status(app: App, as_json: bool) -> None:
     """Every server of the inference side, and what it waits for."""
     _show(app, Loans(app.connection()).servers(), as_json=as_json)
+
+
+@loan.command(epilog=examples("dlq admin loan auto"))
+@json_option
+@pass_app
+def auto(app: App, as_json: bool) -> None:
+    """Whether servers are lent by the load of the inference side, and how that goes ([loans] in master.toml)."""
+    told = Loans(app.connection()).controller()
+    if as_json:
+        click.echo(document({"controller": None if told is None else controller_facts(told)}))
+        return
+    click.echo(controller_text(told, app.look()), nl=False)
 
 
 @loan.command(

@@ -19,6 +19,17 @@ def server_facts(server: wire.LoanServer) -> Facts:
     }
 
 
+def controller_facts(told: wire.LoanController) -> Facts:
+    """Who lends servers by itself."""
+    return {
+        "source": told.source,
+        "busy_share": told.busy_share if told.HasField("busy_share") else None,
+        "load_time": instant(told.load_time) if told.HasField("load_time") else None,
+        "lent_count": told.lent_count,
+        "fault": told.fault or None,
+    }
+
+
 def plan_facts(plan: wire.ReclaimPlan) -> Facts:
     """What a reclaim does, or has done (then it has no token)."""
     return {

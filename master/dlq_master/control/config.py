@@ -100,6 +100,13 @@ class LoansConfig:
 
     # A GPU without processes and with less memory in use than this is empty: drivers keep some.
     free_below: Bytes = Bytes(500 * 1024**2)
+    # Whose load is followed, as a share from 0 to 1 of all servers: a file, "http://..." (a number, or JSON with
+    # "busy"), or "prometheus:http://host:9090?query=..."; empty: nobody's, people and the inference side lend.
+    load: str = ""
+    every: Seconds = Seconds(30.0)
+    headroom: float = 0.05  # of all servers, kept idle for the next peak
+    settle: Seconds = Seconds(600.0)  # so long servers must have been idle before they are lent
+    within: Seconds = Seconds(0.0)  # a reclaim ends jobs after this; 0: when they have saved
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,17 @@ class Planned(NamedTuple):
     effects: str
 
 
+class Followed(NamedTuple):
+    """The load of the inference side that is followed. `busy`: the share of its servers in use, at `at_s`.
+    `lent`: so many are to be lent by that. `fault`: why the last look told nothing, or could not be followed."""
+
+    source: str
+    busy: float | None = None
+    at_s: float | None = None
+    lent: int = 0
+    fault: str = ""
+
+
 @dataclass(slots=True)
 class Loans:
     """`asked`: the number under which a node was last asked what is on its GPUs, and has not answered.
@@ -28,6 +39,7 @@ class Loans:
     next_number: int = 1
     asked: dict[NodeId, tuple[int, int]] = field(default_factory=dict)  # and in which session
     words: dict[NodeId, str] = field(default_factory=dict)
+    followed: Followed | None = None
     plans: OrderedDict[str, Planned] = field(default_factory=OrderedDict)
 
     def keep(self, token: str, planned: Planned) -> None:

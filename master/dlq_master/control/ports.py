@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
+from dlq_master.control.loan_state import Followed
 from dlq_master.control.queues import QueueFacts as QueueFacts
 from dlq_master.control.starts import Quality
 from dlq_master.control.state import Beat
@@ -69,6 +70,7 @@ class Readable(Protocol):
     def free_gpu_count(self, node_id: NodeId) -> int: ...
     def holders(self, node_id: NodeId) -> Mapping[int, AttemptKey]: ...  # by GPU
     def figures(self, node_id: NodeId) -> Mapping[int, Figures]: ...  # by GPU, as last told
+    def followed_load(self) -> Followed | None: ...  # by which servers are lent; None: by nobody
     def server_words(self, node_id: NodeId) -> str: ...  # what a server waits for
     def attempts_on(self, node_id: NodeId) -> Sequence[AttemptKey]: ...
     def user(self, name: str) -> User | None: ...

@@ -7,6 +7,7 @@ from dlq_master.control import queues, reservations, scheduling, team_use, teams
 from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
+from dlq_master.control.loan_state import Followed
 from dlq_master.control.queues import QueueFacts
 from dlq_master.control.state import Beat, State
 from dlq_master.control.team_use import Use
@@ -293,6 +294,10 @@ class Published:
     def figures(self, node_id: NodeId) -> Mapping[int, Figures]:
         """What the node's GPUs last measured; empty before its first word."""
         return self._state.figures.get(node_id, {})
+
+    def followed_load(self) -> Followed | None:
+        """The load by which servers are lent by themselves; None: they are not."""
+        return self._state.loans.followed
 
     def server_words(self, node_id: NodeId) -> str:
         """What a server of the inference side waits for; empty: for nothing."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
-from dataclasses import replace
 
 from dlq.v1 import loan_service_pb2 as wire
 from dlq.v1.loan_service_pb2_grpc import LoanServiceServicer
@@ -12,8 +10,10 @@ from dlq_common.errors import InvalidRequest
 from dlq_common.units import DAY
 from dlq_common.wire import to_duration, to_timestamp
 from dlq_master.control import loan_stimuli as stimuli
-from dlq_master.control.loan_stimuli import Found, Hit, Reclaimed, ToChoose
+from dlq_master.control.loan_state import Followed
+from dlq_master.control.loan_stimuli import Hit, Reclaimed
 from dlq_master.control.ports import Control, Readable
+from dlq_master.control.reclaim_asking import ask_back
 from dlq_master.model.ids import NodeId
 from dlq_master.model.node import Node, NodeFlag, NodePool
 from dlq_master.rpc.auth import caller_of
@@ -24,7 +24,6 @@ from dlq_master.rpc.spec import check_request_id, check_span
 MOST_SERVERS = 4096
 SHORTEST_WITHIN_S = 1.0
 LONGEST_WITHIN_S = 7.0 * DAY
-TRIES = 3  # of a choice that takes long, while the cluster changes; then one that is found at once
 # The first that is set says where a server stands.
 _STATES = {
     NodeFlag.RECLAIMED: "reclaimed",
@@ -44,7 +43,11 @@ class LoanService(LoanServiceServicer):
     ) -> wire.ListLoansResponse:
         read = self._control.published
         servers = [node for node in read.nodes() if node.pool is NodePool.INFERENCE]
-        return wire.ListLoansResponse(servers=[server_message(node, read) for node in servers])
+        answer = wire.ListLoansResponse(servers=[server_message(node, read) for node in servers])
+        followed = read.followed_load()
+        if followed is not None:
+            answer.controller.CopyFrom(_controller_message(followed))
+        return answer
 
     async def LendServers(
         self, request: wire.LendServersRequest, context: Context
@@ -73,7 +76,7 @@ class LoanService(LoanServiceServicer):
             force=_force(request),
             plan_only=True,
         )
-        return wire.PlanReclaimResponse(plan=plan_message(await self._reclaim(ask)))
+        return wire.PlanReclaimResponse(plan=plan_message(await ask_back(self._control, ask)))
 
     async def ReclaimServers(
         self, request: wire.ReclaimServersRequest, context: Context
@@ -94,23 +97,10 @@ class LoanService(LoanServiceServicer):
             force=bool(not token and _force(request)),
             token=token,
         )
-        done = await self._reclaim(ask)
+        done = await ask_back(self._control, ask)
         return wire.ReclaimServersResponse(
             plan=plan_message(done), servers=self._servers(done.node_ids)
         )
-
-    async def _reclaim(self, ask: stimuli.ReclaimServers) -> Reclaimed:
-        """A choice that takes long is made in a thread, and counts if the cluster is as it was."""
-        for _ in range(TRIES):
-            answer = await self._control.ask(ask)
-            if isinstance(answer, Reclaimed):
-                return answer
-            assert isinstance(answer, ToChoose)
-            choice = await asyncio.to_thread(answer.choose, answer.demand)
-            ask = replace(ask, found=Found(choice, answer.basis))
-        answer = await self._control.ask(replace(ask, hurry=True))
-        assert isinstance(answer, Reclaimed)
-        return answer
 
     def _servers(self, node_ids: Iterable[NodeId]) -> list[wire.LoanServer]:
         read = self._control.published
@@ -132,6 +122,17 @@ def server_message(node: Node, read: Readable) -> wire.LoanServer:
     if note is not None:
         message.actor = note.by
         message.since_time.CopyFrom(to_timestamp(note.since_s))
+    return message
+
+
+def _controller_message(followed: Followed) -> wire.LoanController:
+    message = wire.LoanController(
+        source=followed.source, lent_count=followed.lent, fault=followed.fault
+    )
+    if followed.busy is not None:
+        message.busy_share = followed.busy
+    if followed.at_s is not None:
+        message.load_time.CopyFrom(to_timestamp(followed.at_s))
     return message
 
 

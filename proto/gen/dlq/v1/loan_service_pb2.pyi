@@ -208,22 +208,70 @@ class ListLoansResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SERVERS_FIELD_NUMBER: _builtins.int
+    CONTROLLER_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def servers(self) -> _containers.RepeatedCompositeFieldContainer[Global___LoanServer]:
         """By name."""
+
+    @_builtins.property
+    def controller(self) -> Global___LoanController:
+        """Who lends them by the load of the inference side; unset: nobody does."""
 
     def __init__(
         self,
         *,
         servers: _abc.Iterable[Global___LoanServer] | None = ...,
+        controller: Global___LoanController | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["servers", b"servers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller", "servers", b"servers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListLoansResponse: _TypeAlias = ListLoansResponse  # noqa: Y015
+
+@_typing.final
+class LoanController(_message.Message):
+    """What lends servers, and asks them back, by itself."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: _builtins.int
+    BUSY_SHARE_FIELD_NUMBER: _builtins.int
+    LOAD_TIME_FIELD_NUMBER: _builtins.int
+    LENT_COUNT_FIELD_NUMBER: _builtins.int
+    FAULT_FIELD_NUMBER: _builtins.int
+    source: _builtins.str
+    """Where the load is read from."""
+    busy_share: _builtins.float
+    """The share of all servers that the inference side uses; unset: not known yet."""
+    lent_count: _builtins.int
+    """So many servers are to be lent by that."""
+    fault: _builtins.str
+    """Why the last look told nothing, or could not be followed; empty: it could."""
+    @_builtins.property
+    def load_time(self) -> _timestamp_pb2.Timestamp:
+        """When that was read; unset: never."""
+
+    def __init__(
+        self,
+        *,
+        source: _builtins.str = ...,
+        busy_share: _builtins.float | None = ...,
+        load_time: _timestamp_pb2.Timestamp | None = ...,
+        lent_count: _builtins.int = ...,
+        fault: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_busy_share", b"_busy_share", "busy_share", b"busy_share", "load_time", b"load_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_busy_share", b"_busy_share", "busy_share", b"busy_share", "fault", b"fault", "lent_count", b"lent_count", "load_time", b"load_time", "source", b"source"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__busy_share: _TypeAlias = _typing.Literal["busy_share"]  # noqa: Y015
+    _WhichOneofArgType__busy_share: _TypeAlias = _typing.Literal["_busy_share", b"_busy_share"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__busy_share) -> _WhichOneofReturnType__busy_share | None: ...
+
+Global___LoanController: _TypeAlias = LoanController  # noqa: Y015
 
 @_typing.final
 class LendServersRequest(_message.Message):

@@ -1,0 +1,115 @@
+"""Servers are lent and asked back by themselves: by the load of the inference side, with head-room and patience.
+
+When is the controller's to say that simulations use (policy/reclaim/controller.py): servers are asked back as soon as the
+load wants them, and lent only when they could have been for a while. What happens when: the source tells nothing -
+nothing changes, and `dlq admin loan auto` says why; the master restarts - it watches anew for `settle` before it lends more.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from dlq_common.clock import Clock
+from dlq_common.errors import DlqError
+from dlq_common.ids import Ids
+from dlq_common.logs import get_logger
+from dlq_master.control.caller import Caller
+from dlq_master.control.config import LoansConfig
+from dlq_master.control.load_sources import LoadUnknown, read_load
+from dlq_master.control.loan_state import Followed, Loans
+from dlq_master.control.loan_stimuli import LendServers, ReclaimServers
+from dlq_master.control.ports import Control
+from dlq_master.control.reclaim_asking import ask_back
+from dlq_master.model.node import CLOSED, Node, NodeFlag, NodePool, NodeState
+from dlq_master.policy.reclaim.controller import Lender, Lending, follow
+
+CALLER = Caller("loans-auto", "inference")
+_log = get_logger("master.loans")
+
+
+class Follower:
+    """Looks at the load every now and then, and lets servers be lent or asked back."""
+
+    def __init__(
+        self,
+        config: LoansConfig,
+        control: Control,
+        loans: Loans,
+        clock: Clock,
+        ids: Ids,
+        read: Callable[[str], float] = read_load,
+    ) -> None:
+        """`read`: how busy a source is; runs in a thread."""
+        self._config = config
+        self._control = control
+        self._loans = loans
+        self._clock = clock
+        self._ids = ids
+        self._read = read
+        self._lending = Lending()
+        if config.load:
+            loans.followed = Followed(config.load)
+
+    async def run(self) -> None:
+        """Until it is cancelled; nothing is followed where no source is named."""
+        while self._config.load:
+            try:
+                await self.look()
+            except Exception:  # noqa: BLE001 - logged; servers must still be asked back at the next look
+                _log.exception("load_look_failed")
+            await asyncio.sleep(self._config.every)
+
+    async def look(self) -> None:
+        """One look, and what follows from it."""
+        before = self._loans.followed or Followed(self._config.load)
+        try:
+            busy = await asyncio.to_thread(self._read, self._config.load)
+        except LoadUnknown as error:
+            self._say(before._replace(fault=str(error)))
+            return
+        now_s = self._clock.now_s()
+        servers = [
+            node for node in self._control.published.nodes() if node.pool is NodePool.INFERENCE
+        ]
+        lent = sum(map(_is_lent, servers))
+        there = sum(_is_lent(node) or node.state is NodeState.UP for node in servers)
+        lender = Lender(there, self._config.headroom, float(self._config.settle))
+        self._lending = follow(self._lending._replace(lent=lent), lender, now_s, busy)
+        told = Followed(self._config.load, busy, now_s, self._lending.lent)
+        try:
+            await self._carry_out(servers, self._lending.lent - lent)
+        except DlqError as error:
+            told = told._replace(fault=error.what)
+        self._say(told)
+
+    async def _carry_out(self, servers: list[Node], more: int) -> None:
+        able = [node.node_id for node in servers if _can_be_lent(node)][: max(0, more)]
+        request_id = self._ids.request_id()
+        if able:
+            await self._control.ask(
+                LendServers(caller=CALLER, request_id=request_id, node_ids=tuple(able))
+            )
+        elif more < 0:
+            within_s = float(self._config.within) or None
+            ask = ReclaimServers(
+                caller=CALLER,
+                request_id=request_id,
+                count=-more,
+                within_s=within_s,
+                force=within_s is not None,
+            )
+            await ask_back(self._control, ask)
+
+    def _say(self, told: Followed) -> None:
+        before = self._loans.followed
+        if told.fault and (before is None or before.fault != told.fault):
+            _log.warning("load_not_followed", cause=told.fault)
+        self._loans.followed = told
+
+
+def _is_lent(node: Node) -> bool:
+    lent = node.flags & {NodeFlag.LOANED, NodeFlag.LENDING}
+    return bool(lent) and NodeFlag.RECLAIMED not in node.flags
+
+
+def _can_be_lent(node: Node) -> bool:
+    return node.away and node.state is NodeState.UP and not node.flags & CLOSED

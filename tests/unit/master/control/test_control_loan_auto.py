@@ -1,0 +1,174 @@
+"""Servers that are lent by the load of the inference side: sources that tell, and sources that do not."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlq_common.config import Seconds
+from dlq_common.ids import SeededIds
+from dlq_master.control.config import LoansConfig
+from dlq_master.control.load_sources import LoadUnknown, check_source, read_load
+from dlq_master.control.loan_auto import Follower
+from dlq_master.control.ports import Readable
+from dlq_master.control.stimuli import Stimulus
+from dlq_master.model.event import JournalEvent
+from dlq_master.model.node import NodeState
+from support.master_harness import Master
+from unit.master.control.test_control_loans import flags, runs, server
+
+
+@contextmanager
+def serving(body: str) -> Iterator[str]:
+    """An HTTP server that answers everything with this; its address."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as made:
+        threading.Thread(target=made.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{made.server_port}"
+        made.shutdown()
+
+
+def test_a_load_is_read_from_where_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "load.csv"
+    path.write_text("time_s,busy\n0,0.9\n60,0.25\n\n")
+    assert read_load(str(path)) == 0.25
+    with serving('{"busy": 0.5}') as url:
+        assert read_load(f"{url}/load") == 0.5
+    with serving("0.75\n") as url:
+        assert read_load(url) == 0.75
+    found = '{"status":"success","data":{"result":[{"metric":{},"value":[1700000000,"0.4"]}]}}'
+    with serving(found) as url:
+        assert read_load(f"prometheus:{url}?query=avg(busy{{job='x'}})") == 0.4
+
+
+@pytest.mark.parametrize("text", ["", "busy\n", "1.5\n", "-0.1\n", "nan\n"])
+def test_what_is_no_load_is_told(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "load"
+    path.write_text(text)
+    with pytest.raises(LoadUnknown, match="load"):
+        read_load(str(path))
+
+
+def test_a_source_that_is_not_there_or_says_nothing_is_told(tmp_path: Path) -> None:
+    with pytest.raises(LoadUnknown):
+        read_load(str(tmp_path / "gone"))
+    with pytest.raises(LoadUnknown):
+        read_load("http://127.0.0.1:1/load")
+    with serving('{"data":{"result":[]}}') as url, pytest.raises(LoadUnknown):
+        read_load(f"prometheus:{url}?query=busy")
+
+
+@pytest.mark.parametrize(
+    "source", ["ftp://h/x", "prometheus:http://h:9090", "prometheus:h?query=x"]
+)
+def test_what_cannot_be_asked_is_refused(source: str) -> None:
+    with pytest.raises(ValueError, match="not"):
+        check_source(source)
+    check_source("")
+
+
+class Watched:
+    """A follower of a load that the test says; 10 servers, no head-room, patience of 100 s."""
+
+    def __init__(self, master: Master, within_s: float = 0.0) -> None:
+        self.master = master
+        self.busy = 1.0
+        self.fault = ""
+        self.agents = {name: server(master, name) for name in (f"i{n}" for n in range(10))}
+        config = LoansConfig(
+            load="told", headroom=0.0, settle=Seconds(100.0), within=Seconds(within_s)
+        )
+        self.follower = Follower(
+            config, _Asking(master), master.state.loans, master.clock, SeededIds(1), self._read
+        )
+
+    def _read(self, _source: str) -> float:
+        if self.fault:
+            raise LoadUnknown(self.fault)
+        return self.busy
+
+    def look(self, busy: float, seconds: float = 0.0) -> list[str]:
+        """Who is lent after this load has lasted for so long."""
+        self.busy = busy
+        for _ in range(int(seconds // 10) or 1):
+            self.master.tick(10.0 if seconds else 0.0)
+            for agent in self.agents.values():
+                agent.heartbeat()
+            asyncio.run(self.follower.look())
+            for agent in self.agents.values():
+                agent.answer()
+        return [name for name in self.agents if "loaned" in flags(self.master, name)]
+
+
+class _Asking:
+    """The loop's door for the follower, turn by turn."""
+
+    def __init__(self, master: Master) -> None:
+        self._master = master
+
+    @property
+    def published(self) -> Readable:
+        return self._master.loop.published
+
+    def tell(self, stimulus: Stimulus) -> None: ...
+
+    def watch(self, after: int) -> AsyncIterable[JournalEvent]:
+        raise NotImplementedError
+
+    async def ask(self, stimulus: Stimulus) -> Any:
+        return await asyncio.to_thread(self._master.ask, stimulus)
+
+
+def test_servers_are_lent_after_patience_and_asked_back_at_once(master: Master) -> None:
+    watched = Watched(master)
+    assert watched.look(0.7, 90.0) == [], "nobody has watched for long enough"
+    assert watched.look(0.7, 30.0) == ["i0", "i1", "i2"]
+    assert watched.look(0.5, 50.0) == ["i0", "i1", "i2"], "it may come back"
+    assert watched.look(0.9) == ["i0"]
+    told = master.loop.published.followed_load()
+    assert told is not None
+    assert (told.busy, told.lent, told.fault) == (0.9, 1, "")
+
+
+def test_who_must_leave_in_time_is_ended_then(master: Master) -> None:
+    watched = Watched(master, within_s=20.0)
+    watched.look(0.9, 120.0)
+    key = runs(master, watched.agents["i0"])
+    watched.look(1.0)
+    assert master.attempt(key.job_id).grace_s == 20.0
+    assert flags(master, "i0") == {"loaned", "reclaimed"}
+
+
+def test_a_source_that_tells_nothing_changes_nothing(master: Master) -> None:
+    watched = Watched(master)
+    before = watched.look(0.7, 120.0)
+    watched.fault = "it does not answer"
+    assert watched.look(1.0, 50.0) == before
+    told = master.loop.published.followed_load()
+    assert told is not None
+    assert (told.fault, told.busy) == ("it does not answer", 0.7)
+
+
+def test_servers_that_do_not_answer_are_not_counted_on(master: Master) -> None:
+    watched = Watched(master)
+    for name in ("i0", "i1"):
+        watched.agents.pop(name).cut()
+    master.tick(1.0)
+    watched.look(0.75, 120.0)
+    assert master.node("i0").state is not NodeState.UP
+    assert watched.look(0.75) == ["i2", "i3"], "a quarter of the eight that answer"
