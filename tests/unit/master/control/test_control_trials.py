@@ -486,3 +486,20 @@ def test_what_was_sent_counts_after_a_restart_too(limited: Lab) -> None:
     limited.master.loop.plan_with(limited.planner)
     with pytest.raises(TryAgain):
         sends(limited, 1)
+
+
+def test_what_is_for_trials_follows_the_arrivals_of_the_hour_before(masters: Masters) -> None:
+    lab = Lab(masters, "chronus", nodes=8)
+    asked = [lab.master.submission(16, step_count=TOTAL) for _ in range(24)]
+    lab.master.turn(*asked)
+    now_s = lab.master.clock.now_s()
+    lab.master.clock.advance((now_s // 3600.0 + 1.0) * 3600.0 - now_s + 1.0)
+    for agent in lab.agents:
+        agent.heartbeat()
+    lab.master.tick()
+    # 24 x 16 GPUs in an hour, 300 s each: 32 GPUs at any time.
+    assert lab.master.state.cluster.profiling.gpus == 32, "beyond the floor of two nodes"
+    lab.master.restart()
+    for agent in lab.agents:
+        agent.hello()
+    assert lab.master.state.cluster.profiling.gpus == 32
