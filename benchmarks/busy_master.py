@@ -105,9 +105,9 @@ def main() -> None:
     parser.add_argument("--agents", type=int, default=1000)
     parser.add_argument("--queued", type=int, default=10_000)
     parser.add_argument("--rate", type=float, default=20.0, help="ends a second")
-    parser.add_argument("--warm-up", type=float, default=60.0, help="seconds")
+    parser.add_argument("--warm-up", type=float, default=30.0, help="seconds")
     parser.add_argument("--seconds", type=float, default=60.0, help="of one window")
-    parser.add_argument("--windows", type=int, default=6)
+    parser.add_argument("--windows", type=int, default=4)
     report = Report.begin("busy_master", parser)
     chosen = report.options
     settings = SETTINGS.format(policy=chosen.policy)

@@ -10,3 +10,16 @@ def split_address(address: str) -> tuple[str, int]:
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
         raise ValueError(f"{address!r} is not HOST:PORT")
     return host, int(port)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether HOST:PORT cannot leave this machine; names other than localhost may. ValueError if it is none."""
+    import ipaddress  # commands that never ask do without it
+
+    host, _ = split_address(address)
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import click
 
-from dlq_common.addresses import split_address
+from dlq_common.addresses import is_loopback, split_address
 from dlq_common.clock import SteadyClock
 from dlq_common.config import dump_config, load_config
 from dlq_common.errors import ConfigError, DlqError
@@ -315,6 +315,17 @@ def _check_addresses(config: MasterConfig) -> None:
             split_address(address)
         except ValueError as error:
             raise ConfigError(f"{key}: {error}", key=key) from None
+    if not listen.metrics:
+        return
+    try:
+        near = is_loopback(listen.metrics)
+    except ValueError as error:
+        raise ConfigError(f"listen.metrics: {error}", key="listen.metrics") from None
+    if not near:
+        raise ConfigError(
+            f"listen.metrics: {listen.metrics} is no address of loopback, and nobody is asked there who they are",
+            key="listen.metrics",
+        )
 
 
 def _check_files() -> None:

@@ -21,6 +21,7 @@ from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.forecasts import PAST_KEPT, Forecasts
 from dlq_master.control.loan_auto import Follower
 from dlq_master.control.loop import Loop
+from dlq_master.control.meter import Meter
 from dlq_master.control.ports import Foresight
 from dlq_master.control.starting import start
 from dlq_master.control.state import State, window_of
@@ -30,6 +31,7 @@ from dlq_master.control.twin_process import TwinProcess
 from dlq_master.planner.process import PlannerProcess
 from dlq_master.rpc.audit import Audit
 from dlq_master.rpc.login_broker import BrokerSettings, LoginBroker
+from dlq_master.rpc.metrics import MetricsServer
 from dlq_master.rpc.server import MasterServer, ServerSettings
 from dlq_master.rpc.sessions import Sessions
 from dlq_master.store.batch import PastJobs
@@ -66,6 +68,7 @@ async def serve(config: MasterConfig) -> None:
         "compact": float(config.retention.compact_every),
     }
     sessions = Sessions(str(config.jobs.checkpoint_root))
+    meter = Meter()
     twin = TwinProcess(TWIN, clock)
     forecasts = Forecasts(state, config.twin, twin, clock)
     loop = Loop(
@@ -79,6 +82,7 @@ async def serve(config: MasterConfig) -> None:
         periods_s=periods_s,
         progressed=service.alive,
         foreseen=forecasts,
+        meter=meter,
     )
     planner = PlannerProcess(
         lambda answer: loop.tell(PlanMade(answer)),
@@ -90,6 +94,7 @@ async def serve(config: MasterConfig) -> None:
     broker = _broker(
         config, server.advertised, loop, authority, audit, clock, passed.get(LOGIN_SOCKET)
     )
+    metrics = _metrics(config, loop, meter)
     turning = asyncio.create_task(loop.run())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, loop.stop)
@@ -100,6 +105,8 @@ async def serve(config: MasterConfig) -> None:
     try:
         await server.start()
         await broker.start()
+        if metrics is not None:
+            await metrics.start()
         _say_serving(state, server)
         service.ready(f"serving {state.config.cluster.name} at {server.advertised}")
         await turning
@@ -110,12 +117,19 @@ async def serve(config: MasterConfig) -> None:
         await twin.stop()
         metronome.shutdown(wait=False)
         await broker.stop()
+        if metrics is not None:
+            await metrics.stop()
         await server.stop(STOP_GRACE_S)
         await planner.close()
         writer.close()
         reader.close()
         await asyncio.to_thread(audit.close)
         get_logger("master").info("master_stopped", epoch=state.epoch)
+
+
+def _metrics(config: MasterConfig, loop: Loop, meter: Meter) -> MetricsServer | None:
+    address = config.listen.metrics
+    return MetricsServer(address, loop.published, meter) if address else None
 
 
 async def _foresee(forecasts: Forecasts, reader: Reader, state: State) -> None:

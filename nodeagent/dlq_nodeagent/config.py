@@ -1,6 +1,5 @@
 """The agent's configuration: every knob, its default and its meaning."""
 
-import ipaddress
 import os
 import platform
 from collections.abc import Callable
@@ -9,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from dlq_common.addresses import split_address
+from dlq_common.addresses import is_loopback, split_address
 from dlq_common.config import Bytes, Seconds
 from dlq_common.errors import ConfigError
 from dlq_nodeagent.core import CoreSettings
@@ -275,17 +274,6 @@ def check_master_address(config: AgentConfig, address: str) -> None:
             hint="--allow-root-jobs is for development on one machine",
             key="master.address",
         )
-
-
-def is_loopback(address: str) -> bool:
-    """Whether HOST:PORT cannot leave this machine; names other than localhost may."""
-    host, _ = split_address(address)
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def node_address(config: AgentConfig, master_address: str) -> str:

@@ -24,6 +24,8 @@ class ListenConfig:
     join: str = "127.0.0.1:7321"
     advertise: str = ""
     login_socket: str = ""  # "" = login.sock in the state directory
+    # Where Prometheus finds /metrics: an address of loopback, for nobody is asked who they are; "": nowhere.
+    metrics: str = ""
 
 
 @dataclass(frozen=True, slots=True)

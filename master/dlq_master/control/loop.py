@@ -30,6 +30,7 @@ from dlq_master.control.away import Planner
 from dlq_master.control.dispatch import commands_for
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.inbox import Inbox, Letter
+from dlq_master.control.meter import Meter
 from dlq_master.control.ports import Transport
 from dlq_master.control.published import NOBODY_FORESEES, Foreseen, History, Published
 from dlq_master.control.recent import AT_ONCE
@@ -73,6 +74,7 @@ class Loop:
         periods_s: Mapping[str, float] = PERIODS_S,
         progressed: Callable[[], None] = lambda: None,
         foreseen: Foreseen = NOBODY_FORESEES,
+        meter: Meter | None = None,
     ) -> None:
         """`progressed` is called after every turn, which comes at least every two seconds; `foreseen` is told
         of every batch that is on disk."""
@@ -87,6 +89,7 @@ class Loop:
         self._watchers = Watchers(records)
         self._progressed = progressed
         self._foreseen = foreseen
+        self._meter = meter or Meter()
         self._watchdog = Watchdog(clock.boottime_s(), periods_s)
         self._stopping = False
         self._backing_up: asyncio.Task[None] | None = None
@@ -144,6 +147,7 @@ class Loop:
 
     async def turn(self, letters: list[Letter]) -> None:
         """One turn, as the module's contract says."""
+        began_s = self._clock.boottime_s()
         now_s = self._turned_s = self._clock.now_s()
         turn = Turn(self._state, self._records, now_s)
         replies = [self._handle(turn, letter) for letter in letters]
@@ -167,6 +171,7 @@ class Loop:
         state = self._state
         state.away.ask(state.cluster, state.policy, now_s, state.pause)
         self._housekeep(letters)
+        self._meter.turned(self._clock.boottime_s() - began_s)
 
     def _handle(self, turn: Turn, letter: Letter) -> Callable[[], Any]:
         """The stimulus' effect on the draft, and its answer as of the end of the turn."""
@@ -185,6 +190,7 @@ class Loop:
         self._failpoints.passed("after_commit")
         self.published.publish(batch)
         self._foreseen.committed(batch)
+        self._meter.committed(batch.events)
         self._watchers.publish(batch.events)
         for event in batch.events:
             _log.info(

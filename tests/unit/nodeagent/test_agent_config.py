@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dlq_common.addresses import split_address
+from dlq_common.addresses import is_loopback, split_address
 from dlq_common.config import load_config
 from dlq_common.errors import ConfigError
 from dlq_nodeagent.command import main
@@ -18,7 +18,6 @@ from dlq_nodeagent.config import (
     NodeConfig,
     check_config,
     check_master_address,
-    is_loopback,
     node_address,
 )
 

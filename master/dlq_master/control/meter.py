@@ -1,0 +1,32 @@
+"""Counts what the master does, for who watches it. Counters begin at 0 with every start."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable
+
+from dlq_master.model.event import JournalEvent
+
+# Upper ends of what turns are sorted into, in seconds; the last has none.
+BUCKETS_S = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, 5.0)
+
+
+class Meter:
+    """What a loop has done: its turns, how long they took with their commits, and its events by kind."""
+
+    def __init__(self) -> None:
+        self.events: Counter[str] = Counter()
+        self.turns = [0] * (len(BUCKETS_S) + 1)
+        self.turns_s = 0.0
+        self.longest_s = 0.0
+
+    def turned(self, seconds: float) -> None:
+        """One turn is over."""
+        self.turns[bisect_left(BUCKETS_S, seconds)] += 1
+        self.turns_s += seconds
+        self.longest_s = max(self.longest_s, seconds)
+
+    def committed(self, events: Iterable[JournalEvent]) -> None:
+        """These are on disk."""
+        self.events.update(event.kind for event in events)

@@ -1,0 +1,161 @@
+"""`GET /metrics` in the text format of Prometheus, for scrapers on the master's own host.
+
+Nobody is asked who they are, so it listens on loopback only, and tells numbers: no names of jobs or people.
+Gauges are counted from the published state when they are asked for, which costs O(jobs in memory).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
+
+from dlq_common.addresses import split_address
+from dlq_common.logs import get_logger
+from dlq_master.control.meter import BUCKETS_S, Meter
+from dlq_master.control.ports import Readable
+from dlq_master.model.job import Job, shown_state
+from dlq_master.model.node import NodeState
+
+_log = get_logger("master.metrics")
+PATIENCE_S = 5.0  # for a request to come, and for its answer to be taken
+LONGEST_REQUEST = 8192
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+Labels = tuple[tuple[str, str], ...]
+
+
+class MetricsServer:
+    """Serves one page over HTTP/1.0; every connection is closed after its answer."""
+
+    def __init__(self, address: str, published: Readable, meter: Meter) -> None:
+        self._address = address
+        self._published = published
+        self._meter = meter
+        self._server: asyncio.Server | None = None
+
+    @property
+    def port(self) -> int:
+        """Where it listens, once it does."""
+        assert self._server is not None
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def start(self) -> None:
+        """Listen."""
+        host, port = split_address(self._address)
+        self._server = await asyncio.start_server(self._answer, host, port, limit=LONGEST_REQUEST)
+
+    async def stop(self) -> None:
+        """Listen no more."""
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                request = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                writer.write(self._reply(request))
+                await writer.drain()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            _log.debug("scrape_broken")
+        finally:
+            writer.close()
+
+    def _reply(self, request: str) -> bytes:
+        method, _, rest = request.partition(" ")
+        path = rest.partition(" ")[0].partition("?")[0]
+        if path != "/metrics":
+            return _http("404 Not Found", "there is /metrics\n")
+        if method != "GET":
+            return _http("405 Method Not Allowed", "GET it\n")
+        return _http("200 OK", page(self._published, self._meter))
+
+
+def page(read: Readable, meter: Meter) -> str:
+    """Everything, one sample a line."""
+    lines: list[str] = []
+    jobs = [job for job in read.jobs() if not job.ended]
+    lines += _family("dlq_jobs", "gauge", "Jobs that have not ended.", _jobs(read, jobs))
+    lines += _family("dlq_deadline_jobs", "gauge", "Of these: with deadlines.", _deadlines(jobs))
+    lines += _family("dlq_nodes", "gauge", "Nodes.", _nodes(read))
+    lines += _family(
+        "dlq_gpus", "gauge", "GPUs of nodes that are up, or may come back.", _gpus(read)
+    )
+    counted: dict[Labels, float] = {
+        (("kind", kind),): count for kind, count in meter.events.items()
+    }
+    lines += _family("dlq_events_total", "counter", "Events of the journal.", counted)
+    lines += _family("dlq_epoch", "gauge", "Starts of the master.", {(): read.epoch})
+    longest: dict[Labels, float] = {(): meter.longest_s}
+    lines += _family("dlq_turn_longest_seconds", "gauge", "The longest turn.", longest)
+    return "\n".join([*lines, *_turns(meter), ""])
+
+
+def _jobs(read: Readable, jobs: Iterable[Job]) -> Mapping[Labels, float]:
+    found: Counter[Labels] = Counter()
+    for job in jobs:
+        key = job.live_key
+        attempt = None if key is None else read.attempt(key)
+        state = shown_state(job, None if attempt is None else attempt.state.value)
+        found[("queue", job.queue), ("state", state)] += 1
+    return found
+
+
+def _deadlines(jobs: Iterable[Job]) -> Mapping[Labels, float]:
+    found: Counter[Labels] = Counter()
+    for job in jobs:
+        if job.steps:
+            refused = "refused" if job.verdict else "not_judged"
+            found[(("verdict", "promised" if job.promised is not None else refused),)] += 1
+    return found
+
+
+def _nodes(read: Readable) -> Mapping[Labels, float]:
+    found: Counter[Labels] = Counter()
+    for node in read.nodes():
+        found[(("state", node.state.value),)] += 1
+    return found
+
+
+def _gpus(read: Readable) -> Mapping[Labels, float]:
+    found: Counter[Labels] = Counter()
+    for node in read.nodes():
+        if node.state is NodeState.DOWN:
+            continue
+        held = read.holders(node.node_id)
+        for gpu in node.gpus:
+            withheld = node.withheld >> gpu.index & 1
+            state = "held" if gpu.index in held else "withheld" if withheld else "free"
+            found[("gpu_type", gpu.gpu_type), ("state", state)] += 1
+    return found
+
+
+def _turns(meter: Meter) -> Iterator[str]:
+    name = "dlq_turn_seconds"
+    yield f"# HELP {name} Turns of the loop, with their commits."
+    yield f"# TYPE {name} histogram"
+    ends = [*map(str, BUCKETS_S), "+Inf"]
+    for end, count in zip(ends, accumulate(meter.turns), strict=True):
+        yield f'{name}_bucket{{le="{end}"}} {count}'
+    yield f"{name}_sum {meter.turns_s:.6f}"
+    yield f"{name}_count {sum(meter.turns)}"
+
+
+def _family(name: str, kind: str, words: str, samples: Mapping[Labels, float]) -> Iterator[str]:
+    yield f"# HELP {name} {words}"
+    yield f"# TYPE {name} {kind}"
+    for labels, value in sorted(samples.items()):
+        told = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
+        yield f"{name}{{{told}}} {value:g}" if told else f"{name} {value:g}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _http(status: str, body: str) -> bytes:
+    content = body.encode()
+    head = f"HTTP/1.0 {status}\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {len(content)}\r\n\r\n"
+    return head.encode() + content

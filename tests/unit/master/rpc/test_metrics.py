@@ -1,0 +1,95 @@
+"""What a scraper reads: numbers of the published state, and counters of what the loop has done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from dlq_common.errors import ConfigError
+from dlq_master.app import _check_addresses
+from dlq_master.control.config import ListenConfig, MasterConfig
+from dlq_master.control.meter import Meter
+from dlq_master.control.stimuli import AskedDeadline
+from dlq_master.model.ids import NodeId
+from dlq_master.rpc.metrics import MetricsServer, page
+from support.master_harness import Master
+from support.sim_agent import SimAgent
+
+
+@pytest.fixture
+def master() -> Iterator[Master]:
+    """Two jobs on a node of four GPUs, one of them with a deadline that nobody promises; one waits."""
+    master = Master()
+    agent = SimAgent(master, NodeId("gpu01"))
+    agent.hello()
+    for due in ((), (AskedDeadline(100.0, after_s=900.0),)):
+        master.submit(1, deadlines=due)
+    master.submit(4)
+    yield master
+    master.close()
+
+
+def samples(text: str) -> dict[str, float]:
+    rows = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in rows}
+
+
+def test_gauges_tell_the_published_state(master: Master) -> None:
+    told = samples(page(master.loop.published, Meter()))
+    assert told['dlq_jobs{queue="default",state="assigned"}'] == 2
+    assert told['dlq_jobs{queue="default",state="queued"}'] == 1
+    assert told['dlq_gpus{gpu_type="H100",state="held"}'] == 2
+    assert told['dlq_gpus{gpu_type="H100",state="free"}'] == 2
+    assert told['dlq_nodes{state="up"}'] == 1
+    assert told['dlq_deadline_jobs{verdict="not_judged"}'] == 1
+    assert told["dlq_epoch"] == master.state.epoch
+
+
+def test_counters_tell_what_the_loop_has_done(master: Master) -> None:
+    meter = master.loop._meter
+    told = samples(page(master.loop.published, meter))
+    assert told['dlq_events_total{kind="job_submitted"}'] == 3
+    assert told['dlq_events_total{kind="attempt_assigned"}'] == 2
+    turns = told["dlq_turn_seconds_count"]
+    assert turns == told['dlq_turn_seconds_bucket{le="+Inf"}'] > 3
+    meter.turned(0.3)
+    told = samples(page(master.loop.published, meter))
+    assert told['dlq_turn_seconds_bucket{le="0.25"}'] == turns
+    assert told['dlq_turn_seconds_bucket{le="1.0"}'] == turns + 1
+    assert told["dlq_turn_longest_seconds"] == 0.3
+
+
+async def asked(port: int, words: bytes) -> tuple[str, str]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(words)
+    text = (await reader.read()).decode()
+    writer.close()
+    head, _, body = text.partition("\r\n\r\n")
+    return head.splitlines()[0] if head else "", body
+
+
+def test_it_is_served_to_whoever_asks_in_http(master: Master) -> None:
+    async def talk() -> list[tuple[str, str]]:
+        server = MetricsServer("127.0.0.1:0", master.loop.published, Meter())
+        await server.start()
+        words = [b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"]
+        words += [b"POST /metrics HTTP/1.1\r\n\r\n", b"x" * 100_000]
+        found = [await asked(server.port, each) for each in words]
+        await server.stop()
+        return found
+
+    (good, body), (lost, _), (wrong, _), (silent, _) = asyncio.run(talk())
+    assert good == "HTTP/1.0 200 OK"
+    assert samples(body)['dlq_nodes{state="up"}'] == 1
+    assert (lost, wrong) == ("HTTP/1.0 404 Not Found", "HTTP/1.0 405 Method Not Allowed")
+    assert silent == ""
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:7322", "head:7322", "10.0.0.1:7322", "7322"])
+def test_it_listens_on_loopback_only(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"listen\.metrics"):
+        _check_addresses(MasterConfig(listen=ListenConfig(metrics=address)))
+    _check_addresses(MasterConfig(listen=ListenConfig(metrics="127.0.0.1:7322")))
+    _check_addresses(MasterConfig(listen=ListenConfig(metrics="[::1]:7322")))
