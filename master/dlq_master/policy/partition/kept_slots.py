@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dlq_master.model.cluster import Cluster
 from dlq_master.model.job import Job
 from dlq_master.model.plan import NextSlot, Reserve
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.elsewhere import Elsewhere, Stage
-from dlq_master.policy.promise.reading import kept_plan, lane_of, numbered
+from dlq_master.policy.promise.leases import round_up
+from dlq_master.policy.promise.reading import grid_of, kept_plan, lane_of, numbered, type_of
 from dlq_master.policy.promise.rules import Decided, Promises
 
 _KEPT = Reason(ReasonCode.SLOT_OVER, detail="by the kept plan; no new one was made in time")
@@ -30,14 +32,34 @@ def put_off(view: View, rules: Promises, slot: int | None) -> tuple[NextSlot | R
 def kept_slot(view: View, rules: Promises, slot: int) -> list[NextSlot | Reserve]:
     """Who has this slot in the kept plan stands in it."""
     jobs = [view.cluster.jobs[job_id] for job_id in sorted(view.cluster.judged)]
-    moved = [change for job in jobs if (change := _stands(job, slot, rules)) is not None]
+    jobs.sort(key=lambda job: job.promised is None)
+    room: dict[str, int] = {}
+    moved = []
+    for job in jobs:
+        if job.planned(slot) and not _enters(view.cluster, job, slot, rules, room):
+            job = job._replace(slots=())
+        change = _stands(job, view.cluster.jobs[job.job_id], slot, rules)
+        if change is not None:
+            moved.append(change)
     return [NextSlot(slot, _KEPT), *moved]
 
 
-def _stands(job: Job, slot: int, rules: Promises) -> Reserve | None:
-    """Where it stands in this slot; None: as it stood."""
+def _enters(cluster: Cluster, job: Job, slot: int, rules: Promises, room: dict[str, int]) -> bool:
+    """Whether the slot has room for it beside those before it; who is promised it always enters."""
+    gpu_type = type_of(cluster, job)
+    grid = grid_of(cluster, gpu_type, rules, slot)
+    wide = round_up(job.request.gpus, grid.node_gpus)
+    left = room.get(gpu_type, grid.at(0)) - wide
+    if job.promised is None and left < 0:
+        return False
+    room[gpu_type] = left
+    return True
+
+
+def _stands(job: Job, before: Job, slot: int, rules: Promises) -> Reserve | None:
+    """Where it stands in this slot; None: as it stood before."""
     left = numbered(kept_plan([job], slot), job.job_id, slot)
     lane = lane_of(job, slot, rules)
-    if lane is job.lane and left == job.slots:
+    if lane is before.lane and left == before.slots:
         return None
     return Reserve(job.job_id, lane, left, job.promised, job.verdict, _KEPT)

@@ -6,8 +6,8 @@ its maker. What was at fault before (a node is gone, a job takes too long) may b
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
 from dlq_master.model.ids import JobId
@@ -48,10 +48,23 @@ def broken(view: View, changes: Iterable[Change], rules: Promises) -> str:
             before[type_of(cluster, job)][job_id] = job
     for gpu_type, jobs in sorted(before.items()):
         after = {job_id: _after(job, reserves.get(job_id)) for job_id, job in jobs.items()}
+        if not slots:  # until the next slot is decided, slots that nobody was promised give way
+            jobs = _promised(jobs, after)
+            after = {job_id: after[job_id] for job_id in jobs}
         fault = _fault(view, gpu_type, jobs, after, origin, rules)
         if fault:
             return f"{gpu_type}: {fault}"
     return ""
+
+
+def _promised(before: Jobs, after: Jobs) -> dict[JobId, Job]:
+    """Of the jobs before: who is promised anything then or after."""
+    both = (before, after)
+    return {
+        job_id: job
+        for job_id, job in before.items()
+        if any(jobs[job_id].promised is not None for jobs in both)
+    }
 
 
 def _after(job: Job, change: Reserve | None) -> Job:
@@ -70,11 +83,13 @@ def _fault(
         if made and not (ordered(made) and made[-1].end < FARTHEST):
             return f"the slots of job {job_id} overlap, touch, or are too far ahead"
     grid = grid_of(view.cluster, gpu_type, rules, origin)
-    wanted = _wanted(before.values(), origin, grid)
-    full = _over(wanted, grid)
+    asked = _wanted(before.values(), origin, grid)
+    wanted = asked.copy()
     _want(wanted, [before[job_id] for job_id in changed], origin, grid, times=-1)
     _want(wanted, changed.values(), origin, grid)
-    for slot, gpus in _over(wanted, grid).items():
+    slots = sorted(wanted)  # where either changes
+    full = _over(asked, grid, slots)
+    for slot, gpus in _over(wanted, grid, slots).items():
         if gpus > full.get(slot, 0):
             return f"slot {origin + slot} wants {gpus} GPUs more than it has"
     for job_id, job in changed.items():
@@ -93,15 +108,15 @@ def _late(view: View, jobs: Jobs, origin: int, grid: Grid, rules: Promises) -> b
     return not all(_keeps(view, job, origin, grid, rules) for job in held)
 
 
-def _wanted(jobs: Iterable[Job], origin: int, grid: Grid) -> dict[int, int]:
+def _wanted(jobs: Iterable[Job], origin: int, grid: Grid) -> Counter[int]:
     """By how many GPUs more, or fewer, are asked for in a slot than in the one before it."""
-    change = defaultdict[int, int](int)
+    change = Counter[int]()
     _want(change, jobs, origin, grid)
     return change
 
 
 def _want(
-    change: dict[int, int], jobs: Iterable[Job], origin: int, grid: Grid, times: int = 1
+    change: Counter[int], jobs: Iterable[Job], origin: int, grid: Grid, times: int = 1
 ) -> None:
     """Count these jobs too; with `times` -1 no more."""
     for job in jobs:
@@ -112,9 +127,8 @@ def _want(
                 change[end - origin] -= wide
 
 
-def _over(change: dict[int, int], grid: Grid) -> dict[int, int]:
-    """Slots that are asked for more GPUs than they have, and how many more."""
-    slots = sorted(change)
+def _over(change: Counter[int], grid: Grid, slots: Sequence[int]) -> dict[int, int]:
+    """Which of these slots are asked for more GPUs than they have, and how many more."""
     held = accumulate(change[slot] for slot in slots)
     return {
         slot: gpus - grid.at(slot)
@@ -134,7 +148,8 @@ def at_risk(view: View, rules: Promises) -> set[JobId]:
     found = set()
     for gpu_type, jobs in by_type.items():
         grid = grid_of(cluster, gpu_type, rules, origin)
-        full = _over(_wanted(jobs.values(), origin, grid), grid)
+        wanted = _wanted(jobs.values(), origin, grid)
+        full = _over(wanted, grid, sorted(wanted))
         for job_id, job in jobs.items():
             if _in_any(job, full, origin) or not _keeps(view, job, origin, grid, rules):
                 found.add(job_id)
