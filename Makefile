@@ -130,7 +130,7 @@ torture: setup  ## kill the daemons N times under load: make torture N=30
 
 .PHONY: storm
 storm: setup  ## random load and trouble over many lease boundaries: make storm BOUNDARIES=300 SEED=1
-	BOUNDARIES=$(or $(BOUNDARIES),300) SEED=$(or $(SEED),1) \
+	BOUNDARIES=$(or $(BOUNDARIES),300) SEED=$(or $(SEED),1) POLICY=$(or $(POLICY),dlq) \
 	  $(PY) -m pytest -q -s $(PATIENT) -m torture tests/fault/test_storms.py
 
 .PHONY: package
