@@ -13,6 +13,8 @@ from dlq_master.model.traits import Traits
 
 Pools = dict[str, Pool]
 
+_PARTS_KEPT = 4096  # allocations; more than run at once on all but the largest clusters
+
 
 class _Home(NamedTuple):
     """Where a node's GPUs of one type are counted while they are free."""
@@ -32,6 +34,7 @@ class Capacity:
     __slots__ = (
         "_homes",
         "_masks",
+        "_parts",
         "_rebuild_needed",
         "claims",
         "closed",
@@ -58,6 +61,8 @@ class Capacity:
         self.free_gpus = 0  # of all types
         self._masks: dict[NodeId, Mapping[str, int]] = {}
         self._homes: dict[NodeId, tuple[_Home, ...]] = {}  # of open nodes
+        # Of gangs: every boundary asks for all that run.
+        self._parts: dict[Allocation, Mapping[str, Parts]] = {}
         self._rebuild_needed = False
 
     def put_node(self, node: Node) -> None:
@@ -124,7 +129,7 @@ class Capacity:
         """GPU type -> bitmask of the node's GPUs of that type."""
         return self._masks[node_id]
 
-    def parts(self, allocation: Allocation) -> dict[str, Parts]:
+    def parts(self, allocation: Allocation) -> Mapping[str, Parts]:
         """The allocation in pool terms, by GPU type. Nodes and GPUs that are gone are left out."""
         slots = allocation.slots
         if len(slots) == 1:  # nearly all of them, and a boundary looks at every one
@@ -134,8 +139,16 @@ class Capacity:
                 ((gpu_type, owned),) = masks.items()
                 held = owned & mask
                 return {gpu_type: (make_part((self.ordinals[node_id], held)),)} if held else {}
+        known = self._parts.get(allocation)
+        if known is None:
+            known = self._parts[allocation] = self._split(allocation)
+            if len(self._parts) > _PARTS_KEPT:
+                del self._parts[next(iter(self._parts))]
+        return known
+
+    def _split(self, allocation: Allocation) -> Mapping[str, Parts]:
         split: dict[str, list[Part]] = {}
-        for node_id, mask in slots:
+        for node_id, mask in allocation.slots:
             for gpu_type, owned in self._masks.get(node_id, {}).items():
                 if owned & mask:
                     part = Part(self.ordinals[node_id], owned & mask)
@@ -166,6 +179,7 @@ class Capacity:
         """Nodes or their GPUs are others: until the pools are rebuilt, nothing is counted."""
         self._rebuild_needed = True
         self._homes.clear()
+        self._parts.clear()
 
     def _refresh(self, node_id: NodeId) -> None:
         if self._rebuild_needed:
@@ -185,6 +199,7 @@ class Capacity:
     def _rebuild(self) -> None:
         self._rebuild_needed = False
         self.node_ids = sorted(self.nodes)
+        self._parts.clear()
         self.ordinals = {node_id: ordinal for ordinal, node_id in enumerate(self.node_ids)}
         gpu_types = sorted({gpu_type for masks in self._masks.values() for gpu_type in masks})
         for pools in (self.free, self.open, self.total):
