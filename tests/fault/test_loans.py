@@ -40,7 +40,10 @@ class Lender(Daemons):
 
 @pytest.fixture(scope="module")
 def lender(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lender]:
-    made = Lender(tmp_path_factory.mktemp("lender"), agents=("i1", "i2"))
+    root = tmp_path_factory.mktemp("lender")
+    # Nobody tells a load before a test writes it.
+    follows = f'[loans]\nload = "{root}/load"\nevery = "1s"\nsettle = "1s"\nwithin = "3s"\n'
+    made = Lender(root, agents=("i1", "i2"), settings=follows)
     with made.up():
         yield made
 
@@ -96,4 +99,19 @@ def test_a_server_is_lent_and_taken_back_through_deaths_and_lies(
     assert "away" in lender.said("admin", "reclaim", "i1", "--wait", "60s")
     assert not lender.server("i1")["attempts"]
     wait_until(lambda: jobs.get(job_id).job.wait_code, what="the job waits again")
+    jobs.cancel(job_id, kill=True)
+
+
+def test_servers_follow_a_load_that_is_told_in_a_file(lender: Lender, line: Connection) -> None:
+    load = lender.root / "load"
+    assert "fault" in lender.said("admin", "loan", "auto"), "there is no such file yet"
+    load.write_text("0.1\n")
+    wait_until(lambda: lender.server("i1")["state"] == "lent", what="i1 is lent", timeout_s=30.0)
+    jobs = Jobs(line)
+    job_id = jobs.submit(lender.ledger_job(600.0, 0)).job.job_id
+    wait_until(lambda: jobs.get(job_id).attempts, what="a job runs on i1")
+    load.write_text("0.9\n")
+    wait_until(lambda: lender.server("i1")["state"] == "away", what="i1 is back", timeout_s=60.0)
+    told = json.loads(lender.said("admin", "loan", "auto", "--json"))["controller"]
+    assert (told["busy_share"], told["lent_count"], told["fault"]) == (0.9, 0, None)
     jobs.cancel(job_id, kill=True)

@@ -16,11 +16,12 @@ from dlq_master.control.loan_stimuli import (
     TakeLook,
     ToChoose,
 )
-from dlq_master.control.stimuli import FenceNode, SetNodeFlags
+from dlq_master.control.stimuli import AskedDeadline, FenceNode, PlanMade, SetNodeFlags
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.node import NodeFlag, NodePool, Registered
 from dlq_master.model.resources import Request
 from dlq_master.model.why import ReasonCode
+from support.inline_planner import InlinePlanner
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
 
@@ -229,8 +230,8 @@ def test_everything_stands_after_a_restart_of_the_master(master: Master) -> None
     assert flags(master, "inf01") == set()
 
 
-def test_a_job_is_moved_from_no_server_that_stays(master: Master) -> None:
-    """Three servers: two with a job each, one with two ranks of... the fewest jobs are preempted."""
+def test_the_fewest_jobs_are_preempted(master: Master) -> None:
+    """One job is on two servers, one on the third: two servers cost one job, if they are the right ones."""
     first, second, third = lent(master, "inf01", "inf02", "inf03")
     wide = runs(master, *[first, second], gpus=4)
     narrow = runs(master, third)
@@ -410,14 +411,31 @@ def test_one_that_was_silent_when_it_was_asked_back_is_told_when_it_returns(mast
     assert master.job(JobId(key.job_id)).state == "queued"
 
 
-def test_promised_jobs_stay_on_own_nodes(agent: SimAgent, master: Master) -> None:
-    """Deadlines are promised on the cluster's own GPUs alone: nobody with one is hit by a reclaim."""
-    (other,) = lent(master, "inf01")
-    own = runs(master, agent)
-    guest = runs(master, other)
-    done = master.ask(asked(count=1))
-    assert [hit.job_id for hit in done.hits] == [guest.job_id]
-    assert master.attempt(own.job_id).stop_cause is None
+def test_deadlines_are_promised_on_own_nodes_alone_and_no_reclaim_touches_them(
+    masters: Callable[..., Master],
+) -> None:
+    """Four GPUs at home, four lent: who comes second is promised nothing before the first is done, and runs at home."""
+    master = masters(config_of("dlq", be_floor="0"))
+    planner = InlinePlanner()
+    master.loop.plan_with(planner)
+    own = SimAgent(master, NodeId("gpu01"))
+    own.hello()
+    lent(master, "inf01")
+
+    def due(after_s: float) -> JobId:
+        steps = (AskedDeadline(100.0, after_s=after_s),)
+        job_id = master.submit(4, run_estimate_s=3000.0, deadlines=steps).job_id
+        while planner.asked:
+            master.turn(PlanMade(planner.answer()))
+        return job_id
+
+    first, second = due(6000.0), due(6100.0)
+    assert master.job(first).promised == 0
+    assert master.job(second).promised is None, "the lent GPUs would do, and may be gone by then"
+    assert master.attempt(first).lease.allocation.node_ids == ("gpu01",)
+    done = master.ask(asked("inf01"))
+    assert first not in [hit.job_id for hit in done.hits]
+    assert master.job(first).promised == 0
 
 
 def test_an_agent_that_changes_sides_is_not_lent_any_more(master: Master) -> None:
