@@ -394,6 +394,28 @@ def test_a_vanished_server_stays_asked_back_until_it_can_be_proven_empty(master:
     assert flags(master) == set()
 
 
+def test_gpus_that_its_agent_cannot_give_back_keep_it_whatever_the_devices_say(
+    master: Master,
+) -> None:
+    (agent,) = lent(master, "inf01")
+    key = runs(master, agent)
+    master.ask(asked("inf01"))
+    agent.obey()
+    agent.save(key, 1)
+    agent.exit(key, 99)
+    agent.report()
+    master.tick(1.0)
+    agent.obey()
+    assert agent.looks, "it has been asked"
+    agent.hold_gpus(key, "gpu_not_released: 4711")
+    agent.report()
+    agent.answer()
+    assert flags(master) == {"loaned", "reclaimed", "cleaning"}
+    master.tick(1.0)
+    assert "gpu_not_released" in master.loop.published.server_words(NodeId("inf01"))
+    assert not agent.looks
+
+
 def test_one_that_was_silent_when_it_was_asked_back_is_told_when_it_returns(master: Master) -> None:
     (agent,) = lent(master, "inf01")
     key = runs(master, agent)
@@ -404,6 +426,7 @@ def test_one_that_was_silent_when_it_was_asked_back_is_told_when_it_returns(mast
     master.restart()
     agent.hello()
     master.tick(1.0)
+    assert master.attempt(key.job_id).stop_cause == "reclaim"
     saves(agent, key)
     master.tick(1.0)
     agent.answer()
