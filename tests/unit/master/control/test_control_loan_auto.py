@@ -19,8 +19,8 @@ from dlq_master.control.ports import Readable
 from dlq_master.control.stimuli import Stimulus
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.node import NodeState
+from support.lent_servers import flags, runs, server
 from support.master_harness import Master
-from unit.master.control.test_control_loans import flags, runs, server
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def serving(body: str) -> Iterator[str]:
         def log_message(self, *_: object) -> None: ...
 
     with HTTPServer(("127.0.0.1", 0), Handler) as made:
-        threading.Thread(target=made.serve_forever, daemon=True).start()
+        threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{made.server_port}"
         made.shutdown()
 

@@ -1,113 +1,29 @@
 """Servers of the inference side: lent and gone only when their devices say that they are empty."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from dlq_common.errors import Conflict, IllegalTransition, NotFound
 from dlq_master.control.loan_stimuli import (
     Found,
-    LendServers,
     Reading,
     Reclaimed,
-    ReclaimServers,
     TakeLook,
     ToChoose,
 )
 from dlq_master.control.stimuli import AskedDeadline, FenceNode, PlanMade, SetNodeFlags
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.node import NodeFlag, NodePool, Registered
+from dlq_master.model.node import NodeFlag
 from dlq_master.model.resources import Request
 from dlq_master.model.why import ReasonCode
 from support.inline_planner import InlinePlanner
+from support.lent_servers import asked, flags, lend, lent, runs, saves, server
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
 
 IDLE = Reading(0, 0, 0)
 GIB = 1024**3
-
-
-class Server(SimAgent):
-    """An agent of the inference side. `held`: what its devices say, whatever its agent believes."""
-
-    held: tuple[Reading, ...] | None = None
-
-    def facts(self) -> Registered:
-        return replace(super().facts(), pool=NodePool.INFERENCE)
-
-    def answer(self) -> None:
-        """Obey, and say what the devices say to the last look that was asked for."""
-        self.obey()
-        assert self.session_id is not None
-        empty = tuple(Reading(gpu, 0, 0) for gpu in range(self.gpus))
-        if self.looks:
-            self.master.turn(
-                TakeLook(
-                    node_id=self.node_id,
-                    session_id=self.session_id,
-                    number=self.looks[-1],
-                    readings=empty if self.held is None else self.held,
-                )
-            )
-        self.looks.clear()
-
-
-def server(master: Master, name: str = "inf01") -> Server:
-    agent = Server(master, NodeId(name))
-    agent.hello()
-    return agent
-
-
-_requests = iter(range(10**9))
-
-
-def lend(master: Master, *names: str, count: int = 0, request_id: str = "") -> Any:
-    ids = tuple(NodeId(name) for name in names)
-    request_id = request_id or f"l{next(_requests)}"
-    return master.ask(LendServers(caller=ROOT, request_id=request_id, node_ids=ids, count=count))
-
-
-def asked(*names: str, **more: Any) -> ReclaimServers:
-    ids = tuple(NodeId(name) for name in names)
-    return ReclaimServers(
-        **{"caller": ROOT, "request_id": f"r{next(_requests)}", "node_ids": ids, **more}
-    )
-
-
-def lent(master: Master, *names: str) -> list[Server]:
-    """Servers that are lent."""
-    agents = [server(master, name) for name in names]
-    lend(master, *names)
-    for agent in agents:
-        agent.answer()
-    assert all(master.node(name).open for name in names)
-    return agents
-
-
-def flags(master: Master, name: str = "inf01") -> set[str]:
-    return {flag.value for flag in master.node(name).flags}
-
-
-def runs(master: Master, *agents: SimAgent, gpus: int = 4, **more: Any) -> AttemptKey:
-    job_id = master.submit(
-        gpus * len(agents), nodes=len(agents) if len(agents) > 1 else None, **more
-    ).job_id
-    key = AttemptKey(job_id, 1)
-    for agent in agents:
-        agent.obey()
-        agent.start(key)
-        agent.report()
-    assert master.attempt(job_id).state == "running"
-    return key
-
-
-def saves(agent: SimAgent, key: AttemptKey) -> None:
-    agent.obey()
-    agent.save(key, 1)
-    agent.exit(key, 99)
-    agent.report()
 
 
 def test_a_server_takes_jobs_only_once_its_devices_say_that_it_is_empty(master: Master) -> None:
