@@ -8,7 +8,7 @@ flags are on disk, and all are asked anew.
 
 from collections.abc import Iterable
 
-from dlq_common.errors import IllegalTransition
+from dlq_common.errors import Conflict, IllegalTransition
 from dlq_master.control.loan_stimuli import LendServers, Reading, TakeLook
 from dlq_master.control.scheduling import look
 from dlq_master.control.turn import Turn
@@ -19,7 +19,7 @@ from dlq_master.model.machine import StopCause
 from dlq_master.model.node import CLOSED, Node, NodeFlag, NodePool, NodeState
 from dlq_master.model.plan import Loan, Plan, Return
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.check import check_delta
+from dlq_master.policy.check import IllegalPlan, check_delta
 from dlq_master.policy.reclaim.whitelist import is_asked_back, is_lent
 
 GIB = 1024**3
@@ -92,9 +92,17 @@ def take_look(turn: Turn, told: TakeLook) -> None:
         turn.note("server_lent", node_id=told.node_id, cause="nothing is on its GPUs")
 
 
+def check(turn: Turn, plan: Plan) -> None:
+    """Raises Conflict for a plan that is not legal: a bug, of which nobody else shall suffer."""
+    try:
+        check_delta(look(turn), plan, turn.state.policy)
+    except IllegalPlan as error:
+        raise Conflict(f"nothing was done: {error.why}", hint="please report it") from error
+
+
 def carry_out(turn: Turn, plan: Plan, actor: str) -> None:
-    """Check a plan and do it."""
-    check_delta(look(turn), plan, turn.state.policy)
+    """Check a plan and do it. Raises Conflict, and has done nothing, if it is not legal."""
+    check(turn, plan)
     happened = drive.apply(turn.state.cluster, plan, turn.now_s, turn.state.epoch)
     turn.follow(list(happened), actor=actor)
 

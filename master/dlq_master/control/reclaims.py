@@ -161,12 +161,13 @@ def _do(
     answer = _answer(turn, asked, wanted, taken)
     if answer.too_long and not asked.force:
         raise _cannot(asked, answer, taken)
+    plan = clipped(taken.plan, asked.within_s) if asked.force else taken.plan
+    loans.check(turn, plan)
     turn.remember(ask, encode(answer))
     actor = ask.caller.actor
     for node_id in wanted.lending:
         cleared = on_node.FlagCleared(flag=NodeFlag.LENDING)
         turn.step_node(node_id, cleared, actor=actor, cause="not lent after all")
-    plan = clipped(taken.plan, asked.within_s) if asked.force else taken.plan
     loans.carry_out(turn, plan, actor)
     for hit in answer.hits:
         if hit.action != "leaving":

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from dlq_common.errors import Conflict, IllegalTransition, NotFound
+from dlq_master.control import reclaims
 from dlq_master.control.loan_stimuli import (
     Found,
     Reading,
@@ -15,8 +16,9 @@ from dlq_master.control.loan_stimuli import (
 from dlq_master.control.stimuli import AskedDeadline, FenceNode, PlanMade, SetNodeFlags
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.node import NodeFlag
+from dlq_master.model.plan import Plan, Reclaim
 from dlq_master.model.resources import Request
-from dlq_master.model.why import ReasonCode
+from dlq_master.model.why import Reason, ReasonCode
 from support.inline_planner import InlinePlanner
 from support.lent_servers import asked, flags, lend, lent, runs, saves, server
 from support.master_harness import ROOT, Master, config_of
@@ -416,3 +418,18 @@ def test_elastic_jobs_give_up_what_they_have_there_and_nobody_is_preempted(
     master.tick(1.0)
     guest.answer()
     assert flags(master) == set()
+
+
+def test_a_plan_that_is_not_legal_is_refused_and_changes_nothing(
+    master: Master, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (agent,) = lent(master, "inf01")
+    runs(master, agent)
+    twice = Plan((Reclaim(NodeId("inf01"), Reason(ReasonCode.ASKED_BACK)),) * 2)
+    monkeypatch.setattr(reclaims, "clipped", lambda _plan, _within_s: twice)
+    with pytest.raises(Conflict, match="node inf01 is not lent"):
+        master.ask(asked("inf01", within_s=600.0, force=True, request_id="bug"))
+    assert flags(master) == {"loaned"}
+    monkeypatch.undo()
+    master.ask(asked("inf01", within_s=600.0, force=True, request_id="bug"))
+    assert flags(master) == {"loaned", "reclaimed"}
