@@ -10,10 +10,10 @@ import pytest
 
 from dlq_common.clock import FakeClock
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
-from dlq_nodeagent.devices.port import DeviceProcess, DeviceUsage
+from dlq_nodeagent.devices.port import GIB, DeviceProcess, DeviceUsage
 from dlq_nodeagent.errands import Look, LookOrder, Preparation, PrepareOrder, Purpose
 from dlq_nodeagent.launching import Launching, LaunchRules
-from dlq_nodeagent.model.messages import ContainerRequest, GpuLook, Launch, ProfileFound
+from dlq_nodeagent.model.messages import ContainerRequest, GpuLook, GpuReading, Launch, ProfileFound
 from dlq_nodeagent.profiling.places import Places
 from dlq_nodeagent.profiling.station import Station
 from dlq_nodeagent.runtimes.container import ContainerPlan
@@ -301,3 +301,19 @@ async def test_an_errand_that_breaks_is_answered_all_the_same(
     look = await bench.look(a_launch(checkpoint_directory=""), Purpose.RELEASE)
     assert look.released is False
     assert "gone mad" in look.held_by
+
+
+async def test_what_is_on_the_gpus_the_devices_say(make_bench: MakeBench) -> None:
+    """One is in use, and one does not answer: it is not told to be empty."""
+    bench = make_bench()
+    first, second, *rest = bench.devices.devices()
+    bench.devices.usages[first.uuid] = DeviceUsage(8 * GIB, (DeviceProcess(4711, 8 * GIB),))
+    bench.devices.broken[second.uuid] = "gpu_is_lost"
+    bench.workshop.look_at_gpus(7)
+    bench.workshop.look_at_gpus(8)  # while the first is under way nobody else goes
+    await bench.asker.wait()
+    empty = [GpuReading(device.index, 0, 0) for device in rest]
+    assert bench.asker.at_gpus == [GpuLook(7, (GpuReading(0, 8 * GIB, 1), *empty))]
+    bench.workshop.look_at_gpus(9)
+    await bench.asker.wait()
+    assert bench.asker.at_gpus[-1].number == 9
