@@ -19,6 +19,7 @@ from dlq_common.errors import (
     InvalidRequest,
     PermissionDenied,
     QuotaExceeded,
+    Unsatisfiable,
 )
 from dlq_common.instants import format_instant
 from dlq_common.suggest import did_you_mean
@@ -97,8 +98,9 @@ def team_for(state: State, user: str, asked: str) -> str:
 
 
 def check_limits(turn: Turn, team: str, user: str, gpus: int, count: int) -> None:
-    """Raises QuotaExceeded if so many more jobs of so many GPUs each are more than the team, or the user in it,
-    may have. More GPUs than a limit could never start; more jobs may come once others have ended."""
+    """Raises if so many more jobs of so many GPUs each are more than the team, or the user in it, may have:
+    Unsatisfiable, since one that is wider than a limit could never start; QuotaExceeded, since more jobs may come once
+    others have ended."""
     found = turn.state.teams.get(team)
     if found is None:
         return
@@ -226,10 +228,7 @@ def _beyond(state: State, who: str, account: str, rules: TeamRules) -> Iterator[
 
 def _check_width(who: str, told: TeamRules, gpus: int) -> None:
     if told.gpu_limit is not None and gpus > told.gpu_limit:
-        raise QuotaExceeded(
+        raise Unsatisfiable(
             f"the job needs {gpus} GPUs, and {who} may hold {told.gpu_limit} at most",
             hint="ask an admin for more, or for fewer GPUs: dlq teams shows what each may have",
-            limit=told.gpu_limit,
-            used=0,
-            asked=gpus,
         )

@@ -49,9 +49,13 @@ class Terms:
         if self.be_term_s <= 0 or self.slo_term_s % self.be_term_s:
             raise ValueError("slo_term_s must be a whole multiple of be_term_s")
         if not 0 <= self.save_lead_s < self.be_term_s:
-            raise ValueError("save_lead_s must be at least 0 and shorter than be_term_s")
+            raise ValueError(
+                f"save_lead_s ({self.save_lead_s:g}) must be at least 0 and shorter than be_term_s ({self.be_term_s:g})"
+            )
         if not 0 <= self.resume_s < self.be_term_s:
-            raise ValueError("resume_s must be at least 0 and shorter than be_term_s")
+            raise ValueError(
+                f"resume_s ({self.resume_s:g}) must be at least 0 and shorter than be_term_s ({self.be_term_s:g})"
+            )
         if not self.heartbeat_s < self.ttl_s < self.unreachable_s < self.hold_s:
             raise ValueError("heartbeat_s < ttl_s < unreachable_s < hold_s must hold")
         if not 0 <= self.freeze_fraction <= 1 or self.freeze_nodes < 1 or self.freeze_window_s <= 0:

@@ -185,6 +185,8 @@ def _team_limit(reason: Reason, job: Job, _reader: str) -> str:
         return f"others of {reason.detail} rank before it and take what it may still have"
     if reason.resource == "jobs":
         return f"{reason.detail} may run {limit} jobs at a time and runs {held}{_who(reason)}"
+    if reason.resource == "width":
+        return f"needs {_gpus(job)}, and {reason.detail} may hold {limit} at most: it cannot start before that is raised"
     return f"needs {_gpus(job)}; {reason.detail} may hold {limit} and holds {held}{_who(reason)}"
 
 

@@ -52,7 +52,9 @@ def _over(
     for who, name, most in words:
         held = holders(cluster, name) if most is not None else {}
         taken = len(held) if what == "jobs" else sum(held.values())
-        if most is not None and taken + more > most:
+        if most is not None and what == "gpus" and code is ReasonCode.TEAM_LIMIT and more > most:
+            found.append(Reason(code, "width", most, more, (), who))
+        elif most is not None and taken + more > most:
             named = tuple(held)[:BLOCKERS_NAMED]
             found.append(Reason(code, what, most, taken, named, who))
     return found

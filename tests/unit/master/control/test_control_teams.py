@@ -15,6 +15,7 @@ from dlq_common.errors import (
     InvalidRequest,
     PermissionDenied,
     QuotaExceeded,
+    Unsatisfiable,
 )
 from dlq_master.control.config import QueueConfig
 from dlq_master.control.stimuli import Caller, DeleteTeam, SetPolicy, SetTeam, TeamSet
@@ -125,7 +126,7 @@ def test_a_limit_below_what_runs_lets_nobody_follow(masters: Masters) -> None:
 def test_a_job_that_is_wider_than_its_team_may_ever_hold_is_refused(masters: Masters) -> None:
     master = a_master(masters)
     set_team(master, members=[Member("alice", TeamRules(gpu_limit=2))], gpu_limit=4)
-    with pytest.raises(QuotaExceeded, match="alice in team vision may hold 2"):
+    with pytest.raises(Unsatisfiable, match="alice in team vision may hold 2"):
         master.submit(4)
 
 

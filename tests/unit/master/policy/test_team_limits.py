@@ -65,6 +65,16 @@ def test_nobody_is_stopped_for_a_limit_below_what_runs() -> None:
     assert world.job(4).lane is Lane.LIMIT
 
 
+def test_who_is_wider_than_a_limit_that_came_later_is_told_that_waiting_does_not_help() -> None:
+    world = a_world(team_limit="vision:4").submit(of("ann", 1, 2), of("ann", 2, 6)).decide()
+    assert (world.running, world.job(2).lane) == ([1], Lane.LIMIT)
+    reason = reasons(world, 2)[0]
+    assert (reason.resource, reason.need, reason.have, reason.blocking_jobs) == ("width", 4, 6, ())
+    assert sentence(reason, world.job(2)).endswith(
+        "team vision may hold 4 at most: it cannot start before that is raised"
+    )
+
+
 def test_a_member_may_have_a_part_of_what_the_team_has() -> None:
     world = a_world(team_quota="vision:16,vision/ann:4", team_limit="vision/bob:8")
     ann, bob = [of("ann", n, 4) for n in (1, 2)], [of("bob", n, 4) for n in (3, 4, 5)]
