@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -71,7 +71,15 @@ def kill_the_master(stage: Stage) -> str:
     stage.until(lambda: stage.epoch() > epoch, "the master to be back")
     stage.until(lambda: stage.cluster.all_up(), "the agents to be back")
     stage.screen.say(f"epoch {stage.epoch()}: it is back and has heard of both nodes")
-    return proof.nothing_restarted(before, stage.processes(), stage.ended_ids())
+    return _undisturbed(stage, before)
+
+
+def _undisturbed(stage: Stage, before: Mapping[tuple[str, str, str], int]) -> str:
+    """The jobs whose processes have gone have ended, of which the master may hear a little later."""
+    after = stage.processes()
+    gone = {key[0] for key in before if key not in after}
+    stage.until(lambda: gone <= stage.ended_ids(), "word of the jobs that came to their end")
+    return proof.nothing_restarted(before, after, stage.ended_ids())
 
 
 def kill_an_agent(stage: Stage, cast: Cast) -> list[str]:
@@ -90,7 +98,7 @@ def kill_an_agent(stage: Stage, cast: Cast) -> list[str]:
     )
     stage.screen.say(f"{node} tells of step {stage.job(cast.long).progress.step}")
     return [
-        proof.nothing_restarted(before, stage.processes(), stage.ended_ids()),
+        _undisturbed(stage, before),
         proof.same_attempt(job, stage.job(cast.long)),
     ]
 
