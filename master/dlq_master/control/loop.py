@@ -97,7 +97,7 @@ class Loop:
         self._wake_at_s: float | None = None
         self._turned_s = clock.now_s()
         self.published = Published(state, records, foreseen)
-        self._watchers.horizon = state.journal_horizon
+        self._watchers.horizon, self._watchers.last = state.journal_horizon, state.next_event - 1
 
     # --- the doors ----------------------------------------------------------------------------
 

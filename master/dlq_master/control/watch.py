@@ -57,11 +57,12 @@ class Subscription:
         if self._behind:
             # Set first: what is committed during the read is pushed, and filtered by sequence.
             page = self._watchers.history.events(self._after, PAGE)
-            horizon = self._watchers.horizon
+            horizon, last = self._watchers.horizon, self._watchers.last
             if horizon > max(self._after, self._floor):
                 raise cursor_expired(self._after, horizon)
-            self._behind = len(page) == PAGE
-            return page
+            told = [event for event in page if event.seq <= last]
+            self._behind = len(told) == PAGE
+            return told
         live, self._live = self._live, []
         return [event for event in live if event.seq > self._after]
 
@@ -72,6 +73,8 @@ class Watchers:
     def __init__(self, history: History) -> None:
         self.history = history
         self.horizon = 0  # of the journal; moved before anything behind it is cut
+        # What is behind this one is on disk already, but what it made of its job is not to be seen yet.
+        self.last = 0
         self._all: set[Subscription] = set()
 
     def subscribe(self, after: int, last: int) -> Subscription:
@@ -87,8 +90,9 @@ class Watchers:
         self._all.discard(subscription)
 
     def publish(self, events: Sequence[JournalEvent]) -> None:
-        """These are on disk now."""
+        """These are on disk now, and what they made of their jobs can be read."""
         if events:
+            self.last = events[-1].seq
             for subscription in self._all:
                 subscription.push(events)
 
