@@ -15,7 +15,7 @@ def noted(seq: int) -> JournalEvent:
 async def test_what_is_written_but_not_yet_told_is_heard_when_it_is_told() -> None:
     """Between a commit and its publication the third event is on disk, and its job still what it was."""
     disk = MemoryStore()
-    await disk.commit(Batch(events=(noted(1), noted(2), noted(3))))
+    await disk.commit(Batch(events=[noted(1), noted(2), noted(3)]))
     watchers = Watchers(disk)
     watchers.last = 2
     source = aiter(watchers.subscribe(0, 2))
@@ -28,6 +28,6 @@ async def test_what_is_written_but_not_yet_told_is_heard_when_it_is_told() -> No
     assert (await third).seq == 3
     fourth = asyncio.ensure_future(anext(source))
     await asyncio.sleep(0)
-    await disk.commit(Batch(events=(noted(4),)))
+    await disk.commit(Batch(events=[noted(4)]))
     watchers.publish([noted(4)])
     assert (await fourth).seq == 4
