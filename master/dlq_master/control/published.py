@@ -236,8 +236,15 @@ class Published:
         return self._history.attempts(job_id)
 
     def progress(self, job_id: JobId) -> Beat | None:
-        """What the job last said of itself."""
-        return self._state.beats.get(job_id)
+        """What the job last said of itself. An attempt that begins from nothing, as one after a trial on
+        fewer GPUs, has not said anything before its own first word."""
+        beat, job = self._state.beats.get(job_id), self._state.cluster.jobs.get(job_id)
+        if beat is None or job is None or job.live_attempt is None:
+            return beat
+        attempt = self._attempts.get(AttemptKey(job_id, job.live_attempt))
+        if attempt is None or attempt.resume_from is not None:
+            return beat
+        return beat if beat.time_s >= attempt.assigned_time_s else None
 
     # --- traffic ------------------------------------------------------------------------------
 

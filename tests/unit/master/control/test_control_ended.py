@@ -126,6 +126,7 @@ def test_a_job_that_never_said_anything_has_said_nothing(master: Master, agent: 
     agent.obey()
     agent.start(AttemptKey(job.job_id, 1))
     agent.report()
+    master.clock.advance(2.0)
     word = ReportedProgress(
         key=AttemptKey(job.job_id, 1), epoch=master.state.epoch, node_rank=0, step=None, total=None,
         loss=None, age_s=None, memory_bytes=0,

@@ -170,6 +170,22 @@ def test_a_wide_job_is_tried_on_one_node_and_on_two_and_neither_completes_it(lab
     assert third.lease.allocation.width == 32
 
 
+def test_the_steps_of_a_trial_are_not_shown_as_those_of_what_begins_after_it(lab: Lab) -> None:
+    progress = lab.master.loop.published.progress
+    job = wide(lab)
+    lab.trains(300.0)
+    last = progress(job.job_id)
+    assert last is not None and last.step is not None and last.step > 250
+    lab.speaks = False
+    lab.trains(30.0)
+    assert lab.master.attempt(job.job_id).key.number == 2
+    assert progress(job.job_id) is None
+    lab.speaks = True
+    lab.trains(10.0)
+    first = progress(job.job_id)
+    assert first is not None and first.step is not None and first.step < 50
+
+
 def test_a_trial_that_exits_with_zero_is_measured_and_completes_nothing(lab: Lab) -> None:
     wide(lab)
     lab.trains(50.0)
