@@ -175,7 +175,8 @@ def test_the_steps_of_a_trial_are_not_shown_as_those_of_what_begins_after_it(lab
     job = wide(lab)
     lab.trains(300.0)
     last = progress(job.job_id)
-    assert last is not None and last.step is not None and last.step > 250
+    assert last is not None
+    assert (last.step or 0) > 250
     lab.speaks = False
     lab.trains(30.0)
     assert lab.master.attempt(job.job_id).key.number == 2
@@ -183,7 +184,9 @@ def test_the_steps_of_a_trial_are_not_shown_as_those_of_what_begins_after_it(lab
     lab.speaks = True
     lab.trains(10.0)
     first = progress(job.job_id)
-    assert first is not None and first.step is not None and first.step < 50
+    assert first is not None
+    assert first.step is not None
+    assert first.step < 50
 
 
 def test_a_trial_that_exits_with_zero_is_measured_and_completes_nothing(lab: Lab) -> None:
