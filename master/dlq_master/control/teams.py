@@ -27,7 +27,7 @@ from dlq_master.control import crowd, policies
 from dlq_master.control.state import State
 from dlq_master.control.stimuli import DeleteTeam, SetTeam, TeamSet
 from dlq_master.control.turn import Turn
-from dlq_master.model.accounts import account_of
+from dlq_master.model.accounts import account_of, team_of
 from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.partition.accounts import holders
 from dlq_master.policy.registry import PRESETS
@@ -219,11 +219,27 @@ def _beyond(state: State, who: str, account: str, rules: TeamRules) -> Iterator[
             f"{who} holds {total} GPUs (jobs {jobs}), {total - rules.gpu_limit} beyond its limit: nobody is stopped, "
             "and nothing more of it starts until it holds less"
         )
+    if wide := _too_wide(state, account, rules.gpu_limit):
+        yield f"jobs {wide} of {who} wait and are wider than its limit: they cannot start before it is raised"
     if rules.running_jobs is not None and len(held) > rules.running_jobs:
         yield (
             f"{who} runs {len(held)} jobs, {len(held) - rules.running_jobs} beyond its limit: nobody is stopped, and "
             "nothing more of it starts until it runs fewer"
         )
+
+
+def _too_wide(state: State, account: str, limit: int | None) -> str:
+    """Jobs that wait for more GPUs than the limit; empty: there are none. O(jobs)."""
+    if limit is None:
+        return ""
+    wide = sorted(
+        job.job_id
+        for job in state.cluster.jobs.values()
+        if job.waiting
+        and job.request.base > limit
+        and account in (job.account, team_of(job.account))
+    )
+    return ", ".join(map(str, wide[: policies.LISTED]))
 
 
 def _check_width(who: str, told: TeamRules, gpus: int) -> None:

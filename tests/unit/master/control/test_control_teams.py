@@ -123,6 +123,17 @@ def test_a_limit_below_what_runs_lets_nobody_follow(masters: Masters) -> None:
     assert master.job(JobId(1)).live_attempt
 
 
+def test_a_limit_below_what_a_waiting_job_needs_names_the_job(masters: Masters) -> None:
+    master = a_master(masters)
+    set_team(master)
+    master.submit(8)
+    wide, narrow = master.submit(6), master.submit(2)
+    _, notice = set_team(master, gpu_limit=2).notices
+    assert notice.startswith(f"jobs {wide.job_id} of team vision wait and are wider")
+    assert master.job(narrow.job_id).waiting
+    assert len(set_team(master, gpu_limit=6).notices) == 1
+
+
 def test_a_job_that_is_wider_than_its_team_may_ever_hold_is_refused(masters: Masters) -> None:
     master = a_master(masters)
     set_team(master, members=[Member("alice", TeamRules(gpu_limit=2))], gpu_limit=4)
