@@ -313,7 +313,7 @@ def promise(job: Job, state: str) -> str:
             return "nothing can be promised until its run time is known (--work, or its own steps); it runs by the order"
         case "not_offered":
             return "the policy promises no deadlines; it runs by the order"
-    return "not judged yet"
+    return "it ended before it was judged" if job.ended else "not judged yet"
 
 
 def no_promise(ground: str) -> str:

@@ -82,6 +82,7 @@ def a_job(**more: object) -> Job:
         (a_job(verdict="reach"), True, "unguaranteed", "too early even if it were alone"),
         (a_job(verdict="overrun"), True, "unguaranteed", "used up what was reserved"),
         (a_job(), True, "undecided", "not judged yet"),
+        (a_job(state=JobState.COMPLETED), True, "undecided", "it ended before it was judged"),
         (a_job(), False, "not_offered", "the policy promises no deadlines"),
         (a_job()._replace(duration_estimate_s=None), True, "run_time_unknown", "--work"),
         (a_job(trials=(8,))._replace(duration_estimate_s=None), True, "undecided", "not judged"),
