@@ -146,9 +146,15 @@ def _check(turn: Turn, begin_s: float, end_s: float) -> None:
 
 
 def _next(state: State) -> int:
-    taken = [int(name[1:]) for name in state.reservations if name[1:].isdecimal()]
-    state.bookings.last = max([state.bookings.last, *taken]) + 1
+    """No number twice, while one goes too: who cancels it once more must not hit another."""
+    _numbered(state)
+    state.bookings.last += 1
     return state.bookings.last
+
+
+def _numbered(state: State) -> None:
+    taken = [int(name[1:]) for name in state.reservations if name[1:].isdecimal()]
+    state.bookings.last = max([state.bookings.last, *taken])
 
 
 def _begin(turn: Turn, one: Reservation) -> None:
@@ -162,6 +168,7 @@ def _begin(turn: Turn, one: Reservation) -> None:
 
 
 def _end(turn: Turn, one: Reservation, actor: str, cause: str) -> None:
+    _numbered(turn.state)
     turn.drop_reservation(one.reservation_id)
     others = [it for it in turn.state.reservations.values() if it.active]
     still = {node_id for it in others for node_id in it.node_ids}

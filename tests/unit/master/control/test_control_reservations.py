@@ -177,6 +177,16 @@ def test_it_is_known_after_a_restart_and_begins_late_if_it_must(masters: Masters
     assert reserve(master, 9000.0).reservation_id == "m2"
 
 
+def test_the_number_of_one_that_was_cancelled_after_a_restart_is_not_given_again(
+    masters: Masters,
+) -> None:
+    master, _ = a_master(masters)
+    made = [reserve(master, at_s, 10.0).reservation_id for at_s in (100.0, 200.0)]
+    master.restart()
+    master.ask(CancelReservation(caller=ROOT, request_id="", reservation_id=made[-1]))
+    assert reserve(master, 300.0).reservation_id not in made
+
+
 def test_two_that_overlap_keep_the_node_until_both_are_over(masters: Masters) -> None:
     master, _ = a_master(masters)
     first = reserve(master, None, 100.0)
