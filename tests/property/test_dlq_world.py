@@ -20,7 +20,7 @@ from dlq_master.policy.promise.admission import Book
 from dlq_master.policy.promise.fluid import Slots
 from dlq_master.policy.promise.plan import faults
 from dlq_master.policy.promise.reading import (
-    grid_of,
+    kept_grid,
     kept_plan,
     margin,
     may_make_way,
@@ -144,7 +144,7 @@ class DlqStory(Story):
         jobs = [cluster.jobs[job_id] for job_id in sorted(cluster.promised)]
         jobs = [job for job in jobs if job.planned(origin) or job.slots]
         for gpu_type in {type_of(cluster, job) for job in jobs}:
-            grid = grid_of(cluster, gpu_type, rules, cluster.slot)
+            grid = kept_grid(cluster, gpu_type, rules, cluster.slot)
             held = [job for job in jobs if type_of(cluster, job) == gpu_type]
             asked = [
                 slo_job(cluster, job, origin, extra, spare=may_make_way(job, grid)) for job in held

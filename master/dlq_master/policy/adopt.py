@@ -75,9 +75,8 @@ def on_trial(cluster: Cluster) -> list[JobId]:
 
 
 def _keeps(before: Promises, after: Promises) -> bool:
-    """Whether as much may be promised as before, counted alike."""
-    alike = (before.whole_leases, before.quotas) == (after.whole_leases, after.quotas)
-    return alike and after.be_floor <= before.be_floor and after.floor <= before.floor
+    """Whether deadlines are counted alike. What is left to best effort and trials limits new promises only."""
+    return (before.whole_leases, before.quotas) == (after.whole_leases, after.quotas)
 
 
 def _kept(living: list[Job], policy: Policy, positions: Positions) -> list[Job]:

@@ -20,6 +20,7 @@ from dlq_master.policy.promise.reading import (
     ends_by,
     grid_of,
     has_overrun,
+    kept_grid,
     lane_with,
     margin,
     numbered,
@@ -94,6 +95,9 @@ def _slot(
     asked = _asked(cluster, planned, table, grid, slot, rules)
     left = _left(planned, table, slot)
     chosen = _chosen(left, asked, grid, rules) if asked else None
+    if chosen is not None and chosen.broken:
+        whole = kept_grid(cluster, gpu_type, rules, slot)
+        chosen = _spared(chosen, left, asked, grid, whole, rules)
     changes = [_place(job, chosen, left, slot, rules) for job in planned]
     changes += [_let_end(job) for job in ending]
     changes += [_overrun(job) for job in over if job.verdict != _OVERRUN]
@@ -112,6 +116,17 @@ def _chosen(left: Plan, asked: list[SloJob], grid: Grid, rules: Promises) -> Sel
     from dlq_master.policy.promise.late import as_late_as_can_be
 
     return replace(chosen, plan=as_late_as_can_be(chosen.plan, asked, grid, chosen.steps))
+
+
+def _spared(
+    chosen: Selection, left: Plan, asked: list[SloJob], grid: Grid, whole: Grid, rules: Promises
+) -> Selection:
+    """No promise is given up for a floor: only then those that were made use all GPUs, and nobody else gets slots."""
+    if whole == grid:
+        return chosen
+    held = [job for job in asked if job.promised is not None]
+    other = _chosen(left, held, whole, rules)
+    return other if len(other.broken) < len(chosen.broken) else chosen
 
 
 def _left(jobs: list[Job], table: Table, slot: int) -> Plan:

@@ -17,7 +17,7 @@ from dlq_master.model.view import View
 from dlq_master.policy.promise.leases import Grid, round_up
 from dlq_master.policy.promise.plan import Plan, keeps_promise, ordered
 from dlq_master.policy.promise.reading import (
-    grid_of,
+    kept_grid,
     kept_plan,
     margin,
     may_make_way,
@@ -82,7 +82,7 @@ def _fault(
         made = kept_plan([job], origin).segments.get(str(job_id), ())
         if made and not (ordered(made) and made[-1].end < FARTHEST):
             return f"the slots of job {job_id} overlap, touch, or are too far ahead"
-    grid = grid_of(view.cluster, gpu_type, rules, origin)
+    grid = kept_grid(view.cluster, gpu_type, rules, origin)
     asked = _wanted(before.values(), origin, grid)
     wanted = asked.copy()
     _want(wanted, [before[job_id] for job_id in changed], origin, grid, times=-1)
@@ -147,7 +147,7 @@ def at_risk(view: View, rules: Promises) -> set[JobId]:
         by_type[type_of(cluster, job)][job_id] = job
     found = set()
     for gpu_type, jobs in by_type.items():
-        grid = grid_of(cluster, gpu_type, rules, origin)
+        grid = kept_grid(cluster, gpu_type, rules, origin)
         wanted = _wanted(jobs.values(), origin, grid)
         full = _over(wanted, grid, sorted(wanted))
         for job_id, job in jobs.items():

@@ -7,7 +7,7 @@ from k T to (k + 1) T. A plan counts from the first slot that has not been decid
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import ceil
 
 from dlq_master.model.attempt import ACTIVE, Attempt, AttemptState
@@ -59,7 +59,28 @@ def type_of(cluster: Cluster, job: Job) -> str:
 
 
 def grid_of(cluster: Cluster, gpu_type: str, rules: Promises, origin: int) -> Grid:
-    """The slots from `origin` on: whole open nodes of the cluster's own. Lent ones are promised to nobody, and reserved
+    """The slots from `origin` on, as new promises may use them: without the nodes that are left to best effort, and
+    to trials."""
+
+    def left(count: int) -> int:
+        count -= ceil(rules.be_floor * count)
+        if rules.floor and gpu_type == home_type(cluster):
+            count -= floor_of(rules.floor, count)
+        return count
+
+    return _grid(cluster, gpu_type, rules, origin, left)
+
+
+def kept_grid(cluster: Cluster, gpu_type: str, rules: Promises, origin: int) -> Grid:
+    """The same as promises that were made may use them: all nodes. Who has a promise keeps it where a node is lost,
+    if those that are left would do, and best effort and trials have fewer until then."""
+    return _grid(cluster, gpu_type, rules, origin, lambda count: count)
+
+
+def _grid(
+    cluster: Cluster, gpu_type: str, rules: Promises, origin: int, left: Callable[[int], int]
+) -> Grid:
+    """Whole open nodes of the cluster's own. Lent ones are promised to nobody, and reserved
     ones (model.windows) not in slots that meet their reservation.
 
     Of nodes that are no power of two of GPUs (6) the largest such block (4) is promised: so many always find
@@ -76,16 +97,9 @@ def grid_of(cluster: Cluster, gpu_type: str, rules: Promises, origin: int) -> Gr
     size = block_of(own_pool(cluster, gpu_type))
     nodes = sum(count for gpus, count in sizes.items() if gpus >= size)
     away = _reserved(cluster, pool, size, origin)
-
-    def promised(count: int) -> int:
-        count -= ceil(rules.be_floor * count)
-        if rules.floor and gpu_type == home_type(cluster):
-            count -= floor_of(rules.floor, count)
-        return count * size
-
     return Grid(
         term_s=slot_s(cluster),
-        capacity=tuple([promised(nodes - gone) for gone in away]),
+        capacity=tuple([left(nodes - gone) * size for gone in away]),
         node_gpus=size,
         whole_leases=rules.whole_leases,
     )

@@ -75,9 +75,10 @@ class Promises:
     `margin`: the part of an estimate that a promise adds to it; None: learned from past errors.
 
     `slots`: when a promised job holds those that it needs.
-    `be_floor`: the share of the nodes that plans leave to best effort, rounded up to whole nodes.
+    `be_floor`: the share of the nodes that new promises leave to best effort, rounded up to whole nodes; those that
+    were made may use it before one is given up.
     `whole_leases`: count deadlines in leases that are used to their end, as Chronus prints it.
-    `floor`: nodes that are promised to nobody, for they are for trials.
+    `floor`: nodes that no new promise may use, for they are for trials.
     `offers`: who is refused is told what could be promised instead, which takes longer than the verdict.
     `quotas`: GPUs of guaranteed jobs that a team may have at any time; "*": every team not named.
     """

@@ -172,9 +172,11 @@ def test_promises_stay_where_as_much_may_be_promised(masters: Masters) -> None:
         == ()
     )
     assert master.job(JobId(3)).promised == 0
+    assert choose(master, "chronus", "p2", settings={"be_floor": "0.5"}).dropped == ()
     with pytest.raises(IllegalTransition):
-        choose(master, "chronus", "p2", settings={"be_floor": "0.5"})
-    assert choose(master, "chronus", "p3", settings={"be_floor": "0.5"}, force=True).dropped == ()
+        choose(master, "chronus", "p3", settings={"deadlines": "whole-leases"})
+    whole = {"deadlines": "whole-leases"}
+    assert choose(master, "chronus", "p4", settings=whole, force=True).dropped == ()
     assert master.job(JobId(3)).promised == 0
 
 

@@ -21,7 +21,9 @@ from dlq_master.model.reward import BEST_EFFORT, Steps, soft, strict
 from dlq_master.model.view import View
 from dlq_master.policy.admit.deadlines import offered
 from dlq_master.policy.promise.offer import FixKind
+from dlq_master.policy.promise.proof import at_risk
 from dlq_master.policy.promise.reading import grid_of, slo_job
+from dlq_master.policy.promise.rules import Promises
 from support.builders import H100, World, a_job, a_node, a_request
 
 PAUSE_S = 60.0  # a save and a resume
@@ -232,6 +234,35 @@ def test_losing_a_node_costs_the_promises_that_earn_least_for_their_gpus() -> No
     )
     world.at(10.0).drain("n2").at(1170.0)
     assert (world.job(1).promised, world.job(2).promised) == (0, None)
+
+
+def short_of_a_node(**settings: str) -> World:
+    """Four nodes, of which one is promised to nobody: the three others have been, and one is lost."""
+    world = World("dlq", 4, None, be_floor="0.25", guarantee="fitting", **settings)
+    world.submit(*[an_slo_job(number, 8, 4000.0, strict(5400.0)) for number in (1, 2, 3)])
+    world.at(10.0).drain("n4")
+    return world
+
+
+@pytest.mark.parametrize("select", ["guaranteed", "all"])
+def test_a_lost_node_costs_no_promise_that_the_floor_of_best_effort_would_keep(select: str) -> None:
+    world = short_of_a_node(select=select)
+    while world.now_s < 3900.0:
+        world.at(world.now_s + 300.0)
+        assert [world.job(number).promised for number in (1, 2, 3)] == [0, 0, 0]
+
+
+def test_on_the_floor_of_best_effort_nothing_new_is_promised() -> None:
+    world = short_of_a_node()
+    assert not at_risk(View(world.cluster, world.now_s), promises_of(world))
+    world.at(1170.0).submit(an_slo_job(4, 8, 1000.0, strict(2000.0)))
+    assert world.decide().job(4).promised is None
+
+
+def promises_of(world: World) -> Promises:
+    rules = world.policy.promises
+    assert rules is not None
+    return rules
 
 
 # --- what a plan reckons with ----------------------------------------------------------------
