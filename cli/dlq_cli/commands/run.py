@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import Enum, auto
 from types import FrameType
 from typing import Any
 
@@ -71,6 +72,16 @@ def run(ctx: click.Context, /, source: tuple[str, ...], wrap: str | None, **flag
         raise exit_codes.Ended(code)
 
 
+class _Cancel(Enum):
+    """How far the cancel is that a second press asked for."""
+
+    NOT_ASKED = auto()
+    ASKED = auto()
+    # Whoever presses again while the master is silent has been told so, and may go.
+    DOUBTED = auto()
+    DONE = auto()
+
+
 class CtrlC:
     """What Ctrl-C means while a job runs for somebody: to the job, to the master, to us."""
 
@@ -78,14 +89,26 @@ class CtrlC:
         self._app = app
         self._job_id = job_id
         self._pressed_s: float | None = None
-        self._cancelled = False
+        self._cancel = _Cancel.NOT_ASKED
 
     @contextmanager
     def heard(self) -> Iterator[None]:
-        """Inside, presses are ours. The calls they cause are made by threads: the main one is reading."""
+        """Inside, presses are ours. The calls they cause are made by threads: the main one is reading.
+
+        Leaving after a cancel says what is known of it, and is exit code 130.
+        """
         before = signal.signal(signal.SIGINT, self._handle)
         try:
             yield
+        except KeyboardInterrupt:
+            if self._cancel is _Cancel.DONE:
+                self._app.say(f"detached; see how it ends: dlq status {self._job_id}")
+            else:
+                self._app.say(
+                    f"detached; whether job {self._job_id} was cancelled is not known: "
+                    f"dlq status {self._job_id}"
+                )
+            raise exit_codes.Ended(exit_codes.INTERRUPTED) from None
         finally:
             signal.signal(signal.SIGINT, before)
 
@@ -96,17 +119,24 @@ class CtrlC:
         """One press. KeyboardInterrupt for one after the job has been cancelled."""
         now_s, before_s = self._app.clock.boottime_s(), self._pressed_s
         self._pressed_s = now_s
-        if self._cancelled:
+        if self._cancel in (_Cancel.DOUBTED, _Cancel.DONE):
             raise KeyboardInterrupt
-        if before_s is not None and now_s - before_s <= TWICE_S:
-            self._cancelled = True
-            self._begin(self._cancel)
+        if self._cancel is _Cancel.ASKED:
+            # To leave now would hang up on the master before it has heard of the cancel.
+            self._cancel = _Cancel.DOUBTED
+            self._begin(self._say_unanswered)
+        elif before_s is not None and now_s - before_s <= TWICE_S:
+            self._cancel = _Cancel.ASKED
+            self._begin(self._ask_cancel)
         else:
             self._begin(self._forward)
 
     @staticmethod
     def _begin(work: Callable[[], None]) -> None:
         threading.Thread(target=work, daemon=True).start()
+
+    def _say_unanswered(self) -> None:
+        self._app.say("the master has not answered yet; once more leaves without its answer")
 
     def _forward(self) -> None:
         try:
@@ -118,11 +148,12 @@ class CtrlC:
         else:
             self._app.say("the job has been told (SIGINT); once more within 2 s cancels it")
 
-    def _cancel(self) -> None:
+    def _ask_cancel(self) -> None:
         try:
             Jobs(self._app.connection()).cancel(self._job_id)
         except DlqError as error:
-            self._cancelled = False
+            self._cancel = _Cancel.NOT_ASKED
             self._app.say(f"job {self._job_id} could not be cancelled: {error.what}")
         else:
             self._app.say(f"job {self._job_id} is being cancelled; it may save first")
+            self._cancel = _Cancel.DONE
