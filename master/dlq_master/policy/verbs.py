@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 
 from dlq_master.model.cluster import Cluster
-from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.job import Job
 from dlq_master.model.lease import LeaseKind, first_term_end_s, renewed_term_end_s
 from dlq_master.model.plan import Change, Lapse, Renew, Resize, Start
 from dlq_master.model.pool import Parts
@@ -121,28 +122,46 @@ def resizes(view: View, policy: Policy, resized: Mapping[AttemptKey, Parts]) -> 
 
 
 def returns(view: View, policy: Policy) -> list[Start]:
-    """Jobs that stopped only to go on with other GPUs, where these are still theirs to have."""
+    """Jobs that stopped only to go on with other GPUs, where these are still theirs to have.
+
+    Nobody keeps GPUs for one that could not go on when it had stopped, so two may wait for the same ones:
+    whoever stopped last was granted them last.
+    """
     cluster = view.cluster
-    capacity = cluster.capacity
-    capacity.ready()
+    cluster.capacity.ready()
     kind = kind_of_lease()
     end_s = _NEVER_S
     if policy.grid:
         end_s = first_term_end_s(view.now_s, kind, cluster.terms, cluster.lead_s)
     found = []
-    for job_id in sorted(cluster.returning):
-        allocation = cluster.jobs[job_id].regrant
-        if allocation is None:
-            continue
-        width = sum(
-            (capacity.free[gpu_type].masks[node] & mask).bit_count()
-            for gpu_type, parts in capacity.parts(allocation).items()
-            for node, mask in parts
-        )
-        if width == allocation.width:
-            reason = Reason(ReasonCode.RESIZED, "gpus", width, width)
-            found.append(Start(job_id, allocation, kind, end_s, reason))
+    taken: dict[NodeId, int] = {}
+    for job in _last_granted_first(cluster):
+        allocation = job.regrant
+        assert allocation is not None
+        if _is_free(cluster, allocation, taken):
+            reason = Reason(ReasonCode.RESIZED, "gpus", allocation.width, allocation.width)
+            found.append(Start(job.job_id, allocation, kind, end_s, reason))
+            for node_id, mask in allocation.slots:
+                taken[node_id] = taken.get(node_id, 0) | mask
     return found
+
+
+def _last_granted_first(cluster: Cluster) -> list[Job]:
+    returning = [cluster.jobs[job_id] for job_id in sorted(cluster.returning)]
+    return sorted(returning, key=lambda job: -(job.queued_since_s or 0.0))
+
+
+def _is_free(cluster: Cluster, allocation: Allocation, taken: Mapping[NodeId, int]) -> bool:
+    """GPUs and nodes that are gone are not."""
+    if any(taken.get(node_id, 0) & mask for node_id, mask in allocation.slots):
+        return False
+    capacity = cluster.capacity
+    free = sum(
+        (capacity.free[gpu_type].masks[node] & mask).bit_count()
+        for gpu_type, parts in capacity.parts(allocation).items()
+        for node, mask in parts
+    )
+    return free == allocation.width
 
 
 def renewals(view: View, keys: list[AttemptKey], lead_s: float) -> list[Renew]:

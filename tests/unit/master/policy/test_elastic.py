@@ -146,6 +146,20 @@ def test_a_node_that_closes_meanwhile_takes_the_place_away_but_not_the_turn() ->
     assert world.job(1).live_attempt is None
 
 
+def test_of_two_that_were_granted_the_same_gpus_the_last_goes_on() -> None:
+    world = World("gandiva-elastic", nodes=2).submit(elastic(1, 4, 8), elastic(2, 4, 8)).decide()
+    asked = world.attempt(1).lease.allocation
+    for job_id, at_s in ((1, 10.0), (2, 20.0)):
+        world.now_s = at_s  # and nothing is decided: as in a pause of starts
+        stop = attempt_steps.StopRequested(cause=StopCause.PREEMPT, grace_s=1.0, regrant=asked)
+        drive.step_attempt(world.cluster, world.attempt(job_id).key, stop, world.now_s)
+        world.leave(job_id)
+    assert set(world.cluster.returning) == {1, 2}
+    world.decide()
+    assert world.attempt(2).lease.allocation == asked
+    assert world.attempt(1).lease.allocation.node_ids != asked.node_ids
+
+
 def test_growth_that_saves_less_than_the_interruption_costs_is_left() -> None:
     def after(estimate_s: float) -> bool:
         jobs = (elastic(1, 4, 8, estimate_s=estimate_s), a_job(2, 4, duration_estimate_s=1.0))
