@@ -44,6 +44,7 @@ def _common(command: Callable[..., Any]) -> Callable[..., Any]:
 def generate() -> None:
     """Make a workload as a paper describes it, from a seed.
 
+    \b
     Examples:
       dlq simulate generate tiresias --seed 7 -o tiresias.csv
       dlq simulate generate chronus philly.csv.gz --mix mix2 --density 120 -o load.csv
