@@ -36,7 +36,7 @@ def instead(promise: job_pb2.Promise) -> str:
             f"the earliest that could be promised: --deadline {_at(promise.earliest_time)}"
         )
     if promise.fix == "fewer_gpus":
-        words.append(f"with {promise.fix_gpu_count} GPUs its deadline could be")
+        words.append(_narrower(promise))
     elif promise.fix == "wait_for_quota" and promise.HasField("fix_time"):
         words.append(f"its team's promises leave room from {_at(promise.fix_time)} on")
     return "; ".join(words)
@@ -57,6 +57,13 @@ def target_s(promise: job_pb2.Promise) -> float:
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _narrower(promise: job_pb2.Promise) -> str:
+    gpus = promise.fix_gpu_count
+    if promise.HasField("fix_time"):
+        return f"with {gpus} GPUs, if it takes as much longer on them: --deadline {_at(promise.fix_time)}"
+    return f"with {gpus} GPUs its deadline could be"
 
 
 def _deadline(promise: job_pb2.Promise, step: job_pb2.DeadlineStep, look: Look) -> str:

@@ -65,6 +65,20 @@ def test_the_answer_of_a_submission_is_its_exit_code(master: FakeMaster, dlq: Dl
     assert dlq(*SUBMIT).code == 5
 
 
+def test_fewer_gpus_are_offered_with_the_deadline_that_they_allow(
+    master: FakeMaster, dlq: Dlq
+) -> None:
+    wide = promised("unguaranteed", "too wide", fix="fewer_gpus", fix_gpu_count=8)
+    master.jobs["17"] = a_job(17, promise=wide)
+    assert dlq(*SUBMIT).out.splitlines()[2:] == ["with 8 GPUs its deadline could be"]
+    wide.fix_time.CopyFrom(to_timestamp(EPOCH_S + 14_400))
+    master.jobs["18"] = a_job(18, promise=wide)
+    (told,) = dlq(*SUBMIT).out.splitlines()[2:]
+    assert told.startswith(
+        "with 8 GPUs, if it takes as much longer on them: --deadline 2026-11-20T12"
+    )
+
+
 def test_it_waits_until_the_job_has_been_judged(master: FakeMaster, dlq: Dlq) -> None:
     master.jobs["17"] = a_job(17, promise=promised("undecided"))
     made = event_pb2.Event(sequence=5, kind="promise_refused", job_id="17")

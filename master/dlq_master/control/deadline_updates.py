@@ -20,7 +20,7 @@ from dlq_master.model.job import Job
 from dlq_master.model.lane import Lane
 from dlq_master.model.naming import shown_id
 from dlq_master.model.plan import Plan, Reserve
-from dlq_master.model.sentence import no_promise
+from dlq_master.model.promise_words import no_promise
 
 
 def wanted(turn: Turn, ask: UpdateJob, job: Job, after: Job) -> Job:
@@ -50,7 +50,7 @@ def decided(turn: Turn, job: Job, after: Job) -> tuple[Reserve, ...]:
     earliest_s = None if instead is None else instead.earliest_s
     hint = "" if earliest_s is None else f"{format_instant(earliest_s)} could be promised"
     raise IllegalTransition(
-        f"job {shown_id(job)} keeps the promise that it has: {no_promise(found.by.value)}",
+        f"job {shown_id(job)} keeps the promise that it has: {no_promise(found.by.value, instead)}",
         hint=hint,
         state=job.state.value,
     )

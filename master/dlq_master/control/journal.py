@@ -12,8 +12,9 @@ from dlq_master.model.event import Fact
 from dlq_master.model.job import Checkpoint, Taken
 from dlq_master.model.job_steps import Requeued, Reserved, Usage
 from dlq_master.model.plan import Reserve, Start
+from dlq_master.model.promise_words import no_promise
 from dlq_master.model.resources import Allocation
-from dlq_master.model.sentence import PLAIN, no_promise, preempted
+from dlq_master.model.sentence import PLAIN, preempted
 from dlq_master.model.why import ReasonCode
 
 
@@ -42,7 +43,8 @@ def cause(one: Happened) -> str:
     if reason.code is ReasonCode.OUTRANKED:
         return f"{reason.code.value}: {reason.detail}" if reason.detail else reason.code.value
     if reason.code is ReasonCode.UNGUARANTEED:
-        return no_promise(reason.detail)
+        instead = one.event.alternative if isinstance(one.event, Reserved) else None
+        return no_promise(reason.detail, instead)
     if reason.code in (ReasonCode.PROMISE_BROKEN, ReasonCode.OVERRUN):
         return reason.detail or PLAIN[reason.code]
     return reason.detail or reason.code.value

@@ -99,6 +99,9 @@ class Alternative(NamedTuple):
     fix: str = ""  # the cheapest change with which one would have been (promise.offer.FixKind)
     fix_s: float | None = None  # that deadline, or when the quota leaves room
     fix_gpus: int | None = None
+    need: float | None = None  # what it asked for and there was not, by its ground (promise_words)
+    have: float | None = None  # what there was of that
+    detail: str = ""  # of the ground "type": those that there are
 
 
 class Taken(NamedTuple):

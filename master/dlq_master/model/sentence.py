@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from dlq_master.model.job import HoldKind, Job, Taken
 from dlq_master.model.naming import shown_id
+from dlq_master.model.promise_words import no_promise
 from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
 
 # Codes that say everything by themselves.
@@ -256,21 +257,6 @@ def _guaranteed(_reason: Reason, job: Job, _reader: str) -> str:
     return f"its deadline {job.promised + 1} is promised, and a plan keeps it"
 
 
-# Ground of a verdict -> why nothing is promised.
-_NO_PROMISE = {
-    "quota": "its team has promised GPUs enough",
-    "worth": "more is asked for than there is, and others earn more with as many GPUs",
-    "type": "it names no GPU type, and how long it runs is not the same on all",
-    "keeps": "it cannot save, and a plan may stop it",
-    "width": "it wants more GPUs than the cluster has for promises",
-    "reach": "its deadline is too early even if it were alone, counted in whole leases",
-    "fluid": "promises that were made before leave too few GPUs until its deadline",
-    "plan": "no slots were found for it beside the promises that were made before",
-    "overrun": "it has used up what was reserved for it, and has not ended",
-    "broken": "it was promised, and no plan keeps that any more",
-}
-
-
 def _submit_limit(reason: Reason, _job: Job, _reader: str) -> str:
     limit, sent = _number(reason.need or 0), _number(reason.have or 0)
     return (
@@ -301,28 +287,8 @@ def _arrivals(reason: Reason, _job: Job, _reader: str) -> str:
     return f"{_count(int(reason.need or 0), 'GPU')} for trials in this hour: {reason.detail}"
 
 
-def promise(job: Job, state: str) -> str:
-    """What is promised of a job's deadlines, by the word of its state (dlq.v1.Promise)."""
-    match state:
-        case "guaranteed":
-            which = "its deadline" if len(job.steps) == 1 else f"its deadline {job.promised + 1}"  # type: ignore[operator]  # it has one
-            return f"{which} is promised, and a plan keeps it"
-        case "unguaranteed":
-            return f"nothing is promised: {no_promise(job.verdict)}; it runs as best effort"
-        case "run_time_unknown":
-            return "nothing can be promised until its run time is known (--work, or its own steps); it runs by the order"
-        case "not_offered":
-            return "the policy promises no deadlines; it runs by the order"
-    return "it ended before it was judged" if job.ended else "not judged yet"
-
-
-def no_promise(ground: str) -> str:
-    """Why nothing is promised: the ground of a verdict in words."""
-    return _NO_PROMISE.get(ground, ground)
-
-
-def _unguaranteed(reason: Reason, _job: Job, _reader: str) -> str:
-    why = no_promise(reason.detail)
+def _unguaranteed(reason: Reason, job: Job, _reader: str) -> str:
+    why = no_promise(reason.detail, job.alternative)
     return f"its deadline is not promised: {why}; it runs as best effort"
 
 

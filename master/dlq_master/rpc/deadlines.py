@@ -16,8 +16,8 @@ from dlq_master.control.stimuli import SAME, AskedDeadline, Same
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.deadlines import due_s, slack_s
 from dlq_master.model.job import Alternative, Job
+from dlq_master.model.promise_words import promise
 from dlq_master.model.reward import FULL, LATE
-from dlq_master.model.sentence import promise
 
 MOST_DEADLINES = 20
 MOST_STEPS = 10**15

@@ -56,7 +56,7 @@ def amended(view: View, job: Job, steps: Steps, rules: Promises) -> Amended:
     if kept is not None:
         return Amended((_reserve(job, job.slots, kept, Ground.HOLES),))
     found = offer_to(view, others, asks, verdict, rules, quick=True)
-    return Amended(by=verdict.by, instead=alternative(found, view.now_s))
+    return Amended(by=verdict.by, instead=alternative(found, view.now_s, verdict))
 
 
 def _kept(view: View, book: Book, asks: Job, rules: Promises) -> int | None:

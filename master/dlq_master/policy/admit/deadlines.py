@@ -19,6 +19,7 @@ from dlq_master.policy.promise.admission import Book, Verdict, admit, in_reach
 from dlq_master.policy.promise.grounds import Ground
 from dlq_master.policy.promise.leases import Grid, SloJob, needed, runtime_s, width
 from dlq_master.policy.promise.offer import Offer, offer
+from dlq_master.policy.promise.own_gpus import own_types, whole_block
 from dlq_master.policy.promise.price import price
 from dlq_master.policy.promise.reading import (
     grid_of,
@@ -77,6 +78,8 @@ class _Asked(NamedTuple):
     own: SloJob
     steps: Sequence[int] | None = None  # None: any
     never: Ground | None = None
+    need: float | None = None  # of that ground (`admission.Verdict`)
+    have: float | None = None
 
 
 def _asked(view: View, grid: Grid, job: Job, rules: Promises) -> _Asked:
@@ -84,12 +87,18 @@ def _asked(view: View, grid: Grid, job: Job, rules: Promises) -> _Asked:
     never = promisable(cluster, job, type_of(cluster, job))
     spare = may_make_way(job, grid)
     own = slo_job(cluster, job, cluster.slot + 1, margin(cluster, rules), spare=spare)
-    if never is not None or rules.guarantees is Guarantees.FITTING:
-        return _Asked(own, None, never)
+    if never is not None:
+        wide = never is Ground.WIDTH
+        most = whole_block(cluster, type_of(cluster, job), grid)
+        return _Asked(own, None, never, width(own, grid) if wide else None, most if wide else None)
+    if rules.guarantees is Guarantees.FITTING:
+        return _Asked(own)
     gpu_slots = width(own, grid) * needed(runtime_s(own), grid.term_s)
-    least = price(cluster, grid, view.now_s) * gpu_slots
-    worthy = [step for step, (_, reward) in enumerate(own.steps) if reward >= least]
-    return _Asked(own, worthy, None if worthy else Ground.WORTH)
+    each = price(cluster, grid, view.now_s)
+    worthy = [step for step, (_, reward) in enumerate(own.steps) if reward >= each * gpu_slots]
+    if worthy:
+        return _Asked(own, worthy)
+    return _Asked(own, worthy, Ground.WORTH, each, max(worth for _, worth in own.steps) / gpu_slots)
 
 
 def _hopeless(book: Book, asked: _Asked) -> bool:
@@ -101,7 +110,7 @@ def _hopeless(book: Book, asked: _Asked) -> bool:
 
 def _judged(book: Book, asked: _Asked) -> Verdict:
     if asked.never is not None:
-        return Verdict(by=asked.never, book=book)
+        return Verdict(by=asked.never, book=book, need=asked.need, have=asked.have)
     return admit(book, asked.own, asked.steps)
 
 
@@ -128,9 +137,9 @@ def offer_to(
         margin(cluster, rules),
         spare=may_make_way(job, book.grid),
     )
-    if promisable(cluster, job, type_of(cluster, job)) is not None:
+    if promisable(cluster, job, type_of(cluster, job)) not in (None, Ground.WIDTH):
         return Offer(earliest_s=None, fix=None)
-    narrower = _narrower(job, own.work_s)
+    narrower = _narrower(job, own.work_s + own.resume_s)  # which may be charged a pause more
     made = offer(book, own, verdict, narrower, out_of_time=lambda: quick)
     until_s = (cluster.slot + 1) * slot_s(cluster) - view.now_s
     fix = made.fix
@@ -176,13 +185,16 @@ def _told(
     for (job, verdict), change in zip(found, entered, strict=True):
         if not verdict.guaranteed:
             made = offer_to(view, book, job, verdict, rules, quick=refused >= SEARCHED)
-            change = change._replace(alternative=alternative(made, view.now_s))
+            told_of = alternative(made, view.now_s, verdict)
+            if verdict.by is Ground.TYPE:
+                told_of = told_of._replace(detail=", ".join(own_types(view.cluster)))
+            change = change._replace(alternative=told_of)
             refused += 1
         told.append(change)
     return told
 
 
-def alternative(made: Offer, now_s: float) -> Alternative:
+def alternative(made: Offer, now_s: float, verdict: Verdict) -> Alternative:
     """Instants in whole seconds, none earlier than it was found: people write them down."""
     fix = made.fix
     return Alternative(
@@ -190,6 +202,8 @@ def alternative(made: Offer, now_s: float) -> Alternative:
         fix="" if fix is None else fix.kind.value,
         fix_s=None if fix is None or fix.at_s is None else float(ceil(now_s + fix.at_s)),
         fix_gpus=None if fix is None else fix.gpus,
+        need=verdict.need,
+        have=verdict.have,
     )
 
 

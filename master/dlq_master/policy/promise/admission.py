@@ -19,6 +19,8 @@ from dlq_master.policy.promise.leases import (
     SloJob,
     due_s,
     last_slots,
+    needed,
+    runtime_s,
     width,
     within,
 )
@@ -110,11 +112,14 @@ class Book:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """`step` is the one promised, None for an unguaranteed job; `book` the book with the job in it."""
+    """`step` is the one promised, None for an unguaranteed job; `book` the book with the job in it. Of a refusal, by
+    its ground: `need`, what was asked for, and `have`, what there is (`model.promise_words`)."""
 
     by: Ground
     step: int | None = None
     book: Book
+    need: float | None = None
+    have: float | None = None
 
     @property
     def guaranteed(self) -> bool:
@@ -140,12 +145,11 @@ def admit(
     made only where the kept one has no room and nobody can make any.
     """
     quota = book.quota(job.team)
-    if quota is not None and book.used(job.team) + job.gpus > quota:
-        return Verdict(by=Ground.QUOTA, book=book)
+    if quota is not None and (wanted := book.used(job.team) + job.gpus) > quota:
+        return Verdict(by=Ground.QUOTA, book=book, need=wanted, have=quota)
     reach = in_reach(job, book.grid, steps)
     if not reach:
-        wide = width(job, book.grid) > max(book.grid.capacity)
-        return Verdict(by=Ground.WIDTH if wide else Ground.REACH, book=book)
+        return _beyond(book, job)
     ledger = book.ledger(latest_slot(job, reach[-1], book.grid))
     demand = demand or ledger.demand
     able = [step for step in reach if demand.fits(*row(job, step, book.grid))]
@@ -154,7 +158,19 @@ def admit(
             return found
         if out_of_time():
             break
-    return Verdict(by=Ground.PLAN if able else Ground.FLUID, book=book)
+    last = last_slots(job, reach[-1], book.grid)
+    wide = int((ledger.free[:last] >= width(job, book.grid)).sum())
+    slots = needed(runtime_s(job), book.grid.term_s)
+    return Verdict(by=Ground.PLAN if able else Ground.FLUID, book=book, need=slots, have=wide)
+
+
+def _beyond(book: Book, job: SloJob) -> Verdict:
+    """What it could not make even if it were alone: GPUs, or seconds from the first slot on."""
+    wide, most = width(job, book.grid), max(book.grid.capacity)
+    if wide > most:
+        return Verdict(by=Ground.WIDTH, book=book, need=wide, have=most)
+    last_s = due_s(job, len(job.steps) - 1, book.grid)
+    return Verdict(by=Ground.REACH, book=book, need=runtime_s(job), have=last_s)
 
 
 def _kept(book: Book, job: SloJob, ledger: Ledger) -> Verdict | None:

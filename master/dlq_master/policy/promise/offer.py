@@ -22,7 +22,7 @@ PLAN_CHECKS = 10
 class FixKind(StrEnum):
     """What the user can change."""
 
-    FEWER_GPUS = "fewer_gpus"  # `gpus`, with the deadline as it was asked for
+    FEWER_GPUS = "fewer_gpus"  # `gpus`, with the deadline as it was asked for, or the one `at_s`
     LATER_DEADLINE = "later_deadline"  # `at_s`: the earliest that can be promised
     WAIT_FOR_QUOTA = "wait_for_quota"  # `at_s`: when its team's promises leave room
 
@@ -53,12 +53,16 @@ def offer(
     *,
     out_of_time: Callable[[], bool] = never,
 ) -> Offer:
-    """For a job that was not admitted. `work_by_gpus`: `work_s` at other widths, where it is known."""
+    """For a job that was not admitted. `work_by_gpus`: `work_s` at other widths, where it is known. Who is too wide,
+    and says nothing of others, is told what would be promised to as many GPUs as there are, if it scales."""
     if verdict.by is Ground.QUOTA:
         waits = _quota_opens(book, job)
         return Offer(earliest_s=None, fix=waits or _narrower(book, job, work_by_gpus, out_of_time))
-    at_s = earliest_deadline(book, job, out_of_time)
+    too_wide = verdict.by is Ground.WIDTH
+    at_s = None if too_wide else earliest_deadline(book, job, out_of_time)
     fix = _narrower(book, job, work_by_gpus, out_of_time)
+    if fix is None and too_wide and verdict.have:
+        fix = _as_wide_as_there_is(book, job, int(verdict.have), out_of_time)
     if fix is None and at_s is not None:
         fix = Fix(kind=FixKind.LATER_DEADLINE, at_s=at_s)
     return Offer(earliest_s=at_s, fix=fix)
@@ -81,9 +85,11 @@ def earliest_deadline(
     demand: Demand = book.demand(horizon)
     low = demand.earliest(wide, slots)
     held = earliest(job, free_gpus(book.plan, book.jobs, grid, horizon), grid)
-    if low is None or held is None:
+    if held is None:
         return None
     best_s = _promised_s(completion_s(job, held, grid), grid)
+    if low is None:  # promises that were made hold more than new ones may: what is sure is said
+        return best_s
     high = ceil(best_s / grid.term_s)
     for _ in range(PLAN_CHECKS):
         if low >= high or out_of_time():
@@ -119,6 +125,17 @@ def _narrower(
         if admit(book, job._replace(gpus=gpus, work_s=work_s), out_of_time=out_of_time).guaranteed:
             return Fix(kind=FixKind.FEWER_GPUS, gpus=gpus)
     return None
+
+
+def _as_wide_as_there_is(
+    book: Book, job: SloJob, gpus: int, out_of_time: Callable[[], bool]
+) -> Fix | None:
+    """So many GPUs, and by when, if the work takes as much longer as they are fewer."""
+    made = job._replace(
+        gpus=gpus, work_s=(job.work_s + job.resume_s) * job.gpus / gpus, promised=None
+    )
+    at_s = earliest_deadline(book, made, out_of_time)
+    return None if at_s is None else Fix(kind=FixKind.FEWER_GPUS, at_s=at_s, gpus=gpus)
 
 
 def _quota_opens(book: Book, job: SloJob) -> Fix | None:

@@ -105,7 +105,10 @@ def test_who_does_not_fit_is_told_what_would_and_gets_that(site: Site) -> None:
     refused = site.submit(5900.0, run_s=2000.0)
     assert (refused.promised, refused.verdict) == (None, "fluid")
     (cause,) = site.told(2, "promise_refused")
-    assert cause.startswith("promises that were made before leave too few GPUs")
+    assert cause == (
+        "promises that were made before leave too few GPUs until its deadline (it needs 3 slots until then, "
+        "and 0 have GPUs enough left)"
+    )
     offered = refused.alternative
     assert offered is not None
     assert offered.earliest_s is not None

@@ -5,16 +5,18 @@ Slots are 1,200 s, best-effort terms 300 s, and what is to change is decided 30 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dlq_master.model import drive
 from dlq_master.model.attempt import AttemptState
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import Job
+from dlq_master.model.job import Alternative, Job
 from dlq_master.model.job_steps import Reserved
 from dlq_master.model.lane import Lane, Segment
 from dlq_master.model.lease import LeaseKind
-from dlq_master.model.node import FlagSet, NodeFlag
+from dlq_master.model.node import FlagSet, Node, NodeFlag
 from dlq_master.model.plan import NextSlot
 from dlq_master.model.resources import Request
 from dlq_master.model.reward import BEST_EFFORT, Steps, soft, strict
@@ -147,6 +149,66 @@ def test_of_nodes_with_six_gpus_blocks_of_four_are_promised() -> None:
         world.submit(an_slo_job(number, 4, 2000.0, strict(3700.0)))
     world.decide()
     assert [world.job(number).promised for number in (1, 2, 3)] == [0, 0, None]
+
+
+# --- refusals with their numbers ---------------------------------------------------------------
+
+
+def refused(world: World, job: Job) -> Alternative:
+    """What it is told with the refusal."""
+    told = world.submit(job).decide().job(int(job.job_id))
+    assert (told.promised, told.alternative is None) == (None, False)
+    assert told.alternative is not None
+    return told.alternative
+
+
+def test_who_is_too_wide_is_told_the_numbers_and_a_width_that_is_then_promised() -> None:
+    world = offering(2, be_floor="0.5")
+    told = refused(world, an_slo_job(1, 16, 600.0, strict(9000.0)))
+    assert (told.need, told.have, told.fix, told.fix_gpus) == (16, 8, "fewer_gpus", 8)
+    assert told.earliest_s is None
+    assert told.fix_s is not None
+    again = an_slo_job(2, 8, 1200.0, strict(told.fix_s - world.now_s))
+    assert world.submit(again).decide().job(2).promised == 0
+
+
+def test_where_nodes_are_of_several_sizes_the_widest_promise_is_one_node() -> None:
+    mixed = [a_node("n1"), *[a_node(f"n{at}", 4) for at in range(2, 6)]]
+    told = refused(offering(mixed), an_slo_job(1, 8, 600.0, strict(9000.0)))
+    assert (told.need, told.have, told.fix_gpus) == (8, 4, 4)
+
+
+def test_where_everything_is_left_to_best_effort_nothing_is_offered() -> None:
+    told = refused(offering(1, be_floor="0.5"), an_slo_job(1, 8, 600.0, strict(9000.0)))
+    assert (told.need, told.have, told.fix) == (8, 0, "")
+
+
+def test_who_comes_too_late_is_told_what_it_needs_and_what_is_left() -> None:
+    told = refused(offering(), an_slo_job(1, 8, 600.0, strict(1700.0)))
+    # From 1,200 s on, with a resume: it has saved nothing yet.
+    assert (told.need, told.have) == (630.0, 501.0)
+
+
+def test_beside_other_promises_the_slots_that_are_left_are_told() -> None:
+    world = offering().submit(an_slo_job(1, 8, 3500.0, strict(6100.0))).decide()
+    told = refused(world, an_slo_job(2, 8, 2000.0, strict(6000.0)))
+    assert (told.need, told.have) == (2, 1)
+
+
+def test_a_quota_and_types_are_told() -> None:
+    told = refused(offering(2, slo_quota="ada:8"), an_slo_job(1, 16, 600.0, strict(9000.0)))
+    assert (told.need, told.have) == (16, 8)
+    typed = offering([a_node("n1"), a_node("n2", gpu_type="A100")])
+    told = refused(typed, an_slo_job(1, 8, 2000.0, strict(9000.0)))
+    assert told.detail == "A100, H100-80GB"
+
+
+def offering(nodes: int | list[Node] = 1, **settings: str) -> World:
+    """Who is refused is told what could be promised, as in a master."""
+    world = World("chronus-paper", nodes, None, deadlines="exact", **settings)
+    rules = promises_of(world)
+    world.policy = replace(world.policy, promises=replace(rules, offers=True))
+    return world
 
 
 # --- slots -----------------------------------------------------------------------------------

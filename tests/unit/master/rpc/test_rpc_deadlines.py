@@ -97,6 +97,44 @@ def test_a_promise_is_told_as_a_word_and_a_sentence(
     assert [from_timestamp(step.due_time) for step in message.deadlines] == [1600.0, 1900.0]
 
 
+@pytest.mark.parametrize(
+    ("ground", "instead", "words"),
+    [
+        ("width", Alternative(need=16, have=8), "it takes 16 GPUs, counted in whole blocks, and new promises may use 8"),
+        ("quota", Alternative(need=17, have=16), "they would be 17 GPUs, of 16 that the team may have promised"),
+        ("reach", Alternative(need=5400.0, have=60.0), "it needs 1:30:00, and from the next slot on 0:01:00 is left"),
+        ("reach", Alternative(need=60.0, have=-9.0), "it needs 0:01:00, and from the next slot on nothing is left"),
+        ("fluid", Alternative(need=3, have=1), "it needs 3 slots until then, and 1 have GPUs enough left"),
+        ("worth", Alternative(need=2.0, have=0.5), "it earns 0.5 for a GPU and slot, others 2"),
+        ("type", Alternative(detail="A100, H100"), "there are A100, H100; --gpu-type names one"),
+        ("broken", Alternative(), "no plan keeps that any more; it runs as best effort"),
+    ],
+)  # fmt: skip
+def test_a_refusal_says_what_was_asked_and_what_there_is(
+    ground: str, instead: Alternative, words: str
+) -> None:
+    told = promise_message(a_job(verdict=ground, alternative=instead), None, 1100.0, offered=True)
+    assert words in told.detail
+
+
+@pytest.mark.parametrize(
+    ("end_s", "promised", "words"),
+    [
+        (1500.0, 0, "its deadline 1 was promised; deadline 1 was kept, 0:01:40 before its time"),
+        (1700.0, 0, "its deadline 1 was promised; deadline 1 was missed by 0:01:40"),
+        (1800.0, None, "nothing was promised: its team has promised GPUs enough; deadline 2 was kept, 0:01:40 before its time"),
+    ],
+)  # fmt: skip
+def test_of_a_job_that_completed_it_is_told_how_its_deadlines_came_out(
+    end_s: float, promised: int | None, words: str
+) -> None:
+    job = a_job(promised=promised, verdict="quota", state=JobState.COMPLETED, end_time_s=end_s)
+    message = promise_message(job, None, 9000.0, offered=True)
+    assert message.detail == words
+    failed = promise_message(job._replace(state=JobState.FAILED), None, 9000.0, offered=True)
+    assert "kept" not in failed.detail
+
+
 def test_the_slack_and_what_could_be_instead_are_told() -> None:
     told = Alternative(earliest_s=2000.0, fix="wait_for_quota", fix_s=3000.0)
     refused = a_job(verdict="quota", alternative=told, rules=RunRules(cancel_late=True))

@@ -1,0 +1,118 @@
+"""What is promised of deadlines, in words: the one place where a verdict and its numbers become a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+
+from dlq_master.model.deadlines import due_s
+from dlq_master.model.job import Alternative, Job, JobState
+
+# Ground of a verdict -> why nothing is promised.
+_NO_PROMISE = {
+    "quota": "its team has promised GPUs enough",
+    "worth": "more is asked for than there is, and others earn more with as many GPUs",
+    "type": "it names no GPU type, and how long it runs is not the same on all",
+    "keeps": "it cannot save, and a plan may stop it",
+    "width": "it wants more GPUs than the cluster has for promises",
+    "reach": "its deadline is too early even if it were alone, counted in whole leases",
+    "fluid": "promises that were made before leave too few GPUs until its deadline",
+    "plan": "no slots were found for it beside the promises that were made before",
+    "overrun": "it has used up what was reserved for it, and has not ended",
+    "broken": "it was promised, and no plan keeps that any more",
+}
+
+
+def promise(job: Job, state: str) -> str:
+    """What is promised of a job's deadlines, by the word of its state (dlq.v1.Promise); once it has completed, how
+    that came out."""
+    said = _said(job, state)
+    return f"{said}; {kept(job)}" if kept(job) else said
+
+
+def no_promise(ground: str, instead: Alternative | None = None) -> str:
+    """Why nothing is promised: the ground of a verdict in words, with its numbers where they are known."""
+    words = _NO_PROMISE.get(ground, ground)
+    told = "" if instead is None else _told(ground, instead)
+    return f"{words} ({told})" if told else words
+
+
+def kept(job: Job) -> str:
+    """Of a job that has completed: by how much before or after its deadline; empty: it has not, or has none."""
+    if job.state is not JobState.COMPLETED or job.end_time_s is None or not job.steps:
+        return ""
+    step = len(job.steps) - 1 if job.promised is None else job.promised
+    which = "it" if len(job.steps) == 1 else f"deadline {step + 1}"
+    early_s = due_s(job, step) - job.end_time_s
+    if early_s >= 0:
+        return f"{which} was kept, {span(early_s)} before its time"
+    return f"{which} was missed by {span(-early_s)}"
+
+
+def span(seconds: float) -> str:
+    """A time for people, in whole seconds: `1:30:00`, `2 days, 0:00:10`."""
+    return str(timedelta(seconds=round(seconds)))
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _said(job: Job, state: str) -> str:
+    match state:
+        case "guaranteed":
+            which = "its deadline" if len(job.steps) == 1 else f"its deadline {job.promised + 1}"  # type: ignore[operator]  # it has one
+            done = " was promised" if job.ended else " is promised, and a plan keeps it"
+            return f"{which}{done}"
+        case "unguaranteed":
+            why = no_promise(job.verdict, job.alternative)
+            done = "nothing was promised" if job.ended else "nothing is promised"
+            return f"{done}: {why}" + ("" if job.ended else "; it runs as best effort")
+        case "run_time_unknown":
+            return "nothing can be promised until its run time is known (--work, or its own steps); it runs by the order"
+        case "not_offered":
+            return "the policy promises no deadlines; it runs by the order"
+    return "it ended before it was judged" if job.ended else "not judged yet"
+
+
+def _told(ground: str, instead: Alternative) -> str:
+    """The numbers of a refusal: what was asked, and what there was."""
+    need, have = instead.need, instead.have
+    if ground == "type":
+        return f"there are {instead.detail}; --gpu-type names one" if instead.detail else ""
+    writer = _NUMBERS.get(ground)
+    return "" if writer is None or need is None or have is None else writer(need, have)
+
+
+def _gpus(number: float) -> str:
+    return f"{number:g} GPU" if number == 1 else f"{number:g} GPUs"
+
+
+def _width(need: float, have: float) -> str:
+    return f"it takes {_gpus(need)}, counted in whole blocks, and new promises may use {have:g}"
+
+
+def _quota(need: float, have: float) -> str:
+    return f"with it they would be {_gpus(need)}, of {have:g} that the team may have promised"
+
+
+def _reach(need: float, have: float) -> str:
+    left = span(have) if have > 0 else "nothing"
+    return f"with its margin and a pause it needs {span(need)}, and from the next slot on {left} is left"
+
+
+def _slots(need: float, have: float) -> str:
+    return f"it needs {need:g} slots until then, and {have:g} have GPUs enough left"
+
+
+def _worth(need: float, have: float) -> str:
+    return f"it earns {have:.3g} for a GPU and slot, others {need:.3g}"
+
+
+_NUMBERS: Mapping[str, Callable[[float, float], str]] = {
+    "width": _width,
+    "quota": _quota,
+    "reach": _reach,
+    "fluid": _slots,
+    "plan": _slots,
+    "worth": _worth,
+}
