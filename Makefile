@@ -104,6 +104,10 @@ demo: setup  ## a cluster of your own, training real models; KEEP=1 leaves it up
 demo-slo: setup  ## deadlines on a full virtual cluster: promised and kept, refused with an offer, a node killed
 	$(PY) examples/demo/slo.py
 
+.PHONY: demo-loan
+demo-loan: setup  ## a day of inference load in two minutes: servers are lent, trained on, and taken back
+	$(PY) examples/demo/loan.py
+
 .PHONY: e2e
 e2e: setup $(TORCH_STAMP) $(if $(NEEDS_FRAMEWORKS),$(FRAMEWORKS_STAMP))  ## real processes on loopback, with torchrun; ONLY=podman-ddp, netns, hostile, ... selects
 	$(PY) -m pytest -q $(PATIENT) tests/e2e $(if $(ONLY),-k '$(subst -,_,$(ONLY))')

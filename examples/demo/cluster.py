@@ -1,4 +1,4 @@
-"""A dlq cluster of one master and two agents on this machine, in a directory of its own."""
+"""A dlq cluster of one master and some agents on this machine, in a directory of its own."""
 
 import json
 import os
@@ -44,6 +44,7 @@ _AGENT = """\
 name = "{name}"
 state_dir = "{state_dir}"
 devices = "fake:8xH100-80GB"
+pool = "{pool}"
 
 [jobs]
 allow_root = {allow_root}  # needed by an agent that runs as root itself; shown with the node
@@ -60,16 +61,23 @@ class Cluster:
     """Starts the daemons, talks to them by the `dlq` command, and stops them all at the end."""
 
     def __init__(
-        self, root: Path, *, threshold: float = 0.0, nodes: tuple[str, ...], settings: str = ""
+        self,
+        root: Path,
+        *,
+        threshold: float = 0.0,
+        nodes: tuple[str, ...],
+        lenders: frozenset[str] = frozenset(),
+        settings: str = "",
     ) -> None:
         """Its files go below `root`, which exists; a stopped cluster leaves them there. `settings` take the
-        place of those above, which need the threshold."""
+        place of those above, which need the threshold. `lenders`: nodes that are servers of an inference side."""
         self.root = root
         self.nodes = nodes
         self.client_environment = {
             "DLQ_HOME": str(root / "home"),
             "DLQ_LOGIN_SOCKET": str(root / MASTER / "login.sock"),
         }
+        self._lenders = lenders
         self._settings = settings or _MASTER.format(threshold=threshold)
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -177,6 +185,7 @@ class Cluster:
         text = _AGENT.format(
             name=name,
             state_dir=self.root / name,
+            pool="inference" if name in self._lenders else "training",
             allow_root="true" if os.getuid() == 0 else "false",
         )
         Path(self._config(name)).write_text(text)

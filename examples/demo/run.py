@@ -5,20 +5,16 @@ KEEP=1 leaves the cluster up and says how to talk to it. Exits 0 only if every p
 """
 
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-import processes
 import proof
 import work
+from alone import keeps, perform_alone
 from cluster import BIN, MASTER, Cluster
 from dlq_client.connection import connect
-from dlq_common.errors import DlqError
 from proof import ProofFailed
 from screen import Screen
 from stage import Stage
@@ -139,7 +135,7 @@ def perform(stage: Stage) -> list[str]:
     return proofs
 
 
-def show(root: Path, *, keep: bool) -> None:
+def show(root: Path) -> None:
     """The whole demo in a directory of its own; an exception if anything is not as promised."""
     with ExitStack() as opened:
         screen = opened.enter_context(Screen())
@@ -152,7 +148,7 @@ def show(root: Path, *, keep: bool) -> None:
         proofs = perform(stage)
         screen.close()
         screen.closing_table(stage.jobs, stage.trail, stage.losses())
-        if keep:
+        if keeps():
             screen.proved(proofs)
             keep_up(cluster)
             return
@@ -170,27 +166,5 @@ def keep_up(cluster: Cluster) -> None:
     print(f"Its logs: {cluster.root}/*.log\nEnd it:\n  kill {pids}; sleep 2; rm -r {cluster.root}")
 
 
-def main() -> int:
-    root = Path(tempfile.mkdtemp(prefix="dlq-demo-"))
-    keep = os.environ.get("KEEP") == "1"
-    try:
-        show(root, keep=keep)
-    except (ProofFailed, TimeoutError, DlqError, subprocess.SubprocessError) as failure:
-        processes.kill_all(root)
-        print(f"demo failed: {failure}\nthe logs are in {root}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        processes.kill_all(root)
-        shutil.rmtree(root)
-        print("\ninterrupted; nothing of it is left", file=sys.stderr)
-        return 130
-    except BaseException:
-        processes.kill_all(root)
-        raise
-    if not keep:
-        shutil.rmtree(root)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(perform_alone("demo", show))

@@ -4,32 +4,25 @@
 Exits 0 only if every claim held. KEEP=1 leaves the logs.
 """
 
-import json
-import os
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import processes
-from cluster import Cluster, wait_until
+from alone import perform_alone
+from cluster import Cluster
 from dlq_cli.exit_codes import INFEASIBLE, OK
-from dlq_common.errors import DlqError
 from proof import ProofFailed
 from screen import Screen
+from site_of_jobs import ENDED, Job, Site
 
 NODES = ("node-a", "node-b", "node-c")
 STEPS = Path(__file__).resolve().parent.parent / "jobs" / "steps.py"
 STEP_S = 0.1
-ENOUGH_S = 150.0
-ENDED = frozenset({"completed", "failed", "cancelled", "timed_out"})
 
 # Slots of eight seconds instead of twenty minutes, and a node is given up after ten seconds of silence.
 MASTER = """
@@ -56,8 +49,6 @@ policy = "dlq"
 settings = { be_floor = "0" }
 """
 
-Job = Mapping[str, Any]
-
 
 @dataclass(frozen=True, slots=True)
 class Ask:
@@ -72,8 +63,7 @@ class Ask:
         asks = ("--wait-admission", "--work", "12s", *self.flags) if self.flags else ()
         steps = str(round(self.run_s / STEP_S))
         return [
-            "submit", "--json", "-J", self.name, "--gpus", str(self.gpus), "-D", "/tmp", *asks,
-            "--", sys.executable, str(STEPS), "--steps", steps, "--seconds", str(STEP_S),
+            "--gpus", str(self.gpus), *asks, "--", sys.executable, str(STEPS), "--steps", steps, "--seconds", str(STEP_S),
         ]  # fmt: skip
 
 
@@ -89,46 +79,20 @@ def too_early(deadline: str) -> Ask:
     return Ask("second-wide", 24, 8.0, ("--deadline", deadline, "--on-miss", "cancel"))
 
 
-class Site:
-    """The cluster, and what has been seen of its jobs."""
-
-    def __init__(self, cluster: Cluster, screen: Screen) -> None:
-        self.cluster, self.screen = cluster, screen
+class Promises(Site):
+    """What is asked for, and what is promised."""
 
     def submit(self, ask: Ask) -> tuple[int, Job]:
         """The exit code, and the job once it has been judged."""
-        done = self.cluster.ask("dlq", *ask.words())
-        if done.returncode not in (OK, INFEASIBLE):
-            raise ProofFailed(f"{ask.name} was not taken: {done.stderr}")
-        (job,) = json.loads(done.stdout)["jobs"]
+        code, job = self.submitted(ask.name, *ask.words(), may=frozenset({OK, INFEASIBLE}))
         self.screen.say(f"{' '.join(('dlq submit', *ask.flags, '...'))} [{ask.name}]")
         if ask.flags:
             promise = job["promise"]
-            self.screen.say(
-                f"  exit code {done.returncode}, {promise['state']}: {promise['detail']}"
-            )
-        return done.returncode, job
-
-    def jobs(self) -> list[Job]:
-        listed: list[Job] = json.loads(self.cluster.dlq("status", "--since", "all", "--json"))[
-            "jobs"
-        ]
-        return listed
-
-    def job(self, job_id: str) -> Job:
-        return next(job for job in self.jobs() if job["job_id"] == job_id)
-
-    def events(self, job_id: str) -> list[dict[str, Any]]:
-        events: list[dict[str, Any]] = json.loads(self.cluster.dlq("events", job_id, "--json"))[
-            "events"
-        ]
-        return events
-
-    def until(self, holds: Any, what: str) -> None:
-        wait_until(holds, what, patience_s=ENOUGH_S)
+            self.screen.say(f"  exit code {code}, {promise['state']}: {promise['detail']}")
+        return code, job
 
 
-def fill(site: Site) -> None:
+def fill(site: Promises) -> None:
     site.screen.act("Best-effort jobs fill all 24 GPUs")
     ids = {site.submit(ask)[1]["job_id"] for ask in BEST_EFFORT}
     site.until(
@@ -137,7 +101,7 @@ def fill(site: Site) -> None:
     )
 
 
-def promise(site: Site) -> list[Job]:
+def promise(site: Promises) -> list[Job]:
     """Strict and soft deadlines on the full cluster; all of them are guaranteed."""
     site.screen.act("Jobs with deadlines come: strict ones and a soft one")
     made = []
@@ -149,7 +113,7 @@ def promise(site: Site) -> list[Job]:
     return made
 
 
-def refuse(site: Site) -> Job:
+def refuse(site: Promises) -> Job:
     """One that cannot be in time is told so, and what could be; that is then accepted."""
     site.screen.act("One more asks for what has been promised to others")
     code, refused = site.submit(too_early("28s"))
@@ -164,7 +128,7 @@ def refuse(site: Site) -> Job:
     return accepted
 
 
-def lose_a_node(site: Site, root: Path, first: Job, others: Sequence[Job]) -> str:
+def lose_a_node(site: Promises, root: Path, first: Job, others: Sequence[Job]) -> str:
     """Once the first promise is kept: the agent of a node with a promised job is killed, and all that runs there."""
     ids = {job["job_id"] for job in others}
 
@@ -186,7 +150,7 @@ def at_s(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def kept(site: Site, job_id: str) -> str:
+def kept(site: Promises, job_id: str) -> str:
     """A job that was promised a deadline, and never told otherwise, has ended by then."""
     job = site.job(job_id)
     index = job["promise"]["guaranteed_index"]
@@ -202,7 +166,7 @@ def kept(site: Site, job_id: str) -> str:
     return f"{job['name']} ended {spare_s:.0f} s before deadline {index + 1} that it was promised{again}"
 
 
-def given_up(site: Site, job_id: str, node: str) -> str:
+def given_up(site: Promises, job_id: str, node: str) -> str:
     """A promise that nothing can keep any more was told so while there was time left."""
     job = site.job(job_id)
     broken = [event for event in site.events(job_id) if event["kind"] == "promise_broken"]
@@ -217,7 +181,7 @@ def given_up(site: Site, job_id: str, node: str) -> str:
     )
 
 
-def perform(site: Site, root: Path) -> list[str]:
+def perform(site: Promises, root: Path) -> list[str]:
     """All acts; what they have shown, as sentences."""
     fill(site)
     wide, soft, strict = promise(site)
@@ -241,28 +205,12 @@ def show(root: Path) -> None:
         screen = opened.enter_context(Screen())
         screen.act("A master and three agents start, each with eight virtual GPUs")
         cluster = opened.enter_context(Cluster(root, settings=MASTER, nodes=NODES))
-        proofs = perform(Site(cluster, screen), root)
+        proofs = perform(Promises(cluster, screen), root)
         opened.close()
+    processes.kill_all(root)
     screen.proved(proofs)
     print(f"all of it in {time.monotonic() - began_s:.0f} s")
 
 
-def main() -> int:
-    root = Path(tempfile.mkdtemp(prefix="dlq-demo-slo-"))
-    try:
-        show(root)
-    except (ProofFailed, TimeoutError, DlqError, subprocess.SubprocessError) as failure:
-        processes.kill_all(root)
-        print(f"demo failed: {failure}\nthe logs are in {root}", file=sys.stderr)
-        return 1
-    except BaseException:
-        processes.kill_all(root)
-        raise
-    processes.kill_all(root)
-    if os.environ.get("KEEP") != "1":
-        shutil.rmtree(root)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(perform_alone("demo-slo", show))

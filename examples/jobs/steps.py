@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""A training that takes its time and nothing else: STEPS steps of SECONDS each, saved when asked."""
+"""A training that takes its time and nothing else: STEPS steps of SECONDS each, saved when asked.
+
+With --until it goes on after them until that file is there, and with --saves-in a save takes that long.
+"""
 
 import argparse
 import time
@@ -11,10 +14,11 @@ import dlq_train
 class Counted:
     """All that this training knows."""
 
-    def __init__(self, step: int) -> None:
-        self._step = step
+    def __init__(self, step: int, saves_in_s: float) -> None:
+        self._step, self._saves_in_s = step, saves_in_s
 
     def write(self, directory: Path) -> None:
+        time.sleep(self._saves_in_s)
         (directory / "step").write_text(str(self._step))
 
 
@@ -22,14 +26,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=0.1)
+    parser.add_argument("--until", type=Path, metavar="FILE")
+    parser.add_argument("--saves-in", type=float, default=0.0, metavar="SECONDS")
     options = parser.parse_args()
     run = dlq_train.init()
-    done = run.resume(lambda directory: int((directory / "step").read_text())) or 0
-    for step in range(done + 1, options.steps + 1):
+    step = run.resume(lambda directory: int((directory / "step").read_text())) or 0
+    print(f"begins after step {step}", flush=True)
+    while step < options.steps or (options.until is not None and not options.until.exists()):
         time.sleep(options.seconds)
-        run.beat(step, total=options.steps)
+        step += 1
+        run.beat(step, total=max(step, options.steps))
         if run.should_stop():
-            run.save(step, Counted(step).write)
+            if run.rank == 0:
+                run.save(step, Counted(step, options.saves_in).write)
+                print(f"saved after step {step}", flush=True)
             run.leave()
     run.done()
 
