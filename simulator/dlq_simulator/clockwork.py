@@ -37,6 +37,7 @@ from dlq_simulator.events import Agenda, Event, Kind
 from dlq_simulator.fleet import EPOCH, Fleet
 from dlq_simulator.leaving import Leaving, stranded
 from dlq_simulator.metrics import Outcome
+from dlq_simulator.reserving import Reserving
 from dlq_simulator.settings import ReplaySettings
 from dlq_simulator.world import Rates
 
@@ -76,6 +77,7 @@ class Engine(ABC):
         self.fleet = Fleet(spec, cluster, begin_s)
         self.agenda = Agenda([change.at_s for change in self.fleet.changes], arrivals)
         self.leaving = Leaving(cluster, courses, self.agenda, settings)
+        self.reserving = Reserving(cluster, self.agenda, self.leaving, begin_s)
         self._now_s: Seconds = begin_s
         self._wake_s: Seconds | None = None
         self._boundaries = Boundaries(cluster, policy, settings.terms, whole_seconds=whole_seconds)
@@ -118,6 +120,9 @@ class Engine(ABC):
                 change = self.fleet.changes[place]
                 self._carry_out(self.fleet.apply(change, self.policy), now_s)
         self.fleet.returns(now_s, self.policy)
+        self.reserving.begin_and_end(now_s)
+        self._events(now_s)  # who had nothing to save has left
+        self.reserving.steer(now_s)
         acted = self._decide(now_s)
         self._wake_s = self._waking(now_s, acted=acted)
 
@@ -138,7 +143,7 @@ class Engine(ABC):
                 self.estimates.stopped(job_id, self.courses[job_id], now_s)
             elif kind is Kind.PROFILE:
                 self._profiled(job_id, number, now_s)
-            else:
+            elif kind is Kind.NODES:
                 nodes.append(number)
         return nodes
 

@@ -9,7 +9,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from dlq_master.model.node import NodePool
 from dlq_simulator import toml_tables as toml
 from dlq_simulator.errors import DataError, UsageError
 from dlq_simulator.loans import Steps, read_steps
+from dlq_simulator.reservations import Reserved, read_reservations
 
 _SHAPE = re.compile(r"(\d{1,6})x(\d{1,3})", re.ASCII)
 _NODES = ("name", "count", "gpus", "gpu_type", "gpu_memory_gb", "speed", "price_per_hour")
@@ -75,6 +76,7 @@ class ClusterSpec:
     typed: bool = True
     catalogue: tuple[NodeGroup, ...] = ()
     rent_at_most: int | None = None
+    reservations: tuple[Reserved, ...] = ()
 
     @property
     def nodes(self) -> int:
@@ -124,7 +126,10 @@ def read_cluster(text: str) -> ClusterSpec:
     document = _load(text)
     kinds = tuple(_groups(text, document))
     most = toml.whole(text, document, "rent_at_most") if "rent_at_most" in document else None
-    return _sized(text, kinds, typed=True, rented=len(document.get("catalogue", ())), most=most)
+    cluster = _sized(text, kinds, typed=True, rented=len(document.get("catalogue", ())), most=most)
+    own = [group for group in cluster.groups if group.pool is NodePool.TRAINING]
+    named = {group.name: tuple(group.each_node()) for group in own}
+    return replace(cluster, reservations=read_reservations(text, document, named))
 
 
 def _sized(
@@ -172,7 +177,7 @@ def _load(path: str) -> Mapping[str, Any]:
 
 
 def _groups(path: str, document: Mapping[str, Any]) -> Iterator[NodeGroup]:
-    toml.only(path, document, (*_KINDS, "rent_at_most"))
+    toml.only(path, document, (*_KINDS, "rent_at_most", "reservations"))
     found = False
     names: set[str] = set()
     for kind, read in _KINDS.items():

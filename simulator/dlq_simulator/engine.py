@@ -103,7 +103,7 @@ class Replay(Engine):
         spec, begin_s = self.spec, self.begin_s
         end_s = max((outcome.finish_s for outcome in self.outcomes.values()), default=begin_s)
         price = cost(spec, begin_s, end_s)
-        if price is None and not spec.lends:
+        if price is None and not spec.lends and not spec.reservations:
             return None
         reclaimed = self.leaving.reclaimed if spec.lends else None
         return Billed(gpu_seconds(spec, begin_s, end_s), price, reclaimed, self.fleet.tolls)

@@ -18,6 +18,7 @@ class Kind(IntEnum):
     LEAVE = 2  # saved, or killed: the GPUs are free
     PROFILE = 3  # it has run long enough for an estimate
     NODES = 4  # nodes come or go; its number is a place in `Fleet.changes`
+    RESERVE = 5  # a reservation begins, or is over
 
 
 # (time, sequence, kind, job, number): the sequence makes equal times happen in the order in which

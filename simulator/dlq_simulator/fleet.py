@@ -20,6 +20,7 @@ from dlq_master.policy.reclaim.whitelist import is_lent, lend, returns, take_bac
 from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.course import Seconds
 from dlq_simulator.loans import lent_at, server_seconds
+from dlq_simulator.reservations import reserved_seconds, windows_of
 
 EPOCH = 1
 _HOUR_S = 3600
@@ -110,11 +111,18 @@ def cost(spec: ClusterSpec, begin_s: Seconds, end_s: Seconds) -> float | None:
 
 def gpu_seconds(spec: ClusterSpec, begin_s: Seconds, end_s: Seconds) -> Seconds:
     """What work could have been done on: the GPUs of the cluster's own nodes, and of lent ones while
-    they were lent."""
+    they were lent; none of nodes that were reserved."""
     own = sum(group.count * group.gpus for group in spec.groups if group.lent is None)
+    gpus = {node_id: group.gpus for node_id, group in spec.each_node()}
+    away = sum(
+        gpus[node_id] * reserved_seconds(windows, begin_s, end_s)
+        for node_id, windows in windows_of(spec.reservations).items()
+    )
     lent = [group for group in spec.groups if group.lent is not None]
-    return own * (end_s - begin_s) + sum(
-        group.gpus * server_seconds(group.lent or (), begin_s, end_s) for group in lent
+    return (
+        own * (end_s - begin_s)
+        - away
+        + sum(group.gpus * server_seconds(group.lent or (), begin_s, end_s) for group in lent)
     )
 
 

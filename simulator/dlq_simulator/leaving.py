@@ -1,4 +1,4 @@
-"""How jobs lose their GPUs in a replay: at a boundary, or with a server that is reclaimed."""
+"""How jobs lose their GPUs in a replay: at a boundary, with a server that is reclaimed, or a node that is reserved."""
 
 from __future__ import annotations
 
@@ -56,6 +56,10 @@ class Leaving:
         """It runs on a lent server that is asked back: it saves, or is killed, and queues again."""
         self._stop(self._courses[key.job_id], key, now_s)
         self.reclaimed += 1
+
+    def drained(self, key: AttemptKey, now_s: Seconds) -> None:
+        """Its node is reserved from now on: it saves, or is killed, and queues again."""
+        self._stop(self._courses[key.job_id], key, now_s)
 
     def leave(self, key: AttemptKey, now_s: Seconds) -> None:
         """It has saved, or is dead: its GPUs are free."""

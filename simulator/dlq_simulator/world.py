@@ -17,6 +17,7 @@ from dlq_master.model.reward import BEST_EFFORT, Step, Steps, strict
 from dlq_master.model.slowdowns import Run
 from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.course import Seconds
+from dlq_simulator.reservations import windows_of
 from dlq_simulator.speed import Speed
 from dlq_simulator.workload import Trace, TraceJob
 
@@ -58,6 +59,7 @@ def build_cluster(
 ) -> Cluster:
     """All nodes up and empty at time 0."""
     cluster = Cluster(ordering, terms)
+    windows = windows_of(spec.reservations)
     for node_id, group in spec.each_node():
         gpus = tuple(
             Gpu(index=index, gpu_type=group.gpu_type, memory_bytes=group.memory_bytes)
@@ -65,7 +67,12 @@ def build_cluster(
         )
         labels = frozenset[str]() if memory is None else memory.labels(group)
         node = Node(
-            node_id=NodeId(node_id), gpus=gpus, virtual=True, labels=labels, pool=group.pool
+            node_id=NodeId(node_id),
+            gpus=gpus,
+            virtual=True,
+            labels=labels,
+            pool=group.pool,
+            windows=windows.get(node_id, ()),
         )
         cluster.put_node(node)
     return cluster

@@ -7,6 +7,8 @@ in good order nothing is held against any node. What happens when: the master re
 job's row; the agents and a silent line have no part in it.
 """
 
+from math import isfinite
+
 from dlq_master.control import reservations
 from dlq_master.control.plan_faults import sheltered
 from dlq_master.control.turn import Turn
@@ -38,8 +40,10 @@ def steer(turn: Turn) -> None:
 
 def _steer(turn: Turn, job: Job) -> None:
     failed = job.failed_nodes if job.failed_nodes and _fits_elsewhere(turn, job) else ()
-    booked = reservations.kept_off(turn.state, job, turn.now_s)
-    avoid = (*failed, *(node_id for node_id in booked if node_id not in failed))
+    kept = reservations.kept_off(turn.state, job, turn.now_s)
+    if isfinite(kept.until_s):
+        turn.state.bookings.due.set(job.job_id, kept.until_s)
+    avoid = (*failed, *(node_id for node_id in kept.off if node_id not in failed))
     if avoid != job.request.avoid:
         cause = f"keeps off {', '.join(avoid)}" if avoid else "may go anywhere"
         turn.step_job(job.job_id, on_job.Avoids(node_ids=avoid), actor="master", cause=cause)

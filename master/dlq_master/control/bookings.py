@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 
 from dlq_master.model.drive import Happened
 from dlq_master.model.ids import JobId
+from dlq_master.model.timers import Timers
 
 
 @dataclass(slots=True)
 class Bookings:
-    """`changed`: reservations have come or gone; `moved`: jobs that something has happened to; `last`: the number of
-    the newest reservation."""
+    """`changed`: reservations have come or gone; `moved`: jobs that something has happened to; `due`: jobs that would come
+    to run into one from then on; `last`: the number of the newest reservation."""
 
     changed: bool = False
-    looked_s: float = 0.0
+    due: Timers = field(default_factory=Timers)
     moved_jobs: dict[JobId, None] = field(default_factory=dict)
     last: int = 0
 

@@ -12,25 +12,28 @@ nobody can reach is told to go when its node is back.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 from typing import Final
 
 from dlq_common.errors import InvalidRequest, QuotaExceeded
 from dlq_common.instants import format_instant
 from dlq_common.units import DAY
+from dlq_master.control import foretold
 from dlq_master.control.state import State
 from dlq_master.control.stimuli import CancelReservation, CreateReservation
 from dlq_master.control.turn import Turn
+from dlq_master.model import booked as booked_nodes
 from dlq_master.model import node as on_node
+from dlq_master.model.booked import Kept
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import Job, JobState
 from dlq_master.model.node import NodeFlag
-from dlq_master.model.windows import Window, expected_left_s, runs_into
+from dlq_master.model.windows import Window, expected_left_s
 from dlq_master.store.tenants import Reservation
 
 LONGEST_S: Final = 30.0 * DAY
 AHEAD_S: Final = 30.0 * DAY
 MOST: Final = 1_000
-LOOKED_EVERY_S: Final = 10.0  # a job that waits may come to run into one
 
 
 def create(turn: Turn, ask: CreateReservation) -> Reservation:
@@ -65,6 +68,8 @@ def create(turn: Turn, ask: CreateReservation) -> Reservation:
     turn.state.bookings.changed = True
     if begin_s <= turn.now_s:
         _begin(turn, made)
+    else:
+        foretold.reserved(turn, made.node_ids, made.reservation_id)
     return turn.state.reservations[made.reservation_id]
 
 
@@ -86,31 +91,30 @@ def watch(turn: Turn) -> None:
 
 
 def concerned(turn: Turn) -> list[JobId]:
-    """Whose way may lead into a reservation, or does not any more: jobs that wait, now and then; and whoever has
-    just come to wait."""
+    """Whose way may lead into a reservation, or does not any more: everybody who waits if reservations have changed; else
+    whoever has just come to wait, and who would come to run into one by now."""
     state, bookings = turn.state, turn.state.bookings
     jobs = state.cluster.jobs
-    if bookings.changed or (
-        state.reservations and turn.now_s >= bookings.looked_s + LOOKED_EVERY_S
-    ):
-        bookings.changed, bookings.looked_s = False, turn.now_s
-        bookings.moved_jobs.clear()
-        return [job_id for job_id, job in jobs.items() if _may_move(job)]
-    moved = list(bookings.moved_jobs) if state.reservations else []
+    found: list[JobId] = []
+    if bookings.changed:
+        bookings.changed = False
+        found = list(jobs)
+    elif state.reservations:
+        found = list(dict.fromkeys([*bookings.moved_jobs, *bookings.due.due(turn.now_s)]))
     bookings.moved_jobs.clear()
-    return [job_id for job_id in moved if job_id in jobs and _may_move(jobs[job_id])]
+    for job_id in found:
+        bookings.due.clear(job_id)
+    return [job_id for job_id in found if job_id in jobs and _may_move(jobs[job_id])]
 
 
-def kept_off(state: State, job: Job, now_s: float) -> tuple[NodeId, ...]:
+def kept_off(state: State, job: Job, now_s: float) -> Kept:
     """Nodes on which the job would run into a reservation."""
     if not state.reservations:
-        return ()
-    terms, nodes = state.terms, state.cluster.nodes
-    booked = {node_id for one in state.reservations.values() for node_id in one.node_ids}
-    return tuple(
-        node_id
-        for node_id in sorted(booked)
-        if node_id in nodes and runs_into(job, nodes[node_id].windows, now_s, terms)
+        return Kept((), inf)
+    nodes = state.cluster.nodes
+    booked = sorted({node_id for one in state.reservations.values() for node_id in one.node_ids})
+    return booked_nodes.kept_off(
+        job, [nodes[node_id] for node_id in booked if node_id in nodes], now_s, state.terms
     )
 
 

@@ -1,7 +1,7 @@
 """Planning: from the working state to a plan, and from a plan to what follows from it."""
 
 from dlq_common.logs import get_logger
-from dlq_master.control import away, plan_faults, queues, traffic
+from dlq_master.control import away, foretold, plan_faults, queues, traffic
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.state import State
 from dlq_master.control.stimuli import PlanMade
@@ -154,6 +154,7 @@ def _carry_out(turn: Turn, happened: tuple[Happened, ...]) -> None:
     for one in happened:
         if isinstance(one.change, Start):
             _launch(turn, one.change.job_id)
+            foretold.started(turn, one.change.job_id)
 
 
 def _say_made(applied: away.Applied) -> None:

@@ -158,7 +158,7 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
 
 def _off_reserved(turn: Turn, job: Job) -> Job:
     """It may be placed in the turn in which it comes."""
-    avoid = reservations.kept_off(turn.state, job, turn.now_s)
+    avoid = reservations.kept_off(turn.state, job, turn.now_s).off
     return job._replace(request=replace(job.request, avoid=avoid)) if avoid else job
 
 

@@ -80,6 +80,7 @@ class RunRules(NamedTuple):
     forgive_after_s: float = 3600.0  # who has run so long, or saved, starts to count anew
     warn_s: float | None = None  # its signal comes so long before its time limit; None = not
     cancel_late: bool = False  # once its last deadline cannot be kept any more, it is cancelled
+    saves: bool = True  # its spec says how it saves, or is notified
 
 
 class Checkpoint(NamedTuple):

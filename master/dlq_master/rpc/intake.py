@@ -102,7 +102,7 @@ def submit_stimulus(request: jobs.SubmitJobRequest, caller: Caller) -> SubmitJob
         queue=spec.queue,
         request=request_of(spec),
         spec=spec.SerializeToString(deterministic=True),
-        rules=rules_of(spec),
+        rules=rules_of(spec)._replace(saves=_says_it_saves(request.spec)),
         grace_s=(
             from_duration(spec.preempt.grace_duration)
             if spec.preempt.HasField("grace_duration")
@@ -294,3 +294,17 @@ def rules_of(spec: JobSpec) -> RunRules:
     if spec.HasField("disconnect_hold_duration"):
         rules = rules._replace(hold_s=from_duration(spec.disconnect_hold_duration))
     return rules
+
+
+def _says_it_saves(spec: JobSpec) -> bool:
+    """It names anything that only a program that saves has a use for. Asked of the spec as its user wrote it."""
+    preempt, saved = spec.preempt, spec.checkpoint
+    return bool(
+        saved.directory
+        or saved.marker
+        or saved.save_signal
+        or preempt.signal
+        or preempt.signal_to
+        or preempt.requeue_exit_codes
+        or preempt.HasField("grace_duration")
+    )

@@ -91,6 +91,11 @@ def kin_of(row: TraceJob) -> Kin:
 
 def _rentable(spec: ClusterSpec) -> tuple[tuple[NodeGroup, ...], int]:
     """The kinds of nodes, and how many at most of all kinds together."""
+    if spec.reservations:
+        why = "some of its nodes are reserved for a time, and nodes that are rented by need are not"
+        raise UsageError(
+            f"cannot rent on the cluster {spec.name!r}", why, "leave [[reservations]] out"
+        )
     if spec.catalogue and spec.rent_at_most:
         return spec.catalogue, spec.rent_at_most
     if len(spec.groups) == 1 and not spec.catalogue and not spec.lends:

@@ -49,13 +49,14 @@ def relax(made: Options, out_of_time: Callable[[], bool]) -> Relaxed | None:
     active: list[int] = _worst(made, _first_wishes(made), [])
     found = None
     for _ in range(MOST_ROUNDS):
-        # In units of the capacity: no coefficient is larger than a few.
-        scale = made.room[active].astype(float)
+        # In units of the capacity: no coefficient is larger than a few. There is none while all nodes are reserved.
+        room = made.room[active].astype(float)
+        scale = np.maximum(1.0, room)
         table = csr_array(made.row[:, active].T / scale[:, None])
         solved = linprog(
             -made.gain,
             A_ub=vstack([one[free], table]),
-            b_ub=np.concatenate([np.ones(len(free)), np.ones(len(active))]),
+            b_ub=np.concatenate([np.ones(len(free)), room / scale]),
             A_eq=one[must] if len(must) else None,
             b_eq=np.ones(len(must)) if len(must) else None,
             bounds=(0, 1),

@@ -19,12 +19,13 @@ from dlq_master.control.forecasts import (
 )
 from dlq_master.control.policies import live_policy
 from dlq_master.control.state import State
+from dlq_master.control.stimuli import CreateReservation
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.job import Job, JobState
+from dlq_master.model.job import Job, JobState, RunRules
 from dlq_master.model.resources import Request
 from dlq_master.planner.forecasts import Changes, Estimate, Range
 from support.builders import a_node
-from support.master_harness import Master
+from support.master_harness import ROOT, Master
 from support.sim_agent import SimAgent
 from support.twins import NearTwin
 
@@ -37,6 +38,15 @@ NONSENSE: tuple[Any, ...] = (
     {"at_s": 1.0, "starts": [[1, 5]], "complete_to_s": None, "worlds": 1, "cpu_s": 0.0},
     {"at_s": True, "starts": [], "complete_to_s": None, "worlds": 1, "cpu_s": 0.0},
 )
+
+
+def reserve(master: Master, begin_s: float | None, end_s: float) -> None:
+    """The node is away in between."""
+    nodes = (NodeId("gpu01"),)
+    ask = CreateReservation(
+        caller=ROOT, request_id="", node_ids=nodes, begin_s=begin_s, end_s=end_s, reason=""
+    )
+    master.ask(ask)
 
 
 class Story:
@@ -104,6 +114,34 @@ def test_what_jobs_have_done_before_is_what_they_are_expected_to_do(story: Story
     range_ = story.look()
     assert range_ is not None
     assert [at_s - now_s for at_s in range_] == [pytest.approx(700.0, rel=COARSE - 1)] * 3
+
+
+def test_nobody_starts_in_a_reservation_or_where_it_would_run_into_one(story: Story) -> None:
+    now_s = story.master.clock.now_s()
+    ends_s = now_s + 40_000.0
+    reserve(story.master, now_s + LIMIT_S + 600.0, ends_s)
+    range_ = story.look()
+    assert range_ is not None
+    assert range_.likely_s - now_s <= COARSE * LIMIT_S, "there is a term: it saves, and goes on"
+    estimate = story.estimate(story.waits)
+    assert estimate.end is not None
+    assert estimate.end.high_s > ends_s, "if it runs for long it is taken off, and comes back"
+    story.master.cancel(story.waits.job_id)
+    story.waits = story.submit("third", time_limit_s=LIMIT_S, rules=RunRules(saves=False))
+    range_ = story.look()
+    assert range_ is not None
+    assert range_.likely_s - now_s == pytest.approx(40_000.0, rel=COARSE - 1), "its limit crosses"
+
+
+def test_a_reservation_that_has_begun_is_over_when_it_says(story: Story) -> None:
+    now_s = story.master.clock.now_s()
+    story.end(story.runs)
+    story.master.cancel(story.waits.job_id)
+    reserve(story.master, None, now_s + 7_000.0)
+    story.waits = story.submit("third")
+    range_ = story.look()
+    assert range_ is not None
+    assert range_.likely_s - now_s == pytest.approx(7_000.0, rel=COARSE - 1)
 
 
 def test_while_nobody_waits_nobody_is_asked(story: Story) -> None:

@@ -11,7 +11,7 @@ from dlq_common.errors import InvalidRequest, NotFound
 from dlq_master.control.stimuli import CancelReservation, CreateReservation
 from dlq_master.model.attempt import AttemptState
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import Job
+from dlq_master.model.job import Job, RunRules
 from dlq_master.model.lease import Terms
 from dlq_master.model.node import NodeFlag
 from dlq_master.model.validate import validate
@@ -25,6 +25,7 @@ from support.sim_agent import SimAgent
 
 Masters = Callable[..., Master]
 HOUR_S = 3600.0
+SILENT = RunRules(saves=False)  # its spec says nothing of saving
 
 
 def reserve(
@@ -74,6 +75,16 @@ def placed(master: Master, job: Job) -> list[NodeId]:
         ({"keeps_work": False, "time_limit_s": 7e4}, 8e4, False),
         ({"duration_estimate_s": 9e4, "worked_s": 8.99e4}, 200.0, False),
         ({}, -10.0, True),  # it has begun
+        ({"rules": SILENT, "time_limit_s": 9e4}, 8e4, True),  # as Slurm has it
+        ({"rules": SILENT, "time_limit_s": 9e4, "duration_estimate_s": 60.0}, 8e4, True),
+        ({"rules": SILENT, "duration_estimate_s": 9e4}, 8e4, True),
+        (
+            {"rules": SILENT, "duration_estimate_s": 9e4, "saves": (3.0,)},
+            8e4,
+            False,
+        ),  # it has saved
+        ({"rules": SILENT}, 1000.0, False),  # it runs on, and is told
+        ({"rules": SILENT}, 200.0, True),
     ],
 )
 def test_who_is_to_keep_off_a_reserved_node(
@@ -141,6 +152,32 @@ def test_at_its_begin_the_node_is_emptied_and_at_its_end_it_takes_work_again(
     validate(master.state.cluster)
 
 
+def told(master: Master, job: Job) -> list[str]:
+    events = master.loop.published.events(0, 1_000, job.job_id)
+    return [event.cause for event in events if event.kind == "reservation_ahead"]
+
+
+def test_who_may_run_into_it_is_told_at_its_start_and_when_it_is_made(masters: Masters) -> None:
+    master, _ = a_master(masters)
+    reserve(master, 1000.0)
+    silent = master.submit(1, rules=SILENT)
+    assert placed(master, silent)
+    (words,) = told(master, silent)
+    assert words.startswith("n1 is reserved from ")
+    assert words.endswith(
+        "its spec says nothing of saving, and what it has not saved by then is lost"
+    )
+    saves, short = master.submit(1, run_estimate_s=9e4), master.submit(1, run_estimate_s=60.0)
+    assert placed(master, saves)
+    assert placed(master, short)
+    assert [words.partition(": ")[2] for words in told(master, saves)] == [
+        "it is asked to save then, and goes on elsewhere"
+    ]
+    assert told(master, short) == []
+    reserve(master, 900.0)
+    assert [len(told(master, job)) for job in (silent, saves, short)] == [2, 2, 0]
+
+
 def test_a_cancelled_one_lets_those_in_who_kept_off(masters: Masters) -> None:
     master, _ = a_master(masters)
     made = reserve(master, 100.0)
@@ -152,13 +189,16 @@ def test_a_cancelled_one_lets_those_in_who_kept_off(masters: Masters) -> None:
 
 
 def test_a_job_that_waits_comes_to_run_into_it_as_time_goes(masters: Masters) -> None:
-    master, _ = a_master(masters)
+    master, agent = a_master(masters)
     holder = master.submit(4, run_estimate_s=100.0)
     reserve(master, 400.0)
     waits = master.submit(4, run_estimate_s=5000.0)
     assert master.state.cluster.jobs[waits.job_id].request.avoid == ()
-    for _ in range(13):
-        master.tick(10.0)
+    master.tick(99.0)
+    assert master.state.cluster.jobs[waits.job_id].request.avoid == ()
+    for _ in range(2):
+        master.tick(1.0)
+        agent.hello()
     assert master.state.cluster.jobs[waits.job_id].request.avoid == (NodeId("n1"),)
     assert placed(master, holder) == [NodeId("n1")]
 

@@ -57,6 +57,22 @@ def test_a_submission_becomes_what_the_scheduler_needs() -> None:
     assert stimulus.time_limit_s == 60.0
 
 
+def test_a_spec_says_that_its_program_saves_by_naming_anything_of_it() -> None:
+    assert not intake.submit_stimulus(_submission(), ALICE).rules.saves
+    for part, name, value in (
+        ("checkpoint", "directory", "/ckpt"),
+        ("checkpoint", "save_signal", "USR1"),
+        ("preempt", "signal", "USR2"),
+        ("preempt", "signal_to", "ranks"),
+    ):
+        request = _submission()
+        setattr(getattr(request.spec, part), name, value)
+        assert intake.submit_stimulus(request, ALICE).rules.saves
+    request = _submission()
+    request.spec.preempt.grace_duration.seconds = 60
+    assert intake.submit_stimulus(request, ALICE).rules.saves
+
+
 def test_a_begin_counted_from_now_does_not_make_another_submission() -> None:
     first, again = _submission(), _submission()
     first.spec.begin_time.seconds = 1_900_000_000

@@ -1,0 +1,82 @@
+"""The [[reservations]] of a cluster file: nodes that take no work for a time, as `dlq admin reserve` says it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from dlq_common.suggest import did_you_mean
+from dlq_master.model.windows import Window
+from dlq_simulator import toml_tables as toml
+from dlq_simulator.errors import DataError
+
+Seconds = int | float
+_KEYS = ("nodes", "start", "end")
+
+
+class Reserved(NamedTuple):
+    """From `start_s` to `end_s` on the trace's clock these nodes take no work."""
+
+    node_ids: tuple[str, ...]
+    start_s: Seconds
+    end_s: Seconds
+
+
+def read_reservations(
+    path: str, document: Mapping[str, Any], groups: Mapping[str, tuple[str, ...]]
+) -> tuple[Reserved, ...]:
+    """`groups`: the cluster's own nodes, by the name of their group. A name of a group stands for all of its nodes."""
+    tables = document.get("reservations", [])
+    if not isinstance(tables, list):
+        why = "it has no [[reservations]] table"
+        raise DataError(path, why, "write [[reservations]], keys below it")
+    return tuple(
+        _read(f"{path}, [[reservations]] table {number}", table, groups)
+        for number, table in enumerate(tables, 1)
+    )
+
+
+def windows_of(reservations: Iterable[Reserved]) -> dict[str, tuple[Window, ...]]:
+    """When each node is reserved, the first to begin first; named as the master names them."""
+    found: dict[str, list[Window]] = {}
+    for number, one in enumerate(reservations, 1):
+        for node_id in one.node_ids:
+            window = Window(float(one.start_s), float(one.end_s), f"m{number}")
+            found.setdefault(node_id, []).append(window)
+    return {node_id: tuple(sorted(windows)) for node_id, windows in found.items()}
+
+
+def reserved_seconds(windows: Iterable[Window], begin_s: Seconds, end_s: Seconds) -> Seconds:
+    """How long a node with these windows is reserved in between; what overlaps counts once."""
+    total, until_s = 0.0, float(begin_s)
+    for window in sorted(windows):
+        first_s, last_s = max(window.begin_s, until_s), min(window.end_s, float(end_s))
+        if last_s > first_s:
+            total += last_s - first_s
+            until_s = last_s
+    return total
+
+
+def _read(where: str, table: object, groups: Mapping[str, tuple[str, ...]]) -> Reserved:
+    if not isinstance(table, dict):
+        raise DataError(where, "it is not a table", "write [[reservations]] and keys below it")
+    toml.only(where, table, _KEYS)
+    for key in ("start", "end"):
+        if key not in table:
+            raise DataError(where, f"{key} is missing", f"write {key} = 3600")
+    start_s, end_s = toml.number(where, table, "start"), toml.number(where, table, "end")
+    if start_s is None or end_s is None or end_s <= start_s:
+        raise DataError(where, "it would end before it begins", "write an end after its start")
+    return Reserved(_nodes(where, table.get("nodes"), groups), start_s, end_s)
+
+
+def _nodes(where: str, named: object, groups: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    example = next((ids[0] for ids in groups.values()), "node-1")
+    if not isinstance(named, list) or not named or not all(isinstance(it, str) for it in named):
+        raise DataError(where, "nodes is not a list of names", f'write nodes = ["{example}"]')
+    known = {node_id: (node_id,) for ids in groups.values() for node_id in ids} | dict(groups)
+    for name in named:
+        if name not in known:
+            why = f"the cluster has no node of its own called {name!r}{did_you_mean(name, known)}"
+            raise DataError(where, why, f"name nodes as they are called, such as {example}")
+    return tuple(dict.fromkeys(node_id for name in named for node_id in known[name]))
