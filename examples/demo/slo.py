@@ -15,7 +15,7 @@ from pathlib import Path
 import processes
 from alone import perform_alone
 from cluster import Cluster
-from dlq_cli.exit_codes import INFEASIBLE, OK
+from dlq_cli.exit_codes import OK, UNGUARANTEED
 from proof import ProofFailed
 from screen import Screen
 from site_of_jobs import ENDED, Job, Site
@@ -84,7 +84,7 @@ class Promises(Site):
 
     def submit(self, ask: Ask) -> tuple[int, Job]:
         """The exit code, and the job once it has been judged."""
-        code, job = self.submitted(ask.name, *ask.words(), may=frozenset({OK, INFEASIBLE}))
+        code, job = self.submitted(ask.name, *ask.words(), may=frozenset({OK, UNGUARANTEED}))
         self.screen.say(f"{' '.join(('dlq submit', *ask.flags, '...'))} [{ask.name}]")
         if ask.flags:
             promise = job["promise"]
@@ -118,7 +118,7 @@ def refuse(site: Promises) -> Job:
     site.screen.act("One more asks for what has been promised to others")
     code, refused = site.submit(too_early("28s"))
     told = refused["promise"]
-    if code != INFEASIBLE or told["state"] != "unguaranteed" or not told["earliest_time"]:
+    if code != UNGUARANTEED or told["state"] != "unguaranteed" or not told["earliest_time"]:
         raise ProofFailed(f"it was not refused with an offer: exit code {code}, {told}")
     site.cluster.dlq("cancel", refused["job_id"])
     site.screen.say(f"it is cancelled, and asks for what was offered: {told['earliest_time']}")

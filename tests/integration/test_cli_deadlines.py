@@ -56,13 +56,15 @@ def test_the_answer_of_a_submission_is_its_exit_code(master: FakeMaster, dlq: Dl
     )  # fmt: skip
     master.jobs["18"] = a_job(18, promise=REFUSED)
     said = dlq(*SUBMIT)
-    assert said.code == 5
+    assert said.code == 6
     assert said.out.splitlines()[1:] == [
         "job 18 is not guaranteed: nothing is promised: promises that were made before leave too few GPUs",
         "the earliest that could be promised: --deadline 2026-11-20T12:00:00Z",
     ]
     master.jobs["19"] = a_job(19, promise=promised("run_time_unknown", "not until it is known"))
-    assert dlq(*SUBMIT).code == 5
+    assert dlq(*SUBMIT).code == 7
+    master.jobs["20"] = a_job(20, promise=promised("not_offered", "the policy promises none"))
+    assert dlq(*SUBMIT).code == 7
 
 
 def test_fewer_gpus_are_offered_with_the_deadline_that_they_allow(
@@ -86,11 +88,23 @@ def test_it_waits_until_the_job_has_been_judged(master: FakeMaster, dlq: Dlq) ->
     teller.start()
     said = dlq("submit", "--json", *SUBMIT[1:])
     teller.join()
-    assert said.code == 5
+    assert said.code == 6
     (job,) = json.loads(said.out)["jobs"]
     assert job["promise"]["state"] == "unguaranteed"
     assert job["promise"]["earliest_time"] == "2026-11-20T12:00:00.000Z"
     assert job["promise"]["slack_s"] == -60.0
+
+
+def test_who_is_measured_first_is_waited_for_and_told_so(master: FakeMaster, dlq: Dlq) -> None:
+    master.jobs["17"] = a_job(17, promise=promised("undecided", "not judged yet: it is measured"))
+    made = event_pb2.Event(sequence=5, kind="promise_made", job_id="17")
+    judged = promised("guaranteed", "it is promised", work_duration=to_duration(60.0))
+    teller = Timer(0.2, lambda: master.tell(made, a_job(17, promise=judged)))
+    teller.start()
+    said = dlq(*SUBMIT)
+    teller.join()
+    assert (said.code, "job 17 is guaranteed" in said.out) == (0, True)
+    assert "job 17: not judged yet: it is measured (Ctrl-C: it stays queued)" in said.err
 
 
 def test_waiting_for_an_answer_needs_a_deadline_and_no_other_end(dlq: Dlq) -> None:

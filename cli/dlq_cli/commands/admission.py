@@ -13,30 +13,42 @@ from dlq_cli.commands.options import detaching
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
 from dlq_cli.promise_text import GUARANTEED, answer, instead
+from dlq_cli.render import clean_line
 from dlq_cli.tasks import shown_id
 from dlq_cli.words import has_ended, shown_state
 from dlq_client.watch import watch_jobs
 
 
 def tell_admission(app: App, job_ids: Sequence[str], *, as_json: bool) -> None:
-    """Wait for the answers and print them; exits with 5 unless each is `guaranteed`."""
+    """Wait for the answers and print them; exits with the code of the worst, if any is not `guaranteed`."""
     with detaching(app, list(job_ids)):
         jobs = list(_judged(app, job_ids))
     if as_json:
         click.echo(document({"jobs": [job_facts(job) for job in jobs]}))
     else:
         click.echo("".join(_lines(jobs)), nl=False)
-    if any(job.promise.state != GUARANTEED for job in jobs):
-        raise exit_codes.Ended(exit_codes.INFEASIBLE)
+    states = {job.promise.state for job in jobs} - {GUARANTEED}
+    if states:
+        refused = "unguaranteed" in states
+        raise exit_codes.Ended(exit_codes.UNGUARANTEED if refused else exit_codes.UNJUDGED)
 
 
 def _judged(app: App, job_ids: Sequence[str]) -> Iterable[job_pb2.Job]:
     found: dict[str, job_pb2.Job] = {}
     for job in watch_jobs(app.connection(), job_ids):
+        if job.promise.state == "undecided" and not job.promise.HasField("work_duration"):
+            _say_measured_first(job, found)
         found[job.job_id] = job
         if len(found) == len(job_ids) and all(map(_is_judged, found.values())):
             break
     return found.values()
+
+
+def _say_measured_first(job: job_pb2.Job, found: dict[str, job_pb2.Job]) -> None:
+    """Once for each job: that may take as long as it waits for GPUs."""
+    if job.job_id not in found:
+        told = f"job {shown_id(job)}: {clean_line(job.promise.detail)} (Ctrl-C: it stays queued)"
+        click.echo(told, err=True)
 
 
 def _is_judged(job: job_pb2.Job) -> bool:

@@ -74,7 +74,7 @@ class SubmitCommand(click.Command):
 @click.option(
     "--wait-admission",
     is_flag=True,
-    help="Wait until its deadline has been judged; exit with 0 if it is guaranteed, else with 5.",
+    help="Wait until its deadline has been judged; exit with 0 if it is guaranteed, 6 if not, 7 if nobody judges it.",
 )
 @click.option("--parsable", is_flag=True, help="Print the id alone.")
 @click.option("--test-only", is_flag=True, help="Check everything, show what was understood.")

@@ -59,7 +59,7 @@ def _look(turn: Turn, job: Job, attempt: Attempt, *, reduced: bool) -> None:
 
 def _is_news(job: Job, told: Told, profile_s: float | None) -> bool:
     """Where nobody is measured, nobody has to hear that."""
-    awaited = profile_s is not None or bool(job.trials)
+    awaited = profile_s is not None or bool(job.trials) or job.step_count is not None
     return awaited and job.basis.unmeasured is not told.basis.unmeasured
 
 

@@ -19,6 +19,14 @@ _SOURCES: Mapping[Source, str] = MappingProxyType(
 )
 
 
+def is_awaited(job: Job, profile_s: float | None) -> bool:
+    """Whether it will be found out how long the job runs: nobody knows it yet, and nothing has shown that nobody can.
+    Where the policy measures nobody, it is of who says how many steps there are."""
+    if job.ended or job.duration_estimate_s is not None or job.basis.unmeasured is not None:
+        return False
+    return profile_s is not None or bool(job.trials) or job.step_count is not None
+
+
 def known(job: Job, attempt: Attempt | None, profile_s: float | None) -> str:
     """One sentence. `profile_s`: T_profile of the policy; None: it measures nobody."""
     source = job.basis.source
@@ -36,7 +44,7 @@ def known(job: Job, attempt: Attempt | None, profile_s: float | None) -> str:
         return "it waits for a trial that will tell it"
     if job.basis.unmeasured is not None:
         return _missing(job, profile_s)
-    if profile_s is not None:
+    if is_awaited(job, profile_s):
         return "it is being measured" if attempt is not None else "it is measured once it runs"
     return "nobody said it (--work), and the policy measures nobody; --steps and its own beats would tell it"
 

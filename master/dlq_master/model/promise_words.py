@@ -23,10 +23,10 @@ _NO_PROMISE = {
 }
 
 
-def promise(job: Job, state: str) -> str:
+def promise(job: Job, state: str, run_time: str) -> str:
     """What is promised of a job's deadlines, by the word of its state (dlq.v1.Promise); once it has completed, how
-    that came out."""
-    said = _said(job, state)
+    that came out. `run_time`: what is known of how long it runs."""
+    said = _said(job, state, run_time)
     return f"{said}; {kept(job)}" if kept(job) else said
 
 
@@ -57,7 +57,7 @@ def span(seconds: float) -> str:
 # --- helpers, in order of use ---------------------------------------------------------------------
 
 
-def _said(job: Job, state: str) -> str:
+def _said(job: Job, state: str, run_time: str) -> str:
     match state:
         case "guaranteed":
             which = "its deadline" if len(job.steps) == 1 else f"its deadline {job.promised + 1}"  # type: ignore[operator]  # it has one
@@ -68,10 +68,17 @@ def _said(job: Job, state: str) -> str:
             done = "nothing was promised" if job.ended else "nothing is promised"
             return f"{done}: {why}" + ("" if job.ended else "; it runs as best effort")
         case "run_time_unknown":
-            return "nothing can be promised until its run time is known (--work, or its own steps); it runs by the order"
+            return f"nothing can be promised until it is known how long it runs: {run_time}; it runs by the order"
         case "not_offered":
             return "the policy promises no deadlines; it runs by the order"
-    return "it ended before it was judged" if job.ended else "not judged yet"
+    if job.ended:
+        return "it ended before it was judged"
+    measured = job.duration_estimate_s is None
+    return (
+        f"not judged yet: {run_time}; until then it runs by the order"
+        if measured
+        else "not judged yet"
+    )
 
 
 def _told(ground: str, instead: Alternative) -> str:

@@ -112,7 +112,9 @@ def job_message(job: Job, read: Readable, now_s: float) -> job_pb2.Job:
     if job.blocked is not None and job.depends is not None:
         message.dependency = shown_dependency(job.depends, read.job)
     if job.steps:
-        promised = promise_message(job, attempt, now_s, offered=read.promises)
+        promised = promise_message(
+            job, attempt, now_s, offered=read.promises, profile_s=read.profile_s
+        )
         message.promise.CopyFrom(promised)
     add_preemptions(message, job, read)
     _add_waiting(message, job, read, now_s)

@@ -15,6 +15,7 @@ from dlq_common.wire import from_duration, from_timestamp, to_duration, to_times
 from dlq_master.control.stimuli import SAME, AskedDeadline, Same
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.deadlines import due_s, slack_s
+from dlq_master.model.estimate_words import is_awaited, known
 from dlq_master.model.job import Alternative, Job
 from dlq_master.model.promise_words import promise
 from dlq_master.model.reward import FULL, LATE
@@ -61,9 +62,17 @@ def deadlines_of(spec: JobSpec) -> tuple[AskedDeadline, ...]:
     return tuple([_asked(step) for step in spec.deadlines])
 
 
-def promise_message(job: Job, attempt: Attempt | None, now_s: float, *, offered: bool) -> Promise:
-    """A job's deadlines, and what is promised of them; `offered`: the policy promises any."""
-    state = _state(job, offered=offered)
+def promise_message(
+    job: Job,
+    attempt: Attempt | None,
+    now_s: float,
+    *,
+    offered: bool,
+    profile_s: float | None = None,
+) -> Promise:
+    """A job's deadlines, and what is promised of them; `offered`: the policy promises any. `profile_s`: T_profile of
+    the policy; None: it measures nobody."""
+    state = _state(job, profile_s, offered=offered)
     message = Promise(
         deadlines=[
             DeadlineStep(due_time=to_timestamp(due_s(job, number)), reward=step.reward)
@@ -71,7 +80,7 @@ def promise_message(job: Job, attempt: Attempt | None, now_s: float, *, offered:
         ],
         state=state,
         ground=job.verdict,
-        detail=promise(job, state),
+        detail=promise(job, state, known(job, attempt, profile_s)),
         on_miss=CANCEL if job.rules.cancel_late else CONTINUE,
     )
     if job.promised is not None:
@@ -128,15 +137,16 @@ def _asked(step: DeadlineStep) -> AskedDeadline:
     return AskedDeadline(step.reward, after_s=from_duration(step.due_duration))
 
 
-def _state(job: Job, *, offered: bool) -> str:
+def _state(job: Job, profile_s: float | None, *, offered: bool) -> str:
     if job.promised is not None:
         return "guaranteed"
     if job.verdict:
         return "unguaranteed"
     if not offered:
         return "not_offered"
-    unknown = job.duration_estimate_s is None and not job.trials
-    return "run_time_unknown" if unknown else "undecided"
+    if job.ended or job.duration_estimate_s is not None or is_awaited(job, profile_s):
+        return "undecided"
+    return "run_time_unknown"
 
 
 def _add_alternative(message: Promise, alternative: Alternative) -> None:

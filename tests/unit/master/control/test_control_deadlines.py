@@ -14,6 +14,7 @@ from dlq_common.errors import InvalidRequest
 from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import AskedDeadline, PlanMade
 from dlq_master.model.deadlines import due_s, slack_s
+from dlq_master.model.estimate import Unmeasured
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job, JobState, RunRules
 from dlq_master.model.lease import LeaseKind
@@ -322,6 +323,17 @@ def test_who_tells_its_steps_is_judged_by_them(
     assert (site.job(1).promised, len(site.told(1, "promise_made"))) == (0, 1)
     (cause,) = site.told(1, "job_estimated")
     assert cause == "120 steps took 60 s, and 870 of 1000 are left"
+
+
+def test_who_says_its_steps_and_tells_none_is_left_unmeasured_also_where_nobody_is_measured(
+    masters: Masters,
+) -> None:
+    site = Site(masters, know="unknown")
+    started(site, site.submit(20_000.0, run_s=None, step_count=1000).job_id)
+    site.passes(100.0)
+    assert site.told(1, "job_left_unmeasured") == []
+    site.passes(50.0)
+    assert site.job(1).basis.unmeasured is Unmeasured.NO_BEATS
 
 
 def test_steps_are_counted_anew_in_another_attempt_and_never_of_who_said_its_time(

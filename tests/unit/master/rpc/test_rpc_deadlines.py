@@ -12,6 +12,7 @@ from dlq.v1.job_service_pb2 import UpdateJobRequest
 from dlq_common.errors import InvalidRequest
 from dlq_common.wire import from_timestamp, to_duration, to_timestamp
 from dlq_master.control.stimuli import SAME, AskedDeadline
+from dlq_master.model.estimate import Basis, Unmeasured
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Alternative, Job, JobState, RunRules
 from dlq_master.model.resources import Request
@@ -95,6 +96,28 @@ def test_a_promise_is_told_as_a_word_and_a_sentence(
     assert (message.state, message.ground) == (state, job.verdict)
     assert words in message.detail
     assert [from_timestamp(step.due_time) for step in message.deadlines] == [1600.0, 1900.0]
+
+
+@pytest.mark.parametrize(
+    ("more", "profile_s", "state", "words"),
+    [
+        ({}, 300.0, "undecided", "not judged yet: it is measured once it runs; until then"),
+        ({"step_count": 9}, None, "undecided", "not judged yet: it is measured once it runs"),
+        ({}, None, "run_time_unknown", "nobody said it (--work)"),
+        (
+            {"basis": Basis(unmeasured=Unmeasured.NO_BEATS)}, 300.0, "run_time_unknown",
+            "it told no steps within 600 s (run.beat of dlq_train); --work says it instead",
+        ),
+        ({"state": JobState.COMPLETED}, None, "undecided", "it ended before it was judged"),
+    ],
+)  # fmt: skip
+def test_whoever_is_measured_is_judged_then_and_nobody_else(
+    more: dict[str, object], profile_s: float | None, state: str, words: str
+) -> None:
+    job = a_job(**more)._replace(duration_estimate_s=None)
+    message = promise_message(job, None, 1100.0, offered=True, profile_s=profile_s)
+    assert message.state == state
+    assert words in message.detail
 
 
 @pytest.mark.parametrize(
