@@ -16,6 +16,7 @@ from support.waiting import wait_until
 pytestmark = pytest.mark.integration
 
 STEP_S, TOTAL = 0.05, 80
+SLOWEST = 5.0  # a step that sleeps may wake this much later where many others want the processor
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +80,10 @@ def test_a_wide_job_is_tried_on_one_node_and_on_two_through_kills_and_then_runs_
     ]  # fmt: skip
     assert all((run["pet"], run["resumed_at"]) == (str(run["nodes"]), 0) for run in begun)
     assert len({run["directory"] for run in begun}) == 3
-    done = [run for run in runs(daemons) if "done" in run]
-    assert [run["attempt"] for run in done] == [3, 3, 3]
+    # On a slow machine a trial may come to the end of its steps before anybody ends it: the job goes on all the same.
+    done = [run["attempt"] for run in runs(daemons) if "done" in run]
+    assert done.count(3) == 3
+    assert done[-3:] == [3, 3, 3]
     assert [attempt["lease_kind"] for attempt in last["attempts"]][:2] == ["profile", "profile"]
     (estimated,) = [
         event
@@ -89,7 +92,7 @@ def test_a_wide_job_is_tried_on_one_node_and_on_two_through_kills_and_then_runs_
     ]
     found_s = float(estimated["data"]["estimate_s"])
     true_s = TOTAL * STEP_S * (1.0 + log2(3) / 10.0)
-    assert found_s == pytest.approx(true_s, rel=0.5), "start-up included, on a machine that is busy"
+    assert 0.5 * true_s < found_s < SLOWEST * true_s, "start-up included, on a machine that is busy"
 
 
 def test_a_job_of_one_node_is_measured_in_its_first_run_and_shows_it(daemons: Daemons) -> None:
@@ -101,7 +104,7 @@ def test_a_job_of_one_node_is_measured_in_its_first_run_and_shows_it(daemons: Da
             timeout_s=30.0,
         )
         estimate = shown(daemons, job_id)["estimate"]
-        assert estimate["step_s"] == pytest.approx(STEP_S, rel=0.5)
+        assert STEP_S <= estimate["step_s"] < SLOWEST * STEP_S
         assert estimate["run_s"] == pytest.approx(10_000 * estimate["step_s"], rel=0.1)
         assert estimate["confidence"] in ("high", "medium", "low")
         assert "by its own steps" in daemons.said("show", job_id)

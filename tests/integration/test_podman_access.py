@@ -58,7 +58,7 @@ def test_credentials_reach_the_registry_and_nothing_else(
         registry.hold_blobs.set()
         assert pull.result(60)
     assert CANARY not in "\n".join(said)
-    places = [tmp_path / "run", tmp_path / "images.json", store.at / "store", store.at / "run"]
+    places = [tmp_path / "run", tmp_path / "images.json", store.at / "store", store.run_root]
     assert files_with(CANARY, places) == []
 
 

@@ -25,9 +25,9 @@ IMAGE = "localhost/dlq-profiled:1"
 RING = Path(__file__).parents[1] / "support" / "ring_of_two.py"
 PODMAN = """
 [podman]
-root = "{store}/store"
-run_root = "{store}/run"
-oci_runtime = "{oci_runtime}"
+root = "{store.at}/store"
+run_root = "{store.run_root}"
+oci_runtime = "{store.client.oci_runtime}"
 secrets = "{place}/secrets"
 run_dir = "{place}/handed"
 mount_roots = ["/usr"]
@@ -51,7 +51,7 @@ def master(store: PodmanStore) -> Iterator[StubMaster]:
         agent = AgentProcess(place, stub)
         text = agent.config.read_text().replace('run_as = "self"', 'run_as = "submitter"')
         text = text.replace("allow_root = true", 'allow_root = false\nruntime = "podman"')
-        more = PODMAN.format(store=store.at, place=place, oci_runtime=store.client.oci_runtime)
+        more = PODMAN.format(store=store, place=place)
         agent.config.write_text(text + more)
         assert agent.join(stub.token()).returncode == 0
         (agent.state_dir / "users.map").write_text(f"{USER}:{USER}:\n")

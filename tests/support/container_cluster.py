@@ -17,7 +17,7 @@ HOST_IMAGE = "localhost/dlq-host-usr:1"
 _PODMAN = """
 [podman]
 root = "{store}/store"
-run_root = "{store}/run"
+run_root = "{run_root}"
 oci_runtime = "{oci_runtime}"
 secrets = "{root}/secrets"
 run_dir = "{root}/handed"
@@ -46,6 +46,7 @@ class ContainerCluster(Cluster):
         self._without = without
         self._podman = _PODMAN.format(
             store=store.at,
+            run_root=store.run_root,
             root=root,
             oci_runtime=store.client.oci_runtime,
             mount_roots=", ".join(f'"{place}"' for place in (root, *mounts)),

@@ -9,6 +9,7 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -91,11 +92,13 @@ class PodmanStore:
 
     def __init__(self, at: Path) -> None:
         self.at = at
+        # podman takes no path of more than 50 characters here, and pytest's may be longer.
+        self.run_root = Path(mkdtemp(prefix="dlq-"))
         tree = detect("store")
         runtime = choose_oci_runtime(tree.mode, "")
         tree.remove()
         self.client = PodmanClient(
-            root=str(at / "store"), run_root=str(at / "run"), oci_runtime=runtime
+            root=str(at / "store"), run_root=str(self.run_root), oci_runtime=runtime
         )
         self.load(make_root_filesystem(at / "rootfs"), IMAGE)
         self.image_id = self.client.ask("image", "inspect", "--format={{.Id}}", IMAGE).strip()
@@ -116,7 +119,8 @@ class PodmanStore:
     def remove(self) -> None:
         """Containers, images, mounts and files."""
         wait_until(self._is_empty, what=f"podman empties {self.at}")
-        wait_until(self._is_gone, what=f"{self.at} is removed")
+        for place in (self.at, self.run_root):
+            wait_until(lambda place=place: _is_gone(place), what=f"{place} is removed")
 
     def _is_empty(self) -> bool:
         try:
@@ -127,12 +131,13 @@ class PodmanStore:
             return False
         return True
 
-    def _is_gone(self) -> bool:
-        # conmon's last podman may still clean up after a container, and mounts the store for that.
-        for mounted in sorted(_mounts_below(self.at), reverse=True):
-            subprocess.run(["umount", "-l", mounted], check=False)
-        shutil.rmtree(self.at, ignore_errors=True)
-        return not self.at.exists()
+
+def _is_gone(at: Path) -> bool:
+    # conmon's last podman may still clean up after a container, and mounts the store for that.
+    for mounted in sorted(_mounts_below(at), reverse=True):
+        subprocess.run(["umount", "-l", mounted], check=False)
+    shutil.rmtree(at, ignore_errors=True)
+    return not at.exists()
 
 
 def _mounts_below(at: Path) -> list[str]:
