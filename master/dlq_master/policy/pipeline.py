@@ -88,7 +88,9 @@ def plan(view: View, policy: Policy) -> Plan:
     changes, end_s = verbs.changes(view, policy, outcome, ending, lead_s)
     if now_s < (decided_s := decision_time_s(end_s, lead_s)) < wake_s:
         wake_s = decided_s
-    return _plan((tuple(changes), None if wake_s == _NEVER_S else wake_s, outcome.exchanged))
+    # Who leaves at a boundary changes which nodes are kept for trials: what is free may do for who claims.
+    again = outcome.exchanged or bool(ending and outcome.claims and policy.profiling is not None)
+    return _plan((tuple(changes), None if wake_s == _NEVER_S else wake_s, again))
 
 
 def _first(view: View, policy: Policy, move_s: float) -> Sequence[Change]:

@@ -29,15 +29,18 @@ def serve_beside(
     ground: SlotSpace | SlotContest, waiting: Iterable[Seat], gpu_type: str, nodes: int
 ) -> None:
     """Seats for all of them, on other nodes than so many that hold no seat; who finds none there gets one
-    anywhere, for a promise is more than a trial."""
-    seats = list(waiting)
-    if not seats:
-        return
-    held = _hold(ground, gpu_type, nodes)
-    serve(ground, seats)
-    _release(ground, held)
+    anywhere, for a promise is more than a trial, and before those who are narrower and could lie in its way."""
     outcome = ground.outcome
-    serve(ground, [it for it in seats if it.job_id not in {*outcome.chosen, *outcome.claims}])
+    held: list[Held] | None = None
+    for seat in waiting:
+        if held is None:
+            held = _hold(ground, gpu_type, nodes)
+        serve(ground, (seat,))
+        if held and seat.job_id not in outcome.chosen and seat.job_id not in outcome.claims:
+            _release(ground, held)
+            held = None
+            serve(ground, (seat,))
+    _release(ground, held or ())
 
 
 def _hold(ground: SlotSpace | SlotContest, gpu_type: str, nodes: int) -> list[Held]:
@@ -47,7 +50,7 @@ def _hold(ground: SlotSpace | SlotContest, gpu_type: str, nodes: int) -> list[He
         return []
     clear = sorted(_clear(ground, gpu_type))[: max(0, nodes)]
     found = []
-    for _, _, ordinal in clear:
+    for *_, ordinal in clear:
         now = stock.free.masks[ordinal]
         later = stock.later.masks[ordinal]
         stock.take((Part(ordinal, now | later),))
@@ -69,9 +72,10 @@ def _release(ground: SlotSpace | SlotContest, held: Iterable[Held]) -> None:
         ground.victims = None  # there are more of them now
 
 
-def _clear(ground: SlotSpace | SlotContest, gpu_type: str) -> Iterable[tuple[int, int, int]]:
-    """Whole open nodes of the type that nobody will hold but best-effort work: how much that holds, and the
-    last first, since others are placed from the first on."""
+def _clear(ground: SlotSpace | SlotContest, gpu_type: str) -> Iterable[tuple[int, int, int, int]]:
+    """Whole open nodes of the type that nobody will hold but best-effort work: how much others are still leaving, how
+    much that holds, and the last first, since others are placed from the first on. Those that are being left come
+    last: they are left for somebody, who has no place if they are kept instead of the ones that were kept then."""
     cluster = ground.cluster
     capacity = cluster.capacity
     opened, total = capacity.open[gpu_type].masks, capacity.total[gpu_type].masks
@@ -81,7 +85,8 @@ def _clear(ground: SlotSpace | SlotContest, gpu_type: str) -> Iterable[tuple[int
             stay = {key: gpus for key, gpus in claims.items() if not _leaves(ground, key)}
             if all(cluster.jobs[key.job_id].lane >= Lane.SPOT for key in stay):
                 held = sum(gpus.bit_count() for gpus in stay.values())
-                yield held, -ordinal, ordinal
+                left = sum(gpus.bit_count() for gpus in claims.values()) - held
+                yield left, held, -ordinal, ordinal
 
 
 def _leaves(ground: SlotSpace | SlotContest, key: AttemptKey) -> bool:

@@ -23,6 +23,7 @@ from dlq_master.policy.walk.outcome import PROFILER
 from dlq_master.policy.walk.seats import Seat, SlotContest, SlotSpace, serve
 from dlq_master.policy.walk.space import Space
 from dlq_master.policy.walk.standing import Block
+from dlq_master.policy.walk.stock import Stock
 
 _LAST = 1 << 200  # behind everybody of the rank: trials do not make trials leave
 _ANY_WIDTH = float("inf")
@@ -94,7 +95,7 @@ def withhold(ground: Space, gpu_type: str, gpus: int) -> None:
     if stock is None or gpus <= 0:
         return
     opened = ground.cluster.capacity.open[gpu_type]
-    kept = _kept(stock.later, opened, min(gpus, opened.total - _widest(ground)))
+    kept = _kept(stock, opened, min(gpus, opened.total - _widest(ground)))
     if kept:
         ground.outcome.withheld = sum(mask.bit_count() for _, mask in kept)
         stock.take(kept)
@@ -115,14 +116,20 @@ def _widest(ground: Space) -> int:
     return max(shapes, default=0)
 
 
-def _kept(pool: Pool, opened: Pool, gpus: int) -> tuple[Part, ...]:
-    """Whole nodes that are free, then the freest of the others."""
-    free = [(mask.bit_count(), ordinal) for ordinal, mask in enumerate(pool.masks) if mask]
-    free.sort(key=lambda node: (pool.masks[node[1]] != opened.masks[node[1]], -node[0], node[1]))
+def _kept(stock: Stock, opened: Pool, gpus: int) -> tuple[Part, ...]:
+    """Whole nodes that are free, then the one that just has the rest, or the freest. Nodes that are being left come
+    last: they are left for somebody, who had no place otherwise."""
+    free, later = stock.free.masks, stock.later.masks
+    counts = {ordinal: mask.bit_count() for ordinal, mask in enumerate(later) if mask}
+
+    def place(ordinal: int) -> tuple[bool, bool, bool, int, int]:
+        left, count = later[ordinal] != free[ordinal], counts[ordinal]
+        broken = count > gpus or later[ordinal] != opened.masks[ordinal]
+        return left, broken, count < gpus, count if count >= gpus else -count, ordinal
+
     kept = []
-    for count, ordinal in free:
-        if gpus <= 0:
-            break
-        kept.append(Part(ordinal, lowest(pool.masks[ordinal], min(gpus, count))))
-        gpus -= count
+    while gpus > 0 and counts:
+        ordinal = min(counts, key=place)
+        kept.append(Part(ordinal, lowest(later[ordinal], min(gpus, counts[ordinal]))))
+        gpus -= counts.pop(ordinal)
     return tuple(kept)

@@ -206,6 +206,33 @@ def test_free_gpus_are_kept_for_trials_in_whole_nodes() -> None:
     assert 13 in world.running
 
 
+def test_a_node_that_is_kept_stays_kept_while_another_is_left_for_a_promise() -> None:
+    world = a_world(3, profile_floor="1")
+    world.submit(*[a_job(n, 8, duration_estimate_s=90_000.0) for n in (1, 2)]).decide()
+    promised = a_job(9, 8, duration_estimate_s=900.0, steps=strict(2500.0))
+    world.at(100.0).submit(promised).decide()
+    world.at(1170.0)
+    assert world.leaving == [2]
+    assert not world.plan().changes, "or somebody leaves for one who has GPUs now"
+    assert codes(world, 9) == {ReasonCode.WAITING_FOR_RELEASE}
+    assert world.leave(2).decide().running == [1, 9]
+
+
+def test_whole_nodes_are_left_to_others_where_less_is_kept() -> None:
+    world = a_world(3, profile_floor="1").submit(a_job(1, 4)).decide()
+    narrow = [a_job(n, 4, duration_estimate_s=90_000.0) for n in (2, 3, 4, 5)]
+    world.submit(*narrow).decide()
+    beside = {
+        slot.node_id for n in (2, 3, 4, 5) for slot in world.attempt(n).lease.allocation.slots
+    }
+    assert beside == {"n2", "n3"}
+    world.at(10.0).submit(a_job(9, 16, duration_estimate_s=900.0)).at(270.0)
+    for job_id in (2, 3, 4, 5):
+        assert ReasonCode.WAITING_FOR_RELEASE in codes(world, 9), "what was left for it is its own"
+        world.leave(job_id).decide()
+    assert world.running == [1, 9]
+
+
 def test_nobody_leaves_for_what_is_only_kept() -> None:
     world = a_world(12, profile_floor="0").submit(
         *[a_job(n, 8, duration_estimate_s=90000.0) for n in range(1, 13)]
