@@ -119,8 +119,8 @@ class PodmanStore:
     def remove(self) -> None:
         """Containers, images, mounts and files."""
         wait_until(self._is_empty, what=f"podman empties {self.at}")
-        for place in (self.at, self.run_root):
-            wait_until(lambda place=place: _is_gone(place), what=f"{place} is removed")
+        wait_until(lambda: _is_gone(self.at), what=f"{self.at} is removed")
+        wait_until(lambda: _is_gone(self.run_root), what=f"{self.run_root} is removed")
 
     def _is_empty(self) -> bool:
         try:
