@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dlq.v1 import job_pb2
+from dlq_cli.elastic_text import gpus_now
 from dlq_cli.foreseen import short_range
 from dlq_cli.promise_text import slack, target_s
 from dlq_cli.render import Cell, Look, clean_line, number, when
@@ -16,6 +17,7 @@ from dlq_cli.tasks import id_key, shown_id
 from dlq_cli.words import ENDED, HOLD_KINDS, SLURM_CODES, shown_state
 from dlq_common.errors import InvalidRequest
 from dlq_common.hostlist import compress_hostlist
+from dlq_common.sizes import format_sizes
 from dlq_common.suggest import did_you_mean
 from dlq_common.units import approximate_size, format_duration
 from dlq_common.wire import from_duration, from_timestamp
@@ -147,9 +149,10 @@ COLUMNS: Mapping[str, Column] = {
     "code": Column(Cell("ST"), lambda j, _: SLURM_CODES.get(shown_state(j), "NF")),
     "gpus": Column(
         Cell("GPUS", right=True),
-        lambda j, _: str(j.resources.gpu_count),
-        lambda j: j.resources.gpu_count,
+        lambda j, _: str(gpus_now(j)),
+        gpus_now,
     ),
+    "sizes": Column(Cell("SIZES"), lambda j, _: format_sizes(j.elastic.gpu_counts)),
     "gpu_type": Column(Cell("GPU_TYPE"), lambda j, _: j.gpu_type or j.resources.gpu_type or ""),
     "nodes": Column(
         Cell("NODES", right=True), _nodes, lambda j: len(j.node_ids) or j.resources.node_count
@@ -197,11 +200,17 @@ COLUMNS: Mapping[str, Column] = {
 
 
 def default_columns(jobs: Iterable[job_pb2.Job]) -> Sequence[str]:
-    """`DEFAULT`, with the slack where any of the jobs has some, or none."""
-    if not any(job.promise.HasField("slack_duration") for job in jobs):
+    """`DEFAULT`, with the sizes where any of the jobs is elastic, and the slack where any has some, or none."""
+    listed = list(jobs)
+    elastic = any(job.HasField("elastic") for job in listed)
+    late = any(job.promise.HasField("slack_duration") for job in listed)
+    if not elastic and not late:
         return DEFAULT
-    at = DEFAULT.index("where")
-    return (*DEFAULT[:at], "promise", "slack", *DEFAULT[at:])
+    found: list[str] = []
+    for name in DEFAULT:
+        found += ["promise", "slack"] if late and name == "where" else []
+        found += [name, "sizes"] if elastic and name == "gpus" else [name]
+    return found
 
 
 DEFAULT = ("id", "name", "user", "queue", "state", "gpus", "time", "start", "progress", "where")

@@ -17,6 +17,7 @@
     names           which names and paths from outside pass
     pki             keys, requests and certificates
     private_files   keys that nobody else may read
+    sizes           2:8 and 2,4,8 GPUs
     suggest         did you mean
     systemd         what a daemon and the systemd above it tell each other
     units           durations and sizes as people write them

@@ -53,6 +53,7 @@ def job_environment(
         **_identity(launch, now_s),
         **_gang(launch, devices),
         **_torchrun(launch, devices),
+        **_elastic(launch, devices),
         **_devices(devices),
         **_files(launch, files),
         **_compat(launch, devices, account, now_s, cluster),
@@ -105,6 +106,22 @@ def _torchrun(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
         "PET_SIGNALS_TO_HANDLE": _SIGNALS_TO_HANDLE,
         # torchrun would kill its workers after 30 s, in the middle of a save.
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(max(1, round(launch.grace_s))),
+    }
+
+
+def _elastic(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
+    """On how many GPUs an elastic job runs this time, and might. DLQ_BATCH_SCALE: by how much each of them has
+    to do more, or less, than on what it asks for, if the batch of all together is to stay the same."""
+    if not launch.sizes:
+        return {}
+    gpus = sum(launch.node_gpu_counts) or len(devices) * max(1, len(launch.node_ids))
+    asked = launch.asked_gpus or launch.sizes[0]
+    return {
+        "DLQ_GPUS": str(gpus),
+        "DLQ_ASKED_GPUS": str(asked),
+        "DLQ_BASE_GPUS": str(launch.sizes[0]),
+        "DLQ_ELASTIC_SIZES": ",".join(map(str, launch.sizes)),
+        "DLQ_BATCH_SCALE": f"{asked / max(1, gpus):g}",
     }
 
 

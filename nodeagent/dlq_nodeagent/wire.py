@@ -382,6 +382,8 @@ def _launch(launch: wire.LaunchCommand) -> Launch:
         node_gpu_counts=tuple(launch.node_gpu_counts),
         profile=_profile_order(launch.profile) if launch.HasField("profile") else None,
         trial=launch.trial,
+        sizes=tuple(spec.elastic.gpu_counts),
+        asked_gpus=max(0, limits.gpu_count),
     )
 
 

@@ -23,6 +23,7 @@ from dlq_cli.zone import LocalZone
 from dlq_client.jobs import Jobs, Updated
 from dlq_common.errors import DlqError, InvalidRequest, Unavailable
 from dlq_common.names import shown
+from dlq_common.sizes import expanded, parse_range, parse_sizes
 from dlq_common.suggest import did_you_mean
 from dlq_common.wire import to_duration, to_timestamp
 
@@ -41,14 +42,16 @@ Wish = Callable[[wire.UpdateJobRequest, str, float], None]
         "dlq update 17 time_limit=unlimited --if-version 5",
         "dlq update 17 --deadline 8h --on-miss cancel",
         "dlq update 17 soft_deadline=8h:100,+50%:40",
+        "dlq update 17 --elastic 2:8",
     )
     + "\n\n"
     + "Keys: time_limit, nice, queue, name, dependency, begin, concurrent (of an array), deadline, "
-    "soft_deadline, on_miss."
+    "soft_deadline, on_miss, elastic."
 )
 @click.option("--deadline", metavar="TIME", help="As the key of that name.")
 @click.option("--soft-deadline", metavar="TIME:WORTH,...", help="Likewise.")
 @click.option("--on-miss", metavar="WORD", help="Likewise: continue or cancel.")
+@click.option("--elastic", metavar="MIN:MAX", help="Likewise: 2:8 or 2,4,8.")
 @click.option(
     "--if-version",
     type=click.IntRange(min=1),
@@ -69,7 +72,7 @@ def update(
     """Ask for something else for JOB...
 
     A job that runs can only be given less time, another name or another nice; operators may give it
-    more time. `none` takes a begin, a dependency or a deadline away, `unlimited` a time limit. Of several
+    more time. `none` takes a begin, a dependency, a deadline or sizes away, `unlimited` a time limit. Of several
     wishes for a job all or none are granted; each job, and each task of an array, is one for itself.
 
     A job that is promised a deadline gets another one only if that can be promised too: else it is refused, and
@@ -236,6 +239,14 @@ def _on_miss(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
     request.on_miss = read_on_miss(text)
 
 
+def _elastic(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
+    if text.lower() in NONE:
+        request.clear_elastic = True
+        return
+    sizes = expanded(parse_range(text), None) if ":" in text else parse_sizes(text.split(","))
+    request.elastic.gpu_counts.extend(sizes)
+
+
 _WISHES: Mapping[str, Wish] = {
     "time_limit": _time_limit,
     "nice": _nice,
@@ -247,6 +258,7 @@ _WISHES: Mapping[str, Wish] = {
     "deadline": _deadline,
     "soft_deadline": _soft_deadline,
     "on_miss": _on_miss,
+    "elastic": _elastic,
 }
 # Words of scontrol and of our own flags.
 _ALIASES = {

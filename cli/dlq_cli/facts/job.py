@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from dlq.v1 import forecast_pb2, job_pb2, resource_pb2
 from dlq_cli.facts.common import Facts, instant, seconds
+from dlq_cli.facts.elastic import elastic_facts, elastic_spec_facts
 from dlq_cli.facts.estimate import estimate_facts
 from dlq_cli.facts.promise import deadline_facts, promise_facts
 from dlq_cli.words import ATTEMPT_STATES, HOLD_KINDS, JOB_STATES, LEASE_KINDS, shown_state
@@ -34,6 +35,7 @@ def job_facts(job: job_pb2.Job) -> Facts:
         "wait_code": job.wait_code or None,
         "stop_cause": job.stop_cause or None,
         "resources": request_facts(job.resources),
+        "elastic": elastic_facts(job.elastic) if has("elastic") else None,
         "nodes": list(job.node_ids),
         "gpu_type": job.gpu_type or None,
         "virtual_devices": job.virtual_devices,
@@ -184,6 +186,7 @@ def spec_facts(spec: job_pb2.JobSpec) -> Facts:
         "queue": spec.queue or None,
         "team": spec.team or None,
         "resources": request_facts(spec.resources),
+        "elastic": elastic_spec_facts(spec.elastic) if has("elastic") else None,
         "environment": sorted(spec.environment),
         "working_directory": spec.working_directory or None,
         "time_limit_s": seconds(spec.time_limit_duration) if has("time_limit_duration") else None,

@@ -76,7 +76,10 @@ def _nodes(made: Conversion, option: Option) -> None:
     least, dash, most = option.value.partition("-")
     if dash and least != most:
         made.remarks.append(
-            Remark(option.line, f"{option.written}: the smaller number; jobs here do not stretch")
+            Remark(
+                option.line,
+                f"{option.written}: the smaller number; --elastic MIN:MAX, in GPUs, lets it stretch",
+            )
         )
     take(made, option, "--nodes", least.strip())
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dlq_cli.spec import choice, container, deadlines, ordering, program, readers
+from dlq_cli.spec import choice, container, deadlines, elastic, ordering, program, readers
 from dlq_cli.spec.given import FromShell, Given, Layer, unknown_key, wrong
 
 Reader = Callable[[object], object]
@@ -58,6 +58,9 @@ READERS: Mapping[str, Reader] = {
     "resources.cpus": readers.read_cpus,
     "resources.memory": readers.read_memory,
     "resources.shm_size": container.read_shm_size,
+    "elastic.gpus": elastic.read_range,
+    "elastic.sizes": elastic.read_sizes,
+    "elastic.resize": elastic.read_resize,
     "preempt.signal": readers.read_signal,
     "preempt.signal_to": readers.read_signal_to,
     "preempt.grace": readers.read_grace,
@@ -85,12 +88,12 @@ ALIASES: Mapping[str, str] = {
     "resources.gpu": "resources.gpus",
 }
 
-SECTIONS = ("resources", "preempt", "checkpoint", "retry", "roles")
+SECTIONS = ("resources", "elastic", "preempt", "checkpoint", "retry", "roles")
 
 # Keys of facts that other versions know; better named than taken for typing errors.
 LATER_KEYS = frozenset(
     {
-        "elastic", "idle", "notify", "ports", "priority", "qos", "schedule", "setup",
+        "idle", "notify", "ports", "priority", "qos", "schedule", "setup",
         "time_min", "volumes", "resources.disk", "checkpoint.keep",
         "checkpoint.resume_arg", "preempt.allowed", "preempt.min_run", "retry.backoff", "retry.on",
     }
@@ -121,6 +124,8 @@ SYNONYMS: Mapping[str, str] = {
     **dict.fromkeys(("resources.nodes", "resources.num_nodes", "nnodes", "node_count"), "`nodes`"),
     **dict.fromkeys(("partition", "resources.queue"), "`queue`"),
     **dict.fromkeys(("account", "project", "group"), "`team`"),
+    **dict.fromkeys(("elastic", "min_max", "elastic.range"), '`gpus` under elastic, such as "2:8"'),
+    **dict.fromkeys(("elastic.mode", "elastic_mode"), "`resize` under elastic"),
     **dict.fromkeys(("job_name", "title"), "`name`"),
     **dict.fromkeys(("wrap", "shell"), "`run`"),
     **dict.fromkeys(("cmd", "entrypoint", "args", "program"), "`command`"),

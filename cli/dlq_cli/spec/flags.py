@@ -64,6 +64,25 @@ FLAGS: tuple[Flag, ...] = (
         help="Nodes of the gang.  [default: any that hold the GPUs]",
     ),
     Flag(
+        names=("--elastic",),
+        key="elastic.gpus",
+        metavar="MIN:MAX[:STEP]",
+        help="It runs on any number of GPUs from 2 to 8 with 2:8, and is given others while it runs; the "
+        "first is its base.",
+    ),
+    Flag(
+        names=("--elastic-sizes",),
+        key="elastic.sizes",
+        metavar="N,N,...",
+        help="The same with a list: 2,4,8.",
+    ),
+    Flag(
+        names=("--elastic-mode",),
+        key="elastic.resize",
+        metavar="restart",
+        help="How it is given others: it saves and starts again.  [default: restart]",
+    ),
+    Flag(
         names=("--gpu-type",),
         key="resources.gpu_type",
         metavar="TYPE",
@@ -340,8 +359,7 @@ BY_NAME: Mapping[str, Flag] = {name: flag for flag in FLAGS for name in flag.nam
 LATER_FLAGS = frozenset(
     {
         "--account", "--contiguous",
-        "--cpus-per-gpu", "--cpus-per-task", "--elastic",
-        "--elastic-sizes", "--error", "--exclusive", "--keep-checkpoints",
+        "--cpus-per-gpu", "--cpus-per-task", "--error", "--exclusive", "--keep-checkpoints",
         "--mail-type", "--mail-user", "--mem-per-gpu", "--no-preempt",
         "--no-requeue", "--notify", "--ntasks",
         "--output", "--preemptible", "--priority", "--qos", "--requeue",

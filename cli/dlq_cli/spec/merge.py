@@ -11,6 +11,7 @@ from dlq_common.names import check_env_name
 RIVALS: tuple[tuple[str, ...], ...] = (
     ("command", "run"),
     ("resources.gpus", "resources.gpus_total"),
+    ("elastic.gpus", "elastic.sizes"),
 )
 
 

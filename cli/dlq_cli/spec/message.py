@@ -55,6 +55,9 @@ def to_message(spec: Spec) -> job_pb2.JobSpec:
     if spec.step_count is not None:
         message.step_count = spec.step_count
     message.retry.max_restart_count = spec.max_restart_count
+    if spec.elastic is not None:
+        message.elastic.gpu_counts.extend(spec.elastic.sizes)
+        message.elastic.resize = spec.elastic.resize
     if spec.container is not None:
         message.container.CopyFrom(_container(spec.container))
     for due, reward in spec.deadlines:

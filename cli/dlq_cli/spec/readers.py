@@ -125,9 +125,11 @@ def read_integer(raw: object, most: int) -> int:
 
 
 def read_nodes(raw: object) -> int:
-    """A number of nodes; a range would be an elastic job."""
+    """A number of nodes; a range is that of an elastic job."""
     if isinstance(raw, str) and re.fullmatch(r"\s*\d+\s*-\s*\d+\s*", raw):
-        raise ValueError(f"{raw!r}: elastic jobs are not supported by this version of dlq")
+        raise ValueError(
+            f"{raw!r}: write the fewest nodes, and the range of GPUs as --elastic 8:32"
+        )
     return _at_least_one(read_integer(raw, MOST_NODES), "nodes")
 
 

@@ -109,6 +109,10 @@ def _values(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
     if spec.preempt.signal:
         ahead_s = round(from_duration(spec.preempt.warning_duration))
         yield "preempt.signal", SignalAhead(spec.preempt.signal, ahead_s)
+    if spec.HasField("elastic"):
+        yield "elastic.sizes", tuple(spec.elastic.gpu_counts)
+        if spec.elastic.resize:
+            yield "elastic.resize", spec.elastic.resize
     yield from _durations(spec)
     yield from _ordering(spec)
     yield from _deadlines(spec)

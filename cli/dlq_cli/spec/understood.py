@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dlq_cli.render import facts
 from dlq_cli.spec.deadlines import deadlines_text
+from dlq_cli.spec.elastic import elastic_text
 from dlq_cli.spec.validate import Spec
 from dlq_common.arrays import expand, format_indexes
 from dlq_common.hostlist import compress_hostlist
@@ -18,6 +19,11 @@ def understood(spec: Spec) -> str:
         ("command", _command(spec), origin("command") or origin("run")),
         ("queue", spec.queue or "the cluster's", origin("queue")),
         ("gpus", _gpus(spec), origin("resources.gpus_total") or origin("resources.gpus")),
+        (
+            "elastic",
+            elastic_text(spec.elastic),
+            origin("elastic.gpus") or origin("elastic.sizes"),
+        ),
         (
             "cpus",
             f"{spec.cpu_limit:g} on each node" if spec.cpu_limit else "",

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from dlq_cli.spec.container import ContainerRequest, container_of
 from dlq_cli.spec.deadlines import Deadlines
+from dlq_cli.spec.elastic import Elastic, base_of, check_asked, elastic_of
 from dlq_cli.spec.given import ReadLayer, wrong
 from dlq_cli.spec.ordering import DependencyText
 from dlq_cli.spec.presets import with_preset
@@ -46,6 +47,7 @@ class Spec:
     team: str | None
     gpu_count: int
     node_count: int | None
+    elastic: Elastic | None
     gpu_type: str | None
     constraint: tuple[str, ...]  # `K=V`, sorted
     nodelist: tuple[str, ...]  # empty: any
@@ -97,7 +99,9 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
     merged = with_preset(merged)
     get = _Getter(merged)
     command, script = _program(get, arguments)
-    gpu_count, node_count = _width(get)
+    gpu_count, node_count = _width(get, base_of(merged))
+    elastic = elastic_of(merged, gpu_count // node_count if node_count else None)
+    check_asked(merged, elastic, gpu_count, deadlines=bool(_deadlines(get)))
     signal = get.of("preempt.signal", SignalAhead)
     container = container_of(merged)
     return Spec(
@@ -108,6 +112,7 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
         team=get.of("team", str),
         gpu_count=gpu_count,
         node_count=node_count,
+        elastic=elastic,
         gpu_type=get.of("resources.gpu_type", str),
         constraint=get.of("resources.constraint", tuple) or (),
         nodelist=get.of("resources.nodelist", tuple) or (),
@@ -208,10 +213,12 @@ def _program(get: _Getter, arguments: tuple[str, ...]) -> tuple[tuple[str, ...],
     return (*command, *arguments), None
 
 
-def _width(get: _Getter) -> tuple[int, int | None]:
-    """GPUs in all, and nodes if the gang's size matters."""
+def _width(get: _Getter, base: int | None) -> tuple[int, int | None]:
+    """GPUs in all, and nodes if the gang's size matters; an elastic job asks for its `base` unless it says."""
     total, each = get.of("resources.gpus_total", int), get.of("resources.gpus", int)
     nodes = get.of("nodes", int)
+    if total is None and (each is None or nodes is None):
+        total = base
     if each is not None:
         nodes = nodes or (total // each if total and not total % each else 1)
         if total is not None and total != each * nodes:

@@ -63,6 +63,7 @@ def launch_command(
         node_gpu_counts=tuple(len(slot.gpu_indices) for slot in slots),
         record_s=None if recording is None else recording.window_s,
         trial=trial,
+        sizes=job.request.sizes,
         port_first=state.config.jobs.port_first,
         port_last=state.config.jobs.port_last,
         node_ports=(

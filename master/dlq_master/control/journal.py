@@ -9,8 +9,8 @@ from dlq_common.instants import format_instant
 from dlq_master.model.drive import Happened
 from dlq_master.model.estimate import Basis
 from dlq_master.model.event import Fact
-from dlq_master.model.job import Checkpoint, Taken
-from dlq_master.model.job_steps import Requeued, Reserved, Usage
+from dlq_master.model.job import Checkpoint, Resizing, Taken
+from dlq_master.model.job_steps import Ran, Requeued, Reserved, Resized, Usage
 from dlq_master.model.plan import Reserve, Start
 from dlq_master.model.promise_words import no_promise
 from dlq_master.model.resources import Allocation
@@ -50,6 +50,14 @@ def cause(one: Happened) -> str:
     return reason.detail or reason.code.value
 
 
+def resized(one: Happened) -> tuple[str, dict[str, Fact]] | None:
+    """Why a job goes on with another number of GPUs, and the facts of it; None: it does not."""
+    if not isinstance(one.event, Ran) or one.event.resized is None:
+        return None
+    from_gpus, to_gpus, cost_s, why = one.event.resized
+    return why, {"from": from_gpus, "to": to_gpus, "cost_s": cost_s}
+
+
 def where(allocation: Allocation) -> str:
     """`gpu01:0-3,gpu02:0` - nodes and their GPUs, in rank order."""
     return ",".join(
@@ -74,6 +82,8 @@ def _told(name: str, value: Any) -> dict[str, Fact]:
         }
     if isinstance(value, Basis):
         return _basis(value)
+    if isinstance(value, Resized | Resizing):
+        return {}  # an event of its own tells it
     if isinstance(value, Taken):
         return {"for_job": value.by, "user": value.user, "rule": value.rule, "lost_s": value.lost_s}
     if isinstance(value, Checkpoint):

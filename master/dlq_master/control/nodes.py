@@ -226,7 +226,7 @@ def forget(turn: Turn, ask: ForgetNode) -> None:
             f"node {ask.node_id} is {node.state.value}",
             hint=f"stop its agent, then: dlq admin node fence {ask.node_id}",
         )
-    if turn.state.cluster.attempts_on(ask.node_id):
+    if turn.state.cluster.capacity.claims.get(ask.node_id):
         raise Conflict(f"node {ask.node_id} still holds attempts")
     turn.remember(ask, ask.node_id)
     turn.hang_up(ask.node_id)

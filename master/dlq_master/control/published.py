@@ -79,6 +79,7 @@ class Published:
         self._jobs: dict[JobId, Job] = dict(sorted(state.cluster.jobs.items()))
         self._attempts: dict[AttemptKey, Attempt] = {}
         self._on_node: dict[NodeId, dict[AttemptKey, int]] = {}
+        self._kept: dict[NodeId, dict[AttemptKey, int]] = {}
         self._nodes = {node.node_id: node for node in state.cluster.nodes.values()}
         self._users = dict(state.users)
         self._tokens = dict(state.tokens)
@@ -169,6 +170,7 @@ class Published:
 
     def _put_attempt(self, attempt: Attempt) -> None:
         living = attempt.live
+        self._keep(self._attempts.get(attempt.key), attempt if living else None)
         if living:
             self._attempts[attempt.key] = attempt
         else:
@@ -179,6 +181,15 @@ class Published:
                 here[attempt.key] = slot.mask
             else:
                 here.pop(attempt.key, None)
+
+    def _keep(self, before: Attempt | None, after: Attempt | None) -> None:
+        """GPUs that are kept for a job which is to go on there."""
+        if before is not None and before.regrant is not None:
+            for slot in before.regrant.slots:
+                self._kept[slot.node_id].pop(before.key, None)
+        if after is not None and after.regrant is not None:
+            for slot in after.regrant.slots:
+                self._kept.setdefault(slot.node_id, {})[after.key] = slot.mask
 
     # --- jobs ---------------------------------------------------------------------------------
 
@@ -285,11 +296,12 @@ class Published:
         return sorted(self._on_node.get(node_id, {}))
 
     def free_gpu_count(self, node_id: NodeId) -> int:
-        """GPUs of the node that no attempt holds."""
+        """GPUs of the node that no attempt holds, or is to go on with."""
         node = self._nodes[node_id]
         held = node.withheld
-        for mask in self._on_node.get(node_id, {}).values():
-            held |= mask
+        for claims in (self._on_node, self._kept):
+            for mask in claims.get(node_id, {}).values():
+                held |= mask
         # A GPU that is gone may still be held: it is not free, and takes none away.
         return sum(not held >> gpu.index & 1 for gpu in node.gpus)
 

@@ -20,7 +20,7 @@ from dlq_master.control.reclaim_hits import clipped, hits_of, left_s, words_of
 from dlq_master.control.scheduling import look
 from dlq_master.control.turn import Turn
 from dlq_master.model import node as on_node
-from dlq_master.model.attempt_steps import StopRequested
+from dlq_master.model.attempt_steps import sooner
 from dlq_master.model.ids import NodeId
 from dlq_master.model.machine import StopCause
 from dlq_master.model.node import NodeFlag
@@ -239,12 +239,7 @@ def _hasten(turn: Turn, node_ids: tuple[NodeId, ...], within_s: float, actor: st
     for key in sorted(keys):
         attempt = cluster.attempts[key]
         if attempt.stop_cause is None or left_s(attempt, turn.now_s) > within_s:
-            stop = StopRequested(
-                cause=attempt.stop_cause or StopCause.RECLAIM,
-                grace_s=within_s,
-                detail=attempt.stop_detail,
-                regrant=attempt.regrant,
-            )
+            stop = sooner(attempt, attempt.stop_cause or StopCause.RECLAIM, within_s)
             turn.step_attempt(key, stop, actor=actor, cause="the server is wanted by then")
 
 

@@ -206,9 +206,7 @@ def _stop_the_rest(turn: Turn, key: AttemptKey, actor: str) -> None:
         turn.stop(key, StopCause.GANG_FAILURE, grace_s=0.0, actor="master")
     elif gang.first_left_saved(attempt, turn.job(key.job_id).rules):
         assert attempt.stop_cause is not None
-        sooner = on_attempt.StopRequested(
-            cause=attempt.stop_cause, grace_s=gang.FOLLOW_S, detail=attempt.stop_detail
-        )
+        sooner = on_attempt.sooner(attempt, attempt.stop_cause, gang.FOLLOW_S)
         turn.step_attempt(key, sooner, actor="master", cause="rank 0 has saved and left")
 
 

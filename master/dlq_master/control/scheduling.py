@@ -81,13 +81,15 @@ def pause_of(state: State, now_s: float) -> ReasonCode | None:
     return None
 
 
-def never(turn: Turn, request: Request) -> Reason | None:
-    """Why no set of the registered nodes could ever hold this; None: it could, or none is known."""
+def never(turn: Turn, request: Request, gpus: int | None = None) -> Reason | None:
+    """Why no set of the registered nodes could ever hold this, on what it asks for or on so many `gpus`; None: it
+    could, or none is known."""
     cluster = turn.state.cluster
     if not any(node.gpus for node in cluster.nodes.values()):
         return None
+    shape = request.shape if gpus is None else request.shape_on(gpus)
     return plan_faults.sheltered(
-        lambda: any_that_fits.never(cluster, turn.state.policy.placement, request.shape),
+        lambda: any_that_fits.never(cluster, turn.state.policy.placement, shape),
         lambda _: None,
     )
 

@@ -160,6 +160,7 @@ class UpdateJob(JobEdit):
     concurrent: int | Same = SAME
     deadlines: tuple[AskedDeadline, ...] | Same = SAME
     on_miss: str | Same = SAME
+    sizes: tuple[int, ...] | Same = SAME  # of an elastic job; none: what it asks for alone
 
 
 class FieldChange(NamedTuple):
@@ -443,6 +444,7 @@ class Launch:
     node_gpu_counts: tuple[int, ...] = ()
     record_s: float | None = None  # its traffic, for so long from its start on; None: not
     trial: bool = False  # on fewer GPUs than the job asks for: it does nothing of its work
+    sizes: tuple[int, ...] = ()  # of an elastic job: numbers of GPUs that will do, as of now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from dlq_common.suggest import did_you_mean
 from dlq_master.control import (
     crowd,
     depending,
+    elastic,
     eligible,
     gpu_types,
     profile_limit,
@@ -58,6 +59,7 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer:
             reasons=(sentence(never, job) + _nearest_type(turn, never, job),),
             hint="see what there is: dlq nodes",
         )
+    elastic.check_room(turn, job.request)
     if ask.validate_only:
         return lambda: Submitted(job, ())
     if not ask.hold:

@@ -9,7 +9,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeGuard, TypeVar
 
 from dlq_common.errors import AlreadyExists, NotFound
 from dlq_master.control import journal, lapses, usage
@@ -23,8 +23,9 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.machine import StopCause
 from dlq_master.model.node import Node
-from dlq_master.model.plan import Lapse
+from dlq_master.model.plan import Change, Lapse, Resize
 from dlq_master.model.recording import Evidence, Recording
+from dlq_master.model.why import ReasonCode
 from dlq_master.store.batch import Batch, Intention, JoinToken, StoredRequest, User
 from dlq_master.store.tenants import Reservation, Team, Waited
 
@@ -176,6 +177,17 @@ class Turn:
                 cause=cause or journal.cause(one),
                 **facts,
             )
+            if (told := journal.resized(one)) is not None:
+                why, sizes = told
+                self.note(
+                    "job_resized",
+                    job_id=one.job_id,
+                    attempt=one.attempt,
+                    node_id=one.node_id,
+                    actor=actor,
+                    cause=why,
+                    **sizes,
+                )
             if isinstance(one.event, attempt_steps.StopRequested):
                 self._tell_to_stop(one)
 
@@ -206,8 +218,8 @@ class Turn:
                 )
 
     def _delay_s(self, one: drive.Happened) -> float:
-        """A lapse waits for the last moment to save; any other stop is told at once."""
-        if not isinstance(one.change, Lapse) or one.job_id is None:
+        """Who stops at a boundary waits for the last moment to save; any other stop is told at once."""
+        if not _at_boundary(one.change) or one.job_id is None:
             return 0.0
         concurrent = self.state.config.jobs.concurrent_saves
         wave = self._told // max(1, concurrent)
@@ -222,7 +234,7 @@ class Turn:
     def _count_lapses(self, happened: list[drive.Happened]) -> None:
         """How many are to save, beside those that are at it already."""
         lapsing = sum(
-            isinstance(one.change, Lapse) and isinstance(one.event, attempt_steps.StopRequested)
+            _at_boundary(one.change) and isinstance(one.event, attempt_steps.StopRequested)
             for one in happened
         )
         if not lapsing:
@@ -391,6 +403,13 @@ class Turn:
             )
         )
         self.state.next_event += 1
+
+
+def _at_boundary(change: Change | None) -> TypeGuard[Lapse | Resize]:
+    """Whether it stops somebody at the end of its term, for which it is told early; a reclaim does not wait."""
+    if isinstance(change, Resize):
+        return change.reason.code is ReasonCode.RESIZED
+    return isinstance(change, Lapse)
 
 
 def _take_back(dropped: list[Name], name: Name) -> None:

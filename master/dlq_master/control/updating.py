@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dlq_common.errors import IllegalTransition, InvalidRequest, PermissionDenied
 from dlq_common.instants import format_instant
 from dlq_common.units import format_duration
-from dlq_master.control import arrays, deadline_updates, depending, scheduling, submitting
+from dlq_master.control import (
+    arrays,
+    deadline_updates,
+    depending,
+    elastic,
+    scheduling,
+    submitting,
+)
 from dlq_master.control.gates import ArrayGate, holds_place, over
 from dlq_master.control.jobs import editable, must_live
 from dlq_master.control.stimuli import SAME, FieldChange, UpdatedJob, UpdateJob
@@ -75,6 +82,7 @@ def _wanted(turn: Turn, ask: UpdateJob, job: Job) -> Job:
     if ask.concurrent is not SAME:
         after = after._replace(array=_limited(job, ask.concurrent))
     after = deadline_updates.wanted(turn, ask, job, after)
+    after = elastic.wanted(turn, ask, job, after)
     base = scheduling.rank_base(turn.state.config, after.queue, after.nice)
     moved = (after.queue, after.nice) != (job.queue, job.nice)
     return after._replace(rank_base=base) if moved else after
@@ -110,7 +118,13 @@ def _changes(turn: Turn, job: Job, after: Job) -> Iterator[FieldChange]:
             )
 
 
-_NAMES = {"array": "concurrent", "depends": "dependency", "steps": "deadline", "rules": "on_miss"}
+_NAMES = {
+    "array": "concurrent",
+    "depends": "dependency",
+    "steps": "deadline",
+    "rules": "on_miss",
+    "request": "elastic",
+}
 _TEXTS: Mapping[str, Callable[[Turn, Job], str]] = {
     "name": lambda _, job: job.name,
     "queue": lambda _, job: job.queue,
@@ -126,6 +140,7 @@ _TEXTS: Mapping[str, Callable[[Turn, Job], str]] = {
     ),
     "steps": lambda _, job: deadline_updates.told(job),
     "rules": lambda _, job: deadline_updates.told_on_miss(job),
+    "request": lambda _, job: elastic.told(job),
     "array": lambda _, job: str(job.array.concurrent or "all") if job.array is not None else "",
 }
 

@@ -322,6 +322,18 @@ def renewed(attempt: Attempt, event: Renewed) -> Attempt:
     return _attempt(draft)
 
 
+def sooner(attempt: Attempt, cause: StopCause, grace_s: float) -> StopRequested:
+    """Who has been told to stop is to be gone in this time; what becomes of its job then stays as it was."""
+    return StopRequested(
+        cause=cause,
+        grace_s=grace_s,
+        detail=attempt.stop_detail,
+        regrant=attempt.regrant,
+        measured_s=attempt.measured_s,
+        unmeasured=attempt.unmeasured,
+    )
+
+
 def _stop(draft: Draft, event: StopRequested, at_s: float) -> None:
     before = draft[_STOP_CAUSE]
     if before is not None and _WEIGHT[event.cause] < _WEIGHT[before]:

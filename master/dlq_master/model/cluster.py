@@ -248,8 +248,16 @@ class Cluster:
         return position(job, self.key(job, had(job, None, 0.0)))
 
     def attempts_on(self, node_id: NodeId) -> tuple[AttemptKey, ...]:
-        """Live attempts that hold GPUs of the node, in the order of their keys."""
-        return tuple(sorted(self.capacity.claims.get(node_id, ())))
+        """Live attempts that hold GPUs of the node, in the order of their keys; not those for whose jobs some are
+        kept, to go on there later."""
+        held = self.capacity.claims.get(node_id)
+        return tuple([key for key in sorted(held) if self._is_on(key, node_id)]) if held else ()
+
+    def _is_on(self, key: AttemptKey, node_id: NodeId) -> bool:
+        attempt = self._attempts[key]
+        if attempt.regrant is None:
+            return True
+        return any(slot.node_id == node_id for slot in attempt.lease.allocation.slots)
 
     def put_node(self, node: Node) -> None:
         before = self.capacity.nodes.get(node.node_id)

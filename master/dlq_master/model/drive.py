@@ -123,7 +123,7 @@ def step_attempt(
     job_id, number = key
     happened = [_happened((event, job_id, number, None, None))]
     if after.state in LIVE:
-        follows = _started(before, after, job)
+        follows = _started(before, after, job, now_s)
     else:
         ended_s = gang.ended_s(before, now_s)
         if ended_s != now_s:  # told late: a copy costs as much as a step
@@ -330,7 +330,7 @@ def _stop_to_resize(cluster: Cluster, resize: Resize, now_s: float) -> list[Happ
     stop = attempt_steps.StopRequested(
         cause=StopCause.PREEMPT,
         grace_s=resize.grace_s,
-        detail=f"to go on with {allocation.width} GPUs instead of {width}",
+        detail=f"to go on with {allocation.width} GPUs instead of {width}: {_why(resize)}",
         regrant=allocation,
     )
     happened = step_attempt(cluster, key, stop, now_s)
@@ -340,13 +340,25 @@ def _stop_to_resize(cluster: Cluster, resize: Resize, now_s: float) -> list[Happ
     return happened
 
 
+def _why(resize: Resize) -> str:
+    return resize.reason.detail or resize.reason.code.value
+
+
 def _go_on(cluster: Cluster, resize: Resize, now_s: float, epoch: int) -> Happened:
     job_id, allocation = resize.key.job_id, resize.allocation
     again = Start(job_id, allocation, resize.kind, resize.term_end_s, resize.reason)
     return _start(cluster, again, now_s, epoch)._replace(change=resize)
 
 
-def _started(before: Attempt, after: Attempt, job: Job) -> JobEvent | None:
+def _started(before: Attempt, after: Attempt, job: Job, now_s: float) -> JobEvent | None:
     """What the first instant at which an attempt runs is for its job."""
-    ran = before.started_time_s is None and after.started_time_s is not None
-    return job_steps.Ran() if ran and not job.ended else None
+    if before.started_time_s is not None or after.started_time_s is None or job.ended:
+        return None
+    was, gpus = job.resizing, after.lease.allocation.width
+    if was is None or was.gpus == gpus:
+        return _RAN
+    cost_s = round(max(0.0, now_s - was.since_s), 3)
+    return job_steps.Ran(resized=job_steps.Resized(was.gpus, gpus, cost_s, was.why))
+
+
+_RAN = job_steps.Ran()

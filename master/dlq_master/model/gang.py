@@ -14,7 +14,7 @@ from dlq_master.model.attempt import Attempt, AttemptState, RankPhase, RankStatu
 from dlq_master.model.estimate import Basis, Unmeasured
 from dlq_master.model.first_failure import first_failed
 from dlq_master.model.grace import work_at_risk_s
-from dlq_master.model.job import EndReason, ExitZeroInGrace, Job, RunRules, Taken
+from dlq_master.model.job import EndReason, ExitZeroInGrace, Job, Resizing, RunRules, Taken
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.machine import StopCause
 from dlq_master.model.values import maker
@@ -250,12 +250,19 @@ def consequence(
     event = _job_end(end, attempt, job, used)
     if isinstance(event, on_job.Requeued):
         if attempt.regrant is not None and not event.failed_nodes:
-            event = replace(event, regrant=attempt.regrant)
+            event = replace(event, regrant=attempt.regrant, resizing=_resizing(attempt))
         if event.reason in _LEFT and (taken := _taken(job, used)) is not None:
             event = replace(event, taken=taken)
         if _got_on(attempt, job, used):
             return replace(event, forgives=True)
     return event
+
+
+def _resizing(attempt: Attempt) -> Resizing:
+    """From where it goes on with other GPUs: it is told to save at its notice, or later where that waits."""
+    told_s = [at_s for at_s in (attempt.notice_time_s, attempt.notice_due_s) if at_s is not None]
+    why = attempt.stop_detail.partition(": ")[2]
+    return Resizing(attempt.lease.allocation.width, max(told_s, default=0.0), why)
 
 
 def _taken(job: Job, used: on_job.Usage) -> Taken | None:

@@ -118,6 +118,14 @@ class Taken(NamedTuple):
     lost_s: float | None = None
 
 
+class Resizing(NamedTuple):
+    """It is on its way to other GPUs: from so many, since it had to save for that (an instant), and why."""
+
+    gpus: int
+    since_s: float
+    why: str = ""
+
+
 class Job(NamedTuple):
     """A job; live attempts and their GPUs are told by `Attempt`, never copied here."""
 
@@ -197,6 +205,8 @@ class Job(NamedTuple):
     queued_s: float = 0.0  # waited for GPUs in all, but for the time since `queued_since_s`
     displaced: int = 0  # how often it left for others by the order
     taken: Taken | None = None  # the last time, or the one that it is leaving for
+    resizing: Resizing | None = None  # until it runs again, if it runs on with other GPUs
+    resizes: int = 0  # how often it did
 
     @property
     def ended(self) -> bool:

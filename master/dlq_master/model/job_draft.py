@@ -19,6 +19,7 @@ from dlq_master.model.job import (
     HoldKind,
     Job,
     JobState,
+    Resizing,
     Taken,
 )
 from dlq_master.model.lane import Lane, Segments
@@ -79,6 +80,8 @@ _RESUMES = _at("resumes")
 _QUEUED_S = _at("queued_s")
 _DISPLACED = _at("displaced")
 _TAKEN = _at("taken")
+_RESIZING = _at("resizing")
+_RESIZES = _at("resizes")
 
 _job = maker(Job)
 
@@ -136,11 +139,13 @@ def place(draft: Draft, attempt: int, at_s: float) -> None:
     draft[_LIVE_ATTEMPT] = draft[_ATTEMPTS] = attempt
 
 
-def run(draft: Draft, at_s: float) -> None:
-    """Its live attempt runs."""
+def run(draft: Draft, at_s: float, *, resized: bool) -> None:
+    """Its live attempt runs, perhaps with another number of GPUs than the one before it."""
     draft[_START_TIME_S] = at_s
     if draft[_FIRST_START_TIME_S] is None:
         draft[_FIRST_START_TIME_S] = at_s
+    draft[_RESIZING] = None
+    draft[_RESIZES] += resized
 
 
 def save(draft: Draft, checkpoint: Checkpoint, save_s: float | None) -> None:
@@ -169,9 +174,10 @@ def left(draft: Draft, taken: Taken | None) -> None:
         draft[_TAKEN] = None  # it ended otherwise before it could
 
 
-def return_to(draft: Draft, allocation: Allocation) -> None:
-    """It goes on with these GPUs, which were kept for it, at once."""
+def return_to(draft: Draft, allocation: Allocation | None, resizing: Resizing | None) -> None:
+    """It goes on with these GPUs, which were kept for it, at once; or (None) as any other."""
     draft[_REGRANT] = allocation
+    draft[_RESIZING] = None if allocation is None else resizing
 
 
 def vacate(draft: Draft, usage: tuple[float, float, float, float]) -> None:

@@ -17,6 +17,7 @@ from dlq_master.model.job import (
     HoldKind,
     Job,
     JobState,
+    Resizing,
     Taken,
 )
 from dlq_master.model.lane import Lane, Segments
@@ -57,9 +58,21 @@ class Placed:
     attempt: int
 
 
+class Resized(NamedTuple):
+    """From so many GPUs to so many, `cost_s` after it was told to save, and why."""
+
+    from_gpus: int
+    to_gpus: int
+    cost_s: float
+    why: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """Its live attempt is RUNNING for the first time."""
+    """Its live attempt is RUNNING for the first time; `resized`: with another number of GPUs than the one
+    before it, which stopped for that."""
+
+    resized: Resized | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +185,7 @@ class Requeued:
     measured_s: float | None = None  # all of its work at the pace of a trial that is over
     basis: Basis | None = None  # its trial told nothing, and there are to be no more
     taken: Taken | None = None  # it left for another
+    resizing: Resizing | None = None  # with `regrant`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,7 +371,7 @@ def step(  # noqa: C901 one case per event
                 raise _illegal(job, event)
             to.place(draft, event.attempt, at_s)
         case Ran():
-            to.run(draft, at_s)
+            to.run(draft, at_s, resized=event.resized is not None)
         case Requeued():
             to.vacate(draft, event.usage)
             to.explain(draft, event.reason, event.exit_code, event.signal)
@@ -367,8 +381,7 @@ def step(  # noqa: C901 one case per event
                 to.count(draft, event.reason)
             to.left(draft, event.taken)
             to.wait(draft, at_s if target is _Q else None)
-            if event.regrant is not None and target is _Q:
-                to.return_to(draft, event.regrant)
+            to.return_to(draft, event.regrant if target is _Q else None, event.resizing)
             if event.measured_s is not None:
                 to.measure(draft, event.measured_s)
             if event.basis is not None:

@@ -9,7 +9,6 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.lease import LeaseKind, first_term_end_s, renewed_term_end_s
 from dlq_master.model.plan import Change, Lapse, Renew, Resize, Start
-from dlq_master.model.pool import Parts
 from dlq_master.model.resources import Allocation, Slot
 from dlq_master.model.values import maker
 from dlq_master.model.view import View
@@ -39,7 +38,7 @@ def changes(
     if outcome.outranked:
         made += lapses(view, policy, outcome.outranked, outcome.moving)
     if outcome.resized:
-        made += resizes(view, policy, outcome.resized)
+        made += resizes(view, policy, outcome)
     if outcome.chosen and policy.promises is not None:
         made += by_lane(view, outcome, lead_s)
         end_s = min([change.term_end_s for change in made if isinstance(change, Start)])
@@ -105,20 +104,30 @@ def lapses(
     return found
 
 
-def resizes(view: View, policy: Policy, resized: Mapping[AttemptKey, Parts]) -> list[Resize]:
+def resizes(view: View, policy: Policy, outcome: Outcome) -> list[Resize]:
     """Those that only give GPUs away first, so that the others find them."""
     cluster, node_ids = view.cluster, view.cluster.capacity.node_ids
     found = []
-    for key, parts in resized.items():
+    for key, parts in outcome.resized.items():
         lease = cluster.attempts[key].lease
         allocation = Allocation(tuple([Slot(node_ids[node], mask) for node, mask in parts]))
         at_s = max(lease.term_end_s, view.now_s) if policy.grid else view.now_s
         grace_s = price_s(policy.resizing, cluster.jobs[key.job_id])
         width, had = allocation.width, lease.allocation.width
-        reason = Reason(ReasonCode.RESIZED, "gpus", width, had)
+        reason = Reason(ReasonCode.RESIZED, "gpus", width, had, (), _why(view, outcome, width, had))
         change = Resize(key, allocation, lease.kind, at_s, grace_s, _NEVER_S, reason)
         found.append((bool((allocation - lease.allocation).slots), key, change))
     return [change for *_, change in sorted(found, key=lambda row: row[:2])]
+
+
+def _why(view: View, outcome: Outcome, width: int, had: int) -> str:
+    """Why a job gets another number of GPUs."""
+    if width > had:
+        return "GPUs are free"
+    if width == had:
+        return "its GPUs are others"
+    waits = outcome.chosen or outcome.outranked or view.cluster.waiting.count
+    return "others wait for their GPUs" if waits else "other elastic jobs gain more"
 
 
 def returns(view: View, policy: Policy) -> list[Start]:

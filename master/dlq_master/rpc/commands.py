@@ -9,6 +9,7 @@ from dlq.v1 import job_pb2, lease_pb2
 from dlq_common.wire import to_duration
 from dlq_master.control.stimuli import Command, Launch, LookAtGpus, Signal, Stop
 from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.rpc.elastic import fit_to_sizes
 from dlq_master.rpc.task import fit_to_task
 
 
@@ -46,6 +47,7 @@ def launch_message(launch: Launch, checkpoint_root: str) -> agent.LaunchCommand:
     """Run one rank."""
     spec = job_pb2.JobSpec.FromString(launch.spec)
     fit_to_task(spec, launch)
+    fit_to_sizes(spec, launch.sizes)
     spec.queue = launch.queue or spec.queue  # the default one by its name, or another by now
     message = agent.LaunchCommand(
         job_id=str(launch.key.job_id),

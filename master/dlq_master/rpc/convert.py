@@ -24,6 +24,7 @@ from dlq_master.model.sentence import sentence
 from dlq_master.model.why import Reason
 from dlq_master.planner.forecasts import Range
 from dlq_master.rpc.deadlines import promise_message
+from dlq_master.rpc.elastic import add_elasticity
 from dlq_master.rpc.estimate_view import estimate_message
 from dlq_master.rpc.node_view import gpu_statuses, reasons, withheld_words
 from dlq_master.rpc.preemption_view import add_preemptions
@@ -109,6 +110,7 @@ def job_message(job: Job, read: Readable, now_s: float) -> job_pb2.Job:
     if job.begin_time_s is not None and job.begin_time_s > now_s:
         message.begin_time.CopyFrom(to_timestamp(job.begin_time_s))
     message.nice = job.nice
+    add_elasticity(message, job, attempt)
     if job.blocked is not None and job.depends is not None:
         message.dependency = shown_dependency(job.depends, read.job)
     if job.steps:

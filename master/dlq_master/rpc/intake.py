@@ -27,6 +27,7 @@ from dlq_master.model.job import ExitZeroInGrace, RunRules
 from dlq_master.model.resources import PODMAN, Request
 from dlq_master.rpc.deadlines import CANCEL, deadlines_of, new_deadlines, new_on_miss
 from dlq_master.rpc.edit import Edit
+from dlq_master.rpc.elastic import new_sizes, sizes_of
 from dlq_master.rpc.node_choice import labels_of, nodes_of
 from dlq_master.rpc.spec import (
     RELATIONS,
@@ -173,6 +174,7 @@ def update_stimulus(request: jobs.UpdateJobRequest, edit: Edit) -> UpdateJob:
         concurrent=_concurrent(request) if request.HasField("concurrent_count") else SAME,
         deadlines=new_deadlines(request),
         on_miss=new_on_miss(request),
+        sizes=new_sizes(request),
     )
 
 
@@ -275,6 +277,7 @@ def request_of(spec: JobSpec) -> Request:
         constraint=labels_of(asked.constraint, "spec.resources.constraint"),
         among=nodes_of(asked.node_ids),
         not_among=nodes_of(asked.excluded_node_ids),
+        sizes=sizes_of(spec),
     )
 
 

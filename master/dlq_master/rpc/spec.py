@@ -43,6 +43,7 @@ from dlq_master.control.queues import MOST_NICE
 from dlq_master.model.eligible import Relation
 from dlq_master.rpc.container_spec import RUNTIME, check_container
 from dlq_master.rpc.deadlines import check_deadlines
+from dlq_master.rpc.elastic import check_elastic
 from dlq_master.rpc.node_choice import check_choice
 
 LARGEST_ENV_BYTES = 256 * 1024
@@ -110,6 +111,7 @@ def checked(spec: JobSpec) -> JobSpec:
     _check_compat(spec)
     _check_launch(spec)
     _check_roles(spec)
+    check_elastic(spec)
     _check_spans(spec)
     _check_array(spec)
     check_dependency(spec.dependency)

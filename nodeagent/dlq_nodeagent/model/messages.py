@@ -114,6 +114,9 @@ class Launch:
     profile: ProfileOrder | None = None
     trial: bool = False
     """On fewer GPUs than its job asks for, to be measured: nothing that it saves is gone on with."""
+    sizes: tuple[int, ...] = ()
+    """Of an elastic job: numbers of GPUs that will do, rising; `asked_gpus` is one of them."""
+    asked_gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

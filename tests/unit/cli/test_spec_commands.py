@@ -63,6 +63,7 @@ _WITH = {
     "mounts": "image", "network": "image", "image_secret": "image", "secrets": "image",
     "resources.shm_size": "image", "tasks_per_node": "compat", "checkpoint.marker": "checkpoint.dir",
     "checkpoint.preset": "checkpoint.dir", "roles.ps": "roles.workers", "on_miss": "deadline",
+    "elastic.resize": "elastic.gpus",
 }  # fmt: skip
 _INSTEAD = {"run": "command", "resources.gpus": "resources.gpus_total"}
 
@@ -335,7 +336,10 @@ def test_what_becomes_nothing_has_a_reason(lines: list[str], written: str, why: 
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("--nodes=2-4", "--nodes=2-4: the smaller number; jobs here do not stretch"),
+        (
+            "--nodes=2-4",
+            "--nodes=2-4: the smaller number; --elastic MIN:MAX, in GPUs, lets it stretch",
+        ),
         ("--signal=R:USR1@90", "R: has no counterpart; there are no reservations"),
         ("--dependency=afterok:91", "--dependency=afterok:91: these are Slurm's numbers"),
         ("-w gpu01", "-w gpu01: here it means only on these, not on all of these"),

@@ -130,7 +130,10 @@ def test_a_mistake_in_toml_is_told_with_file_and_line(content: bytes, said: str)
         (b"- a\n- b\n", "job.yaml: it holds no keys"),
         (b"just text\n", "job.yaml: it holds no keys"),
         (b"[a]: b\n", "job.yaml:1: a key must be a word"),
-        (b"nodes: 2-4\n", "job.yaml:1: nodes: '2-4': elastic jobs are not supported"),
+        (
+            b"nodes: 2-4\n",
+            "job.yaml:1: nodes: '2-4': write the fewest nodes, and the range of GPUs",
+        ),
         (b"a: \x01\n", "job.yaml: not YAML"),
         (b"name:\n", "job.yaml:1: name has no value"),
     ],

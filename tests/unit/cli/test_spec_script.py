@@ -89,7 +89,7 @@ def test_a_flag_of_a_later_version_is_refused_by_name() -> None:
         ("--gpus eight", "is not a number of GPUs"),
         ("-t 1:99", "is not a duration"),
         ("-t 99:99:99", "is not a duration"),
-        ("-N 1-4", "elastic jobs are not supported"),
+        ("-N 1-4", "write the fewest nodes, and the range of GPUs"),
         ("--mem 400", "is not a size"),
         ("--signal HUP", "is not a signal to save on"),
         ("-J 'a$(reboot)'", "is not allowed"),

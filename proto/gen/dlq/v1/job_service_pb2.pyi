@@ -698,6 +698,8 @@ class UpdateJobRequest(_message.Message):
     DEADLINES_FIELD_NUMBER: _builtins.int
     CLEAR_DEADLINES_FIELD_NUMBER: _builtins.int
     ON_MISS_FIELD_NUMBER: _builtins.int
+    ELASTIC_FIELD_NUMBER: _builtins.int
+    CLEAR_ELASTIC_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Idempotency key."""
     job_id: _builtins.str
@@ -722,6 +724,8 @@ class UpdateJobRequest(_message.Message):
     """Take its deadlines away, and with them what was promised."""
     on_miss: _builtins.str
     """"continue" or "cancel"; only with deadlines. Unset: as it is."""
+    clear_elastic: _builtins.bool
+    """It runs on what it asks for alone; a job that holds another number of GPUs is refused."""
     @_builtins.property
     def time_limit_duration(self) -> _duration_pb2.Duration:
         """A new time limit. A user may only shorten that of a job that runs. Unset: as it is."""
@@ -743,6 +747,12 @@ class UpdateJobRequest(_message.Message):
         promise stands. Any other job is judged anew; the answer is an event. Empty: as they are.
         """
 
+    @_builtins.property
+    def elastic(self) -> _job_pb2.ElasticSpec:
+        """Other numbers of GPUs on which it may run, those that it holds and asks for among them; it is given others at a
+        boundary, not by this call. Unset: as they are.
+        """
+
     def __init__(
         self,
         *,
@@ -761,10 +771,12 @@ class UpdateJobRequest(_message.Message):
         deadlines: _abc.Iterable[_job_pb2.DeadlineStep] | None = ...,
         clear_deadlines: _builtins.bool = ...,
         on_miss: _builtins.str | None = ...,
+        elastic: _job_pb2.ElasticSpec | None = ...,
+        clear_elastic: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_on_miss", b"_on_miss", "_queue", b"_queue", "begin_time", b"begin_time", "concurrent_count", b"concurrent_count", "dependency", b"dependency", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "queue", b"queue", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_on_miss", b"_on_miss", "_queue", b"_queue", "begin_time", b"begin_time", "concurrent_count", b"concurrent_count", "dependency", b"dependency", "elastic", b"elastic", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "queue", b"queue", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_on_miss", b"_on_miss", "_queue", b"_queue", "begin_time", b"begin_time", "clear_begin", b"clear_begin", "clear_deadlines", b"clear_deadlines", "clear_time_limit", b"clear_time_limit", "concurrent_count", b"concurrent_count", "deadlines", b"deadlines", "dependency", b"dependency", "expected_version", b"expected_version", "job_id", b"job_id", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "queue", b"queue", "request_id", b"request_id", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_on_miss", b"_on_miss", "_queue", b"_queue", "begin_time", b"begin_time", "clear_begin", b"clear_begin", "clear_deadlines", b"clear_deadlines", "clear_elastic", b"clear_elastic", "clear_time_limit", b"clear_time_limit", "concurrent_count", b"concurrent_count", "deadlines", b"deadlines", "dependency", b"dependency", "elastic", b"elastic", "expected_version", b"expected_version", "job_id", b"job_id", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "queue", b"queue", "request_id", b"request_id", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_count: _TypeAlias = _typing.Literal["concurrent_count"]  # noqa: Y015
     _WhichOneofArgType__concurrent_count: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count"]  # noqa: Y015

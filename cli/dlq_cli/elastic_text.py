@@ -1,0 +1,25 @@
+"""Sizes of elastic jobs as text for people."""
+
+from __future__ import annotations
+
+from dlq.v1 import job_pb2
+from dlq_common.sizes import format_sizes
+
+
+def elastic_text(elastic: job_pb2.Elasticity) -> str:
+    """`on 4 GPUs now, 2:8 will do, base 2; resized 3 times`, for `dlq show`."""
+    sizes = elastic.gpu_counts
+    words = [f"{format_sizes(sizes)} GPUs will do, base {sizes[0]}"]
+    if elastic.current_gpu_count:
+        words.insert(0, f"on {elastic.current_gpu_count} now")
+    if elastic.next_gpu_count:
+        words.insert(1, f"goes on with {elastic.next_gpu_count}")
+    times = elastic.resize_count
+    if times:
+        words.append("resized once" if times == 1 else f"resized {times} times")
+    return ", ".join(words)
+
+
+def gpus_now(job: job_pb2.Job) -> int:
+    """The GPUs of a job in a list: of an elastic one those that it has, else those that it asks for."""
+    return job.elastic.current_gpu_count or job.resources.gpu_count

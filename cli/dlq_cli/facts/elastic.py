@@ -1,0 +1,23 @@
+"""On how many GPUs an elastic job runs, as plain values."""
+
+from __future__ import annotations
+
+from dlq.v1 import job_pb2
+from dlq_cli.facts.common import Facts
+
+
+def elastic_facts(elastic: job_pb2.Elasticity) -> Facts:
+    """What will do, and what it has; null: no GPUs, or no other number is on its way."""
+    return {
+        "gpu_counts": list(elastic.gpu_counts),
+        "base_gpu_count": elastic.gpu_counts[0],
+        "current_gpu_count": elastic.current_gpu_count or None,
+        "next_gpu_count": elastic.next_gpu_count or None,
+        "resize": elastic.resize,
+        "resize_count": elastic.resize_count,
+    }
+
+
+def elastic_spec_facts(elastic: job_pb2.ElasticSpec) -> Facts:
+    """What was submitted."""
+    return {"gpu_counts": list(elastic.gpu_counts), "resize": elastic.resize or None}

@@ -1,0 +1,109 @@
+"""Jobs that run on several numbers of GPUs: `--elastic 2:8`, and what it has to do with the rest of a spec."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dlq_cli.spec.given import ReadLayer, wrong
+from dlq_cli.spec.readers import read_text
+from dlq_common.names import shown
+from dlq_common.sizes import SizeRange, checked, expanded, format_sizes, parse_range, parse_sizes
+
+RESIZES = ("restart",)
+
+
+class Elastic(NamedTuple):
+    """Sizes that will do, rising, and how the job gets from one to another (empty: as the cluster does)."""
+
+    sizes: tuple[int, ...]
+    resize: str = ""
+
+
+def read_range(raw: object) -> SizeRange:
+    """`2:8`."""
+    if not isinstance(raw, str):
+        raise ValueError(f'{shown(str(raw))} is not a range of GPUs: write "2:8", in quotes')
+    return parse_range(raw)
+
+
+def read_sizes(raw: object) -> tuple[int, ...]:
+    """`2,4,8`, or a list."""
+    return parse_sizes(raw if isinstance(raw, list) else str(raw).split(","))
+
+
+def read_resize(raw: object) -> str:
+    """`restart`."""
+    word = read_text(raw).strip().lower()
+    if word not in RESIZES:
+        raise ValueError(f"{shown(word)} is not one of {', '.join(RESIZES)}")
+    return word
+
+
+def elastic_of(layer: ReadLayer, each: int | None) -> Elastic | None:
+    """What the layer says of sizes; `each`: GPUs of every node, if the job names a number of them."""
+    resize = layer.get("elastic.resize")
+    said = layer.get("elastic.gpus") or layer.get("elastic.sizes")
+    if said is None:
+        if resize is not None:
+            raise wrong(resize.origin, "how a job is resized means something only with its sizes")
+        return None
+    try:
+        sizes = _sizes(said.value, each)
+    except ValueError as error:
+        raise wrong(said.origin, str(error)) from None
+    if "roles.workers" in layer:
+        raise wrong(
+            said.origin, "workers and servers have a fixed number: such a job is not elastic"
+        )
+    return Elastic(sizes, str(resize.value) if resize is not None else "")
+
+
+def base_of(layer: ReadLayer) -> int | None:
+    """The fewest GPUs that it runs on; None: it is not elastic."""
+    said = layer.get("elastic.gpus") or layer.get("elastic.sizes")
+    if said is None:
+        return None
+    return said.value.least if isinstance(said.value, SizeRange) else _first(said.value)
+
+
+def check_asked(layer: ReadLayer, elastic: Elastic | None, gpus: int, *, deadlines: bool) -> None:
+    """Whether what it asks for is one of its sizes; with deadlines, its base."""
+    if elastic is None:
+        return
+    said = layer.get("elastic.gpus") or layer.get("elastic.sizes")
+    asked = layer.get("resources.gpus_total") or layer.get("resources.gpus") or said
+    assert asked is not None
+    told = format_sizes(elastic.sizes)
+    if gpus not in elastic.sizes:
+        raise wrong(asked.origin, f"{gpus} GPUs are none of its sizes ({told})")
+    if deadlines and gpus != elastic.sizes[0]:
+        raise wrong(
+            asked.origin,
+            f"a deadline is promised for its base of {elastic.sizes[0]} GPUs, not for {gpus}",
+            hint="leave the number of GPUs out; --work is then for its base",
+        )
+
+
+def elastic_text(elastic: Elastic | None) -> str:
+    """`2:8`, for people."""
+    if elastic is None:
+        return ""
+    return format_sizes(elastic.sizes) + (f", {elastic.resize}" if elastic.resize else "")
+
+
+# --- helpers ----------------------------------------------------------------------------------------
+
+
+def _sizes(value: object, each: int | None) -> tuple[int, ...]:
+    if isinstance(value, SizeRange):
+        return expanded(value, each)
+    assert isinstance(value, tuple)
+    sizes = checked(value)
+    if each is not None and any(size % each for size in sizes):
+        raise ValueError(f"with {each} GPUs on every node its sizes are multiples of {each}")
+    return sizes
+
+
+def _first(value: object) -> int:
+    assert isinstance(value, tuple)
+    return int(value[0])

@@ -1,0 +1,97 @@
+"""Jobs that run on several numbers of GPUs, on the wire: what is asked for, checked, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlq.v1 import job_pb2
+from dlq.v1.job_service_pb2 import UpdateJobRequest
+from dlq_common.errors import InvalidRequest
+from dlq_common.names import shown
+from dlq_common.sizes import checked, format_sizes
+from dlq_master.control.stimuli import SAME, Same
+from dlq_master.model.attempt import Attempt
+from dlq_master.model.job import Job
+
+RESTART = "restart"
+RESIZES = (RESTART,)
+
+
+def check_elastic(spec: job_pb2.JobSpec) -> None:
+    """InvalidRequest names what is wrong with the sizes of a job, or does not go with them."""
+    if not spec.HasField("elastic"):
+        return
+    sizes = _sizes(spec.elastic, "spec.elastic")
+    asked = spec.resources
+    if asked.gpu_count not in sizes:
+        told = format_sizes(sizes)
+        raise _wrong(f"{asked.gpu_count} GPUs are asked for, which are none of its sizes ({told})")
+    if asked.HasField("node_count"):
+        each = asked.gpu_count // asked.node_count
+        if any(size % each for size in sizes):
+            raise _wrong(f"with {each} GPUs on every node its sizes are multiples of {each}")
+    if spec.HasField("roles"):
+        raise _wrong("workers and servers have a fixed number: such a job is not elastic")
+    if spec.deadlines and asked.gpu_count != sizes[0]:
+        raise _wrong(
+            f"a deadline is promised for its base of {sizes[0]} GPUs, not for {asked.gpu_count}"
+        )
+
+
+def sizes_of(spec: job_pb2.JobSpec) -> tuple[int, ...]:
+    """The sizes of a checked spec, rising; none: it is not elastic."""
+    return tuple(spec.elastic.gpu_counts)
+
+
+def new_sizes(request: UpdateJobRequest) -> tuple[int, ...] | Same:
+    """The sizes that an update asks for; none: what the job asks for alone."""
+    if request.clear_elastic and request.HasField("elastic"):
+        raise InvalidRequest("sizes are given and taken away", field="clear_elastic")
+    if request.clear_elastic:
+        return ()
+    return _sizes(request.elastic, "elastic") if request.HasField("elastic") else SAME
+
+
+def add_elasticity(message: job_pb2.Job, job: Job, attempt: Attempt | None) -> None:
+    """Enter what will do and what it has, if it is elastic."""
+    if not job.request.sizes:
+        return
+    held = following = 0
+    if attempt is not None:
+        held = attempt.lease.allocation.width
+        following = 0 if attempt.regrant is None else attempt.regrant.width
+    elif job.regrant is not None:
+        following = job.regrant.width
+    elastic = message.elastic
+    elastic.gpu_counts.extend(job.request.sizes)
+    elastic.current_gpu_count, elastic.next_gpu_count = held, following
+    elastic.resize, elastic.resize_count = RESTART, job.resizes
+
+
+def fit_to_sizes(spec: job_pb2.JobSpec, sizes: tuple[int, ...]) -> None:
+    """Change the spec of a launch: its user may have asked for other sizes since it was submitted."""
+    if not sizes:
+        spec.ClearField("elastic")
+    elif sizes != sizes_of(spec):
+        del spec.elastic.gpu_counts[:]
+        spec.elastic.gpu_counts.extend(sizes)
+
+
+# --- helpers ----------------------------------------------------------------------------------------
+
+
+def _sizes(asked: job_pb2.ElasticSpec, field: str) -> tuple[int, ...]:
+    if asked.resize and asked.resize not in RESIZES:
+        words = ", ".join(RESIZES)
+        raise InvalidRequest(
+            f"elastic.resize {shown(asked.resize)} is not one of {words}", field=field
+        )
+    counts: Sequence[int] = asked.gpu_counts
+    try:
+        return checked(tuple(counts))
+    except ValueError as error:
+        raise InvalidRequest(f"elastic: {error}", field=field) from None
+
+
+def _wrong(what: str) -> InvalidRequest:
+    return InvalidRequest(f"elastic: {what}", field="spec.elastic")

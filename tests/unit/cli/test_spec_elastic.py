@@ -1,0 +1,71 @@
+"""Elastic jobs as people write them, what is sent of them, and what does not go with them."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlq.v1.job_pb2 import JobSpec
+from dlq_cli.spec.fields import put
+from dlq_cli.spec.given import Layer
+from dlq_cli.spec.message import to_message
+from dlq_cli.spec.stored import changed
+from dlq_cli.spec.validate import finish
+from dlq_common.errors import InvalidRequest
+
+
+def sent(**keys: object) -> JobSpec:
+    """The message of a spec with these keys; `__` stands for a dot."""
+    layer: Layer = {}
+    put(layer, "command", "train", "the test")
+    for key, value in keys.items():
+        put(layer, key.replace("__", "."), value, f"--{key}")
+    return to_message(finish(layer, directory="/data"))
+
+
+def test_a_range_asks_for_its_base() -> None:
+    message = sent(elastic__gpus="2:4")
+    assert (message.resources.gpu_count, list(message.elastic.gpu_counts)) == (2, [2, 3, 4])
+
+
+def test_a_list_may_ask_for_more_than_its_base() -> None:
+    message = sent(elastic__sizes="2,4,8", resources__gpus_total="4", elastic__resize="restart")
+    assert (message.resources.gpu_count, list(message.elastic.gpu_counts)) == (4, [2, 4, 8])
+    assert message.elastic.resize == "restart"
+
+
+@pytest.mark.parametrize("more", [{"nodes": 2}, {"resources__gpus": 4}])
+def test_with_nodes_their_number_is_what_changes(more: dict[str, object]) -> None:
+    message = sent(elastic__gpus="8:16", **more)
+    assert (message.resources.gpu_count, message.resources.node_count) == (8, 2)
+    assert list(message.elastic.gpu_counts) == [8, 12, 16]
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"elastic__gpus": "8:2"}, "upside down: write 2:8"),
+        ({"elastic__gpus": 128}, "in quotes"),
+        ({"elastic__sizes": "4,2"}, "sizes must rise"),
+        ({"elastic__gpus": "2:8", "resources__gpus_total": 9}, "9 GPUs are none of its sizes .2:8"),
+        ({"elastic__gpus": "2:8", "resources__gpus": 4}, "not divided|are not"),
+        ({"elastic__gpus": "4:10:2", "resources__gpus": 4}, "multiples of 4"),
+        ({"elastic__resize": "restart"}, "only with its sizes"),
+        ({"elastic__gpus": "2:8", "elastic__resize": "now"}, "not one of"),
+        ({"elastic__gpus": "2:8", "roles__workers": 2}, "fixed number"),
+        (
+            {"elastic__gpus": "2:8", "resources__gpus_total": 4, "deadline": "8h"},
+            "promised for its base of 2 GPUs, not for 4",
+        ),
+    ],
+)
+def test_what_contradicts_is_refused(keys: dict[str, object], words: str) -> None:
+    with pytest.raises(InvalidRequest, match=words):
+        sent(**keys)
+
+
+def test_a_stored_spec_is_changed_as_it_was_written() -> None:
+    stored = sent(elastic__gpus="2:4", deadline="8h")
+    assert changed(stored, "job 17", [], [], {}).message == stored
+    more = changed(stored, "job 17", ["elastic.gpus=2:6"], [], {}).message
+    assert list(more.elastic.gpu_counts) == [2, 3, 4, 5, 6]
+    assert not changed(stored, "job 17", [], ["elastic"], {}).message.HasField("elastic")
