@@ -83,8 +83,12 @@ def _waited(answer: job_service_pb2.ExplainJobResponse) -> list[str]:
     if not main:
         return []
     total = format_duration(sum(from_duration(one.main_duration) for one in main))
-    parts = [f"{one.code} {format_duration(from_duration(one.main_duration))}" for one in main]
+    parts = [f"{_named(one)} {format_duration(from_duration(one.main_duration))}" for one in main]
     return [f"  waited {total}, mainly for: {', '.join(parts)}"]
+
+
+def _named(one: job_pb2.WaitShare) -> str:
+    return f"{one.code} ({clean_line(one.subject)})" if one.subject else one.code
 
 
 def _no_reason(job: job_pb2.Job, look: Look) -> str:

@@ -271,6 +271,7 @@ def reason_facts(reasons: Iterable[job_pb2.WaitReason]) -> list[Facts]:
             "have": reason.have if reason.HasField("have") else None,
             "blocking_job_ids": list(reason.blocking_job_ids),
             "detail": reason.detail or None,
+            "subject": reason.subject or None,
             "spent_s": seconds(reason.spent_duration)
             if reason.HasField("spent_duration")
             else None,
@@ -284,6 +285,7 @@ def wait_facts(waits: Iterable[job_pb2.WaitShare]) -> list[Facts]:
     return [
         {
             "code": one.code,
+            "subject": one.subject or None,
             "spent_s": seconds(one.spent_duration),
             "main_s": seconds(one.main_duration),
             "now": one.now,

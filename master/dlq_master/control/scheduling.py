@@ -128,9 +128,7 @@ def watch_waits(turn: Turn) -> None:
     if state.plan_fault is None:
         glance = _glance(state, turn.now_s)
         plan_faults.sheltered(
-            lambda: state.waits.look(
-                state.cluster.jobs.values(), glance, turn.now_s, state.started_s
-            ),
+            lambda: state.waits.look(state.cluster.jobs, glance, turn.now_s, state.started_s),
             lambda _: None,
         )
 

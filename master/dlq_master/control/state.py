@@ -208,7 +208,7 @@ def restore(state: State, loaded: Loaded) -> None:
     state.retries = retries_of(state.cluster.jobs)
     state.users = {user.name: user for user in loaded.users}
     state.tokens = {token.token_id: token for token in loaded.tokens}
-    state.waits = Waits(loaded.waited)
+    state.waits = Waits(loaded.waited, state.cluster.jobs.values())
     state.reservations = {one.reservation_id: one for one in loaded.reservations}
     state.bookings.changed = bool(loaded.reservations)
     state.teams = {team.name: team for team in loaded.teams}

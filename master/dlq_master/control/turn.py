@@ -289,6 +289,7 @@ class Turn:
     def take_batch(self) -> Batch:
         """Everything this turn has changed, ready to be written."""
         touched = self.state.cluster.take_touched()
+        self.state.waits.touched(touched.jobs)
         self.batch.waited += self.state.waits.rows(self.now_s)
         self.batch.meta.update(usage.to_write(self.state.cluster))
         self.batch.jobs += touched.jobs

@@ -8,8 +8,8 @@ master's first look. Agents and a silent line have no part in it.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Final
 
 from dlq_master.model.ids import JobId
@@ -25,11 +25,20 @@ RUNS: Final = "running"  # in place of a reason: it holds GPUs
 class Waits:
     """What is known of every job that has not ended. Touched by the loop alone."""
 
-    def __init__(self, loaded: Iterable[Waited] = ()) -> None:
+    def __init__(self, loaded: Iterable[Waited] = (), jobs: Iterable[Job] = ()) -> None:
         self._known = {row.job_id: row for row in loaded}
         self._written_s: dict[JobId, float] = {}
-        self._turn: deque[JobId] = deque()
+        self._waiting: dict[JobId, None] = {}  # who was looked at for longest first
         self._changed: dict[JobId, None] = {}
+        self.touched(jobs)
+
+    def touched(self, jobs: Iterable[Job]) -> None:
+        """These have other values: who has come to wait is looked at from here on."""
+        for job in jobs:
+            if job.ended or job.live_attempt is not None:
+                self._waiting.pop(job.job_id, None)
+            else:
+                self._waiting.setdefault(job.job_id, None)
 
     def moved(self, job: Job, now_s: float) -> None:
         """Something has happened to the job: whether it holds GPUs may be otherwise."""
@@ -42,16 +51,15 @@ class Waits:
             now = (RUNS,) if job.live_attempt is not None else ()
             self._put(settled(known, now_s)._replace(now=now))
 
-    def look(self, jobs: Iterable[Job], find: Glance, now_s: float, since_s: float) -> None:
+    def look(self, jobs: Mapping[JobId, Job], find: Glance, now_s: float, since_s: float) -> None:
         """Some of those that wait: who was not looked at for longest comes first. `since_s`: what was before is
-        not known of jobs that nobody has looked at yet."""
-        waiting = {job.job_id: job for job in jobs if not job.ended and job.live_attempt is None}
-        turn = [job_id for job_id in self._turn if job_id in waiting]
-        seen = set(turn)
-        turn += [job_id for job_id in waiting if job_id not in seen]
-        for job_id in turn[:AT_ONCE]:
-            self._look_at(waiting[job_id], find, now_s, since_s)
-        self._turn = deque(turn[AT_ONCE:] + turn[:AT_ONCE])
+        not known of jobs that nobody has looked at yet. What it costs does not grow with the queue."""
+        for job_id in list(islice(self._waiting, AT_ONCE)):
+            del self._waiting[job_id]
+            self._waiting[job_id] = None
+            job = jobs[job_id]
+            if job.live_attempt is None and not job.ended:  # it has moved in this turn
+                self._look_at(job, find, now_s, since_s)
 
     def rows(self, now_s: float) -> list[Waited]:
         """What has to be written in this turn."""
@@ -70,17 +78,18 @@ class Waits:
 
     def forget(self, job_id: JobId) -> None:
         """Its row is all that is left of it."""
+        self._waiting.pop(job_id, None)
         self._known.pop(job_id, None)
         self._written_s.pop(job_id, None)
 
     def _look_at(self, job: Job, find: Glance, now_s: float, since_s: float) -> None:
-        codes = tuple([code.value for code in find.codes(job)])
+        kinds = tuple([kind.word for kind in find.kinds(job)])
         known = self._known.get(job.job_id)
         if known is None:
             known = Waited(job.job_id, (), max(_began_s(job, now_s), min(since_s, now_s)))
         if not known.now:
-            known = known._replace(now=codes)
-        self._known[job.job_id] = settled(known, now_s)._replace(now=codes)
+            known = known._replace(now=kinds)
+        self._known[job.job_id] = settled(known, now_s)._replace(now=kinds)
         if now_s >= self._written_s.setdefault(job.job_id, now_s) + WRITTEN_EVERY_S:
             self._changed[job.job_id] = None
 

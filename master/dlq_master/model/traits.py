@@ -69,6 +69,13 @@ def chosen(text: str) -> list[str]:
     return [_words(trait) for trait in text.split(_AND)[1 if runtime_of(text) else 0 :]]
 
 
+def each_alone(text: str) -> list[str]:
+    """One text for each of the user's choices, with the runtime in it if there is one."""
+    runtime = runtime_of(text)
+    own = text.split(_AND)[0 if runtime is None else 1 :]
+    return own if runtime is None else [f"{runtime}{_AND}{trait}" for trait in own]
+
+
 def _words(trait: str) -> str:
     if trait[0] in (_AMONG, _NOT_AMONG):
         return ("among " if trait[0] == _AMONG else "not ") + trait[1:]

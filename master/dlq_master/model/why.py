@@ -78,11 +78,23 @@ class ReasonCode(StrEnum):
 BLOCKERS_NAMED = 10
 
 
+class Kind(NamedTuple):
+    """A reason without its numbers. In one word: the code, and behind a space its subject."""
+
+    code: ReasonCode
+    subject: str = ""
+
+    @property
+    def word(self) -> str:
+        return f"{self.code.value} {self.subject}" if self.subject else self.code.value
+
+
 class Reason(NamedTuple):
     """One obstacle or one cause; numbers are GPUs unless `resource` says otherwise.
 
     `blocking_jobs` names at most BLOCKERS_NAMED; `detail` is what only the decider can tell.
-    `model/sentence.py` makes a sentence of it.
+    `model/sentence.py` makes a sentence of it. `subject`: of several of a kind that may hold at a time (two limits, two
+    constraints), which one; it stays the same for as long as this one holds.
     """
 
     code: ReasonCode
@@ -91,3 +103,9 @@ class Reason(NamedTuple):
     have: float | None = None
     blocking_jobs: tuple[JobId, ...] = ()
     detail: str = ""
+    subject: str = ""
+
+    @property
+    def kind(self) -> Kind:
+        """What is counted as one reason by those who count how long it holds."""
+        return Kind(self.code, self.subject)

@@ -20,7 +20,7 @@ from dlq_master.model.resources import Request, Shape
 from dlq_master.model.traits import has_all
 from dlq_master.model.view import View
 from dlq_master.model.waiting import Fifo
-from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
+from dlq_master.model.why import BLOCKERS_NAMED, Kind, Reason, ReasonCode
 from dlq_master.policy import pipeline
 from dlq_master.policy.admit.any_that_fits import never
 from dlq_master.policy.admit.submission import late
@@ -195,10 +195,9 @@ def _quota(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
     return [Reason(ReasonCode.QUOTA, "gpus", limit, room.held[part], detail=who)]
 
 
-def shortage_codes(cluster: Cluster, policy: Policy, shape: Shape) -> tuple[ReasonCode, ...]:
+def shortages(cluster: Cluster, policy: Policy, shape: Shape) -> tuple[Kind, ...]:
     """What is missing for jobs of this shape, were they alone in the queue."""
-    short = _shortage(cluster, policy, shape, holders=False)
-    return tuple([reason.code for reason in short])
+    return tuple([it.kind for it in _shortage(cluster, policy, shape, holders=False)])
 
 
 def _shortage_of(cluster: Cluster, policy: Policy, job: Job, *, holders: bool) -> list[Reason]:
@@ -222,11 +221,9 @@ def _shortage(cluster: Cluster, policy: Policy, shape: Shape, *, holders: bool) 
     if _fits(capacity.free, shape, policy):
         return []
     reasons: list[Reason] = []
-    choice = unmet(
+    reasons += unmet(
         capacity.nodes.values(), shape, lambda other: _fits(capacity.free, other, policy)
     )
-    if choice is not None:
-        reasons.append(choice)
     if shape.avoid:
         reasons += _avoided(cluster, policy, shape)
     if not _fits(capacity.open, shape, policy):
@@ -242,7 +239,8 @@ def _shortage(cluster: Cluster, policy: Policy, shape: Shape, *, holders: bool) 
         reasons.append(Reason(ReasonCode.RESOURCES, "gpus", shape.gpus, have, who, block))
     if shape.gpu_type is not None and _fits(capacity.free, shape._replace(gpu_type=None), policy):
         detail = f"GPUs of another type are free, but it asks for {shape.gpu_type}"
-        reasons.append(Reason(ReasonCode.GPU_TYPE, "gpu_type", shape.gpus, have, detail=detail))
+        kind = (ReasonCode.GPU_TYPE, "gpu_type")
+        reasons.append(Reason(*kind, shape.gpus, have, (), detail, shape.gpu_type))
     return reasons
 
 
@@ -256,17 +254,22 @@ def _avoided(cluster: Cluster, policy: Policy, shape: Shape) -> list[Reason]:
         return []
     booked = [node_id for node_id in failed if cluster.nodes[node_id].windows]
     if booked:
-        return [Reason(ReasonCode.MAINTENANCE, "nodes", detail=_booked(cluster, booked))]
+        return _maintenance(cluster, booked)
     return [Reason(ReasonCode.FAILED_NODES, "nodes", detail=_named(failed))]
 
 
-def _booked(cluster: Cluster, node_ids: Collection[NodeId]) -> str:
-    """`gpu01 from 2026-12-01T08:00:00.000Z (m1)`."""
-    words = []
-    for node_id in sorted(node_ids)[:NODES_NAMED]:
-        begin_s, _, name = cluster.nodes[node_id].windows[0]
-        words.append(f"{node_id} from {_instant(begin_s)} ({name})")
-    return _and_more(words, len(node_ids) - NODES_NAMED)
+def _maintenance(cluster: Cluster, node_ids: Collection[NodeId]) -> list[Reason]:
+    """One for each reservation: `gpu01 from 2026-12-01T08:00:00Z (m1)`."""
+    by_name: dict[str, list[NodeId]] = {}
+    for node_id in sorted(node_ids):
+        by_name.setdefault(cluster.nodes[node_id].windows[0].reservation_id, []).append(node_id)
+    found = []
+    for name, nodes in sorted(by_name.items()):
+        from_s = {it: cluster.nodes[it].windows[0].begin_s for it in nodes}
+        words = [f"{it} from {_instant(from_s[it])} ({name})" for it in nodes[:NODES_NAMED]]
+        detail = _and_more(words, len(nodes) - NODES_NAMED)
+        found.append(Reason(ReasonCode.MAINTENANCE, "nodes", detail=detail, subject=name))
+    return found
 
 
 def _instant(at_s: float) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from functools import cached_property
 
+from dlq_master.model.eligible import blocks
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job, JobState
 from dlq_master.model.lane import Lane
 from dlq_master.model.resources import Shape
 from dlq_master.model.view import View
-from dlq_master.model.why import ReasonCode
+from dlq_master.model.why import Kind, ReasonCode
 from dlq_master.policy import pipeline
 from dlq_master.policy.admit.any_that_fits import never
 from dlq_master.policy.admit.submission import late
@@ -19,8 +20,9 @@ from dlq_master.policy.explain import (
     hold_code,
     kept_from,
     over_room,
-    shortage_codes,
+    shortages,
 )
+from dlq_master.policy.partition.accounts import Held, kinds_over_account
 from dlq_master.policy.partition.quotas import Room
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.walk.outcome import Outcome
@@ -35,80 +37,85 @@ class Glance:
     def __init__(self, view: View, policy: Policy) -> None:
         self._view = view
         self._policy = policy
-        self._never: dict[Shape, ReasonCode | None] = {}
-        self._short: dict[Shape, tuple[ReasonCode, ...]] = {}
+        self._never: dict[Shape, Kind | None] = {}
+        self._short: dict[Shape, tuple[Kind, ...]] = {}
 
     def code(self, job: Job) -> ReasonCode | None:
         """The main reason why the job does not run; None while it holds GPUs or has ended."""
-        return next(self._codes(job), None)
+        main = next(self._kinds(job), None)
+        return None if main is None else main.code
 
-    def codes(self, job: Job) -> tuple[ReasonCode, ...]:
+    def kinds(self, job: Job) -> tuple[Kind, ...]:
         """All of them, the main one first; of what keeps a job whose GPUs are free from them only the first, and not
         WAITING_FOR_BOUNDARY, which is no obstacle of its own."""
-        return tuple(dict.fromkeys(self._codes(job)))
+        return tuple(dict.fromkeys(self._kinds(job)))
 
-    def _codes(self, job: Job) -> Iterator[ReasonCode]:
+    def _kinds(self, job: Job) -> Iterator[Kind]:
         if job.ended or job.live_attempt is not None:
             return
-        if job.state is JobState.HELD:
-            yield hold_code(job)
-        if job.blocked is not None:
-            yield ReasonCode(job.blocked.value)
-        if job.state is JobState.HELD or job.blocked is not None:
+        held = hold_code(job) if job.state is JobState.HELD else None
+        if held is not None:
+            yield Kind(held)
+        if job.blocked is not None or held is not None:
+            yield from self._blocks(job, held)
             return
         if not self._view.cluster.nodes:
-            yield ReasonCode.NO_NODES
+            yield Kind(ReasonCode.NO_NODES)
             return
         yield from self._of_nodes(job)
 
-    def _of_nodes(self, job: Job) -> Iterator[ReasonCode]:
+    def _blocks(self, job: Job, held: ReasonCode | None) -> Iterator[Kind]:
+        found = [it.kind for it in blocks(job, self._view.now_s, lambda _: "")]
+        if not found and job.blocked is not None:  # it has just come to pass
+            found = [Kind(ReasonCode(job.blocked.value))]
+        yield from (kind for kind in found if kind.code is not held)
+
+    def _of_nodes(self, job: Job) -> Iterator[Kind]:
         shape = self._view.cluster.shape(job)
         hopeless = self._hopeless(shape)
         if hopeless is not None:
             yield hopeless
         elif job.state is JobState.PENDING:
             held_back = job.job_id in self._late
-            yield ReasonCode.SUBMIT_LIMIT if held_back else ReasonCode.NOT_ADMITTED
+            yield Kind(ReasonCode.SUBMIT_LIMIT if held_back else ReasonCode.NOT_ADMITTED)
         elif self._view.pause_starts is not None:
-            yield self._view.pause_starts
+            yield Kind(self._view.pause_starts)
             if self._view.pause_starts is not ReasonCode.MASTER_STARTING:
                 yield from self._shortages(shape)
         elif job.job_id in self._outcome.chosen:
-            yield ReasonCode.STARTS_NEXT
+            yield Kind(ReasonCode.STARTS_NEXT)
         else:
             yield from self._of_line(job, shape)
 
-    def _of_line(self, job: Job, shape: Shape) -> Iterator[ReasonCode]:
+    def _of_line(self, job: Job, shape: Shape) -> Iterator[Kind]:
         """It waits for GPUs that it may have, or for its turn."""
         short = [*self._over(job), *self._shortages(shape)]
         yield from short
-        before = list(self._before(job))
+        before = [Kind(code) for code in self._before(job)]
         yield from before
         if not short and not before:
-            yield self._behind(job)
+            yield Kind(self._behind(job))
 
-    def _over(self, job: Job) -> Iterator[ReasonCode]:
-        if job.lane is Lane.LIMIT:
-            yield ReasonCode.TEAM_LIMIT
+    def _over(self, job: Job) -> Iterator[Kind]:
+        if job.lane in (Lane.BORROW, Lane.LIMIT):
+            yield from kinds_over_account(self._held, self._policy, job)
         elif self._over_quota(job):
-            yield ReasonCode.QUOTA
+            yield Kind(ReasonCode.QUOTA)
         if over_room(job, self._outcome):
-            yield ReasonCode.PROFILER_FULL
+            yield Kind(ReasonCode.PROFILER_FULL)
 
-    def _hopeless(self, shape: Shape) -> ReasonCode | None:
+    def _hopeless(self, shape: Shape) -> Kind | None:
         if shape not in self._never:
             reason = never(self._view.cluster, self._policy.placement, shape)
-            self._never[shape] = None if reason is None else reason.code
+            self._never[shape] = None if reason is None else reason.kind
         return self._never[shape]
 
-    def _shortages(self, shape: Shape) -> tuple[ReasonCode, ...]:
+    def _shortages(self, shape: Shape) -> tuple[Kind, ...]:
         if shape not in self._short:
-            self._short[shape] = shortage_codes(self._view.cluster, self._policy, shape)
+            self._short[shape] = shortages(self._view.cluster, self._policy, shape)
         return self._short[shape]
 
     def _over_quota(self, job: Job) -> bool:
-        if job.lane is Lane.BORROW:
-            return True
         room = self._room
         part = self._policy.part_of(job.queue)
         return room is not None and not room.allows(part, job.request.gpus)
@@ -127,6 +134,10 @@ class Glance:
         if self._reserved - {job.job_id}:
             return ReasonCode.RESERVED_FOR
         return ReasonCode.BEHIND_HIGHER_RANK
+
+    @cached_property
+    def _held(self) -> Held:
+        return Held(self._view.cluster)
 
     @cached_property
     def _outcome(self) -> Outcome:

@@ -6,30 +6,41 @@ from collections.abc import Callable, Collection
 
 from dlq_master.model.node import Node
 from dlq_master.model.resources import Shape
-from dlq_master.model.traits import chosen, has_all, runtime_of, too_small
+from dlq_master.model.traits import chosen, each_alone, has_all, runtime_of, too_small
 from dlq_master.model.why import Reason, ReasonCode
 
 
 def unmet(
     nodes: Collection[Node], shape: Shape, fits: Callable[[Shape], bool], *, ever: bool = False
-) -> Reason | None:
-    """The typed reason, for a shape that does not fit; None when it is not for what it asks of its
-    nodes. `ever`: never, rather than just now."""
+) -> list[Reason]:
+    """The typed reasons, for a shape that does not fit; empty when it is not for what it asks of its
+    nodes. `ever`: never, rather than just now; then all that it asks for is one reason."""
     if shape.traits is None:
-        return None
+        return []
     runtime = runtime_of(shape.traits)
     if runtime != shape.traits and fits(shape._replace(traits=runtime)):
-        able = _able(nodes, shape.traits)
-        words = " and ".join(chosen(shape.traits))
-        most = too_small(nodes, shape.traits)
-        told = f"the largest has {most}" if most else _counted(able, len(nodes), ever=ever)
-        detail = f"{words}; {told}"
-        return Reason(ReasonCode.CONSTRAINT, "nodes", shape.nodes, able, detail=detail)
+        return [_constraint(nodes, shape, it, ever=ever) for it in _texts(shape, fits, ever=ever)]
     if runtime is not None and fits(shape._replace(traits=None)):
         able = _able(nodes, runtime)
         detail = _containers(able, len(nodes), ever=ever)
-        return Reason(ReasonCode.RUNTIME, "nodes", shape.nodes, able, detail=detail)
-    return None
+        return [Reason(ReasonCode.RUNTIME, "nodes", shape.nodes, able, detail=detail)]
+    return []
+
+
+def _texts(shape: Shape, fits: Callable[[Shape], bool], *, ever: bool) -> list[str]:
+    """Each of its traits that alone keeps it out; all of them together if none does."""
+    traits = shape.traits or ""
+    alone = [] if ever else [it for it in each_alone(traits) if not fits(shape._replace(traits=it))]
+    return alone or [traits]
+
+
+def _constraint(nodes: Collection[Node], shape: Shape, traits: str, *, ever: bool) -> Reason:
+    able = _able(nodes, traits)
+    words = " and ".join(chosen(traits))
+    most = too_small(nodes, traits)
+    told = f"the largest has {most}" if most else _counted(able, len(nodes), ever=ever)
+    detail = f"{words}; {told}"
+    return Reason(ReasonCode.CONSTRAINT, "nodes", shape.nodes, able, (), detail, words)
 
 
 def _able(nodes: Collection[Node], traits: str) -> int:

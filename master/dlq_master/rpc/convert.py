@@ -314,6 +314,7 @@ def reason_message(reason: Reason, job: Job, reader: str) -> job_pb2.WaitReason:
         have=reason.have,
         blocking_job_ids=[str(job_id) for job_id in reason.blocking_jobs],
         detail=sentence(reason, job, reader),
+        subject=reason.subject,
     )
 
 

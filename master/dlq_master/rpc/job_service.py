@@ -199,7 +199,9 @@ class JobService(JobServiceServicer):
         return wire.ExplainJobResponse(
             job=self._message(explained.job),
             reasons=with_times(
-                reason_messages(explained.reasons, explained.job, caller.name), explained.waited
+                explained.reasons,
+                reason_messages(explained.reasons, explained.job, caller.name),
+                explained.waited,
             ),
             waits=wait_shares(explained.waited),
             jobs_ahead_count=explained.jobs_ahead,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dlq.v1 import job_pb2
 from dlq_common.wire import to_duration
 from dlq_master.control.waits import RUNS
+from dlq_master.model.why import Reason
 from dlq_master.store.tenants import Spent, Waited
 
 
@@ -14,15 +15,17 @@ def wait_shares(waited: Waited | None) -> Iterator[job_pb2.WaitShare]:
     """What holds now first, then what has held for longest."""
     if waited is None:
         return
-    now = {code: place for place, code in enumerate(waited.now)}
+    now = {word: place for place, word in enumerate(waited.now)}
 
     def place(one: Spent) -> tuple[int, float]:
         return now.get(one.code, len(now)), -one.held_s
 
     for one in sorted(waited.spent, key=place):
         if one.code != RUNS:
+            code, _, subject = one.code.partition(" ")
             yield job_pb2.WaitShare(
-                code=one.code,
+                code=code,
+                subject=subject,
                 spent_duration=to_duration(one.held_s),
                 main_duration=to_duration(one.main_s),
                 now=one.code in now,
@@ -30,11 +33,12 @@ def wait_shares(waited: Waited | None) -> Iterator[job_pb2.WaitShare]:
 
 
 def with_times(
-    reasons: Iterable[job_pb2.WaitReason], waited: Waited | None
+    reasons: Iterable[Reason], messages: Iterable[job_pb2.WaitReason], waited: Waited | None
 ) -> Iterator[job_pb2.WaitReason]:
-    """The reasons, each with how long it has held."""
+    """The messages of these reasons, each with how long it has held."""
     spent = {} if waited is None else {one.code: one.held_s for one in waited.spent}
-    for reason in reasons:
-        if reason.code in spent:
-            reason.spent_duration.CopyFrom(to_duration(spent[reason.code]))
-        yield reason
+    for reason, message in zip(reasons, messages, strict=False):  # an ended job has no message
+        held_s = spent.get(reason.kind.word)
+        if held_s is not None:
+            message.spent_duration.CopyFrom(to_duration(held_s))
+        yield message

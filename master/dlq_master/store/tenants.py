@@ -54,7 +54,8 @@ class Reservation(NamedTuple):
 
 
 class Spent(NamedTuple):
-    """How long a reason has held, and how long it was the main one."""
+    """How long a reason has held, and how long it was the main one. `code`: its word, with its subject behind a space
+    (model.why.Kind)."""
 
     code: str
     held_s: float
@@ -62,7 +63,7 @@ class Spent(NamedTuple):
 
 
 class Waited(NamedTuple):
-    """How long a job has waited for what, until `at_s`; then `now` held, the main one first."""
+    """How long a job has waited for what, until `at_s`; then `now` held (words, as in `spent`), the main one first."""
 
     job_id: JobId
     spent: tuple[Spent, ...]

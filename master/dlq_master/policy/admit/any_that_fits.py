@@ -56,17 +56,18 @@ def never(cluster: Cluster, placement: Placement, shape: Shape) -> Reason | None
             0,
             (),
             f"no node has {shape.gpu_type} GPUs (there are: {known})",
+            shape.gpu_type or "",
         )
     if any(placement.find(pool, shape) for pool in pools):
         return None
-    choice = unmet(
+    choices = unmet(
         cluster.nodes.values(),
         shape,
         lambda other: any(placement.find(pool, other) for pool in pools),
         ever=True,
     )
-    if choice is not None:
-        return choice
+    if choices:
+        return choices[0]
     most = max(pool.total for pool in pools)
     over = f" over {shape.nodes} nodes" if shape.nodes is not None else ""
     return Reason(

@@ -2,29 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from dlq_master.model.accounts import of_member, of_team, team_of
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
 from dlq_master.model.lane import Lane
-from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
+from dlq_master.model.why import BLOCKERS_NAMED, Kind, Reason, ReasonCode
 from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.policy import Policy
+
+
+class Held:
+    """How many GPUs and jobs each team, and each member in one (`TEAM/USER`), holds: O(attempts) to make."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.gpus: Counter[str] = Counter()
+        self.jobs: Counter[str] = Counter()
+        for key, attempt in cluster.attempts.items():
+            account = cluster.jobs[key.job_id].account
+            for name in (team_of(account), account):
+                self.gpus[name] += attempt.lease.allocation.width
+                self.jobs[name] += 1
+
+
+class Word(NamedTuple):
+    """A word that leaves no room for a job: `name` (in words `who`) may have `most` of `resource`, and has `taken`."""
+
+    resource: str
+    most: int
+    taken: int
+    name: str
+    who: str
+
+    @property
+    def subject(self) -> str:
+        """`gpus of team vision`."""
+        return f"{'jobs' if self.resource == 'jobs' else 'gpus'} of {self.who}"
 
 
 def over_account(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
     """Why a job borrows or stands aside: the words on its team, and on its user in it, that leave no room for it; or that
     others of its team, who stand before it, take what they leave."""
-    if job.lane is Lane.LIMIT:
-        code = ReasonCode.TEAM_LIMIT
-        found = _over(cluster, policy.job_limits, job, code, "jobs")
-        found += _over(cluster, policy.limits, job, code, "gpus")
-    else:
-        code = ReasonCode.QUOTA
-        found = _over(cluster, policy.borrowing, job, code, "gpus")
-    return found or [Reason(code, "rest", detail=f"team {team_of(job.account)}")]
+    code = _code(job)
+    found = []
+    for word in _words(Held(cluster), policy, job):
+        named: tuple[JobId, ...] = ()
+        if word.resource != "width":
+            named = tuple(holders(cluster, word.name))[:BLOCKERS_NAMED]
+        told = (code, word.resource, word.most, word.taken, named, word.who, word.subject)
+        found.append(Reason(*told))
+    team = team_of(job.account)
+    return found or [Reason(code, "rest", detail=f"team {team}", subject=_rest(team))]
+
+
+def kinds_over_account(held: Held, policy: Policy, job: Job) -> Iterator[Kind]:
+    """The same for a list: O(1)."""
+    found = [Kind(_code(job), word.subject) for word in _words(held, policy, job)]
+    yield from found or [Kind(_code(job), _rest(team_of(job.account)))]
 
 
 def holders(cluster: Cluster, account: str) -> dict[JobId, int]:
@@ -39,22 +77,32 @@ def holders(cluster: Cluster, account: str) -> dict[JobId, int]:
     return {job_id: gpus for _, job_id, gpus in sorted(found)}
 
 
+def _code(job: Job) -> ReasonCode:
+    return ReasonCode.TEAM_LIMIT if job.lane is Lane.LIMIT else ReasonCode.QUOTA
+
+
+def _rest(team: str) -> str:
+    return f"gpus of team {team}"
+
+
+def _words(held: Held, policy: Policy, job: Job) -> Iterator[Word]:
+    if job.lane is not Lane.LIMIT:
+        yield from _over(policy.borrowing, held.gpus, job, job.request.base, "gpus")
+        return
+    yield from _over(policy.job_limits, held.jobs, job, 1, "jobs")
+    for word in _over(policy.limits, held.gpus, job, job.request.base, "gpus"):
+        wide = job.request.base > word.most
+        yield word._replace(resource="width", taken=job.request.base) if wide else word
+
+
 def _over(
-    cluster: Cluster, told: Mapping[str, int] | None, job: Job, code: ReasonCode, what: str
-) -> list[Reason]:
+    told: Mapping[str, int] | None, held: Counter[str], job: Job, more: int, resource: str
+) -> Iterator[Word]:
     team, account = team_of(job.account), job.account
     words = (
         (f"team {team}", team, of_team(told, team)),
         (f"{job.user} in team {team}", account, of_member(told, account)),
     )
-    more = 1 if what == "jobs" else job.request.base
-    found = []
     for who, name, most in words:
-        held = holders(cluster, name) if most is not None else {}
-        taken = len(held) if what == "jobs" else sum(held.values())
-        if most is not None and what == "gpus" and code is ReasonCode.TEAM_LIMIT and more > most:
-            found.append(Reason(code, "width", most, more, (), who))
-        elif most is not None and taken + more > most:
-            named = tuple(held)[:BLOCKERS_NAMED]
-            found.append(Reason(code, what, most, taken, named, who))
-    return found
+        if most is not None and held[name] + more > most:
+            yield Word(resource, most, held[name], name, who)

@@ -1635,6 +1635,7 @@ class WaitReason(_message.Message):
     BLOCKING_JOB_IDS_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
     SPENT_DURATION_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
     code: _builtins.str
     """Fixed word, such as "resources" or "held_user"."""
     resource: _builtins.str
@@ -1645,6 +1646,8 @@ class WaitReason(_message.Message):
     """How much there is."""
     detail: _builtins.str
     """The reason as a sentence."""
+    subject: _builtins.str
+    """Of several of this code, which one: "gpus of team vision", a constraint, a reservation. Empty: there is one."""
     @_builtins.property
     def blocking_job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Jobs in the way, nearest first."""
@@ -1663,10 +1666,11 @@ class WaitReason(_message.Message):
         blocking_job_ids: _abc.Iterable[_builtins.str] | None = ...,
         detail: _builtins.str = ...,
         spent_duration: _duration_pb2.Duration | None = ...,
+        subject: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_have", b"_have", "_need", b"_need", "have", b"have", "need", b"need", "spent_duration", b"spent_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_have", b"_have", "_need", b"_need", "blocking_job_ids", b"blocking_job_ids", "code", b"code", "detail", b"detail", "have", b"have", "need", b"need", "resource", b"resource", "spent_duration", b"spent_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_have", b"_have", "_need", b"_need", "blocking_job_ids", b"blocking_job_ids", "code", b"code", "detail", b"detail", "have", b"have", "need", b"need", "resource", b"resource", "spent_duration", b"spent_duration", "subject", b"subject"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__have: _TypeAlias = _typing.Literal["have"]  # noqa: Y015
     _WhichOneofArgType__have: _TypeAlias = _typing.Literal["_have", b"_have"]  # noqa: Y015
@@ -1689,10 +1693,13 @@ class WaitShare(_message.Message):
     SPENT_DURATION_FIELD_NUMBER: _builtins.int
     MAIN_DURATION_FIELD_NUMBER: _builtins.int
     NOW_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
     code: _builtins.str
     """The word of the reason."""
     now: _builtins.bool
     """Whether it holds now."""
+    subject: _builtins.str
+    """As in WaitReason."""
     @_builtins.property
     def spent_duration(self) -> _duration_pb2.Duration:
         """How long it held; several may hold at a time."""
@@ -1708,10 +1715,11 @@ class WaitShare(_message.Message):
         spent_duration: _duration_pb2.Duration | None = ...,
         main_duration: _duration_pb2.Duration | None = ...,
         now: _builtins.bool = ...,
+        subject: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["main_duration", b"main_duration", "spent_duration", b"spent_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "main_duration", b"main_duration", "now", b"now", "spent_duration", b"spent_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "main_duration", b"main_duration", "now", b"now", "spent_duration", b"spent_duration", "subject", b"subject"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -6,14 +6,31 @@ from collections.abc import Callable
 
 import pytest
 
-from dlq_master.control.stimuli import PauseJob, ReleaseJob
-from dlq_master.control.waits import AT_ONCE, WRITTEN_EVERY_S, settled
+from dlq_master.control.stimuli import PauseJob, ReleaseJob, SetTeam
+from dlq_master.control.waits import AT_ONCE, WRITTEN_EVERY_S, Waits, settled
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.store.tenants import Spent, Waited
-from support.master_harness import ALICE, Master
+from dlq_master.model.job import Job, JobState
+from dlq_master.model.view import View
+from dlq_master.model.why import ReasonCode
+from dlq_master.policy.glance import Glance
+from dlq_master.store.tenants import Member, Spent, Team, TeamRules, Waited
+from support.builders import World, a_job, a_waiting_job
+from support.master_harness import ALICE, ROOT, Master, config_of
 from support.sim_agent import SimAgent
 
 Masters = Callable[..., Master]
+
+
+class Counted(dict[JobId, Job]):
+    """Remembers who was looked at."""
+
+    def __init__(self, jobs: dict[JobId, Job]) -> None:
+        super().__init__(jobs)
+        self.read: list[JobId] = []
+
+    def __getitem__(self, job_id: JobId) -> Job:
+        self.read.append(job_id)
+        return super().__getitem__(job_id)
 
 
 def spent(master: Master, job_id: int) -> dict[str, tuple[float, float]]:
@@ -118,6 +135,50 @@ def test_a_long_queue_is_looked_at_in_turn(master: Master, monkeypatch: pytest.M
     for number in range(2, 6):
         total = sum(main for _, main in spent(master, number).values())
         assert total == pytest.approx(30, abs=4)
+
+
+def test_two_limits_of_one_kind_are_counted_apart(masters: Masters) -> None:
+    """The team's limit of GPUs keeps it back at once, alice's own of jobs only once the other has ended."""
+    master = masters(config_of("dlq"))
+    SimAgent(master, NodeId("gpu01")).hello()
+
+    def limits(gpus: int | None, jobs: int | None) -> None:
+        own = Member("alice", TeamRules(running_jobs=jobs))
+        team = Team("vision", 0.0, TeamRules(gpu_limit=gpus), None, (own,), 0)
+        master.ask(SetTeam(caller=ROOT, request_id="", team=team, force=False))
+
+    limits(2, None)
+    master.submit(2)
+    waits = master.submit(1)
+    seconds(master, 10)
+    limits(2, 1)
+    seconds(master, 5)
+    limits(None, 1)
+    seconds(master, 7)
+    found = spent(master, waits.job_id)
+    gpus, jobs = "team_limit gpus of team vision", "team_limit jobs of alice in team vision"
+    assert {word: held for word, (held, _) in found.items() if "limit" in word} == {
+        gpus: pytest.approx(15, abs=2),
+        jobs: pytest.approx(12, abs=2),
+    }
+    reasons = master.why(waits.job_id).reasons
+    assert [it.kind.word for it in reasons if it.code is ReasonCode.TEAM_LIMIT] == [jobs]
+
+
+def test_what_a_look_costs_does_not_grow_with_who_runs_has_ended_or_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dlq_master.control.waits.AT_ONCE", 3)
+    queued = [a_waiting_job(number) for number in range(1, 8)]
+    ended = [a_job(number, state=JobState.COMPLETED) for number in range(8, 50)]
+    waits = Waits((), [*queued, *ended])
+    waits.touched([queued[0]._replace(live_attempt=1)])
+    jobs = Counted({job.job_id: job for job in queued})
+    world = World().submit(a_job(99))
+    glance = Glance(View(world.cluster, 1.0), world.policy)
+    for _ in range(4):
+        waits.look(jobs, glance, 1.0, 0.0)
+    assert jobs.read == [2, 3, 4, 5, 6, 7, 2, 3, 4, 5, 6, 7]
 
 
 def test_an_ended_job_still_says_what_it_waited_for(busy: Master) -> None:

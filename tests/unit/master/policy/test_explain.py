@@ -1,25 +1,28 @@
 """`dlq why`: a typed reason for every job that does not run."""
 
+import pytest
+
 from dlq_master.model import drive
 from dlq_master.model.eligible import Block, Dependency, Relation, Term
-from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import HoldKind
 from dlq_master.model.lane import Lane
 from dlq_master.model.machine import StopCause
+from dlq_master.model.resources import Request
 from dlq_master.model.reward import strict
 from dlq_master.model.sentence import sentence
 from dlq_master.model.view import View
-from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.model.why import Kind, Reason, ReasonCode
 from dlq_master.policy.explain import explain, jobs_ahead, never_fits
 from dlq_master.policy.glance import Glance
 from support.builders import World, a_job, a_node, a_request, a_waiting_job
 
 
-def assert_codes(codes: tuple[ReasonCode, ...], reasons: tuple[Reason, ...]) -> None:
+def assert_kinds(kinds: tuple[Kind, ...], reasons: tuple[Reason, ...]) -> None:
     """A glance tells the same reasons in the same order, but for two that stand behind others."""
-    told = list(dict.fromkeys(reason.code for reason in reasons))
+    told = list(dict.fromkeys(reason.kind for reason in reasons))
     behind = {ReasonCode.WAITING_FOR_BOUNDARY, ReasonCode.BEHIND_HIGHER_RANK}
-    assert list(codes) == [code for code in told if code in codes or code not in behind]
+    assert list(kinds) == [kind for kind in told if kind in kinds or kind.code not in behind]
 
 
 def why(world: World, job_id: int, pause: ReasonCode | None = None) -> dict[ReasonCode, Reason]:
@@ -29,7 +32,7 @@ def why(world: World, job_id: int, pause: ReasonCode | None = None) -> dict[Reas
     glance = Glance(view, world.policy)
     assert glance.code(job) is (reasons[0].code if reasons else None)
     if not job.ended:
-        assert_codes(glance.codes(job), reasons)
+        assert_kinds(glance.kinds(job), reasons)
     return {reason.code: reason for reason in reasons}
 
 
@@ -53,6 +56,34 @@ def test_fragmentation_is_told_apart_from_shortage() -> None:
     world.submit(a_job(3, 4)).decide()
     reason = why(world, 3)[ReasonCode.FRAGMENTATION]
     assert (reason.need, reason.have) == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("taken", "told"),
+    [
+        ([1, 2, 3], ["disk=fast", "rack=r2"]),
+        ([1, 3], ["rack=r2"]),
+        ([1], ["disk=fast and rack=r2"]),
+    ],
+)
+def test_each_constraint_that_alone_keeps_it_out_is_a_reason_of_its_own(
+    taken: list[int], told: list[str]
+) -> None:
+    """n1 has both, n2 is fast, n3 is in r2, and n4 is neither, and free."""
+    has = [{"disk=fast", "rack=r2"}, {"disk=fast"}, {"rack=r2"}, set()]
+    nodes = [a_node(f"n{n}", labels=frozenset(labels)) for n, labels in enumerate(has, 1)]
+    world = World(nodes=nodes)
+    for number in taken:
+        only = Request(gpus=8, among=(NodeId(f"n{number}"),))
+        world.submit(a_job(number, request=only))
+    both = Request(gpus=8, constraint=("disk=fast", "rack=r2"))
+    world.decide().submit(a_job(9, request=both)).decide()
+    assert world.running == taken
+    why(world, 9)
+    reasons = explain(View(world.cluster, world.now_s), world.policy, JobId(9))
+    kinds = [reason.kind for reason in reasons if reason.code is ReasonCode.CONSTRAINT]
+    assert [kind.subject for kind in kinds] == told
+    assert kinds[0].word == f"constraint {told[0]}"
 
 
 def test_behind_the_head_of_the_line() -> None:
