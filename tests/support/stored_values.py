@@ -1,5 +1,6 @@
 """Any value that the store keeps, for property tests, and a batch that writes every table."""
 
+from math import inf
 from typing import Any
 
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from dlq_master.model.node import Gpu, Node
 from dlq_master.model.recording import Cause, Evidence, Recording
 from dlq_master.model.resources import Allocation, Request, Slot
 from dlq_master.store.batch import Batch, Intention, JoinToken, StoredRequest, User
+from dlq_master.store.foreseen import Foreseen
 from dlq_master.store.tenants import Member, Reservation, Spent, Team, TeamRules, Waited
 
 _numbers = st.integers(1, 64)
@@ -134,6 +136,11 @@ def a_wait(job: int = 1, **changes: Any) -> Waited:
     return Waited(JobId(job), spent, 131.0, ("resources",))._replace(**changes)
 
 
+def a_start(job: int = 1, **changes: Any) -> Foreseen:
+    """It was expected to start at 400."""
+    return Foreseen(JobId(job), 100.0, 200.0, 400.0, 500.0)._replace(**changes)
+
+
 def first_batch() -> Batch:
     """Rows that `mixed_batch` changes and drops."""
     return Batch(
@@ -151,6 +158,7 @@ def first_batch() -> Batch:
         teams=[a_team(), a_team("nlp")],
         reservations=[a_reservation(), a_reservation("m2")],
         waited=[a_wait(1), a_wait(2)],
+        foreseen=[a_start(1), a_start(2, high_s=inf)],
         meta={"epoch": "3"},
     )
 
@@ -182,5 +190,7 @@ def mixed_batch() -> Batch:
         reservations=[a_reservation(active=True)],
         deleted_reservations=["m2"],
         waited=[a_wait(2, now=()), a_wait(3)],
+        foreseen=[a_start(1, started_s=450.0), a_start(3)],
+        dropped_foreseen=[JobId(2)],
         meta={"epoch": "4", "cluster": "lab"},
     )

@@ -1,7 +1,7 @@
 """When waiting jobs will start: asked of the twin in the background, published when it answers.
 
-Nobody waits for it but who asks about one job. What it says is stored nowhere; without an answer there is
-no estimate yet, and that is no error. The agents have no part in it, and a silent node is taken to come
+Nobody waits for it but who asks about one job. What it says is stored nowhere, but for what first ranges are compared
+with (control/starts.py); without an answer there is no estimate yet, and that is no error. The agents have no part in it, and a silent node is taken to come
 back.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from dlq_common.clock import Clock
 from dlq_common.logs import get_logger
 from dlq_master.control.config import TwinConfig
-from dlq_master.control.starts import Quality, Starts
+from dlq_master.control.starts import Quality, compared_of
 from dlq_master.control.state import State
 from dlq_master.control.twin_process import Twin, TwinGone, TwinHangs
 from dlq_master.model.ids import JobId
@@ -68,7 +68,6 @@ class Forecasts:
         self._past: deque[Past] = deque(maxlen=PAST_KEPT)
         self._recent: deque[Job] = deque(maxlen=RECENT_KEPT)  # submitted last
         self._submitted(state.cluster.jobs.values())
-        self.starts = Starts()
         self.latest: Forecast | None = None
 
     # --- what others tell -----------------------------------------------------------------------
@@ -80,7 +79,7 @@ class Forecasts:
         self._changed.set()
         self._submitted(batch.jobs)
         self.remember(job for job in batch.jobs if job.ended and job.live_attempt is None)
-        for one in self.starts.moved(batch.jobs):
+        for one in filter(None, map(compared_of, batch.foreseen)):
             _log.info(
                 "start_compared",
                 job_id=one.job_id,
@@ -118,7 +117,7 @@ class Forecasts:
 
     def quality(self) -> Quality:
         """How far first estimates were off."""
-        return self.starts.quality()
+        return self._state.starts.quality()
 
     async def estimate(self, job: Job, patience_s: float) -> Estimate:
         """Of one job, whether it is there or not. Raises Unknown."""
@@ -163,7 +162,7 @@ class Forecasts:
                 self._changed.set()  # so that it is tried again
                 return 0.0
             self._in_vain = False
-            self.starts.foreseen(forecast.starts, forecast.at_s, self._state.cluster.jobs)
+            self._state.starts.foreseen(forecast.starts, forecast.at_s, self._state.cluster.jobs)
             return forecast.cpu_s
 
     async def _look(self, now_s: float) -> Forecast:

@@ -1,4 +1,9 @@
-"""How good start ranges are: what was foreseen for a job first, against the start that came."""
+"""How good start ranges are: what was foreseen for a job first, against the start that came.
+
+What happens when: the master dies - a first range is written in the turn after it was seen, and what came of it with the
+start itself, so that no comparison is lost but of ranges that nobody could have seen for longer than a second. Agents and a
+silent line have no part in it.
+"""
 
 import math
 from collections import deque
@@ -8,9 +13,10 @@ from typing import NamedTuple
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
 from dlq_master.planner.forecasts import Range
+from dlq_master.store.foreseen import MOST_COMPARED, Foreseen
 
-KEPT = 1_000  # the newest; of this master, and stored nowhere
 MOST_AWAITED = 20_000
+WRITTEN_AT_ONCE = 500  # ranges in one turn
 
 
 class Compared(NamedTuple):
@@ -44,11 +50,26 @@ class Quality(NamedTuple):
 
 
 class Starts:
-    """First ranges of jobs that wait, and the newest that have started."""
+    """First ranges of jobs that wait, and the newest that have started. Touched in the loop's thread only."""
 
-    def __init__(self) -> None:
-        self._awaited: dict[JobId, tuple[float, Range]] = {}
-        self.compared: deque[Compared] = deque(maxlen=KEPT)
+    def __init__(
+        self, loaded: Iterable[Foreseen] = (), jobs: Mapping[JobId, Job] | None = None
+    ) -> None:
+        """`loaded`: what earlier masters have written; `jobs`: those that there are."""
+        self._awaited: dict[JobId, Foreseen] = {}
+        self._unwritten: dict[JobId, None] = {}  # of the awaited
+        self._gone: list[JobId] = []  # rows of which nothing will come any more
+        self.compared: deque[Compared] = deque()
+        rows = list(loaded)
+        started = [row for row in rows if row.started_s is not None]
+        for row in sorted(started, key=lambda row: (row.started_s or 0.0, row.job_id)):
+            self._keep(row)
+        known = {} if jobs is None else jobs
+        for row in rows:
+            if row.started_s is None and row.job_id in known:
+                self._awaited[row.job_id] = row
+            elif row.started_s is None:
+                self._gone.append(row.job_id)
 
     def foreseen(
         self, starts: Mapping[JobId, Range], at_s: float, jobs: Mapping[JobId, Job]
@@ -59,23 +80,42 @@ class Starts:
             if job is None or job.first_start_time_s is not None or job_id in self._awaited:
                 continue
             if math.isfinite(range_.likely_s) and len(self._awaited) < MOST_AWAITED:
-                self._awaited[job_id] = (at_s, range_)
+                self._awaited[job_id] = Foreseen(job_id, at_s, *range_)
+                self._unwritten[job_id] = None
 
-    def moved(self, jobs: Iterable[Job]) -> Sequence[Compared]:
-        """Jobs that have changed; returns those that have started since they were foreseen."""
-        if not self._awaited:
-            return ()
-        new: list[Compared] = []
-        for job in jobs:
+    def rows(self, jobs: Iterable[Job]) -> list[Foreseen]:
+        """What has to be written in a turn in which these jobs have changed."""
+        new: list[Foreseen] = []
+        for job in jobs if self._awaited else ():
             awaited = self._awaited.get(job.job_id)
             if awaited is None:
                 continue
             if job.first_start_time_s is not None:
-                new.append(Compared(job.job_id, *awaited, job.first_start_time_s))
-            if job.first_start_time_s is not None or job.ended or job.hold is not None:
-                del self._awaited[job.job_id]
-        self.compared += new
-        return new
+                new.append(awaited._replace(started_s=job.first_start_time_s))
+                self._keep(new[-1])
+            elif job.ended or job.hold is not None:
+                self._gone.append(job.job_id)
+            else:
+                continue
+            del self._awaited[job.job_id]
+            self._unwritten.pop(job.job_id, None)
+        first = list(self._unwritten)[:WRITTEN_AT_ONCE]
+        for job_id in first:
+            del self._unwritten[job_id]
+        return new + [self._awaited[job_id] for job_id in first]
+
+    def dropped(self) -> list[JobId]:
+        """Rows that go in this turn."""
+        gone, self._gone = self._gone, []
+        return gone
+
+    def _keep(self, row: Foreseen) -> None:
+        found = compared_of(row)
+        if found is None:
+            return
+        self.compared.append(found)
+        if len(self.compared) > MOST_COMPARED:
+            self._gone.append(self.compared.popleft().job_id)
 
     def quality(self) -> Quality:
         """What there is to say of the newest."""
@@ -92,6 +132,14 @@ class Starts:
             within_share=sum(one.within for one in self.compared) / len(late),
             wait_median_s=_quantile(waits, 0.5),
         )
+
+
+def compared_of(row: Foreseen) -> Compared | None:
+    """What a row says; None: its job has not started."""
+    job_id, at_s, low_s, likely_s, high_s, started_s = row
+    if started_s is None:
+        return None
+    return Compared(job_id, at_s, Range(low_s, likely_s, high_s), started_s)
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

@@ -20,6 +20,7 @@ from dlq_master.control.recent import Recent
 from dlq_master.control.retries import Retries
 from dlq_master.control.retries import build as retries_of
 from dlq_master.control.risk_watch import Risks
+from dlq_master.control.starts import Starts
 from dlq_master.control.suspicion import Suspicion
 from dlq_master.control.waits import Waits
 from dlq_master.model.cluster import Cluster
@@ -85,6 +86,7 @@ class State:
     tokens: dict[str, JoinToken] = field(default_factory=dict)
     teams: dict[str, Team] = field(default_factory=dict)
     waits: Waits = field(default_factory=Waits)  # how long jobs have waited for what
+    starts: Starts = field(default_factory=Starts)  # as they were foreseen, and as they came
     shares_kept: Shares | None = None  # usage, while the policy knows no shares
     crowd: Crowd = field(default_factory=Crowd)  # jobs that have not ended, by whom they count for
     sessions: dict[NodeId, int] = field(default_factory=dict)
@@ -208,6 +210,7 @@ def restore(state: State, loaded: Loaded) -> None:
     state.retries = retries_of(state.cluster.jobs)
     state.users = {user.name: user for user in loaded.users}
     state.tokens = {token.token_id: token for token in loaded.tokens}
+    state.starts = Starts(loaded.foreseen, state.cluster.jobs)
     state.waits = Waits(loaded.waited, state.cluster.jobs.values())
     state.reservations = {one.reservation_id: one for one in loaded.reservations}
     state.bookings.changed = bool(loaded.reservations)

@@ -291,6 +291,8 @@ class Turn:
         touched = self.state.cluster.take_touched()
         self.state.waits.touched(touched.jobs)
         self.batch.waited += self.state.waits.rows(self.now_s)
+        self.batch.foreseen += self.state.starts.rows(touched.jobs)
+        self.batch.dropped_foreseen += self.state.starts.dropped()
         self.batch.meta.update(usage.to_write(self.state.cluster))
         self.batch.jobs += touched.jobs
         self.batch.attempts += touched.attempts

@@ -12,6 +12,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
 from dlq_master.model.recording import Evidence, Recording
+from dlq_master.store.foreseen import Foreseen
 from dlq_master.store.tenants import Reservation, Team, Waited
 
 
@@ -92,6 +93,8 @@ class Batch:
     reservations: list[Reservation] = field(default_factory=list)
     deleted_reservations: list[str] = field(default_factory=list)
     waited: list[Waited] = field(default_factory=list)
+    foreseen: list[Foreseen] = field(default_factory=list)
+    dropped_foreseen: list[JobId] = field(default_factory=list)
     meta: dict[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -172,3 +175,4 @@ class Loaded:
     teams: tuple[Team, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     waited: tuple[Waited, ...] = ()  # of jobs that have not ended
+    foreseen: tuple[Foreseen, ...] = ()  # by job

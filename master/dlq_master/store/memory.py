@@ -31,6 +31,7 @@ from dlq_master.store.batch import (
     Window,
 )
 from dlq_master.store.codec import decode, encode
+from dlq_master.store.foreseen import Foreseen
 from dlq_master.store.tenants import Reservation, Team, Waited
 
 T = TypeVar("T")
@@ -53,6 +54,7 @@ class _Rows:
     teams: dict[str, str] = field(default_factory=dict)
     reservations: dict[str, str] = field(default_factory=dict)
     waited: dict[JobId, str] = field(default_factory=dict)
+    foreseen: dict[JobId, str] = field(default_factory=dict)
 
 
 class MemoryStore:
@@ -95,6 +97,8 @@ class MemoryStore:
         rows.reservations |= {one.reservation_id: encode(one) for one in batch.reservations}
         _drop(rows.reservations, batch.deleted_reservations)
         rows.waited |= {row.job_id: encode(row) for row in batch.waited}
+        rows.foreseen |= {row.job_id: encode(row) for row in batch.foreseen}
+        _drop(rows.foreseen, batch.dropped_foreseen)
         rows.meta |= batch.meta
         self.commits += 1
 
@@ -162,6 +166,7 @@ class MemoryStore:
                 for one in _decoded(rows.waited, Waited)
                 if decode(rows.jobs[one.job_id], Job).end_time_s is None
             ),
+            foreseen=_decoded(rows.foreseen, Foreseen),
         )
 
     def job(self, job_id: JobId) -> Job | None:

@@ -25,6 +25,7 @@ TABLES = frozenset(
         "teams",
         "reservations",
         "waited",
+        "foreseen",
     }
 )
 
@@ -113,3 +114,9 @@ _TENANTS = (
     "CREATE TABLE reservations (reservation_id TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT",
     "CREATE TABLE waited (job_id INTEGER PRIMARY KEY REFERENCES jobs(job_id), body TEXT NOT NULL) STRICT",
 )
+
+
+@migrations(name="0005_foreseen")
+def foreseen(db: Database) -> None:
+    """First ranges of starts: of jobs that wait, and of the newest that have started."""
+    db.execute("CREATE TABLE foreseen (job_id INTEGER PRIMARY KEY, body TEXT NOT NULL) STRICT")

@@ -33,6 +33,7 @@ from dlq_master.store.batch import (
 from dlq_master.store.codec import decode
 from dlq_master.store.open import connect
 from dlq_master.store.past import Past
+from dlq_master.store.foreseen import Foreseen
 from dlq_master.store.tenants import Reservation, Team, Waited
 
 T = TypeVar("T")
@@ -88,6 +89,7 @@ class Reader:
                 "SELECT body FROM reservations ORDER BY reservation_id", Reservation
             ),
             waited=self._all(_WAITED, Waited),
+            foreseen=self._all("SELECT body FROM foreseen ORDER BY job_id", Foreseen),
         )
 
     def _recent(self, window: Window, now_s: float) -> tuple[dict[int, str], float]:

@@ -206,3 +206,10 @@ def _write_tenants(db: Database, batch: Batch) -> None:
         "INSERT INTO waited VALUES (?, ?) ON CONFLICT (job_id) DO UPDATE SET body = excluded.body",
         [(row.job_id, encode(row)) for row in batch.waited],
     )
+    _many(
+        db,
+        "INSERT INTO foreseen VALUES (?, ?) ON CONFLICT (job_id) DO UPDATE SET body = excluded.body",
+        [(row.job_id, encode(row)) for row in batch.foreseen],
+    )
+    dropped: list[tuple[object, ...]] = [(job_id,) for job_id in batch.dropped_foreseen]
+    _many(db, "DELETE FROM foreseen WHERE job_id = ?", dropped)

@@ -228,6 +228,26 @@ def test_a_start_is_compared_with_what_was_foreseen_first(story: Story) -> None:
     assert (quality.within_share, quality.wait_median_s) == (0.0, 600.0)
 
 
+def test_what_was_foreseen_and_what_came_outlives_the_master(story: Story) -> None:
+    """It dies once between the first range and the start, and once after that."""
+    story.forecasts.remember([story.runs._replace(total_executed_s=700.0)])
+    story.look()
+    story.master.tick(1.0)
+    story.master.restart()
+    story.agent.hello()
+    assert story.forecasts.quality().jobs == 0
+    story.master.clock.advance(10.0)
+    story.look()  # only the first range counts
+    story.agent.hello()
+    story.end(story.runs)
+    story.begin(story.waits)
+    quality = story.forecasts.quality()
+    assert quality.jobs == 1
+    assert quality.wait_median_s == pytest.approx(11.0), "since the first range, of the first master"
+    story.master.restart()
+    assert story.forecasts.quality() == quality
+
+
 def test_a_master_that_starts_again_foresees_again(story: Story) -> None:
     before = story.look()
     story.master.restart()

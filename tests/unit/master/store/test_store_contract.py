@@ -29,6 +29,7 @@ from support.stored_values import (
     a_recording,
     a_reservation,
     a_team,
+    a_start,
     a_wait,
     an_attempt,
     an_event,
@@ -99,6 +100,7 @@ async def test_everything_of_a_batch_is_loaded_again(store: Halves) -> None:
         teams=(a_team("nlp"), a_team()),
         reservations=tuple(batch.reservations),
         waited=tuple(batch.waited),
+        foreseen=tuple(batch.foreseen),
     )
 
 
@@ -132,6 +134,11 @@ async def test_what_is_told_of_tenants_is_kept(store: Halves) -> None:
     assert loaded.waited == (a_wait(2, now=()), a_wait(3)), "job 1 has ended"
     assert store.records.waited(JobId(1)) == a_wait(1)
     assert store.records.waited(JobId(9)) is None
+
+
+async def test_foreseen_starts_are_kept_changed_and_dropped(store: Halves) -> None:
+    await store.commit(first_batch(), mixed_batch())
+    assert store.load().foreseen == (a_start(1, started_s=450.0), a_start(3))
 
 
 async def test_what_nodes_told_of_traffic_is_kept_with_the_start_that_it_is_of(
