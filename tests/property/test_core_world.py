@@ -220,7 +220,8 @@ class Story(RuleBasedStateMachine):
             assert (ReasonCode.STARTS_NEXT in codes) == (job_id in starts), (job, reasons)
             main = None if job.ended or not reasons else reasons[0].code
             assert glance.code(job) is main, (job, reasons)
-            assert job.ended or codes.issuperset(glance.codes(job)), (job, reasons)
+            kinds = {reason.kind for reason in reasons}
+            assert job.ended or kinds.issuperset(glance.kinds(job)), (job, reasons)
 
     def used(self, changes: tuple[object, ...]) -> None:
         """When leaving is immediate, nobody leaves but for one of a higher rank who takes its GPUs."""

@@ -23,7 +23,7 @@ from dlq_master.model.resources import Shape
 from dlq_master.model.reward import soft, strict
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
-from dlq_master.policy.explain import explain, shortage_codes
+from dlq_master.policy.explain import explain, shortages
 from dlq_master.policy.glance import Glance
 from dlq_master.policy.pipeline import decide
 from dlq_master.policy.walk.seats import ends_now, holding
@@ -252,7 +252,7 @@ class Storm(SteppedDaemon):
                 continue
             shape = cluster.shape(job)
             if shape not in fits:
-                fits[shape] = not shortage_codes(cluster, policy, shape)
+                fits[shape] = not shortages(cluster, policy, shape)
             code = glance.code(job) if fits[shape] else None
             if code is None or code in KEPT:
                 continue

@@ -31,9 +31,9 @@ from dlq_master.store.batch import (
     Window,
 )
 from dlq_master.store.codec import decode
+from dlq_master.store.foreseen import Foreseen
 from dlq_master.store.open import connect
 from dlq_master.store.past import Past
-from dlq_master.store.foreseen import Foreseen
 from dlq_master.store.tenants import Reservation, Team, Waited
 
 T = TypeVar("T")

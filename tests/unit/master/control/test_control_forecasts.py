@@ -243,7 +243,9 @@ def test_what_was_foreseen_and_what_came_outlives_the_master(story: Story) -> No
     story.begin(story.waits)
     quality = story.forecasts.quality()
     assert quality.jobs == 1
-    assert quality.wait_median_s == pytest.approx(11.0), "since the first range, of the first master"
+    assert quality.wait_median_s == pytest.approx(11.0), (
+        "since the first range, of the first master"
+    )
     story.master.restart()
     assert story.forecasts.quality() == quality
 
