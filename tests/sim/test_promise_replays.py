@@ -8,7 +8,9 @@ from random import Random
 import pytest
 
 from dlq_master.model.cluster import Cluster
+from dlq_master.model.view import View
 from dlq_master.policy.check import check_full
+from dlq_master.policy.promise.proof import at_risk
 from dlq_simulator.clusters import ClusterSpec, read_cluster
 from dlq_simulator.engine import replay
 from dlq_simulator.errors import UsageError
@@ -54,6 +56,20 @@ def test_every_promise_is_kept(policy: str, seed: int) -> None:
     assert (found.jobs, found.refused, found.promises_missed) == (70, 0, 0)
     assert found.guaranteed is not None
     assert found.guaranteed >= 15
+
+
+@pytest.mark.parametrize("policy", ["chronus-paper", "dlq"])
+def test_nobody_hears_of_a_risk_where_there_is_none(policy: str) -> None:
+    (chosen,) = read_settings([policy], (), 6)
+    rules, looks = chosen.policy.promises, [0]
+    assert rules is not None
+
+    def look(cluster: Cluster, _decided: object, now_s: float) -> None:
+        assert not at_risk(View(cluster, now_s), rules)
+        looks[0] += len(cluster.promised)
+
+    replay(workload(6), read_cluster("6x8"), chosen, watch=look)
+    assert looks[0] > 1000
 
 
 @pytest.mark.parametrize("policy", ["chronus", "dlq"])

@@ -27,6 +27,7 @@ from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.loan_state import Followed
 from dlq_master.control.ports import PastJobs
 from dlq_master.control.queues import LevelFacts, QueueFacts
+from dlq_master.control.risk_watch import Risk
 from dlq_master.control.team_use import Use
 from dlq_master.model.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.event import JournalEvent
@@ -70,6 +71,7 @@ class FakeRead:
     past: dict[JobId, Job] = field(default_factory=dict)  # ended jobs that have left memory
     complete_from_s: float = -math.inf
     past_reads: int = 0
+    risks: dict[JobId, Risk] = field(default_factory=dict)
     start_ranges: dict[JobId, Range] = field(default_factory=dict)
     journal_horizon: int = 0
     promising: bool = True  # whether the policy promises deadlines
@@ -111,6 +113,9 @@ class FakeRead:
 
     def wait_code(self, job: Job, now_s: float) -> ReasonCode | None:
         return ReasonCode.RESOURCES if job.waiting else None
+
+    def risk(self, job_id: JobId) -> Risk | None:
+        return self.risks.get(job_id)
 
     def stop_cost_s(self, job: Job) -> float:
         return 60.0

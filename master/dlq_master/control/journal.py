@@ -42,11 +42,12 @@ def cause(one: Happened) -> str:
     reason = one.change.reason
     if reason.code is ReasonCode.OUTRANKED:
         return f"{reason.code.value}: {reason.detail}" if reason.detail else reason.code.value
+    instead = one.event.alternative if isinstance(one.event, Reserved) else None
     if reason.code is ReasonCode.UNGUARANTEED:
-        instead = one.event.alternative if isinstance(one.event, Reserved) else None
         return no_promise(reason.detail, instead)
     if reason.code in (ReasonCode.PROMISE_BROKEN, ReasonCode.OVERRUN):
-        return reason.detail or PLAIN[reason.code]
+        told = "" if instead is None else instead.detail
+        return f"{PLAIN[reason.code]} ({told})" if told else PLAIN[reason.code]
     return reason.detail or reason.code.value
 
 

@@ -8,6 +8,7 @@ from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.loan_state import Followed
 from dlq_master.control.queues import QueueFacts as QueueFacts
+from dlq_master.control.risk_watch import Risk
 from dlq_master.control.starts import Quality
 from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import (
@@ -54,6 +55,9 @@ class Readable(Protocol):
     @property
     def complete_from_s(self) -> float: ...  # all jobs that ended after this are among `jobs`
     def wait_code(self, job: Job, now_s: float) -> ReasonCode | None: ...
+    def risk(
+        self, job_id: JobId
+    ) -> Risk | None: ...  # why its promise may not be kept, if it may not
     def stop_cost_s(self, job: Job) -> float: ...  # of a pause and a resume, as far as measured
     def start_range(self, job: Job) -> Range | None: ...  # when it will probably start, if known
     def spec(self, job_id: JobId) -> bytes: ...

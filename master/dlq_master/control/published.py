@@ -9,6 +9,7 @@ from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.loan_state import Followed
 from dlq_master.control.queues import QueueFacts
+from dlq_master.control.risk_watch import Risk
 from dlq_master.control.state import Beat, State
 from dlq_master.control.team_use import Use
 from dlq_master.model.attempt import Attempt
@@ -225,6 +226,10 @@ class Published:
     def wait_code(self, job: Job, now_s: float) -> ReasonCode | None:
         """The main reason why it does not run, since the last plan; None: it does, or has ended."""
         return scheduling.main_reason(self._state, job, now_s)
+
+    def risk(self, job_id: JobId) -> Risk | None:
+        """Why its promise may not be kept; None: as far as is known it is."""
+        return self._state.risks.told.get(job_id)
 
     def stop_cost_s(self, job: Job) -> float:
         """What it costs to stop it and to let it go on."""

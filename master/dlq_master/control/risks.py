@@ -1,49 +1,64 @@
 """A promise that may not be kept is told so at once, not when the next slot is planned.
 
-A node that is silent, lost, drained or cordoned takes GPUs from the plan. Whose slots then want more than
-there is hears of it within a second (`promise_at_risk`). The next slot's plan finds other slots for it, or
-gives the promise up (`promise_broken`). After a restart of the
-master it is told again, if it is still so when the next node changes.
+A node that is silent, lost, drained or cordoned takes GPUs from the plan; a job runs for longer than was reserved, or
+loses time. Whose slots then do not suffice hears of it (`promise_at_risk`): within a second of a node, else within
+`LOOK_S`. The next slot's plan finds other slots for it (`promise_safe`), or
+gives the promise up (`promise_broken`). Nothing of it is stored: a master that starts again looks again, and tells it once more.
 """
 
 from __future__ import annotations
 
+from dlq_common.instants import format_instant
+from dlq_master.control.risk_watch import Risk
 from dlq_master.control.scheduling import look
 from dlq_master.control.turn import Turn
-from dlq_master.model.ids import NodeId
-from dlq_master.model.node import NodeState
+from dlq_master.model.ids import JobId
+from dlq_master.policy.promise.rules import Promises
+
+LOOK_S = 10.0
 
 
 def watch(turn: Turn) -> None:
-    """Once a second, and only after a node has changed."""
+    """Once a second."""
     state = turn.state
-    rules, nodes = state.policy.promises, state.risks.nodes
-    if not nodes:
-        return
-    state.risks.nodes = {}
+    rules, risks = state.policy.promises, state.risks
     if rules is None or not state.cluster.promised:
-        state.risks.told.clear()
-        return
+        risks.told.clear()
+        risks.nodes.clear()
+    elif risks.nodes or turn.now_s >= risks.look_s or risks.slot != state.cluster.slot:
+        risks.nodes.clear()
+        risks.look_s, risks.slot = turn.now_s + LOOK_S, state.cluster.slot
+        _look(turn, rules)
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _look(turn: Turn, rules: Promises) -> None:
+    from dlq_master.policy.promise.danger import closed_nodes
     from dlq_master.policy.promise.proof import at_risk
+    from dlq_master.policy.promise.reading import next_decision_s, type_of
 
+    cluster, told = turn.state.cluster, turn.state.risks.told
     found = at_risk(look(turn), rules)
-    cause = f"GPUs that its plan counts on are gone: {_told(turn, nodes)}"
-    for job_id in sorted(found - state.risks.told):
+    then = format_instant(max(turn.now_s, next_decision_s(cluster))).replace(".000Z", "Z")
+    for job_id in sorted(found.keys() - told.keys()):
+        job = cluster.jobs[job_id]
+        why = found[job_id].words(closed_nodes(cluster, type_of(cluster, job)))
+        cause = f"{why}; at {then} other slots are looked for, else it is given up"
+        if found[job_id].over:
+            cause = f"{why}; unless it has by {then}, it is given up"
+        told[job_id] = Risk(turn.now_s, cause, job)
         turn.note("promise_at_risk", job_id=job_id, cause=cause)
-    state.risks.told = found
+    for job_id in sorted(told.keys() - found.keys()):
+        _let_go(turn, job_id, told.pop(job_id))
 
 
-def _told(turn: Turn, nodes: dict[NodeId, None]) -> str:
-    """The nodes that have changed, and what they are now."""
-    words = []
-    for node_id in nodes:
-        node = turn.state.cluster.nodes.get(node_id)
-        if node is None:
-            words.append(f"{node_id} was removed")
-        else:
-            flags = ", ".join(sorted(flag.value for flag in node.flags))
-            up = node.state is NodeState.UP
-            booked = up and not flags and node.windows
-            what = f"reserved ({node.windows[0].reservation_id})" if booked else node.state.value
-            words.append(f"{node_id} is {flags if up and flags else what}")
-    return ", ".join(words)
+def _let_go(turn: Turn, job_id: JobId, risk: Risk) -> None:
+    """Of who has lost its promise, or has ended, that was told already."""
+    job = turn.state.cluster.jobs.get(job_id)
+    if job is None or job.ended or job.promised is None:
+        return
+    moved = job.slots != risk.job.slots
+    words = "other slots were found for it" if moved else "its slots suffice again"
+    turn.note("promise_safe", job_id=job_id, cause=words)

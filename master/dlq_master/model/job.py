@@ -102,7 +102,7 @@ class Alternative(NamedTuple):
     fix_gpus: int | None = None
     need: float | None = None  # what it asked for and there was not, by its ground (promise_words)
     have: float | None = None  # what there was of that
-    detail: str = ""  # of the ground "type": those that there are
+    detail: str = ""  # of the ground "type": those that there are; of a promise that has ended: why
 
 
 class Taken(NamedTuple):

@@ -23,10 +23,10 @@ _NO_PROMISE = {
 }
 
 
-def promise(job: Job, state: str, run_time: str) -> str:
+def promise(job: Job, state: str, run_time: str, risk: str = "") -> str:
     """What is promised of a job's deadlines, by the word of its state (dlq.v1.Promise); once it has completed, how
-    that came out. `run_time`: what is known of how long it runs."""
-    said = _said(job, state, run_time)
+    that came out. `run_time`: what is known of how long it runs; `risk`: why the promise may not be kept."""
+    said = _said(job, state, run_time, risk)
     return f"{said}; {kept(job)}" if kept(job) else said
 
 
@@ -57,12 +57,14 @@ def span(seconds: float) -> str:
 # --- helpers, in order of use ---------------------------------------------------------------------
 
 
-def _said(job: Job, state: str, run_time: str) -> str:
+def _said(job: Job, state: str, run_time: str, risk: str) -> str:
     match state:
         case "guaranteed":
             which = "its deadline" if len(job.steps) == 1 else f"its deadline {job.promised + 1}"  # type: ignore[operator]  # it has one
-            done = " was promised" if job.ended else " is promised, and a plan keeps it"
-            return f"{which}{done}"
+            if job.ended:
+                return f"{which} was promised"
+            kept_by = f"but is at risk: {risk}" if risk else "and a plan keeps it"
+            return f"{which} is promised, {kept_by}"
         case "unguaranteed":
             why = no_promise(job.verdict, job.alternative)
             done = "nothing was promised" if job.ended else "nothing is promised"
@@ -86,6 +88,8 @@ def _told(ground: str, instead: Alternative) -> str:
     need, have = instead.need, instead.have
     if ground == "type":
         return f"there are {instead.detail}; --gpu-type names one" if instead.detail else ""
+    if ground in ("broken", "overrun"):
+        return instead.detail
     writer = _NUMBERS.get(ground)
     return "" if writer is None or need is None or have is None else writer(need, have)
 

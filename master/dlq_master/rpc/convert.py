@@ -115,7 +115,12 @@ def job_message(job: Job, read: Readable, now_s: float) -> job_pb2.Job:
         message.dependency = shown_dependency(job.depends, read.job)
     if job.steps:
         promised = promise_message(
-            job, attempt, now_s, offered=read.promises, profile_s=read.profile_s
+            job,
+            attempt,
+            now_s,
+            offered=read.promises,
+            profile_s=read.profile_s,
+            risk=read.risk(job.job_id),
         )
         message.promise.CopyFrom(promised)
     add_preemptions(message, job, read)

@@ -12,6 +12,7 @@ from dlq_common.names import shown
 from dlq_common.suggest import did_you_mean
 from dlq_common.units import LONGEST_DURATION_S
 from dlq_common.wire import from_duration, from_timestamp, to_duration, to_timestamp
+from dlq_master.control.risk_watch import Risk
 from dlq_master.control.stimuli import SAME, AskedDeadline, Same
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.deadlines import due_s, slack_s
@@ -69,6 +70,7 @@ def promise_message(
     *,
     offered: bool,
     profile_s: float | None = None,
+    risk: Risk | None = None,
 ) -> Promise:
     """A job's deadlines, and what is promised of them; `offered`: the policy promises any. `profile_s`: T_profile of
     the policy; None: it measures nobody."""
@@ -80,7 +82,7 @@ def promise_message(
         ],
         state=state,
         ground=job.verdict,
-        detail=promise(job, state, known(job, attempt, profile_s)),
+        detail=promise(job, state, known(job, attempt, profile_s), risk.cause if risk else ""),
         on_miss=CANCEL if job.rules.cancel_late else CONTINUE,
     )
     if job.promised is not None:

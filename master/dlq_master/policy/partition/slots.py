@@ -8,13 +8,15 @@ from dataclasses import replace
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
+from dlq_master.model.job import Alternative, Job
 from dlq_master.model.lane import Lane, Segments
 from dlq_master.model.plan import NextSlot, Reserve
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy.promise.danger import Danger, closed_nodes, given_up
 from dlq_master.policy.promise.leases import Grid, SloJob, within
 from dlq_master.policy.promise.plan import Plan, faults, left_of
+from dlq_master.policy.promise.proof import at_risk
 from dlq_master.policy.promise.reading import (
     due_slot,
     ends_by,
@@ -28,12 +30,14 @@ from dlq_master.policy.promise.reading import (
     slot_s,
     total_s,
     type_of,
+    worked_s,
 )
 from dlq_master.policy.promise.rules import PRINTED_S, Promises, Selector, Selects, Slots
 from dlq_master.policy.promise.seen import Table, seen
 from dlq_master.policy.promise.selector import Selection, select, settled
 
 _OVERRUN = "overrun"  # the ground of its verdict
+_NO_ROOM = "no slots are found for it beside the other promises"
 _NEXT = Reason(ReasonCode.SLOT_OVER)
 
 
@@ -100,8 +104,36 @@ def _slot(
         chosen = _spared(chosen, left, asked, grid, whole, rules)
     changes = [_place(job, chosen, left, slot, rules) for job in planned]
     changes += [_let_end(job) for job in ending]
-    changes += [_overrun(job) for job in over if job.verdict != _OVERRUN]
-    return chosen, [change for change in changes if change is not None]
+    changes += [_overrun(view, job, extra) for job in over if job.verdict != _OVERRUN]
+    made = [change for change in changes if change is not None]
+    if chosen is not None and chosen.broken and rules.offers:
+        made = _explained(view, gpu_type, made, chosen, asked, grid, rules)
+    return chosen, made
+
+
+def _explained(
+    view: View,
+    gpu_type: str,
+    made: list[Reserve],
+    chosen: Selection,
+    asked: list[SloJob],
+    grid: Grid,
+    rules: Promises,
+) -> list[Reserve]:
+    """Whose promise is given up is told why, and what could be instead."""
+    dangers, closed = at_risk(view, rules), closed_nodes(view.cluster, gpu_type)
+    known = {job.key: job for job in asked}
+    begin_s = due_slot(view.cluster, view.now_s) * slot_s(view.cluster)
+    told = []
+    for change in made:
+        if change.reason.code is ReasonCode.PROMISE_BROKEN:
+            danger = dangers.get(change.job_id)
+            why = _NO_ROOM if danger is None else danger.words(closed)
+            own = known[str(change.job_id)]
+            instead = given_up(chosen, asked, own, grid, begin_s, why)
+            change = change._replace(alternative=instead)
+        told.append(change)
+    return told
 
 
 def _chosen(left: Plan, asked: list[SloJob], grid: Grid, rules: Promises) -> Selection:
@@ -158,9 +190,14 @@ def _asked(
     return found
 
 
-def _overrun(job: Job) -> Reserve:
+def _overrun(view: View, job: Job, extra: float) -> Reserve:
     """It goes on as best effort."""
-    return Reserve(job.job_id, Lane.SPOT, (), None, _OVERRUN, Reason(ReasonCode.OVERRUN))
+    attempt = view.cluster.live_attempt(job)
+    ran_s = worked_s(view.cluster, job, attempt, view.now_s)
+    danger = Danger(needs_s=total_s(job, extra), has_s=ran_s, over=True)
+    told = Alternative(detail=danger.words(""))
+    reason = Reason(ReasonCode.OVERRUN)
+    return Reserve(job.job_id, Lane.SPOT, (), None, _OVERRUN, reason, alternative=told)
 
 
 def _let_end(job: Job) -> Reserve:

@@ -14,7 +14,9 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
 from dlq_master.model.plan import Change, NextSlot, Reserve
 from dlq_master.model.view import View
+from dlq_master.policy.promise.danger import Danger
 from dlq_master.policy.promise.leases import Grid, round_up
+from dlq_master.policy.promise.outlook import outlook
 from dlq_master.policy.promise.plan import Plan, keeps_promise, ordered
 from dlq_master.policy.promise.reading import (
     kept_grid,
@@ -23,8 +25,10 @@ from dlq_master.policy.promise.reading import (
     may_make_way,
     overruns,
     slo_job,
+    total_s,
     type_of,
     will_end,
+    worked_s,
 )
 from dlq_master.policy.promise.rules import Promises
 
@@ -137,26 +141,43 @@ def _over(change: Counter[int], grid: Grid, slots: Sequence[int]) -> dict[int, i
     }
 
 
-def at_risk(view: View, rules: Promises) -> set[JobId]:
-    """Whose promise the kept plan does not keep as the cluster is now: it has fewer GPUs than slots are planned
-    for, or too few slots are left to the job. The next slot's plan mends that, or gives promises up."""
+def at_risk(view: View, rules: Promises) -> dict[JobId, Danger]:
+    """Whose promise the kept plan does not keep as the cluster is now, and why: it has fewer GPUs than slots are
+    planned for, too few slots are left to the job, or it has run for longer than was reserved. The next slot's plan
+    mends that, or gives promises up."""
     cluster, origin = view.cluster, view.cluster.slot + 1
     by_type: dict[str, dict[JobId, Job]] = defaultdict(dict)
     for job_id in cluster.promised:
         job = cluster.jobs[job_id]
         by_type[type_of(cluster, job)][job_id] = job
-    found = set()
+    found = {}
     for gpu_type, jobs in by_type.items():
         grid = kept_grid(cluster, gpu_type, rules, origin)
         wanted = _wanted(jobs.values(), origin, grid)
         full = _over(wanted, grid, sorted(wanted))
         for job_id, job in jobs.items():
-            if _in_any(job, full, origin) or not _keeps(view, job, origin, grid, rules):
-                found.add(job_id)
+            danger = _danger(view, job, full, origin, rules)
+            if danger is not None:
+                found[job_id] = danger
     return found
 
 
-def _in_any(job: Job, slots: Mapping[int, int], origin: int) -> bool:
+def _danger(
+    view: View, job: Job, full: Mapping[int, int], origin: int, rules: Promises
+) -> Danger | None:
+    cluster, extra = view.cluster, margin(view.cluster, rules)
+    attempt = cluster.live_attempt(job)
+    if overruns(view, job, extra):
+        has_s = worked_s(cluster, job, attempt, view.now_s)
+        return Danger(needs_s=total_s(job, extra), has_s=has_s, over=True)
+    lack = max([full[slot] for slot in full if _in_any(job, (slot,), origin)], default=0)
+    if lack:
+        return Danger(lack=lack)
+    ahead = outlook(view, job, extra)
+    return None if ahead.in_time else Danger(needs_s=ahead.needs_s, has_s=ahead.has_s)
+
+
+def _in_any(job: Job, slots: Iterable[int], origin: int) -> bool:
     """Whether it holds one of these slots, which count from `origin`."""
     return any(begin <= slot + origin < end for begin, end in job.slots for slot in slots)
 

@@ -166,7 +166,14 @@ def test_who_runs_for_longer_than_was_reserved_is_told_that_its_promise_is_over(
     job = site.job(1)
     assert (job.promised, job.verdict, job.live_attempt) == (None, "overrun", 1)
     (cause,) = site.told(1, "promise_overrun")
+    reserved = "(it has run for 0:19:30 of 0:12:00 that were reserved, and has not ended)"
     assert cause.startswith("it has run for longer than was reserved for it")
+    assert cause.endswith(reserved)
+    (warned,) = site.told(1, "promise_at_risk")
+    assert warned.startswith(
+        "it has run for 0:12:10 of 0:12:00 that were reserved, and has not ended"
+    )
+    assert site.told(1, "promise_safe") == []
 
 
 def test_who_wants_no_late_end_is_cancelled_when_it_cannot_be_in_time_any_more(
@@ -226,12 +233,46 @@ def test_a_lost_node_is_told_at_once_and_what_it_breaks_is_given_up(masters: Mas
     gone = site.agents.pop()
     site.passes(40.0)
     (cause,) = site.told(1, "promise_at_risk")
-    assert cause.startswith(f"GPUs that its plan counts on are gone: {gone.node_id} is ")
+    told = f"its slots are short of 8 GPUs: {gone.node_id} is suspect; at 2027-01-15T08:19:30Z other slots"
+    assert cause.startswith(told)
+    assert site.master.state.risks.told.keys() == {1}
     site.passes(1300.0)
-    assert len(site.told(1, "promise_broken")) == 1
+    (cause,) = site.told(1, "promise_broken")
+    assert cause == (
+        "no plan keeps its promise any more: it runs as best effort "
+        "(its slots are short of 8 GPUs: n2 is unreachable; kept: job 2)"
+    )
+    assert site.master.state.risks.told == {}
     assert (site.job(1).promised, site.job(1).verdict) == (None, "broken")
     assert (site.job(2).promised, site.told(2, "promise_broken")) == (0, [])
     assert len(site.told(1, "promise_at_risk")) == 1, "it is told once"
+
+
+def test_a_promise_is_told_to_be_safe_again_when_its_node_is_back(masters: Masters) -> None:
+    site = Site(masters, nodes=2)
+    site.submit(7200.0, gpus=16)
+    silent = site.agents.pop()
+    site.passes(30.0)
+    assert len(site.told(1, "promise_at_risk")) == 1
+    site.agents.append(silent)
+    silent.heartbeat()
+    site.passes(10.0)
+    assert site.told(1, "promise_safe") == ["its slots suffice again"]
+    assert (site.job(1).promised, site.told(1, "promise_broken")) == (0, [])
+
+
+def test_a_master_that_starts_again_tells_of_risks_that_are_still_there(masters: Masters) -> None:
+    site = Site(masters, nodes=2)
+    site.submit(7200.0, gpus=16)
+    site.agents.pop()
+    site.passes(40.0)
+    site.master.restart()
+    site.master.loop.plan_with(site.planner)
+    site.agents[0].hello()
+    site.passes(60.0)
+    first, again = site.told(1, "promise_at_risk")
+    assert first.startswith("its slots are short of 8 GPUs: n2 is suspect")
+    assert again.startswith("its slots are short of 8 GPUs: n2 is ")
 
 
 def test_who_is_ended_for_being_late_is_told_that_its_promise_is_broken(masters: Masters) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from dlq_common.errors import IllegalTransition
 from dlq_master.control.stimuli import SetPolicy
+from dlq_master.model.deadlines import due_s
 from dlq_master.model.lane import Lane
 from dlq_master.model.validate import validate
 from support.master_harness import ROOT, Master
@@ -82,6 +83,14 @@ def test_when_a_node_is_lost_promises_that_still_can_be_are_kept_and_the_other_i
     (given_up,) = [it for it in (1, 2) if site.job(it).promised is None]
     assert len(site.told(given_up, "promise_broken")) == 1
     assert site.told(3 - given_up, "promise_broken") == []
+    instead = site.job(given_up).alternative
+    assert instead is not None
+    assert (
+        instead.detail
+        == f"its slots are short of 8 GPUs: n2 is unreachable; kept: job {3 - given_up}"
+    )
+    assert instead.earliest_s is not None
+    assert instead.earliest_s > due_s(site.job(given_up), 0)
 
 
 def test_promises_pass_from_chronus_to_dlq_and_end_with_a_policy_that_makes_none(
