@@ -4,13 +4,14 @@ nothing leaks, and whoever asks again gets the same answer."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from dlq_master.control import failpoints
 from dlq_master.control.failpoints import Failpoints
+from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.job import JobState
 from support.lent_servers import Server, asked, flags, lend
@@ -31,9 +32,9 @@ class Counting(Failpoints):
     def _crash(self) -> None:
         raise Crash
 
-    def passed(self, name: str) -> None:
+    def passed(self, name: str, events: Sequence[JournalEvent] = ()) -> None:
         self.passages[name] += 1
-        super().passed(name)
+        super().passed(name, events)
 
 
 class Story:

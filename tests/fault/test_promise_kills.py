@@ -1,5 +1,5 @@
 """A master dies at any passage of any failpoint of a story of promises: every job runs once, every promise is
-kept or given up in words, and whoever asks again gets the same answer.
+kept or given up in words, what is used is counted once, and whoever asks again gets the same answer.
 
 Two passages of each place are part of `make test`, all of them of `make torture`.
 """
@@ -38,6 +38,9 @@ def judge(site: CrashingSite) -> set[str]:
     for job in jobs.values():
         ends = [key for key in told.ended if key.job_id == job.job_id]
         assert [told.ended[key] for key in ends] == [1], f"{job.name} completed once"
+        tries = [one for one in store.attempts(job.job_id) if one.started_time_s is not None]
+        used_s = [(one.ended_time_s or 0.0) - (one.started_time_s or 0.0) for one in tries]
+        assert job.total_gpu_s == sum(used_s) * job.request.gpus, f"{job.name} is charged once"
     kept = set()
     for name, asked in STORY.items():
         if asked.due_s is None:

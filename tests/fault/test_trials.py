@@ -78,7 +78,11 @@ def test_a_wide_job_is_tried_on_one_node_and_on_two_through_kills_and_then_runs_
     assert [(run["attempt"], run["nodes"], run["trial"]) for run in begun if run["rank"] == 0] == [
         (1, 1, True), (2, 2, True), (3, 3, False),
     ]  # fmt: skip
-    assert all((run["pet"], run["resumed_at"]) == (str(run["nodes"]), 0) for run in begun)
+    assert all(run["pet"] == str(run["nodes"]) for run in begun)
+    # The others may begin when the first has saved already.
+    assert all(run["resumed_at"] == 0 for run in begun if run["rank"] == 0), (
+        "no trial's work counts"
+    )
     assert len({run["directory"] for run in begun}) == 3
     # On a slow machine a trial may come to the end of its steps before anybody ends it: the job goes on all the same.
     done = [run["attempt"] for run in runs(daemons) if "done" in run]

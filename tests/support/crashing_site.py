@@ -7,7 +7,7 @@ that they have. Jobs work in steps of `STEP_S`, save when they are told to leave
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from dlq_common.config import Seconds
 from dlq_master.control.config import LeaseConfig
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.stimuli import AskedDeadline, PlanMade, SubmitJob
+from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from support.inline_planner import InlinePlanner
@@ -69,9 +70,9 @@ class _Counting(Failpoints):
     def _crash(self) -> None:
         raise Crash
 
-    def passed(self, name: str) -> None:
+    def passed(self, name: str, events: Sequence[JournalEvent] = ()) -> None:
         self._told.passages[name] += 1
-        super().passed(name)
+        super().passed(name, events)
 
 
 class CrashingSite:

@@ -29,6 +29,7 @@ heartbeat = "500ms"
 ttl = "4s"
 unreachable = "6s"
 hold = "{hold_s}s"
+{lease}
 
 [nodes]
 reconnect_jitter = "300ms"
@@ -77,13 +78,16 @@ class Daemons:
         agents: tuple[str, ...] = ("n1", "n2", "n3"),
         *,
         hold_s: int = 120,
+        lease: str = "",
         settings: str = "",
         twin: bool = False,
     ) -> None:
-        """`twin`: starts are foreseen, by a process that the master starts. `settings` is appended to master.toml. `dialled` may be changed before `up`: it is where
+        """`twin`: starts are foreseen, by a process that the master starts. `lease` goes into [lease], `settings` is
+        appended to master.toml. `dialled` may be changed before `up`: it is where
         agents dial, the master itself by default."""
         self.root = root
         self._hold_s = hold_s
+        self._lease = lease
         self._settings = settings
         self._twin = twin
         self.agents = agents
@@ -252,7 +256,8 @@ class Daemons:
             "--config", str(self.root / "master.toml"), "--listen", self.api,
             "--join-listen", self.join,
         )  # fmt: skip
-        extra = MASTER_TOML.format(hold_s=self._hold_s, twin=str(self._twin).lower())
+        twin = str(self._twin).lower()
+        extra = MASTER_TOML.format(hold_s=self._hold_s, lease=self._lease, twin=twin)
         config = self.root / "master.toml"
         made = config.read_text()
         checkpoint_root = next(x for x in made.splitlines() if x.startswith("checkpoint_root"))

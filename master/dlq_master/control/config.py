@@ -222,7 +222,8 @@ class LogConfig:
 
 @dataclass(frozen=True, slots=True)
 class DebugConfig:
-    """For tests by name: `after_commit:7` kills the process at its seventh passage there."""
+    """For tests by name: `after_commit:7` kills the process at its seventh passage there, `after_commit@promise_made`
+    at the first at which a promise has been made."""
 
     failpoint: str = ""
 

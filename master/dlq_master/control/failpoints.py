@@ -2,11 +2,12 @@
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from dlq_common.errors import ConfigError
 from dlq_common.suggest import did_you_mean
+from dlq_master.model.event import JournalEvent
 
 NAMES: Final = ("before_commit", "after_commit", "before_send", "after_send")
 
@@ -19,8 +20,10 @@ class Failpoints:
     """Counts passages of one armed place; every other passage costs one comparison."""
 
     def __init__(self, setting: str = "", die: Callable[[], object] = _die) -> None:
-        """`NAME` or `NAME:N` (the N-th passage kills). Raises ConfigError for an unknown name."""
-        name, _, count = setting.partition(":")
+        """`NAME` or `NAME:N`: the N-th passage kills; `NAME@KIND`: the first with an event of that kind.
+        Raises ConfigError for an unknown name."""
+        place, _, self._kind = setting.partition("@")
+        name, _, count = place.partition(":")
         if name and name not in NAMES:
             raise ConfigError(f"debug.failpoint: no place {name!r}{did_you_mean(name, NAMES)}")
         if count and not count.isdecimal():
@@ -29,9 +32,11 @@ class Failpoints:
         self._left = int(count) if count else 1
         self._die = die
 
-    def passed(self, name: str) -> None:
-        """Say that the turn is here. Kills the process with SIGKILL (`die`) when it is time."""
+    def passed(self, name: str, events: Sequence[JournalEvent] = ()) -> None:
+        """Say that the turn is here, with what it has decided. Kills the process with SIGKILL (`die`) when it is time."""
         if name != self._armed:
+            return
+        if self._kind and all(event.kind != self._kind for event in events):
             return
         self._left -= 1
         if self._left <= 0:

@@ -185,9 +185,9 @@ class Loop:
         return lambda: _evaluate(answer)
 
     async def _commit(self, batch: Batch, now_s: float) -> None:
-        self._failpoints.passed("before_commit")
+        self._failpoints.passed("before_commit", batch.events)
         await self._store.commit(batch)
-        self._failpoints.passed("after_commit")
+        self._failpoints.passed("after_commit", batch.events)
         self.published.publish(batch)
         self._foreseen.committed(batch)
         self._meter.committed(batch.events)
@@ -218,10 +218,10 @@ class Loop:
             rows += self._state.outbox.of_node(node_id)
         if not rows:
             return
-        self._failpoints.passed("before_send")
+        self._failpoints.passed("before_send", batch.events)
         for node_id, commands in commands_for(self._state, self._records, rows, now_s).items():
             self._transport.send(node_id, self._state.sessions[node_id], commands)
-        self._failpoints.passed("after_send")
+        self._failpoints.passed("after_send", batch.events)
 
     def _housekeep(self, letters: list[Letter]) -> None:
         ticks = {x.stimulus.name for x in letters if isinstance(x.stimulus, Tick)}

@@ -13,6 +13,7 @@ from dlq_master.control.inbox import Letter
 from dlq_master.control.loop import Loop
 from dlq_master.control.stimuli import CancelJob, Tick
 from dlq_master.control.ticks import PERIODS_S, Watchdog
+from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import JobState
 from dlq_master.store.batch import Batch
@@ -201,6 +202,20 @@ def test_a_failpoint_with_a_wrong_name_or_count_is_a_mistake_in_the_configuratio
         Failpoints("after_comit")
     with pytest.raises(ConfigError, match="passages"):
         Failpoints("after_commit:x")
+
+
+def test_a_failpoint_may_wait_for_an_event_of_a_kind() -> None:
+    died: list[int] = []
+    armed = Failpoints("after_commit@promise_made", lambda: died.append(1))
+    made, other = (
+        JournalEvent(kind=kind, time_s=1.0) for kind in ("promise_made", "job_submitted")
+    )
+    armed.passed("after_commit")
+    armed.passed("after_commit", [other])
+    armed.passed("before_commit", [made])
+    assert not died
+    armed.passed("after_commit", [other, made])
+    assert died
 
 
 # --- the journal tells what the rows say ----------------------------------------------------------
