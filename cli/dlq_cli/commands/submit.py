@@ -146,9 +146,7 @@ def asked_spec(
 
 def _flags_layer(flags: dict[str, Any]) -> Layer:
     return layer_from(
-        (flag, value, f"--{flag.parameter.replace('_', '-')}")
-        for flag in FLAGS
-        for value in _values(flags[flag.parameter])
+        (flag, value, flag.shown) for flag in FLAGS for value in _values(flags[flag.parameter])
     )
 
 

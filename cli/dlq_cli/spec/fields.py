@@ -155,9 +155,10 @@ SYNONYMS: Mapping[str, str] = {
 }
 
 
-def put(layer: Layer, key: str, raw: object, origin: str) -> None:
-    """Read one value into `layer`; InvalidRequest naming `origin` when it cannot be one."""
-    key = ALIASES.get(key, key)
+def put(layer: Layer, key: str, raw: object, origin: str, said: str = "") -> None:
+    """Read one value into `layer`; InvalidRequest naming `origin`, and the word that was `said` there for the key
+    (default: the key as it is), when it cannot be one."""
+    said, key = said or key, ALIASES.get(key, key)
     reader = READERS.get(key)
     if reader is None and (meant := SYNONYMS.get(key.lower().replace("-", "_"))):
         raise wrong(origin, f"unknown key {key!r}: write {meant}")
@@ -166,7 +167,8 @@ def put(layer: Layer, key: str, raw: object, origin: str) -> None:
     try:
         value = reader(raw)
     except ValueError as error:
-        raise wrong(origin, f"{key}: {error}") from None
+        told = str(error) if origin.startswith("--") else f"{said}: {error}"  # a flag names it
+        raise wrong(origin, told) from None
     _enter(layer, key, value, origin)
 
 

@@ -25,6 +25,11 @@ class Flag:
         """A Python name, unique among flags."""
         return self.names[-1 if self.names[0].startswith("--") else 1].strip("-").replace("-", "_")
 
+    @property
+    def shown(self) -> str:
+        """As errors name it: all its long names, for nobody knows which was written."""
+        return "/".join(name for name in self.names if name.startswith("--"))
+
 
 FLAGS: tuple[Flag, ...] = (
     Flag(
@@ -372,11 +377,11 @@ LATER_FLAGS = frozenset(
 def put_flag(layer: Layer, flag: Flag, raw: str | bool, origin: str) -> None:
     """Read one occurrence of a flag into `layer`; a repeatable one adds, others override."""
     if not flag.repeat or isinstance(raw, bool):
-        put(layer, flag.key, raw, origin)
+        put(layer, flag.key, raw, origin, flag.shown)
         return
     try:
         if flag.key in ("mounts", "secrets"):
-            put(layer, flag.key, [raw], origin)
+            put(layer, flag.key, [raw], origin, flag.shown)
         elif flag.key == "env":
             name, value = read_assignment(raw)
             put(layer, "env", [name if value is None else f"{name}={value}"], origin)

@@ -1,10 +1,12 @@
 """The master's configuration: every knob, its default and its meaning."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dlq_common.config import Bytes, Seconds
+from dlq_common.errors import ConfigError
 from dlq_master.model.lease import Terms
 
 
@@ -49,7 +51,13 @@ class LeaseConfig:
     loop_lag_limit: Seconds = Seconds(5.0)
 
     def terms(self) -> Terms:
-        """The same, as the core wants it. Raises ValueError when the numbers contradict each other."""
+        """The same, as the core wants it. Raises ConfigError when the numbers contradict each other."""
+        try:
+            return self._terms()
+        except ValueError as error:  # the core's names of these keys end with their unit
+            raise ConfigError(f"lease: {re.sub(r'_s(?![a-z])', '', str(error))}") from None
+
+    def _terms(self) -> Terms:
         return Terms(
             heartbeat_s=self.heartbeat,
             ttl_s=self.ttl,

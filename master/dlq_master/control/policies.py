@@ -163,13 +163,17 @@ def _asked(turn: Turn, ask: SetPolicy) -> tuple[Chosen, Policy]:
     return Chosen(name, dict(settings), by, turn.now_s), policy
 
 
+def _jobs_have(count: int) -> str:
+    return "1 job has" if count == 1 else f"{count} jobs have"
+
+
 def _change(turn: Turn, ask: SetPolicy, wanted: Chosen, policy: Policy) -> tuple[JobId, ...]:
     state = turn.state
     _no_trials(state)
     at_stake = endangered(state.cluster, state.policy.promises, policy.promises)
     if at_stake and not ask.force:
         raise IllegalTransition(
-            f"{len(at_stake)} jobs have promises that {wanted.policy!r} would not keep: "
+            f"{_jobs_have(len(at_stake))} promises that {wanted.policy!r} would not keep: "
             f"{_listed(at_stake)}",
             hint="with --force it is done all the same, and their owners are told",
             jobs=len(at_stake),

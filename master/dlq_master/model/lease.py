@@ -47,7 +47,9 @@ class Terms:
 
     def __post_init__(self) -> None:
         if self.be_term_s <= 0 or self.slo_term_s % self.be_term_s:
-            raise ValueError("slo_term_s must be a whole multiple of be_term_s")
+            raise ValueError(
+                "slo_term_s must be a whole multiple of be_term_s, which is more than 0"
+            )
         if not 0 <= self.save_lead_s < self.be_term_s:
             raise ValueError(
                 f"save_lead_s ({self.save_lead_s:g}) must be at least 0 and shorter than be_term_s ({self.be_term_s:g})"

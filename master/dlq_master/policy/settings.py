@@ -150,7 +150,7 @@ def parse(name: str, allowed: tuple[str, ...], words: Mapping[str, str]) -> Sett
 def suggestion(word: str, known: tuple[str, ...]) -> str:
     """`; did you mean ...?` or what there is."""
     close = get_close_matches(word, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f" (there are: {', '.join(known)})"
+    return f"; did you mean {close[0]!r}?" if close else f" (there are: {', '.join(sorted(known))})"
 
 
 def _one_of(choices: Mapping[str, object]) -> Callable[[str], object]:

@@ -77,7 +77,7 @@ def test_what_was_understood_names_image_and_mounts() -> None:
 @pytest.mark.parametrize(
     ("flag", "value", "said"),
     [
-        ("--image", "pytorch", "--image: image: 'pytorch' names no registry"),
+        ("--image", "pytorch", "--image: 'pytorch' names no registry"),
         ("--image", "docker.io/x/y", "names no version"),
         ("--image", "dir:/etc", "is not an image"),
         ("--image", "oci-archive:/root/x:1", "is not an image"),

@@ -169,7 +169,7 @@ def test_an_image_frees_a_job_from_the_runtime_of_processes() -> None:
     [
         (("time_limit",), (), "--set time_limit: write KEY=VALUE"),
         (("time_limt=2h",), (), "did you mean 'time_limit'"),
-        (("time_limit=soon",), (), "--set time_limit: time_limit: 'soon' is not a duration"),
+        (("time_limit=soon",), (), "--set time_limit: 'soon' is not a duration"),
         (("gpus=4",), (), "write `gpus` under resources"),
         (("resources.gpus_total=3",), (), "3 GPUs cannot be divided evenly over 2 nodes"),
         (("env.1X=2",), (), "environment name"),

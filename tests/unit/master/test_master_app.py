@@ -34,6 +34,24 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            'resume = "400s"',
+            "lease: resume (400) must be at least 0 and shorter than be_term (300)",
+        ),
+        ('slo_term = "400s"', "lease: slo_term must be a whole multiple of be_term"),
+        ('ttl = "400s"', "lease: heartbeat < ttl < unreachable < hold must hold"),
+    ],
+)
+def test_leases_that_contradict_each_other_are_named_as_in_the_file(
+    tmp_path: Path, words: str, told: str
+) -> None:
+    ran = checked(tmp_path, f"[lease]\n{words}\n")
+    assert (ran.exit_code, told in ran.output) == (1, True), ran.output
+
+
 @pytest.mark.parametrize(("uid", "mode"), [(0, 0o1777), (1000, 0o700)])
 def test_init_makes_the_checkpoint_root_for_all_submitters_or_for_its_only_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uid: int, mode: int

@@ -152,7 +152,7 @@ def test_what_no_master_can_run_is_refused_with_the_reason(
 def test_promises_are_dropped_only_by_force_and_each_owner_is_told(masters: Masters) -> None:
     master = a_busy_master(masters, "chronus")
     promise(master, JobId(3))
-    with pytest.raises(IllegalTransition, match=r"1 jobs have promises.*: 3") as refused:
+    with pytest.raises(IllegalTransition, match=r"1 job has promises.*: 3") as refused:
         choose(master, "fifo")
     assert "--force" in refused.value.hint
     assert master.job(JobId(3)).promised == 0

@@ -82,7 +82,7 @@ def test_fifo_and_best_effort_never_take_work_away() -> None:
         (
             "lottery",
             {},
-            f"there are: {', '.join(PRESETS)}",
+            f"there are: {', '.join(sorted(PRESETS))}",
         ),
         ("fifo", {"order": "requeue"}, "no setting 'order'"),
         ("tiresias-las", {"treshold": "5"}, "did you mean 'thresholds'"),
