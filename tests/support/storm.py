@@ -18,6 +18,7 @@ from dlq_master.model.deadlines import due_s
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import Job, JobState
+from dlq_master.model.lease import LeaseKind
 from dlq_master.model.node import NodeFlag
 from dlq_master.model.resources import Shape
 from dlq_master.model.reward import soft, strict
@@ -184,6 +185,10 @@ class Storm(SteppedDaemon):
 
     async def _boot(self, name: str) -> None:
         """The host is back at once, and nothing runs there any more."""
+        for attempt in self.state.cluster.attempts.values():
+            tried = attempt.lease.kind is LeaseKind.PROFILE
+            if tried and any(rank.node_id == name for rank in attempt.ranks):
+                self.found.counts["trials lost"] += 1
         await self._agents[name].close()
         await self._until(lambda: len(self.loop._inbox) > 0 or name not in self.state.sessions)
         for work in self._works.values():
