@@ -46,6 +46,7 @@ KEPT = {
     ReasonCode.WAITING_FOR_RELEASE,
 }
 LEAVE_S = 61.0  # they are told a lead before their term ends, and save then
+LOOK_S = 1.0
 TOLD = ("promise_broken", "promise_at_risk", "promise_overrun")
 EPSILON_S = 1e-3
 ASKED = 2  # of the latest jobs that wait, after every instant
@@ -121,6 +122,7 @@ class Storm(SteppedDaemon):
         self._boots: Counter[str] = Counter()
         self._boundary = 0
         self._held: set[JobId] = set()
+        self._looked: set[JobId] = set()
         self._due: set[JobId] = set()  # they could start now
         self._kept_since_s: dict[JobId, float] = {}
 
@@ -227,6 +229,11 @@ class Storm(SteppedDaemon):
                 self._foresee(now_s + TERM_S, "release", str(job.job_id), 0)
             elif job.state is not JobState.HELD:
                 self._held.discard(job.job_id)
+            # A master looks every second. Here the last look before a deadline has to do.
+            if job.promised is not None and job.job_id not in self._looked:
+                self._looked.add(job.job_id)
+                look_s = due_s(job, job.promised) - LOOK_S
+                self._foresee(max(now_s, look_s), "look", "", 0)
         self._terms(now_s)
         self._idle(now_s)
 
