@@ -272,6 +272,23 @@ def all_done(site: Loans) -> str:
     return f"all {len(jobs)} jobs completed, and all {len(SERVERS)} servers are home, proven empty"
 
 
+def accounted(site: Loans) -> str:
+    """Every GPU-second that there was is somewhere, and what jobs are charged is what they held."""
+    site.screen.say("dlq usage --by class,pool")
+    site.screen.quote(site.cluster.dlq("usage", "--by", "class,pool"))
+    by_pool: dict[str, Job] = {one["pool"]: one for one in site.told("pools", "usage", "--by", "")}
+    usages = site.told("usages", "usage", "--by", "pool")
+    for one in usages:
+        used = by_pool[one["pool"]]["used_gpu_hours"]
+        if abs(one["gpu_hours"] - used) > 0.001 or one["gpu_hours"] <= 0.0:
+            raise ProofFailed(f"jobs held {used} GPU-hours, and are charged {one}")
+    (slow,) = site.told("usages", "usage", "--by", "")
+    if slow["preempted_gpu_hours"] <= 0.0:
+        raise ProofFailed(f"what {SLOW.name} lost is not accounted for: {slow}")
+    held = sum(one["gpu_hours"] for one in usages)
+    return f"jobs are charged all {held:.2f} GPU-hours they held, {slow['preempted_gpu_hours']:.2f} of them as lost to reclaims"
+
+
 def perform(site: Loans) -> list[str]:
     """All acts; what they have shown, as sentences."""
     by_day(site)
@@ -279,7 +296,8 @@ def perform(site: Loans) -> list[str]:
     proofs = [one_back(site), all_back(site)]
     next_night(site)
     proofs += [went_on(site, work) for work in (*PAIR, WIDE)]
-    return [*proofs, started_over(site, SLOW), stayed_at_home(site, PROMISED), all_done(site)]
+    proofs += [started_over(site, SLOW), stayed_at_home(site, PROMISED)]
+    return [*proofs, accounted(site), all_done(site)]
 
 
 def show(root: Path) -> None:

@@ -29,6 +29,7 @@ from dlq_master.control.ports import PastJobs
 from dlq_master.control.queues import LevelFacts, QueueFacts
 from dlq_master.control.risk_watch import Risk
 from dlq_master.control.team_use import Use
+from dlq_master.model.accounting import Account, Level, Used
 from dlq_master.model.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
@@ -41,6 +42,7 @@ from dlq_master.model.resources import Allocation, Slot
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.planner.forecasts import Range
 from dlq_master.planner.process import Facts
+from dlq_master.store.accounts import Books
 from dlq_master.store.batch import JoinToken, User
 from dlq_master.store.tenants import Reservation, Team
 
@@ -72,6 +74,8 @@ class FakeRead:
     complete_from_s: float = -math.inf
     past_reads: int = 0
     risks: dict[JobId, Risk] = field(default_factory=dict)
+    uses: dict[Account, Used] = field(default_factory=dict)
+    pool_uses: dict[tuple[int, str], Level] = field(default_factory=dict)
     start_ranges: dict[JobId, Range] = field(default_factory=dict)
     journal_horizon: int = 0
     promising: bool = True  # whether the policy promises deadlines
@@ -107,6 +111,14 @@ class FakeRead:
         ended = {**self.past, **self.all_jobs}
         found = (ended[job_id] for job_id in sorted(ended) if job_id > after)
         return [job for job in found if wanted.admits(job)][:limit]
+
+    async def books(self, first_day: int, last_day: int, now_s: float) -> Books:
+        days = range(first_day, last_day + 1)
+        uses = {account: spent for account, spent in self.uses.items() if account.day in days}
+        return Books(0.0, uses, {key: at for key, at in self.pool_uses.items() if key[0] in days})
+
+    def levels(self) -> Mapping[str, Level]:
+        return {}
 
     def jobs(self) -> Sequence[Job]:
         return list(self.all_jobs.values())

@@ -4,12 +4,14 @@ import math
 import re
 from collections import Counter
 
+from dlq_master.control.bookkeeping import Bookkeeping
 from dlq_master.control.crowd import of_user
 from dlq_master.control.gates import holds_place
 from dlq_master.control.ports import Readable
 from dlq_master.control.state import State
 from dlq_master.model import job_steps
-from dlq_master.model.attempt import LIVE
+from dlq_master.model.accounting import Level
+from dlq_master.model.attempt import LIVE, AttemptState
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import ENDED, JobState
 from dlq_master.model.validate import validate
@@ -24,6 +26,7 @@ def check_turn(state: State, store: MemoryStore) -> None:
     _attempts(state, store)
     _outbox(state)
     _arrays(state)
+    _levels(state)
 
 
 def _arrays(state: State) -> None:
@@ -42,6 +45,43 @@ def _arrays(state: State) -> None:
             )
     for array_id, limit in limits.items():
         assert not limit or inside[array_id] <= max(limit, running[array_id]), array_id
+
+
+def _levels(state: State) -> None:
+    """How many GPUs are held, free and neither is what the attempts and nodes say."""
+    kept = state.bookkeeping
+    afresh = Bookkeeping.begin(state.cluster, None, 0.0)
+    assert kept.held == afresh.held
+    assert {pool: level for pool, level in kept.sums.items() if level.capacity} == {
+        pool: level for pool, level in afresh.sums.items() if level.capacity
+    }
+    for pool, (_, level) in kept.levels.pools.items():
+        assert level == kept.sums.get(pool, Level()), "written as it is"
+
+
+def check_books(store: MemoryStore, capacity_gpu_s: float, now_s: float) -> None:
+    """Used, idle and withheld are all there was; and what jobs are charged is what they held, by the journal."""
+    books = store.books_of(0, round(now_s), now_s)
+    whole = sum((level.capacity for level in books.pools.values()), 0.0)
+    assert math.isclose(whole, capacity_gpu_s, abs_tol=1e-3), (whole, capacity_gpu_s)
+    used = sum((level.used for level in books.pools.values()), 0.0)
+    charged = sum((used.held for used in books.uses.values()), 0.0)
+    assert math.isclose(used, charged, abs_tol=1e-3), (used, charged)
+    assert all(min(used) >= 0.0 for used in books.uses.values()), books.uses
+    ends = {f"attempt_{state.value}" for state in AttemptState if state not in LIVE}
+    when = {
+        (event.job_id, event.attempt, event.kind in ends): event.time_s
+        for event in store.events(0, 1_000_000)
+        if event.kind in ends | {"attempt_assigned"}
+    }
+    held = 0.0
+    for (job_id, number, ended), at_s in when.items():
+        if not ended:
+            assert job_id is not None
+            attempt = store.attempts(job_id)[(number or 0) - 1]
+            until_s = when.get((job_id, number, True), now_s)
+            held += (until_s - at_s) * attempt.lease.allocation.width
+    assert math.isclose(charged, held, abs_tol=1e-3), (charged, held)
 
 
 def check_published(state: State, read: Readable) -> None:

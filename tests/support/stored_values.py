@@ -5,6 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from dlq_master.model.accounting import Account, Level, UseClass, Used
 from dlq_master.model.attempt import Attempt, AttemptState
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
@@ -13,6 +14,7 @@ from dlq_master.model.lease import Lease, LeaseKind
 from dlq_master.model.node import Gpu, Node
 from dlq_master.model.recording import Cause, Evidence, Recording
 from dlq_master.model.resources import Allocation, Request, Slot
+from dlq_master.store.accounts import PoolRow, UseRow
 from dlq_master.store.batch import Batch, Intention, JoinToken, StoredRequest, User
 from dlq_master.store.foreseen import Foreseen
 from dlq_master.store.tenants import Member, Reservation, Spent, Team, TeamRules, Waited
@@ -141,6 +143,12 @@ def a_start(job: int = 1, **changes: Any) -> Foreseen:
     return Foreseen(JobId(job), 100.0, 200.0, 400.0, 500.0)._replace(**changes)
 
 
+def a_use(**changes: Any) -> UseRow:
+    """GPU-seconds of alice's."""
+    account = Account(1, "alice", "vision", UseClass.BEST_EFFORT, "training")
+    return UseRow(account._replace(**changes), Used(10.0, 1.0, 2.0, 3.0))
+
+
 def first_batch() -> Batch:
     """Rows that `mixed_batch` changes and drops."""
     return Batch(
@@ -159,6 +167,8 @@ def first_batch() -> Batch:
         reservations=[a_reservation(), a_reservation("m2")],
         waited=[a_wait(1), a_wait(2)],
         foreseen=[a_start(1), a_start(2, high_s=inf)],
+        uses=[a_use()],
+        pool_uses=[PoolRow(1, "training", Level(10.0, 20.0, 30.0))],
         meta={"epoch": "3"},
     )
 
@@ -192,5 +202,10 @@ def mixed_batch() -> Batch:
         waited=[a_wait(2, now=()), a_wait(3)],
         foreseen=[a_start(1, started_s=450.0), a_start(3)],
         dropped_foreseen=[JobId(2)],
+        uses=[a_use(), a_use(day=2)],
+        pool_uses=[
+            PoolRow(1, "training", Level(1.0, 1.0, 1.0)),
+            PoolRow(2, "inference", Level(5.0)),
+        ],
         meta={"epoch": "4", "cluster": "lab"},
     )

@@ -191,6 +191,7 @@ class Loop:
         self.published.publish(batch)
         self._foreseen.committed(batch)
         self._meter.committed(batch.events)
+        self._meter.charged(batch.uses)
         self._watchers.publish(batch.events)
         for event in batch.events:
             _log.info(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from dlq_master.model.event import JournalEvent
+from dlq_master.store.accounts import UseRow
 
 # Upper ends of what turns are sorted into, in seconds; the last has none.
 BUCKETS_S = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, 5.0)
@@ -20,12 +21,19 @@ class Meter:
         self.turns = [0] * (len(BUCKETS_S) + 1)
         self.turns_s = 0.0
         self.longest_s = 0.0
+        self.gpu_s: defaultdict[tuple[str, str, str], float] = defaultdict(float)
 
     def turned(self, seconds: float) -> None:
         """One turn is over."""
         self.turns[bisect_left(BUCKETS_S, seconds)] += 1
         self.turns_s += seconds
         self.longest_s = max(self.longest_s, seconds)
+
+    def charged(self, rows: Iterable[UseRow]) -> None:
+        """So attempts that ended have used GPUs."""
+        for account, used in rows:
+            for use, gpu_s in used._asdict().items():
+                self.gpu_s[account.pool, account.use_class.value, use] += gpu_s
 
     def committed(self, events: Iterable[JournalEvent]) -> None:
         """These are on disk."""

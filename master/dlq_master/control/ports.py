@@ -20,6 +20,7 @@ from dlq_master.control.stimuli import (
     User,
 )
 from dlq_master.control.team_use import Use
+from dlq_master.model.accounting import Level
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
@@ -29,6 +30,7 @@ from dlq_master.model.packing import Packing
 from dlq_master.model.recording import Belief, Evidence, Recording
 from dlq_master.model.why import ReasonCode
 from dlq_master.planner.forecasts import Changes, Compared, Estimate, Forecast, Range
+from dlq_master.store.accounts import Books as Books
 from dlq_master.store.batch import PastJobs as PastJobs
 
 
@@ -52,6 +54,7 @@ class Readable(Protocol):
     def owner(self, job_id: JobId) -> str | None: ...  # None for an unknown job
     def jobs(self) -> Iterable[Job]: ...  # living and lately ended ones, in the order of their ids
     async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]: ...
+    async def books(self, first_day: int, last_day: int, now_s: float) -> Books: ...
     @property
     def complete_from_s(self) -> float: ...  # all jobs that ended after this are among `jobs`
     def wait_code(self, job: Job, now_s: float) -> ReasonCode | None: ...
@@ -74,6 +77,7 @@ class Readable(Protocol):
     def free_gpu_count(self, node_id: NodeId) -> int: ...
     def holders(self, node_id: NodeId) -> Mapping[int, AttemptKey]: ...  # by GPU
     def figures(self, node_id: NodeId) -> Mapping[int, Figures]: ...  # by GPU, as last told
+    def levels(self) -> Mapping[str, Level]: ...  # GPUs of each pool: held, free, neither
     def followed_load(self) -> Followed | None: ...  # by which servers are lent; None: by nobody
     def server_words(self, node_id: NodeId) -> str: ...  # what a server waits for
     def attempts_on(self, node_id: NodeId) -> Sequence[AttemptKey]: ...

@@ -12,6 +12,7 @@ from dlq_master.control.queues import QueueFacts
 from dlq_master.control.risk_watch import Risk
 from dlq_master.control.state import Beat, State
 from dlq_master.control.team_use import Use
+from dlq_master.model.accounting import Level
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
@@ -25,6 +26,7 @@ from dlq_master.planner.forecasts import Range
 from dlq_master.policy.order import share
 from dlq_master.policy.sensitivity.beliefs import Beliefs
 from dlq_master.policy.transit.costs import pause_and_resume_s
+from dlq_master.store.accounts import Books
 from dlq_master.store.batch import Batch, JoinToken, PastJobs, User
 from dlq_master.store.tenants import Reservation, Team
 
@@ -37,6 +39,7 @@ class History(Protocol):
     def job(self, job_id: JobId) -> Job | None: ...
     def owner(self, job_id: JobId) -> str | None: ...
     async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]: ...
+    async def books(self, first_day: int, last_day: int, now_s: float) -> Books: ...
     def spec(self, job_id: JobId) -> bytes | None: ...
     def attempts(self, job_id: JobId) -> tuple[Attempt, ...]: ...
     def recordings(self, job_id: JobId) -> tuple[Recording, ...]: ...
@@ -223,6 +226,10 @@ class Published:
         """Ended jobs on the disk with an id above `after`, by id. Some are among `jobs` as well."""
         return await self._history.past_jobs(wanted, after, limit)
 
+    async def books(self, first_day: int, last_day: int, now_s: float) -> Books:
+        """What was used from the first day to the last, until now, as of the last commit."""
+        return await self._history.books(first_day, last_day, now_s)
+
     def wait_code(self, job: Job, now_s: float) -> ReasonCode | None:
         """The main reason why it does not run, since the last plan; None: it does, or has ended."""
         return scheduling.main_reason(self._state, job, now_s)
@@ -318,6 +325,10 @@ class Published:
     def figures(self, node_id: NodeId) -> Mapping[int, Figures]:
         """What the node's GPUs last measured; empty before its first word."""
         return self._state.figures.get(node_id, {})
+
+    def levels(self) -> Mapping[str, Level]:
+        """GPUs of each pool: held by jobs, free for them, neither."""
+        return self._state.bookkeeping.sums
 
     def followed_load(self) -> Followed | None:
         """The load by which servers are lent by themselves; None: they are not."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from dlq_master.control import usage
 from dlq_master.control.away import Away
 from dlq_master.control.bookings import Bookings
+from dlq_master.control.bookkeeping import Bookkeeping
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.crowd import Crowd
@@ -35,6 +36,7 @@ from dlq_master.policy.glance import Glance
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.profile.steps import Track
 from dlq_master.policy.sensitivity.beliefs import Beliefs
+from dlq_master.store.accounts import LEVELS, Levels
 from dlq_master.store.backup import COPY
 from dlq_master.store.batch import HORIZON, JoinToken, Loaded, User, Window
 from dlq_master.store.tenants import Reservation, Team
@@ -87,6 +89,7 @@ class State:
     teams: dict[str, Team] = field(default_factory=dict)
     waits: Waits = field(default_factory=Waits)  # how long jobs have waited for what
     starts: Starts = field(default_factory=Starts)  # as they were foreseen, and as they came
+    bookkeeping: Bookkeeping = field(init=False)  # who has held how many GPUs for how long
     shares_kept: Shares | None = None  # usage, while the policy knows no shares
     crowd: Crowd = field(default_factory=Crowd)  # jobs that have not ended, by whom they count for
     sessions: dict[NodeId, int] = field(default_factory=dict)
@@ -144,6 +147,7 @@ class State:
         self.recent = Recent(window_of(self.config))
         self.beliefs = Beliefs(self.config.profiler.bytes_per_s)
         self.gpu_actions = actions_of(self.config.health.actions)
+        self.bookkeeping = Bookkeeping(Levels(self.started_s, {}))
         self.rates = Rates(self.config.jobs.submit_rate, self.config.jobs.submit_burst)
 
 
@@ -225,6 +229,7 @@ def restore(state: State, loaded: Loaded) -> None:
     if loaded.meta.get(COPY, "no") == "yes":
         _leap(state)
     state.cluster.take_touched()  # all of it is on disk
+    state.bookkeeping = Bookkeeping.begin(state.cluster, loaded.meta.get(LEVELS), state.started_s)
 
 
 def believe(state: State, job: Job) -> Job:

@@ -299,6 +299,7 @@ class Turn:
         self.batch.nodes += touched.nodes
         for node in touched.nodes:
             _take_back(self.batch.forgotten_nodes, node.node_id)
+        self.state.bookkeeping.write(self.batch, self.state.cluster, self.now_s)
         return self.batch
 
     # --- answering once -----------------------------------------------------------------------

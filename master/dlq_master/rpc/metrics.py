@@ -83,6 +83,13 @@ def page(read: Readable, meter: Meter) -> str:
     lines += _family(
         "dlq_gpus", "gauge", "GPUs of nodes that are up, or may come back.", _gpus(read)
     )
+    lines += _family("dlq_pool_gpus", "gauge", "GPUs of each pool.", _pools(read))
+    charged: dict[Labels, float] = {
+        (("class", kind), ("pool", pool), ("use", use)): gpu_s
+        for (pool, kind, use), gpu_s in meter.gpu_s.items()
+    }
+    words = "What came of the time of attempts that have ended."
+    lines += _family("dlq_gpu_seconds_total", "counter", words, charged)
     counted: dict[Labels, float] = {
         (("kind", kind),): count for kind, count in meter.events.items()
     }
@@ -130,6 +137,14 @@ def _gpus(read: Readable) -> Mapping[Labels, float]:
             state = "held" if gpu.index in held else "withheld" if withheld else "free"
             found[("gpu_type", gpu.gpu_type), ("state", state)] += 1
     return found
+
+
+def _pools(read: Readable) -> Mapping[Labels, float]:
+    return {
+        (("pool", pool), ("state", state)): gpus
+        for pool, level in read.levels().items()
+        for state, gpus in level._asdict().items()
+    }
 
 
 def _turns(meter: Meter) -> Iterator[str]:

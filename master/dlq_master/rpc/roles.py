@@ -75,6 +75,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "/dlq.v1.TeamService/ListTeams": Rule(USERS),
         "/dlq.v1.TeamService/SetTeam": Rule(ADMINS, changes=True),
         "/dlq.v1.TeamService/DeleteTeam": Rule(ADMINS, changes=True),
+        "/dlq.v1.UsageService/GetUsage": Rule(USERS),
         "/dlq.v1.LoanService/ListLoans": Rule(LENDERS),
         "/dlq.v1.LoanService/LendServers": Rule(LENDERS, changes=True),
         "/dlq.v1.LoanService/PlanReclaim": Rule(LENDERS),

@@ -25,6 +25,7 @@ from dlq.v1.node_service_pb2_grpc import add_NodeServiceServicer_to_server
 from dlq.v1.queue_service_pb2_grpc import add_QueueServiceServicer_to_server
 from dlq.v1.reservation_service_pb2_grpc import add_ReservationServiceServicer_to_server
 from dlq.v1.team_service_pb2_grpc import add_TeamServiceServicer_to_server
+from dlq.v1.usage_service_pb2_grpc import add_UsageServiceServicer_to_server
 from dlq_common.clock import Clock
 from dlq_common.ids import Ids
 from dlq_common.pki import Authority, fingerprint
@@ -51,6 +52,7 @@ from dlq_master.rpc.queue_service import QueueService
 from dlq_master.rpc.reservation_service import ReservationService
 from dlq_master.rpc.sessions import Sessions
 from dlq_master.rpc.team_service import TeamService
+from dlq_master.rpc.usage_service import UsageService
 from dlq_master.rpc.watch import Watch
 
 LARGEST_REQUEST_BYTES = 1024 * 1024
@@ -128,6 +130,7 @@ class MasterServer:
         add_ReservationServiceServicer_to_server(ReservationService(control), api)
         add_LoanServiceServicer_to_server(LoanService(control), api)
         add_TeamServiceServicer_to_server(TeamService(control, clock), api)
+        add_UsageServiceServicer_to_server(UsageService(control, clock), api)
         add_IdentityServiceServicer_to_server(IdentityService(authority, clock), api)
         add_AgentServiceServicer_to_server(
             AgentService(control, door, sessions, relay, exec_relay), api

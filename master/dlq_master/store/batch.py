@@ -12,6 +12,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
 from dlq_master.model.recording import Evidence, Recording
+from dlq_master.store.accounts import PoolRow, UseRow
 from dlq_master.store.foreseen import Foreseen
 from dlq_master.store.tenants import Reservation, Team, Waited
 
@@ -95,6 +96,8 @@ class Batch:
     waited: list[Waited] = field(default_factory=list)
     foreseen: list[Foreseen] = field(default_factory=list)
     dropped_foreseen: list[JobId] = field(default_factory=list)
+    uses: list[UseRow] = field(default_factory=list)  # added to what is there
+    pool_uses: list[PoolRow] = field(default_factory=list)
     meta: dict[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:

@@ -10,12 +10,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from dlq_master.model.accounting import Account, Level, Used, summed
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
 from dlq_master.model.recording import Evidence, Recording
+from dlq_master.store.accounts import LEVELS, Books, PoolRow, UseRow, books
 from dlq_master.store.batch import (
     ALL_ENDED,
     HORIZON,
@@ -55,6 +57,8 @@ class _Rows:
     reservations: dict[str, str] = field(default_factory=dict)
     waited: dict[JobId, str] = field(default_factory=dict)
     foreseen: dict[JobId, str] = field(default_factory=dict)
+    uses: dict[Account, Used] = field(default_factory=dict)
+    pool_uses: dict[tuple[int, str], Level] = field(default_factory=dict)
 
 
 class MemoryStore:
@@ -99,6 +103,9 @@ class MemoryStore:
         rows.waited |= {row.job_id: encode(row) for row in batch.waited}
         rows.foreseen |= {row.job_id: encode(row) for row in batch.foreseen}
         _drop(rows.foreseen, batch.dropped_foreseen)
+        rows.uses = summed([*rows.uses.items(), *batch.uses])
+        for day, pool, level in batch.pool_uses:
+            rows.pool_uses[day, pool] = rows.pool_uses.get((day, pool), Level()) + level
         rows.meta |= batch.meta
         self.commits += 1
 
@@ -188,6 +195,25 @@ class MemoryStore:
         """Ended jobs with an id above `after`, in the order of their ids; at most `limit`."""
         found = (job for job in _decoded(self._rows.jobs, Job) if job.job_id > after)
         return [job for job in found if wanted.admits(job)][:limit]
+
+    async def books(self, first_day: int, last_day: int, now_s: float) -> Books:
+        """What was used from the first day to the last, until now."""
+        return self.books_of(first_day, last_day, now_s)
+
+    def books_of(self, first_day: int, last_day: int, now_s: float) -> Books:
+        """What `books` tells, for callers without a loop."""
+        rows = self._rows
+        stored = (
+            [UseRow(account, spent) for account, spent in rows.uses.items()],
+            [PoolRow(day, pool, level) for (day, pool), level in rows.pool_uses.items()],
+            rows.meta.get(LEVELS),
+        )
+        living = [
+            (attempt, decode(rows.jobs[attempt.key.job_id], Job))
+            for attempt in _decoded(rows.attempts, Attempt)
+            if attempt.ended_time_s is None
+        ]
+        return books(stored, living, _decoded(rows.nodes, Node), first_day, last_day, now_s)
 
     async def journal_cut(self, from_s: float, most: int) -> JournalCut:
         """What of the journal is older than `from_s`, or beyond the newest `most` events."""

@@ -26,6 +26,8 @@ TABLES = frozenset(
         "reservations",
         "waited",
         "foreseen",
+        "usage_days",
+        "pool_days",
     }
 )
 
@@ -120,3 +122,22 @@ _TENANTS = (
 def foreseen(db: Database) -> None:
     """First ranges of starts: of jobs that wait, and of the newest that have started."""
     db.execute("CREATE TABLE foreseen (job_id INTEGER PRIMARY KEY, body TEXT NOT NULL) STRICT")
+
+
+@migrations(name="0006_usage")
+def usage(db: Database) -> None:
+    """GPU-seconds of each day (of UTC, since 1970-01-01): of whom and for what, and of each pool."""
+    for statement in _USAGE:
+        db.execute(statement)
+
+
+_USAGE = (
+    """CREATE TABLE usage_days (
+        day INTEGER NOT NULL, user TEXT NOT NULL, team TEXT NOT NULL, class TEXT NOT NULL, pool TEXT NOT NULL,
+        useful_gpu_s REAL NOT NULL, preempted_gpu_s REAL NOT NULL, failed_gpu_s REAL NOT NULL,
+        transit_gpu_s REAL NOT NULL,
+        PRIMARY KEY (day, user, team, class, pool)) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE pool_days (
+        day INTEGER NOT NULL, pool TEXT NOT NULL, used_gpu_s REAL NOT NULL, idle_gpu_s REAL NOT NULL,
+        withheld_gpu_s REAL NOT NULL, PRIMARY KEY (day, pool)) STRICT, WITHOUT ROWID""",
+)

@@ -11,6 +11,7 @@ from sqlite_utils import Database
 
 from dlq_common.errors import Unavailable
 from dlq_master.model.job import Job
+from dlq_master.store.accounts import Books, read_books
 from dlq_master.store.batch import JournalCut, PastJobs
 from dlq_master.store.codec import decode
 from dlq_master.store.open import connect
@@ -36,6 +37,10 @@ class Past:
     async def jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
         """Ended jobs with an id above `after`, in the order of their ids; at most `limit`."""
         return await self._in_thread(lambda: _jobs(self._db, wanted, after, limit))
+
+    async def books(self, first_day: int, last_day: int, now_s: float) -> Books:
+        """What was used from the first day to the last, until now."""
+        return await self._in_thread(lambda: read_books(self._db, first_day, last_day, now_s))
 
     async def journal_cut(self, from_s: float, most: int) -> JournalCut:
         """What is older than `from_s`, or beyond the newest `most` events. Never the newest event."""

@@ -18,6 +18,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
 from dlq_master.model.recording import Evidence, Recording
+from dlq_master.store.accounts import Books
 from dlq_master.store.batch import (
     ALL_ENDED,
     MOST_RECORDINGS,
@@ -141,6 +142,10 @@ class Reader:
     async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
         """Ended jobs with an id above `after`, in the order of their ids; at most `limit`."""
         return await self._past.jobs(wanted, after, limit)
+
+    async def books(self, first_day: int, last_day: int, now_s: float) -> Books:
+        """What was used from the first day to the last, until now."""
+        return await self._past.books(first_day, last_day, now_s)
 
     async def journal_cut(self, from_s: float, most: int) -> JournalCut:
         """What of the journal is older than `from_s`, or beyond the newest `most` events."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlite_utils import Database
 
+from dlq_master.store.accounts import POOLS_SQL, USES_SQL, pool_values, use_values
 from dlq_master.store.batch import HORIZON, Batch
 from dlq_master.store.codec import encode
 
@@ -20,6 +21,7 @@ def write_batch(db: Database, batch: Batch) -> None:
     _write_outbox(db, batch)
     _write_traffic(db, batch)
     _write_tenants(db, batch)
+    _write_usage(db, batch)
     _write_meta(db, batch.meta)
 
 
@@ -213,3 +215,8 @@ def _write_tenants(db: Database, batch: Batch) -> None:
     )
     dropped: list[tuple[object, ...]] = [(job_id,) for job_id in batch.dropped_foreseen]
     _many(db, "DELETE FROM foreseen WHERE job_id = ?", dropped)
+
+
+def _write_usage(db: Database, batch: Batch) -> None:
+    _many(db, USES_SQL, use_values(batch.uses))
+    _many(db, POOLS_SQL, pool_values(batch.pool_uses))

@@ -26,7 +26,7 @@ from dlq_master.control.stimuli import (
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import HoldKind, JobState, RunRules
 from dlq_master.model.node import NodeState
-from support.invariants import check_journal
+from support.invariants import check_books, check_journal
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
 
@@ -48,12 +48,15 @@ class Weather(RuleBasedStateMachine):
         self.agents = [SimAgent(self.master, NodeId(f"gpu{number:02}")) for number in (1, 2, 3)]
         for agent in self.agents:
             agent.hello()
+        self.since_s = self.master.clock.now_s()
         self.old: list[tuple[int, list[ReportedRank]]] = []
         self.accepted: dict[JobId, str] = {}
 
     def teardown(self) -> None:
         self._calm_down()
         check_journal(self.master.state, self.master.store)
+        now_s = self.master.clock.now_s()
+        check_books(self.master.store, 12 * (now_s - self.since_s), now_s)
         self.master.close()
 
     # --- people -------------------------------------------------------------------------------

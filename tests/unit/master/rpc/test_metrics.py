@@ -12,8 +12,10 @@ from dlq_master.app import _check_addresses
 from dlq_master.control.config import ListenConfig, MasterConfig
 from dlq_master.control.meter import Meter
 from dlq_master.control.stimuli import AskedDeadline
+from dlq_master.model.accounting import Account, UseClass, Used
 from dlq_master.model.ids import NodeId
 from dlq_master.rpc.metrics import MetricsServer, page
+from dlq_master.store.accounts import UseRow
 from support.master_harness import Master
 from support.sim_agent import SimAgent
 
@@ -93,3 +95,16 @@ def test_it_listens_on_loopback_only(address: str) -> None:
         _check_addresses(MasterConfig(listen=ListenConfig(metrics=address)))
     _check_addresses(MasterConfig(listen=ListenConfig(metrics="127.0.0.1:7322")))
     _check_addresses(MasterConfig(listen=ListenConfig(metrics="[::1]:7322")))
+
+
+def test_gpus_of_pools_and_what_came_of_their_time(master: Master) -> None:
+    account = Account(1, "alice", "", UseClass.TRIAL, "training")
+    meter = Meter()
+    meter.charged(
+        [UseRow(account, Used(useful=5.0)), UseRow(account, Used(useful=1.0, failed=2.0))]
+    )
+    told = samples(page(master.loop.published, meter))
+    assert told['dlq_pool_gpus{pool="training",state="used"}'] == 2
+    assert told['dlq_pool_gpus{pool="training",state="idle"}'] == 2
+    assert told['dlq_gpu_seconds_total{class="trial",pool="training",use="useful"}'] == 6
+    assert told['dlq_gpu_seconds_total{class="trial",pool="training",use="failed"}'] == 2

@@ -1,0 +1,104 @@
+"""`dlq usage`: GPU-hours, by whom, for what, and what came of them."""
+
+from __future__ import annotations
+
+import click
+
+from dlq_cli.app import App
+from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.facts.common import document
+from dlq_cli.facts.usage import GROUPS, report_facts
+from dlq_cli.since import midnight, past_instant
+from dlq_cli.usage_text import usage_csv, usage_text
+from dlq_client.usage import Usages
+from dlq_common.errors import InvalidRequest
+from dlq_common.suggest import did_you_mean
+
+TIMES = "write 7d, 2026-12-01, today or all"
+WEEK_BACK = 6  # days besides today
+
+
+@click.command(
+    epilog=examples(
+        "dlq usage",
+        "dlq usage -S 30d --by day",
+        "dlq usage --team vision --by user,class",
+        "dlq usage -S 2026-11-01 -E 2026-11-30 --by user,pool --csv > november.csv",
+    )
+)
+@click.option("-S", "--since", metavar="TIME", help="From this day on.  [a week]")
+@click.option("-E", "--until", metavar="TIME", help="To this day, all of it.  [now]")
+@click.option("-u", "--user", metavar="USER", default="", help="Only jobs of this user.")
+@click.option("--team", metavar="TEAM", default="", help="Only jobs counted to this team.")
+@click.option("--by", metavar="WORDS", help=f"Groups: {', '.join(GROUPS)}.  [user,team]")
+@click.option("--csv", "as_csv", is_flag=True, help="Comma-separated lines.")
+@json_option
+@pass_app
+def usage(
+    app: App,
+    since: str | None,
+    until: str | None,
+    user: str,
+    team: str,
+    by: str | None,
+    as_csv: bool,
+    as_json: bool,
+) -> None:
+    """GPU-hours of your jobs and of your teams' (operators: all), in whole days of UTC.
+
+    HELD is all the time that jobs had GPUs. USEFUL went into work that nobody has to do again; PREEMPTED and FAILED into
+    work that was lost, because a job had to leave before it had saved, or because it, its start or its node failed;
+    TRANSIT into getting ready, loading checkpoints and leaving. Operators also see what GPUs did that nobody held.
+    """
+    groups = _groups("user,team" if by is None else by)
+    show_usage(app, since, until, groups, user=user, team=team, as_csv=as_csv, as_json=as_json)
+
+
+def show_usage(
+    app: App,
+    since: str | None,
+    until: str | None,
+    groups: tuple[str, ...],
+    *,
+    user: str = "",
+    team: str = "",
+    as_csv: bool,
+    as_json: bool,
+) -> None:
+    """Ask, and print it in one of the forms."""
+    if as_csv and as_json:
+        raise InvalidRequest("--csv and --json are two forms of the same: take one")
+    from_s, until_s = span_of(app, since, until)
+    answer = Usages(app.connection()).get(from_s, until_s, by=groups, user=user, team=team)
+    if as_json:
+        click.echo(document(report_facts(answer, groups)))
+    elif as_csv:
+        click.echo(usage_csv(answer, groups), nl=False)
+    else:
+        click.echo(usage_text(answer, groups, app.look()), nl=False)
+        if not answer.usages:
+            app.say("no job has held a GPU in these days; -S 30d looks further back")
+
+
+def span_of(app: App, since: str | None, until: str | None) -> tuple[float, float | None]:
+    """From when to when; None: until now."""
+    now_s = app.clock.now_s()
+    from_s = midnight(now_s, WEEK_BACK)
+    if since is not None:
+        everything = since.strip().lower() == "all"
+        from_s = 0.0 if everything else past_instant(since, now_s, "--since", TIMES)
+    until_s = None if until is None else past_instant(until, now_s, "--until", TIMES)
+    if until_s is not None and until_s < from_s:
+        raise InvalidRequest("--until is before --since")
+    return from_s, until_s
+
+
+def _groups(text: str) -> tuple[str, ...]:
+    words = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    for word in words:
+        if word not in GROUPS:
+            raise InvalidRequest(
+                f"--by: there are no groups by {word[:64]!r}{did_you_mean(word, GROUPS)}",
+                hint=", ".join(GROUPS),
+            )
+    return words

@@ -1,0 +1,38 @@
+"""Usage of GPUs over the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dlq.v1 import usage_service_pb2 as wire
+from dlq.v1.usage_service_pb2_grpc import UsageServiceStub
+from dlq_client.connection import Connection
+from dlq_common.wire import to_timestamp
+
+
+class Usages:
+    """What the caller may see of who used what."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.stub = UsageServiceStub(connection.channel)
+
+    def get(
+        self,
+        from_s: float,
+        until_s: float | None = None,
+        *,
+        by: Iterable[str] = (),
+        user: str = "",
+        team: str = "",
+    ) -> wire.GetUsageResponse:
+        """GPU-seconds from the day of one instant to that of another, or until now (None); grouped by any of day, user,
+        team, class and pool."""
+        request = wire.GetUsageRequest(
+            from_time=to_timestamp(max(0.0, from_s)),
+            until_time=None if until_s is None else to_timestamp(until_s),
+            by=by,
+            user=user,
+            team=team,
+        )
+        return self._connection.call(self.stub.GetUsage, request)

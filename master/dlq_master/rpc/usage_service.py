@@ -1,0 +1,133 @@
+"""Usage of GPUs: by whom, for what, on whose nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from math import floor
+
+from dlq.v1 import usage_service_pb2 as wire
+from dlq.v1.usage_service_pb2_grpc import UsageServiceServicer
+from dlq_common.clock import Clock
+from dlq_common.errors import InvalidRequest
+from dlq_common.wire import from_timestamp, to_timestamp
+from dlq_master.control.caller import Caller
+from dlq_master.control.ports import Control
+from dlq_master.model.accounting import DAY_S, Account, Level, Used
+from dlq_master.rpc.auth import caller_of
+from dlq_master.rpc.call import Context
+from dlq_master.rpc.intake import words_of
+
+MOST_DAYS = 3660
+Group = tuple[str, ...]
+_BY: Mapping[str, Callable[[Account], str]] = {
+    "day": lambda account: day_words(account.day),
+    "user": lambda account: account.user,
+    "team": lambda account: account.team,
+    "class": lambda account: account.use_class.value,
+    "pool": lambda account: account.pool,
+}
+
+
+class UsageService(UsageServiceServicer):
+    """dlq.v1.UsageService. The door has looked at the role; here at what may be seen."""
+
+    def __init__(self, control: Control, clock: Clock) -> None:
+        self._control = control
+        self._clock = clock
+
+    async def GetUsage(
+        self, request: wire.GetUsageRequest, context: Context
+    ) -> wire.GetUsageResponse:
+        caller, read, now_s = caller_of(context), self._control.published, self._clock.now_s()
+        by = _by(request.by)
+        user, team = words_of(request.user, "user"), words_of(request.team, "team")
+        first, last = _days(request, now_s)
+        books = await read.books(first, last, now_s)
+        mine = {team.name for team in read.teams() if team.member(caller.name) is not None}
+        seen = {
+            account: spent
+            for account, spent in books.uses.items()
+            if _may_see(caller, account, mine)
+            and user in ("", account.user)
+            and team in ("", account.team)
+        }
+        answer = wire.GetUsageResponse(
+            usages=_usages(seen, by),
+            from_time=to_timestamp(max(first * DAY_S, books.from_s)),
+            until_time=to_timestamp(min((last + 1) * DAY_S, now_s)),
+        )
+        if caller.sees_all and not user and not team:
+            answer.pools.extend(_pools(books.pools, by_day="day" in by))
+        return answer
+
+
+def day_words(day: int) -> str:
+    """A day of UTC, as 2026-11-22."""
+    return datetime.fromtimestamp(day * DAY_S, UTC).strftime("%Y-%m-%d")
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _by(told: Iterable[str]) -> Sequence[str]:
+    by = list(dict.fromkeys(told))
+    unknown = [word for word in by if word not in _BY]
+    if unknown:
+        words = ", ".join(_BY)
+        raise InvalidRequest(f"no groups are made by {unknown[0][:64]!r}", field="by", hint=words)
+    return by
+
+
+def _days(request: wire.GetUsageRequest, now_s: float) -> tuple[int, int]:
+    from_s = from_timestamp(request.from_time) if request.HasField("from_time") else now_s
+    until_s = from_timestamp(request.until_time) if request.HasField("until_time") else now_s
+    first, last = floor(from_s / DAY_S), floor(min(until_s, now_s) / DAY_S)
+    if first > last:
+        raise InvalidRequest("it ends before it begins, or begins in the future", field="from_time")
+    if last - first >= MOST_DAYS:
+        first = last - MOST_DAYS + 1
+    return first, last
+
+
+def _may_see(caller: Caller, account: Account, teams: set[str]) -> bool:
+    return caller.sees_all or account.user == caller.name or account.team in teams
+
+
+def _usages(uses: Mapping[Account, Used], by: Sequence[str]) -> list[wire.Usage]:
+    groups: dict[Group, Used] = {}
+    for account, spent in uses.items():
+        group = tuple(_BY[word](account) for word in by)
+        groups[group] = groups.get(group, Used()) + spent
+    return [_usage(dict(zip(by, group, strict=True)), groups[group]) for group in sorted(groups)]
+
+
+def _usage(group: Mapping[str, str], spent: Used) -> wire.Usage:
+    return wire.Usage(
+        day=group.get("day", ""),
+        user=group.get("user", ""),
+        team=group.get("team", ""),
+        use_class=group.get("class", ""),
+        pool=group.get("pool", ""),
+        useful_gpu_seconds=spent.useful,
+        preempted_gpu_seconds=spent.preempted,
+        failed_gpu_seconds=spent.failed,
+        transit_gpu_seconds=spent.transit,
+    )
+
+
+def _pools(pools: Mapping[tuple[int, str], Level], *, by_day: bool) -> list[wire.PoolUsage]:
+    found: dict[tuple[str, str], Level] = {}
+    for (day, pool), level in pools.items():
+        key = day_words(day) if by_day else "", pool
+        found[key] = found.get(key, Level()) + level
+    return [
+        wire.PoolUsage(
+            day=day,
+            pool=pool,
+            used_gpu_seconds=level.used,
+            idle_gpu_seconds=level.idle,
+            withheld_gpu_seconds=level.withheld,
+        )
+        for (day, pool), level in sorted(found.items())
+    ]

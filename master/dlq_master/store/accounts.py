@@ -1,0 +1,156 @@
+"""GPU-seconds by day: of whom and for what, and of each pool. Rows are added to, never replaced.
+
+What lives is not in them: it is counted from the attempts that are stored, in the same reading transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from sqlite_utils import Database
+
+from dlq_master.model.accounting import Account, Level, UseClass, Used, by_day, charges, summed
+from dlq_master.model.attempt import Attempt
+from dlq_master.model.job import Job
+from dlq_master.model.node import Node
+from dlq_master.store.codec import decode
+
+LEVELS: Final = "gpu_levels"  # key of meta: how many GPUs are held, free, neither, and since when
+
+
+class UseRow(NamedTuple):
+    """GPU-seconds to add to an account."""
+
+    account: Account
+    spent: Used
+
+
+class PoolRow(NamedTuple):
+    """GPU-seconds to add to a day of a pool."""
+
+    day: int
+    pool: str
+    level: Level
+
+
+class Levels(NamedTuple):
+    """GPUs of each pool, as they are since an instant. `from_s`: since when all this is counted."""
+
+    from_s: float
+    pools: Mapping[str, tuple[float, Level]]
+
+    def written(self) -> str:
+        """As it is stored."""
+        pools = {name: [since_s, *level] for name, (since_s, level) in sorted(self.pools.items())}
+        return json.dumps({"from_s": self.from_s, "pools": pools}, separators=(",", ":"))
+
+    def rows(self, until_s: float) -> Iterator[PoolRow]:
+        """What has gone by since then."""
+        for pool, (since_s, level) in self.pools.items():
+            for day, span_s in by_day(since_s, until_s):
+                yield PoolRow(day, pool, level.over(span_s))
+
+
+def read_levels(text: str | None) -> Levels | None:
+    """What `Levels.written` wrote; None: nothing has been counted yet."""
+    if text is None:
+        return None
+    told = json.loads(text)
+    pools = {name: (since_s, Level(*gpus)) for name, (since_s, *gpus) in told["pools"].items()}
+    return Levels(told["from_s"], pools)
+
+
+class Books(NamedTuple):
+    """All that was used from the first day to the last, until now. `from_s`: nothing is known of before."""
+
+    from_s: float
+    uses: Mapping[Account, Used]
+    pools: Mapping[tuple[int, str], Level]
+
+
+def books(
+    stored: tuple[Iterable[UseRow], Iterable[PoolRow], str | None],
+    living: Iterable[tuple[Attempt, Job]],
+    nodes: Iterable[Node],
+    first_day: int,
+    last_day: int,
+    now_s: float,
+) -> Books:
+    """Stored rows with what has come since: what lives, and the levels that hold now."""
+    uses, pool_rows, text = stored
+    levels = read_levels(text)
+    if levels is None:
+        return Books(now_s, {}, {})
+    pools = {node.node_id: node.pool.value for node in nodes}
+    since = (
+        row for attempt, job in living for row in charges(attempt, job, now_s, pools, levels.from_s)
+    )
+    days = range(first_day, last_day + 1)
+    found: dict[tuple[int, str], Level] = {}
+    for day, pool, level in (*pool_rows, *levels.rows(now_s)):
+        if day in days:
+            found[day, pool] = found.get((day, pool), Level()) + level
+    rows = (row for row in (*uses, *since) if row[0].day in days)
+    return Books(levels.from_s, summed(rows), found)
+
+
+def read_books(db: Database, first_day: int, last_day: int, now_s: float) -> Books:
+    """From one moment of the database."""
+    db.execute("BEGIN")
+    try:
+        days = [first_day, last_day]
+        stored = (
+            [
+                UseRow(Account(day, user, team, UseClass(kind), pool), Used(*seconds))
+                for day, user, team, kind, pool, *seconds in db.execute(
+                    "SELECT * FROM usage_days WHERE day BETWEEN ? AND ?", days
+                )
+            ],
+            [
+                PoolRow(day, pool, Level(*seconds))
+                for day, pool, *seconds in db.execute(
+                    "SELECT * FROM pool_days WHERE day BETWEEN ? AND ?", days
+                )
+            ],
+            _levels_text(db),
+        )
+        living = [
+            (decode(attempt, Attempt), decode(job, Job))
+            for attempt, job in db.execute(
+                "SELECT attempts.body, jobs.body FROM attempts JOIN jobs USING (job_id)"
+                " WHERE attempts.ended_time_s IS NULL"
+            )
+        ]
+        nodes = [decode(body, Node) for (body,) in db.execute("SELECT body FROM nodes")]
+    finally:
+        db.execute("ROLLBACK")
+    return books(stored, living, nodes, first_day, last_day, now_s)
+
+
+def _levels_text(db: Database) -> str | None:
+    row = db.execute("SELECT value FROM meta WHERE key = ?", [LEVELS]).fetchone()
+    return None if row is None else str(row[0])
+
+
+USES_SQL: Final = """INSERT INTO usage_days VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (day, user, team, class, pool) DO UPDATE SET
+    useful_gpu_s = useful_gpu_s + excluded.useful_gpu_s,
+    preempted_gpu_s = preempted_gpu_s + excluded.preempted_gpu_s,
+    failed_gpu_s = failed_gpu_s + excluded.failed_gpu_s,
+    transit_gpu_s = transit_gpu_s + excluded.transit_gpu_s"""
+POOLS_SQL: Final = """INSERT INTO pool_days VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (day, pool) DO UPDATE SET used_gpu_s = used_gpu_s + excluded.used_gpu_s,
+    idle_gpu_s = idle_gpu_s + excluded.idle_gpu_s,
+    withheld_gpu_s = withheld_gpu_s + excluded.withheld_gpu_s"""
+
+
+def use_values(rows: Sequence[UseRow]) -> list[tuple[object, ...]]:
+    """For `USES_SQL`."""
+    return [(*account, *spent) for account, spent in rows]
+
+
+def pool_values(rows: Sequence[PoolRow]) -> list[tuple[object, ...]]:
+    """For `POOLS_SQL`."""
+    return [(day, pool, *level) for day, pool, level in rows]
