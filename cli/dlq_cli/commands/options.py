@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import click
@@ -14,6 +17,8 @@ from dlq_cli import exit_codes
 from dlq_cli.app import App
 
 _ASK_AGAIN_S = 0.3
+# An interrupt may leave a lock of the RPC library held; whoever waits for it while we tidy up would wait for ever.
+_LEAVE_ANYWAY_S = 5.0
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,13 +44,21 @@ def examples(*lines: str) -> str:
 
 @contextmanager
 def _ctrl_c_until_heard() -> Iterator[None]:
-    """Python drops a Ctrl-C that comes while an object is finalised, as streams often are: ask again."""
+    """Python drops a Ctrl-C that comes while an object is finalised, as streams often are: ask again.
+
+    The process ends some seconds after the first one, whatever happens to it.
+    """
     before = signal.getsignal(signal.SIGINT)
     if before is signal.SIG_IGN or threading.current_thread() is not threading.main_thread():
         yield
         return
 
+    leaving: SimpleQueue[None] = SimpleQueue()  # its put may be interrupted by itself
+    # Started here: a handler that starts a thread may wait for whom it has interrupted at that.
+    threading.Thread(target=_leave_anyway, args=(leaving,), daemon=True).start()
+
     def interrupt(_number: int, _frame: object) -> None:
+        leaving.put(None)
         signal.setitimer(signal.ITIMER_REAL, _ASK_AGAIN_S)
         raise KeyboardInterrupt
 
@@ -57,6 +70,12 @@ def _ctrl_c_until_heard() -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGINT, before)
         signal.signal(signal.SIGALRM, alarm)
+
+
+def _leave_anyway(leaving: SimpleQueue[None]) -> None:
+    leaving.get()
+    time.sleep(_LEAVE_ANYWAY_S)
+    os._exit(exit_codes.INTERRUPTED)
 
 
 @contextmanager

@@ -90,6 +90,7 @@ class CtrlC:
         self._job_id = job_id
         self._pressed_s: float | None = None
         self._cancel = _Cancel.NOT_ASKED
+        self._leave: Callable[[int, FrameType | None], Any] = signal.default_int_handler
 
     @contextmanager
     def heard(self) -> Iterator[None]:
@@ -98,6 +99,8 @@ class CtrlC:
         Leaving after a cancel says what is known of it, and is exit code 130.
         """
         before = signal.signal(signal.SIGINT, self._handle)
+        if callable(before):
+            self._leave = before
         try:
             yield
         except KeyboardInterrupt:
@@ -113,14 +116,15 @@ class CtrlC:
             signal.signal(signal.SIGINT, before)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self.press()
+        if self.press():
+            self._leave(number, frame)
 
-    def press(self) -> None:
-        """One press. KeyboardInterrupt for one after the job has been cancelled."""
+    def press(self) -> bool:
+        """One press; whether it means to leave, as one after the job has been cancelled does."""
         now_s, before_s = self._app.clock.boottime_s(), self._pressed_s
         self._pressed_s = now_s
         if self._cancel in (_Cancel.DOUBTED, _Cancel.DONE):
-            raise KeyboardInterrupt
+            return True
         if self._cancel is _Cancel.ASKED:
             # To leave now would hang up on the master before it has heard of the cancel.
             self._cancel = _Cancel.DOUBTED
@@ -130,6 +134,7 @@ class CtrlC:
             self._begin(self._ask_cancel)
         else:
             self._begin(self._forward)
+        return False
 
     @staticmethod
     def _begin(work: Callable[[], None]) -> None:

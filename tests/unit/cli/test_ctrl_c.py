@@ -56,7 +56,8 @@ class Terminal:
             ), self._said
 
     def press(self) -> None:
-        self.ctrl_c.press()
+        if self.ctrl_c.press():
+            raise KeyboardInterrupt
 
     def press_to_leave(self) -> None:
         """Twice suffices: the first of them may come before the answer is noted, or at all."""
