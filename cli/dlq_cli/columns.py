@@ -10,7 +10,7 @@ from typing import NamedTuple
 from dlq.v1 import job_pb2
 from dlq_cli.elastic_text import gpus_now
 from dlq_cli.foreseen import short_range
-from dlq_cli.promise_text import slack, target_s
+from dlq_cli.promise_text import slack, standing, target_s
 from dlq_cli.render import Cell, Look, clean_line, number, when
 from dlq_cli.slurm_states import queue_state
 from dlq_cli.tasks import id_key, shown_id
@@ -186,7 +186,7 @@ COLUMNS: Mapping[str, Column] = {
     "progress": Column(Cell("PROGRESS"), progress),
     "deadline": Column(Cell("DEADLINE"), _deadline, _deadline_key),
     "slack": Column(Cell("SLACK", right=True), lambda j, _: slack(j.promise), _slack_key),
-    "promise": Column(Cell("PROMISE"), lambda j, _: j.promise.state),
+    "promise": Column(Cell("PROMISE"), lambda j, _: standing(j.promise)),
     "reason": Column(Cell("REASON"), reason),
     "exit": Column(
         Cell("EXIT"),

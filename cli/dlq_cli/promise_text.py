@@ -8,7 +8,7 @@ from dlq_common.instants import format_instant
 from dlq_common.units import format_duration
 from dlq_common.wire import from_duration, from_timestamp
 
-GUARANTEED = "guaranteed"
+GUARANTEED, AT_RISK = "guaranteed", "at risk"
 
 
 def promise_pairs(promise: job_pb2.Promise, look: Look) -> tuple[tuple[str, str], ...]:
@@ -25,7 +25,14 @@ def promise_pairs(promise: job_pb2.Promise, look: Look) -> tuple[tuple[str, str]
 def answer(promise: job_pb2.Promise) -> str:
     """`guaranteed: ...` or why not, on one line."""
     word = GUARANTEED if promise.state == GUARANTEED else "not guaranteed"
+    if promise.risk:
+        return f"{word}, {AT_RISK}: {clean_line(promise.risk)}"
     return f"{word}: {clean_line(promise.detail)}"
+
+
+def standing(promise: job_pb2.Promise) -> str:
+    """The same in a word or two, for lists."""
+    return AT_RISK if promise.risk else promise.state
 
 
 def instead(promise: job_pb2.Promise) -> str:

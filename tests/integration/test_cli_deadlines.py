@@ -123,6 +123,17 @@ def test_what_is_known_of_a_deadline_is_shown(master: FakeMaster, dlq: Dlq) -> N
     assert "-00:01:00" in shown
 
 
+def test_a_promise_at_risk_is_told_with_its_cause(master: FakeMaster, dlq: Dlq) -> None:
+    risk = {"risk": "its slots are short of 8 GPUs", "risk_time": to_timestamp(EPOCH_S)}
+    master.jobs["17"] = a_job(17, promise=promised("guaranteed", "it is promised", **risk))
+    assert "guaranteed, at risk: its slots are short of 8 GPUs" in dlq("show", "17").out
+    assert "at risk" in dlq("status", "-o", "id,promise").out
+    (job,) = json.loads(dlq("show", "17", "--json").out)["jobs"]
+    told = (job["promise"]["state"], job["promise"]["risk"], job["promise"]["risk_time"])
+    assert told == ("guaranteed", "its slots are short of 8 GPUs", "2026-11-20T08:00:00.000Z")
+    assert dlq(*SUBMIT).code == 0, "it is promised all the same"
+
+
 def test_a_list_has_a_column_of_slack_where_somebody_has_any(master: FakeMaster, dlq: Dlq) -> None:
     master.jobs["17"] = a_job(17)
     assert "SLACK" not in dlq("status").out

@@ -24,6 +24,8 @@ def promise_facts(promise: job_pb2.Promise) -> Facts:
         "slack_s": seconds(promise.slack_duration) if has("slack_duration") else None,
         "work_s": seconds(promise.work_duration) if has("work_duration") else None,
         "on_miss": promise.on_miss,
+        "risk": promise.risk or None,
+        "risk_time": instant(promise.risk_time) if has("risk_time") else None,
     }
 
 

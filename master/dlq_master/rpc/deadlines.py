@@ -92,6 +92,9 @@ def promise_message(
     slack = slack_s(job, attempt, now_s)
     if slack is not None:
         message.slack_duration.CopyFrom(to_duration(slack))
+    if risk is not None and job.promised is not None:
+        message.risk = risk.cause
+        message.risk_time.CopyFrom(to_timestamp(risk.since_s))
     if job.alternative is not None and state == "unguaranteed":
         _add_alternative(message, job.alternative)
     return message

@@ -1502,10 +1502,12 @@ class Promise(_message.Message):
     SLACK_DURATION_FIELD_NUMBER: _builtins.int
     WORK_DURATION_FIELD_NUMBER: _builtins.int
     ON_MISS_FIELD_NUMBER: _builtins.int
+    RISK_FIELD_NUMBER: _builtins.int
+    RISK_TIME_FIELD_NUMBER: _builtins.int
     state: _builtins.str
     """"guaranteed": one of them is promised; "unguaranteed": none is, it runs as best effort; "undecided": not
-    judged yet; "run_time_unknown": nothing can be promised before it is known how long it runs;
-    "not_offered": the policy promises nothing.
+    judged yet, but it will be; "run_time_unknown": nobody knows how long it runs, and nobody will find out by
+    measuring it; "not_offered": the policy promises nothing.
     """
     ground: _builtins.str
     """What decided that, in one word (docs/glossary.md); empty: nothing did yet."""
@@ -1518,9 +1520,11 @@ class Promise(_message.Message):
     "wait_for_quota"; empty: none is known.
     """
     fix_gpu_count: _builtins.int
-    """Of "fewer_gpus": so many."""
+    """Of "fewer_gpus": so many; with fix_time, if the job takes as much longer on them."""
     on_miss: _builtins.str
     """"continue" or "cancel"."""
+    risk: _builtins.str
+    """Why the promise may not be kept, and when that is decided; empty: as far as is known it is kept."""
     @_builtins.property
     def deadlines(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadlineStep]:
         """As instants, the first one first."""
@@ -1543,6 +1547,10 @@ class Promise(_message.Message):
     def work_duration(self) -> _duration_pb2.Duration:
         """How long it is taken to run in all; unset: unknown."""
 
+    @_builtins.property
+    def risk_time(self) -> _timestamp_pb2.Timestamp:
+        """Since when that is known; unset: it is not at risk."""
+
     def __init__(
         self,
         *,
@@ -1558,10 +1566,12 @@ class Promise(_message.Message):
         slack_duration: _duration_pb2.Duration | None = ...,
         work_duration: _duration_pb2.Duration | None = ...,
         on_miss: _builtins.str = ...,
+        risk: _builtins.str = ...,
+        risk_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_fix_gpu_count", b"_fix_gpu_count", "_guaranteed_index", b"_guaranteed_index", "earliest_time", b"earliest_time", "fix_gpu_count", b"fix_gpu_count", "fix_time", b"fix_time", "guaranteed_index", b"guaranteed_index", "slack_duration", b"slack_duration", "work_duration", b"work_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_fix_gpu_count", b"_fix_gpu_count", "_guaranteed_index", b"_guaranteed_index", "earliest_time", b"earliest_time", "fix_gpu_count", b"fix_gpu_count", "fix_time", b"fix_time", "guaranteed_index", b"guaranteed_index", "risk_time", b"risk_time", "slack_duration", b"slack_duration", "work_duration", b"work_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fix_gpu_count", b"_fix_gpu_count", "_guaranteed_index", b"_guaranteed_index", "deadlines", b"deadlines", "detail", b"detail", "earliest_time", b"earliest_time", "fix", b"fix", "fix_gpu_count", b"fix_gpu_count", "fix_time", b"fix_time", "ground", b"ground", "guaranteed_index", b"guaranteed_index", "on_miss", b"on_miss", "slack_duration", b"slack_duration", "state", b"state", "work_duration", b"work_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fix_gpu_count", b"_fix_gpu_count", "_guaranteed_index", b"_guaranteed_index", "deadlines", b"deadlines", "detail", b"detail", "earliest_time", b"earliest_time", "fix", b"fix", "fix_gpu_count", b"fix_gpu_count", "fix_time", b"fix_time", "ground", b"ground", "guaranteed_index", b"guaranteed_index", "on_miss", b"on_miss", "risk", b"risk", "risk_time", b"risk_time", "slack_duration", b"slack_duration", "state", b"state", "work_duration", b"work_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__fix_gpu_count: _TypeAlias = _typing.Literal["fix_gpu_count"]  # noqa: Y015
     _WhichOneofArgType__fix_gpu_count: _TypeAlias = _typing.Literal["_fix_gpu_count", b"_fix_gpu_count"]  # noqa: Y015

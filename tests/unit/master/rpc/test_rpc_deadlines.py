@@ -11,6 +11,7 @@ from dlq.v1.job_pb2 import DeadlineStep, JobSpec
 from dlq.v1.job_service_pb2 import UpdateJobRequest
 from dlq_common.errors import InvalidRequest
 from dlq_common.wire import from_timestamp, to_duration, to_timestamp
+from dlq_master.control.risk_watch import Risk
 from dlq_master.control.stimuli import SAME, AskedDeadline
 from dlq_master.model.estimate import Basis, Unmeasured
 from dlq_master.model.ids import JobId
@@ -96,6 +97,16 @@ def test_a_promise_is_told_as_a_word_and_a_sentence(
     assert (message.state, message.ground) == (state, job.verdict)
     assert words in message.detail
     assert [from_timestamp(step.due_time) for step in message.deadlines] == [1600.0, 1900.0]
+
+
+def test_a_risk_is_told_of_who_is_promised_anything() -> None:
+    risk = Risk(1050.0, "n2 is down", a_job())
+    message = promise_message(a_job(promised=0), None, 1100.0, offered=True, risk=risk)
+    assert (message.state, message.risk) == ("guaranteed", "n2 is down")
+    assert message.detail == "its deadline 1 is promised, but is at risk: n2 is down"
+    assert from_timestamp(message.risk_time) == 1050.0
+    gone = promise_message(a_job(verdict="broken"), None, 1100.0, offered=True, risk=risk)
+    assert (gone.risk, gone.HasField("risk_time")) == ("", False)
 
 
 @pytest.mark.parametrize(
