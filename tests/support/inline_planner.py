@@ -9,10 +9,12 @@ from dlq_master.planner.worker import Desk
 
 
 class InlinePlanner:
-    """`questions`: stages that were asked for. Its knob: `up`, whether it would answer."""
+    """`questions`: stages that were asked for. Its knobs: `up`, whether it would answer, and `rest_s`, how long it says
+    that it rests."""
 
     def __init__(self) -> None:
         self.up = True
+        self.rest_s = 0.0
         self.questions: list[str] = []
         self._asked: list[bytes] | None = None
         self._number = 0
@@ -30,7 +32,7 @@ class InlinePlanner:
         self._asked = list(write(self._told))
 
     def facts(self) -> Facts:
-        return Facts("idle", None, 0, 0, 0, 0.0, 0.0, "", 0.0)
+        return Facts("idle", None, 0, 0, 0, 0.0, 0.0, "", self.rest_s)
 
     @property
     def asked(self) -> bool:

@@ -220,7 +220,7 @@ def apply(
     away.answer = away.asked = None
     if answer.fault or question.policy is not policy:
         if answer.fault:
-            _useless(away, now_s, answer.fault)
+            _faulty(away, now_s, answer.fault)
         return Applied()
     happened: list[Happened] = []
     dropped: list[Dropped] = []
@@ -263,6 +263,15 @@ def _woken(decided: Decided, at_s: float | None) -> Decided:
         return decided
     wake_s = decided.wake_at_s
     return decided._replace(wake_at_s=at_s if wake_s is None else min(wake_s, at_s))
+
+
+def _faulty(away: Away, now_s: float, why: str) -> None:
+    """One that died or hung rests by itself, and another one takes its place; a bug would be met again."""
+    if away.planner is not None and away.planner.facts().rest_s > 0.0:
+        away.faults += 1
+        away.last_fault = why
+    else:
+        _useless(away, now_s, why)
 
 
 def _useless(away: Away, now_s: float, why: str) -> None:

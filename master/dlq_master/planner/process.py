@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from dlq_master.planner.frames import HEAD, framed, length_of
+from dlq_master.planner.patience import Patience
 from dlq_master.planner.plans import Answer, read_answer
 from dlq_master.planner.snapshot import Unreadable, dumps
 from dlq_master.planner.told import Told
@@ -54,9 +55,10 @@ class PlannerProcess:
         command: Sequence[str] = COMMAND,
         failed: Callable[[str], None] = lambda _why: None,
     ) -> None:
-        """`limit_s`: a question takes no longer, the start of the process included."""
+        """`limit_s`: a question takes no longer, the start of the process included. One that should be answered
+        sooner is not waited for so long (planner.patience)."""
         self._told = told
-        self._limit_s = limit_s
+        self._patience = Patience(limit_s)
         self._command = tuple(command)
         self._failed = failed
         self._process: asyncio.subprocess.Process | None = None
@@ -110,15 +112,21 @@ class PlannerProcess:
     async def _ask(
         self, number: int, stage: str, first: list[bytes], rest: Iterator[bytes]
     ) -> None:
+        starting, began_s = self._process is None, asyncio.get_running_loop().time()
+        patience_s = self._patience.of(stage, starting=starting)
         try:
-            async with asyncio.timeout(self._limit_s):
+            async with asyncio.timeout(patience_s):
                 answer = await self._asked(number, stage, first, rest)
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it, it is no good
-            answer = Answer(number, fault=_words(error, self._limit_s))
+            if isinstance(error, TimeoutError):
+                self._patience.exhausted()
+            answer = Answer(number, fault=_words(error, patience_s))
             await self._fail(answer.fault)
         else:
+            took_s = asyncio.get_running_loop().time() - began_s
+            self._patience.answered(stage, took_s, starting=starting)
             if answer.fault:
                 self._known.forget()
             self._in_a_row = 0

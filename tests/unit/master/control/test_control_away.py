@@ -105,6 +105,17 @@ def test_who_fails_is_not_asked_again_at_once_and_people_can_see_it(site: Site) 
     assert (site.job(1).promised, away.useless) == (0, 0)
 
 
+def test_one_that_has_died_is_asked_again_as_soon_as_another_one_is_there(site: Site) -> None:
+    site.submit(4, deadline_s=7200.0)
+    site.planner.up, site.planner.rest_s = False, 1.0
+    site.tell(site.planner.fail("it took longer than 2 s"))
+    away = site.master.state.away
+    assert (away.faults, away.last_fault) == (1, "it took longer than 2 s")
+    site.planner.up, site.planner.rest_s = True, 0.0
+    site.master.tick(1.0)
+    assert site.is_asked(), "it is not distrusted for what the one before it did"
+
+
 def test_a_job_that_was_cancelled_meanwhile_gets_no_promise_and_the_others_theirs(
     site: Site,
 ) -> None:
