@@ -61,6 +61,13 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--checkpoint-dir", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--batch", type=int, default=64, help="images per process and step")
+    parser.add_argument(
+        "--global-batch",
+        type=int,
+        metavar="N",
+        help="images of a step, shared evenly by however many processes there are: an elastic job",
+    )
+    parser.add_argument("--step-log", type=Path, metavar="FILE", help="a line for each step done")
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--save-every", type=int, default=100, metavar="STEPS")
     parser.add_argument("--seed", type=int, default=1)
@@ -97,6 +104,9 @@ def train(
         if args.unhurried_while and args.unhurried_while.exists():
             time.sleep(max(0.02, (time.monotonic() - began_s) / 20))
         done = step + 1
+        if args.step_log and dist.get_rank() == 0:
+            with args.step_log.open("a") as log:
+                log.write(f"{done} {dist.get_world_size()}\n")
         stop = anyone_wants_to_stop()
         if stop or done % args.save_every == 0 or done == args.steps:
             if dist.get_rank() == 0:
@@ -118,6 +128,9 @@ def batches(args: argparse.Namespace, first: int) -> Iterator[list[torch.Tensor]
 def drawn_for(args: argparse.Namespace, step: int) -> torch.Tensor:
     """Which images this step and rank take, drawn from the seed and the step alone."""
     generator = torch.Generator().manual_seed(args.seed * 1_000_003 + step)
+    if args.global_batch is not None:
+        drawn = torch.randint(TRAINED, (args.global_batch,), generator=generator)
+        return drawn[dist.get_rank() :: dist.get_world_size()]
     drawn = torch.randint(TRAINED, (dist.get_world_size(), args.batch), generator=generator)
     return drawn[dist.get_rank()]
 

@@ -36,7 +36,7 @@ COLLECT_AFTER = 100_000
 
 _EPILOG = """
 Settings: place=consolidate|spread|count|skew|ilp|halving|local-search|pattern,
-preempt=charged|free, min_run, max_preemptions, hysteresis, aging (guards against thrashing), save_s and resume_s (what one preemption costs), term_s (the boundaries at which work may be taken away),
+preempt=charged|free, min_run, max_preemptions, hysteresis, aging, cooldown_s (guards against thrashing), save_s and resume_s (what one preemption costs), term_s (the boundaries at which work may be taken away),
 slowdown=charged|free, overlap, skew_rho (what spreading costs),
 scaling=linear|aryl|EFFICIENCY; for srtf, srsf, themis, afs, aryl, 3sigma, genie and chronus also
 know=known|profiled|unknown, profile_s, noise; for dlq and chronus team_quota, team_limit, team_jobs, team_share=TEAM:N,...,

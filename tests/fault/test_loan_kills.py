@@ -4,37 +4,17 @@ nothing leaks, and whoever asks again gets the same answer."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from dlq_master.control import failpoints
-from dlq_master.control.failpoints import Failpoints
-from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.job import JobState
+from support.counted_failpoints import Counting, Crash
 from support.lent_servers import Server, asked, flags, lend
 from support.master_harness import Master
-
-
-class Crash(BaseException):
-    """The process is gone."""
-
-
-class Counting(Failpoints):
-    """Raises instead of killing the process, and counts what was passed."""
-
-    def __init__(self, setting: str) -> None:
-        super().__init__(setting, self._crash)
-        self.passages: Counter[str] = Counter()
-
-    def _crash(self) -> None:
-        raise Crash
-
-    def passed(self, name: str, events: Sequence[JournalEvent] = ()) -> None:
-        self.passages[name] += 1
-        super().passed(name, events)
 
 
 class Story:

@@ -33,7 +33,7 @@ from dlq_master.policy.promise.reading import (
 )
 from dlq_master.policy.promise.rules import Decided, Promises
 from dlq_master.policy.size.sizing import Sizing
-from dlq_master.policy.transit.guards import protected
+from dlq_master.policy.transit.guards import cooling, protected, resizable
 from dlq_master.policy.transit.taking import Taking, due
 from dlq_master.policy.walk import elastic
 from dlq_master.policy.walk.contest import Contest
@@ -261,14 +261,16 @@ def at_boundary(view: View, policy: Policy) -> Outcome:
 def _resized(
     view: View, policy: Policy, sizing: Sizing, keys: Collection[AttemptKey], *, at_once: bool
 ) -> Outcome:
-    cluster, movable = view.cluster, elastic.movable(view.cluster, keys)
+    cluster, guards = view.cluster, policy.guards
+    movable = elastic.movable(cluster, resizable(cluster, guards, keys))
     if not cluster.waiting.count and not elastic.somebody(cluster, movable):
         return Outcome()
     order, preempts = lineup(view, policy), policy.taking is not Taking.NEVER
     asked = (cluster, view.now_s, order, policy.placement, sizing, movable, preempts, at_once)
     seating = None if policy.promises is None else _seating(view, policy, keys)
-    safe = {} if seating is not None else protected(cluster, policy.guards, keys)
-    return elastic.decide(Question(*asked, seating, frozenset(safe.values())))
+    safe = {} if seating is not None else protected(cluster, guards, keys)
+    young = cooling(cluster, guards, keys)
+    return elastic.decide(Question(*asked, seating, frozenset(safe.values()), young))
 
 
 def lineup(view: View, policy: Policy) -> Lineup:

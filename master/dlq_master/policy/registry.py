@@ -107,7 +107,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             "the default: deadlines are promised to whom it is worth it, and keep their GPUs as late as the promise "
             "allows; until then, and for everybody else, the least expected work first; elastic jobs get their "
             "bases first and grow into what is left; at boundaries",
-            (*_CHRONUS, "size"),
+            (*_CHRONUS, "size", "cooldown_s"),
             preempts=True,
             knows=True,
             promises=True,
@@ -126,6 +126,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                     "hysteresis": "1",
                     "max_preemptions": "20",
                     "aging": "0.02",
+                    "cooldown_s": "600",
                 }
             ),
         ),
@@ -233,7 +234,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         "afs": Preset(
             "elastic: bases shortest first, then step by step to whom a GPU gains most (AFS); preempts "
             "and resizes at boundaries",
-            (*_COMMON, "know", *_BY_WORK),
+            (*_COMMON, "know", "cooldown_s", *_BY_WORK),
             preempts=True,
             knows=True,
             key=always(shortest_on_base),
@@ -248,7 +249,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         "aryl": Preset(
             "elastic: bases shortest first, then the knapsack of the time that more GPUs save (Aryl); "
             "resizes at boundaries, preempts nobody",
-            (*_COMMON, "know", "size"),
+            (*_COMMON, "know", "size", "cooldown_s"),
             knows=True,
             key=always(shortest_on_base),
             sizing=KNAPSACK,

@@ -104,11 +104,12 @@ class Settings(NamedTuple):
     hysteresis: float = 0.0  # likewise
     max_preemptions: int | None = None
     aging: float = 0.0
+    cooldown_s: float = 0.0
 
     @property
     def guards(self) -> Guards:
         """Whom the order may not preempt."""
-        return Guards(self.min_run, self.max_preemptions, self.hysteresis)
+        return Guards(self.min_run, self.max_preemptions, self.hysteresis, self.cooldown_s)
 
     @property
     def profiles(self) -> Profiles:
@@ -316,5 +317,6 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "hysteresis": ("hysteresis", _times),
     "max_preemptions": ("max_preemptions", _count_or_off),
     "aging": ("aging", _share_or_off),
+    "cooldown_s": ("cooldown_s", _times),
     "promote_to": ("promote_to", _one_of({to.value: to for to in PromoteTo})),
 }

@@ -52,6 +52,28 @@ def test_a_gang_is_wired_for_torchrun_without_flags() -> None:
     assert env["DLQ_NODELIST"] == "n1,n2"
 
 
+def test_an_elastic_job_is_told_what_it_has_and_what_it_might_have() -> None:
+    launch = a_launch(
+        node_ids=("n1", "n2"),
+        node_addresses=("10.0.0.1", "10.0.0.2"),
+        node_gpu_counts=(2, 2),
+        sizes=(2, 4, 8),
+        asked_gpus=2,
+    )
+    env = environment(launch)
+    told = {
+        name: env[name] for name in sorted(env) if name.startswith(("DLQ_GPUS", "DLQ_A", "DLQ_B"))
+    }
+    assert told.pop("DLQ_ATTEMPT")
+    told.pop("DLQ_BEAT_FILE")
+    assert told == {
+        "DLQ_ASKED_GPUS": "2", "DLQ_BASE_GPUS": "2", "DLQ_BATCH_SCALE": "0.5", "DLQ_GPUS": "4",
+        "DLQ_GPUS_PER_NODE": "2",
+    }  # fmt: skip
+    assert env["DLQ_ELASTIC_SIZES"] == "2,4,8"
+    assert "DLQ_ELASTIC_SIZES" not in environment(a_launch())
+
+
 def test_no_variable_makes_a_launcher_think_that_ranks_exist_already() -> None:
     assert not {"RANK", "LOCAL_RANK", "WORLD_SIZE"} & environment(a_launch()).keys()
 

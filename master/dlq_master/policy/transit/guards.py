@@ -7,7 +7,7 @@ job that makes way and goes on elsewhere) neither asks them nor counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from dlq_master.model.attempt import Attempt
@@ -21,11 +21,13 @@ from dlq_master.policy.transit.costs import pause_and_resume_s
 class Guards(NamedTuple):
     """`min_run`: nobody leaves before it has run so many times what its pause and resume cost. `most`: after
     so many preemptions a job runs to its end; None: there is no such number. `margin`: who runs stands ahead
-    in the order by so many times that cost: it leaves only for who is better by more."""
+    in the order by so many times that cost: it leaves only for who is better by more. `cooldown_s`: nobody is
+    given more GPUs before it has run so long with those that it has."""
 
     min_run: float = 0.0
     most: int | None = None
     margin: float = 0.0
+    cooldown_s: float = 0.0
 
 
 NONE = Guards()
@@ -40,13 +42,44 @@ def protects(cluster: Cluster, guards: Guards, job: Job, attempt: Attempt) -> bo
         return False
     if guards.most is not None and job.displaced >= guards.most and job.lane < Lane.BORROW:
         return True
+    return _is_new(cluster, guards, job, attempt)
+
+
+def _is_new(cluster: Cluster, guards: Guards, job: Job, attempt: Attempt) -> bool:
     if not guards.min_run:
         return False
+    return _ran_s(attempt) < guards.min_run * pause_and_resume_s(cluster, job)
+
+
+def _ran_s(attempt: Attempt) -> float:
+    """At the end of its term."""
     since_s = attempt.started_time_s
     if since_s is None:
         since_s = attempt.assigned_time_s
-    ran_s = attempt.lease.term_end_s - since_s
-    return ran_s < guards.min_run * pause_and_resume_s(cluster, job)
+    return attempt.lease.term_end_s - since_s
+
+
+def resizable(
+    cluster: Cluster, guards: Guards, keys: Collection[AttemptKey]
+) -> Collection[AttemptKey]:
+    """These attempts without elastic ones that have not run for long enough to be stopped for another size."""
+    jobs, attempts = cluster.jobs, cluster.attempts
+    if not guards.min_run:
+        return keys
+    return [
+        key
+        for key in keys
+        if not cluster.elastic(jobs[key.job_id])
+        or not _is_new(cluster, guards, jobs[key.job_id], attempts[key])
+    ]
+
+
+def cooling(cluster: Cluster, guards: Guards, keys: Iterable[AttemptKey]) -> frozenset[JobId]:
+    """Jobs of those that have not run for long enough to be given more GPUs."""
+    if not guards.cooldown_s:
+        return frozenset()
+    attempts = cluster.attempts
+    return frozenset([key.job_id for key in keys if _ran_s(attempts[key]) < guards.cooldown_s])
 
 
 def protected(

@@ -28,7 +28,7 @@ class Question(NamedTuple):
     """What is asked of `decide`. `movable`: running jobs that this plan may shrink, grow or, if
     `preempts`, make leave. `at_once`: what they leave is free in this plan. `seating`: who is served before
     everybody else; None: nothing is promised. `protected`: who does not leave, whatever the order; with a
-    `seating` that says it."""
+    `seating` that says it. `cooling`: who is given no more GPUs yet."""
 
     cluster: Cluster
     now_s: float
@@ -40,6 +40,7 @@ class Question(NamedTuple):
     at_once: bool
     seating: Seating | None = None
     protected: Collection[JobId] = ()
+    cooling: Collection[JobId] = ()
 
 
 class Held(NamedTuple):
@@ -129,7 +130,10 @@ class Shares:
 
     def _worth(self, candidate: Candidate, wanted: dict[JobId, int]) -> int:
         """The size that it was given, unless it grows by too little for the interruption."""
-        size = wanted.get(candidate.job.job_id, candidate.base)
+        job_id = candidate.job.job_id
+        size = wanted.get(job_id, candidate.base)
+        if job_id in self.asked.cooling and size > candidate.held:
+            return candidate.held
         if not candidate.price_s or not 0 < candidate.held < size or candidate.left_s == inf:
             return size
         saved_s = candidate.takes_s(candidate.held) - candidate.takes_s(size)

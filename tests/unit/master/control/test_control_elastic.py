@@ -19,7 +19,7 @@ ELASTIC = Request(gpus=2, sizes=(2, 4, 6, 8))
 
 @pytest.fixture
 def master(masters: Callable[..., Master]) -> Master:
-    return masters(config_of("dlq"))
+    return masters(config_of("dlq", cooldown_s="off"))
 
 
 @pytest.fixture
@@ -108,6 +108,24 @@ def test_it_grows_when_others_have_gone(master: Master, nodes: list[SimAgent]) -
         rank.launch for a in nodes for key, rank in a.ranks.items() if key == AttemptKey(job_id, 2)
     )
     assert launch.sizes == (2, 4, 6, 8)
+
+
+@pytest.mark.parametrize(("cooldown_s", "after_s"), [("off", 300.0), ("600", 900.0)])
+def test_nobody_grows_before_it_has_run_for_a_while_on_what_it_has(
+    masters: Callable[..., Master], cooldown_s: str, after_s: float
+) -> None:
+    master = masters(config_of("dlq", cooldown_s=cooldown_s))
+    begin_s = master.clock.now_s()
+    agent = SimAgent(master, NodeId("gpu01"))
+    agent.hello()
+    other = master.submit(2).job_id
+    job_id = master.submit(request=Request(gpus=2, sizes=(2, 4))).job_id
+    live(master, [agent], until=lambda: width(master, job_id) == 2)
+    agent.exit(AttemptKey(other, 1))
+    agent.report()
+    live(master, [agent], until=lambda: width(master, job_id) == 4, most_s=1000)
+    (assigned,) = [it for it in master.events() if it.cause == "resized"]
+    assert 0.0 <= begin_s + after_s - assigned.time_s <= 60.0, "at the boundary"
 
 
 def test_who_is_told_early_goes_on_until_it_is_just_in_time_to_save(

@@ -310,7 +310,7 @@ def test_the_presets_of_papers_have_no_guards_unless_asked() -> None:
     for name in PRESETS:
         policy: Policy = build(name)
         assert any(policy.guards) is (name == "dlq"), name
-    assert tuple(build("tiresias-las", {"min_run": "3"}).guards) == (3.0, None, 0.0)
+    assert tuple(build("tiresias-las", {"min_run": "3"}).guards) == (3.0, None, 0.0, 0.0)
 
 
 @pytest.mark.parametrize(

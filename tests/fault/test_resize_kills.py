@@ -1,0 +1,135 @@
+"""A master dies at any passage of any failpoint while an elastic job is shrunk and grown: it runs nowhere twice, is
+never lost, and ends up on the sizes on which it would have run anyway."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dlq_common.config import Seconds
+from dlq_master.control import failpoints
+from dlq_master.control.config import LeaseConfig
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.job import JobState
+from dlq_master.model.resources import Request
+from support.counted_failpoints import Counting, Crash
+from support.master_harness import Master, config_of
+from support.sim_agent import SimAgent
+
+CONFIG = replace(
+    config_of("dlq", cooldown_s="off", min_run="off", know="unknown"),
+    lease=LeaseConfig(
+        be_term=Seconds(20.0), slo_term=Seconds(80.0), save_lead=Seconds(2.0), resume=Seconds(2.0)
+    ),
+)
+
+
+class Story:
+    """A job grows to all there is, makes room for another, grows again, and completes."""
+
+    def __init__(self, setting: str = "") -> None:
+        self.counting = Counting(setting)
+        self.master = Master(CONFIG, failpoints=self.counting)
+        self.agents = [SimAgent(self.master, NodeId(name)) for name in ("n1", "n2")]
+        self.crashes = 0
+        self.before: Counter[str] = Counter()
+        for agent in self.agents:
+            agent.hello()
+
+    def run(self) -> None:
+        master = self.master
+        elastic = master.submission(request=Request(gpus=2, sizes=(2, 4, 8)), request_id="elastic")
+        job_id = self._do(lambda: master.ask(elastic).job.job_id)
+        self._until(lambda: self.gpus(job_id) == 8)
+        self.before = Counter(self.counting.passages)
+        another = master.submission(4, request_id="other")
+        other = self._do(lambda: master.ask(another).job.job_id)
+        self._until(lambda: (self.gpus(job_id), self.gpus(other)) == (4, 4))
+        self._complete(other)
+        self._until(lambda: self.gpus(job_id) == 8)
+        self._complete(job_id)
+        self._until(lambda: master.store.load().jobs[0].state is JobState.COMPLETED)
+        master.close()
+
+    def gpus(self, job_id: JobId) -> int:
+        """What it runs on."""
+        attempt = self.master.state.cluster.live_attempt(self.master.job(job_id))
+        running = attempt is not None and attempt.state == "running"
+        return attempt.lease.allocation.width if attempt is not None and running else 0
+
+    def _complete(self, job_id: JobId) -> None:
+        number = self.master.job(job_id).live_attempt
+        assert number is not None
+        for agent in self.agents:
+            if AttemptKey(job_id, number) in agent.ranks:
+                agent.exit(AttemptKey(job_id, number))
+
+    def _until(self, true: Callable[[], bool]) -> None:
+        for _ in range(30):
+            if true():
+                return
+            self._do(self._live)
+        raise AssertionError(self.master.story())
+
+    def _live(self) -> None:
+        self.master.tick(4.0)
+        for agent in self.agents:
+            agent.heartbeat()
+            agent.obey()
+            for key, rank in list(agent.ranks.items()):
+                if rank.launch.at_barrier:
+                    agent.ready(key)
+                agent.start(key)
+                if rank.noticed and rank.alive:
+                    if not rank.launch.node_rank:
+                        agent.save(key, key.number)
+                    agent.exit(key, 99)
+            agent.report()
+
+    def _do(self, act: Callable[[], Any]) -> Any:
+        try:
+            return act()
+        except Crash:
+            self.crashes += 1
+            for agent in self.agents:
+                agent.session_id = None
+                agent.inbox.clear()
+            self.master.crashed()
+            for agent in self.agents:
+                agent.hello()
+            return self._do(act)
+
+
+def judge(story: Story) -> None:
+    """The agents themselves refuse GPUs that somebody has."""
+    master = story.master
+    words = Counter(master.words())
+    assert (words["job_completed"], words["attempt_succeeded"]) == (2, 2)
+    assert words["attempt_assigned"] == 4
+    sizes = [(it.data["from"], it.data["to"]) for it in master.events() if it.kind == "job_resized"]
+    assert sizes == [(8, 4), (4, 8)]
+    job = master.store.load().jobs[0]
+    assert (job.attempts, job.resizes, job.lost_gpu_s) == (3, 2, 0.0)
+    resumed = [master.ended(job.job_id, number).resume_from for number in (2, 3)]
+    assert [it.attempt for it in resumed if it is not None] == [1, 2], (
+        "each goes on from the one before"
+    )
+    assert not master.state.outbox
+
+
+@pytest.mark.parametrize("place", failpoints.NAMES)
+def test_a_resize_survives_a_master_that_dies_at_any_moment_of_it(place: str) -> None:
+    calm = Story()
+    calm.run()
+    judge(calm)
+    first, last = calm.before[place] + 1, calm.counting.passages[place]
+    for number in range(first, last + 1):
+        story = Story(f"{place}:{number}")
+        story.run()
+        assert story.crashes == 1, f"{place}:{number}"
+        judge(story)
+    assert last > first
