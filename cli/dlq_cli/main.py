@@ -43,6 +43,7 @@ COMMANDS = {
     "queues": Lazy("dlq_cli.commands.queues:queues", "The queues and what waits in them."),
     "teams": Lazy("dlq_cli.commands.teams:teams", "Your teams: what they may have, and have."),
     "usage": Lazy("dlq_cli.commands.usage:usage", "GPU-hours: whose, for what, what was lost."),
+    "report": Lazy("dlq_cli.commands.report:report", "For operators: how the cluster did."),
     "spec": Lazy("dlq_cli.commands.spec:spec", "Write, check and convert job specs, offline."),
     "config": Lazy("dlq_cli.commands.config:config", "Settings, and where each came from."),
     "profile": Lazy("dlq_cli.commands.profile:profile", "What the traffic of a job tells."),

@@ -100,6 +100,7 @@ def test_a_server_is_lent_and_taken_back_through_deaths_and_lies(
     assert not lender.server("i1")["attempts"]
     wait_until(lambda: jobs.get(job_id).job.wait_code, what="the job waits again")
     jobs.cancel(job_id, kill=True)
+    _is_accounted_for(lender)
 
 
 def test_servers_follow_a_load_that_is_told_in_a_file(lender: Lender, line: Connection) -> None:
@@ -115,3 +116,13 @@ def test_servers_follow_a_load_that_is_told_in_a_file(lender: Lender, line: Conn
     told = json.loads(lender.said("admin", "loan", "auto", "--json"))["controller"]
     assert (told["busy_share"], told["lent_count"], told["fault"]) == (0.9, 0, None)
     jobs.cancel(job_id, kill=True)
+
+
+def _is_accounted_for(lender: Lender) -> None:
+    """Jobs are charged what they held of the servers, though the master was killed meanwhile."""
+    told = json.loads(lender.said("usage", "--by", "pool", "--json"))
+    (charged,), (pool,) = told["usages"], told["pools"]
+    assert charged["gpu_hours"] > 0.0
+    assert charged["gpu_hours"] == pytest.approx(pool["used_gpu_hours"], abs=1e-3)
+    (lost,) = json.loads(lender.said("report", "preemptions", "--json"))["rows"]
+    assert lost["preempted_jobs"] == 1

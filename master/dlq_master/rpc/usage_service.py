@@ -130,4 +130,5 @@ def _pools(pools: Mapping[tuple[int, str], Level], *, by_day: bool) -> list[wire
             withheld_gpu_seconds=level.withheld,
         )
         for (day, pool), level in sorted(found.items())
+        if level.capacity
     ]

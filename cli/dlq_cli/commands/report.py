@@ -1,0 +1,29 @@
+"""`dlq report`: what operators look at once a week."""
+
+from __future__ import annotations
+
+import click
+
+from dlq_cli.lazy import Lazy, LazyGroup
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "usage": Lazy("dlq_cli.commands.report_past:usage", "GPU-hours, idle ones included."),
+        "waits": Lazy("dlq_cli.commands.report_past:waits", "How long jobs waited, by width."),
+        "promises": Lazy("dlq_cli.commands.report_past:promises", "Which deadlines were kept."),
+        "preemptions": Lazy(
+            "dlq_cli.commands.report_past:preemptions", "What taking GPUs away has cost."
+        ),
+    },
+)
+def report() -> None:
+    """For operators: how the cluster did, over everybody's jobs.
+
+    \b
+    dlq report usage -S 30d          who used what, what was lost, what lay idle
+    dlq report waits                 jobs of the last week, by how many GPUs they asked for
+    dlq report promises --json       deadlines kept and missed
+    dlq report preemptions --csv     whose jobs had to leave, and what that cost them
+    """

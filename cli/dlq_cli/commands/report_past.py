@@ -1,0 +1,122 @@
+"""`dlq report usage|waits|promises|preemptions`: from the books, and from jobs that have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import click
+
+from dlq.v1 import job_pb2, job_service_pb2
+from dlq_cli import reports
+from dlq_cli.app import App
+from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.commands.usage import show_usage, span_of
+from dlq_cli.facts.common import Facts, document
+from dlq_cli.rows import rows_csv, rows_text
+from dlq_cli.words import ENDED
+from dlq_client.jobs import Jobs
+from dlq_common.errors import InvalidRequest
+from dlq_common.wire import to_timestamp
+
+PAGE_SIZE = 1_000
+_WORDS = ("gpus", "state", "ground", "user")
+_since = click.option("-S", "--since", metavar="TIME", help="From then on.  [a week]")
+_until = click.option("-E", "--until", metavar="TIME", help="To then.  [now]")
+_csv = click.option("--csv", "as_csv", is_flag=True, help="Comma-separated lines.")
+
+
+@click.command(epilog=examples("dlq report usage", "dlq report usage -S 30d --csv"))
+@_since
+@_until
+@_csv
+@json_option
+@pass_app
+def usage(app: App, since: str | None, until: str | None, as_csv: bool, as_json: bool) -> None:
+    """GPU-hours of everybody by team, class and pool, and what GPUs did that nobody held."""
+    by = ("team", "class", "pool")
+    show_usage(app, since, until, by, as_csv=as_csv, as_json=as_json)
+
+
+@click.command(epilog=examples("dlq report waits", "dlq report waits -S 30d --csv"))
+@_since
+@_until
+@_csv
+@json_option
+@pass_app
+def waits(app: App, since: str | None, until: str | None, as_csv: bool, as_json: bool) -> None:
+    """Of jobs that ended: how long until the first start, and how long they did not run in all, in seconds.
+
+    GPUS is what they asked for. P50: half of them did not wait for longer; P90: nine of ten.
+    """
+    _show(app, reports.waits, since, until, as_csv=as_csv, as_json=as_json)
+
+
+@click.command(epilog=examples("dlq report promises", "dlq report promises -S 30d --json"))
+@_since
+@_until
+@_csv
+@json_option
+@pass_app
+def promises(app: App, since: str | None, until: str | None, as_csv: bool, as_json: bool) -> None:
+    """Of jobs with deadlines that ended: which were promised, and which ended in time.
+
+    In time is by the deadline that was promised; where none was, by the last one. GROUND says why nothing was
+    promised; `promise_broken` and `overrun` are promises that were given up.
+    """
+    _show(app, reports.promises, since, until, as_csv=as_csv, as_json=as_json)
+
+
+@click.command(epilog=examples("dlq report preemptions", "dlq report preemptions -S 30d --csv"))
+@_since
+@_until
+@_csv
+@json_option
+@pass_app
+def preemptions(
+    app: App, since: str | None, until: str | None, as_csv: bool, as_json: bool
+) -> None:
+    """Of jobs that ended, by user: how often they had to leave their GPUs, and what that cost.
+
+    FOR_OTHERS: of the preemptions, those for another job by the order of the policy; the rest are drains, reclaims and
+    people's wishes. LOST is work that had to be done again, whatever the reason.
+    """
+    _show(app, reports.preemptions, since, until, as_csv=as_csv, as_json=as_json)
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _show(
+    app: App,
+    report: Callable[[Iterable[job_pb2.Job]], list[Facts]],
+    since: str | None,
+    until: str | None,
+    *,
+    as_csv: bool,
+    as_json: bool,
+) -> None:
+    if as_csv and as_json:
+        raise InvalidRequest("--csv and --json are two forms of the same: take one")
+    rows = report(_ended(app, since, until))
+    if as_json:
+        click.echo(document({"rows": rows}))
+    elif as_csv:
+        click.echo(rows_csv(rows, list(rows[0]) if rows else []), nl=False)
+    else:
+        click.echo(rows_text(rows, _WORDS, app.look()), nl=False)
+        if not rows:
+            app.say("no such job has ended in this time; -S 30d looks further back")
+
+
+def _ended(app: App, since: str | None, until: str | None) -> Iterator[job_pb2.Job]:
+    """Everybody's jobs that ended in the span."""
+    from_s, until_s = span_of(app, since, until)
+    request = job_service_pb2.ListJobsRequest(
+        page_size=PAGE_SIZE,
+        user="*",
+        states=sorted(ENDED),
+        ended_from_time=to_timestamp(max(0.0, from_s)),
+        ended_before_time=None if until_s is None else to_timestamp(until_s),
+    )
+    for page in Jobs(app.connection()).pages(request):
+        yield from page.jobs
