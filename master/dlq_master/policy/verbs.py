@@ -25,7 +25,7 @@ _OUTRANKED = ReasonCode.OUTRANKED
 _MAKES_WAY = ReasonCode.MAKES_WAY
 _NEVER_S = float("inf")
 _slot, _allocation = maker(Slot), maker(Allocation)
-_start, _lapse, _renew, _reason = maker(Start), maker(Lapse), maker(Renew), maker(Reason)
+_start, _lapse, _renew = maker(Start), maker(Lapse), maker(Renew)
 
 
 def changes(
@@ -99,7 +99,7 @@ def lapses(
         grace_s = price_s(policy.taking, jobs[key.job_id])
         code = _MAKES_WAY if key in moving else _OUTRANKED
         rule = "" if key in moving else rule_of(policy, jobs[key.job_id], jobs[for_job])
-        reason = _reason((code, "", None, None, (for_job,), rule))
+        reason = Reason(code, blocking_jobs=(for_job,), detail=rule)
         found.append(_lapse((key, at_s, grace_s, for_job, reason)))
     return found
 
