@@ -25,6 +25,7 @@ from dlq_simulator.engine import Replay
 from dlq_simulator.settings import ReplaySettings, read_settings
 from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world import sizes_of
 from support.measured_daemon import MeasuredDaemon
 from support.stepped_daemon import Run, SteppedDaemon, VirtualJob
 
@@ -54,6 +55,8 @@ CHOICES: list[tuple[str, dict[str, str]]] = [
 # Nobody says how long a job runs: it is tried on GPUs that are for that, wide ones on one node and on two
 # (chronus), or measured where it runs (dlq).
 MEASURED = ("chronus", "dlq")
+# Under these, elastic jobs grow and shrink.
+RESIZED = [("dlq", {"cooldown_s": "300"}), ("aryl", {}), ("afs", {})]
 
 
 def a_trace(jobs: int = 40) -> Trace:
@@ -138,6 +141,47 @@ async def test_the_daemon_decides_what_the_simulator_decides(
         tmp_path, a_config(policy, settings, chosen), names, **costs
     ) as daemon:
         found = await daemon.replay(jobs)
+    compare(found, expected)
+
+
+def elastic_rows(jobs: int = 24) -> list[TraceJob]:
+    """Half of them may run on as many GPUs as there are."""
+    rows = []
+    for number in range(jobs):
+        gpus = 1 + number % 2
+        stretched = number % 4 < 2
+        rows.append(
+            TraceJob(
+                job_id=f"job-{number:02d}",
+                submit_time_s=number * 251.3,
+                num_gpus=gpus,
+                duration_s=900.0 + 794.0 * (number % 5) + number * 0.37,
+                min_workers=gpus if stretched else None,
+                max_workers=8 if stretched else None,
+            )
+        )
+    return rows
+
+
+@pytest.mark.parametrize(("policy", "settings"), RESIZED, ids=[name for name, _ in RESIZED])
+async def test_the_daemon_resizes_as_the_simulator_does(
+    policy: str, settings: dict[str, str], tmp_path: Path
+) -> None:
+    (chosen,) = read_settings([policy], [f"{key}={it}" for key, it in (settings | FREE).items()])
+    rows = elastic_rows()
+    expected = simulated(Trace.of("elastic", rows), chosen, *EIGHT)
+    jobs = [
+        VirtualJob(
+            row.job_id, float(row.submit_time_s), row.num_gpus, float(row.duration_s), sizes=sizes_of(row),
+        )
+        for row in rows
+    ]  # fmt: skip
+    names = {f"node-{number}": 1 for number in range(1, 9)}
+    config = a_config(policy, settings, chosen)
+    async with SteppedDaemon(tmp_path, config, names, save_s=0.0, resume_s=0.0) as daemon:
+        found = await daemon.replay(jobs)
+        resized = sum(job.resizes for job in daemon.loop.published.jobs())
+    assert resized >= 5, "or nothing was tried"
     compare(found, expected)
 
 

@@ -49,7 +49,8 @@ NEVER_S = 1e9  # no metronome: the loop is woken when it wants to be
 
 class VirtualJob(NamedTuple):
     """What arrives when, how long it works on its GPUs, and what its end is worth by when; `told_s`: how long
-    its user says that it works (0: nothing), if that is not the truth."""
+    its user says that it works (0: nothing), if that is not the truth. `sizes`: of an elastic job, which is as fast as
+    it has GPUs."""
 
     name: str
     submit_s: float
@@ -57,6 +58,7 @@ class VirtualJob(NamedTuple):
     work_s: float
     steps: Steps = ()
     told_s: float | None = None
+    sizes: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -68,12 +70,14 @@ class Work:
     begun: bool = False
     attempt: int = 0  # the one that makes progress; 0: none does
     from_s: float = 0.0
+    rate: float = 1.0  # of the GPUs that it has
     ranks: dict[int, VirtualAgent] = field(default_factory=dict)
     starting: int = 0
 
     @property
     def finish_s(self) -> float:
-        return self.from_s + self.job.work_s - self.done_s
+        left_s = self.job.work_s - self.done_s
+        return self.from_s + (left_s if self.rate == 1.0 else left_s / self.rate)
 
 
 class Run(NamedTuple):
@@ -234,6 +238,9 @@ class SteppedDaemon:
         spec.name, spec.working_directory = job.name, "/tmp"
         spec.command.append("/bin/true")
         spec.resources.gpu_count = job.gpus
+        spec.elastic.gpu_counts.extend(job.sizes)
+        if not job.sizes:
+            spec.ClearField("elastic")
         told_s = job.work_s if job.told_s is None else job.told_s
         if told_s:
             spec.run_estimate_duration.FromNanoseconds(round(told_s * 1e9))
@@ -310,7 +317,11 @@ class SteppedDaemon:
             work.ranks[rank] = self._agents[node_id]
             key = self.state.cluster.jobs[JobId(int(job_id))].live_key
             assert key is not None
-            if len(work.ranks) == len(self.state.cluster.attempts[key].ranks):
+            attempt = self.state.cluster.attempts[key]
+            if len(work.ranks) == len(attempt.ranks):
+                work.rate = (
+                    attempt.lease.allocation.width / work.job.gpus if work.job.sizes else 1.0
+                )
                 now_s = self.clock.now_s()
                 work.from_s = now_s + (self._resume_s if work.begun else 0.0)
                 work.begun = True
@@ -322,7 +333,7 @@ class SteppedDaemon:
         work = self._work(job_id)
         if rank or work.attempt != number or work.finish_s <= self.clock.now_s():
             return  # who is done before it has to save is left alone
-        work.done_s += max(0.0, self.clock.now_s() - work.from_s)
+        work.done_s += max(0.0, self.clock.now_s() - work.from_s) * work.rate
         work.attempt = 0
         self._foresee(self.clock.now_s() + self._save_s, "leave", job_id, number)
 
