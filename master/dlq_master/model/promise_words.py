@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 from dlq_master.model.deadlines import due_s
 from dlq_master.model.job import Alternative, Job, JobState
 
+NAMED = 3  # of several jobs or nodes
 # Ground of a verdict -> why nothing is promised.
 _NO_PROMISE = {
     "quota": "its team has promised GPUs enough",
@@ -42,16 +43,25 @@ def kept(job: Job) -> str:
     if job.state is not JobState.COMPLETED or job.end_time_s is None or not job.steps:
         return ""
     step = len(job.steps) - 1 if job.promised is None else job.promised
-    which = "it" if len(job.steps) == 1 else f"deadline {step + 1}"
+    which = "its deadline" if len(job.steps) == 1 else f"deadline {step + 1}"
+    which, met = (
+        (which, "met") if job.promised is None else (which.replace("its deadline", "it"), "kept")
+    )
     early_s = due_s(job, step) - job.end_time_s
     if early_s >= 0:
-        return f"{which} was kept, {span(early_s)} before its time"
+        return f"{which} was {met} {span(early_s)} early"
     return f"{which} was missed by {span(-early_s)}"
 
 
 def span(seconds: float) -> str:
     """A time for people, in whole seconds: `1:30:00`, `2 days, 0:00:10`."""
     return str(timedelta(seconds=round(seconds)))
+
+
+def few(words: Sequence[str]) -> str:
+    """The first of them, and how many more."""
+    more = len(words) - NAMED
+    return ", ".join([*words[:NAMED], *([f"{more} more"] if more > 0 else [])])
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------

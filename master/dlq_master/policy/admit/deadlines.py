@@ -13,6 +13,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.job import Alternative, Job
 from dlq_master.model.lane import Lane, Segment, Segments
 from dlq_master.model.plan import Reserve
+from dlq_master.model.promise_words import few
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.promise.admission import Book, Verdict, admit, in_reach
@@ -213,11 +214,14 @@ def moved(cluster: Cluster, before: Book, after: Book) -> list[Reserve]:
     found: list[Reserve] = []
     if after.plan is before.plan:
         return found
+    there = {own.key for own in before.jobs}
+    come = [f"job {own.key}" for own in after.jobs if own.key not in there]
+    detail = f"made room for {few(come)}; what it was promised stands"
     for own in before.jobs:
         if old.get(own.key) != new.get(own.key):
             job = cluster.jobs[JobId(int(own.key))]
             slots = (*begun(job, origin), *numbered(after.plan, job.job_id, origin))
-            reason = Reason(ReasonCode.REPLANNED)
+            reason = Reason(ReasonCode.REPLANNED, detail=detail)
             found.append(Reserve(job.job_id, job.lane, slots, job.promised, job.verdict, reason))
     return found
 

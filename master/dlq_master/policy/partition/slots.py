@@ -37,7 +37,6 @@ from dlq_master.policy.promise.seen import Table, seen
 from dlq_master.policy.promise.selector import Selection, select, settled
 
 _OVERRUN = "overrun"  # the ground of its verdict
-_NO_ROOM = "no slots are found for it beside the other promises"
 _NEXT = Reason(ReasonCode.SLOT_OVER)
 
 
@@ -128,12 +127,17 @@ def _explained(
     for change in made:
         if change.reason.code is ReasonCode.PROMISE_BROKEN:
             danger = dangers.get(change.job_id)
-            why = _NO_ROOM if danger is None else danger.words(closed)
+            why = _no_room(closed) if danger is None else danger.words(closed)
             own = known[str(change.job_id)]
             instead = given_up(chosen, asked, own, grid, begin_s, why)
             change = change._replace(alternative=instead)
         told.append(change)
     return told
+
+
+def _no_room(closed: str) -> str:
+    words = "no slots are found for it beside the other promises"
+    return f"{words}: {closed}" if closed else words
 
 
 def _chosen(left: Plan, asked: list[SloJob], grid: Grid, rules: Promises) -> Selection:

@@ -10,13 +10,11 @@ from dlq_master.model.cluster import Cluster
 from dlq_master.model.job import Alternative
 from dlq_master.model.node import Node, NodeState
 from dlq_master.model.own import is_own
-from dlq_master.model.promise_words import span
+from dlq_master.model.promise_words import few, span
 from dlq_master.policy.promise.admission import Book
 from dlq_master.policy.promise.leases import Grid, SloJob
 from dlq_master.policy.promise.offer import FixKind, earliest_deadline
 from dlq_master.policy.promise.selector import Selection
-
-NAMED = 3  # nodes, or jobs, and how many more
 
 
 class Danger(NamedTuple):
@@ -27,6 +25,7 @@ class Danger(NamedTuple):
     needs_s: float = 0.0
     has_s: float = 0.0
     over: bool = False
+    silent: bool = False  # what it did since its last save may be lost
 
     def words(self, closed: str) -> str:
         """The same for people; `closed`: nodes that are gone."""
@@ -35,6 +34,9 @@ class Danger(NamedTuple):
         if self.lack:
             gpus = f"{self.lack} GPU{'' if self.lack == 1 else 's'}"
             return f"its slots are short of {gpus}" + (f": {closed}" if closed else "")
+        if self.silent:
+            told = f"{closed}: " if closed else ""
+            return f"{told}if what it has not saved is lost, it needs {span(self.needs_s)}, and its slots have {span(self.has_s)}"
         return f"it still needs {span(self.needs_s)}, and its slots have {span(self.has_s)}"
 
 
@@ -46,7 +48,7 @@ def closed_nodes(cluster: Cluster, gpu_type: str) -> str:
         if is_own(node) and gpu_type in node.masks() and (not node.open or node.windows)
     ]
     gone.sort(key=lambda node: (-_since_s(node), node.node_id))
-    return _few([f"{node.node_id} is {_why(node)}" for node in gone])
+    return few([f"{node.node_id} is {_why(node)}" for node in gone])
 
 
 def given_up(
@@ -61,17 +63,12 @@ def given_up(
     book = Book(grid=grid, jobs=tuple(kept), plan=plan)
     alone = own._replace(promised=None, team="")
     at_s = earliest_deadline(book, alone, lambda: True)
-    detail = f"{why}; kept: {_few([f'job {name}' for name in names])}" if names else why
+    detail = f"{why}; kept: {few([f'job {name}' for name in names])}" if names else why
     if at_s is None:
         return Alternative(detail=detail)
     late_s = float(ceil(begin_s + at_s))
     fix = FixKind.LATER_DEADLINE.value
     return Alternative(earliest_s=late_s, fix=fix, fix_s=late_s, detail=detail)
-
-
-def _few(words: list[str]) -> str:
-    more = len(words) - NAMED
-    return ", ".join([*words[:NAMED], *([f"{more} more"] if more > 0 else [])])
 
 
 def _since_s(node: Node) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dlq_master.model.attempt import AttemptState
+from dlq_master.model.attempt import Attempt, AttemptState
 from dlq_master.model.deadlines import due_s
 from dlq_master.model.job import Job
 from dlq_master.model.view import View
@@ -29,10 +29,17 @@ class Outlook(NamedTuple):
         return self.needs_s <= self.has_s + _NOISE_S
 
 
+def is_silent(attempt: Attempt | None) -> bool:
+    """Whether nobody knows what it does: a node of it is not heard."""
+    return attempt is not None and attempt.state is AttemptState.UNKNOWN
+
+
 def outlook(view: View, job: Job, extra: float) -> Outlook:
     """Of a job that is promised a deadline."""
     cluster, at_s = view.cluster, view.now_s
     attempt = cluster.live_attempt(job)
+    if is_silent(attempt):
+        attempt = None  # only what it has saved is certain
     needs_s = total_s(job, extra) - worked_s(cluster, job, attempt, at_s)
     if attempt is not None and attempt.state is AttemptState.PAUSING:
         needs_s -= attempt.executed_s(at_s)  # it is saving that

@@ -16,7 +16,7 @@ from dlq_master.model.plan import Change, NextSlot, Reserve
 from dlq_master.model.view import View
 from dlq_master.policy.promise.danger import Danger
 from dlq_master.policy.promise.leases import Grid, round_up
-from dlq_master.policy.promise.outlook import outlook
+from dlq_master.policy.promise.outlook import is_silent, outlook
 from dlq_master.policy.promise.plan import Plan, keeps_promise, ordered
 from dlq_master.policy.promise.reading import (
     kept_grid,
@@ -167,14 +167,17 @@ def _danger(
 ) -> Danger | None:
     cluster, extra = view.cluster, margin(view.cluster, rules)
     attempt = cluster.live_attempt(job)
-    if overruns(view, job, extra):
+    silent = is_silent(attempt)
+    if not silent and overruns(view, job, extra):
         has_s = worked_s(cluster, job, attempt, view.now_s)
         return Danger(needs_s=total_s(job, extra), has_s=has_s, over=True)
     lack = max([full[slot] for slot in full if _in_any(job, (slot,), origin)], default=0)
     if lack:
         return Danger(lack=lack)
     ahead = outlook(view, job, extra)
-    return None if ahead.in_time else Danger(needs_s=ahead.needs_s, has_s=ahead.has_s)
+    if ahead.in_time:
+        return None
+    return Danger(needs_s=ahead.needs_s, has_s=ahead.has_s, silent=silent)
 
 
 def _in_any(job: Job, slots: Iterable[int], origin: int) -> bool:

@@ -108,7 +108,7 @@ def test_promises_pass_from_chronus_to_dlq_and_end_with_a_policy_that_makes_none
     assert site.job(1).promised == 0
     assert site.job(1).slots[-1].begin > before.slots[-1].begin, "they are as late as can be now"
     validate(site.master.state.cluster)
-    with pytest.raises(IllegalTransition, match="1 jobs have promises"):
+    with pytest.raises(IllegalTransition, match="1 job has promises"):
         choose(site, "tiresias-las", "p2")
     choose(site, "tiresias-las", "p3", force=True)
     job = site.job(1)

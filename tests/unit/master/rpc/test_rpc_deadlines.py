@@ -154,9 +154,9 @@ def test_a_refusal_says_what_was_asked_and_what_there_is(
 @pytest.mark.parametrize(
     ("end_s", "promised", "words"),
     [
-        (1500.0, 0, "its deadline 1 was promised; deadline 1 was kept, 0:01:40 before its time"),
+        (1500.0, 0, "its deadline 1 was promised; deadline 1 was kept 0:01:40 early"),
         (1700.0, 0, "its deadline 1 was promised; deadline 1 was missed by 0:01:40"),
-        (1800.0, None, "nothing was promised: its team has promised GPUs enough; deadline 2 was kept, 0:01:40 before its time"),
+        (1800.0, None, "nothing was promised: its team has promised GPUs enough; deadline 2 was met 0:01:40 early"),
     ],
 )  # fmt: skip
 def test_of_a_job_that_completed_it_is_told_how_its_deadlines_came_out(
@@ -166,7 +166,7 @@ def test_of_a_job_that_completed_it_is_told_how_its_deadlines_came_out(
     message = promise_message(job, None, 9000.0, offered=True)
     assert message.detail == words
     failed = promise_message(job._replace(state=JobState.FAILED), None, 9000.0, offered=True)
-    assert "kept" not in failed.detail
+    assert "early" not in failed.detail
 
 
 def test_the_slack_and_what_could_be_instead_are_told() -> None:
