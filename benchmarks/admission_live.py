@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import slo_jobs
-from benchmarks.busy_master import GPUS, SETTINGS, children_s, register
+from benchmarks.busy_master import GPUS, SETTINGS, children_s, joined
 from benchmarks.conditions import percentile
 from benchmarks.living import Living, cpu_s
 from benchmarks.report import Report
@@ -118,11 +118,7 @@ def main() -> None:
     report = Report.begin("admission_live", parser)
     settings = SETTINGS.format(policy=report.options.policy)
     with tempfile.TemporaryDirectory() as place, Living(Path(place), settings) as living:
-        living.run("dlq", "login")
-        living.master.terminate()
-        living.master.wait(timeout=30)
-        register(living, NODES)
-        living.master = living.start_master()
+        living.start_anew(joined(NODES))
         identity = load_identity(living.home)
         assert identity is not None
         asyncio.run(_measure(report, living, identity))

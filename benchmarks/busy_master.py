@@ -36,9 +36,6 @@ from dlq_master.model.ids import NodeId
 from dlq_master.model.node import Gpu, Node, NodeState
 from dlq_master.serving import read_authority
 from dlq_master.store.batch import Batch
-from dlq_master.store.open import open_database
-from dlq_master.store.rows import write_batch
-from dlq_master.store.write import write
 
 if TYPE_CHECKING:
     from dlq.v1.job_service_pb2_grpc import JobServiceAsyncStub
@@ -112,26 +109,18 @@ def main() -> None:
     chosen = report.options
     settings = SETTINGS.format(policy=chosen.policy)
     with tempfile.TemporaryDirectory() as place, Living(Path(place), settings) as living:
-        living.run("dlq", "login")
-        living.master.terminate()
-        living.master.wait(timeout=30)
-        register(living, chosen.agents)
-        living.master = living.start_master()
+        living.start_anew(joined(chosen.agents))
         identity = load_identity(living.home)
         assert identity is not None
         asyncio.run(_measure(report, living, identity))
     report.end()
 
 
-def register(living: Living, agents: int) -> None:
-    """The nodes have joined before."""
+def joined(agents: int) -> Batch:
+    """Nodes that have joined before, and are not there yet."""
     gpus = tuple(Gpu(index=index, gpu_type="h100") for index in range(GPUS))
     names = [NodeId(f"n{number:04d}") for number in range(agents)]
-    rows = [Node(name, gpus, virtual=True, state=NodeState.DOWN) for name in names]
-    db = open_database(living.state_dir / "dlq.db")
-    with write(db):
-        write_batch(db, Batch(nodes=rows))
-    db.close()
+    return Batch(nodes=[Node(name, gpus, virtual=True, state=NodeState.DOWN) for name in names])
 
 
 async def _measure(report: Report, living: Living, identity: Identity) -> None:

@@ -12,6 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from dlq_master.store.batch import Batch
+from dlq_master.store.open import open_database
+from dlq_master.store.rows import write_batch
+from dlq_master.store.write import write
+
 BIN = Path(sys.executable).parent
 
 
@@ -52,6 +57,17 @@ class Living:
         for daemon in reversed(self._daemons):
             daemon.send_signal(signal.SIGTERM)
             daemon.wait(timeout=30)
+
+    def start_anew(self, rows: Batch) -> None:
+        """The master starts again, with one user who has logged in and these rows in its database."""
+        self.run("dlq", "login")
+        self.master.terminate()
+        self.master.wait(timeout=30)
+        db = open_database(self.state_dir / "dlq.db")
+        with write(db):
+            write_batch(db, rows)
+        db.close()
+        self.master = self.start_master()
 
     def start_master(self) -> subprocess.Popen[bytes]:
         """Start it and wait until it answers."""

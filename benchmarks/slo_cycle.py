@@ -33,9 +33,6 @@ from dlq_master.model.order import WAITING_BASE
 from dlq_master.model.resources import Request
 from dlq_master.model.reward import strict
 from dlq_master.store.batch import Batch
-from dlq_master.store.open import open_database
-from dlq_master.store.rows import write_batch
-from dlq_master.store.write import write
 
 SLOT_S = 20
 SETTINGS = """
@@ -71,18 +68,14 @@ def main() -> None:
     chosen = report.options
     settings = SETTINGS.format(policy=chosen.policy)
     with tempfile.TemporaryDirectory() as place, Living(Path(place), settings) as living:
-        living.run("dlq", "login")
-        living.master.terminate()
-        living.master.wait(timeout=30)
-        _fill(living, chosen.jobs, chosen.nodes)
-        living.start_master()
+        living.start_anew(_full(chosen.jobs, chosen.nodes))
         living.run("dlq", "submit", "-D", "/tmp", "--", "true")  # something happens: it plans
         calls = _watch(living, chosen.slots * SLOT_S)
         _tell(report, living, calls)
     report.end()
 
 
-def _fill(living: Living, jobs: int, nodes: int) -> None:
+def _full(jobs: int, nodes: int) -> Batch:
     """Jobs from one to thirty slots long whose deadlines ask for most of the cluster."""
     draw, now_s = random.Random(1), time.time()
     gpus = tuple(Gpu(index=index, gpu_type="h100") for index in range(8))
@@ -105,11 +98,7 @@ def _fill(living: Living, jobs: int, nodes: int) -> None:
             )
         )
     spec = job_pb2.JobSpec(command=["true"], working_directory="/tmp").SerializeToString()
-    db = open_database(living.state_dir / "dlq.db")
-    with write(db):
-        specs = [(job.job_id, spec) for job in made]
-        write_batch(db, Batch(jobs=made, nodes=rows, specs=specs))
-    db.close()
+    return Batch(jobs=made, nodes=rows, specs=[(job.job_id, spec) for job in made])
 
 
 def _watch(living: Living, seconds: float) -> list[tuple[float, float]]:

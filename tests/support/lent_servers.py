@@ -74,19 +74,6 @@ def flags(master: Master, name: str = "inf01") -> set[str]:
     return {flag.value for flag in master.node(name).flags}
 
 
-def runs(master: Master, *agents: SimAgent, gpus: int = 4, **more: Any) -> AttemptKey:
-    job_id = master.submit(
-        gpus * len(agents), nodes=len(agents) if len(agents) > 1 else None, **more
-    ).job_id
-    key = AttemptKey(job_id, 1)
-    for agent in agents:
-        agent.obey()
-        agent.start(key)
-        agent.report()
-    assert master.attempt(job_id).state == "running"
-    return key
-
-
 def saves(agent: SimAgent, key: AttemptKey) -> None:
     agent.obey()
     agent.save(key, 1)

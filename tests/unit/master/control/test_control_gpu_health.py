@@ -18,8 +18,9 @@ from dlq_master.control.stimuli import (
 from dlq_master.model.ids import NodeId
 from dlq_master.model.node import NodeFlag
 from support.master_harness import ROOT, Master, config_of
+from support.running import running
 from support.sim_agent import SimAgent
-from unit.master.control.test_control_nodes import running, silence
+from unit.master.control.test_control_nodes import silence
 
 
 def tell(agent: SimAgent, *symptoms: str, gpu: int = 1, age_s: float = 0.0) -> None:

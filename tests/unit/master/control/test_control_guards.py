@@ -73,12 +73,17 @@ def preempt(master: Master, agent: SimAgent, victim: JobId, *, saves: bool) -> J
     return winner
 
 
+def preempted(master: Master, agent: SimAgent, *, saves: bool) -> tuple[JobId, JobId]:
+    """Who has run for a minute, and for whom it had to leave."""
+    victim = submit(master, LONG)
+    go_on(master, [agent], 60.0)
+    return victim, preempt(master, agent, victim, saves=saves)
+
+
 def test_the_victim_is_told_by_whom_by_which_rule_and_what_it_lost(
     srtf: Master, node: SimAgent
 ) -> None:
-    victim = submit(srtf, LONG)
-    go_on(srtf, [node], 60.0)
-    winner = preempt(srtf, node, victim, saves=False)
+    victim, winner = preempted(srtf, node, saves=False)
     told = {event.kind: event for event in srtf.events(victim)}
     assert told["attempt_stop_requested"].cause == "outranked: the shortest remaining time first"
     ends = told["job_requeued"]
@@ -94,9 +99,7 @@ def test_the_victim_is_told_by_whom_by_which_rule_and_what_it_lost(
 def test_a_job_that_was_preempted_as_often_as_may_be_is_left_alone_also_after_a_restart(
     srtf: Master, node: SimAgent
 ) -> None:
-    victim = submit(srtf, LONG)
-    go_on(srtf, [node], 60.0)
-    winner = preempt(srtf, node, victim, saves=True)
+    victim, winner = preempted(srtf, node, saves=True)
     before = srtf.job(victim)
     assert (before.displaced, before.taken is not None) == (1, True)
     node.cut()

@@ -19,8 +19,9 @@ from dlq_master.control.ports import Readable
 from dlq_master.control.stimuli import Stimulus
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.node import NodeState
-from support.lent_servers import flags, runs, server
+from support.lent_servers import flags, server
 from support.master_harness import Master
+from support.running import running
 
 
 @contextmanager
@@ -148,7 +149,7 @@ def test_servers_are_lent_after_patience_and_asked_back_at_once(master: Master) 
 def test_who_must_leave_in_time_is_ended_then(master: Master) -> None:
     watched = Watched(master, within_s=20.0)
     watched.look(0.9, 120.0)
-    key = runs(master, watched.agents["i0"])
+    key = running(master, watched.agents["i0"])
     watched.look(1.0)
     assert master.attempt(key.job_id).grace_s == 20.0
     assert flags(master, "i0") == {"loaned", "reclaimed"}

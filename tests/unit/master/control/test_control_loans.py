@@ -20,8 +20,9 @@ from dlq_master.model.plan import Plan, Reclaim
 from dlq_master.model.resources import Request
 from dlq_master.model.why import Reason, ReasonCode
 from support.inline_planner import InlinePlanner
-from support.lent_servers import asked, flags, lend, lent, runs, saves, server
+from support.lent_servers import asked, flags, lend, lent, saves, server
 from support.master_harness import ROOT, Master, config_of
+from support.running import running
 from support.sim_agent import SimAgent
 
 IDLE = Reading(0, 0, 0)
@@ -90,7 +91,7 @@ def test_an_answer_to_another_question_proves_nothing(master: Master) -> None:
 
 def test_asked_back_it_is_closed_at_once_and_gone_when_it_is_proven_empty(master: Master) -> None:
     (agent,) = lent(master, "inf01")
-    key = runs(master, agent)
+    key = running(master, agent)
     done = master.ask(asked("inf01"))
     assert isinstance(done, Reclaimed)
     (hit,) = done.hits
@@ -126,7 +127,7 @@ def test_everything_stands_after_a_restart_of_the_master(master: Master) -> None
     (agent,) = lent(master, "inf01")
     other = server(master, "inf02")
     lend(master, "inf02")
-    key = runs(master, agent)
+    key = running(master, agent)
     master.ask(asked("inf01"))
     for _ in range(2):
         master.restart()
@@ -151,8 +152,8 @@ def test_everything_stands_after_a_restart_of_the_master(master: Master) -> None
 def test_the_fewest_jobs_are_preempted(master: Master) -> None:
     """One job is on two servers, one on the third: two servers cost one job, if they are the right ones."""
     first, second, third = lent(master, "inf01", "inf02", "inf03")
-    wide = runs(master, *[first, second], gpus=4)
-    narrow = runs(master, third)
+    wide = running(master, *[first, second], gpus=4)
+    narrow = running(master, third)
     answer = master.ask(asked(count=2))
     assert isinstance(answer, ToChoose), "the least is looked for outside of the loop"
     choice = answer.choose(answer.demand)
@@ -164,8 +165,8 @@ def test_the_fewest_jobs_are_preempted(master: Master) -> None:
 
 def test_a_choice_from_what_was_is_none(master: Master) -> None:
     agents = lent(master, "inf01", "inf02", "inf03")
-    runs(master, *agents[:2])
-    keys = [runs(master, agents[2], gpus=2), runs(master, agents[2], gpus=2)]
+    running(master, *agents[:2])
+    keys = [running(master, agents[2], gpus=2), running(master, agents[2], gpus=2)]
     answer = master.ask(asked(count=1))
     assert isinstance(answer, ToChoose)
     found = Found(answer.choose(answer.demand), answer.basis)
@@ -180,7 +181,7 @@ def test_a_choice_from_what_was_is_none(master: Master) -> None:
 
 def test_a_plan_changes_nothing_and_its_token_does_what_it_told(master: Master) -> None:
     (agent,) = lent(master, "inf01")
-    key = runs(master, agent)
+    key = running(master, agent)
     plan = master.ask(asked("inf01", plan_only=True, request_id=""))
     assert (flags(master), len(plan.token)) == ({"loaned"}, 12)
     master.clock.advance(30.0)
@@ -194,9 +195,9 @@ def test_a_plan_changes_nothing_and_its_token_does_what_it_told(master: Master) 
 
 def test_a_plan_of_a_cluster_that_has_changed_is_refused(master: Master) -> None:
     (agent,) = lent(master, "inf01")
-    runs(master, agent, gpus=1)
+    running(master, agent, gpus=1)
     plan = master.ask(asked("inf01", plan_only=True, request_id=""))
-    came = runs(master, agent, gpus=1)
+    came = running(master, agent, gpus=1)
     with pytest.raises(Conflict, match=f"jobs {came.job_id} have come"):
         master.ask(asked(token=plan.token))
     assert flags(master) == {"loaned"}
@@ -207,7 +208,7 @@ def test_a_plan_of_a_cluster_that_has_changed_is_refused(master: Master) -> None
 
 def test_what_cannot_be_promised_is_refused_and_force_ends_jobs_then(master: Master) -> None:
     (agent,) = lent(master, "inf01")
-    key = runs(master, agent)
+    key = running(master, agent)
     with pytest.raises(
         IllegalTransition, match=r"within 1min cannot be promised: jobs 1 .*5min|1m"
     ):
@@ -224,7 +225,7 @@ def test_what_cannot_be_promised_is_refused_and_force_ends_jobs_then(master: Mas
 
 def test_force_also_hastens_who_leaves_already(master: Master) -> None:
     (agent,) = lent(master, "inf01")
-    key = runs(master, agent)
+    key = running(master, agent)
     master.ask(asked("inf01"))
     assert master.attempt(key.job_id).grace_s == 300.0
     again = master.ask(asked("inf01"))
@@ -236,7 +237,7 @@ def test_force_also_hastens_who_leaves_already(master: Master) -> None:
 
 def test_the_same_request_is_done_once(master: Master) -> None:
     (agent,) = lent(master, "inf01")
-    runs(master, agent)
+    running(master, agent)
     ask = asked("inf01")
     first = master.ask(ask)
     count = len(master.words())
@@ -280,7 +281,7 @@ def test_what_is_not_lent_yet_is_taken_back_first_and_what_is_away_stays_away(
 
 def test_who_is_asked_back_may_be_lent_again(master: Master) -> None:
     (agent,) = lent(master, "inf01")
-    key = runs(master, agent)
+    key = running(master, agent)
     master.ask(asked("inf01"))
     lend(master, "inf01")
     assert flags(master) == {"loaned"}
@@ -290,7 +291,7 @@ def test_who_is_asked_back_may_be_lent_again(master: Master) -> None:
 
 def test_a_vanished_server_stays_asked_back_until_it_can_be_proven_empty(master: Master) -> None:
     (agent,) = lent(master, "inf01")
-    key = runs(master, agent)
+    key = running(master, agent)
     agent.cut()
     for _ in range(4):
         master.tick(15.0)
@@ -316,7 +317,7 @@ def test_gpus_that_its_agent_cannot_give_back_keep_it_whatever_the_devices_say(
     master: Master,
 ) -> None:
     (agent,) = lent(master, "inf01")
-    key = runs(master, agent)
+    key = running(master, agent)
     master.ask(asked("inf01"))
     agent.obey()
     agent.save(key, 1)
@@ -336,7 +337,7 @@ def test_gpus_that_its_agent_cannot_give_back_keep_it_whatever_the_devices_say(
 
 def test_one_that_was_silent_when_it_was_asked_back_is_told_when_it_returns(master: Master) -> None:
     (agent,) = lent(master, "inf01")
-    key = runs(master, agent)
+    key = running(master, agent)
     agent.cut()
     for _ in range(4):
         master.tick(15.0)
@@ -424,7 +425,7 @@ def test_a_plan_that_is_not_legal_is_refused_and_changes_nothing(
     master: Master, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (agent,) = lent(master, "inf01")
-    runs(master, agent)
+    running(master, agent)
     twice = Plan((Reclaim(NodeId("inf01"), Reason(ReasonCode.ASKED_BACK)),) * 2)
     monkeypatch.setattr(reclaims, "clipped", lambda _plan, _within_s: twice)
     with pytest.raises(Conflict, match="node inf01 is not lent"):

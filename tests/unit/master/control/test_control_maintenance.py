@@ -8,8 +8,9 @@ from dlq_common.errors import IllegalTransition, InvalidRequest
 from dlq_master.control.stimuli import AnnounceMaintenance, Caller, Heartbeat, Maintenance
 from dlq_master.model.node import NodeFlag
 from support.master_harness import Master, config_of
+from support.running import running
 from support.sim_agent import SimAgent
-from unit.master.control.test_control_nodes import HOLD_S, running, silence
+from unit.master.control.test_control_nodes import HOLD_S, silence
 
 TWO_HOURS_S = 7200.0
 

@@ -23,22 +23,10 @@ from dlq_master.model.node import NodeFlag
 from dlq_master.store.backup import COPY
 from dlq_master.store.batch import Batch
 from support.master_harness import ROOT, Master, config_of
+from support.running import running
 from support.sim_agent import SimAgent
 
 HOLD_S = 3600.0
-
-
-def running(master: Master, *agents: SimAgent, gpus: int = 4) -> AttemptKey:
-    """A job that runs on these agents, all GPUs of each."""
-    nodes = len(agents) if len(agents) > 1 else None
-    job_id = master.submit(gpus * len(agents), nodes=nodes).job_id
-    key = AttemptKey(job_id, 1)
-    for agent in agents:
-        agent.obey()
-        agent.start(key)
-        agent.report()
-    assert master.attempt(job_id).state == "running"
-    return key
 
 
 def silence(master: Master, seconds: float, *speaking: SimAgent) -> None:

@@ -12,8 +12,9 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import HoldKind, JobState
 from dlq_master.model.node import NodeFlag
 from support.master_harness import ROOT, Master, config_of
+from support.running import running
 from support.sim_agent import SimAgent
-from unit.master.control.test_control_nodes import running, silence
+from unit.master.control.test_control_nodes import silence
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from dlq_master.control.stimuli import RequeueJob, Stop
 from dlq_master.model.gang import FOLLOW_S
 from dlq_master.model.grace import grace_s
 from support.master_harness import Master
+from support.running import running
 from support.sim_agent import SimAgent
-from unit.master.control.test_control_nodes import running
 
 SAVE_S = 100.0
 

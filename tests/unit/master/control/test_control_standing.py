@@ -10,8 +10,9 @@ from dlq_master.control.stimuli import FenceNode, ForgetNode, ReportedPhase
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.job import RunRules
 from support.master_harness import ROOT, Master
+from support.running import running
 from support.sim_agent import SimAgent
-from unit.master.control.test_control_nodes import running, silence
+from unit.master.control.test_control_nodes import silence
 
 
 def standing(master: Master, key: AttemptKey, node: str = "gpu01", **other: Any) -> object:

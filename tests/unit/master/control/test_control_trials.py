@@ -312,13 +312,19 @@ def test_a_trial_that_is_lost_with_its_node_is_made_again_once(lab: Lab) -> None
     assert lab.master.attempt(JobId(1)).lease.allocation.width == 32
 
 
-def test_a_silent_node_is_waited_for_no_longer_than_a_term(lab: Lab) -> None:
-    wide(lab)
-    lab.trains(100.0)
+def silenced(lab: Lab) -> SimAgent:
+    """The one that runs the trial of job 1, whose line is cut."""
     (slot,) = lab.master.attempt(JobId(1)).lease.allocation.slots
     silent = next(agent for agent in lab.agents if agent.node_id == slot.node_id)
     lab.agents.remove(silent)
     silent.cut()
+    return silent
+
+
+def test_a_silent_node_is_waited_for_no_longer_than_a_term(lab: Lab) -> None:
+    wide(lab)
+    lab.trains(100.0)
+    silent = silenced(lab)
     lab.trains(200.0)
     assert lab.master.attempt(JobId(1)).state is AttemptState.UNKNOWN
     lab.trains(120.0)
@@ -330,10 +336,7 @@ def test_a_silent_node_is_waited_for_no_longer_than_a_term(lab: Lab) -> None:
 def test_a_line_that_was_silent_for_a_while_costs_a_trial_nothing(lab: Lab) -> None:
     wide(lab)
     lab.trains(100.0)
-    (slot,) = lab.master.attempt(JobId(1)).lease.allocation.slots
-    silent = next(agent for agent in lab.agents if agent.node_id == slot.node_id)
-    lab.agents.remove(silent)
-    silent.cut()
+    silent = silenced(lab)
     lab.trains(150.0)
     lab.agents.append(silent)
     silent.hello()

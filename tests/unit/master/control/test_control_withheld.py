@@ -9,8 +9,9 @@ from dlq_master.control.stimuli import AcceptGpus, Opened, OpenSession
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.node import Gpu, NodeFlag
 from support.master_harness import ROOT, Master
+from support.running import running
 from support.sim_agent import SimAgent
-from unit.master.control.test_control_nodes import masters_without, running
+from unit.master.control.test_control_nodes import masters_without
 
 
 def accept(master: Master, node_id: str = "gpu01") -> None:
