@@ -108,6 +108,10 @@ demo-slo: setup  ## deadlines on a full virtual cluster: promised and kept, refu
 demo-loan: setup  ## a day of inference load in two minutes: servers are lent, trained on, and taken back
 	$(PY) examples/demo/loan.py
 
+.PHONY: demo-cost
+demo-cost: setup  ## machines rented from a failing provider where being late costs more, and given back; the master is killed
+	$(PY) examples/demo/cost.py
+
 .PHONY: e2e
 e2e: setup $(TORCH_STAMP) $(if $(NEEDS_FRAMEWORKS),$(FRAMEWORKS_STAMP))  ## real processes on loopback, with torchrun; ONLY=podman-ddp, netns, hostile, ... selects
 	$(PY) -m pytest -q $(PATIENT) tests/e2e $(if $(ONLY),-k '$(subst -,_,$(ONLY))')

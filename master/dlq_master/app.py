@@ -20,8 +20,10 @@ from dlq_master.control.config import MasterConfig
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.load_sources import check_source
 from dlq_master.control.policies import policy_of
+from dlq_master.control.pool_config import check_pools
 from dlq_master.founding import Charter, found
 from dlq_master.model.gpu_health import actions_of
+from dlq_master.policy.settings import PolicyError
 from dlq_master.safekeeping import Copies, copy_master
 from dlq_master.store.writer import CommitFailed
 
@@ -250,6 +252,7 @@ def _checked(config: MasterConfig) -> None:
     _check_limits(config)
     _check_profiler(config)
     _check_loans(config)
+    _check_pools(config)
     Failpoints(config.debug.failpoint)
     policy_of(config)
 
@@ -289,6 +292,17 @@ def _check_loans(config: MasterConfig) -> None:
         check_source(loans.load)
     except ValueError as error:
         raise ConfigError(f"loans.load: {error}", key="loans.load") from None
+
+
+def _check_pools(config: MasterConfig) -> None:
+    check_pools(config.pools, config.renting)
+    if config.pools:
+        from dlq_master.policy.priced.presets import build  # numpy comes with it
+
+        try:
+            build(config.renting.policy, config.renting.settings)
+        except PolicyError as error:
+            raise ConfigError(f"renting.policy: {error}", key="renting.policy") from None
 
 
 def _check_profiler(config: MasterConfig) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import hashlib
 import os
 import signal
 import socket
@@ -12,8 +13,9 @@ from pathlib import Path
 from dlq_common.clock import Clock, SteadyClock
 from dlq_common.errors import ConfigError
 from dlq_common.ids import RandomIds
+from dlq_common.join_token import JoinToken
 from dlq_common.logs import configure_logging, get_logger
-from dlq_common.pki import Authority
+from dlq_common.pki import Authority, fingerprint
 from dlq_common.private_files import read_private
 from dlq_common.systemd import Service, passed_sockets
 from dlq_master.control.config import MasterConfig
@@ -29,6 +31,7 @@ from dlq_master.control.stimuli import PlanMade
 from dlq_master.control.ticks import PERIODS_S, start_metronome
 from dlq_master.control.twin_process import TwinProcess
 from dlq_master.planner.process import PlannerProcess
+from dlq_master.providers.desk import ProviderDesk
 from dlq_master.rpc.audit import Audit
 from dlq_master.rpc.login_broker import BrokerSettings, LoginBroker
 from dlq_master.rpc.metrics import MetricsServer
@@ -58,6 +61,7 @@ async def serve(config: MasterConfig) -> None:
     configure_logging(clock, level=config.log.level)
     audit = Audit(state_dir / "audit.jsonl", clock)
     state, first = start(config, loaded, clock.now_s())
+    state.pools.seed = pool_seed(state_dir)
     del loaded
     gc.collect()
     gc.freeze()  # what was loaded stays: the collector need not look at it at every turn
@@ -91,6 +95,7 @@ async def serve(config: MasterConfig) -> None:
     )
     loop.plan_with(planner)
     server = _server(config, loop, sessions, authority, audit, clock, forecasts)
+    desk = _desk(config, state, loop, server, authority, audit)
     broker = _broker(
         config, server.advertised, loop, authority, audit, clock, passed.get(LOGIN_SOCKET)
     )
@@ -121,6 +126,7 @@ async def serve(config: MasterConfig) -> None:
             await metrics.stop()
         await server.stop(STOP_GRACE_S)
         await planner.close()
+        await desk.close()
         writer.close()
         reader.close()
         await asyncio.to_thread(audit.close)
@@ -159,6 +165,11 @@ def read_authority(state_dir: Path, cluster: str) -> Authority:
     return authority
 
 
+def pool_seed(state_dir: Path) -> bytes:
+    """Of the secrets of rented machines: it stays the same as long as the CA's key does, and tells nothing of it."""
+    return hashlib.sha256(b"dlq pools\0" + read_private(state_dir / "ca.key")).digest()
+
+
 def _server(
     config: MasterConfig,
     loop: Loop,
@@ -184,6 +195,27 @@ def _server(
         ids=RandomIds(clock),
         foresight=foresight,
     )
+
+
+def _desk(
+    config: MasterConfig,
+    state: State,
+    loop: Loop,
+    server: MasterServer,
+    authority: Authority,
+    audit: Audit,
+) -> ProviderDesk:
+    """Who asks providers of machines, and what their agents join with."""
+    seal = fingerprint(authority.certificate_pem())
+    desk = ProviderDesk(
+        config.pools,
+        loop.tell,
+        join_address=server.advertised_join,
+        token_of=lambda token_id, secret: JoinToken(token_id, secret, seal).text(),
+        audited=lambda verb, machine, outcome: audit.record(None, verb, machine, outcome),
+    )
+    state.pools.desk = desk
+    return desk
 
 
 def _broker(

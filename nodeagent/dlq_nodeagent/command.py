@@ -7,7 +7,7 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -49,16 +49,18 @@ def main() -> None:
 @click.option("--devices", help="nvml, none, or virtual ones by name: fake:8xH100-80GB.")
 @click.option(
     "--pool",
-    type=click.Choice(["training", "inference"]),
-    help="Whose host it is: one of the inference side runs jobs only while it is lent.",
+    metavar="POOL",
+    help="Whose host it is: training, inference (jobs only while it is lent), or a pool it is rented from.",
 )
+@click.option("--instance", metavar="ID", help="Of a rented machine: what its provider calls it.")
 @click.option("--allow-root-jobs", is_flag=True, help="Development only: jobs run as root.")
 @click.option("--check-config", "check_only", is_flag=True, help="Print what would hold, and end.")
 def run(
     config_path: Path | None,
     state_dir: Path | None,
     devices: str | None,
-    pool: Literal["training", "inference"] | None,
+    pool: str | None,
+    instance: str | None,
     allow_root_jobs: bool,
     check_only: bool,
 ) -> None:
@@ -67,6 +69,8 @@ def run(
         config = _config(config_path, state_dir, devices, allow_root_jobs)
         if pool is not None:
             config = replace(config, node=replace(config.node, pool=pool))
+        if instance is not None:
+            config = replace(config, node=replace(config.node, instance=instance))
         check_config(config)
         if check_only:
             click.echo(dump_config(config), nl=False)

@@ -11,6 +11,7 @@ from typing import Literal
 from dlq_common.addresses import is_loopback, split_address
 from dlq_common.config import Bytes, Seconds
 from dlq_common.errors import ConfigError
+from dlq_common.names import check_word
 from dlq_nodeagent.core import CoreSettings
 from dlq_nodeagent.devices.choose import check_devices_word
 from dlq_nodeagent.devices.watch import WatchSettings
@@ -30,7 +31,9 @@ class NodeConfig:
 
     name: str = ""  # wished at the join; "" = the host's name. What counts is the certificate's
     state_dir: Path = Path("/var/lib/dlq-agent")
-    pool: Literal["training", "inference"] = "training"  # inference: jobs only while it is lent
+    # inference: jobs only while it is lent; a pool of the master's by name: it is rented (docs/pools.md)
+    pool: str = "training"
+    instance: str = ""  # of a rented machine: what its provider calls it
     devices: str = "nvml"  # or "none", or virtual ones: "fake:8xH100-80GB"
     address: str = ""  # where other nodes of a gang reach this one; "" = the host's name
     cgroup: str = ""  # jobs' groups go below this one, "/system.slice/x.service"; "" = the agent's
@@ -208,6 +211,7 @@ def check_config(config: AgentConfig) -> None:
     ):
         if address:
             _keyed(key, partial(split_address, address))
+    _check_pool(config.node)
     if config.node.cgroup and not config.node.cgroup.startswith("/"):
         raise ConfigError(
             f"node.cgroup: {config.node.cgroup!r} is not absolute",
@@ -249,6 +253,15 @@ def check_config(config: AgentConfig) -> None:
             "the agent runs as root, so jobs would too",
             hint="use jobs.run_as = submitter, or --allow-root-jobs on a development machine",
             key="jobs.run_as",
+        )
+
+
+def _check_pool(node: NodeConfig) -> None:
+    _keyed("node.pool", partial(check_word, node.pool, "pool"))
+    if node.instance and node.pool in ("training", "inference"):
+        raise ConfigError(
+            f"node.instance is of rented machines, and this is one of pool {node.pool}",
+            key="node.instance",
         )
 
 

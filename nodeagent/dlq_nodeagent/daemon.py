@@ -133,6 +133,7 @@ def _build(
         address=node_address(config, address),
         root_jobs=config.root_jobs,
         pool=config.node.pool,
+        instance_id=config.node.instance,
         runtimes=() if podman is None else (runtime.name,),
     )
     transport = GrpcTransport(channels, lambda: facts, wake=wake.set)

@@ -65,6 +65,7 @@ def node_facts(
     address: str,
     root_jobs: bool,
     pool: str = "",
+    instance_id: str = "",
     runtimes: Iterable[str] = (),
 ) -> wire.NodeFacts:
     """What a Hello says about this machine."""
@@ -87,6 +88,7 @@ def node_facts(
         memory_bytes=host.memory_bytes,
         root_jobs=root_jobs,
         pool=pool,
+        instance_id=instance_id,
         runtimes=list(runtimes),
         address=address,
     )

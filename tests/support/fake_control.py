@@ -25,6 +25,7 @@ from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.loan_state import Followed
+from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.ports import PastJobs
 from dlq_master.control.queues import LevelFacts, QueueFacts
 from dlq_master.control.risk_watch import Risk
@@ -38,6 +39,7 @@ from dlq_master.model.lease import Lease, LeaseKind
 from dlq_master.model.node import GpusCleared, Node, NodeState, step
 from dlq_master.model.packing import Packing
 from dlq_master.model.recording import Belief, Evidence, Recording
+from dlq_master.model.rented import Machine
 from dlq_master.model.resources import Allocation, Slot
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.planner.forecasts import Range
@@ -177,6 +179,12 @@ class FakeRead:
 
     def free_gpu_count(self, node_id: NodeId) -> int:
         return len(self.all_nodes[node_id].gpus)
+
+    def machines(self) -> tuple[Machine, ...]:
+        return ()
+
+    def pools(self) -> tuple[tuple[PoolConfig, ...], RentingConfig, Mapping[str, str]]:
+        return (), RentingConfig(), {}
 
     def followed_load(self) -> Followed | None:
         return None

@@ -75,6 +75,8 @@ class SimAgent:
     cpu_count: int = 0  # of the host; 0: not told
     memory_bytes: int = 0
     boot_id: str = "boot-1"
+    pool_name: str = ""  # of a rented machine, and what its provider calls it
+    instance_id: str = ""
     ranks: dict[AttemptKey, SimRank] = field(default_factory=dict)
     session_id: int | None = None
     highest_epoch: int = 0
@@ -112,6 +114,8 @@ class SimAgent:
             OpenSession(
                 node_id=self.node_id,
                 facts=self.facts(),
+                pool_name=self.pool_name,
+                instance_id=self.instance_id,
                 highest_epoch=self.highest_epoch,
                 reports=tuple(
                     self._report(key) for key, rank in self.ranks.items() if not rank.confirmed

@@ -13,6 +13,7 @@ from dlq_master.model.job import HoldKind, Job, JobState
 from dlq_master.model.lease import Lease, LeaseKind
 from dlq_master.model.node import Gpu, Node
 from dlq_master.model.recording import Cause, Evidence, Recording
+from dlq_master.model.rented import Machine, MachineState
 from dlq_master.model.resources import Allocation, Request, Slot
 from dlq_master.store.accounts import PoolRow, UseRow
 from dlq_master.store.batch import Batch, Intention, JoinToken, StoredRequest, User
@@ -45,6 +46,7 @@ evidence = st.from_type(Evidence)
 teams = st.from_type(Team)
 reservations = st.from_type(Reservation)
 waits = st.from_type(Waited)
+machines = st.from_type(Machine)
 
 
 def a_job(number: int = 1, **changes: Any) -> Job:
@@ -149,6 +151,12 @@ def a_use(**changes: Any) -> UseRow:
     return UseRow(account._replace(**changes), Used(10.0, 1.0, 2.0, 3.0))
 
 
+def a_machine(request_id: str = "spot-3-1", **changes: Any) -> Machine:
+    """One that was asked for, for job 1."""
+    machine = Machine(request_id, "spot", NodeId(request_id), 12.5, 110.0, jobs=(1,))
+    return machine._replace(**changes)
+
+
 def first_batch() -> Batch:
     """Rows that `mixed_batch` changes and drops."""
     return Batch(
@@ -169,6 +177,7 @@ def first_batch() -> Batch:
         foreseen=[a_start(1), a_start(2, high_s=inf)],
         uses=[a_use()],
         pool_uses=[PoolRow(1, "training", Level(10.0, 20.0, 30.0))],
+        machines=[a_machine(), a_machine("spot-3-2")],
         meta={"epoch": "3"},
     )
 
@@ -206,6 +215,10 @@ def mixed_batch() -> Batch:
         pool_uses=[
             PoolRow(1, "training", Level(1.0, 1.0, 1.0)),
             PoolRow(2, "inference", Level(5.0)),
+        ],
+        machines=[
+            a_machine(state=MachineState.FAILED, end_s=140.0, fault="no host"),
+            a_machine("spot-4-1"),
         ],
         meta={"epoch": "4", "cluster": "lab"},
     )

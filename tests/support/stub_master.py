@@ -243,6 +243,9 @@ class _Agents(AgentServiceServicer):
     async def AnnounceMaintenance(self, request: Any, context: Any) -> Any:
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this master plays sessions only")
 
+    async def AnnounceLeave(self, request: Any, context: Any) -> Any:
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this master plays sessions only")
+
     async def PushLog(self, request_iterator: Any, context: Any) -> wire.PushLogResponse:
         async for request in request_iterator:
             with self._master.changed:

@@ -20,6 +20,7 @@ from dlq_cli.lazy import Lazy, LazyGroup
         ),
         "loan": Lazy("dlq_cli.commands.admin_loan:loan", "Servers that the inference side lends."),
         "reclaim": Lazy("dlq_cli.commands.admin_loan:reclaim", "Take lent servers back."),
+        "pool": Lazy("dlq_cli.commands.admin_pool:pool", "Machines that are rented."),
         "policy": Lazy("dlq_cli.commands.admin_policy:policy", "Which policy decides."),
         "estimates": Lazy(
             "dlq_cli.commands.admin_estimates:estimates", "How good start ranges are."
@@ -36,5 +37,6 @@ def admin() -> None:
     dlq admin team set vision --gpus 64      how many GPUs a team has by right
     dlq admin loan --count 4                 use servers of the inference side
     dlq admin reclaim --count 2 --plan       what taking two back would mean
+    dlq admin pool list                      what is rented, and what it costs
     dlq admin policy show                    which policy decides who gets GPUs
     """

@@ -94,6 +94,7 @@ def labels(node: node_pb2.Node) -> list[str]:
             if node.pool == "inference" and "loaned" not in node.flags
             else []
         ),
+        *(["rented"] if node.pool == "priced" else []),
         *([f"{withheld} withheld"] if (withheld := len(node.withheld_gpu_indexes)) else []),
     ]
 

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dlq_cli.spec import choice, container, deadlines, elastic, ordering, program, readers
+from dlq_cli.spec import (
+    choice,
+    container,
+    deadlines,
+    elastic,
+    lateness,
+    ordering,
+    program,
+    readers,
+)
 from dlq_cli.spec.given import FromShell, Given, Layer, unknown_key, wrong
 
 Reader = Callable[[object], object]
@@ -24,6 +33,8 @@ READERS: Mapping[str, Reader] = {
     "deadline": deadlines.read_deadline,
     "soft_deadline": deadlines.read_soft,
     "on_miss": deadlines.read_on_miss,
+    "due": lateness.read_due,
+    "weight": lateness.read_weight,
     "steps": deadlines.read_steps,
     "workdir": readers.read_path,
     "hold": readers.read_bool,

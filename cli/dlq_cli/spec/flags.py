@@ -154,6 +154,18 @@ FLAGS: tuple[Flag, ...] = (
         help="When the last deadline cannot be kept any more.  [default: continue]",
     ),
     Flag(
+        names=("--due",),
+        key="due",
+        metavar="TIME|DATE",
+        help="When it is to be done, with --weight: no promise, but machines may be rented for it.",
+    ),
+    Flag(
+        names=("--weight",),
+        key="weight",
+        metavar="PRICE",
+        help="What each hour after --due costs; machines are rented for it where they cost less.",
+    ),
+    Flag(
         names=("--steps",),
         key="steps",
         metavar="N",

@@ -7,6 +7,7 @@ from datetime import tzinfo
 from dlq.v1 import job_pb2, resource_pb2
 from dlq_cli.spec.container import ContainerRequest
 from dlq_cli.spec.deadlines import Deadlines
+from dlq_cli.spec.lateness_wire import lateness_message, put_due
 from dlq_cli.spec.ordering import DependencyText, begin_s
 from dlq_cli.spec.validate import Spec
 from dlq_common.instants import parse_instant
@@ -64,6 +65,8 @@ def to_message(spec: Spec) -> job_pb2.JobSpec:
         step = message.deadlines.add(reward=reward)
         if due.after_s is not None:
             step.due_duration.CopyFrom(to_duration(due.after_s))
+    if spec.lateness is not None:
+        message.lateness.CopyFrom(lateness_message(spec.lateness))
     _add_ordering(message, spec)
     for target, seconds in (
         (message.time_limit_duration, spec.time_limit_s),
@@ -87,6 +90,8 @@ def put_instants(message: job_pb2.JobSpec, spec: Spec, *, now_s: float, zone: tz
         if due.after_s is None:
             at_s = parse_instant(due.text, now_s=now_s, zone=zone)
             step.due_time.CopyFrom(to_timestamp(at_s))
+    if spec.lateness is not None:
+        put_due(message.lateness, spec.lateness, now_s=now_s, zone=zone)
 
 
 def deadline_messages(

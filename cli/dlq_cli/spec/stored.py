@@ -16,6 +16,7 @@ from dlq_cli.spec.container import MountRequest, entries
 from dlq_cli.spec.deadlines import FULL, DeadlineText, Due
 from dlq_cli.spec.fields import ALIASES, READERS, put
 from dlq_cli.spec.given import Given, Layer, ReadLayer, unknown_key, wrong
+from dlq_cli.spec.lateness_wire import stored_lateness
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.message import to_message
 from dlq_cli.spec.ordering import DependencyText, TermText
@@ -116,6 +117,10 @@ def _values(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
     yield from _durations(spec)
     yield from _ordering(spec)
     yield from _deadlines(spec)
+    if spec.HasField("lateness"):
+        late = stored_lateness(spec.lateness)
+        yield "due", late.due
+        yield "weight", late.weight_per_hour
     yield from ((f"env.{name}", text) for name, text in sorted(spec.environment.items()))
     yield from ((f"labels.{name}", text) for name, text in sorted(spec.labels.items()))
     if spec.HasField("container"):

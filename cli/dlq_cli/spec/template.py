@@ -45,6 +45,8 @@ _ENTRIES: dict[str, Entry] = {
         '"2d:100,+10%:80,+50%:20"', "Instead of deadline: several, and what an end by each is worth."
     ),
     "on_miss": Entry('"cancel"', "When `deadline` cannot be kept any more. Default: continue."),
+    "due": Entry('"8h"', "When it is to be done, with `weight`; machines may be rented for it."),
+    "weight": Entry("5.0", "What each hour after `due` costs, as the prices of pools do."),
     "steps": Entry("100000", "Training steps in all, as the job's beats count them."),
     "workdir": Entry('"/shared/mnist"', "On every node. Default: where you submit."),
     "hold": Entry("true", "Starts only after `dlq release`."),

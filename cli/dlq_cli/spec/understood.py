@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlq_cli.render import facts
-from dlq_cli.spec.deadlines import deadlines_text
+from dlq_cli.spec.deadlines import FULL, DeadlineText, deadlines_text
 from dlq_cli.spec.elastic import elastic_text
 from dlq_cli.spec.validate import Spec
 from dlq_common.arrays import expand, format_indexes
@@ -52,6 +52,7 @@ def understood(spec: Spec) -> str:
             origin("deadline") or origin("soft_deadline"),
         ),
         ("on miss", spec.on_miss, origin("on_miss")),
+        ("due", _late(spec), origin("due")),
         ("steps", str(spec.step_count or ""), origin("steps")),
         ("image", spec.container.image if spec.container else "", origin("image")),
         ("mounts", _mounts(spec), ""),
@@ -155,3 +156,10 @@ def _which(spec: Spec) -> str:
         *([f"not {compress_hostlist(spec.exclude)}"] if spec.exclude else []),
     ]
     return " " + ", ".join(choices) if choices else ""
+
+
+def _late(spec: Spec) -> str:
+    if spec.lateness is None:
+        return ""
+    due = deadlines_text((DeadlineText(spec.lateness.due, FULL),))
+    return f"{due}, then {spec.lateness.weight_per_hour:g} an hour"

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from dlq_cli.spec.container import ContainerRequest, container_of
-from dlq_cli.spec.deadlines import Deadlines
+from dlq_cli.spec.deadlines import Deadlines, Due
 from dlq_cli.spec.elastic import Elastic, base_of, check_asked, elastic_of
 from dlq_cli.spec.given import ReadLayer, wrong
+from dlq_cli.spec.lateness import Lateness
 from dlq_cli.spec.ordering import DependencyText
 from dlq_cli.spec.presets import with_preset
 from dlq_cli.spec.readers import AUTO, PER_GPU, SignalAhead
@@ -60,6 +61,7 @@ class Spec:
     run_estimate_s: int | None
     deadlines: Deadlines  # empty: none
     on_miss: str  # empty: continue
+    lateness: Lateness | None
     step_count: int | None
     signal: str | None
     signal_to: str  # empty: the main process
@@ -126,6 +128,7 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
         run_estimate_s=get.of("estimate", int),
         deadlines=_deadlines(get),
         on_miss=_on_miss(get),
+        lateness=_lateness(get),
         step_count=get.of("steps", int),
         signal=signal.name if signal else None,
         signal_to=get.of("preempt.signal_to", str) or "",
@@ -188,6 +191,17 @@ def _on_miss(get: _Getter) -> str:
     if word and not _deadlines(get):
         raise wrong(get.origin("on_miss"), "on_miss means something only with a deadline")
     return word
+
+
+def _lateness(get: _Getter) -> Lateness | None:
+    due, weight = get.of("due", Due), get.of("weight", float)
+    if due is None and weight is None:
+        return None
+    if weight is None:
+        raise wrong(get.origin("due"), "`due` says not what being late costs: `weight`")
+    if due is None:
+        raise wrong(get.origin("weight"), "`weight` says not when it is late: `due`")
+    return Lateness(due, weight)
 
 
 def _program(get: _Getter, arguments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:

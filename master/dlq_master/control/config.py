@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dlq_common.config import Bytes, Seconds
 from dlq_common.errors import ConfigError
+from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.model.lease import Terms
 
 
@@ -246,6 +247,8 @@ class MasterConfig:
     nodes: NodesConfig = NodesConfig()
     health: HealthConfig = HealthConfig()
     loans: LoansConfig = LoansConfig()
+    pools: tuple[PoolConfig, ...] = ()
+    renting: RentingConfig = field(default_factory=RentingConfig)
     scheduler: SchedulerConfig = SchedulerConfig()
     profiler: ProfilerConfig = ProfilerConfig()
     queues: tuple[QueueConfig, ...] = (QueueConfig("default"),)

@@ -15,7 +15,9 @@ from dlq_master.control import (
     nodes,
     people,
     policies,
+    pools,
     reclaims,
+    renting,
     reservations,
     risks,
     scheduling,
@@ -28,6 +30,7 @@ from dlq_master.control import (
 )
 from dlq_master.control.stimuli import (
     AcceptGpus,
+    AnnounceLeave,
     AnnounceMaintenance,
     CancelJob,
     CancelReservation,
@@ -48,6 +51,7 @@ from dlq_master.control.stimuli import (
     OpenSession,
     PauseJob,
     PlanMade,
+    ProviderTold,
     RankReports,
     ReclaimServers,
     ReleaseJob,
@@ -61,6 +65,7 @@ from dlq_master.control.stimuli import (
     SetUser,
     SignalJob,
     Stimulus,
+    StopMachines,
     SubmitJob,
     TakeEvidence,
     TakeLook,
@@ -114,6 +119,9 @@ _PLAIN: Final[dict[type, Callable[[Turn, Any], Any]]] = {
     LendServers: loans.lend,
     ReclaimServers: reclaims.reclaim,
     PlanMade: scheduling.plan_made,
+    ProviderTold: pools.told,
+    StopMachines: pools.stop,
+    AnnounceLeave: pools.announce_leave,
 }
 
 
@@ -136,6 +144,8 @@ def _tick(turn: Turn, name: str) -> None:
         limits.watch(turn)
         trials.watch(turn)
         loans.watch(turn)
+        renting.watch(turn)
+        pools.watch(turn)
         risks.watch(turn)
         misses.watch(turn)
         traffic.close_overdue(turn)

@@ -9,7 +9,8 @@ flags are on disk, and all are asked anew.
 from collections.abc import Iterable
 
 from dlq_common.errors import Conflict, IllegalTransition
-from dlq_master.control.loan_stimuli import LendServers, Reading, TakeLook
+from dlq_master.control import emptiness, pools
+from dlq_master.control.loan_stimuli import LendServers, TakeLook
 from dlq_master.control.scheduling import look
 from dlq_master.control.turn import Turn
 from dlq_master.model import drive
@@ -21,8 +22,6 @@ from dlq_master.model.plan import Loan, Plan, Return
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.check import IllegalPlan, check_delta
 from dlq_master.policy.reclaim.whitelist import is_asked_back, is_lent
-
-GIB = 1024**3
 
 
 def servers(turn: Turn) -> list[Node]:
@@ -59,12 +58,12 @@ def watch(turn: Turn) -> None:
             continue
         if not lending:
             _send_away(turn, node.node_id)
-        why = _obstacle(turn, node)
+        why = emptiness.obstacle(turn, node)
         if why:
             loans.asked.pop(node.node_id, None)
             loans.words[node.node_id] = why
         else:
-            _ask(turn, node.node_id)
+            emptiness.ask(turn, node.node_id)
 
 
 def take_look(turn: Turn, told: TakeLook) -> None:
@@ -74,9 +73,12 @@ def take_look(turn: Turn, told: TakeLook) -> None:
         return  # it was not asked that, or not in this session
     node = state.cluster.nodes[told.node_id]
     del state.loans.asked[told.node_id]
-    if _obstacle(turn, node):
+    if emptiness.obstacle(turn, node):
         return
-    why = _in_use(node, told.readings, state.config.loans.free_below)
+    why = emptiness.in_use(node, told.readings, state.config.loans.free_below)
+    if node.pool is NodePool.PRICED:
+        pools.looked(turn, told.node_id, why)
+        return
     if why:
         if state.loans.words.get(told.node_id) != why:
             cause = f"its devices say: {why}"
@@ -153,41 +155,3 @@ def _send_away(turn: Turn, node_id: NodeId) -> None:
     for key in cluster.attempts_on(node_id):
         if cluster.attempts[key].stop_cause is None:
             turn.stop(key, StopCause.RECLAIM)
-
-
-def _obstacle(turn: Turn, node: Node) -> str:
-    """Why its devices need not be asked yet; empty: nothing speaks against its being empty."""
-    here = turn.state.cluster.attempts_on(node.node_id)
-    if here:
-        return f"{', '.join(map(str, here))} {'has' if len(here) == 1 else 'have'} not left"
-    if node.state is not NodeState.UP or node.node_id not in turn.state.sessions:
-        return "its agent is silent"
-    if node.strayed:
-        return node.stray_reason
-    note = node.note(NodeFlag.CLEANING)
-    return "" if note is None else note.reason
-
-
-def _ask(turn: Turn, node_id: NodeId) -> None:
-    loans, session_id = turn.state.loans, turn.state.sessions[node_id]
-    number, asked_in = loans.asked.get(node_id, (0, 0))
-    if asked_in != session_id:
-        number = loans.next_number
-        loans.next_number += 1
-    loans.asked[node_id] = (number, session_id)
-    loans.words.setdefault(node_id, "its devices have not said yet that they are empty")
-    turn.looks[node_id] = number
-
-
-def _in_use(node: Node, readings: Iterable[Reading], free_below_bytes: int) -> str:
-    """What is on its GPUs, in words; empty: nothing."""
-    told = {one.gpu: one for one in readings}
-    words = []
-    for gpu in node.gpus:
-        one = told.get(gpu.index)
-        if one is None:
-            words.append(f"GPU {gpu.index} does not say")
-        elif one.processes or one.used_memory_bytes >= free_below_bytes:
-            used = f"{one.used_memory_bytes / GIB:.1f} GiB in use"
-            words.append(f"GPU {gpu.index}: {used}, processes: {one.processes}")
-    return "; ".join(words)

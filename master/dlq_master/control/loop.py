@@ -170,6 +170,7 @@ class Loop:
             self._transport.close(node_id, session_id)
         state = self._state
         state.away.ask(state.cluster, state.policy, now_s, state.pause)
+        state.pools.hand_over()
         self._housekeep(letters)
         self._meter.turned(self._clock.boottime_s() - began_s)
 

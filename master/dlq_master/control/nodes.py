@@ -12,6 +12,7 @@ from dlq_master.control import (
     gpu_health,
     gpu_types,
     maintenance,
+    pool_hellos,
     quarantine,
     reports,
     resumes,
@@ -47,6 +48,7 @@ _EPOCH_LEAP = 1_000_000  # one epoch a start: an agent that claims more has not 
 def open_session(turn: Turn, ask: OpenSession) -> Opened:
     """A node said hello: believe its boot id, its devices and its ranks; tell it what is wanted."""
     state = turn.state
+    pool_hellos.check(state, ask)
     if ask.highest_epoch > state.epoch:
         _outrank(turn, ask)
     session_id = state.next_session
@@ -229,19 +231,19 @@ def forget(turn: Turn, ask: ForgetNode) -> None:
     if turn.state.cluster.capacity.claims.get(ask.node_id):
         raise Conflict(f"node {ask.node_id} still holds attempts")
     turn.remember(ask, ask.node_id)
-    turn.hang_up(ask.node_id)
-    for row in turn.state.outbox.of_node(ask.node_id):
-        turn.delivered(row.sequence)  # nobody is left to take it
-    turn.state.cluster.remove_node(ask.node_id)
-    turn.state.contacts.pop(ask.node_id, None)
-    turn.state.returned.discard(ask.node_id)
-    for told in (turn.state.holds_told, turn.state.strays, turn.state.clinging):
-        told.pop(ask.node_id, None)
-    turn.state.figures.pop(ask.node_id, None)
-    turn.state.loans.forget(ask.node_id)
-    quarantine.released(turn, ask.node_id)
-    turn.batch.forgotten_nodes.append(ask.node_id)
-    turn.note("node_forgotten", node_id=ask.node_id, actor=ask.caller.actor)
+    _forget(turn, ask.node_id, ask.caller.actor)
+
+
+def lose(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> None:
+    """It is certain that nothing of ours runs there (any more): its attempts are lost now, and it is down."""
+    _lose_node(turn, node_id, actor=actor, cause=cause)
+
+
+def drop(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> None:
+    """Its machine is gone for good: whatever it held is lost, and it is forgotten."""
+    if turn.state.cluster.nodes[node_id].state is not NodeState.DOWN:
+        lose(turn, node_id, actor=actor, cause=cause)
+    _forget(turn, node_id, actor)
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
@@ -375,3 +377,19 @@ def _lose_node(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> None:
     turn.hang_up(node_id)
     _lose_attempts(turn, node_id, actor=actor, cause=cause)
     turn.step_node(node_id, on_node.Lost(), actor=actor, cause=cause)
+
+
+def _forget(turn: Turn, node_id: NodeId, actor: str) -> None:
+    turn.hang_up(node_id)
+    for row in turn.state.outbox.of_node(node_id):
+        turn.delivered(row.sequence)  # nobody is left to take it
+    turn.state.cluster.remove_node(node_id)
+    turn.state.contacts.pop(node_id, None)
+    turn.state.returned.discard(node_id)
+    for told in (turn.state.holds_told, turn.state.strays, turn.state.clinging):
+        told.pop(node_id, None)
+    turn.state.figures.pop(node_id, None)
+    turn.state.loans.forget(node_id)
+    quarantine.released(turn, node_id)
+    turn.batch.forgotten_nodes.append(node_id)
+    turn.note("node_forgotten", node_id=node_id, actor=actor)

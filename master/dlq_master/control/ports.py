@@ -7,6 +7,7 @@ from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.loan_state import Followed
+from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.queues import QueueFacts as QueueFacts
 from dlq_master.control.risk_watch import Risk
 from dlq_master.control.starts import Quality
@@ -28,6 +29,7 @@ from dlq_master.model.job import Job
 from dlq_master.model.node import Node
 from dlq_master.model.packing import Packing
 from dlq_master.model.recording import Belief, Evidence, Recording
+from dlq_master.model.rented import Machine
 from dlq_master.model.why import ReasonCode
 from dlq_master.planner.forecasts import Changes, Compared, Estimate, Forecast, Range
 from dlq_master.store.accounts import Books as Books
@@ -79,6 +81,8 @@ class Readable(Protocol):
     def figures(self, node_id: NodeId) -> Mapping[int, Figures]: ...  # by GPU, as last told
     def levels(self) -> Mapping[str, Level]: ...  # GPUs of each pool: held, free, neither
     def followed_load(self) -> Followed | None: ...  # by which servers are lent; None: by nobody
+    def machines(self) -> Sequence[Machine]: ...  # rented ones, the oldest first
+    def pools(self) -> tuple[Sequence[PoolConfig], RentingConfig, Mapping[str, str]]: ...
     def server_words(self, node_id: NodeId) -> str: ...  # what a server waits for
     def attempts_on(self, node_id: NodeId) -> Sequence[AttemptKey]: ...
     def user(self, name: str) -> User | None: ...

@@ -8,6 +8,7 @@ from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.loan_state import Followed
+from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.queues import QueueFacts
 from dlq_master.control.risk_watch import Risk
 from dlq_master.control.state import Beat, State
@@ -20,6 +21,7 @@ from dlq_master.model.job import Job
 from dlq_master.model.node import Node
 from dlq_master.model.packing import Packing
 from dlq_master.model.recording import Belief, Evidence, Recording
+from dlq_master.model.rented import Machine
 from dlq_master.model.resources import indices
 from dlq_master.model.why import ReasonCode
 from dlq_master.planner.forecasts import Range
@@ -89,6 +91,7 @@ class Published:
         self._tokens = dict(state.tokens)
         self._teams = dict(state.teams)
         self._reservations = dict(state.reservations)
+        self._machines = dict(state.pools.machines)
         self._owners: dict[JobId, str] = {}
         self._beliefs = Beliefs(state.config.profiler.bytes_per_s)
         for recording in state.beliefs:
@@ -130,6 +133,8 @@ class Published:
             self._tokens[token.token_id] = token
         for token_id in batch.deleted_tokens:
             self._tokens.pop(token_id, None)
+        for machine in batch.machines:
+            self._machines[machine.request_id] = machine
         for one in batch.reservations:
             self._reservations[one.reservation_id] = one
         for name in batch.deleted_reservations:
@@ -337,6 +342,20 @@ class Published:
     def server_words(self, node_id: NodeId) -> str:
         """What a server of the inference side waits for; empty: for nothing."""
         return self._state.loans.words.get(node_id, "")
+
+    def machines(self) -> Sequence[Machine]:
+        """All that are, or were lately, rented; by when they were asked for."""
+        return sorted(self._machines.values(), key=lambda one: (one.asked_s, one.request_id))
+
+    def pools(self) -> tuple[Sequence[PoolConfig], RentingConfig, Mapping[str, str]]:
+        """What may be rented, at which cost, and why nothing is rented just now, by pool."""
+        state = self._state
+        words = {**state.pools.words}
+        words |= {
+            name: f"{words.get(name) or 'it does not say what is there'}: {fault}"
+            for name, fault in state.pools.list_faults.items()
+        }
+        return state.config.pools, state.config.renting, words
 
     # --- queues -------------------------------------------------------------------------------
 

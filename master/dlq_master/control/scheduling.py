@@ -1,21 +1,23 @@
 """Planning: from the working state to a plan, and from a plan to what follows from it."""
 
+from dlq_common.errors import Conflict
 from dlq_common.logs import get_logger
 from dlq_master.control import away, foretold, plan_faults, queues, traffic
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.state import State
 from dlq_master.control.stimuli import PlanMade
 from dlq_master.control.turn import Turn
-from dlq_master.model import sentence
+from dlq_master.model import drive, sentence
 from dlq_master.model.drive import Happened
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import Job
 from dlq_master.model.node import NodeState
-from dlq_master.model.plan import Start
+from dlq_master.model.plan import Plan, Start
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.admit import any_that_fits
+from dlq_master.policy.check import IllegalPlan, check_delta
 from dlq_master.policy.explain import explain, jobs_ahead
 from dlq_master.policy.glance import Glance
 from dlq_master.policy.policy import Policy
@@ -79,6 +81,15 @@ def pause_of(state: State, now_s: float) -> ReasonCode | None:
         if back < RETURNED_SHARE * len(known):
             return ReasonCode.MASTER_STARTING
     return None
+
+
+def carry_out(turn: Turn, made: Plan) -> None:
+    """Do what was decided beside the policy. Raises Conflict for what is not legal: a bug, and nothing is done."""
+    try:
+        check_delta(look(turn), made, turn.state.policy)
+    except IllegalPlan as error:
+        raise Conflict(f"nothing was done: {error.why}", hint="please report it") from error
+    _carry_out(turn, tuple(drive.apply(turn.state.cluster, made, turn.now_s, turn.state.epoch)))
 
 
 def never(turn: Turn, request: Request, gpus: int | None = None) -> Reason | None:

@@ -15,6 +15,7 @@ from dlq_master.control.gates import Gates, build
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.loan_state import Loans
 from dlq_master.control.outbox import Outbox
+from dlq_master.control.pool_state import Pools
 from dlq_master.control.queues import in_order, rank_base
 from dlq_master.control.rates import Rates
 from dlq_master.control.recent import Recent
@@ -128,6 +129,7 @@ class State:
     reservations: dict[str, Reservation] = field(default_factory=dict)
     bookings: Bookings = field(default_factory=Bookings)  # who may run into them
     loans: Loans = field(default_factory=Loans)
+    pools: Pools = field(default_factory=Pools)
     risks: Risks = field(default_factory=Risks)  # promises that may not be kept
     retries: Retries = field(default_factory=Retries)  # jobs that the cluster has failed
     journal_horizon: int = 0  # up to this sequence the journal may have been cut
@@ -219,6 +221,7 @@ def restore(state: State, loaded: Loaded) -> None:
     state.reservations = {one.reservation_id: one for one in loaded.reservations}
     state.bookings.changed = bool(loaded.reservations)
     state.teams = {team.name: team for team in loaded.teams}
+    state.pools.machines = {one.request_id: one for one in loaded.machines}
     state.outbox = Outbox(loaded.intentions)
     state.recent.enter(sorted(loaded.jobs, key=lambda job: job.end_time_s or 0.0))
     state.recent.complete_from_s = loaded.complete_from_s

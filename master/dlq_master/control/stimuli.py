@@ -10,6 +10,9 @@ from dlq_master.control.loan_stimuli import LendServers as LendServers
 from dlq_master.control.loan_stimuli import LookAtGpus as LookAtGpus
 from dlq_master.control.loan_stimuli import ReclaimServers as ReclaimServers
 from dlq_master.control.loan_stimuli import TakeLook as TakeLook
+from dlq_master.control.pool_stimuli import AnnounceLeave as AnnounceLeave
+from dlq_master.control.pool_stimuli import ProviderTold as ProviderTold
+from dlq_master.control.pool_stimuli import StopMachines as StopMachines
 from dlq_master.model.eligible import Array, Relation
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import HoldKind, Job, RunRules
@@ -54,6 +57,14 @@ class AskedDependency:
     cancel_if_never: bool = False
 
 
+class AskedLateness(NamedTuple):
+    """When a job is due: so long after its acceptance, or at an instant; and what a second of being late costs."""
+
+    weight: float
+    after_s: float = 0.0
+    at_s: float | None = None  # if it is set, it counts
+
+
 class AskedDeadline(NamedTuple):
     """One deadline, and what a completion by then earns: so long after its acceptance, or at an instant."""
 
@@ -88,6 +99,7 @@ class SubmitJob:
     deadlines: tuple[AskedDeadline, ...] = ()
     step_count: int | None = None  # training steps in all
     team: str = ""  # to which its GPUs are counted; "" = the caller's default
+    lateness: AskedLateness | None = None  # machines may be rented for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +239,8 @@ class OpenSession:
     facts: Registered
     highest_epoch: int
     reports: tuple["ReportedRank", ...]
+    pool_name: str = ""  # of a rented machine
+    instance_id: str = ""  # what its provider calls it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -717,6 +731,7 @@ NodeStimulus: TypeAlias = (
     | RankReports
     | TakeEvidence
     | TakeLook
+    | AnnounceLeave
     | CommandDone
     | AnnounceMaintenance
 )
@@ -736,8 +751,9 @@ AdminStimulus: TypeAlias = (
     | SetTeam
     | DeleteTeam
     | LendServers
+    | StopMachines
     | ReclaimServers
     | CreateReservation
     | CancelReservation
 )
-Stimulus: TypeAlias = JobStimulus | NodeStimulus | AdminStimulus | Tick | PlanMade
+Stimulus: TypeAlias = JobStimulus | NodeStimulus | AdminStimulus | Tick | PlanMade | ProviderTold

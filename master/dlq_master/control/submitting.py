@@ -20,6 +20,7 @@ from dlq_master.control import (
     eligible,
     gpu_types,
     profile_limit,
+    renting,
     reservations,
     scheduling,
     teams,
@@ -27,13 +28,20 @@ from dlq_master.control import (
 from dlq_master.control.config import JobsConfig
 from dlq_master.control.queues import MOST_NICE
 from dlq_master.control.state import believe, note_cancel_late, note_unknown_type
-from dlq_master.control.stimuli import AskedArray, AskedDeadline, Caller, SubmitJob, Submitted
+from dlq_master.control.stimuli import (
+    AskedArray,
+    AskedDeadline,
+    AskedLateness,
+    Caller,
+    SubmitJob,
+    Submitted,
+)
 from dlq_master.control.turn import Answer, Turn
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.eligible import Array
 from dlq_master.model.estimate import DECLARED, NOTHING_KNOWN
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import HoldKind, Job, RunRules
+from dlq_master.model.job import HoldKind, Job, Lateness, RunRules
 from dlq_master.model.reward import Steps, soft
 from dlq_master.model.sentence import sentence
 from dlq_master.model.why import Reason, ReasonCode
@@ -53,7 +61,7 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer:
     check_nice(ask.caller, ask.nice)
     job = _job(turn, ask, team)
     never = scheduling.never(turn, job.request)
-    if never is not None:
+    if never is not None and not renting.could_hold(turn, job):
         raise Unsatisfiable(
             "no set of the cluster's nodes could ever hold this job",
             reasons=(sentence(never, job) + _nearest_type(turn, never, job),),
@@ -153,6 +161,7 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
         family=f"{ask.caller.name}/{ask.family}" if ask.family else "",
         records=ask.records,
         team=team,
+        lateness=lateness_of(turn, ask.lateness),
     )
     job = _off_reserved(turn, believe(state, job))
     return job._replace(blocked=eligible.first_block(job))
@@ -184,6 +193,13 @@ def steps_of(
         return soft(times)
     except ValueError as error:
         raise InvalidRequest(str(error), field=field) from None
+
+
+def lateness_of(turn: Turn, asked: AskedLateness | None) -> Lateness | None:
+    """When it is due, as an instant."""
+    if asked is None:
+        return None
+    return Lateness(turn.now_s + asked.after_s if asked.at_s is None else asked.at_s, asked.weight)
 
 
 def queue_of(turn: Turn, name: str) -> str:

@@ -105,6 +105,13 @@ class Alternative(NamedTuple):
     detail: str = ""  # of the ground "type": those that there are; of a promise that has ended: why
 
 
+class Lateness(NamedTuple):
+    """When it is due (an instant), and what each second of being late costs, in the currency of prices."""
+
+    due_s: float
+    weight: float
+
+
 class Taken(NamedTuple):
     """For whom others took its GPUs, by which rule, and what work that cost it. An instant, and seconds.
 
@@ -207,6 +214,7 @@ class Job(NamedTuple):
     taken: Taken | None = None  # the last time, or the one that it is leaving for
     resizing: Resizing | None = None  # until it runs again, if it runs on with other GPUs
     resizes: int = 0  # how often it did
+    lateness: Lateness | None = None  # machines may be rented for it
 
     @property
     def ended(self) -> bool:

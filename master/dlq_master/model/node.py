@@ -38,6 +38,7 @@ class NodeFlag(StrEnum):
     CLEANING = "cleaning"
     QUARANTINED = "quarantined"
     LOANED = "loaned"
+    RENTED = "rented"  # for the moment in which those start for whom it was rented
     LENDING = "lending"  # to be lent, and not yet proven empty
     RECLAIMED = "reclaimed"  # lent, and asked back
     MAINTENANCE = "maintenance"  # its agent has announced to be away
@@ -46,7 +47,7 @@ class NodeFlag(StrEnum):
 
 
 OF_LOANS = frozenset({NodeFlag.LOANED, NodeFlag.LENDING, NodeFlag.RECLAIMED})
-CLOSED = frozenset(NodeFlag) - {NodeFlag.LOANED}
+CLOSED = frozenset(NodeFlag) - {NodeFlag.LOANED, NodeFlag.RENTED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +122,11 @@ class Node(NamedTuple):
 
     @property
     def away(self) -> bool:
-        """It is the inference side's, and not lent."""
-        return self.pool is NodePool.INFERENCE and NodeFlag.LOANED not in self.flags
+        """It is the inference side's, and not lent; or a provider's, where only those start for whom it is rented."""
+        if self.pool is NodePool.TRAINING:
+            return False
+        flag = NodeFlag.LOANED if self.pool is NodePool.INFERENCE else NodeFlag.RENTED
+        return flag not in self.flags
 
     @property
     def unaccepted(self) -> frozenset[int]:

@@ -34,6 +34,7 @@ PLAIN: Mapping[ReasonCode, str] = {
         "best effort"
     ),
     ReasonCode.NOT_PROFILED: "nobody knows how long it runs: that is tried first",
+    ReasonCode.RENTED: "being late would cost it more than the machine that was rented for it",
     ReasonCode.LENT: "its owner lends it",
     ReasonCode.ASKED_BACK: "a server that was lent is asked back",
     ReasonCode.EMPTY: "it was asked back, and nobody is left there",

@@ -69,6 +69,7 @@ class ReasonCode(StrEnum):
     RAN_ALIKE = "ran_alike"  # earlier jobs of its family tell how long it runs
     MEASURED = "measured"  # its trials tell it
     ARRIVALS = "arrivals"  # so much came that has to be profiled
+    RENTED = "rented"  # being late would cost it more than a rented machine
     LENT = "lent"  # a server of others may be used
     ASKED_BACK = "asked_back"  # a server that was lent is wanted by its owner
     EMPTY = "empty"  # nobody is left on a server that was asked back

@@ -52,9 +52,22 @@ def facts_of(facts: agent.NodeFacts) -> Registered:
 
 
 def _pool(word: str) -> NodePool:
-    if word not in ("", NodePool.TRAINING.value, NodePool.INFERENCE.value):
-        raise InvalidRequest(f"{shown(word)} is no pool of a node's own choice", field="pool")
-    return NodePool(word or NodePool.TRAINING.value)
+    if word == NodePool.PRICED.value:
+        raise InvalidRequest(f"{shown(word)} is no pool: say its name in master.toml", field="pool")
+    if word in ("", NodePool.TRAINING.value, NodePool.INFERENCE.value):
+        return NodePool(word or NodePool.TRAINING.value)
+    return NodePool.PRICED
+
+
+def rented_as(facts: agent.NodeFacts) -> tuple[str, str]:
+    """Of a rented machine, its pool by name and what its provider calls it; empty words for other hosts."""
+    if _pool(facts.pool) is not NodePool.PRICED:
+        return "", ""
+    try:
+        name = check_word(facts.pool, "pool")
+    except ValueError as error:
+        raise InvalidRequest(str(error), field="pool") from None
+    return name, words_of(facts.instance_id, "instance_id")
 
 
 def _runtimes(facts: agent.NodeFacts) -> frozenset[str]:

@@ -19,6 +19,7 @@ from dlq_common.units import DAY
 from dlq_common.wire import to_duration
 from dlq_master.control.ports import Control
 from dlq_master.control.stimuli import (
+    AnnounceLeave,
     AnnounceMaintenance,
     CloseSession,
     CommandDone,
@@ -30,7 +31,13 @@ from dlq_master.control.stimuli import (
     ReportedRank,
 )
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.rpc.agent_intake import facts_of, progress_of, report_of, reports_of
+from dlq_master.rpc.agent_intake import (
+    facts_of,
+    progress_of,
+    rented_as,
+    report_of,
+    reports_of,
+)
 from dlq_master.rpc.auth import Door, caller_of, identity_of
 from dlq_master.rpc.call import Context
 from dlq_master.rpc.commands import launch_message, stop_message
@@ -130,12 +137,29 @@ class AgentService(AgentServiceServicer):
             hold_duration=None if said.hold_s is None else to_duration(said.hold_s),
         )
 
+    async def AnnounceLeave(
+        self, request: wire.AnnounceLeaveRequest, context: Context
+    ) -> wire.AnnounceLeaveResponse:
+        caller = caller_of(context)
+        ranks = await self._control.ask(
+            AnnounceLeave(
+                caller=caller,
+                request_id=check_request_id(request.request_id),
+                node_id=NodeId(caller.name),
+                leave_s=check_span("leave_duration", request.leave_duration, 0.0, DAY),
+            )
+        )
+        return wire.AnnounceLeaveResponse(rank_count=ranks)
+
     def _opening(self, node_id: NodeId, hello: wire.Hello) -> OpenSession:
         reports = reports_of(hello.ranks)
         for report in reports:
             check_placed(self._control, node_id, report.key, report.node_rank)
+        pool_name, instance_id = rented_as(hello.facts)
         return OpenSession(
             node_id=node_id,
+            pool_name=pool_name,
+            instance_id=instance_id,
             facts=facts_of(hello.facts),
             highest_epoch=hello.highest_epoch,
             reports=reports,

@@ -22,6 +22,7 @@ from dlq.v1.identity_service_pb2_grpc import (
 from dlq.v1.job_service_pb2_grpc import add_JobServiceServicer_to_server
 from dlq.v1.loan_service_pb2_grpc import add_LoanServiceServicer_to_server
 from dlq.v1.node_service_pb2_grpc import add_NodeServiceServicer_to_server
+from dlq.v1.pool_service_pb2_grpc import add_PoolServiceServicer_to_server
 from dlq.v1.queue_service_pb2_grpc import add_QueueServiceServicer_to_server
 from dlq.v1.reservation_service_pb2_grpc import add_ReservationServiceServicer_to_server
 from dlq.v1.team_service_pb2_grpc import add_TeamServiceServicer_to_server
@@ -48,6 +49,7 @@ from dlq_master.rpc.loan_service import LoanService
 from dlq_master.rpc.logs import Logs
 from dlq_master.rpc.logs_relay import LogsRelay
 from dlq_master.rpc.node_service import NodeService
+from dlq_master.rpc.pool_service import PoolService
 from dlq_master.rpc.queue_service import QueueService
 from dlq_master.rpc.reservation_service import ReservationService
 from dlq_master.rpc.sessions import Sessions
@@ -129,6 +131,7 @@ class MasterServer:
         )
         add_ReservationServiceServicer_to_server(ReservationService(control), api)
         add_LoanServiceServicer_to_server(LoanService(control), api)
+        add_PoolServiceServicer_to_server(PoolService(control, clock), api)
         add_TeamServiceServicer_to_server(TeamService(control, clock), api)
         add_UsageServiceServicer_to_server(UsageService(control, clock), api)
         add_IdentityServiceServicer_to_server(IdentityService(authority, clock), api)

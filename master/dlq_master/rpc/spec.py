@@ -44,6 +44,7 @@ from dlq_master.model.eligible import Relation
 from dlq_master.rpc.container_spec import RUNTIME, check_container
 from dlq_master.rpc.deadlines import check_deadlines
 from dlq_master.rpc.elastic import check_elastic
+from dlq_master.rpc.lateness import check_lateness
 from dlq_master.rpc.node_choice import check_choice
 
 LARGEST_ENV_BYTES = 256 * 1024
@@ -118,6 +119,7 @@ def checked(spec: JobSpec) -> JobSpec:
     check_begin(spec.begin_time)
     check_nice(spec.nice)
     check_deadlines(spec)
+    check_lateness(spec)
     if not 0 <= spec.retry.max_restart_count <= MOST_RESTARTS:
         raise _wrong("retry.max_restart_count", f"must be between 0 and {MOST_RESTARTS}")
     filled = JobSpec()

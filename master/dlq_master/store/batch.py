@@ -12,6 +12,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
 from dlq_master.model.recording import Evidence, Recording
+from dlq_master.model.rented import Machine
 from dlq_master.store.accounts import PoolRow, UseRow
 from dlq_master.store.foreseen import Foreseen
 from dlq_master.store.tenants import Reservation, Team, Waited
@@ -98,6 +99,7 @@ class Batch:
     dropped_foreseen: list[JobId] = field(default_factory=list)
     uses: list[UseRow] = field(default_factory=list)  # added to what is there
     pool_uses: list[PoolRow] = field(default_factory=list)
+    machines: list[Machine] = field(default_factory=list)
     meta: dict[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -156,6 +158,7 @@ class JournalCut(NamedTuple):
 
 
 MOST_RECORDINGS: Final = 20_000  # are read at a start
+MOST_MACHINES: Final = 2_000  # of those that ended, likewise
 HORIZON: Final = "journal_horizon"  # key of meta: up to this sequence the journal has been cut
 
 
@@ -179,3 +182,6 @@ class Loaded:
     reservations: tuple[Reservation, ...] = ()
     waited: tuple[Waited, ...] = ()  # of jobs that have not ended
     foreseen: tuple[Foreseen, ...] = ()  # by job
+    machines: tuple[
+        Machine, ...
+    ] = ()  # rented ones: those that are open, and those that ended lately

@@ -17,10 +17,12 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
 from dlq_master.model.recording import Evidence, Recording
+from dlq_master.model.rented import Machine
 from dlq_master.store.accounts import LEVELS, Books, PoolRow, UseRow, books
 from dlq_master.store.batch import (
     ALL_ENDED,
     HORIZON,
+    MOST_MACHINES,
     MOST_RECORDINGS,
     Batch,
     Intention,
@@ -59,6 +61,7 @@ class _Rows:
     foreseen: dict[JobId, str] = field(default_factory=dict)
     uses: dict[Account, Used] = field(default_factory=dict)
     pool_uses: dict[tuple[int, str], Level] = field(default_factory=dict)
+    machines: dict[str, str] = field(default_factory=dict)
 
 
 class MemoryStore:
@@ -106,6 +109,7 @@ class MemoryStore:
         rows.uses = summed([*rows.uses.items(), *batch.uses])
         for day, pool, level in batch.pool_uses:
             rows.pool_uses[day, pool] = rows.pool_uses.get((day, pool), Level()) + level
+        rows.machines |= {one.request_id: encode(one) for one in batch.machines}
         rows.meta |= batch.meta
         self.commits += 1
 
@@ -174,6 +178,7 @@ class MemoryStore:
                 if decode(rows.jobs[one.job_id], Job).end_time_s is None
             ),
             foreseen=_decoded(rows.foreseen, Foreseen),
+            machines=self._machines(),
         )
 
     def job(self, job_id: JobId) -> Job | None:
@@ -255,6 +260,14 @@ class MemoryStore:
         """What the nodes of an attempt told, in rank order."""
         rows = self._rows.evidence
         return tuple(decode(rows[place], Evidence) for place in sorted(rows) if place[0] == key)
+
+    def _machines(self) -> tuple[Machine, ...]:
+        found = _decoded(self._rows.machines, Machine)
+        ended = sorted(
+            (one for one in found if one.end_s is not None), key=lambda one: one.end_s or 0.0
+        )
+        kept = {one.request_id for one in ended[-MOST_MACHINES:]}
+        return tuple(one for one in found if one.end_s is None or one.request_id in kept)
 
     def _recordings(self) -> tuple[Recording, ...]:
         found = _decoded(self._rows.recordings, Recording)

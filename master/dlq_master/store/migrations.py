@@ -28,6 +28,7 @@ TABLES = frozenset(
         "foreseen",
         "usage_days",
         "pool_days",
+        "machines",
     }
 )
 
@@ -140,4 +141,20 @@ _USAGE = (
     """CREATE TABLE pool_days (
         day INTEGER NOT NULL, pool TEXT NOT NULL, used_gpu_s REAL NOT NULL, idle_gpu_s REAL NOT NULL,
         withheld_gpu_s REAL NOT NULL, PRIMARY KEY (day, pool)) STRICT, WITHOUT ROWID""",
+)
+
+
+@migrations(name="0007_machines")
+def machines(db: Database) -> None:
+    """Machines that are, or were, rented from providers."""
+    for statement in _MACHINES:
+        db.execute(statement)
+
+
+_MACHINES = (
+    """CREATE TABLE machines (
+        request_id TEXT PRIMARY KEY, pool TEXT NOT NULL, asked_s REAL NOT NULL, end_s REAL,
+        body TEXT NOT NULL) STRICT""",
+    "CREATE INDEX machines_open ON machines (request_id) WHERE end_s IS NULL",
+    "CREATE INDEX machines_by_end ON machines (end_s) WHERE end_s IS NOT NULL",
 )

@@ -18,9 +18,11 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
 from dlq_master.model.recording import Evidence, Recording
+from dlq_master.model.rented import Machine
 from dlq_master.store.accounts import Books
 from dlq_master.store.batch import (
     ALL_ENDED,
+    MOST_MACHINES,
     MOST_RECORDINGS,
     Intention,
     JoinToken,
@@ -91,6 +93,7 @@ class Reader:
             ),
             waited=self._all(_WAITED, Waited),
             foreseen=self._all("SELECT body FROM foreseen ORDER BY job_id", Foreseen),
+            machines=self._machines(),
         )
 
     def _recent(self, window: Window, now_s: float) -> tuple[dict[int, str], float]:
@@ -111,6 +114,15 @@ class Reader:
             [MOST_RECORDINGS],
         ).fetchall()
         return tuple(decode(body, Recording) for (body,) in reversed(rows))
+
+    def _machines(self) -> tuple[Machine, ...]:
+        ended = self._db.execute(
+            "SELECT body FROM machines WHERE end_s IS NOT NULL ORDER BY end_s DESC LIMIT ?",
+            [MOST_MACHINES],
+        ).fetchall()
+        here = self._all("SELECT body FROM machines WHERE end_s IS NULL", Machine)
+        found = (*here, *(decode(body, Machine) for (body,) in ended))
+        return tuple(sorted(found, key=lambda one: one.request_id))
 
     def _all(self, sql: str, kind: type[T]) -> tuple[T, ...]:
         return tuple(decode(body, kind) for (body,) in self._db.execute(sql))

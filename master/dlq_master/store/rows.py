@@ -22,6 +22,7 @@ def write_batch(db: Database, batch: Batch) -> None:
     _write_traffic(db, batch)
     _write_tenants(db, batch)
     _write_usage(db, batch)
+    _write_machines(db, batch)
     _write_meta(db, batch.meta)
 
 
@@ -220,3 +221,12 @@ def _write_tenants(db: Database, batch: Batch) -> None:
 def _write_usage(db: Database, batch: Batch) -> None:
     _many(db, USES_SQL, use_values(batch.uses))
     _many(db, POOLS_SQL, pool_values(batch.pool_uses))
+
+
+def _write_machines(db: Database, batch: Batch) -> None:
+    _many(
+        db,
+        """INSERT INTO machines VALUES (?, ?, ?, ?, ?)
+        ON CONFLICT (request_id) DO UPDATE SET end_s = excluded.end_s, body = excluded.body""",
+        [(one.request_id, one.pool, one.asked_s, one.end_s, encode(one)) for one in batch.machines],
+    )

@@ -19,7 +19,8 @@ def admissions(
     """A verdict for every PENDING job that has one, in order.
 
     A job is refused at the instant it comes, or not at all: one that came before its nodes had
-    registered has been promised a place, and waits for those that may still come. Under `profiles` one
+    registered has been promised a place, and waits for those that may still come; so does one that says what being
+    late costs, for machines that may be rented. Under `profiles` one
     whose user has sent too much to be profiled stays as it is, until its turn comes.
     """
     cluster = view.cluster
@@ -35,7 +36,7 @@ def admissions(
             continue
         if reason is None:
             verdicts.append(Admit(job_id, Reason(ReasonCode.ADMISSIBLE)))
-        elif job.submit_time_s >= view.now_s:
+        elif job.submit_time_s >= view.now_s and job.lateness is None:
             verdicts.append(Reject(job_id, reason))
     return verdicts
 

@@ -199,6 +199,7 @@ class NodeFacts(_message.Message):
     ADDRESS_FIELD_NUMBER: _builtins.int
     RUNTIMES_FIELD_NUMBER: _builtins.int
     POOL_FIELD_NUMBER: _builtins.int
+    INSTANCE_ID_FIELD_NUMBER: _builtins.int
     hostname: _builtins.str
     """What the host calls itself."""
     boot_id: _builtins.str
@@ -216,7 +217,11 @@ class NodeFacts(_message.Message):
     address: _builtins.str
     """Address at which other nodes of a gang reach this one."""
     pool: _builtins.str
-    """Whose it is: "training", or "inference" (it runs jobs only while it is lent); empty: "training"."""
+    """Whose it is: "training", "inference" (it runs jobs only while it is lent), or the name of a pool in master.toml
+    (it is rented); empty: "training".
+    """
+    instance_id: _builtins.str
+    """Of a rented machine: what its provider calls it. Another one than the provider has told is refused."""
     @_builtins.property
     def gpus(self) -> _containers.RepeatedCompositeFieldContainer[_resource_pb2.Gpu]:
         """GPUs."""
@@ -239,10 +244,11 @@ class NodeFacts(_message.Message):
         address: _builtins.str = ...,
         runtimes: _abc.Iterable[_builtins.str] | None = ...,
         pool: _builtins.str = ...,
+        instance_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "agent_version", b"agent_version", "boot_id", b"boot_id", "cpu_count", b"cpu_count", "gpus", b"gpus", "hostname", b"hostname", "memory_bytes", b"memory_bytes", "pool", b"pool", "root_jobs", b"root_jobs", "runtimes", b"runtimes", "virtual_devices", b"virtual_devices"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "agent_version", b"agent_version", "boot_id", b"boot_id", "cpu_count", b"cpu_count", "gpus", b"gpus", "hostname", b"hostname", "instance_id", b"instance_id", "memory_bytes", b"memory_bytes", "pool", b"pool", "root_jobs", b"root_jobs", "runtimes", b"runtimes", "virtual_devices", b"virtual_devices"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1618,3 +1624,53 @@ class ServeExecResponse(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
 Global___ServeExecResponse: _TypeAlias = ServeExecResponse  # noqa: Y015
+
+@_typing.final
+class AnnounceLeaveRequest(_message.Message):
+    """Request of AnnounceLeave."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    LEAVE_DURATION_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Idempotency key."""
+    @_builtins.property
+    def leave_duration(self) -> _duration_pb2.Duration:
+        """How long it is still there."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        leave_duration: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["leave_duration", b"leave_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leave_duration", b"leave_duration", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AnnounceLeaveRequest: _TypeAlias = AnnounceLeaveRequest  # noqa: Y015
+
+@_typing.final
+class AnnounceLeaveResponse(_message.Message):
+    """Answer of AnnounceLeave."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RANK_COUNT_FIELD_NUMBER: _builtins.int
+    rank_count: _builtins.int
+    """Ranks that are on it still."""
+    def __init__(
+        self,
+        *,
+        rank_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rank_count", b"rank_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AnnounceLeaveResponse: _TypeAlias = AnnounceLeaveResponse  # noqa: Y015

@@ -56,6 +56,11 @@ class AgentServiceStub:
                 request_serializer=dlq_dot_v1_dot_agent__service__pb2.AnnounceMaintenanceRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_agent__service__pb2.AnnounceMaintenanceResponse.FromString,
                 _registered_method=True)
+        self.AnnounceLeave = channel.unary_unary(
+                '/dlq.v1.AgentService/AnnounceLeave',
+                request_serializer=dlq_dot_v1_dot_agent__service__pb2.AnnounceLeaveRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_agent__service__pb2.AnnounceLeaveResponse.FromString,
+                _registered_method=True)
 
 
 class AgentServiceServicer:
@@ -98,6 +103,15 @@ class AgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AnnounceLeave(self, request, context):
+        """A rented machine is taken back by its provider in so long: nobody new starts there, and who is there saves in
+        that time and queues again. Idempotent by request_id; said again, the earlier end counts. FAILED_PRECONDITION
+        from a node that is not rented.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -120,6 +134,11 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.AnnounceMaintenance,
                     request_deserializer=dlq_dot_v1_dot_agent__service__pb2.AnnounceMaintenanceRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_agent__service__pb2.AnnounceMaintenanceResponse.SerializeToString,
+            ),
+            'AnnounceLeave': grpc.unary_unary_rpc_method_handler(
+                    servicer.AnnounceLeave,
+                    request_deserializer=dlq_dot_v1_dot_agent__service__pb2.AnnounceLeaveRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_agent__service__pb2.AnnounceLeaveResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -232,6 +251,33 @@ class AgentService:
             '/dlq.v1.AgentService/AnnounceMaintenance',
             dlq_dot_v1_dot_agent__service__pb2.AnnounceMaintenanceRequest.SerializeToString,
             dlq_dot_v1_dot_agent__service__pb2.AnnounceMaintenanceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AnnounceLeave(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AgentService/AnnounceLeave',
+            dlq_dot_v1_dot_agent__service__pb2.AnnounceLeaveRequest.SerializeToString,
+            dlq_dot_v1_dot_agent__service__pb2.AnnounceLeaveResponse.FromString,
             options,
             channel_credentials,
             insecure,

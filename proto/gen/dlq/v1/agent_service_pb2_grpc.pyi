@@ -56,6 +56,11 @@ class AgentServiceStub:
     with the same request_id changes nothing and says how things stand now. INVALID_ARGUMENT: longer than the
     cluster allows. FAILED_PRECONDITION: the node's agent is not connected, so nobody can be told.
     """
+    AnnounceLeave: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.AnnounceLeaveRequest, _agent_service_pb2.AnnounceLeaveResponse]
+    """A rented machine is taken back by its provider in so long: nobody new starts there, and who is there saves in
+    that time and queues again. Idempotent by request_id; said again, the earlier end counts. FAILED_PRECONDITION
+    from a node that is not rented.
+    """
 
 @_typing.type_check_only
 class AgentServiceAsyncStub(AgentServiceStub):
@@ -81,6 +86,11 @@ class AgentServiceAsyncStub(AgentServiceStub):
     whether the ranks have been told, which takes a heartbeat: ask again until they have been. A repeat
     with the same request_id changes nothing and says how things stand now. INVALID_ARGUMENT: longer than the
     cluster allows. FAILED_PRECONDITION: the node's agent is not connected, so nobody can be told.
+    """
+    AnnounceLeave: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.AnnounceLeaveRequest, _agent_service_pb2.AnnounceLeaveResponse]  # type: ignore[assignment]
+    """A rented machine is taken back by its provider in so long: nobody new starts there, and who is there saves in
+    that time and queues again. Idempotent by request_id; said again, the earlier end counts. FAILED_PRECONDITION
+    from a node that is not rented.
     """
 
 class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -128,6 +138,17 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         whether the ranks have been told, which takes a heartbeat: ask again until they have been. A repeat
         with the same request_id changes nothing and says how things stand now. INVALID_ARGUMENT: longer than the
         cluster allows. FAILED_PRECONDITION: the node's agent is not connected, so nobody can be told.
+        """
+
+    @_abc_1.abstractmethod
+    def AnnounceLeave(
+        self,
+        request: _agent_service_pb2.AnnounceLeaveRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_agent_service_pb2.AnnounceLeaveResponse, _abc.Awaitable[_agent_service_pb2.AnnounceLeaveResponse]]:
+        """A rented machine is taken back by its provider in so long: nobody new starts there, and who is there saves in
+        that time and queues again. Idempotent by request_id; said again, the earlier end counts. FAILED_PRECONDITION
+        from a node that is not rented.
         """
 
 def add_AgentServiceServicer_to_server(servicer: AgentServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

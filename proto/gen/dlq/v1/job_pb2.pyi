@@ -645,6 +645,7 @@ class JobSpec(_message.Message):
     STEP_COUNT_FIELD_NUMBER: _builtins.int
     TEAM_FIELD_NUMBER: _builtins.int
     ELASTIC_FIELD_NUMBER: _builtins.int
+    LATENESS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; letters, digits and ". _ - + @ :". Empty: derived from the command."""
     script: _builtins.str
@@ -757,6 +758,12 @@ class JobSpec(_message.Message):
     def elastic(self) -> Global___ElasticSpec:
         """It runs on other numbers of GPUs too. Unset: on those that it asks for."""
 
+    @_builtins.property
+    def lateness(self) -> Global___LatenessSpec:
+        """When it is to be done, and what each hour of being late costs: machines may be rented for it, as far as that
+        is less. A promise is made of `deadlines` alone. Unset: nothing is rented for it.
+        """
+
     def __init__(
         self,
         *,
@@ -791,10 +798,11 @@ class JobSpec(_message.Message):
         step_count: _builtins.int | None = ...,
         team: _builtins.str = ...,
         elastic: Global___ElasticSpec | None = ...,
+        lateness: Global___LatenessSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "lateness", b"lateness", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "container", b"container", "deadlines", b"deadlines", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "environment", b"environment", "hold", b"hold", "labels", b"labels", "launch", b"launch", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "preempt", b"preempt", "profile", b"profile", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "team", b"team", "time_limit_duration", b"time_limit_duration", "working_directory", b"working_directory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "container", b"container", "deadlines", b"deadlines", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "environment", b"environment", "hold", b"hold", "labels", b"labels", "lateness", b"lateness", "launch", b"launch", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "preempt", b"preempt", "profile", b"profile", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "team", b"team", "time_limit_duration", b"time_limit_duration", "working_directory", b"working_directory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__step_count: _TypeAlias = _typing.Literal["step_count"]  # noqa: Y015
     _WhichOneofArgType__step_count: _TypeAlias = _typing.Literal["_step_count", b"_step_count"]  # noqa: Y015
@@ -836,6 +844,42 @@ class ElasticSpec(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ElasticSpec: _TypeAlias = ElasticSpec  # noqa: Y015
+
+@_typing.final
+class LatenessSpec(_message.Message):
+    """What being late costs, in the currency of the prices of pools."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DUE_DURATION_FIELD_NUMBER: _builtins.int
+    DUE_TIME_FIELD_NUMBER: _builtins.int
+    WEIGHT_PER_HOUR_FIELD_NUMBER: _builtins.int
+    weight_per_hour: _builtins.float
+    """Of each hour after that, above 0."""
+    @_builtins.property
+    def due_duration(self) -> _duration_pb2.Duration:
+        """So long after the job was accepted."""
+
+    @_builtins.property
+    def due_time(self) -> _timestamp_pb2.Timestamp:
+        """At this instant."""
+
+    def __init__(
+        self,
+        *,
+        due_duration: _duration_pb2.Duration | None = ...,
+        due_time: _timestamp_pb2.Timestamp | None = ...,
+        weight_per_hour: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["due", b"due", "due_duration", b"due_duration", "due_time", b"due_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["due", b"due", "due_duration", b"due_duration", "due_time", b"due_time", "weight_per_hour", b"weight_per_hour"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_due: _TypeAlias = _typing.Literal["due_duration", "due_time"]  # noqa: Y015
+    _WhichOneofArgType_due: _TypeAlias = _typing.Literal["due", b"due"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_due) -> _WhichOneofReturnType_due | None: ...
+
+Global___LatenessSpec: _TypeAlias = LatenessSpec  # noqa: Y015
 
 @_typing.final
 class DeadlineStep(_message.Message):

@@ -37,6 +37,7 @@ def test_nodes_may_not_call_what_is_for_people_alone() -> None:
         "/dlq.v1.AgentService/PushLog",
         "/dlq.v1.AgentService/ServeExec",
         "/dlq.v1.AgentService/AnnounceMaintenance",
+        "/dlq.v1.AgentService/AnnounceLeave",
         "/dlq.v1.IdentityService/RenewCertificate",
         "/dlq.v1.QueueService/GetCluster",
         "/grpc.health.v1.Health/Check",
@@ -87,6 +88,8 @@ def test_the_care_of_nodes_is_for_operators() -> None:
         "ClearGpuConditions",
         "ListUsers",
         "GetPolicy",
+        "ListPools",
+        "StopMachines",
     }
 
 

@@ -39,8 +39,10 @@ def test_every_token_comes_back_equal(token: JoinToken) -> None:
     assert decode(encode(token), JoinToken) == token
 
 
-@given(stored_values.teams | stored_values.reservations | stored_values.waits)
-def test_everything_told_of_tenants_comes_back_equal(value: object) -> None:
+@given(
+    stored_values.teams | stored_values.reservations | stored_values.waits | stored_values.machines
+)
+def test_everything_told_of_tenants_and_machines_comes_back_equal(value: object) -> None:
     assert decode(encode(value), type(value)) == value
 
 

@@ -25,6 +25,7 @@ from dlq_master.store.reader import Reader
 from dlq_master.store.writer import Writer
 from support.stored_values import (
     a_job,
+    a_machine,
     a_node,
     a_recording,
     a_reservation,
@@ -101,6 +102,7 @@ async def test_everything_of_a_batch_is_loaded_again(store: Halves) -> None:
         reservations=tuple(batch.reservations),
         waited=tuple(batch.waited),
         foreseen=tuple(batch.foreseen),
+        machines=tuple(batch.machines),
     )
 
 
@@ -133,6 +135,13 @@ async def test_what_is_told_of_tenants_is_kept(store: Halves) -> None:
     assert loaded.reservations == (a_reservation(active=True),)
     assert loaded.waited == (a_wait(2, now=()), a_wait(3)), "job 1 has ended"
     assert store.records.waited(JobId(1)) == a_wait(1)
+    ended, here, new = loaded.machines
+    assert (ended.state, ended.fault, here, new) == (
+        "failed",
+        "no host",
+        a_machine("spot-3-2"),
+        a_machine("spot-4-1"),
+    )
     assert store.records.waited(JobId(9)) is None
 
 

@@ -47,7 +47,7 @@ def test_a_crash_at_every_statement_of_a_batch_leaves_all_or_nothing(tmp_path: P
     before = _contents(path)
 
     statements = _count_statements(tmp_path)
-    assert statements == 28  # BEGIN, one for each kind of change, COMMIT
+    assert statements == 29  # BEGIN, one for each kind of change, COMMIT
     for last in range(1, statements):
         seen = 0
 
@@ -106,7 +106,7 @@ def test_a_crash_at_every_statement_of_a_migration_leaves_all_or_nothing(tmp_pat
     def tables(db: Database) -> set[str]:
         return set(db.table_names()) & TABLES
 
-    for last in range(1, 100):
+    for last in range(1, 110):
         db = Database(sqlite3.connect(tmp_path / f"{last}.db", isolation_level=None), strict=True)
         seen = 0
 

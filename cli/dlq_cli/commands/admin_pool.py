@@ -1,0 +1,92 @@
+"""`dlq admin pool`: machines that are rented from providers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import click
+
+from dlq.v1 import pool_service_pb2 as wire
+from dlq_cli.app import App
+from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.exit_codes import FAILURE, Ended
+from dlq_cli.facts.common import document
+from dlq_cli.facts.pool import machine_facts, pool_facts, pools_facts
+from dlq_cli.pool_text import GONE, machines_text, pools_text
+from dlq_client.pools import Pools
+from dlq_common.errors import InvalidRequest
+from dlq_common.units import parse_duration
+
+_LOOK_EVERY_S = 0.5
+
+
+@click.group()
+def pool() -> None:
+    """Machines that are rented: what they cost, what they do, and to give them back.
+
+    What may be rented says master.toml ([[pools]]); what is rented, and for whom, the scheduler decides.
+    """
+
+
+@pool.command("list", epilog=examples("dlq admin pool list"))
+@json_option
+@pass_app
+def list_(app: App, as_json: bool) -> None:
+    """Every pool, and what all machines cost."""
+    told = Pools(app.connection()).list()
+    click.echo(document(pools_facts(told)) if as_json else pools_text(told, app.look()).rstrip())
+
+
+@pool.command(epilog=examples("dlq admin pool show spot"))
+@json_option
+@click.argument("name")
+@pass_app
+def show(app: App, name: str, as_json: bool) -> None:
+    """The machines of one pool: those that are there, and those that were there lately."""
+    (one,) = Pools(app.connection()).list(name).pools
+    text = machines_text(one.machines, app.look()).rstrip()
+    click.echo(document({"pool": pool_facts(one)}) if as_json else text)
+
+
+@pool.command(
+    epilog=examples("dlq admin pool stop spot-3-1 --wait 5m", "dlq admin pool stop --pool spot")
+)
+@click.option("--pool", "pool_name", metavar="NAME", help="All machines of this pool.")
+@click.option("--wait", metavar="DURATION", help="Until they are gone; exit code 1 if they are not by then.")  # fmt: skip
+@json_option
+@click.argument("machine", nargs=-1, metavar="[MACHINE...]")
+@pass_app
+def stop(
+    app: App, machine: tuple[str, ...], pool_name: str | None, wait: str | None, as_json: bool
+) -> None:
+    """Give machines back. Who is there saves and queues again; more may be rented."""
+    if bool(machine) is bool(pool_name):
+        raise InvalidRequest("name machines, or --pool", field="machine")
+    patience_s = _seconds(wait)
+    api = Pools(app.connection())
+    machines = api.stop(machine, pool_name or "")
+    end_s = time.monotonic() + patience_s
+    while any(one.state not in GONE for one in machines) and time.monotonic() < end_s:
+        time.sleep(_LOOK_EVERY_S)
+        machines = _now(api, machines)
+    if as_json:
+        click.echo(document({"machines": [machine_facts(one) for one in machines]}))
+    else:
+        click.echo(machines_text(machines, app.look()), nl=False)
+    if wait is not None and any(one.state not in GONE for one in machines):
+        raise Ended(FAILURE)
+
+
+def _seconds(text: str | None) -> float:
+    if text is None:
+        return 0.0
+    try:
+        return float(parse_duration(text))
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None
+
+
+def _now(api: Pools, machines: Sequence[wire.Machine]) -> Sequence[wire.Machine]:
+    wanted = {one.request_id for one in machines}
+    return [one for pool in api.list().pools for one in pool.machines if one.request_id in wanted]

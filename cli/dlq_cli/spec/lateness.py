@@ -1,0 +1,34 @@
+"""What being late costs, as people write it: `due = "8h"`, `weight = 5.0`; pure."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from dlq_cli.spec.deadlines import Due, read_deadline
+from dlq_cli.spec.readers import worded
+from dlq_common.names import shown
+
+
+class Lateness(NamedTuple):
+    """When it is due, and what each hour of being late costs."""
+
+    due: Due
+    weight_per_hour: float
+
+
+def read_due(raw: object) -> Due:
+    """So long from the submission on, or an instant."""
+    return read_deadline(raw)[0].due
+
+
+def read_weight(raw: object) -> float:
+    """What an hour of being late costs, in the currency of the prices of pools."""
+    text = worded(raw).strip()
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = math.nan
+    if not 0 < weight < math.inf:
+        raise ValueError(f"{shown(text)} is not what an hour costs: write a number above 0")
+    return weight

@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""make demo-cost: machines are rented where being late costs more, from a provider that fails, and given back empty.
+
+The provider is an operator's own program (`cost_provider.py`): here its machines are agents of this machine. Exits 0 only if
+every claim held. KEEP=1 leaves the logs.
+"""
+
+import json
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from alone import perform_alone
+from cluster import MASTER as DAEMON
+from cluster import Cluster
+from proof import ProofFailed
+from screen import Screen
+from site_of_jobs import ENDED, Job, Site
+
+OWN = "own-a"
+PRICE = 36.0
+STEPS = Path(__file__).resolve().parent.parent / "jobs" / "steps.py"
+PROVIDER = Path(__file__).resolve().parent / "cost_provider.py"
+
+MASTER = """
+[lease]
+heartbeat = "1s"
+ttl = "4s"
+unreachable = "6s"
+be_term = "4s"
+slo_term = "8s"
+save_lead = "1s"
+resume = "1s"
+
+[nodes]
+reconnect_jitter = "1s"
+start_grace = "10s"
+
+[twin]
+enabled = false
+
+[scheduler]
+policy = "dlq"
+settings = {{ be_floor = "0", min_run = "3600" }}
+
+[[pools]]
+name = "spot"
+provider = "exec"
+program = "{program}"
+timeout = "20s"
+gpu_type = "h100-80gb"
+gpus = 8
+price_per_hour = {price}
+boot = "10s"
+most = 2
+
+[renting]
+look_every = "2s"
+most_per_hour = 100.0
+"""
+
+
+class Costs(Site):
+    """The cluster, its pool, and the jobs by name."""
+
+    def __init__(self, cluster: Cluster, screen: Screen, root: Path) -> None:
+        super().__init__(cluster, screen)
+        self.root = root
+        self.ids: dict[str, str] = {}
+
+    def submit(self, name: str, gpus: int, *flags: str, steps: int) -> None:
+        command = (sys.executable, str(STEPS), "--steps", str(steps), "--seconds", "0.1")
+        _, job = self.submitted(name, "--gpus", str(gpus), *flags, "--", *command)
+        self.ids[name] = job["job_id"]
+        self.screen.say(f"dlq submit --gpus {gpus} {' '.join((*flags, '...'))} [{name}]")
+
+    def of(self, name: str) -> Job:
+        return self.job(self.ids[name])
+
+    def machines(self) -> list[dict[str, Any]]:
+        pool: dict[str, Any] = self.told("pool", "admin", "pool", "show", "spot")
+        machines: list[dict[str, Any]] = pool["machines"]
+        return machines
+
+    def happened(self, *kinds: str) -> list[Job]:
+        """Events of machines, of these kinds."""
+        told = self.cluster.dlq("events", "--json")
+        return [one for one in _events(told) if one["kind"] in kinds]
+
+    def bill(self) -> list[str]:
+        """What the provider was asked."""
+        path = self.root / "bill"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def tell(self, *kinds: str) -> None:
+        for one in self.happened(*kinds):
+            self.screen.say(f"  {one['kind']}: {one['cause']}")
+
+
+def _events(text: str) -> list[Job]:
+    events: list[Job] = json.loads(text)["events"]
+    return events
+
+
+def own_first(site: Costs) -> None:
+    """The own node is enough for who has time."""
+    site.screen.act("One own node with 8 GPUs; a machine of pool spot costs 36 an hour")
+    site.submit("first", 8, "--work", "1h", steps=3000)
+    site.until(lambda: site.of("first")["state"] == "running", "the first job to run")
+    site.submit("cheap", 8, "--work", "20s", "--due", "5s", "--weight", "0.01", steps=5)
+    time.sleep(3.0)  # long enough for three decisions
+    if site.machines():
+        raise ProofFailed(f"a machine was rented for a job that is hardly late: {site.machines()}")
+    site.screen.say("nothing is rented for it: being an hour late costs 0.01, a machine 36 an hour")
+
+
+def rents(site: Costs) -> str:
+    """A job that may not be late gets a machine, although the provider fails half way."""
+    site.screen.act("A job that costs 500 an hour once it is late; the provider fails half way")
+    (site.root / "machines").mkdir(exist_ok=True)
+    (site.root / "machines" / "fail-half-way").touch()
+    site.submit("dear", 8, "--work", "12s", "--due", "30s", "--weight", "500", steps=60)
+    site.until(lambda: site.happened("machine_start_failed"), "the provider to fail")
+    site.tell("machine_asked_for", "machine_start_failed")
+    return str(site.machines()[0]["machine_id"])
+
+
+def master_dies(site: Costs, name: str) -> None:
+    """kill -9 while the machine is being started."""
+    site.screen.act("kill -9 of the master while that machine starts; it comes back")
+    site.cluster.kill(DAEMON)
+    site.cluster.start(DAEMON)
+    site.until(lambda: site.cluster.ask("dlq", "nodes").returncode == 0, "the master to answer")
+    site.until(lambda: site.of("dear")["state"] in {"running", *ENDED}, "the dear job to run")
+    if site.of("dear")["nodes"] not in ([name], []):
+        raise ProofFailed(f"it runs on {site.of('dear')['nodes']}, not on {name}")
+    site.screen.say(f"it runs on {name}, which was asked for before the master died")
+
+
+def given_back(site: Costs) -> float:
+    """Nobody needs it any more: it is emptied, proven empty and stopped."""
+    site.screen.act("The job ends, and nobody else is worth a machine")
+    site.until(lambda: site.of("dear")["state"] in ENDED, "the dear job to end")
+    site.until(lambda: all(one["state"] == "away" for one in site.machines()), "it to be gone")
+    site.tell("machine_up", "machine_draining", "machine_stopping", "machine_away")
+    print(site.cluster.dlq("admin", "pool", "list"))
+    return float(sum(one["cost"] for one in site.machines()))
+
+
+def perform(site: Costs) -> list[str]:
+    own_first(site)
+    name = rents(site)
+    master_dies(site, name)
+    cost = given_back(site)
+    machines = site.machines()
+    started = {line for line in site.bill() if line.startswith("start")}
+    left = [path.name for path in (site.root / "machines").glob("spot-*")]
+    if len(machines) != 1 or started != {f"start {name}"} or left:
+        raise ProofFailed(f"paid twice, or left behind: {machines} {site.bill()} {left}")
+    if site.of("dear")["state"] != "completed" or site.of("first")["state"] != "running":
+        raise ProofFailed(f"{[(job['name'], job['state']) for job in site.jobs()]}")
+    if not 0.0 < cost < PRICE / 60.0 * 3.0:
+        raise ProofFailed(f"it has cost {cost:.3f}")
+    tries = len([line for line in site.bill() if line.startswith("start")])
+    return [
+        "a job that is hardly late waits for the own node; the one to which a machine is worth it got one",
+        f"asked {tries} times, with a provider that failed half way and a master killed with -9, it is one machine: {name}",
+        f"it was given back when nobody needed it: {cost:.3f} in all, and nothing of it is left",
+        "nobody on the own node was disturbed",
+    ]
+
+
+def show(root: Path) -> None:
+    began_s = time.monotonic()
+    program = root / "provider"
+    program.write_text(f"#!/bin/sh\nexec '{sys.executable}' '{PROVIDER}' '{root}' \"$1\"\n")
+    program.chmod(0o755)
+    with ExitStack() as opened:
+        screen = opened.enter_context(Screen())
+        screen.act("A master and one agent start, with eight virtual GPUs")
+        settings = MASTER.format(program=program, price=PRICE)
+        cluster = opened.enter_context(Cluster(root, settings=settings, nodes=(OWN,)))
+        proofs = perform(Costs(cluster, screen, root))
+        opened.close()
+    screen.proved(proofs)
+    print(f"all of it in {time.monotonic() - began_s:.0f} s")
+
+
+if __name__ == "__main__":
+    sys.exit(perform_alone("demo-cost", show))

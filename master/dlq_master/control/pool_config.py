@@ -1,0 +1,144 @@
+"""What may be rented, from whom and for how much: `[[pools]]` and `[renting]` of master.toml."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC
+from functools import partial
+from typing import NoReturn
+
+from dlq_common.config import Seconds
+from dlq_common.errors import ConfigError
+from dlq_common.instants import parse_instant
+from dlq_common.names import check_word
+from dlq_common.suggest import did_you_mean
+from dlq_master.model.node import NodePool
+
+STATIC, EXEC, SLURM, FAKE = "static", "exec", "slurm", "fake"
+PROVIDERS = (STATIC, EXEC)  # the fake is for tests, who ask for it by name
+RENTED_FROM = (*PROVIDERS, FAKE)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolConfig:
+    """Machines of one kind, and who rents them out (docs/pools.md)."""
+
+    name: str  # as agents say it: --pool NAME
+    provider: str
+    gpu_type: str
+    gpus: int  # of one machine
+    price_per_hour: float  # of one machine, whether it is used or not
+    most: int = 1  # machines at a time
+    speed: float = 1.0  # of a GPU, relative to what run times are estimated for
+    boot: Seconds = Seconds(120.0)  # from when it is asked for until it takes work
+    minimum_billing: Seconds = Seconds(0.0)
+    available_until: str = ""  # an instant at which the provider takes all back; "": never
+    leave: Seconds = Seconds(300.0)  # before that, so long for whoever runs there to save
+    give_up: float = 3.0  # a machine that has not come after so many times `boot` is given back
+    # provider = "exec": called with start, stop or list (docs/pools.md)
+    program: str = ""
+    timeout: Seconds = Seconds(60.0)  # of one call
+    user: str = ""  # whose account it runs as; "": the master's
+    # provider = "static": nodes that are there anyway, and priced while they are used
+    hosts: tuple[str, ...] = ()
+    # provider = "slurm": what sbatch is told besides, such as "--partition=spot", and what the pilot job runs
+    sbatch: tuple[str, ...] = ()
+    pilot: str = ""
+
+    @property
+    def patience_s(self) -> float:
+        """From when a machine is asked for until it is given up."""
+        return max(self.boot * self.give_up, 10.0)
+
+    @property
+    def until_s(self) -> float:
+        """When its provider takes all back; inf: never."""
+        return (
+            parse_instant(self.available_until, now_s=0.0, zone=UTC)
+            if self.available_until
+            else math.inf
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RentingConfig:
+    """Which method decides, and what it may cost, in the currency of `price_per_hour`."""
+
+    policy: str = "dlq"  # or a gpuaas preset: it chooses types and numbers of GPUs
+    settings: dict[str, str] = field(default_factory=dict)
+    most_per_hour: float | None = None  # of all machines at a time
+    most_per_day: float | None = None  # of what was rented in the last 24 hours
+    look_every: Seconds = Seconds(30.0)  # at what providers say is there
+
+
+def check_pools(pools: tuple[PoolConfig, ...], renting: RentingConfig) -> None:
+    """Raises ConfigError naming the key that is wrong."""
+    names = [pool.name for pool in pools]
+    for number, pool in enumerate(pools):
+        _check_pool(pool, f"pools[{number}]")
+        if names.index(pool.name) != number:
+            _wrong(f"pools[{number}].name", f"there are two pools {pool.name!r}")
+    hosts = [host for pool in pools for host in pool.hosts]
+    for host in hosts:
+        if hosts.count(host) > 1:
+            _wrong("pools", f"host {host} is named twice")
+    for key in ("most_per_hour", "most_per_day"):
+        most = getattr(renting, key)
+        if most is not None and not 0 <= most < math.inf:
+            _wrong(f"renting.{key}", f"{most} is negative")
+    if renting.look_every < 1.0:
+        _wrong("renting.look_every", "must be at least 1s")
+
+
+def _check_pool(pool: PoolConfig, key: str) -> None:
+    for name, text in (("name", pool.name), ("gpu_type", pool.gpu_type)):
+        _keyed(f"{key}.{name}", partial(check_word, text, name))
+    if pool.name in [word.value for word in NodePool]:
+        _wrong(f"{key}.name", f"{pool.name!r} is the name of another kind of nodes")
+    if pool.provider not in RENTED_FROM:
+        known = ", ".join(PROVIDERS)
+        hint = did_you_mean(pool.provider, PROVIDERS)
+        _wrong(f"{key}.provider", f"there is no provider {pool.provider!r}; known: {known}{hint}")
+    for name, least in (
+        ("price_per_hour", 0.0),
+        ("boot", 0.0),
+        ("minimum_billing", 0.0),
+        ("leave", 0.0),
+        ("timeout", 0.1),
+        ("give_up", 1.0),
+    ):
+        if not least <= getattr(pool, name) < math.inf:
+            _wrong(f"{key}.{name}", f"{getattr(pool, name):g} is less than {least:g}")
+    if not 0 < pool.speed < math.inf:
+        _wrong(f"{key}.speed", "must be above 0")
+    for name, most in (("gpus", 64), ("most", 10_000)):
+        if not 1 <= getattr(pool, name) <= most:
+            _wrong(f"{key}.{name}", f"must be between 1 and {most}")
+    _keyed(f"{key}.available_until", lambda: pool.until_s)
+    _check_provider(pool, key)
+
+
+def _check_provider(pool: PoolConfig, key: str) -> None:
+    """What each provider needs, and what means something to another one only."""
+    for provider, name in ((EXEC, "program"), (STATIC, "hosts"), (SLURM, "pilot")):
+        if pool.provider == provider and not getattr(pool, name):
+            _wrong(f"{key}.{name}", f"missing: provider {provider!r} needs it")
+        if pool.provider != provider and getattr(pool, name):
+            _wrong(f"{key}.{name}", f"means something with provider = {provider!r} only")
+    if pool.provider == EXEC and not pool.program.startswith("/"):
+        _wrong(f"{key}.program", f"{pool.program!r} is not absolute")
+    if pool.provider == STATIC and pool.most > len(pool.hosts):
+        _wrong(f"{key}.most", f"is more than the {len(pool.hosts)} hosts")
+
+
+def _keyed(key: str, check: Callable[[], object]) -> None:
+    try:
+        check()
+    except ValueError as error:
+        _wrong(key, str(error))
+
+
+def _wrong(key: str, what: str) -> NoReturn:
+    raise ConfigError(f"{key}: {what}", key=key)

@@ -1,0 +1,113 @@
+"""What the loop keeps of priced pools beside the rows of machines: what providers are being asked. Never stored."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import NamedTuple, Protocol
+
+from dlq_master.control.pool_config import PoolConfig
+from dlq_master.control.pool_stimuli import Act
+from dlq_master.model.ids import NodeId
+from dlq_master.model.rented import Machine
+
+FIRST_REST_S, LONGEST_REST_S = 30.0, 3600.0  # of a pool whose machines fail, one after another
+_HOUR_S, _DAY_S = 3600.0, 86_400.0
+
+
+class Desk(Protocol):
+    """Who asks providers, outside of the loop; answers come as `ProviderTold`. Never blocks."""
+
+    def ask(self, act: Act) -> None: ...
+
+
+class Refused(NamedTuple):
+    """Why a host that said hello is none of ours, or not the one that was rented."""
+
+    words: str
+    wrong: bool  # it came for a machine that was rented: that one is of no use
+
+
+@dataclass(slots=True)
+class Pools:
+    """`asking`: machines, and pools, of which a provider is asked something just now. `listed_s`: when each pool's
+    provider was last heard of what is there. `words`: why nothing is rented from a pool."""
+
+    machines: dict[str, Machine] = field(default_factory=dict)
+    desk: Desk | None = None
+    seed: bytes = b""  # of the secrets of join tokens; the same for all masters of a cluster
+    next_number: int = 1
+    asking: set[str] = field(default_factory=set)
+    acts: list[Act] = field(default_factory=list)  # to be asked once this turn is on disk
+    listed_s: dict[str, float] = field(default_factory=dict)
+    asked_list_s: dict[str, float] = field(default_factory=dict)
+    refused: dict[NodeId, Refused] = field(default_factory=dict)  # to be told
+    told: dict[NodeId, str] = field(default_factory=dict)  # the same, once it has been
+    words: dict[str, str] = field(default_factory=dict)
+    list_faults: dict[str, str] = field(
+        default_factory=dict
+    )  # why a pool does not say what is there
+    leave_s: dict[str, float] = field(
+        default_factory=dict
+    )  # by machine: when its provider takes it
+    strange: set[str] = field(default_factory=set)  # that providers list, and nobody asked for
+
+    def open(self) -> list[Machine]:
+        """All that are, or may be, there, in the order of their names."""
+        return [one for _, one in sorted(self.machines.items()) if one.open]
+
+    def of_node(self, node_id: NodeId) -> Machine | None:
+        """The machine that is, or is to be, this node."""
+        return next(
+            (one for one in self.machines.values() if one.open and one.node_id == node_id), None
+        )
+
+    def secret(self, request_id: str) -> str:
+        """Of the token with which its agent joins: the same whoever is asked how often."""
+        return hmac.new(self.seed, f"dlq pool {request_id}".encode(), hashlib.sha256).hexdigest()
+
+    def rests_until_s(self, pool: str) -> float:
+        """After machines that were of no use, nothing is asked of a pool for a while; 0: it may be asked."""
+        over = sorted(
+            (one for one in self.machines.values() if one.pool == pool and _is_over(one)),
+            key=_over_s,
+            reverse=True,
+        )
+        failures = sum(1 for _ in takewhile(lambda one: one.failed, over))
+        if not failures:
+            return 0.0
+        return _over_s(over[0]) + min(FIRST_REST_S * 2.0 ** (failures - 1), LONGEST_REST_S)
+
+    def per_hour(self) -> float:
+        """What all that are there cost in an hour."""
+        return sum(one.price_per_hour for one in self.open())
+
+    def day_cost(self, now_s: float) -> float:
+        """What was rented in the last 24 hours has cost, with what is paid already of those that are there."""
+        from_s = now_s - _DAY_S
+        return sum(
+            one.cost(now_s) for one in self.machines.values() if (one.end_s or now_s) > from_s
+        )
+
+    def hand_over(self) -> None:
+        """After the commit: what this turn wants of providers is asked."""
+        acts, self.acts = self.acts, []
+        for act in acts if self.desk is not None else ():
+            assert self.desk is not None
+            self.desk.ask(act)
+
+
+def pool_of(pools: Iterable[PoolConfig], name: str) -> PoolConfig | None:
+    """What is told of it in master.toml; None: nothing (any more)."""
+    return next((one for one in pools if one.name == name), None)
+
+
+def _is_over(machine: Machine) -> bool:
+    return machine.end_s is not None or machine.failed
+
+
+def _over_s(machine: Machine) -> float:
+    return machine.since_s if machine.end_s is None else machine.end_s

@@ -1,0 +1,68 @@
+"""What can enter the inbox of priced pools, and what their providers are asked to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from dlq_master.control.caller import Caller
+from dlq_master.model.ids import NodeId
+
+
+class Verb(StrEnum):
+    """What a provider can be asked."""
+
+    START = "start"
+    STOP = "stop"
+    LIST = "list"
+
+
+class Act(NamedTuple):
+    """One thing to ask of the provider of a pool; of a machine, unless it is a list. Never stored: the rows of
+    machines say what is to be done, and it is asked again until it is."""
+
+    verb: Verb
+    pool: str
+    request_id: str = ""
+    node_id: str = ""
+    instance_id: str = ""
+    secret: str = ""  # of the token with which its agent joins; "": it has joined
+
+
+class Listed(NamedTuple):
+    """A machine that a provider says is there, or is coming."""
+
+    request_id: str
+    instance_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderTold:
+    """What a provider answered to an act. `fault`: why it did nothing, or nobody knows whether it did."""
+
+    act: Act
+    instance_id: str = ""  # of start
+    gone: bool = False  # of stop: it is not paid any more
+    listed: tuple[Listed, ...] = ()  # of list
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopMachines:
+    """Give these machines back, or all of a pool. Answered with their request ids."""
+
+    caller: Caller
+    request_id: str
+    machine_ids: tuple[str, ...] = ()
+    pool: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnounceLeave:
+    """The provider of this node takes it back in so long. Answered with how many ranks are there."""
+
+    caller: Caller
+    request_id: str
+    node_id: NodeId
+    leave_s: float

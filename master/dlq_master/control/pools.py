@@ -1,0 +1,432 @@
+"""Machines that are rented: asked for, joined, emptied and given back.
+
+A machine's row is on disk before its provider is asked, and is all that is needed to go on. Providers are asked outside
+of the loop (`Desk`), each machine one thing at a time, until they have answered. What happens when: the master
+restarts - where a provider may have been asked already, it is first asked what is there; the agent restarts - it says
+hello as before; the line is silent - as on any node, unless its provider says that the machine is gone: then what it
+held is lost at once, and it is not paid on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from math import inf
+from typing import TYPE_CHECKING
+
+from dlq_common.errors import IllegalTransition, NotFound
+from dlq_master.control import emptiness, nodes
+from dlq_master.control.pool_config import STATIC, PoolConfig
+from dlq_master.control.pool_state import pool_of
+from dlq_master.control.pool_stimuli import Act, AnnounceLeave, ProviderTold, StopMachines, Verb
+from dlq_master.control.turn import Turn
+from dlq_master.model.ids import NodeId
+from dlq_master.model.machine import StopCause
+from dlq_master.model.node import NodePool, NodeState
+from dlq_master.model.rented import Machine, MachineState, moved
+from dlq_master.store.batch import JoinToken
+
+if TYPE_CHECKING:  # numpy comes with it, and a master starts without
+    from dlq_master.policy.rent.market import Provision
+
+MOST_TRIES = 3  # to start one; to give one back there is no end
+_FIRST_RETRY_S, _LONGEST_RETRY_S = 2.0, 300.0
+_LOOKED_AFTER_S = 3600.0
+_LIST_EVERY_S = 2.0  # at most
+
+
+def rent(turn: Turn, pool: PoolConfig, why: Provision) -> Machine:
+    """Write down that a machine is to be had. Its provider is asked once that is on disk."""
+    state = turn.state
+    request_id = f"{pool.name}-{state.epoch}-{state.pools.next_number}"
+    state.pools.next_number += 1
+    machine = Machine(
+        request_id=request_id,
+        pool=pool.name,
+        node_id=_free_host(turn, pool) if pool.provider == STATIC else NodeId(request_id),
+        price_per_hour=pool.price_per_hour,
+        asked_s=turn.now_s,
+        minimum_s=float(pool.minimum_billing),
+        since_s=turn.now_s,
+        jobs=why.jobs,
+        at_most=why.saves,
+    )
+    if pool.provider != STATIC:
+        secret = state.pools.secret(request_id)
+        token = JoinToken(
+            token_id=request_id,
+            node_id=request_id,
+            secret_hash=hashlib.sha256(secret.encode()).hexdigest(),
+            created_time_s=turn.now_s,
+            expire_time_s=turn.now_s + pool.patience_s,
+            created_by="pools",
+        )
+        turn.put_token(token)
+    put(turn, machine)
+    turn.note(
+        "machine_asked_for",
+        node_id=machine.node_id,
+        actor="scheduler",
+        cause=_in_words(why),
+        machine=request_id,
+        pool=pool.name,
+        price_per_hour=pool.price_per_hour,
+    )
+    return machine
+
+
+def stop(turn: Turn, ask: StopMachines) -> tuple[str, ...]:
+    """People give machines back."""
+    known = turn.replay(ask)
+    if known is not None:
+        return tuple(known.split())
+    pools = turn.state.pools
+    if ask.pool and pool_of(turn.state.config.pools, ask.pool) is None:
+        raise NotFound(f"there is no pool {ask.pool}", kind="pool", id=ask.pool)
+    for name in ask.machine_ids:
+        if name not in pools.machines:
+            raise NotFound(f"there is no machine {name}", kind="machine", id=name)
+    chosen = ask.machine_ids or tuple(
+        one.request_id for one in pools.open() if one.pool == ask.pool
+    )
+    turn.remember(ask, " ".join(chosen))
+    for name in chosen:
+        give_back(turn, pools.machines[name], f"stopped by {ask.caller.name}", ask.caller.actor)
+    return chosen
+
+
+def announce_leave(turn: Turn, ask: AnnounceLeave) -> int:
+    """Its provider takes a machine back: whoever runs there has so long to save."""
+    machine = turn.state.pools.of_node(ask.node_id)
+    if machine is None:
+        raise IllegalTransition(f"node {ask.node_id} is not rented")
+    if turn.replay(ask) is None:
+        turn.remember(ask, ask.node_id)
+        end_s = turn.now_s + ask.leave_s
+        known_s = turn.state.pools.leave_s.get(machine.request_id, end_s)
+        turn.state.pools.leave_s[machine.request_id] = min(end_s, known_s)
+        turn.note("machine_taken_back", node_id=ask.node_id, actor=ask.caller.actor, machine=machine.request_id, cause=f"its provider takes it in {ask.leave_s:.0f} s")  # fmt: skip
+        give_back(turn, machine, "taken back by its provider", ask.caller.actor, ask.leave_s)
+    return len(turn.state.cluster.attempts_on(ask.node_id))
+
+
+def give_back(
+    turn: Turn, machine: Machine, cause: str, actor: str = "scheduler", grace_s: float | None = None
+) -> None:
+    """Nobody new starts there. One that is up is emptied first; what is given back already goes on so."""
+    if machine.state is MachineState.STARTING:
+        move(turn, machine, MachineState.STOPPING, cause, actor=actor)
+    elif machine.state is MachineState.UP:
+        move(turn, machine, MachineState.DRAINING, cause, actor=actor)
+    if machine.state in (MachineState.UP, MachineState.DRAINING):
+        for key in turn.state.cluster.attempts_on(machine.node_id):
+            if turn.state.cluster.attempts[key].stop_cause is None or grace_s is not None:
+                turn.stop(key, StopCause.RECLAIM, grace_s=grace_s, actor=actor)
+
+
+def watch(turn: Turn) -> None:
+    """Once a second: each machine is brought one step further."""
+    state = turn.state
+    if not (state.config.pools or state.pools.machines):
+        return
+    _tell_refused(turn)
+    for machine in state.pools.open():
+        pool = pool_of(state.config.pools, machine.pool)
+        if pool is None:
+            if machine.request_id not in state.pools.strange:
+                state.pools.strange.add(machine.request_id)
+                turn.note("machine_without_pool", node_id=machine.node_id, machine=machine.request_id, cause=f"master.toml has no pool {machine.pool}: nobody can give it back")  # fmt: skip
+            continue
+        _WATCH[machine.state](turn, machine, pool)
+    for pool in state.config.pools:
+        if pool.provider != STATIC:  # its hosts are there anyway
+            _look(turn, pool)
+
+
+def told(turn: Turn, ask: ProviderTold) -> None:
+    """A provider has answered."""
+    pools, act = turn.state.pools, ask.act
+    if act.verb is Verb.LIST:
+        pools.asking.discard(_list_of(act.pool))
+        _listed(turn, ask)
+        return
+    pools.asking.discard(act.request_id)
+    machine = pools.machines.get(act.request_id)
+    if machine is None or not machine.open:
+        return
+    if act.verb is Verb.START:
+        _started(turn, machine, ask)
+    elif machine.state is MachineState.STOPPING:
+        _stopped(turn, machine, ask)
+
+
+def looked(turn: Turn, node_id: NodeId, in_use: str) -> None:
+    """What the devices of a machine that is being emptied say; `in_use` "": nothing is there."""
+    machine = turn.state.pools.of_node(node_id)
+    if machine is not None and machine.state is MachineState.DRAINING and not in_use:
+        turn.state.loans.forget(node_id)
+        move(turn, machine, MachineState.STOPPING, "", cause="nothing is on its GPUs")
+
+
+def put(turn: Turn, machine: Machine) -> None:
+    """Add or change a machine."""
+    turn.state.pools.machines[machine.request_id] = machine
+    turn.batch.machines = [
+        one for one in turn.batch.machines if one.request_id != machine.request_id
+    ]
+    turn.batch.machines.append(machine)
+
+
+def move(
+    turn: Turn,
+    machine: Machine,
+    target: MachineState,
+    fault: str = "",
+    *,
+    actor: str = "master",
+    cause: str = "",
+) -> Machine:
+    """Another state, and its event."""
+    after = moved(machine, target, turn.now_s, fault)
+    put(turn, after)
+    turn.note(
+        f"machine_{target.value}",
+        node_id=machine.node_id,
+        actor=actor,
+        cause=cause or fault,
+        machine=machine.request_id,
+        pool=machine.pool,
+        cost=round(after.cost(turn.now_s), 4),
+    )
+    return after
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _in_words(why: Provision) -> str:
+    """For whom a machine is rented, and why."""
+    named = f"for job{'s' if len(why.jobs) > 1 else ''} {', '.join(map(str, why.jobs))}"
+    if why.saves == inf:
+        return f"{named}, which no own nodes could hold"
+    return f"{named}: about {why.costs:.2f}, and being late would cost {why.saves:.2f} more"
+
+
+def _free_host(turn: Turn, pool: PoolConfig) -> NodeId:
+    """The first host of a static pool that nobody rents and that answers; there is one (`renting.left`)."""
+    return free_hosts(turn, pool)[0]
+
+
+def free_hosts(turn: Turn, pool: PoolConfig) -> list[NodeId]:
+    """Hosts of a static pool that could be rented now."""
+    taken = {one.node_id for one in turn.state.pools.open()}
+    nodes_ = turn.state.cluster.nodes
+    return [
+        NodeId(host)
+        for host in pool.hosts
+        if NodeId(host) not in taken
+        and (node := nodes_.get(NodeId(host))) is not None
+        and node.pool is NodePool.PRICED
+        and node.state is NodeState.UP
+    ]
+
+
+def _tell_refused(turn: Turn) -> None:
+    """Hosts that said hello and were turned away: each is told once, and of no use is who it came for."""
+    pools = turn.state.pools
+    refused, pools.refused = pools.refused, {}
+    for node_id, (words, wrong) in sorted(refused.items()):
+        machine = pools.of_node(node_id)
+        if pools.told.get(node_id) != words:
+            pools.told[node_id] = words
+            turn.note("host_refused", node_id=node_id, actor=f"node:{node_id}", cause=words)
+        if wrong and machine is not None and machine.state is MachineState.STARTING:
+            _fail(turn, machine, f"wrong host: {words}")
+
+
+def _fail(turn: Turn, machine: Machine, fault: str) -> None:
+    move(turn, machine._replace(failed=True), MachineState.STOPPING, fault)
+
+
+def _watch_starting(turn: Turn, machine: Machine, pool: PoolConfig) -> None:
+    node = turn.state.cluster.nodes.get(machine.node_id)
+    here = node is not None and node.pool is NodePool.PRICED and node.state is NodeState.UP
+    if here and machine.instance_id and machine.node_id in turn.state.sessions:
+        move(turn, machine, MachineState.UP, cause="its agent has joined")
+    elif turn.now_s >= machine.asked_s + pool.patience_s:
+        _fail(turn, machine, f"it did not come within {pool.patience_s:.0f} s")
+    elif not machine.instance_id:
+        _ask(turn, machine, pool, Verb.START)
+
+
+def _watch_up(turn: Turn, machine: Machine, pool: PoolConfig) -> None:
+    if _is_gone(turn, machine):
+        move(turn, machine, MachineState.STOPPING, "lost: its node is down")
+    elif turn.now_s >= pool.until_s - pool.leave:
+        left_s = max(1.0, pool.until_s - turn.now_s)
+        give_back(turn, machine, "its provider takes it back", "master", left_s)
+
+
+def _watch_draining(turn: Turn, machine: Machine, pool: PoolConfig) -> None:
+    node = turn.state.cluster.nodes.get(machine.node_id)
+    if node is None or _is_gone(turn, machine):
+        move(turn, machine, MachineState.STOPPING, "lost: its node is down")
+    elif not emptiness.obstacle(turn, node):
+        emptiness.ask(turn, machine.node_id)
+    elif turn.now_s >= turn.state.pools.leave_s.get(machine.request_id, turn.now_s + 1.0):
+        move(turn, machine, MachineState.STOPPING, machine.fault, cause="its time is over")
+
+
+def _watch_stopping(turn: Turn, machine: Machine, pool: PoolConfig) -> None:
+    _ask(turn, machine, pool, Verb.STOP)
+
+
+_WATCH = {
+    MachineState.STARTING: _watch_starting,
+    MachineState.UP: _watch_up,
+    MachineState.DRAINING: _watch_draining,
+    MachineState.STOPPING: _watch_stopping,
+}
+
+
+def _is_gone(turn: Turn, machine: Machine) -> bool:
+    node = turn.state.cluster.nodes.get(machine.node_id)
+    return node is None or node.state is NodeState.DOWN
+
+
+def _ask(turn: Turn, machine: Machine, pool: PoolConfig, verb: Verb) -> None:
+    """Have its provider asked, once this is on disk. Where it may have been asked to start it before, it is first
+    asked what is there: by that the machine is known again."""
+    pools = turn.state.pools
+    if machine.request_id in pools.asking or turn.now_s < machine.retry_s:
+        return
+    may_be_there = verb is Verb.START and machine.tries > 0 and pool.provider != STATIC
+    if may_be_there and pools.listed_s.get(machine.pool, 0.0) < machine.retry_s:
+        _ask_list(turn, machine.pool)
+        return
+    retry_s = turn.now_s + min(_FIRST_RETRY_S * 2**machine.tries, _LONGEST_RETRY_S)
+    put(turn, machine._replace(tries=machine.tries + 1, retry_s=retry_s))
+    secret = pools.secret(machine.request_id) if verb is Verb.START else ""
+    named = (machine.pool, machine.request_id, machine.node_id, machine.instance_id)
+    pools.asking.add(machine.request_id)
+    pools.acts.append(Act(verb, *named, secret=secret))
+
+
+def _look(turn: Turn, pool: PoolConfig) -> None:
+    """Every now and then: whether all that should be there is, and nothing else."""
+    pools = turn.state.pools
+    recent_s = turn.now_s - _LOOKED_AFTER_S  # one that came late, and nobody knew, is found
+    needed = any(
+        one.pool == pool.name and (one.end_s or turn.now_s) > recent_s
+        for one in pools.machines.values()
+    )
+    last_s = pools.asked_list_s.get(pool.name)
+    due = last_s is None or turn.now_s >= last_s + turn.state.config.renting.look_every
+    if due and (needed or last_s is None):
+        _ask_list(turn, pool.name)
+
+
+def _list_of(pool: str) -> str:
+    return f"list {pool}"
+
+
+def _ask_list(turn: Turn, pool: str) -> None:
+    pools = turn.state.pools
+    last_s = pools.asked_list_s.get(pool, -_LIST_EVERY_S)
+    if _list_of(pool) not in pools.asking and turn.now_s >= last_s + _LIST_EVERY_S:
+        pools.asking.add(_list_of(pool))
+        pools.asked_list_s[pool] = turn.now_s
+        pools.acts.append(Act(Verb.LIST, pool))
+
+
+def _started(turn: Turn, machine: Machine, ask: ProviderTold) -> None:
+    if not ask.fault:
+        _known(turn, machine, ask.instance_id)
+        return
+    tries = machine.tries
+    turn.note("machine_start_failed", node_id=machine.node_id, machine=machine.request_id, cause=ask.fault, tries=tries)  # fmt: skip
+    if machine.state is MachineState.STARTING and tries >= MOST_TRIES:
+        _fail(turn, machine, f"it could not be started: {ask.fault}")
+
+
+def _known(turn: Turn, machine: Machine, instance_id: str) -> None:
+    """Its provider's name for it. Two names for one machine are a fault: whatever has its request id is stopped."""
+    if machine.instance_id in ("", instance_id):
+        put(turn, machine._replace(instance_id=instance_id, tries=0, retry_s=0.0) if machine.state is MachineState.STARTING else machine._replace(instance_id=instance_id))  # fmt: skip
+        return
+    fault = f"its provider calls it {machine.instance_id}, and {instance_id} too"
+    turn.note("machine_twice", node_id=machine.node_id, machine=machine.request_id, cause=fault)
+    if machine.state is MachineState.STARTING:
+        _fail(turn, machine, fault)
+    else:
+        give_back(turn, machine, fault, "master")
+
+
+def _stopped(turn: Turn, machine: Machine, ask: ProviderTold) -> None:
+    if ask.fault:
+        turn.note("machine_stop_failed", node_id=machine.node_id, machine=machine.request_id, cause=ask.fault, tries=machine.tries)  # fmt: skip
+    elif ask.gone:
+        _end(turn, machine)
+
+
+def _end(turn: Turn, machine: Machine) -> None:
+    """Its provider says that it is gone: nothing of ours can run there."""
+    pool = pool_of(turn.state.config.pools, machine.pool)
+    target = MachineState.FAILED if machine.failed else MachineState.AWAY
+    move(turn, machine, target, cause=machine.fault)
+    turn.state.pools.leave_s.pop(machine.request_id, None)
+    turn.state.loans.forget(machine.node_id)
+    if pool is not None and pool.provider == STATIC:
+        return  # it stays a node, and is nobody's
+    if machine.request_id in turn.state.tokens:
+        turn.drop_token(machine.request_id)
+    if machine.node_id in turn.state.cluster.nodes:
+        nodes.drop(turn, machine.node_id, actor="master", cause="its machine was given back")
+
+
+def _listed(turn: Turn, ask: ProviderTold) -> None:
+    """What a provider says is there, beside what should be."""
+    pools, pool = turn.state.pools, ask.act.pool
+    if ask.fault:
+        if pools.list_faults.get(pool) != ask.fault:
+            turn.note("pool_not_listed", cause=ask.fault, pool=pool)
+        pools.list_faults[pool] = ask.fault
+        return
+    pools.list_faults.pop(pool, None)
+    pools.listed_s[pool] = turn.now_s
+    there = {one.request_id: one.instance_id for one in ask.listed}
+    asked_s = pools.asked_list_s.get(pool, turn.now_s)
+    for machine in pools.open():
+        if machine.pool != pool or machine.request_id in pools.asking:
+            continue
+        instance_id = there.get(machine.request_id, "")
+        if instance_id and machine.instance_id != instance_id:
+            _known(turn, machine, instance_id)
+        elif not instance_id and machine.instance_id and machine.since_s < asked_s:
+            _vanished(turn, machine)
+    for request_id in sorted(there.keys() - {one.request_id for one in pools.open()}):
+        _unasked(turn, pool, request_id, there[request_id])
+
+
+def _vanished(turn: Turn, machine: Machine) -> None:
+    """Its provider has it no more: what ran there is lost, and it is not paid on."""
+    if machine.state is not MachineState.STOPPING:
+        lost = "lost: its provider has it no more"
+        machine = move(turn, machine, MachineState.STOPPING, lost)
+    node = turn.state.cluster.nodes.get(machine.node_id)
+    if node is not None and node.state is not NodeState.DOWN:
+        nodes.lose(turn, machine.node_id, actor="master", cause="its provider has it no more")
+
+
+def _unasked(turn: Turn, pool: str, request_id: str, instance_id: str) -> None:
+    """One that nobody wants (any more) is there. What was ours is stopped; what never was is only told."""
+    pools = turn.state.pools
+    ours = pools.machines.get(request_id)
+    if request_id not in pools.strange:
+        pools.strange.add(request_id)
+        what = (
+            "is there although it was given back" if ours else "is there, and nobody asked for it"
+        )
+        turn.note("machine_unasked", machine=request_id, pool=pool, cause=f"{instance_id} {what}")
+    if ours is not None and request_id not in pools.asking:
+        pools.asking.add(request_id)
+        pools.acts.append(Act(Verb.STOP, pool, request_id, ours.node_id, instance_id))

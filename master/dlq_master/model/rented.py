@@ -1,0 +1,103 @@
+"""A machine that is rented from a provider: the stored value, and its table of states.
+
+Its row is the intention as well: it is on disk before a provider is asked, and says what is still to be done.
+A machine is paid from `asked_s`, booting included, until its provider has said that it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from dlq_master.model.ids import NodeId
+from dlq_master.model.machine import IllegalTransition
+
+_HOUR_S = 3600.0
+
+
+class MachineState(StrEnum):
+    STARTING = "starting"  # its provider is asked for it, or it boots
+    UP = "up"  # its agent has joined: who it is rented for may start there
+    DRAINING = "draining"  # nobody starts there any more; who is there leaves
+    STOPPING = "stopping"  # its provider is told to take it back
+    AWAY = "away"  # its provider says that it is gone
+    FAILED = "failed"  # likewise, and it never was of any use
+
+
+OPEN = frozenset(
+    {MachineState.STARTING, MachineState.UP, MachineState.DRAINING, MachineState.STOPPING}
+)
+_STARTING, _UP, _DRAINING, _STOPPING, _AWAY, _FAILED = MachineState
+EDGES: Mapping[MachineState, frozenset[MachineState]] = {
+    # its agent; nobody needs it any more, it does not come, or the wrong one has come
+    _STARTING: frozenset({_UP, _STOPPING}),
+    # nobody needs it any more, or its provider takes it back; it is lost
+    _UP: frozenset({_DRAINING, _STOPPING}),
+    # proven empty, or lost
+    _DRAINING: frozenset({_STOPPING}),
+    # its provider
+    _STOPPING: frozenset({_AWAY, _FAILED}),
+    _AWAY: frozenset(),
+    _FAILED: frozenset(),
+}
+
+
+class Machine(NamedTuple):
+    """One machine. `request_id` names it for its provider, for good: asked twice, it is one machine.
+
+    `instance_id`: its provider's name for it, "" until that was told; the agent there must know it. `fault`: why
+    it is given back before its time, or was of no use. `tries`: how often its provider was asked for what is
+    to be done now; `retry_s`: not again before.
+    """
+
+    request_id: str
+    pool: str
+    node_id: NodeId
+    price_per_hour: float
+    asked_s: float
+    minimum_s: float = 0.0  # that is billed at least
+    state: MachineState = MachineState.STARTING
+    since_s: float = 0.0  # of its state
+    instance_id: str = ""
+    up_s: float | None = None
+    end_s: float | None = None  # its provider has said that it is gone
+    fault: str = ""
+    failed: bool = False  # it was of no use
+    tries: int = 0
+    retry_s: float = 0.0
+    jobs: tuple[int, ...] = ()  # for whom it was asked for
+    at_most: float = 0.0  # what renting it was to save, in the currency of prices
+
+    @property
+    def open(self) -> bool:
+        """It is, or may be, there and paid."""
+        return self.state in OPEN
+
+    @property
+    def paid_until_s(self) -> float:
+        """Up to then it costs what it costs, whether it is given back or not."""
+        return self.asked_s + self.minimum_s
+
+    def cost(self, now_s: float) -> float:
+        """What it has cost by now, in the currency of its price."""
+        until_s = now_s if self.end_s is None else self.end_s
+        return max(until_s - self.asked_s, self.minimum_s) / _HOUR_S * self.price_per_hour
+
+
+class _Moved(NamedTuple):
+    """What is told where a machine cannot go."""
+
+    target: MachineState
+
+
+def moved(machine: Machine, target: MachineState, at_s: float, fault: str = "") -> Machine:
+    """The machine in another state; raises IllegalTransition where the table has no edge."""
+    if target not in EDGES[machine.state]:
+        raise IllegalTransition("machine", machine.request_id, machine.state, _Moved(target))
+    after = machine._replace(
+        state=target, since_s=at_s, tries=0, retry_s=0.0, fault=fault or machine.fault
+    )
+    if target is MachineState.UP:
+        return after._replace(up_s=at_s)
+    return after if target in OPEN else after._replace(end_s=at_s)

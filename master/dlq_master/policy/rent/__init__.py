@@ -1,0 +1,1 @@
+"""Renting beside the cluster's own nodes: for whom, where, and whether it pays."""

@@ -1,0 +1,80 @@
+"""What is decided on when machines may be rented, and what is decided. Times in seconds, money in the currency of
+prices; instants on the master's axis."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import NamedTuple
+
+from dlq_master.policy.priced.catalogue import Floats, NodeType
+
+
+class Offer(NamedTuple):
+    """A pool: what one of its machines is, and how many more of them may be rented now."""
+
+    type: NodeType
+    left: int
+
+
+class Here(NamedTuple):
+    """A machine that is rented. `ready_s`: when it takes work, or took it first; `free`: GPUs that nobody holds
+    and nobody is to have; `jobs`: who runs there, or is to. `open`: others may start there."""
+
+    request_id: str
+    offer: int
+    ready_s: float
+    paid_until_s: float
+    free: int
+    jobs: tuple[int, ...] = ()
+    open: bool = True
+
+
+class Wanting(NamedTuple):
+    """A job that waits, and costs `weight` for each second after `due_s`. `left_s[offer, g - 1]`: what it still
+    takes on g GPUs of an offer; inf: it may not run so. `own_end_s`: when it is expected to be done on the cluster's
+    own nodes; inf: never."""
+
+    job: int
+    due_s: float
+    weight: float
+    left_s: Floats
+    own_end_s: float = inf
+
+
+class Market(NamedTuple):
+    """One decision. `spare_per_hour`: what more machines may cost in an hour; `spare`: what they may cost in all;
+    inf: any."""
+
+    now_s: float
+    offers: tuple[Offer, ...]
+    here: tuple[Here, ...]
+    wanting: tuple[Wanting, ...]
+    spare_per_hour: float = inf
+    spare: float = inf
+
+
+class Provision(NamedTuple):
+    """Rent a machine for these jobs; being late would cost them `saves` more than it costs to rent."""
+
+    offer: int
+    jobs: tuple[int, ...]
+    gpus: tuple[int, ...]  # that each of them is to have there
+    costs: float
+    saves: float
+
+
+class Release(NamedTuple):
+    """Give a machine back: nobody is there, nobody is to come, and it would cost more from now on."""
+
+    request_id: str
+
+
+class Put(NamedTuple):
+    """A job is to run on so many GPUs of a machine: now if it is up, as soon as it is otherwise."""
+
+    job: int
+    request_id: str
+    gpus: int
+
+
+Change = Provision | Release | Put

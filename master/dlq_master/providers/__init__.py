@@ -1,0 +1,1 @@
+"""Those who rent machines out, behind one port; used outside of the loop."""

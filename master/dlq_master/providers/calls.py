@@ -1,0 +1,100 @@
+"""Calling a program with a time limit: its output as JSON, nothing of it left behind.
+
+The program gets a session of its own, so that all it starts is killed with it when its time is over, and only a few variables
+of the environment. What it needs to know comes on its standard input: arguments can be read by every user of a host.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from dlq_master.providers.port import ProviderFailed
+
+MOST_BYTES = 4 * 1024**2
+_MOST_WORDS = 400
+_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "SLURM_CONF", "HTTPS_PROXY", "https_proxy")
+
+
+def call(words: Sequence[str], *, text: str = "", timeout_s: float, user: str = "") -> str:
+    """What it wrote to its standard output. Raises ProviderFailed when it cannot be run, takes longer, writes more than
+    `MOST_BYTES`, or ends with another code than 0; its last line of standard error is part of that."""
+    name = os.path.basename(words[0])
+    try:
+        process: subprocess.Popen[bytes] = subprocess.Popen(
+            list(words),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={key: os.environ[key] for key in _KEPT if key in os.environ},
+            cwd="/",
+            start_new_session=True,
+            **_account(user),
+        )
+    except (OSError, ValueError) as error:
+        raise ProviderFailed(f"{name} cannot be run: {error}") from None
+    try:
+        out, errors = process.communicate(text.encode(), timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        raise ProviderFailed(f"{name} did not end within {timeout_s:g} s and was killed") from None
+    finally:
+        _kill(process)
+    if process.returncode:
+        said = _last_line(errors) or _last_line(out) or "no word"
+        raise ProviderFailed(f"{name} ended with {process.returncode}: {said}")
+    if len(out) > MOST_BYTES:
+        raise ProviderFailed(f"{name} wrote more than {MOST_BYTES} bytes")
+    return out.decode("utf-8", "replace")
+
+
+def object_of(text: str, what: str) -> dict[str, Any]:
+    """A JSON object. Raises ProviderFailed for anything else."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ProviderFailed(f"{what} did not print one JSON object")
+    return found
+
+
+def word_of(found: dict[str, Any], key: str, what: str) -> str:
+    """A word that is not empty. Raises ProviderFailed."""
+    word = found.get(key)
+    if not isinstance(word, str) or not 0 < len(word) <= 255 or not word.isprintable():
+        raise ProviderFailed(f"{what} did not print {key}")
+    return word
+
+
+def _account(user: str) -> dict[str, Any]:
+    """As whom it runs."""
+    if not user or pwd.getpwuid(os.getuid()).pw_name == user:
+        return {}
+    try:
+        account = pwd.getpwnam(user)
+    except KeyError:
+        raise ProviderFailed(f"there is no account {user}") from None
+    groups = os.getgrouplist(user, account.pw_gid)
+    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """It, and all that it has started and left in its session."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+
+
+def _last_line(text: bytes) -> str:
+    lines = text.decode("utf-8", "replace").strip().splitlines()
+    line = lines[-1] if lines else ""
+    return "".join(c if c.isprintable() else " " for c in line)[:_MOST_WORDS]

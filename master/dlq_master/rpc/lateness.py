@@ -1,0 +1,46 @@
+"""What being late costs, on the wire."""
+
+from __future__ import annotations
+
+import math
+
+from dlq.v1.job_pb2 import JobSpec
+from dlq_common.errors import InvalidRequest
+from dlq_common.units import LONGEST_DURATION_S
+from dlq_common.wire import from_duration, from_timestamp
+from dlq_master.control.stimuli import AskedLateness
+
+LATEST_S = 32_503_680_000  # the year 3000
+MOST_PER_HOUR = 1e12
+_HOUR_S = 3600.0
+
+
+def check_lateness(spec: JobSpec) -> None:
+    """Whether it could be meant."""
+    if not spec.HasField("lateness"):
+        return
+    late = spec.lateness
+    if late.WhichOneof("due") is None:
+        raise _wrong("lateness.due_time", "must say when it is due")
+    if late.HasField("due_duration"):
+        after_s = from_duration(late.due_duration)
+        if not 0 < after_s <= LONGEST_DURATION_S:
+            raise _wrong("lateness.due_duration", "must be above 0, and not longer than years")
+    elif not 0 < late.due_time.seconds <= LATEST_S:
+        raise _wrong("lateness.due_time", "must be an instant between 1970 and the year 3000")
+    if not (math.isfinite(late.weight_per_hour) and 0 < late.weight_per_hour <= MOST_PER_HOUR):
+        raise _wrong("lateness.weight_per_hour", "must be above 0")
+
+
+def lateness_of(spec: JobSpec) -> AskedLateness | None:
+    """What the spec asks for."""
+    if not spec.HasField("lateness"):
+        return None
+    late, weight = spec.lateness, spec.lateness.weight_per_hour / _HOUR_S
+    if late.HasField("due_time"):
+        return AskedLateness(weight, at_s=from_timestamp(late.due_time))
+    return AskedLateness(weight, after_s=from_duration(late.due_duration))
+
+
+def _wrong(field: str, what: str) -> InvalidRequest:
+    return InvalidRequest(f"{field} {what}", field=f"spec.{field}")

@@ -1,0 +1,388 @@
+"""Machines are asked for once, used by whom they were rented for, and given back empty, whatever happens between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from dlq_common.config import Seconds
+from dlq_common.errors import NotFound, PermissionDenied, TryAgain
+from dlq_master.control.pool_config import RentingConfig
+from dlq_master.control.pool_stimuli import AnnounceLeave, StopMachines
+from dlq_master.control.stimuli import Caller
+from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.providers.port import ProviderFailed
+from support.lent_servers import saves
+from support.master_harness import ROOT
+from support.rented import HOUR_S, MADE, SPOT, RentedHost, Site
+
+
+def up(site: Site) -> RentedHost:
+    """A job waits, and its machine has come."""
+    site.tick()
+    site.tick()
+    host = site.boot()
+    site.tick()
+    assert site.only().state == "up"
+    site.tick()  # whoever it is for starts
+    return host
+
+
+@pytest.fixture(autouse=True)
+def tidy() -> Iterator[None]:
+    yield
+    while MADE:
+        MADE.pop().close()
+
+
+def running(site: Site, host: RentedHost, job_id: int) -> AttemptKey:
+    key = AttemptKey(site.master.job(job_id).job_id, 1)  # type: ignore[arg-type]
+    host.obey()
+    host.start(key)
+    host.report()
+    assert site.master.attempt(key.job_id).state == "running"
+    return key
+
+
+def test_a_machine_is_rented_used_emptied_and_given_back() -> None:
+    site = Site()
+    job_id = site.submit()
+    site.tick(serve=False)
+    machine = site.only()
+    assert (machine.state, machine.jobs, site.provider.started) == ("starting", (job_id,), [])
+    site.desk.serve()
+    assert site.provider.started == [machine.request_id]
+    site.tick()
+    host = site.boot()
+    site.tick()
+    assert site.only().state == "up"
+    site.tick()
+    assert site.master.job(job_id).live_attempt == 1, site.master.story(job_id)
+    key = running(site, host, job_id)
+    site.tick()
+    assert site.only().state == "up", "somebody is there"
+    host.exit(key, 0)
+    host.report()
+    site.tick()
+    assert site.only().state == "draining"
+    site.tick()
+    host.answer()
+    site.tick()
+    assert (site.only().state, site.provider.there) == ("away", {})
+    assert machine.node_id not in site.master.state.cluster.nodes
+    words = [word for word in site.master.words() if word.startswith("machine_")]
+    assert words == ["machine_asked_for", "machine_up", "machine_draining", "machine_stopping", "machine_away"]  # fmt: skip
+    assert site.only().cost(1e9) == pytest.approx(10.0 * (site.only().end_s - machine.asked_s) / HOUR_S)  # type: ignore[operator]  # fmt: skip
+
+
+def test_nobody_else_starts_on_a_rented_machine() -> None:
+    site = Site()
+    site.submit(2)
+    other = site.master.submit(1).job_id
+    up(site)
+    assert site.master.job(other).live_attempt is None
+    assert not site.master.node(site.only().node_id).open
+
+
+def test_it_is_given_back_only_when_its_devices_are_empty() -> None:
+    from dlq_master.control.loan_stimuli import Reading
+
+    site = Site()
+    job_id = site.submit()
+    host = up(site)
+    key = running(site, host, job_id)
+    host.exit(key, 0)
+    host.report()
+    host.held = tuple(Reading(gpu, 8 * 1024**3, 1) for gpu in range(4))
+    for _ in range(3):
+        site.tick()
+        host.answer()
+    assert site.only().state == "draining"
+    host.held = None
+    site.tick()
+    host.answer()
+    site.tick()
+    assert site.only().state == "away"
+
+
+def test_a_start_that_fails_half_way_is_found_again_and_paid_once() -> None:
+    """The provider has started it and dies before it says so; asked again, it is first asked what is there."""
+    site = Site()
+    site.submit()
+
+    def lost(verb: str) -> None:
+        if verb == "start":
+            raise ProviderFailed("killed after 60 s")
+
+    site.provider.after = lost
+    site.tick()
+    assert site.master.words().count("machine_start_failed") == 1
+    site.provider.after = lambda _verb: None
+    for _ in range(6):
+        site.tick()
+    assert site.only().instance_id == "i-1"
+    assert site.provider.calls.count(f"start {site.only().request_id}") == 1, "it was listed"
+    assert len(site.provider.started) == 1
+
+
+def test_a_provider_that_never_answers_is_given_up_after_three_tries() -> None:
+    site = Site()
+    site.submit()
+
+    def hangs(verb: str) -> None:
+        if verb == "start":
+            raise ProviderFailed("did not end within 60 s and was killed")
+
+    site.provider.before = hangs
+    for _ in range(30):
+        site.tick()
+    machine = site.only()
+    assert (machine.state, machine.tries) == ("failed", 0)
+    assert "it could not be started" in machine.fault
+    assert site.provider.calls.count(f"start {machine.request_id}") == 3
+    assert "again in" in site.master.state.pools.words["spot"]
+    for _ in range(40):
+        site.tick()
+    assert len(site.machines()) == 2, "after a rest the pool is asked again"
+
+
+def test_a_machine_that_does_not_come_is_given_back() -> None:
+    site = Site()
+    site.submit()
+    site.tick()
+    for _ in range(7):
+        site.tick(10.0)
+    machine = next(iter(site.machines().values()))
+    assert (machine.state, machine.fault) == ("failed", "it did not come within 60 s")
+    assert site.provider.there == {}
+    assert machine.request_id not in site.master.state.tokens
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"instance_id": "i-9"}, "it is i-9, and its provider says that it is i-1"),
+        ({"instance_id": ""}, "it is nameless"),
+        ({"gpus": 2}, "it has 2 GPUs"),
+        ({"pool_name": "other"}, "says pool other"),
+    ],
+)
+def test_a_wrong_host_is_refused_and_its_machine_given_back(
+    wrong: dict[str, object], words: str
+) -> None:
+    site = Site()
+    site.submit()
+    site.tick()
+    refused = site.refusal(**wrong)
+    assert isinstance(refused, PermissionDenied)
+    assert words in refused.what
+    site.tick()
+    site.tick()
+    machine = next(iter(site.machines().values()))
+    assert (machine.state, machine.fault.startswith("wrong host")) == ("failed", True)
+    assert site.provider.there == {}
+    assert site.master.words().count("host_refused") == 1
+
+
+def test_a_host_that_nobody_asked_for_is_refused() -> None:
+    site = Site()
+    host = RentedHost(site.master, NodeId("stranger"), pool_name="spot", instance_id="i-7")
+    with pytest.raises(PermissionDenied, match="nobody has asked pool spot"):
+        host.hello()
+    site.tick()
+    assert "host_refused" in site.master.words()
+
+
+def test_an_agent_that_is_faster_than_its_provider_is_told_to_come_again() -> None:
+    site = Site()
+    site.submit()
+    site.tick(serve=False)
+    assert isinstance(site.refusal(), TryAgain)
+    site.desk.serve()
+    assert site.refusal(instance_id="i-1") is None
+
+
+def test_a_machine_that_its_provider_has_no_more_is_lost_at_once_and_not_paid_on() -> None:
+    site = Site(renting=RentingConfig(look_every=Seconds(5.0)))
+    job_id = site.submit()
+    host = up(site)
+    running(site, host, job_id)
+    first = site.only().request_id
+    site.provider.there.clear()
+    for _ in range(8):
+        site.tick()
+    machine = site.machines()[first]
+    assert (machine.state, machine.fault) == ("away", "lost: its provider has it no more")
+    job = site.master.job(job_id)
+    assert (job.state, job.live_attempt) == ("queued", None)
+    assert site.machines().keys() - {first}, "another one is rented for it"
+
+
+def test_what_is_taken_back_by_its_provider_is_emptied_in_time() -> None:
+    site = Site()
+    job_id = site.submit()
+    host = up(site)
+    key = running(site, host, job_id)
+    node = Caller(host.node_id, "node")
+    ask = AnnounceLeave(caller=node, request_id="l1", node_id=host.node_id, leave_s=30.0)
+    assert site.master.ask(ask) == 1
+    assert site.master.ask(ask) == 1, "said again"
+    assert site.master.attempt(job_id).grace_s == 30.0
+    assert site.only().state == "draining"
+    saves(host, key)
+    site.tick()
+    host.answer()
+    site.tick()
+    assert site.machines()[host.node_id].state == "away"
+    assert site.master.job(job_id).state == "queued"
+
+
+def test_people_give_machines_back() -> None:
+    site = Site()
+    site.submit()
+    site.tick()
+    with pytest.raises(NotFound):
+        site.master.ask(StopMachines(caller=ROOT, request_id="s0", machine_ids=("spot-9-9",)))
+    name = site.only().request_id
+    ask = StopMachines(caller=ROOT, request_id="s1", machine_ids=(name,))
+    assert site.master.ask(ask) == (name,)
+    assert site.master.ask(ask) == (name,), "the same answer"
+    assert site.only().state == "stopping"
+    site.tick()
+    assert (site.machines()[name].state, site.machines()[name].fault) == ("away", "stopped by root")
+
+
+def test_a_stop_is_asked_again_until_it_is_gone() -> None:
+    site = Site()
+    site.submit()
+    site.tick()
+    name = site.only().request_id
+
+    def fails(verb: str) -> None:
+        if verb == "stop":
+            raise ProviderFailed("no route to host")
+
+    site.provider.before = fails
+    site.master.ask(StopMachines(caller=ROOT, request_id="s1", machine_ids=(name,)))
+    for _ in range(10):
+        site.tick()
+    assert site.machines()[name].open, "it is paid as long as nobody says that it is gone"
+    site.provider.before = lambda _verb: None
+    site.tick(300.0)
+    assert site.machines()[name].state == "away"
+
+
+def test_own_nodes_come_first_and_the_machine_that_is_not_needed_goes_back() -> None:
+    site = Site(own=4)
+    quick = site.master.submit(4, run_estimate_s=60.0).job_id
+    late = site.submit(4, due_s=2 * HOUR_S, lasts_s=HOUR_S)
+    assert site.master.job(quick).live_attempt == 1
+    site.tick()
+    assert not site.machines(), "in a minute it starts on the own node, and is in time"
+    assert site.master.job(late).live_attempt is None
+
+
+def test_it_is_rented_only_where_being_late_costs_more() -> None:
+    """Own GPUs are held for 10 h. An hour on a machine costs 10; being 9 h late costs 9 or 90."""
+    for weight, rented in ((1.0, 0), (10.0, 1)):
+        site = Site(own=4)
+        site.master.submit(4, run_estimate_s=10 * HOUR_S)
+        site.submit(4, due_s=2 * HOUR_S, lasts_s=HOUR_S, weight=weight)
+        site.tick()
+        assert len(site.machines()) == rented, f"weight {weight}"
+
+
+def test_budgets_are_kept() -> None:
+    for renting in (RentingConfig(most_per_hour=9.0), RentingConfig(most_per_day=5.0)):
+        site = Site(renting=renting)
+        site.submit()
+        site.tick()
+        assert not site.machines()
+    site = Site(renting=RentingConfig(most_per_hour=15.0))
+    site.submit()
+    site.submit()
+    site.tick()
+    assert len(site.machines()) == 1, "two would cost 20 an hour"
+
+
+def test_all_go_back_before_their_provider_takes_them() -> None:
+    pool = replace(SPOT, available_until="2001-01-01T00:00:00Z", leave=Seconds(60.0))
+    site = Site(pool)
+    site.submit()
+    site.tick()
+    assert not site.machines(), "it is over already"
+    assert site.master.state.pools.words["spot"] == "its provider takes all back"
+
+
+def test_a_pool_that_nobody_names_any_more_is_told() -> None:
+    site = Site()
+    site.submit()
+    site.tick()
+    site.master.config = replace(site.master.config, pools=())
+    site.restart()
+    site.tick()
+    assert site.master.words().count("machine_without_pool") == 1
+
+
+def test_everything_stands_after_a_restart_of_the_master() -> None:
+    site = Site()
+    job_id = site.submit()
+    host = up(site)
+    key = running(site, host, job_id)
+    before = site.only()
+    site.restart()
+    host.hello()
+    site.tick()
+    assert site.only() == before
+    assert site.provider.started == [before.request_id]
+    host.exit(key, 0)
+    host.report()
+    site.tick()
+    assert site.only().state == "draining"
+
+
+def test_a_machine_that_was_asked_for_before_the_master_died_is_asked_for_once() -> None:
+    site = Site()
+    site.submit()
+    site.tick(serve=False)
+    name = site.only().request_id
+    site.restart()  # the act never reached the provider
+    for _ in range(4):
+        site.tick()
+    assert site.provider.started == [name]
+    assert site.machines().keys() == {name}
+
+
+def test_what_a_provider_lists_and_nobody_asked_for_is_told_and_left_alone() -> None:
+    site = Site()
+    site.submit()
+    site.provider.there["theirs"] = "i-77"
+    site.tick()
+    site.tick(40.0)
+    assert site.master.words().count("machine_unasked") == 1
+    assert "theirs" in site.provider.there
+
+
+def test_one_that_comes_after_it_was_given_up_is_stopped() -> None:
+    site = Site()
+    site.submit()
+    site.tick()
+    name = site.only().request_id
+    site.master.ask(StopMachines(caller=ROOT, request_id="s1", machine_ids=(name,)))
+    site.tick()
+    assert site.machines()[name].state == "away"
+    site.provider.there[name] = "i-1"  # half of a start that was killed
+    site.tick(40.0)
+    site.tick()
+    assert name not in site.provider.there
+
+
+def test_gpus_of_the_wrong_kind_are_a_wrong_host() -> None:
+    site = Site(replace(SPOT, gpu_type="A100"))
+    site.submit()
+    site.tick()
+    refused = site.refusal()
+    assert isinstance(refused, PermissionDenied)
+    assert "4 x A100 are paid for" in refused.what
