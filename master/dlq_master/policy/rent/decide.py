@@ -36,8 +36,9 @@ _AHEAD_S = 5.0  # a machine is given back so long before it would cost more
 
 def decide(market: Market, solver: Solver, draw: np.random.Generator) -> list[Change]:
     """What changes; nothing for what stays as it is. Costs one call of the solver, if anybody is left for it."""
-    able = [one for one in market.wanting if pays_at_all(market, one)]
-    put, left = _placed(market, able)
+    late = [one for one in market.wanting if late_cost(one, one.own_end_s) > 0.0]
+    put, left = _placed(market, late)
+    left = _as_many_as_fit(market, [one for one in left if pays_at_all(market, one)])
     rented = _rented(market, left, _schedule(market, left, solver, draw)) if left else []
     come = {one.request_id for one in put}
     over = [Release(at.request_id) for at in market.here if _over(market, at, come)]
@@ -50,18 +51,17 @@ def late_cost(one: Wanting, end_s: float) -> float:
 
 
 def pays_at_all(market: Market, one: Wanting) -> bool:
-    """Whether being late on the own nodes costs it more than its part of a machine that is there at once."""
+    """Whether being late on the own nodes costs it more than its part of a new machine."""
     own = late_cost(one, one.own_end_s)
-    return own > 0.0 and any(
-        own > _least_cost(market, one, n, offer) for n, offer in enumerate(market.offers)
-    )
+    return any(own > _least_cost(market, one, n, offer) for n, offer in enumerate(market.offers))
 
 
 def _least_cost(market: Market, one: Wanting, n: int, offer: Offer) -> float:
     left_s = one.left_s[n]
     part = np.arange(1, len(left_s) + 1) / offer.type.gpus
-    late = one.weight * np.maximum(0.0, market.now_s + left_s - one.due_s)
-    money = left_s * part * offer.type.price_per_hour / _HOUR_S
+    end_s = market.now_s + offer.type.boot_s + left_s
+    late = one.weight * np.maximum(0.0, end_s - one.due_s)
+    money = (offer.type.boot_s + left_s) * part * offer.type.price_per_hour / _HOUR_S
     return float(np.where(np.isfinite(left_s), late + money, inf).min())
 
 
@@ -102,6 +102,18 @@ def _cheapest(market: Market, one: Wanting, at: Here, free: int) -> tuple[float,
     cost = np.where(end_s <= offer.until_s, cost, inf)
     best = int(cost.argmin())
     return float(cost[best]), best + 1
+
+
+def _as_many_as_fit(market: Market, left: list[Wanting]) -> list[Wanting]:
+    """Those who would lose most, as far as all machines that may be had could hold them: of more the methods make
+    parts for everybody, with which who needs a fixed number of GPUs can do nothing."""
+    room, found = sum(offer.left * offer.type.gpus for offer in market.offers), []
+    for one in left:
+        least = int(np.isfinite(one.left_s).any(axis=0).argmax()) + 1
+        if least <= room:
+            room -= least
+            found.append(one)
+    return found
 
 
 def _schedule(

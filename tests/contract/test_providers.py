@@ -1,0 +1,161 @@
+"""One suite over all providers: one machine for one request, listed until it is stopped; and what an operator's program
+may do wrong."""
+
+from __future__ import annotations
+
+import stat
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from dlq_master.providers.exec import ExecProvider
+from dlq_master.providers.fake import FakeProvider
+from dlq_master.providers.port import Provider, ProviderFailed, Wish
+from dlq_master.providers.static import StaticProvider
+from support.waiting import wait_until
+
+
+def living(session: str) -> list[str]:
+    """Processes of that session that are no zombies."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError, IndexError):
+            facts = (entry / "stat").read_text().rpartition(")")[2].split()
+            if facts[3] == session and facts[0] != "Z":
+                found.append(entry.name)
+    return found
+
+
+WISH = Wish(
+    request_id="spot-3-1",
+    pool="spot",
+    node_id="spot-3-1",
+    gpu_type="h100-80gb",
+    gpu_count=8,
+    join_address="head:7321",
+    token="dlq1.a.secret",
+)
+# A machine is a file of its name.
+HONEST = """\
+here=$(dirname "$0")/there; mkdir -p "$here"
+told=$(cat)
+id=$(printf %s "$told" | sed 's/.*"request_id": "\\([^"]*\\)".*/\\1/')
+case $1 in
+start) : > "$here/$id"; printf '{"instance_id": "i-%s"}' "$id" ;;
+stop) rm -f "$here/$id"; printf '{}' ;;
+list) printf '{"machines": ['; comma=; for f in "$here"/*; do
+        [ -e "$f" ] || continue; n=$(basename "$f")
+        printf '%s{"request_id": "%s", "instance_id": "i-%s"}' "$comma" "$n" "$n"; comma=,; done
+      printf ']}' ;;
+esac
+"""
+Write = Callable[..., ExecProvider]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def written(script: str, *, timeout_s: float = 20.0, user: str = "") -> ExecProvider:
+        path = tmp_path / "provider"
+        path.write_text(f"#!/bin/sh\n{script}")
+        path.chmod(stat.S_IRWXU | stat.S_IROTH | stat.S_IXOTH)
+        return ExecProvider("spot", str(path), timeout_s=timeout_s, user=user)
+
+    return written
+
+
+@pytest.fixture(params=["fake", "static", "exec"])
+def provider(request: pytest.FixtureRequest, write: Write) -> Provider:
+    made: dict[str, Callable[[], Provider]] = {
+        "fake": FakeProvider,
+        "static": StaticProvider,
+        "exec": lambda: write(HONEST),
+    }
+    return made[request.param]()
+
+
+def test_asked_twice_it_is_one_machine_with_one_name(provider: Provider) -> None:
+    first = provider.start(WISH)
+    assert provider.start(WISH) == first
+    assert [tuple(one) for one in provider.list()] == [("spot-3-1", first)]
+
+
+def test_what_is_stopped_is_gone_however_often(provider: Provider) -> None:
+    name = provider.start(WISH)
+    assert provider.stop("spot-3-1", name)
+    assert provider.stop("spot-3-1", name)
+    assert provider.stop("never-was", "")
+    assert provider.list() == ()
+
+
+def test_two_requests_are_two_machines(provider: Provider) -> None:
+    from dataclasses import replace
+
+    other = replace(WISH, request_id="spot-3-2", node_id="spot-3-2")
+    assert provider.start(WISH) != provider.start(other)
+    assert [one.request_id for one in provider.list()] == ["spot-3-1", "spot-3-2"]
+
+
+def test_a_program_that_hangs_is_killed_with_all_that_it_has_started(
+    write: Write, tmp_path: Path
+) -> None:
+    hanging = write(f"echo $$ > {tmp_path}/pid; sleep 1000 & sleep 1000", timeout_s=0.5)
+    began_s = time.process_time()
+    with pytest.raises(ProviderFailed, match=r"did not end within 0\.5 s and was killed"):
+        hanging.start(WISH)
+    assert time.process_time() - began_s < 1.0, "it is waited for, not looked at"
+    session = (tmp_path / "pid").read_text().strip()
+    wait_until(lambda: not living(session), what="all of it to be gone")
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo no quota left >&2; exit 3", "provider ended with 3: no quota left"),
+        ("echo hello", "start did not print one JSON object"),
+        ("echo '[1]'", "start did not print one JSON object"),
+        ("echo '{}'", "start did not print instance_id"),
+        ("""echo '{"instance_id": 7}'""", "start did not print instance_id"),
+        ("kill -9 $$", "provider ended with -9"),
+    ],
+)
+def test_what_a_program_does_wrong_is_told_on_one_line(
+    write: Write, script: str, words: str
+) -> None:
+    with pytest.raises(ProviderFailed) as failed:
+        write(script).start(WISH)
+    assert words in str(failed.value)
+    assert "\n" not in str(failed.value)
+
+
+def test_a_list_that_makes_no_sense_is_a_fault_and_not_an_empty_one(write: Write) -> None:
+    """Else all machines would be taken for lost."""
+    for script in ("echo '{}'", """echo '{"machines": [1]}'""", """echo '{"machines": [{}]}'"""):
+        with pytest.raises(ProviderFailed):
+            write(script).list()
+
+
+def test_a_stop_may_take_longer(write: Write) -> None:
+    assert not write("""echo '{"gone": false}'""").stop("spot-3-1", "i-1")
+    with pytest.raises(ProviderFailed):
+        write("""echo '{"gone": "soon"}'""").stop("spot-3-1", "i-1")
+
+
+def test_the_token_is_told_on_standard_input_alone(write: Write, tmp_path: Path) -> None:
+    script = f"""env > {tmp_path}/env; printf %s "$*" > {tmp_path}/words; cat > {tmp_path}/in; echo '{{"instance_id": "i"}}'"""
+    write(script).start(WISH)
+    assert "dlq1.a.secret" in (tmp_path / "in").read_text()
+    assert "dlq1.a.secret" not in (tmp_path / "env").read_text() + (tmp_path / "words").read_text()
+
+
+def test_an_account_that_is_not_there_is_named(write: Write) -> None:
+    with pytest.raises(ProviderFailed, match="there is no account nobody-of-that-name"):
+        write(HONEST, user="nobody-of-that-name").list()
+
+
+def test_a_program_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
+    missing = ExecProvider("spot", str(tmp_path / "nothing"), timeout_s=5.0)
+    with pytest.raises(ProviderFailed, match="nothing cannot be run"):
+        missing.list()

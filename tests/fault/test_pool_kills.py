@@ -1,0 +1,96 @@
+"""A master dies at any passage of any failpoint while a machine is rented, used and given back: it is paid once, and
+nothing is left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from dlq_master.control import failpoints
+from dlq_master.model.ids import AttemptKey
+from support.counted_failpoints import Counting, Crash
+from support.rented import MADE, Site
+
+
+@pytest.fixture(autouse=True)
+def tidy() -> Iterator[None]:
+    yield
+    while MADE:
+        MADE.pop().close()
+
+
+class Story:
+    """A job is submitted, its machine comes, it runs and ends, and the machine goes; everybody asks until there is an
+    answer."""
+
+    def __init__(self, setting: str = "") -> None:
+        self.counting = Counting(setting)
+        self.site = Site(failpoints=self.counting)
+        self.crashes = 0
+
+    def run(self) -> None:
+        site = self.site
+        job_id = self._do(lambda: site.submit(request_id="job"))
+        self._until(lambda: len(site.machines()) == 1 and site.only().instance_id != "")
+        self._do(site.boot)
+        (host,) = site.hosts.values()
+        key = AttemptKey(job_id, 1)
+        self._until(lambda: key in host.ranks)
+        self._do(lambda: host.start(key))
+        self._until(lambda: site.master.attempt(job_id).state == "running")
+        host.exit(key, 0)
+        self._until(lambda: all(not one.open for one in site.machines().values()))
+
+    def _until(self, true: Callable[[], bool]) -> None:
+        for _ in range(40):
+            if true():
+                return
+            self._do(self._live)
+        raise AssertionError(self.site.master.story())
+
+    def _live(self) -> None:
+        self.site.tick()
+        for host in self.site.hosts.values():
+            if host.node_id in self.site.master.state.cluster.nodes and host.session_id is not None:
+                host.answer()
+                host.report()
+
+    def _do(self, act: Callable[[], Any]) -> Any:
+        try:
+            return act()
+        except Crash:
+            self.crashes += 1
+            site = self.site
+            site.master.crashed()
+            site.attach()
+            for host in site.hosts.values():
+                host.session_id = None
+                host.inbox.clear()
+                host.looks.clear()
+                if host.node_id in site.master.state.cluster.nodes:
+                    host.hello()
+            return self._do(act)
+
+
+def judge(story: Story) -> None:
+    site = story.site
+    words = Counter(site.master.words())
+    assert words["machine_asked_for"] == words["machine_away"] == 1
+    assert site.provider.started == [site.only().request_id], "paid once"
+    assert (site.provider.there, site.only().state) == ({}, "away")
+    assert (site.master.state.tokens, site.master.state.cluster.nodes) == ({}, {})
+
+
+@pytest.mark.parametrize("place", failpoints.NAMES)
+def test_a_rent_survives_a_master_that_dies_at_any_moment_of_it(place: str) -> None:
+    calm = Story()
+    calm.run()
+    judge(calm)
+    for number in range(1, calm.counting.passages[place] + 1):
+        story = Story(f"{place}:{number}")
+        story.run()
+        assert story.crashes == 1, f"{place}:{number}"
+        judge(story)
