@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,11 @@ GOOD = {
 }  # fmt: skip
 
 
-def checked(tmp_path: Path, more: str = "", **changes: str | None) -> MasterConfig:
-    rows = {key: value for key, value in {**GOOD, **changes}.items() if value is not None}
+def checked(
+    tmp_path: Path, changes: Mapping[str, str | None] | None = None, more: str = ""
+) -> MasterConfig:
+    all_rows = {**GOOD, **(changes or {})}
+    rows = {key: value for key, value in all_rows.items() if value is not None}
     text = "[[pools]]\n" + "\n".join(f"{key} = {value}" for key, value in rows.items())
     path = tmp_path / "master.toml"
     path.write_text(f"{text}\n{more}")
@@ -28,7 +32,7 @@ def checked(tmp_path: Path, more: str = "", **changes: str | None) -> MasterConf
 
 
 def test_a_catalogue_is_read(tmp_path: Path) -> None:
-    (pool,) = checked(tmp_path, available_until='"2030-01-01T00:00:00Z"').pools
+    (pool,) = checked(tmp_path, {"available_until": '"2030-01-01T00:00:00Z"'}).pools
     assert (pool.patience_s, pool.until_s) == (360.0, 1_893_456_000.0)
 
 
@@ -55,7 +59,7 @@ def test_what_is_wrong_is_named_by_its_key(
     tmp_path: Path, changes: dict[str, str | None], words: str
 ) -> None:
     with pytest.raises(ConfigError) as error:
-        checked(tmp_path, **changes)
+        checked(tmp_path, changes)
     assert words in error.value.what
 
 
@@ -70,5 +74,5 @@ def test_what_is_wrong_is_named_by_its_key(
 )  # fmt: skip
 def test_so_is_what_is_wrong_with_renting(tmp_path: Path, more: str, words: str) -> None:
     with pytest.raises(ConfigError) as error:
-        checked(tmp_path, more)
+        checked(tmp_path, more=more)
     assert words in error.value.what
