@@ -33,6 +33,9 @@ def controller_text(told: wire.LoanController | None, look: Look) -> str:
     """Who lends servers by itself, and by what."""
     if told is None:
         return "off: nobody's load is followed ([loans] load in master.toml)\n"
+    if told.HasField("off_time"):
+        at = when(from_timestamp(told.off_time), look)
+        return f"off: switched off by {clean_line(told.off_by)}, {at}; on again: dlq admin loan auto on\n"
     lines = [f"follows  {clean_line(told.source)}"]
     if told.HasField("busy_share"):
         at = when(from_timestamp(told.load_time), look)

@@ -29,6 +29,11 @@ class Loans:
         answer = self._connection.call(self.stub.ListLoans, wire.ListLoansRequest())
         return answer.controller if answer.HasField("controller") else None
 
+    def switch(self, *, on: bool) -> wire.LoanController:
+        """Follow the load of the inference side from now on, or do not."""
+        request = wire.SetLoanControllerRequest(request_id=self._connection.ids.request_id(), on=on)
+        return self._connection.call(self.stub.SetLoanController, request).controller
+
     def lend(self, node_ids: Sequence[str] = (), count: int = 0) -> Sequence[wire.LoanServer]:
         """Lend these, or so many. They take jobs once their devices show that they are empty."""
         request_id = self._connection.ids.request_id()

@@ -116,6 +116,13 @@ def test_servers_follow_a_load_that_is_told_in_a_file(lender: Lender, line: Conn
     told = json.loads(lender.said("admin", "loan", "auto", "--json"))["controller"]
     assert (told["busy_share"], told["lent_count"], told["fault"]) == (0.9, 0, None)
     jobs.cancel(job_id, kill=True)
+    assert "switched off by user:" in lender.said("admin", "loan", "auto", "off")
+    lender.kill("master")
+    lender.start("master")
+    lender.wait_for("master")
+    told = json.loads(lender.said("admin", "loan", "auto", "--json"))["controller"]
+    assert told["off_by"].startswith("user:")
+    assert "follows" in lender.said("admin", "loan", "auto", "on")
 
 
 def _is_accounted_for(lender: Lender) -> None:

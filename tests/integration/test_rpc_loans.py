@@ -60,7 +60,7 @@ async def test_the_inference_side_and_operators_lend_and_users_do_not(
         wire.ReclaimServersRequest(request_id="r", count=5_000),
         wire.ReclaimServersRequest(request_id="r", node_ids=["../inf"]),
         wire.ReclaimServersRequest(request_id="r", count=1, force=True),
-        wire.ReclaimServersRequest(request_id="r", count=1, token="3f2a9c417d60"),
+        wire.ReclaimServersRequest(request_id="r", force=True, token="3f2a9c417d60"),
     ],
 )
 async def test_what_makes_no_sense_is_refused(

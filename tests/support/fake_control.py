@@ -24,7 +24,7 @@ from dlq_master.control import stimuli as say
 from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
-from dlq_master.control.loan_state import Followed
+from dlq_master.control.loan_state import Followed, SwitchedOff
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.ports import PastJobs
 from dlq_master.control.queues import LevelFacts, QueueFacts
@@ -187,6 +187,9 @@ class FakeRead:
         return (), RentingConfig(), {}
 
     def followed_load(self) -> Followed | None:
+        return None
+
+    def loans_off(self) -> SwitchedOff | None:
         return None
 
     def server_words(self, node_id: NodeId) -> str:

@@ -54,12 +54,17 @@ def status(app: App, as_json: bool) -> None:
     _show(app, Loans(app.connection()).servers(), as_json=as_json)
 
 
-@loan.command(epilog=examples("dlq admin loan auto"))
+@loan.command(epilog=examples("dlq admin loan auto", "dlq admin loan auto off"))
 @json_option
+@click.argument("switch", required=False, type=click.Choice(["on", "off"]), metavar="[on|off]")
 @pass_app
-def auto(app: App, as_json: bool) -> None:
-    """Whether servers are lent by the load of the inference side, and how that goes ([loans] in master.toml)."""
-    told = Loans(app.connection()).controller()
+def auto(app: App, switch: str | None, as_json: bool) -> None:
+    """Whether servers are lent by the load of the inference side, and how that goes ([loans] in master.toml).
+
+    With `off` people lend and reclaim until it is `on` again, over restarts of the master; what is lent stays lent.
+    """
+    api = Loans(app.connection())
+    told = api.controller() if switch is None else api.switch(on=switch == "on")
     if as_json:
         click.echo(document({"controller": None if told is None else controller_facts(told)}))
         return
@@ -123,11 +128,13 @@ def reclaim(
     Nothing new starts there from then on. Jobs that can go on with what they have elsewhere do so, the others
     save and queue again. A server has gone when its devices show that nothing is on them.
     """
-    if token and (host or count or within or force or plan_only):
-        raise InvalidRequest("--token says all: name nothing else", field="token")
+    if token and plan_only:
+        raise InvalidRequest("--plan makes a token, and --token wants one", field="token")
+    if token and (within or force) and not (host or count):
+        raise InvalidRequest("beside --token say all that was asked, or nothing", field="token")
     if force and within is None:
         raise InvalidRequest("--force needs a time", field="force", hint="--within 60s --force")
-    names, number = ([], 0) if token else _which(host, count)
+    names, number = ([], 0) if token and not (host or count) else _which(host, count)
     within_s = _seconds(within) if within is not None else None
     patience_s = _seconds(wait)
     api = Loans(app.connection())

@@ -27,6 +27,8 @@ def controller_facts(told: wire.LoanController) -> Facts:
         "load_time": instant(told.load_time) if told.HasField("load_time") else None,
         "lent_count": told.lent_count,
         "fault": told.fault or None,
+        "off_by": told.off_by or None,
+        "off_time": instant(told.off_time) if told.HasField("off_time") else None,
     }
 
 

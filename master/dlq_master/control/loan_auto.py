@@ -60,6 +60,9 @@ class Follower:
 
     async def look(self) -> None:
         """One look, and what follows from it."""
+        if self._loans.off is not None:
+            self._lending = Lending()  # who watches again watches anew
+            return
         before = self._loans.followed or Followed(self._config.load)
         try:
             busy = await asyncio.to_thread(self._read, self._config.load)

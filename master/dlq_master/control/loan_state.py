@@ -1,8 +1,9 @@
-"""What the loop keeps of loans beside the flags of nodes: words and plans. Never stored."""
+"""What the loop keeps of loans beside the flags of nodes: words, plans, and whether the load is followed."""
 
+import json
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dlq_master.control.loan_stimuli import Found, ReclaimServers
 from dlq_master.model.ids import NodeId
@@ -31,6 +32,26 @@ class Followed(NamedTuple):
     fault: str = ""
 
 
+class SwitchedOff(NamedTuple):
+    """Who has switched the controller off, and when."""
+
+    by: str
+    at_s: float
+
+
+SWITCH: Final = "loans_off"  # key of meta: a SwitchedOff as JSON; empty: the load is followed
+
+
+def read_switch(stored: str | None) -> SwitchedOff | None:
+    """What `written` wrote."""
+    return SwitchedOff(*json.loads(stored)) if stored else None
+
+
+def written(off: SwitchedOff | None) -> str:
+    """As it is stored."""
+    return "" if off is None else json.dumps(off)
+
+
 @dataclass(slots=True)
 class Loans:
     """`asked`: the number under which a node was last asked what is on its GPUs, and has not answered.
@@ -40,6 +61,7 @@ class Loans:
     asked: dict[NodeId, tuple[int, int]] = field(default_factory=dict)  # and in which session
     words: dict[NodeId, str] = field(default_factory=dict)
     followed: Followed | None = None
+    off: SwitchedOff | None = None  # the only thing here that is stored
     plans: OrderedDict[str, Planned] = field(default_factory=OrderedDict)
 
     def keep(self, token: str, planned: Planned) -> None:

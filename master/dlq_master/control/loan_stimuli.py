@@ -19,6 +19,15 @@ class LendServers:
     count: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchLoans:
+    """Follow the load of the inference side from now on, or do not."""
+
+    caller: Caller
+    request_id: str
+    on: bool
+
+
 class Found(NamedTuple):
     """What somebody has chosen from a demand, which is told apart by `basis`."""
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
-from dlq_master.control.loan_state import Followed
+from dlq_master.control.loan_state import Followed, SwitchedOff
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.queues import QueueFacts as QueueFacts
 from dlq_master.control.risk_watch import Risk
@@ -83,6 +83,7 @@ class Readable(Protocol):
     def followed_load(self) -> Followed | None: ...  # by which servers are lent; None: by nobody
     def machines(self) -> Sequence[Machine]: ...  # rented ones, the oldest first
     def pools(self) -> tuple[Sequence[PoolConfig], RentingConfig, Mapping[str, str]]: ...
+    def loans_off(self) -> SwitchedOff | None: ...  # who has switched that off; None: nobody
     def server_words(self, node_id: NodeId) -> str: ...  # what a server waits for
     def attempts_on(self, node_id: NodeId) -> Sequence[AttemptKey]: ...
     def user(self, name: str) -> User | None: ...

@@ -7,7 +7,7 @@ from dlq_master.control import queues, reservations, scheduling, team_use, teams
 from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
-from dlq_master.control.loan_state import Followed
+from dlq_master.control.loan_state import Followed, SwitchedOff
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.queues import QueueFacts
 from dlq_master.control.risk_watch import Risk
@@ -338,6 +338,10 @@ class Published:
     def followed_load(self) -> Followed | None:
         """The load by which servers are lent by themselves; None: they are not."""
         return self._state.loans.followed
+
+    def loans_off(self) -> SwitchedOff | None:
+        """Who has switched off that the load is followed; None: nobody has."""
+        return self._state.loans.off
 
     def server_words(self, node_id: NodeId) -> str:
         """What a server of the inference side waits for; empty: for nothing."""

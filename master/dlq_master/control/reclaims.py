@@ -36,6 +36,8 @@ from dlq_master.policy.reclaim.whitelist import (
 )
 from dlq_master.store.codec import decode, encode
 
+_AGAIN = "plan again: what was told is not what would be done now"
+
 
 class Wanted(NamedTuple):
     """`fewer` of `there` are to go; `lending` are not lent after all, `leaving` are asked back already."""
@@ -52,7 +54,7 @@ def reclaim(turn: Turn, ask: ReclaimServers) -> Reclaimed | ToChoose:
         known = turn.replay(ask)
         if known is not None:
             return decode(known, Reclaimed)
-    if ask.token:
+    if ask.token and (ask.token in turn.state.loans.plans or not (ask.node_ids or ask.count)):
         return _as_planned(turn, ask)
     wanted = _wanted(turn, ask)
     view, policy = look(turn), turn.state.policy
@@ -64,6 +66,11 @@ def reclaim(turn: Turn, ask: ReclaimServers) -> Reclaimed | ToChoose:
     taken = taking(view, policy, demand, choice)
     if ask.plan_only:
         return _plan(turn, ask, wanted, taken, Found(choice, basis), demand)
+    if ask.token and ask.token != _token(turn, ask, wanted, taken, basis):
+        raise Conflict(
+            f"the cluster is not as it was when plan {ask.token} was made, or something else was asked",
+            hint=_AGAIN,
+        )
     return _do(turn, ask, ask, wanted, taken)
 
 
@@ -78,19 +85,24 @@ def _as_planned(turn: Turn, ask: ReclaimServers) -> Reclaimed:
             f"there is no plan {ask.token} (any more): it is kept until the master restarts or many others are made",
             kind="plan",
             id=ask.token,
+            hint="say beside the token what was asked then, --count 2 --token TOKEN; or plan again",
         )
-    asked, again = planned.ask, "plan again: what was told is not what would be done now"
+    asked = planned.ask
+    if ask.node_ids or ask.count:
+        said = (ask.node_ids, ask.count, ask.within_s, ask.force)
+        if said != (asked.node_ids, asked.count, asked.within_s, asked.force):
+            raise Conflict(f"plan {ask.token} was made for something else", hint=_AGAIN)
     wanted = _wanted(turn, asked)
     view, policy = look(turn), turn.state.policy
     demand = demand_of(view, policy, wanted.there, wanted.fewer)
     if _basis(wanted, demand) != planned.found.basis:
         why = _difference(planned.demand, demand)
         raise Conflict(
-            f"the cluster is not as it was when plan {ask.token} was made: {why}", hint=again
+            f"the cluster is not as it was when plan {ask.token} was made: {why}", hint=_AGAIN
         )
     taken = taking(view, policy, demand, planned.found.choice)
     if _effects(turn, asked, wanted, taken) != planned.effects:
-        raise Conflict(f"plan {ask.token} would do something else to jobs by now", hint=again)
+        raise Conflict(f"plan {ask.token} would do something else to jobs by now", hint=_AGAIN)
     return _do(turn, ask, asked, wanted, taken)
 
 
@@ -148,7 +160,7 @@ def _plan(
 ) -> Reclaimed:
     answer = _answer(turn, ask, wanted, taken)
     effects = _effects(turn, ask, wanted, taken)
-    token = _digest(effects, found.basis, turn.state.epoch)[:12]
+    token = _token(turn, ask, wanted, taken, found.basis)
     asked = replace(ask, plan_only=False, request_id="", found=None, hurry=False)
     turn.state.loans.keep(token, Planned(asked, found, demand, effects))
     return answer._replace(token=token)
@@ -207,6 +219,11 @@ def _hits(turn: Turn, ask: ReclaimServers, wanted: Wanted, taken: Taken) -> Iter
     within_s = ask.within_s if ask.force else None
     gone = (*wanted.leaving, *taken.choice.servers)
     return hits_of(look(turn), taken.plan, gone, within_s)
+
+
+def _token(turn: Turn, ask: ReclaimServers, wanted: Wanted, taken: Taken, basis: str) -> str:
+    """Names what is done on a cluster like this: the same wherever that is the same."""
+    return _digest(_effects(turn, ask, wanted, taken), basis)[:12]
 
 
 def _effects(turn: Turn, ask: ReclaimServers, wanted: Wanted, taken: Taken) -> str:

@@ -13,7 +13,7 @@ from dlq_master.control.config import MasterConfig
 from dlq_master.control.crowd import Crowd
 from dlq_master.control.gates import Gates, build
 from dlq_master.control.gpu_figures import Figures
-from dlq_master.control.loan_state import Loans
+from dlq_master.control.loan_state import SWITCH, Loans, read_switch
 from dlq_master.control.outbox import Outbox
 from dlq_master.control.pool_state import Pools
 from dlq_master.control.queues import in_order, rank_base
@@ -231,6 +231,7 @@ def restore(state: State, loaded: Loaded) -> None:
     state.next_command = max(state.outbox, default=0) + 1
     if loaded.meta.get(COPY, "no") == "yes":
         _leap(state)
+    state.loans.off = read_switch(loaded.meta.get(SWITCH))
     state.cluster.take_touched()  # all of it is on disk
     state.bookkeeping = Bookkeeping.begin(state.cluster, loaded.meta.get(LEVELS), state.started_s)
 

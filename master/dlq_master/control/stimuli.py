@@ -9,6 +9,7 @@ from dlq_master.control.chosen import Chosen
 from dlq_master.control.loan_stimuli import LendServers as LendServers
 from dlq_master.control.loan_stimuli import LookAtGpus as LookAtGpus
 from dlq_master.control.loan_stimuli import ReclaimServers as ReclaimServers
+from dlq_master.control.loan_stimuli import SwitchLoans as SwitchLoans
 from dlq_master.control.loan_stimuli import TakeLook as TakeLook
 from dlq_master.control.pool_stimuli import AnnounceLeave as AnnounceLeave
 from dlq_master.control.pool_stimuli import ProviderTold as ProviderTold
@@ -753,6 +754,7 @@ AdminStimulus: TypeAlias = (
     | LendServers
     | StopMachines
     | ReclaimServers
+    | SwitchLoans
     | CreateReservation
     | CancelReservation
 )

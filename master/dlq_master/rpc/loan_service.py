@@ -10,7 +10,7 @@ from dlq_common.errors import InvalidRequest
 from dlq_common.units import DAY
 from dlq_common.wire import to_duration, to_timestamp
 from dlq_master.control import loan_stimuli as stimuli
-from dlq_master.control.loan_state import Followed
+from dlq_master.control.loan_state import Followed, SwitchedOff
 from dlq_master.control.loan_stimuli import Hit, Reclaimed
 from dlq_master.control.ports import Control, Readable
 from dlq_master.control.reclaim_asking import ask_back
@@ -46,7 +46,7 @@ class LoanService(LoanServiceServicer):
         answer = wire.ListLoansResponse(servers=[server_message(node, read) for node in servers])
         followed = read.followed_load()
         if followed is not None:
-            answer.controller.CopyFrom(_controller_message(followed))
+            answer.controller.CopyFrom(_controller_message(followed, read.loans_off()))
         return answer
 
     async def LendServers(
@@ -84,22 +84,38 @@ class LoanService(LoanServiceServicer):
         token = words_of(request.token, "token")
         node_ids: tuple[NodeId, ...] = ()
         count = 0
-        if not token:
+        if not token or request.node_ids or request.count:
             node_ids, count = _which(request.node_ids, request.count)
-        elif request.node_ids or request.count or request.HasField("within_duration"):
-            raise InvalidRequest("a token says all: name nothing else", field="token")
+        elif request.HasField("within_duration") or request.force:
+            raise InvalidRequest("beside a token say all that was asked, or nothing", field="token")
         ask = stimuli.ReclaimServers(
             caller=caller_of(context),
             request_id=check_request_id(request.request_id),
             node_ids=node_ids,
             count=count,
             within_s=_within_s(request),
-            force=bool(not token and _force(request)),
+            force=_force(request),
             token=token,
         )
         done = await ask_back(self._control, ask)
         return wire.ReclaimServersResponse(
             plan=plan_message(done), servers=self._servers(done.node_ids)
+        )
+
+    async def SetLoanController(
+        self, request: wire.SetLoanControllerRequest, context: Context
+    ) -> wire.SetLoanControllerResponse:
+        await self._control.ask(
+            stimuli.SwitchLoans(
+                caller=caller_of(context),
+                request_id=check_request_id(request.request_id),
+                on=request.on,
+            )
+        )
+        read = self._control.published
+        followed = read.followed_load() or Followed("")
+        return wire.SetLoanControllerResponse(
+            controller=_controller_message(followed, read.loans_off())
         )
 
     def _servers(self, node_ids: Iterable[NodeId]) -> list[wire.LoanServer]:
@@ -125,7 +141,7 @@ def server_message(node: Node, read: Readable) -> wire.LoanServer:
     return message
 
 
-def _controller_message(followed: Followed) -> wire.LoanController:
+def _controller_message(followed: Followed, off: SwitchedOff | None) -> wire.LoanController:
     message = wire.LoanController(
         source=followed.source, lent_count=followed.lent, fault=followed.fault
     )
@@ -133,6 +149,9 @@ def _controller_message(followed: Followed) -> wire.LoanController:
         message.busy_share = followed.busy
     if followed.at_s is not None:
         message.load_time.CopyFrom(to_timestamp(followed.at_s))
+    if off is not None:
+        message.off_by = off.by
+        message.off_time.CopyFrom(to_timestamp(off.at_s))
     return message
 
 

@@ -82,6 +82,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "/dlq.v1.LoanService/ReclaimServers": Rule(LENDERS, changes=True),
         "/dlq.v1.PoolService/ListPools": Rule(OPERATORS),
         "/dlq.v1.PoolService/StopMachines": Rule(OPERATORS, changes=True),
+        "/dlq.v1.LoanService/SetLoanController": Rule(LENDERS, changes=True),
         "/dlq.v1.IdentityService/RenewCertificate": Rule(MEMBERS, changes=True),
         "/dlq.v1.AgentService/Session": Rule(NODES),
         "/dlq.v1.AgentService/PushLog": Rule(NODES),

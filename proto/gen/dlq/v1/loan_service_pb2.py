@@ -26,7 +26,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x64lq/v1/loan_service.proto\x12\x06\x64lq.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa0\x01\n\nLoanServer\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x11\n\tgpu_count\x18\x03 \x01(\x05\x12\x10\n\x08\x61ttempts\x18\x04 \x03(\t\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\x12.\n\nsince_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x61\x63tor\x18\x07 \x01(\t\"\x9d\x02\n\x0cReclaimedJob\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x04 \x01(\t\x12\x11\n\tgpu_count\x18\x05 \x01(\x05\x12\x16\n\x0ekept_gpu_count\x18\x06 \x01(\x05\x12\x31\n\x0egrace_duration\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rlost_duration\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06killed\x18\t \x01(\x08\x12\x31\n\rdeadline_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xaa\x01\n\x0bReclaimPlan\x12\r\n\x05token\x18\x01 \x01(\t\x12\x10\n\x08node_ids\x18\x02 \x03(\t\x12\"\n\x04jobs\x18\x03 \x03(\x0b\x32\x14.dlq.v1.ReclaimedJob\x12\x34\n\x11promised_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06proven\x18\x05 \x01(\x08\x12\x10\n\x08too_long\x18\x06 \x01(\x08\"\x12\n\x10ListLoansRequest\"d\n\x11ListLoansResponse\x12#\n\x07servers\x18\x01 \x03(\x0b\x32\x12.dlq.v1.LoanServer\x12*\n\ncontroller\x18\x02 \x01(\x0b\x32\x16.dlq.v1.LoanController\"\x9a\x01\n\x0eLoanController\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x17\n\nbusy_share\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12-\n\tload_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nlent_count\x18\x04 \x01(\x05\x12\r\n\x05\x66\x61ult\x18\x05 \x01(\tB\r\n\x0b_busy_share\"I\n\x12LendServersRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x10\n\x08node_ids\x18\x02 \x03(\t\x12\r\n\x05\x63ount\x18\x03 \x01(\x05\":\n\x13LendServersResponse\x12#\n\x07servers\x18\x01 \x03(\x0b\x32\x12.dlq.v1.LoanServer\"x\n\x12PlanReclaimRequest\x12\x10\n\x08node_ids\x18\x01 \x03(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x05\x12\x32\n\x0fwithin_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05\x66orce\x18\x04 \x01(\x08\"8\n\x13PlanReclaimResponse\x12!\n\x04plan\x18\x01 \x01(\x0b\x32\x13.dlq.v1.ReclaimPlan\"\x9e\x01\n\x15ReclaimServersRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x10\n\x08node_ids\x18\x02 \x03(\t\x12\r\n\x05\x63ount\x18\x03 \x01(\x05\x12\x32\n\x0fwithin_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05\x66orce\x18\x05 \x01(\x08\x12\r\n\x05token\x18\x06 \x01(\t\"`\n\x16ReclaimServersResponse\x12!\n\x04plan\x18\x01 \x01(\x0b\x32\x13.dlq.v1.ReclaimPlan\x12#\n\x07servers\x18\x02 \x03(\x0b\x32\x12.dlq.v1.LoanServer2\xb0\x02\n\x0bLoanService\x12@\n\tListLoans\x12\x18.dlq.v1.ListLoansRequest\x1a\x19.dlq.v1.ListLoansResponse\x12\x46\n\x0bLendServers\x12\x1a.dlq.v1.LendServersRequest\x1a\x1b.dlq.v1.LendServersResponse\x12\x46\n\x0bPlanReclaim\x12\x1a.dlq.v1.PlanReclaimRequest\x1a\x1b.dlq.v1.PlanReclaimResponse\x12O\n\x0eReclaimServers\x12\x1d.dlq.v1.ReclaimServersRequest\x1a\x1e.dlq.v1.ReclaimServersResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x64lq/v1/loan_service.proto\x12\x06\x64lq.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa0\x01\n\nLoanServer\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x11\n\tgpu_count\x18\x03 \x01(\x05\x12\x10\n\x08\x61ttempts\x18\x04 \x03(\t\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\x12.\n\nsince_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x61\x63tor\x18\x07 \x01(\t\"\x9d\x02\n\x0cReclaimedJob\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x04 \x01(\t\x12\x11\n\tgpu_count\x18\x05 \x01(\x05\x12\x16\n\x0ekept_gpu_count\x18\x06 \x01(\x05\x12\x31\n\x0egrace_duration\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rlost_duration\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06killed\x18\t \x01(\x08\x12\x31\n\rdeadline_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xaa\x01\n\x0bReclaimPlan\x12\r\n\x05token\x18\x01 \x01(\t\x12\x10\n\x08node_ids\x18\x02 \x03(\t\x12\"\n\x04jobs\x18\x03 \x03(\x0b\x32\x14.dlq.v1.ReclaimedJob\x12\x34\n\x11promised_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06proven\x18\x05 \x01(\x08\x12\x10\n\x08too_long\x18\x06 \x01(\x08\"\x12\n\x10ListLoansRequest\"d\n\x11ListLoansResponse\x12#\n\x07servers\x18\x01 \x03(\x0b\x32\x12.dlq.v1.LoanServer\x12*\n\ncontroller\x18\x02 \x01(\x0b\x32\x16.dlq.v1.LoanController\"\xd8\x01\n\x0eLoanController\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x17\n\nbusy_share\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12-\n\tload_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nlent_count\x18\x04 \x01(\x05\x12\r\n\x05\x66\x61ult\x18\x05 \x01(\t\x12\x0e\n\x06off_by\x18\x06 \x01(\t\x12,\n\x08off_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\r\n\x0b_busy_share\":\n\x18SetLoanControllerRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\n\n\x02on\x18\x02 \x01(\x08\"G\n\x19SetLoanControllerResponse\x12*\n\ncontroller\x18\x01 \x01(\x0b\x32\x16.dlq.v1.LoanController\"I\n\x12LendServersRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x10\n\x08node_ids\x18\x02 \x03(\t\x12\r\n\x05\x63ount\x18\x03 \x01(\x05\":\n\x13LendServersResponse\x12#\n\x07servers\x18\x01 \x03(\x0b\x32\x12.dlq.v1.LoanServer\"x\n\x12PlanReclaimRequest\x12\x10\n\x08node_ids\x18\x01 \x03(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x05\x12\x32\n\x0fwithin_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05\x66orce\x18\x04 \x01(\x08\"8\n\x13PlanReclaimResponse\x12!\n\x04plan\x18\x01 \x01(\x0b\x32\x13.dlq.v1.ReclaimPlan\"\x9e\x01\n\x15ReclaimServersRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x10\n\x08node_ids\x18\x02 \x03(\t\x12\r\n\x05\x63ount\x18\x03 \x01(\x05\x12\x32\n\x0fwithin_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05\x66orce\x18\x05 \x01(\x08\x12\r\n\x05token\x18\x06 \x01(\t\"`\n\x16ReclaimServersResponse\x12!\n\x04plan\x18\x01 \x01(\x0b\x32\x13.dlq.v1.ReclaimPlan\x12#\n\x07servers\x18\x02 \x03(\x0b\x32\x12.dlq.v1.LoanServer2\x8a\x03\n\x0bLoanService\x12@\n\tListLoans\x12\x18.dlq.v1.ListLoansRequest\x1a\x19.dlq.v1.ListLoansResponse\x12\x46\n\x0bLendServers\x12\x1a.dlq.v1.LendServersRequest\x1a\x1b.dlq.v1.LendServersResponse\x12\x46\n\x0bPlanReclaim\x12\x1a.dlq.v1.PlanReclaimRequest\x1a\x1b.dlq.v1.PlanReclaimResponse\x12O\n\x0eReclaimServers\x12\x1d.dlq.v1.ReclaimServersRequest\x1a\x1e.dlq.v1.ReclaimServersResponse\x12X\n\x11SetLoanController\x12 .dlq.v1.SetLoanControllerRequest\x1a!.dlq.v1.SetLoanControllerResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,19 +44,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTLOANSRESPONSE']._serialized_start=746
   _globals['_LISTLOANSRESPONSE']._serialized_end=846
   _globals['_LOANCONTROLLER']._serialized_start=849
-  _globals['_LOANCONTROLLER']._serialized_end=1003
-  _globals['_LENDSERVERSREQUEST']._serialized_start=1005
-  _globals['_LENDSERVERSREQUEST']._serialized_end=1078
-  _globals['_LENDSERVERSRESPONSE']._serialized_start=1080
-  _globals['_LENDSERVERSRESPONSE']._serialized_end=1138
-  _globals['_PLANRECLAIMREQUEST']._serialized_start=1140
-  _globals['_PLANRECLAIMREQUEST']._serialized_end=1260
-  _globals['_PLANRECLAIMRESPONSE']._serialized_start=1262
-  _globals['_PLANRECLAIMRESPONSE']._serialized_end=1318
-  _globals['_RECLAIMSERVERSREQUEST']._serialized_start=1321
-  _globals['_RECLAIMSERVERSREQUEST']._serialized_end=1479
-  _globals['_RECLAIMSERVERSRESPONSE']._serialized_start=1481
-  _globals['_RECLAIMSERVERSRESPONSE']._serialized_end=1577
-  _globals['_LOANSERVICE']._serialized_start=1580
-  _globals['_LOANSERVICE']._serialized_end=1884
+  _globals['_LOANCONTROLLER']._serialized_end=1065
+  _globals['_SETLOANCONTROLLERREQUEST']._serialized_start=1067
+  _globals['_SETLOANCONTROLLERREQUEST']._serialized_end=1125
+  _globals['_SETLOANCONTROLLERRESPONSE']._serialized_start=1127
+  _globals['_SETLOANCONTROLLERRESPONSE']._serialized_end=1198
+  _globals['_LENDSERVERSREQUEST']._serialized_start=1200
+  _globals['_LENDSERVERSREQUEST']._serialized_end=1273
+  _globals['_LENDSERVERSRESPONSE']._serialized_start=1275
+  _globals['_LENDSERVERSRESPONSE']._serialized_end=1333
+  _globals['_PLANRECLAIMREQUEST']._serialized_start=1335
+  _globals['_PLANRECLAIMREQUEST']._serialized_end=1455
+  _globals['_PLANRECLAIMRESPONSE']._serialized_start=1457
+  _globals['_PLANRECLAIMRESPONSE']._serialized_end=1513
+  _globals['_RECLAIMSERVERSREQUEST']._serialized_start=1516
+  _globals['_RECLAIMSERVERSREQUEST']._serialized_end=1674
+  _globals['_RECLAIMSERVERSRESPONSE']._serialized_start=1676
+  _globals['_RECLAIMSERVERSRESPONSE']._serialized_end=1772
+  _globals['_LOANSERVICE']._serialized_start=1775
+  _globals['_LOANSERVICE']._serialized_end=2169
 # @@protoc_insertion_point(module_scope)

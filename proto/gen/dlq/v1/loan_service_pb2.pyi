@@ -242,6 +242,8 @@ class LoanController(_message.Message):
     LOAD_TIME_FIELD_NUMBER: _builtins.int
     LENT_COUNT_FIELD_NUMBER: _builtins.int
     FAULT_FIELD_NUMBER: _builtins.int
+    OFF_BY_FIELD_NUMBER: _builtins.int
+    OFF_TIME_FIELD_NUMBER: _builtins.int
     source: _builtins.str
     """Where the load is read from."""
     busy_share: _builtins.float
@@ -250,9 +252,15 @@ class LoanController(_message.Message):
     """So many servers are to be lent by that."""
     fault: _builtins.str
     """Why the last look told nothing, or could not be followed; empty: it could."""
+    off_by: _builtins.str
+    """Who has switched it off: "user:alice"; empty: nobody has, it is on."""
     @_builtins.property
     def load_time(self) -> _timestamp_pb2.Timestamp:
         """When that was read; unset: never."""
+
+    @_builtins.property
+    def off_time(self) -> _timestamp_pb2.Timestamp:
+        """When that was; unset: it is on."""
 
     def __init__(
         self,
@@ -262,16 +270,68 @@ class LoanController(_message.Message):
         load_time: _timestamp_pb2.Timestamp | None = ...,
         lent_count: _builtins.int = ...,
         fault: _builtins.str = ...,
+        off_by: _builtins.str = ...,
+        off_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_busy_share", b"_busy_share", "busy_share", b"busy_share", "load_time", b"load_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_busy_share", b"_busy_share", "busy_share", b"busy_share", "load_time", b"load_time", "off_time", b"off_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_busy_share", b"_busy_share", "busy_share", b"busy_share", "fault", b"fault", "lent_count", b"lent_count", "load_time", b"load_time", "source", b"source"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_busy_share", b"_busy_share", "busy_share", b"busy_share", "fault", b"fault", "lent_count", b"lent_count", "load_time", b"load_time", "off_by", b"off_by", "off_time", b"off_time", "source", b"source"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__busy_share: _TypeAlias = _typing.Literal["busy_share"]  # noqa: Y015
     _WhichOneofArgType__busy_share: _TypeAlias = _typing.Literal["_busy_share", b"_busy_share"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__busy_share) -> _WhichOneofReturnType__busy_share | None: ...
 
 Global___LoanController: _TypeAlias = LoanController  # noqa: Y015
+
+@_typing.final
+class SetLoanControllerRequest(_message.Message):
+    """Request of SetLoanController."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    ON_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Idempotency key."""
+    on: _builtins.bool
+    """Whether the load is followed."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        on: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["on", b"on", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetLoanControllerRequest: _TypeAlias = SetLoanControllerRequest  # noqa: Y015
+
+@_typing.final
+class SetLoanControllerResponse(_message.Message):
+    """Answer of SetLoanController."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTROLLER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def controller(self) -> Global___LoanController:
+        """As it is now."""
+
+    def __init__(
+        self,
+        *,
+        controller: Global___LoanController | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetLoanControllerResponse: _TypeAlias = SetLoanControllerResponse  # noqa: Y015
 
 @_typing.final
 class LendServersRequest(_message.Message):
@@ -393,7 +453,7 @@ Global___PlanReclaimResponse: _TypeAlias = PlanReclaimResponse  # noqa: Y015
 
 @_typing.final
 class ReclaimServersRequest(_message.Message):
-    """Request of ReclaimServers: names, a count, or a token."""
+    """Request of ReclaimServers: names, a count, or a token, or both."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -410,7 +470,7 @@ class ReclaimServersRequest(_message.Message):
     force: _builtins.bool
     """End jobs by then that would save for longer."""
     token: _builtins.str
-    """What PlanReclaim has told: nothing else is said then."""
+    """What PlanReclaim has told: with nothing else, or with just what was asked then."""
     @_builtins.property
     def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """These."""

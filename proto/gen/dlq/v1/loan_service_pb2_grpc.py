@@ -57,6 +57,11 @@ class LoanServiceStub:
                 request_serializer=dlq_dot_v1_dot_loan__service__pb2.ReclaimServersRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_loan__service__pb2.ReclaimServersResponse.FromString,
                 _registered_method=True)
+        self.SetLoanController = channel.unary_unary(
+                '/dlq.v1.LoanService/SetLoanController',
+                request_serializer=dlq_dot_v1_dot_loan__service__pb2.SetLoanControllerRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_loan__service__pb2.SetLoanControllerResponse.FromString,
+                _registered_method=True)
 
 
 class LoanServiceServicer:
@@ -93,10 +98,19 @@ class LoanServiceServicer:
         """Takes servers back: those named, or `count` of those lent, so that the fewest jobs are preempted; nothing new
         starts on them from then on, jobs that can go on with what they have elsewhere give up what is there, the
         others save and queue again. A server has gone ("away") when its devices show that nothing is on them.
-        With a token: exactly what PlanReclaim told, and ABORTED if it would not be that any more. Idempotent by
+        With a token: exactly what PlanReclaim told, and ABORTED if it would not be that any more; with what was asked
+        of PlanReclaim beside it also after the master has forgotten its plans. Idempotent by
         request_id; what is asked back already goes on leaving, what is away stays away. FAILED_PRECONDITION, and
         nothing is asked back: fewer than `count` are lent; `within_duration` is shorter than what jobs were
         promised to save in (the error says what can be promised), and it is not forced.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetLoanController(self, request, context):
+        """Lets servers be lent and asked back by the load of the inference side, or not, from now on and over restarts.
+        What is lent stays so. Idempotent. FAILED_PRECONDITION: the master's configuration names no load.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -124,6 +138,11 @@ def add_LoanServiceServicer_to_server(servicer, server):
                     servicer.ReclaimServers,
                     request_deserializer=dlq_dot_v1_dot_loan__service__pb2.ReclaimServersRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_loan__service__pb2.ReclaimServersResponse.SerializeToString,
+            ),
+            'SetLoanController': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetLoanController,
+                    request_deserializer=dlq_dot_v1_dot_loan__service__pb2.SetLoanControllerRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_loan__service__pb2.SetLoanControllerResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -237,6 +256,33 @@ class LoanService:
             '/dlq.v1.LoanService/ReclaimServers',
             dlq_dot_v1_dot_loan__service__pb2.ReclaimServersRequest.SerializeToString,
             dlq_dot_v1_dot_loan__service__pb2.ReclaimServersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetLoanController(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.LoanService/SetLoanController',
+            dlq_dot_v1_dot_loan__service__pb2.SetLoanControllerRequest.SerializeToString,
+            dlq_dot_v1_dot_loan__service__pb2.SetLoanControllerResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -50,10 +50,15 @@ class LoanServiceStub:
     """Takes servers back: those named, or `count` of those lent, so that the fewest jobs are preempted; nothing new
     starts on them from then on, jobs that can go on with what they have elsewhere give up what is there, the
     others save and queue again. A server has gone ("away") when its devices show that nothing is on them.
-    With a token: exactly what PlanReclaim told, and ABORTED if it would not be that any more. Idempotent by
+    With a token: exactly what PlanReclaim told, and ABORTED if it would not be that any more; with what was asked
+    of PlanReclaim beside it also after the master has forgotten its plans. Idempotent by
     request_id; what is asked back already goes on leaving, what is away stays away. FAILED_PRECONDITION, and
     nothing is asked back: fewer than `count` are lent; `within_duration` is shorter than what jobs were
     promised to save in (the error says what can be promised), and it is not forced.
+    """
+    SetLoanController: _grpc.UnaryUnaryMultiCallable[_loan_service_pb2.SetLoanControllerRequest, _loan_service_pb2.SetLoanControllerResponse]
+    """Lets servers be lent and asked back by the load of the inference side, or not, from now on and over restarts.
+    What is lent stays so. Idempotent. FAILED_PRECONDITION: the master's configuration names no load.
     """
 
 @_typing.type_check_only
@@ -78,10 +83,15 @@ class LoanServiceAsyncStub(LoanServiceStub):
     """Takes servers back: those named, or `count` of those lent, so that the fewest jobs are preempted; nothing new
     starts on them from then on, jobs that can go on with what they have elsewhere give up what is there, the
     others save and queue again. A server has gone ("away") when its devices show that nothing is on them.
-    With a token: exactly what PlanReclaim told, and ABORTED if it would not be that any more. Idempotent by
+    With a token: exactly what PlanReclaim told, and ABORTED if it would not be that any more; with what was asked
+    of PlanReclaim beside it also after the master has forgotten its plans. Idempotent by
     request_id; what is asked back already goes on leaving, what is away stays away. FAILED_PRECONDITION, and
     nothing is asked back: fewer than `count` are lent; `within_duration` is shorter than what jobs were
     promised to save in (the error says what can be promised), and it is not forced.
+    """
+    SetLoanController: _aio.UnaryUnaryMultiCallable[_loan_service_pb2.SetLoanControllerRequest, _loan_service_pb2.SetLoanControllerResponse]  # type: ignore[assignment]
+    """Lets servers be lent and asked back by the load of the inference side, or not, from now on and over restarts.
+    What is lent stays so. Idempotent. FAILED_PRECONDITION: the master's configuration names no load.
     """
 
 class LoanServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -127,10 +137,21 @@ class LoanServiceServicer(metaclass=_abc_1.ABCMeta):
         """Takes servers back: those named, or `count` of those lent, so that the fewest jobs are preempted; nothing new
         starts on them from then on, jobs that can go on with what they have elsewhere give up what is there, the
         others save and queue again. A server has gone ("away") when its devices show that nothing is on them.
-        With a token: exactly what PlanReclaim told, and ABORTED if it would not be that any more. Idempotent by
+        With a token: exactly what PlanReclaim told, and ABORTED if it would not be that any more; with what was asked
+        of PlanReclaim beside it also after the master has forgotten its plans. Idempotent by
         request_id; what is asked back already goes on leaving, what is away stays away. FAILED_PRECONDITION, and
         nothing is asked back: fewer than `count` are lent; `within_duration` is shorter than what jobs were
         promised to save in (the error says what can be promised), and it is not forced.
+        """
+
+    @_abc_1.abstractmethod
+    def SetLoanController(
+        self,
+        request: _loan_service_pb2.SetLoanControllerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_loan_service_pb2.SetLoanControllerResponse, _abc.Awaitable[_loan_service_pb2.SetLoanControllerResponse]]:
+        """Lets servers be lent and asked back by the load of the inference side, or not, from now on and over restarts.
+        What is lent stays so. Idempotent. FAILED_PRECONDITION: the master's configuration names no load.
         """
 
 def add_LoanServiceServicer_to_server(servicer: LoanServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

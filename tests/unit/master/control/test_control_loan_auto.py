@@ -11,16 +11,18 @@ from typing import Any
 import pytest
 
 from dlq_common.config import Seconds
+from dlq_common.errors import IllegalTransition
 from dlq_common.ids import SeededIds
-from dlq_master.control.config import LoansConfig
+from dlq_master.control.config import LoansConfig, MasterConfig
 from dlq_master.control.load_sources import LoadUnknown, check_source, read_load
 from dlq_master.control.loan_auto import Follower
+from dlq_master.control.loan_stimuli import SwitchLoans
 from dlq_master.control.ports import Readable
 from dlq_master.control.stimuli import Stimulus
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.node import NodeState
 from support.lent_servers import flags, server
-from support.master_harness import Master
+from support.master_harness import ROOT, Master
 from support.running import running
 
 
@@ -173,3 +175,27 @@ def test_servers_that_do_not_answer_are_not_counted_on(master: Master) -> None:
     watched.look(0.75, 120.0)
     assert master.node("i0").state is not NodeState.UP
     assert watched.look(0.75) == ["i2", "i3"], "a quarter of the eight that answer"
+
+
+def test_who_switches_it_off_lends_and_reclaims_until_it_is_on_again(master: Master) -> None:
+    with pytest.raises(IllegalTransition, match="no load is followed"):
+        master.ask(SwitchLoans(caller=ROOT, request_id="s0", on=False))
+    master.close()
+    master = Master(MasterConfig(loans=LoansConfig(load="told")))
+    watched = Watched(master)
+    before = watched.look(0.7, 120.0)
+    for request_id in ("s1", "s1", "s2"):
+        master.ask(SwitchLoans(caller=ROOT, request_id=request_id, on=False))
+    assert [word for word in master.words() if word.startswith("loans_auto")] == ["loans_auto_off"]
+    assert watched.look(1.0, 50.0) == before, "what is lent stays lent"
+    master.restart()
+    off = master.loop.published.loans_off()
+    assert off is not None
+    assert off.by == "user:root"
+    watched = Watched(master)
+    assert watched.look(1.0, 50.0) == before
+    master.ask(SwitchLoans(caller=ROOT, request_id="s3", on=True))
+    assert watched.look(1.0) == []
+    master.restart()
+    assert master.loop.published.loans_off() is None
+    master.close()

@@ -206,6 +206,30 @@ def test_a_plan_of_a_cluster_that_has_changed_is_refused(master: Master) -> None
         master.ask(asked(token=plan.token))
 
 
+def test_a_token_with_what_was_asked_outlives_the_master(master: Master) -> None:
+    agents = lent(master, "inf01", "inf02")
+    key = running(master, agents[0])
+    told = {"node_ids": (NodeId("inf01"),), "within_s": 600.0}
+    token = master.ask(asked(**told, plan_only=True, request_id="")).token
+    master.restart()
+    for agent in agents:
+        agent.hello()
+    with pytest.raises(Conflict):
+        master.ask(asked("inf02", within_s=600.0, token=token))
+    with pytest.raises(Conflict):
+        master.ask(asked("inf01", token=token))
+    assert flags(master) == {"loaned"}
+    assert master.ask(asked(**told, plan_only=True, request_id="")).token == token
+    with pytest.raises(Conflict, match="something else"):
+        master.ask(asked("inf02", within_s=600.0, token=token))
+    master.restart()
+    for agent in agents:
+        agent.hello()
+    done = master.ask(asked(**told, token=token))
+    assert [hit.job_id for hit in done.hits] == [key.job_id]
+    assert flags(master) == {"loaned", "reclaimed"}
+
+
 def test_what_cannot_be_promised_is_refused_and_force_ends_jobs_then(master: Master) -> None:
     (agent,) = lent(master, "inf01")
     key = running(master, agent)

@@ -1,0 +1,27 @@
+"""Whether servers are lent by the load of the inference side: switched by people, and kept over restarts."""
+
+from dlq_common.errors import IllegalTransition
+from dlq_master.control.loan_state import SWITCH, SwitchedOff, written
+from dlq_master.control.loan_stimuli import SwitchLoans
+from dlq_master.control.turn import Turn
+
+
+def switch(turn: Turn, ask: SwitchLoans) -> None:
+    """Switched on or off from now on; what is lent stays lent. Who has switched it off first is remembered."""
+    loans = turn.state.loans
+    if not turn.state.config.loans.load:
+        raise IllegalTransition(
+            "no load is followed: there is nothing to switch",
+            hint="name its source in master.toml: [loans] load",
+        )
+    if turn.replay(ask) is not None:
+        return
+    turn.remember(ask, "")
+    if ask.on == (loans.off is None):
+        return
+    loans.off = None if ask.on else SwitchedOff(ask.caller.actor, turn.now_s)
+    turn.batch.meta[SWITCH] = written(loans.off)
+    kind = "loans_auto_on" if ask.on else "loans_auto_off"
+    turn.note(
+        kind, actor=ask.caller.actor, cause="the load is followed" if ask.on else "people lend"
+    )
