@@ -21,5 +21,6 @@ def elastic_text(elastic: job_pb2.Elasticity) -> str:
 
 
 def gpus_now(job: job_pb2.Job) -> int:
-    """The GPUs of a job in a list: of an elastic one those that it has, else those that it asks for."""
-    return job.elastic.current_gpu_count or job.resources.gpu_count
+    """The GPUs of a job in a list: those that it holds, while it holds any, else those that it asks for."""
+    held = job.elastic.current_gpu_count or job.held_gpu_count
+    return held or job.resources.gpu_count

@@ -11,7 +11,7 @@ from dlq_common.names import printable
 from dlq_common.units import DAY, HOUR, MINUTE
 
 _COLORS = {
-    "running": "32", "up": "32", "completed": "32;2", "succeeded": "32;2",
+    "running": "32", "profiling": "36", "up": "32", "completed": "32;2", "succeeded": "32;2",
     "failed": "31", "timed_out": "31", "node_lost": "31", "start_failed": "31", "down": "31",
     "preempted_lost": "31", "unreachable": "31",
     "held": "33", "cancelled": "33", "preempted": "33", "suspect": "33",

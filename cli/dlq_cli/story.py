@@ -33,6 +33,7 @@ def _job_pairs(job: job_pb2.Job, look: Look) -> tuple[tuple[str, str], ...]:
         ("queue", f"{job.queue}, level {job.level}"),
         ("team", job.team),
         ("asks for", request_text(job)),
+        ("holds", _holds(job)),
         ("elastic", elastic_text(job.elastic) if job.HasField("elastic") else ""),
         ("nodes", where(job, look) if job.node_ids else ""),
         ("gpu type", job.gpu_type + (" (virtual devices)" if job.virtual_devices else "")),
@@ -109,6 +110,14 @@ def _stop_cost(job: job_pb2.Job) -> str:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _holds(job: job_pb2.Job) -> str:
+    """The GPUs of a trial, if they are fewer than it asks for."""
+    held = job.held_gpu_count
+    if not held or held == job.resources.gpu_count or job.HasField("elastic"):
+        return ""
+    return f"{_count(held, 'GPU')}, to be measured on"
 
 
 def request_text(job: job_pb2.Job) -> str:

@@ -13,7 +13,7 @@ ENDED = frozenset({"completed", "failed", "cancelled", "timed_out"})
 # Slurm's two-letter codes of the states that jobs are shown in, for `%t` and `-t PD,R`.
 SLURM_CODES: Mapping[str, str] = {
     "pending": "PD", "queued": "PD", "held": "PD", "assigned": "CF", "preparing": "CF",
-    "starting": "CF", "running": "R", "pausing": "CG", "unknown": "NF", "completed": "CD",
+    "starting": "CF", "running": "R", "profiling": "R", "pausing": "CG", "unknown": "NF", "completed": "CD",
     "failed": "F", "cancelled": "CA", "timed_out": "TO",
 }  # fmt: skip
 
@@ -41,6 +41,8 @@ def shown_state(job: job_pb2.Job) -> str:
 
     A state that only a newer master knows is `unknown`.
     """
+    if job.profiling:
+        return "profiling"
     if job.HasField("attempt_state"):
         return ATTEMPT_STATES.get(job.attempt_state) or "unknown"
     return JOB_STATES.get(job.state) or "unknown"

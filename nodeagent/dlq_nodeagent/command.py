@@ -86,7 +86,12 @@ def run(
         _fail(error)
 
 
-@main.command("join")
+@main.command(
+    "join",
+    epilog="\b\nExamples:\n"
+    "  dlq-nodeagent join --master head:7321 TOKEN\n"
+    "  dlq-nodeagent join --master head:7321 --name gpu01 - < token.txt",
+)
 @click.argument("token_argument", metavar="[TOKEN]", required=False)
 @click.option("--token", "token_option", help="The same, as an option.")
 @click.option("--master", help="HOST:PORT of the master's join port.")

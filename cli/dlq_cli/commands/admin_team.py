@@ -27,14 +27,29 @@ _RULES: Mapping[str, tuple[str, Callable[[str], Any], str]] = {
         "GPUs by right; what they run beyond is borrowed. `none`: no quota.",
     ),
     "limit": ("gpu_limit", int, "The most GPUs, borrowed ones included. `none`: no limit."),
-    "running": ("running_job_limit", int, "The most jobs that run at a time. `none`: no limit."),
-    "queued": ("queued_job_limit", int, "The most jobs that have not ended. `none`: no limit."),
+    "running": (
+        "running_job_limit",
+        int,
+        "The most jobs that run at a time; others wait (Slurm: MaxJobs). `none`: no limit.",
+    ),
+    "jobs": (
+        "queued_job_limit",
+        int,
+        "The most jobs that have not ended, those that run too; more are refused "
+        "(Slurm: MaxSubmitJobs). `none`: no limit.",
+    ),
     "share": ("share", float, "What is due to them against others. `none`: 1."),
 }
 _NONE = "none"
 
 
-@click.group()
+@click.group(
+    epilog=examples(
+        "dlq admin team set vision --gpus 64",
+        "dlq admin team add-user vision alice bob",
+        "dlq admin team list",
+    )
+)
 def team() -> None:
     """Teams share GPUs: who belongs to which, and what each may have (docs/teams.md)."""
 

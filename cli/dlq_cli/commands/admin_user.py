@@ -17,7 +17,13 @@ from dlq_common.wire import from_timestamp
 ROLES = ("user", "operator", "admin", "inference")
 
 
-@click.group()
+@click.group(
+    epilog=examples(
+        "dlq admin user list",
+        "dlq admin user set carol --role operator",
+        "dlq admin user del carol",
+    )
+)
 def user() -> None:
     """Who may do what, and as whom their jobs run."""
 

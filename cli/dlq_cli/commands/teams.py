@@ -25,6 +25,7 @@ CELLS = (
     Cell("PROMISED", right=True),
     Cell("RUNNING", right=True),
     Cell("WAITING", right=True),
+    Cell("JOBS", right=True),
     Cell("SHARE", right=True),
     Cell("USED", right=True),
 )
@@ -39,7 +40,7 @@ def teams(app: App, name: str, no_header: bool, as_json: bool) -> None:
     """The teams that you are in (operators: all), with what each may have and has.
 
     QUOTA is what a team has by right: what it holds beyond is BORROWED, and given back when others have a right to it.
-    LIMIT is the most that it may hold. `/N` after a count is a limit of jobs. USED is what was used lately against what
+    LIMIT is the most that it may hold. JOBS have not ended: they run, wait, or are held. `/N` after a count is its limit. USED is what was used lately against what
     is due by SHARE: 1.00 is just that, and who has less comes first.
     """
     answer = Teams(app.connection()).list(name)
@@ -67,7 +68,7 @@ def _row(
     team: str, member: str, rules: team_pb2.TeamRules, use: team_pb2.TeamUse, promised: str
 ) -> list[str]:
     running = _limited(use.running_job_count, rules, "running_job_limit")
-    waiting = _limited(use.waiting_job_count, rules, "queued_job_limit")
+    jobs = _limited(use.job_count, rules, "queued_job_limit")
     return [
         team,
         member,
@@ -77,7 +78,8 @@ def _row(
         str(rules.gpu_limit) if rules.HasField("gpu_limit") else "-",
         f"{use.guaranteed_gpu_count}{f'/{promised}' if promised else ''}",
         running,
-        waiting,
+        str(use.waiting_job_count),
+        jobs,
         f"{rules.share:g}" if rules.HasField("share") else "1",
         f"{use.use_ratio:.2f}" if use.HasField("use_ratio") else "-",
     ]

@@ -17,7 +17,14 @@ from dlq_cli.select import targets
 from dlq_cli.spec.deadlines import read_deadline, read_on_miss, read_soft
 from dlq_cli.spec.message import deadline_messages, dependency_message
 from dlq_cli.spec.ordering import begin_s, read_begin, read_dependency
-from dlq_cli.spec.readers import read_integer, read_name, read_nice, read_queue, read_time_limit
+from dlq_cli.spec.readers import (
+    read_integer,
+    read_name,
+    read_nice,
+    read_queue,
+    read_team,
+    read_time_limit,
+)
 from dlq_cli.tasks import shown_id, shown_ids
 from dlq_cli.zone import LocalZone
 from dlq_client.jobs import Jobs, Updated
@@ -43,15 +50,17 @@ Wish = Callable[[wire.UpdateJobRequest, str, float], None]
         "dlq update 17 --deadline 8h --on-miss cancel",
         "dlq update 17 soft_deadline=8h:100,+50%:40",
         "dlq update 17 --elastic 2:8",
+        "dlq update 17 --team nlp",
     )
     + "\n\n"
     + "Keys: time_limit, nice, queue, name, dependency, begin, concurrent (of an array), deadline, "
-    "soft_deadline, on_miss, elastic."
+    "soft_deadline, on_miss, elastic, team."
 )
 @click.option("--deadline", metavar="TIME", help="As the key of that name.")
 @click.option("--soft-deadline", metavar="TIME:WORTH,...", help="Likewise.")
 @click.option("--on-miss", metavar="WORD", help="Likewise: continue or cancel.")
 @click.option("--elastic", metavar="MIN:MAX", help="Likewise: 2:8 or 2,4,8.")
+@click.option("--team", metavar="NAME", help="Likewise.")
 @click.option(
     "--if-version",
     type=click.IntRange(min=1),
@@ -247,6 +256,10 @@ def _elastic(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
     request.elastic.gpu_counts.extend(sizes)
 
 
+def _team(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
+    request.team = read_team(text)
+
+
 _WISHES: Mapping[str, Wish] = {
     "time_limit": _time_limit,
     "nice": _nice,
@@ -259,12 +272,14 @@ _WISHES: Mapping[str, Wish] = {
     "soft_deadline": _soft_deadline,
     "on_miss": _on_miss,
     "elastic": _elastic,
+    "team": _team,
 }
 # Words of scontrol and of our own flags.
 _ALIASES = {
     "time": "time_limit",
     "timelimit": "time_limit",
     "partition": "queue",
+    "account": "team",
     "job_name": "name",
     "jobname": "name",
     "depends_on": "dependency",

@@ -22,7 +22,7 @@ from dlq_client.watch import watch_jobs
 from dlq_common.errors import InvalidRequest
 from dlq_common.units import parse_duration
 
-RUNNING = frozenset({"running", "pausing"})
+RUNNING = frozenset({"running", "profiling", "pausing"})
 
 
 @click.command(

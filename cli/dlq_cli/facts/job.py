@@ -35,6 +35,7 @@ def job_facts(job: job_pb2.Job) -> Facts:
         "wait_code": job.wait_code or None,
         "stop_cause": job.stop_cause or None,
         "resources": request_facts(job.resources),
+        "held_gpu_count": job.held_gpu_count or None,
         "elastic": elastic_facts(job.elastic) if has("elastic") else None,
         "nodes": list(job.node_ids),
         "gpu_type": job.gpu_type or None,

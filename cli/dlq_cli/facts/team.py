@@ -54,6 +54,7 @@ def _use(use: team_pb2.TeamUse) -> Facts:
         "guaranteed_gpu_count": use.guaranteed_gpu_count,
         "running_job_count": use.running_job_count,
         "waiting_job_count": use.waiting_job_count,
+        "job_count": use.job_count,
         "usage_gpu_seconds": use.usage_gpu_seconds,
         "use_ratio": use.use_ratio if use.HasField("use_ratio") else None,
     }

@@ -62,9 +62,13 @@ class Crowd:
 
     def change(self, before: Job | None, job: Job) -> None:
         """A job has another value."""
-        if before is not None and before.ended is job.ended and before.queue == job.queue:
+        if before is not None and before.ended is job.ended and _same_places(before, job):
             return
         if before is not None and not before.ended:
             self._jobs.subtract(places(before))
         if not job.ended:
             self._jobs.update(places(job))
+
+
+def _same_places(before: Job, job: Job) -> bool:
+    return before.queue == job.queue and before.team == job.team

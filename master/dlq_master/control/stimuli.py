@@ -174,6 +174,7 @@ class UpdateJob(JobEdit):
     deadlines: tuple[AskedDeadline, ...] | Same = SAME
     on_miss: str | Same = SAME
     sizes: tuple[int, ...] | Same = SAME  # of an elastic job; none: what it asks for alone
+    team: str | Same = SAME
 
 
 class FieldChange(NamedTuple):

@@ -20,6 +20,7 @@ class Use:
     guaranteed_gpus: int = 0
     running: int = 0
     waiting: int = 0
+    jobs: int = 0  # that have not ended
     usage_gpu_s: float = 0.0  # lately
     ratio: float | None = None  # of that to what is due
 
@@ -47,6 +48,7 @@ def count(
         found[name].ratio = ratio
     for job in jobs:
         for name in (team_of(job.account), job.account):
+            found[name].jobs += not job.ended
             if job.waiting:
                 found[name].waiting += 1
             if job.promised is not None and not job.ended:

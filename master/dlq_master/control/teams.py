@@ -17,7 +17,6 @@ from dlq_common.errors import (
     Conflict,
     IllegalTransition,
     InvalidRequest,
-    PermissionDenied,
     QuotaExceeded,
     Unsatisfiable,
 )
@@ -25,9 +24,12 @@ from dlq_common.instants import format_instant
 from dlq_common.suggest import did_you_mean
 from dlq_master.control import crowd, policies
 from dlq_master.control.state import State
-from dlq_master.control.stimuli import DeleteTeam, SetTeam, TeamSet
+from dlq_master.control.stimuli import SAME, DeleteTeam, Same, SetTeam, TeamSet
 from dlq_master.control.turn import Turn
 from dlq_master.model.accounts import account_of, team_of
+from dlq_master.model.job import Job
+from dlq_master.model.lane import Lane
+from dlq_master.model.naming import shown_id
 from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.partition.accounts import holders
 from dlq_master.policy.registry import PRESETS
@@ -78,18 +80,16 @@ def delete_team(turn: Turn, ask: DeleteTeam) -> int:
 def team_for(state: State, user: str, asked: str) -> str:
     """To which team a job of this user is counted; "" = the user is in none.
 
-    Raises InvalidRequest for a team that is not there, PermissionDenied for one of others.
+    Raises InvalidRequest for any other team, in the same words whether it is there or not: which there are is not for
+    everybody to learn.
     """
     own = [team for team in state.teams.values() if team.member(user) is not None]
     if asked:
-        if asked not in state.teams:
-            raise InvalidRequest(
-                f"there is no team {asked!r}{did_you_mean(asked, list(state.teams))}",
-                field="spec.team",
-            )
-        if all(team.name != asked for team in own):
-            named = ", ".join(sorted(team.name for team in own)) or "none"
-            raise PermissionDenied(f"{user} is not in team {asked} (but in: {named})", user=user)
+        names = sorted(team.name for team in own)
+        if asked not in names:
+            words = f"{user} is in no team {asked!r}{did_you_mean(asked, names)}"
+            hint = f"teams of {user}: {', '.join(names) or 'none'}"
+            raise InvalidRequest(words, field="spec.team", hint=hint)
         return asked
     chosen = [team for team in own if (it := team.member(user)) is not None and it.default]
     if chosen:
@@ -97,12 +97,29 @@ def team_for(state: State, user: str, asked: str) -> str:
     return min(own, key=lambda team: (team.created_time_s, team.name)).name if own else ""
 
 
+def moved(turn: Turn, job: Job, asked: str | Same) -> Job:
+    """The job, counted to another team of its user's if that is asked for. Raises as a submission does; IllegalTransition for a job that is
+    promised a deadline, since that counts against the quota of its team."""
+    team = job.team if asked is SAME else team_for(turn.state, job.user, asked)
+    if team == job.team:
+        return job
+    if job.promised is not None:
+        raise IllegalTransition(
+            f"job {shown_id(job)} is promised a deadline, by the quota of its team",
+            hint=f"take it away first: dlq update {shown_id(job)} deadline=none",
+            state=job.state.value,
+        )
+    check_limits(turn, team, job.user, job.request.base, 1)
+    lane = Lane.SPOT if job.lane in (Lane.BORROW, Lane.LIMIT) else job.lane
+    return job._replace(team=team, lane=lane)
+
+
 def check_limits(turn: Turn, team: str, user: str, gpus: int, count: int) -> None:
     """Raises if so many more jobs of so many GPUs each are more than the team, or the user in it, may have:
     Unsatisfiable, since one that is wider than a limit could never start; QuotaExceeded, since more jobs may come once
     others have ended."""
     found = turn.state.teams.get(team)
-    if found is None:
+    if found is None or no_difference(turn.state):
         return
     member = found.member(user)
     rules = [(f"team {team}", crowd.of_team(team), found.rules)]

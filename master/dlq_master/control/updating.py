@@ -13,6 +13,7 @@ from dlq_master.control import (
     elastic,
     scheduling,
     submitting,
+    teams,
 )
 from dlq_master.control.gates import ArrayGate, holds_place, over
 from dlq_master.control.jobs import editable, must_live
@@ -27,7 +28,7 @@ from dlq_master.model.naming import shown_dependency, shown_id
 # What was decided about its deadlines.
 _OF_DEADLINES = ("promised", "slots", "verdict", "alternative", "margin", "lane")
 # What only a job that holds no GPUs can be given.
-_BEFORE_IT_RUNS = ("queue", "begin_time_s", "depends")
+_BEFORE_IT_RUNS = ("queue", "begin_time_s", "depends", "team")
 
 
 def update(turn: Turn, ask: UpdateJob) -> Answer:
@@ -81,6 +82,7 @@ def _wanted(turn: Turn, ask: UpdateJob, job: Job) -> Job:
         after = after._replace(depends=wanted)
     if ask.concurrent is not SAME:
         after = after._replace(array=_limited(job, ask.concurrent))
+    after = teams.moved(turn, after, ask.team)
     after = deadline_updates.wanted(turn, ask, job, after)
     after = elastic.wanted(turn, ask, job, after)
     base = scheduling.rank_base(turn.state.config, after.queue, after.nice)
@@ -128,6 +130,7 @@ _NAMES = {
 _TEXTS: Mapping[str, Callable[[Turn, Job], str]] = {
     "name": lambda _, job: job.name,
     "queue": lambda _, job: job.queue,
+    "team": lambda _, job: job.team or "none",
     "nice": lambda _, job: str(job.nice),
     "time_limit_s": lambda _, job: (
         "unlimited" if job.time_limit_s is None else format_duration(job.time_limit_s)

@@ -9,10 +9,12 @@ from typing import NamedTuple
 from dlq_master.model.estimate import Basis
 from dlq_master.model.ids import AttemptKey, Fence, NodeId
 from dlq_master.model.job import Checkpoint, EndReason
-from dlq_master.model.lease import Lease
+from dlq_master.model.lease import Lease, LeaseKind
 from dlq_master.model.machine import StopCause
 from dlq_master.model.resources import Allocation
 from dlq_master.model.values import maker
+
+PROFILING = "profiling"  # shown in the place of RUNNING; no state of the machine
 
 
 class AttemptState(StrEnum):
@@ -131,6 +133,16 @@ class Attempt(NamedTuple):
     @property
     def live(self) -> bool:
         return self.state in LIVE
+
+    @property
+    def profiling(self) -> bool:
+        """It runs, and only so that it is known how long its job takes."""
+        return self.state is AttemptState.RUNNING and self.lease.kind is LeaseKind.PROFILE
+
+    @property
+    def shown_state(self) -> str:
+        """The one word for people; a trial that runs has one of its own."""
+        return PROFILING if self.profiling else self.state.value
 
     @property
     def at_barrier(self) -> bool:

@@ -444,7 +444,7 @@ class Cluster:
             and before.steps is job.steps
             and before.trials is job.trials
         )
-        same_line = waits and was == now and same_shape
+        same_line = waits and was == now and same_shape and before.team == job.team
         if same_line and self.stands(before) == self.stands(job):
             return
         self.waiting.remove(was, self.shape(before), job.job_id)

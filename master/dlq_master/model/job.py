@@ -284,5 +284,5 @@ ENDED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobS
 
 
 def shown_state(job: Job, attempt_state: str | None) -> str:
-    """The one word users see: the live attempt's state while there is one, else the job's."""
+    """The one word users see: what the live attempt shows (`Attempt.shown_state`) while there is one, else the job's state."""
     return job.state.value if job.live_attempt is None or not attempt_state else attempt_state

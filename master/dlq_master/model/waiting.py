@@ -99,23 +99,26 @@ class WaitingIndex:
 class WaitingByTeam(WaitingIndex):
     """Likewise, and the lines of each team, or account, by itself: what a quota decides does not grow with the queue."""
 
-    __slots__ = ("_team_of", "teams")
+    __slots__ = ("_stands_in", "_team_of", "teams")
 
     def __init__(self, team_of: TeamOf, *, by_key: bool = False) -> None:
         super().__init__(by_key=by_key)
         self._team_of = team_of
+        self._stands_in: dict[
+            JobId, str
+        ] = {}  # who is given another team leaves the line of the old one
         self.teams: dict[str, WaitingIndex] = {}
 
     def add(self, rank: int, shape: Shape, job_id: JobId, sequence: int) -> None:
         super().add(rank, shape, job_id, sequence)
-        team = self._team_of(job_id)
+        team = self._stands_in[job_id] = self._team_of(job_id)
         if team not in self.teams:
             self.teams[team] = WaitingIndex(by_key=self.by_key)
         self.teams[team].add(rank, shape, job_id, sequence)
 
     def remove(self, rank: int, shape: Shape, job_id: JobId) -> None:
         super().remove(rank, shape, job_id)
-        team = self._team_of(job_id)
+        team = self._stands_in.pop(job_id)
         lines = self.teams[team]
         lines.remove(rank, shape, job_id)
         if not lines.count:

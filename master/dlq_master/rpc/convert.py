@@ -141,6 +141,8 @@ def _add_living(
     message: job_pb2.Job, job: Job, attempt: Attempt, read: Readable, now_s: float
 ) -> None:
     message.attempt_state = ATTEMPT_STATES[attempt.state]
+    message.profiling = attempt.profiling
+    message.held_gpu_count = attempt.lease.allocation.width
     message.attained_gpu_seconds += attempt.service_gpu_s(now_s)
     message.gpu_seconds += attempt.service_gpu_s(now_s)
     message.stop_cause = attempt.stop_cause.value if attempt.stop_cause is not None else ""

@@ -177,6 +177,7 @@ def update_stimulus(request: jobs.UpdateJobRequest, edit: Edit) -> UpdateJob:
         deadlines=new_deadlines(request),
         on_miss=new_on_miss(request),
         sizes=new_sizes(request),
+        team=team_name_of(request.team, "team") if request.HasField("team") else SAME,
     )
 
 

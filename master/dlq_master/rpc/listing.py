@@ -16,7 +16,7 @@ from dlq_common.suggest import did_you_mean
 from dlq_common.wire import from_timestamp
 from dlq_master.control.ports import PastJobs, Readable
 from dlq_master.control.stimuli import Caller
-from dlq_master.model.attempt import LIVE
+from dlq_master.model.attempt import LIVE, PROFILING
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import ENDED, Job, JobState, shown_state
 from dlq_master.rpc.paging import position_of
@@ -25,7 +25,7 @@ from dlq_master.rpc.visible import jobs_named, may_see
 # A long answer must not keep heartbeats waiting: after this many, others get their turn.
 BREATH: Final = 256
 MOST_NAMED: Final = 100_000
-SHOWN_STATES = frozenset({state.value for state in (*JobState, *LIVE)})
+SHOWN_STATES = frozenset({PROFILING, *[state.value for state in (*JobState, *LIVE)]})
 ENDED_STATES = frozenset(state.value for state in ENDED)
 
 
@@ -178,4 +178,4 @@ async def _with_past(
 def _shown(job: Job, read: Readable) -> str:
     key = job.live_key
     attempt = read.attempt(key) if key is not None else None
-    return shown_state(job, attempt.state.value if attempt is not None else None)
+    return shown_state(job, attempt.shown_state if attempt is not None else None)

@@ -105,7 +105,7 @@ def _jobs(read: Readable, jobs: Iterable[Job]) -> Mapping[Labels, float]:
     for job in jobs:
         key = job.live_key
         attempt = None if key is None else read.attempt(key)
-        state = shown_state(job, None if attempt is None else attempt.state.value)
+        state = shown_state(job, None if attempt is None else attempt.shown_state)
         found[("queue", job.queue), ("state", state)] += 1
     return found
 

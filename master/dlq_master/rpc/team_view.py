@@ -52,6 +52,7 @@ def use_message(use: Use | None) -> team_pb2.TeamUse:
         guaranteed_gpu_count=use.guaranteed_gpus,
         running_job_count=use.running,
         waiting_job_count=use.waiting,
+        job_count=use.jobs,
         usage_gpu_seconds=use.usage_gpu_s,
         use_ratio=use.ratio,
     )

@@ -79,6 +79,16 @@ def test_every_command_says_what_it_does_and_shows_an_example(
     assert f"dlq {' '.join(path)}" in (command.epilog or "") or path[-1] == "list"
 
 
+@pytest.mark.parametrize("path", [("admin", "team"), ("admin", "user")])
+def test_groups_that_people_ask_for_help_first_show_examples(path: tuple[str, ...]) -> None:
+    group: click.Command | None = dlq
+    for name in path:
+        assert isinstance(group, click.Group)
+        group = group.get_command(click.Context(group), name)
+    assert group is not None
+    assert f"dlq {' '.join(path)} " in (group.epilog or "")
+
+
 def test_the_lines_of_the_table_name_commands_that_exist() -> None:
     assert isinstance(admin, LazyGroup)
     assert isinstance(spec, LazyGroup)

@@ -11,6 +11,7 @@ from dlq_cli.facts.job import job_facts
 from dlq_cli.render import Cell, Look, age, clean_line, facts, paint, table, when
 from dlq_cli.since import ended_within_s
 from dlq_cli.states import parse_states
+from dlq_cli.story import job_text
 from dlq_cli.words import ATTEMPT_STATES, JOB_STATES, SLURM_CODES, shown_state
 from dlq_common import errors
 from dlq_common.wire import to_duration
@@ -58,7 +59,7 @@ def test_every_state_of_the_wire_has_a_slurm_code() -> None:
     shown = {state for state in JOB_STATES.values() if state} | {
         state for number, state in ATTEMPT_STATES.items() if state and number <= 6
     }
-    assert set(SLURM_CODES) == shown
+    assert set(SLURM_CODES) == {*shown, "profiling"}  # a trial that runs
 
 
 def test_a_living_attempt_shows_its_state_and_an_unheard_of_one_is_unknown() -> None:
@@ -67,6 +68,17 @@ def test_a_living_attempt_shows_its_state_and_an_unheard_of_one_is_unknown() -> 
     job = a_job(1)
     job.state = 99  # type: ignore[assignment]  # what a newer master might send
     assert shown_state(job) == "unknown"
+
+
+def test_a_trial_that_runs_is_profiling_on_the_gpus_that_it_holds() -> None:
+    job = a_job(1, "running", profiling=True, held_gpu_count=2)
+    job.resources.gpu_count = 8
+    assert (shown_state(job), COLUMNS["gpus"].text(job, PIPE)) == ("profiling", "2")
+    assert COLUMNS["code"].text(job, PIPE) == "R"
+    text = job_text(job, PIPE)
+    assert ": profiling\n" in text
+    assert "2 GPUs, to be measured on" in text
+    assert "measured on" not in job_text(a_job(1, "running"), PIPE)
 
 
 @pytest.mark.parametrize("name", COLUMNS)
@@ -114,7 +126,7 @@ def test_jobs_sort_by_several_columns_each_in_its_own_direction() -> None:
 
 
 def test_states_are_ours_or_slurms() -> None:
-    assert parse_states("R,failed") == ["running", "failed"]
+    assert parse_states("R,failed") == ["running", "profiling", "failed"]
     assert parse_states("pd") == ["pending", "queued", "held"]
     assert parse_states(None) == []
 

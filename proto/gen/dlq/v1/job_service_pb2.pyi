@@ -700,6 +700,7 @@ class UpdateJobRequest(_message.Message):
     ON_MISS_FIELD_NUMBER: _builtins.int
     ELASTIC_FIELD_NUMBER: _builtins.int
     CLEAR_ELASTIC_FIELD_NUMBER: _builtins.int
+    TEAM_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Idempotency key."""
     job_id: _builtins.str
@@ -726,6 +727,10 @@ class UpdateJobRequest(_message.Message):
     """"continue" or "cancel"; only with deadlines. Unset: as it is."""
     clear_elastic: _builtins.bool
     """It runs on what it asks for alone; a job that holds another number of GPUs is refused."""
+    team: _builtins.str
+    """Another team of its owner's, to which its GPUs are counted; only while nothing of the job runs, and not while it
+    is promised a deadline. Unset: as it is.
+    """
     @_builtins.property
     def time_limit_duration(self) -> _duration_pb2.Duration:
         """A new time limit. A user may only shorten that of a job that runs. Unset: as it is."""
@@ -773,10 +778,11 @@ class UpdateJobRequest(_message.Message):
         on_miss: _builtins.str | None = ...,
         elastic: _job_pb2.ElasticSpec | None = ...,
         clear_elastic: _builtins.bool = ...,
+        team: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_on_miss", b"_on_miss", "_queue", b"_queue", "begin_time", b"begin_time", "concurrent_count", b"concurrent_count", "dependency", b"dependency", "elastic", b"elastic", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "queue", b"queue", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_on_miss", b"_on_miss", "_queue", b"_queue", "_team", b"_team", "begin_time", b"begin_time", "concurrent_count", b"concurrent_count", "dependency", b"dependency", "elastic", b"elastic", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "queue", b"queue", "team", b"team", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_on_miss", b"_on_miss", "_queue", b"_queue", "begin_time", b"begin_time", "clear_begin", b"clear_begin", "clear_deadlines", b"clear_deadlines", "clear_elastic", b"clear_elastic", "clear_time_limit", b"clear_time_limit", "concurrent_count", b"concurrent_count", "deadlines", b"deadlines", "dependency", b"dependency", "elastic", b"elastic", "expected_version", b"expected_version", "job_id", b"job_id", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "queue", b"queue", "request_id", b"request_id", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_on_miss", b"_on_miss", "_queue", b"_queue", "_team", b"_team", "begin_time", b"begin_time", "clear_begin", b"clear_begin", "clear_deadlines", b"clear_deadlines", "clear_elastic", b"clear_elastic", "clear_time_limit", b"clear_time_limit", "concurrent_count", b"concurrent_count", "deadlines", b"deadlines", "dependency", b"dependency", "elastic", b"elastic", "expected_version", b"expected_version", "job_id", b"job_id", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "queue", b"queue", "request_id", b"request_id", "team", b"team", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_count: _TypeAlias = _typing.Literal["concurrent_count"]  # noqa: Y015
     _WhichOneofArgType__concurrent_count: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count"]  # noqa: Y015
@@ -788,6 +794,8 @@ class UpdateJobRequest(_message.Message):
     _WhichOneofArgType__on_miss: _TypeAlias = _typing.Literal["_on_miss", b"_on_miss"]  # noqa: Y015
     _WhichOneofReturnType__queue: _TypeAlias = _typing.Literal["queue"]  # noqa: Y015
     _WhichOneofArgType__queue: _TypeAlias = _typing.Literal["_queue", b"_queue"]  # noqa: Y015
+    _WhichOneofReturnType__team: _TypeAlias = _typing.Literal["team"]  # noqa: Y015
+    _WhichOneofArgType__team: _TypeAlias = _typing.Literal["_team", b"_team"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__concurrent_count) -> _WhichOneofReturnType__concurrent_count | None: ...
     @_typing.overload
@@ -798,6 +806,8 @@ class UpdateJobRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__on_miss) -> _WhichOneofReturnType__on_miss | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__queue) -> _WhichOneofReturnType__queue | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__team) -> _WhichOneofReturnType__team | None: ...
 
 Global___UpdateJobRequest: _TypeAlias = UpdateJobRequest  # noqa: Y015
 

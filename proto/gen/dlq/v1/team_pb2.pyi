@@ -35,9 +35,9 @@ class TeamRules(_message.Message):
     gpu_limit: _builtins.int
     """The most GPUs that its jobs hold, borrowed ones included; nothing more starts then. Unset: no limit."""
     running_job_limit: _builtins.int
-    """The most jobs that run at a time. Unset: no limit."""
+    """The most jobs that run at a time (Slurm: MaxJobs); others wait. Unset: no limit."""
     queued_job_limit: _builtins.int
-    """The most jobs that have not ended; more are refused. Unset: no limit."""
+    """The most jobs that have not ended, those that run included (Slurm: MaxSubmitJobs); more are refused. Unset: no limit."""
     share: _builtins.float
     """What it is due of the cluster against others, or of its team against other members. Unset: 1."""
     def __init__(
@@ -127,6 +127,7 @@ class TeamUse(_message.Message):
     WAITING_JOB_COUNT_FIELD_NUMBER: _builtins.int
     USAGE_GPU_SECONDS_FIELD_NUMBER: _builtins.int
     USE_RATIO_FIELD_NUMBER: _builtins.int
+    JOB_COUNT_FIELD_NUMBER: _builtins.int
     gpu_count: _builtins.int
     """GPUs that its jobs hold."""
     borrowed_gpu_count: _builtins.int
@@ -143,6 +144,8 @@ class TeamUse(_message.Message):
     """Its part of all that was used lately, over its part of all shares: above 1 it has had more than it is due.
     Unset: nothing was used.
     """
+    job_count: _builtins.int
+    """Jobs that have not ended: those that run, wait, are held or may not wait yet."""
     def __init__(
         self,
         *,
@@ -153,10 +156,11 @@ class TeamUse(_message.Message):
         waiting_job_count: _builtins.int = ...,
         usage_gpu_seconds: _builtins.float = ...,
         use_ratio: _builtins.float | None = ...,
+        job_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_use_ratio", b"_use_ratio", "use_ratio", b"use_ratio"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_use_ratio", b"_use_ratio", "borrowed_gpu_count", b"borrowed_gpu_count", "gpu_count", b"gpu_count", "guaranteed_gpu_count", b"guaranteed_gpu_count", "running_job_count", b"running_job_count", "usage_gpu_seconds", b"usage_gpu_seconds", "use_ratio", b"use_ratio", "waiting_job_count", b"waiting_job_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_use_ratio", b"_use_ratio", "borrowed_gpu_count", b"borrowed_gpu_count", "gpu_count", b"gpu_count", "guaranteed_gpu_count", b"guaranteed_gpu_count", "job_count", b"job_count", "running_job_count", b"running_job_count", "usage_gpu_seconds", b"usage_gpu_seconds", "use_ratio", b"use_ratio", "waiting_job_count", b"waiting_job_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__use_ratio: _TypeAlias = _typing.Literal["use_ratio"]  # noqa: Y015
     _WhichOneofArgType__use_ratio: _TypeAlias = _typing.Literal["_use_ratio", b"_use_ratio"]  # noqa: Y015

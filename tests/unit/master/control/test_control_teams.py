@@ -13,12 +13,13 @@ from dlq_common.errors import (
     Conflict,
     IllegalTransition,
     InvalidRequest,
-    PermissionDenied,
     QuotaExceeded,
     Unsatisfiable,
 )
 from dlq_master.control.config import QueueConfig
-from dlq_master.control.stimuli import Caller, DeleteTeam, SetPolicy, SetTeam, TeamSet
+from dlq_master.control.stimuli import Caller, DeleteTeam, SetPolicy, SetTeam, TeamSet, UpdateJob
+from dlq_master.control.teams import moved
+from dlq_master.control.turn import Turn
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.lane import Lane
 from dlq_master.model.reward import strict
@@ -83,11 +84,16 @@ def test_a_user_has_one_default_team(masters: Masters) -> None:
 def test_a_team_of_others_or_of_nobody_is_refused_by_name(masters: Masters) -> None:
     master = a_master(masters)
     set_team(master, "vision", members=[Member("bob")])
-    with pytest.raises(PermissionDenied, match="not in team vision"):
-        master.submit(1, team="vision")
-    with pytest.raises(InvalidRequest, match=r"there is no team 'vison'.*vision") as refused:
-        master.submit(1, team="vison")
-    assert refused.value.field == "spec.team"
+    set_team(master, "speech")
+    told = []
+    for name in ("vision", "absent"):
+        with pytest.raises(InvalidRequest) as refused:
+            master.submit(1, team=name)
+        assert refused.value.field == "spec.team"
+        told.append(str(refused.value).replace(name, "X"))
+    assert told[0] == told[1], "nobody learns which teams others have"
+    with pytest.raises(InvalidRequest, match=r"in no team 'speach'.*speech"):
+        master.submit(1, team="speach")
 
 
 def test_a_quota_below_what_runs_stops_nobody_and_says_who_borrows(masters: Masters) -> None:
@@ -212,6 +218,48 @@ def test_under_a_policy_without_teams_they_count_for_nothing_and_that_is_said(
     assert notice.startswith("policy fifo knows no quotas")
     assert master.loop.published.team_notice() == notice
     assert master.state.policy.borrowing is None
+
+
+def test_under_a_policy_without_teams_no_limit_refuses_anything(masters: Masters) -> None:
+    master = a_master(masters, "fifo")
+    set_team(master, members=[Member("alice", TeamRules(gpu_limit=1))], gpu_limit=1, queued_jobs=0)
+    assert master.submit(4).job_id
+    master.ask(SetPolicy(caller=ROOT, request_id="", policy="dlq", settings=()))
+    with pytest.raises(Unsatisfiable):
+        master.submit(4)
+
+
+def test_a_job_that_waits_is_counted_to_another_team_by_its_user(masters: Masters) -> None:
+    master = a_master(masters)
+    set_team(master, "vision", gpu_limit=2)
+    runs = master.submit(2, team="vision")
+    waits = master.submit(2, team="vision")
+    assert master.job(waits.job_id).lane is Lane.LIMIT
+    set_team(master, "nlp", queued_jobs=1)
+    answer = master.edit(UpdateJob, waits.job_id, team="nlp")
+    assert [(it.field, it.before, it.after) for it in answer.changes] == [("team", "vision", "nlp")]  # type: ignore[attr-defined]  # an update's
+    moved = master.job(waits.job_id)
+    assert (moved.team, moved.live_attempt) == ("nlp", 1), "its limit is not in the way there"
+    uses = master.loop.published.team_uses(0.0)
+    assert [(uses[team].gpus, uses[team].jobs) for team in ("vision", "nlp")] == [(2, 1), (2, 1)]
+    validate(master.state.cluster)
+    with pytest.raises(IllegalTransition, match="its team cannot be changed any more"):
+        master.edit(UpdateJob, runs.job_id, team="nlp")
+    third = master.submit(1, team="vision")
+    with pytest.raises(QuotaExceeded, match="team nlp has 1 jobs"):
+        master.edit(UpdateJob, third.job_id, team="nlp")
+    with pytest.raises(InvalidRequest, match="in no team 'absent'"):
+        master.edit(UpdateJob, third.job_id, team="absent")
+
+
+def test_what_is_promised_by_the_quota_of_a_team_stays_with_it(masters: Masters) -> None:
+    master = a_master(masters)
+    job = master.submit(1)
+    set_team(master, "nlp")
+    cluster = master.state.cluster
+    promised = cluster.jobs[job.job_id]._replace(promised=0)
+    with pytest.raises(IllegalTransition, match="promised a deadline"):
+        moved(Turn(master.state, master.store, master.clock.now_s()), promised, "nlp")
 
 
 def test_jobs_of_a_team_that_is_gone_go_on_without_its_quota(masters: Masters) -> None:

@@ -94,6 +94,18 @@ def test_the_signal_and_the_holder_of_a_job_are_told_in_lists_too(control: FakeC
     assert (message.exit_signal, message.held_by) == (9, "root")
 
 
+def test_a_trial_that_runs_is_told_with_the_gpus_that_it_holds(control: FakeControl) -> None:
+    control.place(JobId(1), "gpu01")
+    attempts = control.published.all_attempts
+    ((key, attempt),) = attempts.items()
+    assert (_message(control).profiling, _message(control).held_gpu_count) == (False, 1)
+    attempts[key] = trial = attempt._replace(lease=attempt.lease._replace(kind=LeaseKind.PROFILE))
+    assert (_message(control).profiling, trial.shown_state) == (True, "profiling")
+    attempts[key] = trial._replace(state=AttemptState.PREPARING)
+    assert not _message(control).profiling
+    assert attempts[key].shown_state == "preparing"
+
+
 def test_a_running_job_shows_where_and_what_is_at_risk(control: FakeControl) -> None:
     control.place(JobId(1), "gpu01")
     assert isinstance(control.clock, FakeClock)
