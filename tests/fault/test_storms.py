@@ -94,6 +94,13 @@ async def test_a_storm_in_which_hosts_are_lost_under_those_who_are_measured(tmp_
     assert found.counts["trials lost"] > 0
 
 
+async def test_a_storm_in_which_jobs_grow_and_shrink(tmp_path: Path) -> None:
+    weather = Weather(load=0.7, deadlines=0.3, boots=0.5, drains=0.4, elastic=0.7)
+    found = await storm(tmp_path, "dlq", weather, 20, nodes=3, seed=SHORT_SEED, checked=1)
+    judge(found)
+    assert found.counts["resized"] > 0
+
+
 @pytest.mark.torture
 async def test_a_storm(tmp_path: Path) -> None:
     judge(await storm(tmp_path, POLICY, Weather(), BOUNDARIES))

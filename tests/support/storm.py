@@ -63,6 +63,7 @@ class Weather(NamedTuple):
     boots: float = 0.1  # for each term
     drains: float = 0.1
     kills: float = 0.1  # of the planning process, which is then gone for about a term
+    elastic: float = 0.0  # part of the jobs without deadlines: on up to four times their GPUs
 
 
 CALM = Weather(wrong=0.0, cancels=0.0, boots=0.0, drains=0.0, kills=0.0)
@@ -92,7 +93,12 @@ def jobs_of(
             told_s = 0.0
         elif draw.random() < weather.wrong:
             told_s = work_s * draw.choice((draw.uniform(0.34, 0.95), draw.uniform(1.05, 3.0)))
-        yield VirtualJob(f"job-{number:05d}", now_s, draw.choice(widths), work_s, steps, told_s)
+        width = draw.choice(widths)
+        sizes: tuple[int, ...] = ()
+        if weather.elastic and not steps and draw.random() < weather.elastic:
+            most, step = min(4 * width, gpus // 2), draw.choice((1, width))
+            sizes = tuple(range(width, most + 1, step)) if most >= width + step else ()
+        yield VirtualJob(f"job-{number:05d}", now_s, width, work_s, steps, told_s, sizes)
 
 
 @dataclass(slots=True)
@@ -294,6 +300,7 @@ class Storm(SteppedDaemon):
             ]
             made = [event for event in story if event.kind == "promise_made"]
             counts[f"jobs: {job.state}"] += 1
+            counts["resized"] += job.resizes
             counts["refused"] += any(event.kind == "promise_refused" for event in story)
             if not made:
                 continue
