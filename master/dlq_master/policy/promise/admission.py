@@ -24,7 +24,7 @@ from dlq_master.policy.promise.leases import (
     width,
     within,
 )
-from dlq_master.policy.promise.ledger import Ledger, Promised, latest_slot, row, still_kept
+from dlq_master.policy.promise.ledger import Ledger, Promised, latest_slot, row
 from dlq_master.policy.promise.mend import mended
 from dlq_master.policy.promise.plan import Plan, free_gpus, slots_of
 from dlq_master.policy.promise.realise import FIRM, STICKY, Order, serve_all
@@ -58,14 +58,16 @@ class Book:
 
     def demand(self, horizon: int) -> Demand:
         """W(t) of all promises."""
-        made = Demand(self.grid, horizon)
-        made.add_all(still_kept(row(job, job.promised or 0, self.grid) for job in self.jobs))
-        return made
+        return self.ledger(horizon).demand.upto(horizon)
+
+    def free(self, slots: int) -> Slots:
+        """GPUs that nobody holds in each of the first slots."""
+        return self.ledger(slots).free[:slots]
 
     def horizon(self) -> int:
         """Slots up to the last promised deadline, or to the plan's end."""
-        lasts = (last_slots(job, job.promised or 0, self.grid) for job in self.jobs)
-        return max([slots_of(self.plan), len(self.grid.capacity), *lasts])
+        last = self.ledger().last.max(initial=0)
+        return max(slots_of(self.plan), len(self.grid.capacity), int(last))
 
     def moved_on(self, slots: int, jobs: Iterable[SloJob]) -> Book:
         """The same `slots` slots later: `jobs` are those that have not ended, as they are then."""

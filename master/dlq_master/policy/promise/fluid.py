@@ -35,8 +35,13 @@ class Demand:
 
     def copy(self) -> Demand:
         """The same, to be changed on its own."""
+        return self.upto(self.horizon)
+
+    def upto(self, horizon: int) -> Demand:
+        """The same as far as there, to be changed on its own; `horizon` is no more than its own."""
         other = Demand.__new__(Demand)
-        other.horizon, other._upto, other.left = self.horizon, self._upto, self.left.copy()
+        other.horizon, other._upto = horizon, self._upto[: horizon + 1]
+        other.left = self.left[: horizon + 1].copy()
         return other
 
     def of(self, width: int, needed: int, last: int) -> Slots:

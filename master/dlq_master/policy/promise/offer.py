@@ -13,7 +13,7 @@ from dlq_master.policy.promise.fluid import Demand
 from dlq_master.policy.promise.grounds import Ground
 from dlq_master.policy.promise.holes import earliest
 from dlq_master.policy.promise.leases import Grid, SloJob, needed, runtime_s, width
-from dlq_master.policy.promise.plan import completion_s, free_gpus
+from dlq_master.policy.promise.plan import completion_s
 from dlq_master.policy.promise.selector import never
 
 PLAN_CHECKS = 10
@@ -84,7 +84,7 @@ def earliest_deadline(
     horizon = book.horizon() + slots + 1
     demand: Demand = book.demand(horizon)
     low = demand.earliest(wide, slots)
-    held = earliest(job, free_gpus(book.plan, book.jobs, grid, horizon), grid)
+    held = earliest(job, book.free(horizon), grid)
     if held is None:
         return None
     best_s = _promised_s(completion_s(job, held, grid), grid)
