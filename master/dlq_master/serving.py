@@ -42,6 +42,8 @@ from dlq_master.store.reader import Reader
 from dlq_master.store.writer import Writer
 
 STOP_GRACE_S = 5.0
+YOUNG, NEVER = (700, 10), 1_000_000_000  # when the collector looks at young objects, and at all
+TIDY_EVERY_S = 3600.0
 # The name of the login broker's socket in dlq-login.socket, when systemd holds it.
 LOGIN_SOCKET = "login"
 # Not imported here: it is another process, and the master needs it for nothing.
@@ -65,6 +67,9 @@ async def serve(config: MasterConfig) -> None:
     del loaded
     gc.collect()
     gc.freeze()  # what was loaded stays: the collector need not look at it at every turn
+    gc.set_threshold(
+        *YOUNG, NEVER
+    )  # looking through all jobs takes a part of a second, in which no agent is heard
     await writer.commit(first)
     periods_s = {
         **PERIODS_S,
@@ -105,6 +110,7 @@ async def serve(config: MasterConfig) -> None:
         asyncio.get_running_loop().add_signal_handler(number, loop.stop)
     metronome = start_metronome(loop.tell, periods_s)
     foreseeing = asyncio.create_task(_foresee(forecasts, reader, state))
+    tidying = asyncio.create_task(_tidy())
     follower = Follower(config.loans, loop, state.loans, clock, RandomIds(clock))
     following = asyncio.create_task(follower.run())
     try:
@@ -118,6 +124,7 @@ async def serve(config: MasterConfig) -> None:
     finally:
         service.stopping()
         foreseeing.cancel()
+        tidying.cancel()
         following.cancel()
         await twin.stop()
         metronome.shutdown(wait=False)
@@ -136,6 +143,13 @@ async def serve(config: MasterConfig) -> None:
 def _metrics(config: MasterConfig, loop: Loop, meter: Meter) -> MetricsServer | None:
     address = config.listen.metrics
     return MetricsServer(address, loop.published, meter) if address else None
+
+
+async def _tidy() -> None:
+    """What is old and refers to itself is looked for once an hour."""
+    while True:
+        await asyncio.sleep(TIDY_EVERY_S)
+        gc.collect()
 
 
 async def _foresee(forecasts: Forecasts, reader: Reader, state: State) -> None:

@@ -6,6 +6,7 @@ never outlives its master by more than the plan at hand.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from time import perf_counter
@@ -26,6 +27,7 @@ from dlq_master.policy.policy import Policy
 
 LONGEST_FAULT = 500
 NICE = 5
+TIDIED = 500  # answers
 _NO_EPOCH = 0  # nothing that is placed here is ever launched
 
 
@@ -40,12 +42,15 @@ def main() -> None:
 
 def serve(source: BinaryIO, target: BinaryIO) -> None:
     """Answer question after question: each is a frame that says what is asked, and frames with a snapshot."""
-    desk = Desk()
+    desk, answered = Desk(), 0
+    gc.disable()  # looking through all that is kept takes longer than most answers: that is done between them
     while head := source.read(HEAD):
         number, stage, pieces = loads(source.read(length_of(head)))
         snapshot = [source.read(length_of(source.read(HEAD))) for _ in range(pieces)]
         target.write(framed(write_answer(desk.answer(number, stage, snapshot))))
         target.flush()
+        answered += 1
+        gc.collect(1 if answered % TIDIED else 2)
 
 
 class Desk:
