@@ -248,6 +248,19 @@ def test_a_lost_node_is_told_at_once_and_what_it_breaks_is_given_up(masters: Mas
     assert len(site.told(1, "promise_at_risk")) == 1, "it is told once"
 
 
+def test_who_may_lose_its_work_with_a_silent_node_is_told_so(masters: Masters) -> None:
+    site = Site(masters, nodes=2)
+    agent = site.agents[0]
+    started(site, site.submit(7200.0, run_s=3000.0).job_id)
+    site.passes(2500.0)
+    site.agents.remove(agent)
+    site.passes(40.0)
+    (cause,) = site.told(1, "promise_at_risk")
+    words = f"{agent.node_id} is unreachable: if what it has not saved is lost, it needs 1:00:00, and its slots have "
+    assert cause.startswith(words)
+    assert site.job(1).promised == 0
+
+
 def test_a_promise_is_told_to_be_safe_again_when_its_node_is_back(masters: Masters) -> None:
     site = Site(masters, nodes=2)
     site.submit(7200.0, gpus=16)
