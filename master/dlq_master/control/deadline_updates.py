@@ -61,7 +61,9 @@ def cleared(job: Job, after: Job) -> Job:
     if after.steps == job.steps:
         return after
     lane = Lane.SPOT if job.lane in (Lane.SLO, Lane.FILL) else job.lane
-    gone = after._replace(promised=None, slots=(), verdict="", alternative=None, margin=None)
+    gone = after._replace(
+        promised=None, slots=(), verdict="", alternative=None, margin=None, pause=None
+    )
     return gone._replace(lane=lane)
 
 

@@ -26,7 +26,7 @@ from dlq_master.model.job import HoldKind, Job
 from dlq_master.model.naming import shown_dependency, shown_id
 
 # What was decided about its deadlines.
-_OF_DEADLINES = ("promised", "slots", "verdict", "alternative", "margin", "lane")
+_OF_DEADLINES = ("promised", "slots", "verdict", "alternative", "margin", "pause", "lane")
 # What only a job that holds no GPUs can be given.
 _BEFORE_IT_RUNS = ("queue", "begin_time_s", "depends", "team")
 

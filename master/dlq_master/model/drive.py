@@ -238,7 +238,7 @@ def _event(
         case Promote():
             return job_steps.Promoted(keeps=cluster.ordering.promote_to is PromoteTo.HEAD)
         case Reserve():
-            _, lane, slots, promised, verdict, _, margin, alternative = change
+            _, lane, slots, promised, verdict, _, margin, alternative, pause = change
             job = cluster.jobs[change.job_id]
             if not job.verdict and job.steps:
                 run_s = job.duration_estimate_s or 0.0
@@ -251,6 +251,7 @@ def _event(
                 verdict=verdict,
                 margin=margin,
                 alternative=alternative,
+                pause=pause,
             )
         case Profile():
             return job_steps.TrialsPlanned(trials=change.trials)

@@ -112,6 +112,13 @@ class Lateness(NamedTuple):
     weight: float
 
 
+class Pause(NamedTuple):
+    """What a promise reckons with for each stop, in seconds: to save, and from given GPUs until work gets on."""
+
+    save_s: float
+    resume_s: float
+
+
 class Taken(NamedTuple):
     """For whom others took its GPUs, by which rule, and what work that cost it. An instant, and seconds.
 
@@ -197,6 +204,7 @@ class Job(NamedTuple):
     margin: float | None = (
         None  # part of its estimate that is reserved beyond it, since it was promised
     )
+    pause: Pause | None = None  # for each stop, since it was promised
     family: str = ""  # jobs of one family run alike; "" = it has none
     trials: tuple[int, ...] = ()  # GPUs of the trials that are still to be made, the next first
     trial_time_s: float | None = None  # when it was sent to be profiled

@@ -19,6 +19,7 @@ from dlq_master.model.job import (
     HoldKind,
     Job,
     JobState,
+    Pause,
     Resizing,
     Taken,
 )
@@ -70,6 +71,7 @@ _PROMISED = _at("promised")
 _VERDICT = _at("verdict")
 _MOVES = _at("moves")
 _MARGIN = _at("margin")
+_PAUSE = _at("pause")
 _TRIALS = _at("trials")
 _TRIAL_TIME_S = _at("trial_time_s")
 _MEASURED_S = _at("measured_s")
@@ -292,9 +294,10 @@ def make_way(draft: Draft) -> None:
     draft[_MOVES] += 1
 
 
-def add_margin(draft: Draft, margin: float) -> None:
-    """So much of its estimate is reserved beyond it."""
+def add_margin(draft: Draft, margin: float, pause: Pause | None) -> None:
+    """So much of its estimate is reserved beyond it, and each stop is charged with that."""
     draft[_MARGIN] = margin
+    draft[_PAUSE] = pause or draft[_PAUSE]
 
 
 def offer(draft: Draft, alternative: Alternative | None) -> None:

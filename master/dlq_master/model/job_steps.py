@@ -17,6 +17,7 @@ from dlq_master.model.job import (
     HoldKind,
     Job,
     JobState,
+    Pause,
     Resizing,
     Taken,
 )
@@ -102,6 +103,7 @@ class Reserved:
     verdict: str = ""
     margin: float | None = None  # of a new promise
     alternative: Alternative | None = None  # of a refusal
+    pause: Pause | None = None  # of a new promise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -433,7 +435,7 @@ def step(  # noqa: C901 one case per event
         case Reserved():
             to.reserve(draft, event.lane, event.slots, event.promised, event.verdict)
             if event.margin is not None:
-                to.add_margin(draft, event.margin)
+                to.add_margin(draft, event.margin, event.pause)
             if event.verdict != job.verdict:
                 to.offer(draft, event.alternative)
         case TrialsPlanned():

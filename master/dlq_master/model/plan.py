@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from dlq_master.model.estimate import NOTHING_KNOWN, Basis
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Alternative
+from dlq_master.model.job import Alternative, Pause
 from dlq_master.model.lane import Lane, Segments
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.machine import StopCause
@@ -114,6 +114,7 @@ class Reserve(NamedTuple):
     reason: Reason
     margin: float | None = None  # of a new promise; None: as before
     alternative: Alternative | None = None  # of a refusal
+    pause: Pause | None = None  # of a new promise; None: as before
 
 
 class Profile(NamedTuple):

@@ -65,8 +65,13 @@ def take_promises(view: View, policy: Policy) -> Snapshot:
     jobs = tuple([cluster.jobs[job_id] for job_id in sorted(told)])
     live = [cluster.live_attempt(job) for job in jobs]
     attempts = tuple([attempt for attempt in live if attempt is not None])
+    families = {cluster.jobs[job_id].family for job_id in cluster.unjudged}
     state = freeze(cluster, jobs)._replace(
-        attempts=attempts, history=None, slowdowns=Slowdowns(), shares=None
+        attempts=attempts,
+        history=None,
+        slowdowns=Slowdowns(),
+        shares=None,
+        costs=cluster.costs.of(families),
     )
     settings = dict(policy.settings)
     return Snapshot(policy.name, settings, view.now_s, view.pause_starts, state)

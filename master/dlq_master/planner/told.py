@@ -160,6 +160,7 @@ def _learn(cluster: Cluster, state: Frozen) -> None:
     """What is told whole each time."""
     cluster.slot = state.slot
     cluster.offers = state.offers
+    cluster.costs = state.costs
     cluster.profiling.remember(state.profiled)
     cluster.moves.positions = state.positions
     cluster.moves.unsettled = dict.fromkeys(state.unsettled)

@@ -27,6 +27,7 @@ from dlq_master.policy.promise.reading import (
     margin,
     may_make_way,
     numbered,
+    pause_of,
     promisable,
     slo_job,
     slot_s,
@@ -66,7 +67,7 @@ def _of_type(view: View, gpu_type: str, jobs: list[Job], rules: Promises) -> lis
             before = after = book_of(view, gpu_type, rules)
         found.append((job, _judged(after, asked)))
         after = found[-1][1].book
-    entered = [_entered(job, verdict, after, origin, extra, rules) for job, verdict in found]
+    entered = [_entered(cluster, job, verdict, after, extra, rules) for job, verdict in found]
     if rules.offers:
         book = book_of(view, gpu_type, rules) if before is None else after
         entered = _told(view, book, found, entered, rules)
@@ -164,14 +165,16 @@ def book_of(view: View, gpu_type: str, rules: Promises) -> Book:
 
 
 def _entered(
-    job: Job, verdict: Verdict, book: Book, origin: int, extra: float, rules: Promises
+    cluster: Cluster, job: Job, verdict: Verdict, book: Book, extra: float, rules: Promises
 ) -> Reserve:
     lane = Lane.FILL if verdict.guaranteed and rules.slots is Slots.EARLY else Lane.SPOT
-    slots = numbered(book.plan, job.job_id, origin) if verdict.guaranteed else ()
+    slots = numbered(book.plan, job.job_id, cluster.slot + 1) if verdict.guaranteed else ()
     code = ReasonCode.GUARANTEED if verdict.guaranteed else ReasonCode.UNGUARANTEED
     reason = Reason(code, detail=verdict.by.value)
-    added = extra if verdict.guaranteed else None
-    return Reserve(job.job_id, lane, slots, verdict.step, verdict.by.value, reason, added)
+    made = Reserve(job.job_id, lane, slots, verdict.step, verdict.by.value, reason)
+    if not verdict.guaranteed:
+        return made
+    return made._replace(margin=extra, pause=pause_of(cluster, job))
 
 
 def _told(

@@ -13,7 +13,7 @@ from dlq_master.model.attempt import Attempt, AttemptState
 from dlq_master.model.deadlines import due_s
 from dlq_master.model.job import Job
 from dlq_master.model.view import View
-from dlq_master.policy.promise.reading import goes_on, slot_s, total_s, worked_s
+from dlq_master.policy.promise.reading import goes_on, pause_of, slot_s, total_s, worked_s
 
 _NOISE_S = 1e-3
 
@@ -48,7 +48,7 @@ def outlook(view: View, job: Job, extra: float) -> Outlook:
     if runs and attempt is not None:
         until_s = min(attempt.lease.term_end_s, by_s)
         has_s, at_s = until_s - at_s, until_s
-    resume_s = cluster.terms.resume_s if runs or job.worked_s else 0.0
+    resume_s = pause_of(cluster, job).resume_s if runs or job.worked_s else 0.0
     for begin, end in job.slots:
         first_s, last_s = max(at_s, begin * term_s), min(end * term_s, by_s)
         if last_s > first_s:

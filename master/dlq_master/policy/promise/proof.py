@@ -75,7 +75,8 @@ def _after(job: Job, change: Reserve | None) -> Job:
     if change is None:
         return job
     added = job.margin if change.margin is None else change.margin
-    return job._replace(slots=change.slots, promised=change.promised, margin=added)
+    pause = change.pause or job.pause
+    return job._replace(slots=change.slots, promised=change.promised, margin=added, pause=pause)
 
 
 def _fault(

@@ -12,8 +12,9 @@ from math import ceil
 
 from dlq_master.model.attempt import ACTIVE, Attempt, AttemptState
 from dlq_master.model.cluster import Cluster
+from dlq_master.model.costs import measured
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
+from dlq_master.model.job import Job, Pause
 from dlq_master.model.lane import Lane, Segment
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.pool import Pool
@@ -169,15 +170,15 @@ def slo_job(
     charged one more, to be spent when it has to make way for others.
     """
     attempt = cluster.live_attempt(job)
-    terms = cluster.terms
+    save_s, resume_s = pause_of(cluster, job)
     begin_s = origin * slot_s(cluster)
     runs = goes_on(attempt, begin_s)
     rest_s = total_s(job, extra) - (
         worked_s(cluster, job, attempt, begin_s) if runs else job.worked_s
     )
     if attempt is None or attempt.state not in ACTIVE:
-        rest_s -= terms.save_lead_s
-    pause_s = terms.save_lead_s + terms.resume_s
+        rest_s -= save_s
+    pause_s = save_s + resume_s
     rest_s += pause_s if spare else 0.0
     submit_s = job.submit_time_s
     steps = tuple([_step((submit_s + at - begin_s, worth)) for at, worth in job.steps])
@@ -193,6 +194,16 @@ def slo_job(
             job.team or job.user,
         )
     )
+
+
+def pause_of(cluster: Cluster, job: Job) -> Pause:
+    """What each stop of it is charged with: as it was promised, or as its own and its family's were measured."""
+    if job.pause is not None:
+        return measured(job, job.pause)
+    terms = cluster.terms
+    if job.promised is not None or not (job.family or job.saves or job.resumes):
+        return measured(job, Pause(terms.save_lead_s, terms.resume_s))
+    return cluster.costs.charged(job, terms)
 
 
 def total_s(job: Job, extra: float) -> float:
@@ -214,7 +225,7 @@ def worked_s(cluster: Cluster, job: Job, attempt: Attempt | None, at_s: float) -
     if attempt is None or attempt.started_time_s is None or attempt.state is AttemptState.PAUSING:
         return job.worked_s
     begun_s = attempt.started_time_s + (
-        cluster.terms.resume_s if job.goes_on(attempt.key.number) else 0.0
+        pause_of(cluster, job).resume_s if job.goes_on(attempt.key.number) else 0.0
     )
     return job.worked_s + max(0.0, at_s - begun_s)
 

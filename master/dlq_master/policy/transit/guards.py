@@ -1,8 +1,9 @@
 """Guards against thrashing: whom the order alone may not take off its GPUs.
 
 They stand between jobs that compete by the order. Whoever holds a slot of a promise, or is to be measured, comes
-before them; and what is no preemption by the order (a reclaim, a node that fails or drains, a person's wish, a
-job that makes way and goes on elsewhere) neither asks them nor counts.
+before them, but what it takes counts: a stop costs the job the same whoever came, and after so many of them it is
+left alone by everybody whom it need not make room for. What no other job asked for (a reclaim, a node that fails or drains, a
+person's wish), or takes it elsewhere at once (making way), neither asks them nor counts.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from dlq_master.control.stimuli import AskedDeadline, PlanMade
 from dlq_master.model.deadlines import due_s, slack_s
 from dlq_master.model.estimate import Unmeasured
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Job, JobState, RunRules
+from dlq_master.model.job import Job, JobState, Pause, RunRules
 from dlq_master.model.lease import LeaseKind
 from support.inline_planner import InlinePlanner
 from support.master_harness import Master, config_of
@@ -129,6 +129,17 @@ def test_of_many_that_are_refused_at_once_each_gets_an_offer_that_is_taken(site:
     site.answer()
     offers = [site.job(number).alternative for number in range(2, 9)]
     assert all(offer is not None and offer.earliest_s is not None for offer in offers)
+
+
+def test_what_was_measured_of_its_family_is_told_to_who_plans(site: Site) -> None:
+    first = site.submit(run_s=600.0, gpus=1, family="train")
+    slow = first._replace(saves=(40.0,) * 5, resumes=(300.0,) * 5)
+    site.master.state.cluster.costs.index(first, slow)
+    promised = site.submit(20_000.0, gpus=1, family="train")
+    assert promised.family == first.family != ""
+    assert (promised.promised, promised.pause) == (0, Pause(40.0, 300.0))
+    site.master.restart()
+    assert site.job(2).pause == Pause(40.0, 300.0)
 
 
 def test_nothing_is_promised_while_nobody_knows_how_long_it_runs(site: Site) -> None:

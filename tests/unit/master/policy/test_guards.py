@@ -158,6 +158,23 @@ def test_a_promise_outranks_all_of_them(policy: str) -> None:
     assert world.job(3).promised == 0
 
 
+def test_what_a_promise_has_taken_counts_and_the_order_then_leaves_the_job_alone() -> None:
+    words = {"min_run": "off", "guarantee": "fitting", "margin": "0", "be_floor": "0"}
+    world = World("dlq", 1, None, know="known", max_preemptions="1", **words)
+    world.submit(work(1, LONG)).at(1.0)
+    world.submit(work(2, 1000.0, steps=strict(2400.0), user="bob"))
+    while not world.leaving:
+        world.at(world.now_s + 29.0)
+    assert world.leaving == [1]
+    world.now_s = 300.0 * (world.now_s // 300.0 + 1)
+    world.leave(1).decide()
+    assert (world.running, world.job(1).displaced) == ([2], 1)
+    world.at(world.now_s + 1000.0).finish(2).decide()
+    assert world.running == [1]
+    world.submit(work(3, SHORT)).at(300.0 * (world.now_s // 300.0 + 2) - 30.0)
+    assert (world.leaving, world.running) == ([], [1])
+
+
 def test_who_borrows_is_preempted_as_often_as_owners_want() -> None:
     world = World("dlq", know="known", max_preemptions="1", min_run="off", team_quota="bob:8,*:0")
     world.submit(work(1, LONG, displaced=5)).at(1.0)

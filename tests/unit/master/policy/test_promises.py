@@ -12,7 +12,7 @@ import pytest
 from dlq_master.model import drive
 from dlq_master.model.attempt import AttemptState
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import Alternative, Job
+from dlq_master.model.job import Alternative, Job, Pause
 from dlq_master.model.job_steps import Reserved
 from dlq_master.model.lane import Lane, Segment
 from dlq_master.model.lease import LeaseKind
@@ -24,7 +24,7 @@ from dlq_master.model.view import View
 from dlq_master.policy.admit.deadlines import offered
 from dlq_master.policy.promise.offer import FixKind
 from dlq_master.policy.promise.proof import at_risk
-from dlq_master.policy.promise.reading import grid_of, slo_job
+from dlq_master.policy.promise.reading import grid_of, pause_of, slo_job
 from dlq_master.policy.promise.rules import Promises
 from support.builders import H100, World, a_job, a_node, a_request
 
@@ -335,6 +335,31 @@ def test_work_that_goes_on_is_reckoned_from_the_next_slot_on() -> None:
     own = slo_job(world.cluster, world.job(1), 2, 0.0)
     assert own.running
     assert own.work_s == pytest.approx(3000.0 - (2400.0 - 10.0))
+
+
+def test_a_promise_reckons_with_the_saves_and_resumes_that_were_measured_of_its_family() -> None:
+    world = a_world(2)
+    for number in (1, 2):  # of another family, and of its own
+        slow = best_effort(number, 8)._replace(saves=(50.0,) * 5, resumes=(400.0,) * 5)
+        world.submit(slow._replace(family="f" if number == 2 else "g"))
+    world.submit(an_slo_job(3, 8, 2000.0, strict(3400.0))._replace(family="other"))
+    world.submit(an_slo_job(4, 8, 2000.0, strict(3400.0))._replace(family="f"))
+    world.decide()
+    assert (world.job(3).pause, world.job(3).promised) == (Pause(30.0, 30.0), 0)
+    assert (world.job(4).promised, world.job(4).verdict) == (None, "reach")
+    more = an_slo_job(5, 8, 2000.0, strict(9000.0))._replace(family="f")
+    told = world.submit(more).decide().job(5)
+    assert (told.pause, told.promised) == (Pause(50.0, 400.0), 0)
+    own = slo_job(world.cluster, told, 1, 0.0)
+    assert (own.resume_s, own.work_s) == (450.0, 2000.0 - 50.0)
+
+
+def test_a_promise_keeps_the_pauses_of_its_day_until_its_own_take_longer() -> None:
+    job = an_slo_job(1, 8, 2000.0, strict(9000.0))._replace(pause=Pause(10.0, 20.0), promised=0)
+    cluster = a_world().cluster
+    assert pause_of(cluster, job) == (10.0, 20.0)
+    assert pause_of(cluster, job._replace(saves=(1.0,) * 9, resumes=(5.0,) * 9)) == (10.0, 20.0)
+    assert pause_of(cluster, job._replace(resumes=(90.0,))) == (10.0, 90.0)
 
 
 def test_who_has_saved_pays_only_for_its_resume() -> None:
