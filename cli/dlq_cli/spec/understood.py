@@ -142,6 +142,8 @@ def _command(spec: Spec) -> str:
 def _gpus(spec: Spec) -> str:
     kind = f" {spec.gpu_type}" if spec.gpu_type else ""
     which = _which(spec)
+    if not spec.gpu_count:
+        return f"as many{kind} of one node as are worth it{which}"
     if spec.node_count is None:
         return f"{spec.gpu_count}{kind} on any nodes{which}"
     nodes = "node" if spec.node_count == 1 else "nodes"

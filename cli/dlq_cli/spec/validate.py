@@ -241,11 +241,16 @@ def _width(get: _Getter, base: int | None) -> tuple[int, int | None]:
                 f"{total} GPUs in all are not {nodes} nodes with {each} each",
             )
         return each * nodes, nodes
-    total = total or get.of("roles.workers", int) or nodes or 1
+    total = total or get.of("roles.workers", int) or nodes or (0 if _chosen(get) else 1)
     if nodes and total % nodes:
         origin = "nodes" if get.of("resources.gpus_total", int) is None else "resources.gpus_total"
         raise wrong(get.origin(origin), f"{total} GPUs cannot be divided evenly over {nodes} nodes")
     return total, nodes
+
+
+def _chosen(get: _Getter) -> bool:
+    """Whether how many GPUs it has is chosen by what being late costs."""
+    return get.of("due", Due) is not None and not _deadlines(get)
 
 
 def _grace_s(get: _Getter, signal: SignalAhead | None) -> int | None:

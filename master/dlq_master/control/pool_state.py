@@ -7,12 +7,15 @@ import hmac
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dlq_master.control.pool_config import PoolConfig
 from dlq_master.control.pool_stimuli import Act
-from dlq_master.model.ids import NodeId
+from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.rented import Machine
+
+if TYPE_CHECKING:
+    from dlq_master.policy.priced.learning import Learned
 
 FIRST_REST_S, LONGEST_REST_S = 30.0, 3600.0  # of a pool whose machines fail, one after another
 _HOUR_S, _DAY_S = 3600.0, 86_400.0
@@ -53,6 +56,9 @@ class Pools:
     leave_s: dict[str, float] = field(
         default_factory=dict
     )  # by machine: when its provider takes it
+    learned: Learned | None = None  # run times of jobs (run_times.py), when, and from whom
+    learned_s: float = 0.0
+    learned_from: set[JobId] = field(default_factory=set)
     strange: set[str] = field(default_factory=set)  # that providers list, and nobody asked for
 
     def open(self) -> list[Machine]:

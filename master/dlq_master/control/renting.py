@@ -7,10 +7,11 @@ there is started there, in the turn that decides it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from dlq_master.control import pools, scheduling
+from dlq_master.control import pools, run_times, scheduling
 from dlq_master.control.pool_config import STATIC, PoolConfig
 from dlq_master.control.turn import Turn
 from dlq_master.model.ids import JobId, NodeId
@@ -27,11 +28,10 @@ from dlq_master.policy.partition.whole import kind_of_lease
 from dlq_master.policy.rent.own import InLine, own_ends
 
 if TYPE_CHECKING:
-    from dlq_master.policy.priced.catalogue import Floats, NodeType
+    from dlq_master.policy.priced.catalogue import NodeType
     from dlq_master.policy.rent.market import Market
 
-USUAL_S = 3600.0  # of a job of which nobody knows how long it runs
-_LEAST_S = 1.0  # that is left of a job, whatever was said of it
+USUAL_S = 3600.0  # that is left of a job that runs, if nobody knows how long it does
 
 
 def watch(turn: Turn) -> None:
@@ -50,11 +50,26 @@ def watch(turn: Turn) -> None:
 def could_hold(turn: Turn, job: Job) -> bool:
     """Whether a machine that may be rented could ever hold it."""
     return _may_rent(job._replace(state=JobState.QUEUED, blocked=None)) and any(
-        job.request.gpus <= pool.gpus and job.request.gpu_type in (None, pool.gpu_type)
+        job.request.base <= pool.gpus and job.request.gpu_type in (None, pool.gpu_type)
         for pool in turn.state.config.pools
     )
 
 
+def sized(turn: Turn, job: Job) -> Job:
+    """A job whose number of GPUs is chosen, with those of its sizes that could ever be had."""
+    request = job.request
+    most = max((pool.gpus for pool in turn.state.config.pools), default=0)
+    sizes = tuple(
+        gpus
+        for gpus in request.sizes
+        if gpus <= most or scheduling.never(turn, request, gpus) is None
+    )
+    if request.gpus not in sizes or len(sizes) < _FEWEST_SIZES:
+        sizes = ()
+    return job._replace(request=replace(request, sizes=sizes))
+
+
+_FEWEST_SIZES = 2
 _THERE = (MachineState.STARTING, MachineState.UP)
 
 
@@ -117,7 +132,13 @@ def _market(turn: Turn, wanting: list[Job], here: list[Machine]) -> Market:
         assert job.lateness is not None
         weight, due_s = job.lateness.weight, job.lateness.due_s
         jobs.append(
-            Wanting(int(job.job_id), due_s, weight, _left_s(turn, job), ends.get(job.job_id, inf))
+            Wanting(
+                int(job.job_id),
+                due_s,
+                weight,
+                run_times.left_s(turn, job),
+                ends.get(job.job_id, inf),
+            )
         )
     renting, rented = config.renting, state.pools
     per_hour = inf if renting.most_per_hour is None else renting.most_per_hour - rented.per_hour()
@@ -175,7 +196,9 @@ def own_end_s(turn: Turn) -> dict[JobId, float]:
             end_s = expected_end_s(cluster.jobs[attempt.key.job_id], began_s)
             running.append((end_s if end_s < inf else turn.now_s + USUAL_S, gpus))
     line = [
-        InLine(int(job.job_id), job.gpus_now, _lasts_s(job)) for job in in_line(turn) if job.waiting
+        InLine(int(job.job_id), job.gpus_now, run_times.lasts_s(turn, job))
+        for job in in_line(turn)
+        if job.waiting
     ]
     ends = own_ends(turn.now_s, free, running, line)
     return {JobId(job_id): end_s for job_id, end_s in ends.items()}
@@ -192,24 +215,6 @@ def in_line(turn: Turn) -> Iterator[Job]:
         ]
         for _, job_id in sorted(found):
             yield cluster.jobs[job_id]
-
-
-def _lasts_s(job: Job) -> float:
-    """What is left of it on what it asks for."""
-    whole_s = job.duration_estimate_s
-    return USUAL_S if whole_s is None else max(_LEAST_S, whole_s - job.worked_s)
-
-
-def _left_s(turn: Turn, job: Job) -> Floats:
-    """By pool and GPUs - 1: what is left of it there; inf where it may not run."""
-    import numpy as np
-
-    config, request = turn.state.config, job.request
-    found = np.full((len(config.pools), max(pool.gpus for pool in config.pools)), inf)
-    for n, pool in enumerate(config.pools):
-        if request.gpus <= pool.gpus and request.gpu_type in (None, pool.gpu_type):
-            found[n, request.gpus - 1] = _lasts_s(job) / pool.speed
-    return found
 
 
 def _put(turn: Turn, job_id: JobId, machine: Machine, gpus: int) -> None:

@@ -101,6 +101,7 @@ class SubmitJob:
     step_count: int | None = None  # training steps in all
     team: str = ""  # to which its GPUs are counted; "" = the caller's default
     lateness: AskedLateness | None = None  # machines may be rented for it
+    sized: bool = False  # as many GPUs of its sizes as could ever be had will do
 
 
 @dataclass(frozen=True, slots=True)

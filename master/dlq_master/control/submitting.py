@@ -60,6 +60,8 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer:
     _check_rate(turn, ask)
     check_nice(ask.caller, ask.nice)
     job = _job(turn, ask, team)
+    if ask.sized:
+        job = renting.sized(turn, job)
     never = scheduling.never(turn, job.request)
     if never is not None and not renting.could_hold(turn, job):
         raise Unsatisfiable(
@@ -67,7 +69,8 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer:
             reasons=(sentence(never, job) + _nearest_type(turn, never, job),),
             hint="see what there is: dlq nodes",
         )
-    elastic.check_room(turn, job.request)
+    if not ask.sized:
+        elastic.check_room(turn, job.request)
     if ask.validate_only:
         return lambda: Submitted(job, ())
     if not ask.hold:

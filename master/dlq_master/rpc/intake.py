@@ -28,7 +28,7 @@ from dlq_master.model.resources import PODMAN, Request
 from dlq_master.rpc.deadlines import CANCEL, deadlines_of, new_deadlines, new_on_miss
 from dlq_master.rpc.edit import Edit
 from dlq_master.rpc.elastic import new_sizes, sizes_of
-from dlq_master.rpc.lateness import lateness_of
+from dlq_master.rpc.lateness import is_sized, lateness_of
 from dlq_master.rpc.node_choice import labels_of, nodes_of
 from dlq_master.rpc.spec import (
     RELATIONS,
@@ -130,6 +130,7 @@ def submit_stimulus(request: jobs.SubmitJobRequest, caller: Caller) -> SubmitJob
         records={"yes": True, "no": False}.get(spec.profile),
         deadlines=deadlines_of(spec),
         lateness=lateness_of(spec),
+        sized=is_sized(request.spec),
         step_count=spec.step_count if spec.HasField("step_count") else None,
         team=spec.team,
     )

@@ -12,6 +12,7 @@ from dlq_master.control.stimuli import AskedLateness
 
 LATEST_S = 32_503_680_000  # the year 3000
 MOST_PER_HOUR = 1e12
+SIZES = (1, 2, 4, 8)
 _HOUR_S = 3600.0
 
 
@@ -30,6 +31,28 @@ def check_lateness(spec: JobSpec) -> None:
         raise _wrong("lateness.due_time", "must be an instant between 1970 and the year 3000")
     if not (math.isfinite(late.weight_per_hour) and 0 < late.weight_per_hour <= MOST_PER_HOUR):
         raise _wrong("lateness.weight_per_hour", "must be above 0")
+
+
+def with_sizes(spec: JobSpec) -> JobSpec:
+    """A job that names no number of GPUs runs on any of `SIZES` of one node: as many as are worth it. The spec itself
+    if it does."""
+    if not is_sized(spec):
+        return spec
+    for name in ("elastic", "roles"):
+        if spec.HasField(name):
+            raise _wrong("resources.gpu_count", f"must be said with {name}")
+    if spec.deadlines or spec.resources.HasField("node_count"):
+        raise _wrong("resources.gpu_count", "must be said with deadlines, and with a node_count")
+    filled = JobSpec()
+    filled.CopyFrom(spec)
+    filled.resources.gpu_count = SIZES[0]
+    filled.elastic.gpu_counts.extend(SIZES)
+    return filled
+
+
+def is_sized(spec: JobSpec) -> bool:
+    """Whether its number of GPUs is chosen for it."""
+    return spec.HasField("lateness") and not spec.resources.gpu_count
 
 
 def lateness_of(spec: JobSpec) -> AskedLateness | None:

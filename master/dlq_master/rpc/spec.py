@@ -44,7 +44,7 @@ from dlq_master.model.eligible import Relation
 from dlq_master.rpc.container_spec import RUNTIME, check_container
 from dlq_master.rpc.deadlines import check_deadlines
 from dlq_master.rpc.elastic import check_elastic
-from dlq_master.rpc.lateness import check_lateness
+from dlq_master.rpc.lateness import check_lateness, with_sizes
 from dlq_master.rpc.node_choice import check_choice
 
 LARGEST_ENV_BYTES = 256 * 1024
@@ -101,6 +101,7 @@ _NAME_JUNK = re.compile(r"[^A-Za-z0-9_.+=@:-]+", re.ASCII)
 def checked(spec: JobSpec) -> JobSpec:
     """A copy with every default filled in; raises InvalidRequest where it makes no sense."""
     _check_known(spec, "spec")
+    spec = with_sizes(spec)
     _check_command(spec)
     _check_environment(spec.environment)
     _check_labels(spec.labels)

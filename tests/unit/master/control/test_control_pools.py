@@ -9,10 +9,13 @@ import pytest
 
 from dlq_common.config import Seconds
 from dlq_common.errors import NotFound, PermissionDenied, TryAgain
+from dlq_master.control import run_times
 from dlq_master.control.pool_config import RentingConfig
 from dlq_master.control.pool_stimuli import AnnounceLeave, StopMachines
-from dlq_master.control.stimuli import Caller
+from dlq_master.control.stimuli import AskedLateness, Caller
+from dlq_master.control.turn import Turn
 from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.model.resources import Request
 from dlq_master.providers.port import ProviderFailed
 from support.lent_servers import saves
 from support.master_harness import ROOT
@@ -386,3 +389,43 @@ def test_gpus_of_the_wrong_kind_are_a_wrong_host() -> None:
     refused = site.refusal()
     assert isinstance(refused, PermissionDenied)
     assert "4 x A100 are paid for" in refused.what
+
+
+def sized(site: Site, *, due_s: float, lasts_s: float, weight: float = 1000.0) -> int:
+    """A job that names no number of GPUs; `lasts_s`: on one."""
+    request = Request(gpus=1, sizes=(1, 2, 4, 8))
+    return site.submit(1, due_s=due_s, lasts_s=lasts_s, weight=weight, request=request, sized=True)
+
+
+def test_how_many_gpus_a_job_gets_follows_from_when_it_is_due() -> None:
+    """4 GPUs do in an hour what one does in 3.2 h: as many as make it in time, and no more."""
+    for due_s, gpus in ((6 * HOUR_S, 1), (2.2 * HOUR_S, 2), (1.2 * HOUR_S, 4)):
+        site = Site(policy="dlq")
+        job_id = sized(site, due_s=due_s, lasts_s=3.2 * HOUR_S)
+        up(site)
+        held = site.master.attempt(job_id).lease.allocation.width  # type: ignore[arg-type]
+        assert held == gpus, f"due in {due_s / HOUR_S} h"
+
+
+def test_run_times_are_learned_from_jobs_that_have_ended() -> None:
+    """Nobody says how long it runs; those of its family before it took six minutes."""
+    site = Site(own=4)
+    assert site.own is not None
+    for number in range(6):
+        job_id = site.master.submit(4, family="train", request_id=f"f{number}").job_id
+        site.tick()
+        site.own.obey()
+        key = AttemptKey(job_id, 1)
+        site.own.start(key)
+        site.own.report()
+        for _ in range(36):
+            site.tick(10.0)
+        site.own.exit(key, 0)
+        site.own.report()
+        assert site.master.job(job_id).state == "completed"
+    site.master.submit(4, run_estimate_s=10 * HOUR_S)
+    job_id = site.master.submit(4, family="train", lateness=AskedLateness(100.0 / HOUR_S, after_s=600.0)).job_id  # fmt: skip
+    site.tick(31.0)
+    table = run_times.left_s(Turn(site.master.state, site.master.store, site.master.clock.now_s()), site.master.job(job_id))  # fmt: skip
+    assert table[0, 3] == pytest.approx(360.0, rel=0.1)
+    assert len(site.machines()) == 1
