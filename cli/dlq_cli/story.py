@@ -131,6 +131,9 @@ def request_text(job: job_pb2.Job) -> str:
         parts.append(f"{number(request.cpu_limit)} cores a node")
     if request.HasField("memory_limit_bytes"):
         parts.append(f"{approximate_size(request.memory_limit_bytes)} a node")
+    if request.HasField("gpu_memory_bytes"):
+        half = ", or half of it" if request.halves_batch else ""
+        parts.append(f"{approximate_size(request.gpu_memory_bytes)} of GPU memory{half}")
     if request.constraint:
         wanted = (f"{name}={value}" for name, value in sorted(request.constraint.items()))
         parts.append(f"with {' and '.join(wanted)}")

@@ -111,17 +111,22 @@ def _torchrun(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
 
 def _elastic(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
     """On how many GPUs an elastic job runs this time, and might. DLQ_BATCH_SCALE: by how much each of them has
-    to do more, or less, than on what it asks for, if the batch of all together is to stay the same."""
-    if not launch.sizes:
+    to do more, or less, than on what it asks for: so that the batch of all together stays the same, or so that
+    it fits into the smaller memory of this node's GPUs."""
+    if not launch.sizes and not launch.gpu_memory_bytes:
         return {}
     gpus = sum(launch.node_gpu_counts) or len(devices) * max(1, len(launch.node_ids))
-    asked = launch.asked_gpus or launch.sizes[0]
+    asked = launch.asked_gpus or gpus
+    scale = asked / max(1, gpus)
+    if any(0 < device.memory_bytes < launch.gpu_memory_bytes for device in devices):
+        scale /= 2.0
+    told = {"DLQ_GPUS": str(gpus), "DLQ_ASKED_GPUS": str(asked), "DLQ_BATCH_SCALE": f"{scale:g}"}
+    if not launch.sizes:
+        return told
     return {
-        "DLQ_GPUS": str(gpus),
-        "DLQ_ASKED_GPUS": str(asked),
+        **told,
         "DLQ_BASE_GPUS": str(launch.sizes[0]),
         "DLQ_ELASTIC_SIZES": ",".join(map(str, launch.sizes)),
-        "DLQ_BATCH_SCALE": f"{asked / max(1, gpus):g}",
     }
 
 

@@ -124,6 +124,17 @@ FLAGS: tuple[Flag, ...] = (
         help="Memory limit on each node: 400GiB or 400G (2^30), 400GB (10^9).",
     ),
     Flag(
+        names=("--gpu-mem",),
+        key="resources.gpu_memory",
+        metavar="SIZE",
+        help="Only GPUs with so much memory each: 80GB (10^9; an 80 GB card has a little less than 80 GiB).",
+    ),
+    Flag(
+        names=("--halve-batch",),
+        key="resources.halve_batch",
+        help="GPUs with half of --gpu-mem will do too: DLQ_BATCH_SCALE tells the job to halve its batch there.",
+    ),
+    Flag(
         names=("-t", "--time"),
         key="time_limit",
         metavar="TIME",

@@ -31,6 +31,8 @@ def to_message(spec: Spec) -> job_pb2.JobSpec:
             excluded_node_ids=spec.exclude,
             cpu_limit=spec.cpu_limit,
             memory_limit_bytes=spec.memory_limit_bytes,
+            gpu_memory_bytes=spec.gpu_memory_bytes,
+            halves_batch=spec.halves_batch,
         ),
         environment=spec.environment,
         working_directory=spec.working_directory,

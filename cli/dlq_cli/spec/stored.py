@@ -140,6 +140,8 @@ def _resources(request: resource_pb2.ResourceRequest) -> Iterator[tuple[str, obj
         ("nodes", has("node_count"), request.node_count),
         ("resources.cpus", has("cpu_limit"), request.cpu_limit),
         ("resources.memory", has("memory_limit_bytes"), request.memory_limit_bytes),
+        ("resources.gpu_memory", has("gpu_memory_bytes"), request.gpu_memory_bytes),
+        ("resources.halve_batch", request.halves_batch, request.halves_batch),
     ):
         if there:
             yield key, value

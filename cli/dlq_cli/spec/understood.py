@@ -36,6 +36,7 @@ def understood(spec: Spec) -> str:
             else "",
             origin("resources.memory"),
         ),
+        ("gpu memory", _gpu_memory(spec), origin("resources.gpu_memory")),
         (
             "time limit",
             format_duration(spec.time_limit_s) if spec.time_limit_s else "none",
@@ -95,6 +96,13 @@ def understood(spec: Spec) -> str:
     return facts(
         (name, f"{value}  ({where or 'default'})" if value else "") for name, value, where in rows
     )
+
+
+def _gpu_memory(spec: Spec) -> str:
+    if spec.gpu_memory_bytes is None:
+        return ""
+    size = approximate_size(spec.gpu_memory_bytes)
+    return f"{size}, or half of it by half the batch" if spec.halves_batch else size
 
 
 def _compat(spec: Spec) -> str:

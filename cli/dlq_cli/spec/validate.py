@@ -55,6 +55,8 @@ class Spec:
     exclude: tuple[str, ...]
     cpu_limit: float | None
     memory_limit_bytes: int | None
+    gpu_memory_bytes: int | None
+    halves_batch: bool
     environment: Mapping[str, str]
     working_directory: str
     time_limit_s: int | None
@@ -121,6 +123,8 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
         exclude=get.of("resources.exclude", tuple) or (),
         cpu_limit=get.of("resources.cpus", float),
         memory_limit_bytes=get.of("resources.memory", int),
+        gpu_memory_bytes=get.of("resources.gpu_memory", int),
+        halves_batch=_halves_batch(get),
         environment=_environment(merged),
         # A directory of this machine means nothing in an image, unless it is named.
         working_directory=_path(get, "workdir", directory) or ("" if container else directory),
@@ -184,6 +188,15 @@ def _deadlines(get: _Getter) -> Deadlines:
             f"both `deadline` ({get.origin('deadline')}) and `soft_deadline` are given",
         )
     return strict or soft or ()
+
+
+def _halves_batch(get: _Getter) -> bool:
+    halves = bool(get.of("resources.halve_batch", bool))
+    if halves and get.of("resources.gpu_memory", int) is None:
+        raise wrong(
+            get.origin("resources.halve_batch"), "which GPUs are too small, only gpu_memory tells"
+        )
+    return halves
 
 
 def _on_miss(get: _Getter) -> str:

@@ -149,6 +149,11 @@ class Node(NamedTuple):
         """Who set this flag, why and when; None: it is not set, or that is not known."""
         return next((one for one in self.notes if one.flag is flag), None)
 
+    @property
+    def gpu_memory_bytes(self) -> int:
+        """Of its smallest GPU, as far as it has told; 0: it has not."""
+        return min((gpu.memory_bytes for gpu in self.gpus if gpu.memory_bytes), default=0)
+
     def masks(self) -> dict[str, int]:
         """GPU type -> bitmask of the indices of that type."""
         masks: dict[str, int] = {}

@@ -47,6 +47,8 @@ class Request:
     not_among: tuple[NodeId, ...] = ()  # never on these, sorted
     sizes: tuple[int, ...] = ()  # numbers of GPUs that will do, rising; empty: only `gpus`
     mixed: bool = False  # its GPUs may be of several types at once
+    gpu_memory_bytes: int | None = None  # each GPU must have so much ...
+    halves_batch: bool = False  # ... or half of it
     shape: Shape = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -54,7 +56,7 @@ class Request:
             raise ValueError(f"a job needs at least 1 GPU, not {self.gpus}")
         if self.nodes is not None and (self.nodes < 1 or self.gpus % self.nodes):
             raise ValueError(f"{self.gpus} GPUs cannot be split evenly over {self.nodes} nodes")
-        for name in ("cpus_per_node", "memory_bytes_per_node"):
+        for name in ("cpus_per_node", "memory_bytes_per_node", "gpu_memory_bytes"):
             limit = getattr(self, name)
             if limit is not None and limit < 1:
                 raise ValueError(f"{name} must be positive, not {limit}")
@@ -69,9 +71,16 @@ class Request:
             self.not_among,
             cpus=self.cpus_per_node,
             memory_bytes=self.memory_bytes_per_node,
+            gpu_memory_bytes=self.least_gpu_memory_bytes,
         )
         shape = Shape(self.gpus, self.nodes, self.gpu_type, self.avoid, traits, mixed=self.mixed)
         object.__setattr__(self, "shape", shape)
+
+    @property
+    def least_gpu_memory_bytes(self) -> int | None:
+        """The memory without which a GPU will not do."""
+        asked = self.gpu_memory_bytes
+        return asked // 2 if asked is not None and self.halves_batch else asked
 
     @property
     def base(self) -> int:

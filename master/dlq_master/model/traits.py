@@ -2,7 +2,7 @@
 
 What a job asks for is one text, so that jobs which ask for the same are of one shape: traits joined
 by `&`. A trait is a runtime (`podman`), a label (`rack=r1`), a size of the host (`cpus>=8`,
-`memory>=68719476736`, bytes), `@gpu01,gpu02` (one of these nodes) or `!gpu07` (none of these).
+`memory>=68719476736`, bytes), that of its smallest GPU (`gpu_memory>=...`), `@gpu01,gpu02` (one of these nodes) or `!gpu07` (none of these).
 
 Sizes are those of whole hosts, and what other jobs have declared is not taken off. A host that has told
 no size (0) is large enough.
@@ -18,7 +18,8 @@ from dlq_master.model.ids import NodeId
 _AND = "&"
 _AMONG, _NOT_AMONG = "@", "!"
 _AT_LEAST = ">="
-_CPUS, _MEMORY = "cpus", "memory"
+_CPUS, _MEMORY, _GPU_MEMORY = "cpus", "memory", "gpu_memory"
+_SIZES = (_CPUS, _MEMORY, _GPU_MEMORY)
 _GIB = 2**30
 
 
@@ -35,6 +36,8 @@ class Bearer(Protocol):
     def cpu_count(self) -> int: ...
     @property
     def memory_bytes(self) -> int: ...
+    @property
+    def gpu_memory_bytes(self) -> int: ...
 
 
 def wanted(
@@ -45,10 +48,11 @@ def wanted(
     *,
     cpus: int | None = None,
     memory_bytes: int | None = None,
+    gpu_memory_bytes: int | None = None,
 ) -> str | None:
     """The text for all of this together, equal for equal wishes; None: any node will do."""
     traits = [*([runtime] if runtime else []), *sorted(constraint)]
-    sizes = ((_CPUS, cpus), (_MEMORY, memory_bytes))
+    sizes = zip(_SIZES, (cpus, memory_bytes, gpu_memory_bytes), strict=True)
     traits += [f"{what}{_AT_LEAST}{least}" for what, least in sizes if least]
     for sign, node_ids in ((_AMONG, sorted(among)), (_NOT_AMONG, sorted(not_among))):
         if node_ids:
@@ -97,18 +101,18 @@ def too_small(nodes: Iterable[Bearer], text: str) -> str:
 def _size(trait: str) -> tuple[str, int]:
     """What the host must have how much of; ("", 0) for another trait."""
     what, at_least, least = trait.partition(_AT_LEAST)
-    return (what, int(least)) if at_least and what in (_CPUS, _MEMORY) else ("", 0)
+    return (what, int(least)) if at_least and what in _SIZES else ("", 0)
 
 
 def _of(node: Bearer, what: str, unknown: int) -> int:
-    return (node.cpu_count if what == _CPUS else node.memory_bytes) or unknown
+    found = {_CPUS: node.cpu_count, _MEMORY: node.memory_bytes}
+    return (node.gpu_memory_bytes if what == _GPU_MEMORY else found[what]) or unknown
 
 
 def _amount(what: str, much: int) -> str:
-    if what == _MEMORY:
-        return (
-            f"{much / _GIB:.2f}".rstrip("0").rstrip(".") + "GiB of memory"
-        )  # one unit: comparable
+    if what in (_MEMORY, _GPU_MEMORY):
+        gib = f"{much / _GIB:.2f}".rstrip("0").rstrip(".")  # one unit: comparable
+        return f"{gib}GiB of {'GPU ' if what == _GPU_MEMORY else ''}memory"
     return f"{much} core{'' if much == 1 else 's'}"
 
 

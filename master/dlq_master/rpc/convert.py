@@ -194,6 +194,8 @@ def request_message(request: Request) -> resource_pb2.ResourceRequest:
         gpu_type=request.gpu_type or "",
         cpu_limit=request.cpus_per_node,
         memory_limit_bytes=request.memory_bytes_per_node,
+        gpu_memory_bytes=request.gpu_memory_bytes,
+        halves_batch=request.halves_batch,
         constraint=named(request.constraint),
         node_ids=request.among,
         excluded_node_ids=request.not_among,

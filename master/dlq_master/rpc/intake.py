@@ -277,6 +277,8 @@ def request_of(spec: JobSpec) -> Request:
         memory_bytes_per_node=(
             asked.memory_limit_bytes if asked.HasField("memory_limit_bytes") else None
         ),
+        gpu_memory_bytes=asked.gpu_memory_bytes if asked.HasField("gpu_memory_bytes") else None,
+        halves_batch=asked.halves_batch,
         runtime=PODMAN if spec.HasField("container") else None,
         constraint=labels_of(asked.constraint, "spec.resources.constraint"),
         among=nodes_of(asked.node_ids),

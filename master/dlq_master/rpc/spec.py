@@ -221,6 +221,11 @@ def _check_resources(resources: ResourceRequest) -> None:
         raise _wrong("resources.cpu_limit", "must be between 0.01 and 100000 cores")
     if resources.HasField("memory_limit_bytes") and resources.memory_limit_bytes < 1 << 20:
         raise _wrong("resources.memory_limit_bytes", "must be at least 1 MiB")
+    if resources.HasField("gpu_memory_bytes"):
+        if resources.gpu_memory_bytes < 1 << 20:
+            raise _wrong("resources.gpu_memory_bytes", "must be at least 1 MiB")
+    elif resources.halves_batch:
+        raise _wrong("resources.halves_batch", "means something only with gpu_memory_bytes")
 
 
 def _check_preempt(preempt: PreemptSpec) -> None:

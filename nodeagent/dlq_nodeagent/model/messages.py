@@ -117,6 +117,8 @@ class Launch:
     sizes: tuple[int, ...] = ()
     """Of an elastic job: numbers of GPUs that will do, rising; `asked_gpus` is one of them."""
     asked_gpus: int = 0
+    gpu_memory_bytes: int = 0
+    """What it asks of each GPU, if it halves its batch on one that has less; else 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,7 @@ _WITH = {
     "mounts": "image", "network": "image", "image_secret": "image", "secrets": "image",
     "resources.shm_size": "image", "tasks_per_node": "compat", "checkpoint.marker": "checkpoint.dir",
     "checkpoint.preset": "checkpoint.dir", "roles.ps": "roles.workers", "on_miss": "deadline",
-    "elastic.resize": "elastic.gpus", "due": "weight", "weight": "due",
+    "elastic.resize": "elastic.gpus", "resources.halve_batch": "resources.gpu_memory", "due": "weight", "weight": "due",
 }  # fmt: skip
 _INSTEAD = {"run": "command", "resources.gpus": "resources.gpus_total"}
 

@@ -63,6 +63,13 @@ def test_what_contradicts_is_refused(keys: dict[str, object], words: str) -> Non
         sent(**keys)
 
 
+def test_gpu_memory_may_be_half_where_the_batch_is() -> None:
+    asked = sent(resources__gpu_memory="80GB", resources__halve_batch=True).resources
+    assert (asked.gpu_memory_bytes, asked.halves_batch) == (80 * 10**9, True)
+    with pytest.raises(InvalidRequest, match="only gpu_memory tells"):
+        sent(resources__halve_batch=True)
+
+
 def test_a_stored_spec_is_changed_as_it_was_written() -> None:
     stored = sent(elastic__gpus="2:4", deadline="8h")
     assert changed(stored, "job 17", [], [], {}).message == stored

@@ -74,6 +74,12 @@ def test_an_elastic_job_is_told_what_it_has_and_what_it_might_have() -> None:
     assert "DLQ_ELASTIC_SIZES" not in environment(a_launch())
 
 
+@pytest.mark.parametrize(("asked_gib", "scale"), [(80, "1"), (81, "0.5")])
+def test_on_gpus_that_are_too_small_half_the_batch_is_hinted(asked_gib: int, scale: str) -> None:
+    launch = a_launch(asked_gpus=2, gpu_memory_bytes=asked_gib * 2**30)
+    assert environment(launch)["DLQ_BATCH_SCALE"] == scale
+
+
 def test_no_variable_makes_a_launcher_think_that_ranks_exist_already() -> None:
     assert not {"RANK", "LOCAL_RANK", "WORLD_SIZE"} & environment(a_launch()).keys()
 

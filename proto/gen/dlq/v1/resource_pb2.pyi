@@ -52,6 +52,8 @@ class ResourceRequest(_message.Message):
     CONSTRAINT_FIELD_NUMBER: _builtins.int
     NODE_IDS_FIELD_NUMBER: _builtins.int
     EXCLUDED_NODE_IDS_FIELD_NUMBER: _builtins.int
+    GPU_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    HALVES_BATCH_FIELD_NUMBER: _builtins.int
     gpu_count: _builtins.int
     """GPUs of the whole job, at least 1."""
     node_count: _builtins.int
@@ -62,6 +64,10 @@ class ResourceRequest(_message.Message):
     """CPU limit of each node's part of the job, in cores. Unset: no limit."""
     memory_limit_bytes: _builtins.int
     """Memory limit of each node's part of the job. Unset: no limit."""
+    gpu_memory_bytes: _builtins.int
+    """Only GPUs with so much memory each, as far as nodes tell it. Unset: any."""
+    halves_batch: _builtins.bool
+    """GPUs with half of gpu_memory_bytes will do too: the job halves the batch of each there (DLQ_BATCH_SCALE)."""
     @_builtins.property
     def constraint(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Only nodes with all of these labels."""
@@ -85,19 +91,25 @@ class ResourceRequest(_message.Message):
         constraint: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         node_ids: _abc.Iterable[_builtins.str] | None = ...,
         excluded_node_ids: _abc.Iterable[_builtins.str] | None = ...,
+        gpu_memory_bytes: _builtins.int | None = ...,
+        halves_batch: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cpu_limit", b"_cpu_limit", "_memory_limit_bytes", b"_memory_limit_bytes", "_node_count", b"_node_count", "cpu_limit", b"cpu_limit", "memory_limit_bytes", b"memory_limit_bytes", "node_count", b"node_count"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cpu_limit", b"_cpu_limit", "_gpu_memory_bytes", b"_gpu_memory_bytes", "_memory_limit_bytes", b"_memory_limit_bytes", "_node_count", b"_node_count", "cpu_limit", b"cpu_limit", "gpu_memory_bytes", b"gpu_memory_bytes", "memory_limit_bytes", b"memory_limit_bytes", "node_count", b"node_count"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cpu_limit", b"_cpu_limit", "_memory_limit_bytes", b"_memory_limit_bytes", "_node_count", b"_node_count", "constraint", b"constraint", "cpu_limit", b"cpu_limit", "excluded_node_ids", b"excluded_node_ids", "gpu_count", b"gpu_count", "gpu_type", b"gpu_type", "memory_limit_bytes", b"memory_limit_bytes", "node_count", b"node_count", "node_ids", b"node_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cpu_limit", b"_cpu_limit", "_gpu_memory_bytes", b"_gpu_memory_bytes", "_memory_limit_bytes", b"_memory_limit_bytes", "_node_count", b"_node_count", "constraint", b"constraint", "cpu_limit", b"cpu_limit", "excluded_node_ids", b"excluded_node_ids", "gpu_count", b"gpu_count", "gpu_memory_bytes", b"gpu_memory_bytes", "gpu_type", b"gpu_type", "halves_batch", b"halves_batch", "memory_limit_bytes", b"memory_limit_bytes", "node_count", b"node_count", "node_ids", b"node_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cpu_limit: _TypeAlias = _typing.Literal["cpu_limit"]  # noqa: Y015
     _WhichOneofArgType__cpu_limit: _TypeAlias = _typing.Literal["_cpu_limit", b"_cpu_limit"]  # noqa: Y015
+    _WhichOneofReturnType__gpu_memory_bytes: _TypeAlias = _typing.Literal["gpu_memory_bytes"]  # noqa: Y015
+    _WhichOneofArgType__gpu_memory_bytes: _TypeAlias = _typing.Literal["_gpu_memory_bytes", b"_gpu_memory_bytes"]  # noqa: Y015
     _WhichOneofReturnType__memory_limit_bytes: _TypeAlias = _typing.Literal["memory_limit_bytes"]  # noqa: Y015
     _WhichOneofArgType__memory_limit_bytes: _TypeAlias = _typing.Literal["_memory_limit_bytes", b"_memory_limit_bytes"]  # noqa: Y015
     _WhichOneofReturnType__node_count: _TypeAlias = _typing.Literal["node_count"]  # noqa: Y015
     _WhichOneofArgType__node_count: _TypeAlias = _typing.Literal["_node_count", b"_node_count"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cpu_limit) -> _WhichOneofReturnType__cpu_limit | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__gpu_memory_bytes) -> _WhichOneofReturnType__gpu_memory_bytes | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__memory_limit_bytes) -> _WhichOneofReturnType__memory_limit_bytes | None: ...
     @_typing.overload

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from dlq_master.model.ids import NodeId
-from dlq_master.model.node import Node
+from dlq_master.model.node import Gpu, Node
 from dlq_master.model.pool import Pool
 from dlq_master.model.resources import PODMAN, Request, Shape
 from dlq_master.model.traits import Traits, chosen, has_all, runtime_of, too_small, wanted
@@ -107,3 +107,26 @@ def test_a_size_that_no_host_has_is_told_with_the_largest_there_is() -> None:
     assert too_small(sized, wanted(None, cpus=65, memory_bytes=GIB) or "") == "64 cores"
     assert too_small(sized, wanted(None, ["rack=r1"], cpus=9) or "") == ""
     assert too_small(NODES, wanted(None, memory_bytes=65 * GIB) or "") == "", "n1 may have so much"
+
+
+def test_a_job_that_halves_its_batch_takes_gpus_with_half_the_memory() -> None:
+    sizes = {N1: 80, N2: 40, N3: 0}  # who tells no size is large enough
+    nodes = [
+        Node(name, (Gpu(index=0, gpu_type="x", memory_bytes=gib * GIB),))
+        for name, gib in sizes.items()
+    ]
+
+    def able(request: Request) -> list[NodeId]:
+        text = request.shape.traits
+        assert text is not None
+        assert Traits.of(nodes).mask(text) == sum(
+            1 << at for at, node in enumerate(nodes) if has_all(node, text)
+        )
+        return [node.node_id for node in nodes if has_all(node, text)]
+
+    asks = Request(gpus=1, gpu_memory_bytes=80 * GIB)
+    assert able(asks) == [N1, N3]
+    assert able(Request(gpus=1, gpu_memory_bytes=80 * GIB, halves_batch=True)) == [N1, N2, N3]
+    assert asks.shape.traits is not None
+    assert too_small(nodes[1:2], asks.shape.traits) == "40GiB of GPU memory"
+    assert chosen(asks.shape.traits) == ["nodes with 80GiB of GPU memory"]
