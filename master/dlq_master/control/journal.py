@@ -40,7 +40,7 @@ def cause(one: Happened) -> str:
         words = (getattr(one.event, name, "") for name in ("cause", "detail"))
         return ": ".join(str(word) for word in words if word)
     reason = one.change.reason
-    if reason.code is ReasonCode.OUTRANKED:
+    if reason.code in (ReasonCode.OUTRANKED, ReasonCode.MAKES_WAY):
         return f"{reason.code.value}: {reason.detail}" if reason.detail else reason.code.value
     instead = one.event.alternative if isinstance(one.event, Reserved) else None
     if reason.code is ReasonCode.UNGUARANTEED:

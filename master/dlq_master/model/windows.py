@@ -48,11 +48,12 @@ def runs_into_later_s(job: Job, windows: Iterable[Window], now_s: float, terms: 
 def _needs_s(job: Job, terms: Terms) -> float:
     """Seconds that have to be left until a window when the job starts.
 
-    Who says that it saves needs a whole term (of the SLO grid, if it holds a promise), or less if it is expected to be over
+    Who says that it saves needs a whole term (of the SLO grid, if it holds a promise, or is planned for slots), or less if it is expected to be over
     before. Who does not, is to be over: by its time limit, as Slurm has it, else by its estimate; where nobody knows either
     it needs a term, unless it is known to lose its work.
     """
-    term_s = terms.be_term_s if job.promised is None else terms.slo_term_s
+    planned = job.promised is not None or bool(job.slots)
+    term_s = terms.slo_term_s if planned else terms.be_term_s
     if says_it_saves(job):
         left_s = expected_left_s(job)
         return term_s if left_s is None else min(term_s, left_s + terms.resume_s)

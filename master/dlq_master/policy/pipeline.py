@@ -38,6 +38,7 @@ from dlq_master.policy.transit.taking import Taking, due
 from dlq_master.policy.walk import elastic
 from dlq_master.policy.walk.contest import Contest
 from dlq_master.policy.walk.counts import Counts
+from dlq_master.policy.walk.evacuating import evacuated
 from dlq_master.policy.walk.movers import movers
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.pinned import pinned
@@ -158,7 +159,9 @@ def _decide(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
         at_once = policy.resizing is _FREE
         keys = [attempt.key for attempt in cluster.attempts.values()] if at_once else ending
         return _resized(view, policy, policy.sizing, keys, at_once=at_once)
-    if view.pause_starts is not None or not cluster.waiting.count:
+    if view.pause_starts is not None:
+        return Outcome()
+    if not cluster.waiting.count and not (policy.promises and evacuated(cluster, ending)):
         return Outcome()
     if policy.promises is not None:
         return _seated(view, policy, ending)
@@ -220,7 +223,8 @@ def _seating(view: View, policy: Policy, ending: Collection[AttemptKey]) -> Seat
     cluster = view.cluster
     if not ending:
         return Seating({}, holding(cluster), seats(cluster), policy.profiling)
-    going = _movers(view, policy, ending)
+    going = evacuated(cluster, ending)
+    going |= {key: job_id for key, job_id in _movers(view, policy, ending).items() if key not in going}
     moving = {key.job_id for key in going}
     stay = [job_id for job_id in holding(cluster) if job_id not in moving]
     safe = protected(cluster, policy.guards, ending).values()
@@ -264,7 +268,8 @@ def _resized(
     cluster, guards = view.cluster, policy.guards
     movable = elastic.movable(cluster, resizable(cluster, guards, keys))
     if not cluster.waiting.count and not elastic.somebody(cluster, movable):
-        return Outcome()
+        if not (policy.promises and evacuated(cluster, keys)):
+            return Outcome()
     order, preempts = lineup(view, policy), policy.taking is not Taking.NEVER
     asked = (cluster, view.now_s, order, policy.placement, sizing, movable, preempts, at_once)
     seating = None if policy.promises is None else _seating(view, policy, keys)

@@ -23,6 +23,7 @@ _FITS = Reason(ReasonCode.FITS)
 _TERM_OVER = Reason(ReasonCode.TERM_OVER)
 _OUTRANKED = ReasonCode.OUTRANKED
 _MAKES_WAY = ReasonCode.MAKES_WAY
+_RESERVED = "its node is reserved in the slot that begins"
 _NEVER_S = float("inf")
 _slot, _allocation = maker(Slot), maker(Allocation)
 _start, _lapse, _renew = maker(Start), maker(Lapse), maker(Renew)
@@ -98,7 +99,9 @@ def lapses(
             at_s = max(attempts[key].lease.term_end_s, at_s)
         grace_s = price_s(policy.taking, jobs[key.job_id])
         code = _MAKES_WAY if key in moving else _OUTRANKED
-        rule = "" if key in moving else rule_of(policy, jobs[key.job_id], jobs[for_job])
+        rule = _RESERVED if for_job == key.job_id else ""
+        if key not in moving:
+            rule = rule_of(policy, jobs[key.job_id], jobs[for_job])
         reason = Reason(code, blocking_jobs=(for_job,), detail=rule)
         found.append(_lapse((key, at_s, grace_s, for_job, reason)))
     return found

@@ -105,6 +105,25 @@ def test_deadlines_are_promised_without_it_and_kept() -> None:
         assert found.jct_s <= 12_000
 
 
+@pytest.mark.parametrize("policy", ["chronus", "dlq"])
+def test_who_is_promised_leaves_when_the_slot_begins_in_which_its_node_is_reserved(
+    policy: str,
+) -> None:
+    """Only when the reservation begins it would find the other node in use until a term ends there, and be late."""
+    spec = a_cluster(2, Reserved(("node-1",), 905, 3000))
+    settings = ["know=known", "be_floor=0", "margin=0", "slo_term_s=600", "slots=early", *COSTS]
+    (chosen,) = read_settings([policy], settings)
+    bound = a_job("bound", 10, 2000, kind="strict", deadline_s=2700)
+    run = Replay(Trace.of("t", [bound, a_job("other", 20, 5000)]), spec, chosen)
+    run.run()
+    found = {outcome.job.job_id: outcome for outcome in run.outcomes.values()}
+    first, *more = found["bound"].spans
+    assert (first.begin_s, first.end_s) == (10, 600), "not 905"
+    assert [span.begin_s for span in more] == [600]
+    assert found["bound"].promised_s is not None
+    assert found["bound"].jct_s <= 2700
+
+
 FILE = """
 [[nodes]]
 name = "a"

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from dlq_master.model.attempt import Attempt, AttemptState
 from dlq_master.model.cluster import Cluster
-from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.lane import LANE, PROFILE_RANK, Lane
 from dlq_master.model.pool import Parts
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.roundup import block_of, round_up
-from dlq_master.policy.promise.reading import own_pool, type_of
+from dlq_master.policy.promise.reading import own_pool, slot_s, type_of
 from dlq_master.policy.walk.contest import Contest
 from dlq_master.policy.walk.line import Head
 from dlq_master.policy.walk.pinned import Pinned
@@ -158,6 +158,17 @@ def leave(ground: SlotContest, going: Mapping[AttemptKey, JobId]) -> None:
             ground.stocks[gpu_type].give_later(parts)
 
 
+def reserved_now(cluster: Cluster) -> frozenset[NodeId]:
+    """Nodes that are reserved for some of the present slot."""
+    term_s = slot_s(cluster)
+    begin_s, end_s = cluster.slot * term_s, (cluster.slot + 1) * term_s
+    return frozenset(
+        node.node_id
+        for node in cluster.nodes.values()
+        if any(it.begin_s < end_s and it.end_s > begin_s for it in node.windows)
+    )
+
+
 def holding(cluster: Cluster) -> list[JobId]:
     """Jobs that run in a slot that is theirs."""
     running = cluster.running.places
@@ -193,6 +204,8 @@ def pinned_too(cluster: Cluster, pinned: Pinned, stay: Collection[JobId]) -> Pin
 
 def _seat(cluster: Cluster, job: Job, *, leaving: bool) -> Seat:
     shape = cluster.shape(job)
+    if leaving and (away := reserved_now(cluster)):  # who waits keeps off them by itself
+        shape = shape._replace(avoid=(*shape.avoid, *sorted(away.difference(shape.avoid))))
     return Seat(job.job_id, shape, _whole(cluster, job, shape), leaving)
 
 
