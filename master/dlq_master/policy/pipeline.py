@@ -224,7 +224,9 @@ def _seating(view: View, policy: Policy, ending: Collection[AttemptKey]) -> Seat
     if not ending:
         return Seating({}, holding(cluster), seats(cluster), policy.profiling)
     going = evacuated(cluster, ending)
-    going |= {key: job_id for key, job_id in _movers(view, policy, ending).items() if key not in going}
+    going |= {
+        key: job_id for key, job_id in _movers(view, policy, ending).items() if key not in going
+    }
     moving = {key.job_id for key in going}
     stay = [job_id for job_id in holding(cluster) if job_id not in moving]
     safe = protected(cluster, policy.guards, ending).values()
@@ -267,9 +269,9 @@ def _resized(
 ) -> Outcome:
     cluster, guards = view.cluster, policy.guards
     movable = elastic.movable(cluster, resizable(cluster, guards, keys))
-    if not cluster.waiting.count and not elastic.somebody(cluster, movable):
-        if not (policy.promises and evacuated(cluster, keys)):
-            return Outcome()
+    asked_for = cluster.waiting.count or elastic.somebody(cluster, movable)
+    if not asked_for and not (policy.promises and evacuated(cluster, keys)):
+        return Outcome()
     order, preempts = lineup(view, policy), policy.taking is not Taking.NEVER
     asked = (cluster, view.now_s, order, policy.placement, sizing, movable, preempts, at_once)
     seating = None if policy.promises is None else _seating(view, policy, keys)

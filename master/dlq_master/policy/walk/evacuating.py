@@ -21,7 +21,8 @@ def evacuated(cluster: Cluster, ending: Collection[AttemptKey]) -> dict[AttemptK
     found: dict[AttemptKey, JobId] = {}
     for job_id in seated if away else ():
         attempt = cluster.live_attempt(cluster.jobs[job_id])
-        if attempt is not None and attempt.key in ending:
-            if not away.isdisjoint(attempt.lease.allocation.node_ids):
-                found[attempt.key] = job_id
+        if attempt is None or attempt.key not in ending:
+            continue
+        if not away.isdisjoint(attempt.lease.allocation.node_ids):
+            found[attempt.key] = job_id
     return found
