@@ -165,7 +165,7 @@ def slo_job(
 ) -> SloJob:
     """A job as it will be when slot `origin` begins, if its leases last until then.
 
-    Of who runs with a lease that ends before only the work counts that it had done when it started. A plan
+    Of who runs with a lease that ends before only the work counts that it has saved. A plan
     charges every segment one save and one resume; who has saved already gets that back. `spare`: it is
     charged one more, to be spent when it has to make way for others.
     """
@@ -174,7 +174,9 @@ def slo_job(
     begin_s = origin * slot_s(cluster)
     runs = goes_on(attempt, begin_s)
     rest_s = total_s(job, extra) - (
-        worked_s(cluster, job, attempt, begin_s) if runs else job.worked_s
+        worked_s(cluster, job, attempt, begin_s)
+        if runs
+        else saved_s(cluster, job, attempt, begin_s)
     )
     if attempt is None or attempt.state not in ACTIVE:
         rest_s -= save_s
@@ -228,6 +230,18 @@ def worked_s(cluster: Cluster, job: Job, attempt: Attempt | None, at_s: float) -
         pause_of(cluster, job).resume_s if job.goes_on(attempt.key.number) else 0.0
     )
     return job.worked_s + max(0.0, at_s - begun_s)
+
+
+def saved_s(cluster: Cluster, job: Job, attempt: Attempt | None, until_s: float) -> float:
+    """The work that it keeps whatever becomes of its live attempt, in seconds of its estimate: what its checkpoints
+    hold, as after a node that is lost. `until_s`: a checkpoint whose time is later, by another clock, counts no more."""
+    if attempt is None or attempt.started_time_s is None or attempt.checkpoint is None:
+        return job.worked_s
+    if attempt.lease.allocation.width != job.request.gpus:
+        return job.worked_s
+    resume_s = cluster.terms.resume_s if job.goes_on(attempt.key.number) else 0.0
+    at_s = min(attempt.checkpoint.time_s, until_s)
+    return job.worked_s + max(0.0, at_s - attempt.started_time_s - resume_s)
 
 
 def may_make_way(job: Job, grid: Grid) -> bool:

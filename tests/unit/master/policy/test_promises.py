@@ -11,9 +11,11 @@ import pytest
 
 from dlq_master.model import drive
 from dlq_master.model.attempt import AttemptState
-from dlq_master.model.ids import NodeId
-from dlq_master.model.job import Alternative, Job, Pause
-from dlq_master.model.job_steps import Reserved
+from dlq_master.model.attempt_steps import Committed
+from dlq_master.model.estimate import Basis
+from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.job import Alternative, Checkpoint, Job, Pause
+from dlq_master.model.job_steps import Estimated, Reserved
 from dlq_master.model.lane import Lane, Segment
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.node import FlagSet, Node, NodeFlag
@@ -76,6 +78,21 @@ def test_who_is_not_promised_anything_runs_as_best_effort(job: Job, verdict: str
     world.submit(an_slo_job(1, 8, 3500.0, strict(4800.0))).decide()
     judged = world.submit(job).decide().job(2)
     assert (judged.verdict, judged.promised, judged.lane) == (verdict, None, Lane.SPOT)
+
+
+@pytest.mark.parametrize(("saved_at_s", "verdict"), [(None, "reach"), (1400.0, "holes")])
+def test_who_is_judged_while_it_runs_needs_no_time_for_what_it_has_saved(
+    saved_at_s: float | None, verdict: str
+) -> None:
+    # Its best-effort lease ends before the next slot: what it has not saved may have to be done again.
+    world = World("dlq", 1, None, be_floor="0").submit(a_job(1, 8, steps=strict(3600.0)))
+    world.decide().at(1500.0)
+    if saved_at_s is not None:
+        saved = Checkpoint("/ckpt/1/1/step-1", 1, saved_at_s, 1)
+        drive.step_attempt(world.cluster, world.attempt(1).key, Committed(checkpoint=saved), 1500.0)
+    drive.step_job(world.cluster, JobId(1), Estimated(estimate_s=2400.0, basis=Basis()), 1500.0)
+    job = world.decide().job(1)
+    assert (job.verdict, job.lane) == (verdict, Lane.SPOT)
 
 
 def test_a_team_has_no_more_than_its_quota_promised() -> None:
