@@ -11,6 +11,7 @@ from dlq_master.control.stimuli import Stop, UpdateJob
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import JobState
 from dlq_master.model.resources import Request
+from support.lent_servers import Server, asked, flags, lend
 from support.master_harness import ALICE, Master, config_of
 from support.sim_agent import SimAgent
 
@@ -221,6 +222,31 @@ def test_who_is_held_while_it_is_resized_does_not_go_on(
     job = master.job(job_id)
     assert (job.state, job.regrant, job.resizing) == (JobState.HELD, None, None)
     assert not told(master, "job_resized")
+
+
+def test_what_it_holds_on_a_lent_server_it_gives_back_and_goes_on(master: Master) -> None:
+    own, lent = SimAgent(master, NodeId("gpu01")), Server(master, NodeId("inf01"))
+    agents = [own, lent]
+    for agent in agents:
+        agent.hello()
+    job_id = master.submit(request=Request(gpus=4, sizes=(4, 8))).job_id
+    live(master, agents, until=lambda: width(master, job_id) == 4)
+    lend(master, "inf01")
+
+    def answered() -> bool:
+        lent.answer()
+        return width(master, job_id) == 8
+
+    live(master, agents, until=answered)
+    master.ask(asked("inf01"))
+
+    def returned() -> bool:
+        lent.answer()
+        return not flags(master) and width(master, job_id) == 4
+
+    live(master, agents, until=returned, most_s=120)
+    assert master.attempt(job_id).lease.allocation.node_ids == ("gpu01",)
+    assert [it["why"] for it in told(master, "job_resized")] == ["GPUs are free", "asked_back"]
 
 
 # --- what people ask for ----------------------------------------------------------------------------
