@@ -61,13 +61,16 @@ class Training:
     name: str
     gpus: int
     saves_in_s: float = 0.0
+    flags: tuple[str, ...] = ()
 
 
 DAY = Training("own-nodes", 8)
-PAIR = (Training("left", 4), Training("right", 4))
-WIDE = Training("wide", 16)
-SLOW = Training("slow-saver", 8, saves_in_s=600.0)
-ALL = (DAY, *PAIR, WIDE, SLOW)
+AWAY = ("--exclude", OWN)  # these wait for lent servers
+PAIR = (Training("left", 4, flags=AWAY), Training("right", 4, flags=AWAY))
+WIDE = Training("wide", 16, flags=("--nice", "10", *AWAY))
+SLOW = Training("slow-saver", 8, 600.0, AWAY)
+ELASTIC = Training("elastic", 8, flags=("--elastic", "8:24:8", *AWAY))
+ALL = (DAY, *PAIR, WIDE, SLOW, ELASTIC)
 PROMISED = Training("promised", 8)
 
 
@@ -89,7 +92,7 @@ class Loans(Site):
     def train(self, work: Training) -> None:
         """Until it was enough."""
         more = ("--until", str(self._enough(work)), "--saves-in", str(work.saves_in_s))
-        self._submit(work, (), ("--steps", "1", *more))
+        self._submit(work, work.flags, ("--steps", "1", *more))
 
     def promise(self, work: Training, *flags: str) -> None:
         """Six seconds of training, with a deadline that is promised."""
@@ -209,17 +212,42 @@ def all_back(site: Loans) -> str:
     return f"both were back {took_s:.0f} s after the load rose, {WITHIN_S} of which one job was given to save"
 
 
-def next_night(site: Loans) -> None:
-    """All go on, and end."""
+def next_night(site: Loans) -> str:
+    """All go on, and end; then a job that can do with less does so when one server is wanted back."""
+    site.enough(DAY, PROMISED)
     site.hour("22:00", 0.10, "the next night")
     site.lent(3)
     site.until(lambda: site.training(*PAIR, SLOW), "those that were stopped to go on")
     site.enough(*PAIR, SLOW)
     site.until(lambda: site.training(WIDE), "the wide job to go on, too")
     site.enough(WIDE)
-    site.enough(PROMISED, DAY)
+    site.train(ELASTIC)
+    site.until(lambda: site.training(ELASTIC), "an elastic job to train on all that is lent")
+    before = site.of(ELASTIC)
+    site.screen.say(f"{ELASTIC.name} has {gpus_of(before)} GPUs, on {', '.join(before['nodes'])}")
+    site.hour("05:00", 0.30, "one server is wanted back")
+    site.lent(2)
+    site.until(lambda: site.of(ELASTIC)["attempt_count"] == 2, "the elastic job to go on")
+    site.until(lambda: site.training(ELASTIC), "it to train")
+    shrunk = gave_up_one(site, before)
+    site.enough(ELASTIC)
     site.hour("08:00", 0.95, "the servers go home")
     site.lent(0)
+    return shrunk
+
+
+def gpus_of(job: Job) -> int:
+    """That it has now."""
+    return int(job["elastic"]["current_gpu_count"] or 0)
+
+
+def gave_up_one(site: Loans, before: Job) -> str:
+    """The elastic job has fewer GPUs now, and was not sent back to the queue for that."""
+    had, now = gpus_of(before), site.of(ELASTIC)
+    told = [event["data"].get("action") for event in site.story(ELASTIC, "job_reclaimed")]
+    if (had, gpus_of(now), told) != (24, 16, ["shrink"]):
+        raise ProofFailed(f"{ELASTIC.name} had {had} GPUs and has {gpus_of(now)}: {told}")
+    return f"one server was wanted back with all in use: {ELASTIC.name} gave it up, and went on with 16 of {had} GPUs"
 
 
 # --- what it has shown ----------------------------------------------------------------------------
@@ -293,8 +321,7 @@ def perform(site: Loans) -> list[str]:
     """All acts; what they have shown, as sentences."""
     by_day(site)
     by_night(site)
-    proofs = [one_back(site), all_back(site)]
-    next_night(site)
+    proofs = [one_back(site), all_back(site), next_night(site)]
     proofs += [went_on(site, work) for work in (*PAIR, WIDE)]
     proofs += [started_over(site, SLOW), stayed_at_home(site, PROMISED)]
     return [*proofs, accounted(site), all_done(site)]
