@@ -226,8 +226,9 @@ def _shortage(cluster: Cluster, policy: Policy, shape: Shape, *, holders: bool) 
     )
     if shape.avoid:
         reasons += _avoided(cluster, policy, shape)
-    if not _fits(capacity.open, shape, policy):
-        reasons.append(Reason(ReasonCode.NODES_CLOSED, "nodes", detail=_shut(capacity)))
+    shut = "" if _fits(capacity.open, shape, policy) else _shut(capacity)
+    if shut:  # else it is for what it avoids
+        reasons.append(Reason(ReasonCode.NODES_CLOSED, "nodes", detail=shut))
     pool = _best(capacity.free, shape)
     have = 0 if pool is None else pool.total
     who = _holders(cluster, shape) if holders else ()

@@ -110,6 +110,8 @@ def test_nothing_starts_that_would_run_into_it_and_why_says_so(masters: Masters)
     reason = next(it for it in master.why(late.job_id).reasons if it.code is ReasonCode.MAINTENANCE)
     assert reason.detail.startswith("n1 from ")
     assert "(m1)" in reason.detail
+    codes = {it.code for it in master.why(late.job_id).reasons}
+    assert ReasonCode.NODES_CLOSED not in codes, "all nodes are open"
 
 
 def test_others_are_taken_instead(masters: Masters) -> None:
