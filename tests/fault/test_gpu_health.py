@@ -139,7 +139,7 @@ def test_a_gpu_with_something_left_on_it_is_not_given_to_the_next_job(
     assert nodes.get("n1").free_gpu_count == 7, "its GPU is nobody's"
     ward.said("cancel", str(job_id))
     ward.say("n1")
-    wait_until(lambda: not nodes.get("n1").reasons, what="n1 is clean", timeout_s=30.0)
+    wait_until(lambda: not nodes.get("n1").reasons, what="n1 is clean", timeout_s=60.0)
     assert nodes.get("n1").free_gpu_count == 8
     assert jobs.get(job_id).job == ended
 

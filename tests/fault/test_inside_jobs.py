@@ -121,7 +121,7 @@ def test_a_caller_that_is_killed_takes_its_command_along(daemons: Daemons) -> No
         with started(daemons, "exec", job_id, "--", "sh", "-c", "echo $$; sleep 1000") as caller:
             pid = int(line_of(caller))
             assert is_alive(pid)
-        wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=30.0)
+        wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=60.0)
         assert "running" in daemons.said("status", job_id)
 
 
@@ -130,8 +130,8 @@ def test_ctrl_c_ends_the_command_and_not_the_job(daemons: Daemons) -> None:
         with started(daemons, "exec", job_id, "--", "sh", "-c", "echo $$; sleep 1000") as caller:
             pid = int(line_of(caller))
             caller.send_signal(signal.SIGINT)
-            assert caller.wait(timeout=30.0) == 130
-        wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=30.0)
+            assert caller.wait(timeout=60.0) == 130
+        wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=60.0)
         assert "running" in daemons.said("status", job_id)
 
 
@@ -144,7 +144,7 @@ def test_a_caller_goes_away_while_its_command_reads_nothing(daemons: Daemons) ->
             with suppress(BlockingIOError):
                 while True:
                     os.write(caller.stdin.fileno(), b"x" * 65_536)
-        wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=30.0)
+        wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=60.0)
 
 
 def test_the_end_of_the_job_ends_its_commands_and_is_not_held_up(daemons: Daemons) -> None:
@@ -156,11 +156,11 @@ def test_the_end_of_the_job_ends_its_commands_and_is_not_held_up(daemons: Daemon
     ):
         pid = int(line_of(caller))
         assert daemons.dlq("cancel", "--kill", job_id).code == 0
-        assert caller.wait(timeout=30.0) == 128 + signal.SIGKILL
+        assert caller.wait(timeout=60.0) == 128 + signal.SIGKILL
         assert caller.stderr is not None
         assert b"the job's rank has ended" in caller.stderr.read()
         assert not is_alive(pid)
-        assert daemons.dlq("wait", "--timeout", "30s", job_id).code == 1
+        assert daemons.dlq("wait", "--timeout", "60s", job_id).code == 1
 
 
 def test_a_job_that_has_ended_has_no_inside(daemons: Daemons) -> None:
@@ -229,7 +229,7 @@ def test_attach_shows_what_comes_and_leaves_the_job_alone(daemons: Daemons) -> N
     ):
         assert line_of(watcher).startswith(b"line ")
         watcher.send_signal(signal.SIGINT)
-        assert watcher.wait(timeout=30.0) == 130
+        assert watcher.wait(timeout=60.0) == 130
         assert watcher.stderr is not None
         assert f"dlq cancel {job_id}".encode() in watcher.stderr.read()
         assert "running" in daemons.said("status", job_id)
@@ -290,7 +290,7 @@ def test_a_master_that_dies_ends_the_commands_and_no_job(daemons: Daemons) -> No
             pid = int(line_of(caller))
             daemons.kill("master")
             assert caller.wait(timeout=60.0) == 69
-            wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=30.0)
+            wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=60.0)
             daemons.start("master")
             daemons.wait_for("master")
         wait_until(
@@ -308,7 +308,7 @@ def test_an_agent_that_dies_takes_its_commands_along_and_no_job(daemons: Daemons
             assert caller.wait(timeout=60.0) == 69
             assert caller.stderr is not None
             assert b"n1 is gone" in caller.stderr.read()
-            wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=30.0)
+            wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=60.0)
             daemons.start("n1")
             daemons.wait_for("n1")
         wait_until(
@@ -327,8 +327,8 @@ def test_a_line_that_goes_silent_ends_the_command_on_the_node(daemons: Daemons) 
         daemons.freeze("master")
         try:
             # By keepalive, and not by gRPC's own patience of a minute.
-            wait_until(lambda: not is_alive(pid), what="its end on the node", timeout_s=45.0)
-            assert caller.wait(timeout=45.0) == 69
+            wait_until(lambda: not is_alive(pid), what="its end on the node", timeout_s=90.0)
+            assert caller.wait(timeout=90.0) == 69
         finally:
             daemons.thaw("master")
 

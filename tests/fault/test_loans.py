@@ -107,7 +107,7 @@ def test_servers_follow_a_load_that_is_told_in_a_file(lender: Lender, line: Conn
     load = lender.root / "load"
     assert "fault" in lender.said("admin", "loan", "auto"), "there is no such file yet"
     load.write_text("0.1\n")
-    wait_until(lambda: lender.server("i1")["state"] == "lent", what="i1 is lent", timeout_s=30.0)
+    wait_until(lambda: lender.server("i1")["state"] == "lent", what="i1 is lent", timeout_s=60.0)
     jobs = Jobs(line)
     job_id = jobs.submit(lender.ledger_job(600.0, 0)).job.job_id
     wait_until(lambda: jobs.get(job_id).attempts, what="a job runs on i1")

@@ -17,7 +17,7 @@ from dlq_master.planner.process import COMMAND, PlannerProcess
 from dlq_master.planner.snapshot import slices
 from support.builders import World, a_job
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 # What a planner that is no good does with its input and output, in a line of Python.
 HANGS = "import time; time.sleep(1000)"
 DIES = "import sys; sys.stdin.buffer.read(4)"

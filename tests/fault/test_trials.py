@@ -56,14 +56,14 @@ def test_a_wide_job_is_tried_on_one_node_and_on_two_through_kills_and_then_runs_
     with daemons.connect() as line:
         jobs = Jobs(line)
         job_id = submit(daemons, jobs, 24)
-        wait_until(lambda: len(runs(daemons)) == 1, what="the first trial runs", timeout_s=30.0)
+        wait_until(lambda: len(runs(daemons)) == 1, what="the first trial runs", timeout_s=60.0)
         (node,) = shown(daemons, job_id)["nodes"]
         daemons.kill(node)
         daemons.start(node)
         wait_until(
             lambda: any(run["attempt"] == 2 for run in runs(daemons)),
             what="the second trial runs",
-            timeout_s=30.0,
+            timeout_s=60.0,
         )
         daemons.kill("master")
         daemons.start("master")
@@ -105,7 +105,7 @@ def test_a_job_of_one_node_is_measured_in_its_first_run_and_shows_it(daemons: Da
         wait_until(
             lambda: shown(daemons, job_id)["estimate"]["source"] == "profiled",
             what="it is measured",
-            timeout_s=30.0,
+            timeout_s=60.0,
         )
         estimate = shown(daemons, job_id)["estimate"]
         assert STEP_S <= estimate["step_s"] < SLOWEST * STEP_S

@@ -71,7 +71,7 @@ def test_nobody_misses_a_twin_that_dies(daemons: Daemons) -> None:
     wait_until(lambda: not alive(first), what="the twin is gone")
     assert job(daemons, runs)["state"] == "running"
     later = submit(daemons)
-    wait_until(lambda: foreseen(daemons, later), what="another twin foresees", timeout_s=30.0)
+    wait_until(lambda: foreseen(daemons, later), what="another twin foresees", timeout_s=60.0)
 
     second = pids(daemons)[-1]
     os.kill(second, signal.SIGSTOP)
@@ -85,7 +85,7 @@ def test_nobody_misses_a_twin_that_dies(daemons: Daemons) -> None:
     wait_until(lambda: not alive(second), what="its twin ends with the master")
     daemons.start("master")
     daemons.wait_for("master")
-    wait_until(lambda: foreseen(daemons, waits), what="it is foreseen again", timeout_s=30.0)
+    wait_until(lambda: foreseen(daemons, waits), what="it is foreseen again", timeout_s=60.0)
     compared = json.loads(daemons.said("what-if", "--json", "--add-nodes", "1x8"))
     (one,) = compared["starts"]
     assert one["other_start"]["likely_time"] < one["start"]["likely_time"]

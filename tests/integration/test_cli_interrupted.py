@@ -13,7 +13,7 @@ from support.fake_master import FakeMaster
 from support.wire_jobs import a_job, an_attempt, an_event
 
 pytestmark = pytest.mark.integration
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 # Function and line of gRPC at which a call has just begun: a stream, and any other.
 STREAM = ("create", "_run_channel_spin_thread(state)")
 OTHER = ("_blocking", "event = call.next_event()")

@@ -67,7 +67,7 @@ class AgentProcess:
         """SIGTERM; its exit code."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(timeout=20)
+        return self._process.wait(timeout=60)
 
     def clean_up(self) -> None:
         """Leave nothing running, whatever the test did."""

@@ -149,7 +149,7 @@ class Daemons:
         """SIGTERM: it leaves in order, with exit code 0."""
         process = self._running.pop(name)
         process.terminate()
-        assert process.wait(timeout=30.0) == 0, self.log(name)[-3_000:]
+        assert process.wait(timeout=60.0) == 0, self.log(name)[-3_000:]
 
     def freeze(self, name: str) -> None:
         """SIGSTOP: it is there, and does nothing."""
@@ -199,7 +199,7 @@ class Daemons:
     def dlq(self, *arguments: str) -> Said:
         """One command to its end, in this process: a new one needs half a second to import itself."""
         with chdir("/tmp"):
-            return Dlq(self.root / "home", self.environment())(*arguments, patience_s=15.0)
+            return Dlq(self.root / "home", self.environment())(*arguments, patience_s=60.0)
 
     def said(self, *arguments: str) -> str:
         """What a command prints that succeeds."""

@@ -116,7 +116,7 @@ class ProbedDevices:
 
     def close(self) -> None:
         """End the probe."""
-        self.process.communicate(timeout=10)
+        self.process.communicate(timeout=60)
 
     def _ask(self, *question: str) -> Any:
         assert self.process.stdin is not None

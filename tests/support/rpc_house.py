@@ -20,7 +20,7 @@ from dlq_master.rpc.sessions import Sessions
 from support.fake_control import FakeControl
 from support.fake_foresight import FakeForesight
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 class RpcHouse:

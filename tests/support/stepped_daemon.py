@@ -43,7 +43,7 @@ from support.inline_planner import InlinePlanner
 from support.virtual_agent import VirtualAgent
 
 GRID_S = 86_400.0  # the clock starts on a boundary of every grid of terms
-PATIENCE_S = 20.0  # of real time, for one instant
+PATIENCE_S = 60.0  # of real time, for one instant
 NEVER_S = 1e9  # no metronome: the loop is woken when it wants to be
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 def _plain(environ: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(look: Callable[[], T], *, what: str, timeout_s: float = 30.0) -> T:
+def wait_until(look: Callable[[], T], *, what: str, timeout_s: float = 60.0) -> T:
     """Look until the answer is true and return it; AssertionError naming `what` if it never is."""
     end_s = time.monotonic() + timeout_s
     while True:

@@ -101,7 +101,7 @@ def say_hello(address: tuple[str, int], hello: object) -> bytes:
     """What rank 0 answers to a greeting; it may not listen yet."""
     while True:
         try:
-            peer = socket.create_connection(address, timeout=10)
+            peer = socket.create_connection(address, timeout=60)
         except ConnectionRefusedError:
             continue
         with peer:
