@@ -126,7 +126,8 @@ async def test_one_that_is_no_good_is_ended_and_said_so(
     assert answer.plans == ()
     assert why in answer.fault
     facts = asked.planner.facts()
-    assert (facts.state, facts.pid, facts.last_failure) == ("resting", None, answer.fault)
+    assert facts.state == "resting" or not facts.rest_s, "its first rest is short"
+    assert (facts.pid, facts.last_failure) == (None, answer.fault)
 
 
 def called_by(root: Path) -> list[Path]:
@@ -143,13 +144,13 @@ async def test_what_it_sends_is_never_called(asking: Asking, tmp_path: Path) -> 
 
 async def test_failures_in_a_row_are_followed_by_longer_and_longer_rests(asking: Asking) -> None:
     asked = asking(a_bad_one(DIES))
-    rests = []
-    for _ in range(3):
+    now_s = asyncio.get_running_loop().time
+    for rest_s in (1.0, 2.0, 4.0):
         asked.planner._rest_until_s = 0.0
+        asked_s = now_s()
         asked.ask()
         await asked.answer()
-        rests.append(round(asked.planner.facts().rest_s))
-    assert rests == [1, 2, 4]
+        assert asked_s <= asked.planner._rest_until_s - rest_s <= now_s()
 
 
 async def test_a_command_that_is_not_there_is_a_failure_like_any_other(asking: Asking) -> None:
