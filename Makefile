@@ -120,6 +120,10 @@ e2e: setup $(TORCH_STAMP) $(if $(NEEDS_FRAMEWORKS),$(FRAMEWORKS_STAMP))  ## real
 podman: setup  ## containers: as root (Debian: podman conmon runc busybox-static docker-registry); with PyTorch: make e2e ONLY=podman
 	$(PY) -m pytest -q $(PATIENT) -m '$(CONTAINERS)' tests
 
+.PHONY: slurm
+slurm: setup  ## dlq outgrows its own node into a real Slurm (Debian: slurm-wlm munge; root); skips and says so without
+	$(PY) -m pytest -q -rs $(PATIENT) tests/slurm
+
 .PHONY: systemd
 systemd: setup  ## the runbook on two booted hosts: install, a gang, upgrade, remove (needs root)
 	$(PY) -m pytest -q -x $(PATIENT) tests/systemd

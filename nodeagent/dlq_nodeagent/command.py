@@ -25,6 +25,7 @@ from dlq_nodeagent.daemon import channels_of, prepare_state_dir, run_agent
 from dlq_nodeagent.devices.port import DevicesUnavailable
 from dlq_nodeagent.identity import join
 from dlq_nodeagent.journal import JournalDamaged
+from dlq_nodeagent.leaving import announce_leave
 from dlq_nodeagent.maintenance import Announced, announce
 from dlq_nodeagent.quiet import log_what_python_prints
 from dlq_nodeagent.shim.binary import ShimMissing
@@ -159,6 +160,26 @@ def maintenance_command(
     except DlqError as error:
         _fail(error)
     click.echo(f"node {node_id}: {_until(announced, clock.now_s())}")
+
+
+@main.command("leave")
+@click.option(
+    "--for", "span", required=True, metavar="DURATION", help="How long it is still there."
+)
+@_CONFIG
+@_STATE_DIR
+def leave_command(span: str, config_path: Path | None, state_dir: Path | None) -> None:
+    """This rented machine is taken back by its provider: let its jobs save in that time and go on elsewhere."""
+    try:
+        leave_s = float(parse_duration(span))
+    except ValueError as error:
+        _fail(InvalidRequest(str(error), field="for"), code=USAGE)
+    try:
+        config = _config(config_path, state_dir, None, False)
+        ranks = asyncio.run(announce_leave(channels_of(config), RandomIds(SteadyClock()), leave_s))
+    except DlqError as error:
+        _fail(error)
+    click.echo(f"{ranks} ranks are here")
 
 
 @main.command()

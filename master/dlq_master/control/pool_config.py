@@ -17,7 +17,7 @@ from dlq_common.suggest import did_you_mean
 from dlq_master.model.node import NodePool
 
 STATIC, EXEC, SLURM, FAKE = "static", "exec", "slurm", "fake"
-PROVIDERS = (STATIC, EXEC)  # the fake is for tests, who ask for it by name
+PROVIDERS = (STATIC, EXEC, SLURM)  # the fake is for tests, who ask for it by name
 RENTED_FROM = (*PROVIDERS, FAKE)
 
 
@@ -43,9 +43,11 @@ class PoolConfig:
     user: str = ""  # whose account it runs as; "": the master's
     # provider = "static": nodes that are there anyway, and priced while they are used
     hosts: tuple[str, ...] = ()
-    # provider = "slurm": what sbatch is told besides, such as "--partition=spot", and what the pilot job runs
-    sbatch: tuple[str, ...] = ()
+    # provider = "slurm": dlq-nodeagent on the hosts of Slurm, its configuration there, and what sbatch is told
+    # besides, such as "--partition=spot"
     pilot: str = ""
+    pilot_config: str = ""
+    sbatch: tuple[str, ...] = ()
 
     @property
     def patience_s(self) -> float:
@@ -127,6 +129,9 @@ def _check_provider(pool: PoolConfig, key: str) -> None:
             _wrong(f"{key}.{name}", f"missing: provider {provider!r} needs it")
         if pool.provider != provider and getattr(pool, name):
             _wrong(f"{key}.{name}", f"means something with provider = {provider!r} only")
+    for name in ("pilot_config", "sbatch"):
+        if pool.provider != SLURM and getattr(pool, name):
+            _wrong(f"{key}.{name}", f"means something with provider = {SLURM!r} only")
     if pool.provider == EXEC and not pool.program.startswith("/"):
         _wrong(f"{key}.program", f"{pool.program!r} is not absolute")
     if pool.provider == STATIC and pool.most > len(pool.hosts):

@@ -15,7 +15,8 @@ from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.rented import Machine
 
 if TYPE_CHECKING:
-    from dlq_master.policy.priced.learning import Learned
+    from dlq_master.policy.priced.catalogue import Floats
+    from dlq_master.policy.priced.learning import Kin, Learned
 
 FIRST_REST_S, LONGEST_REST_S = 30.0, 3600.0  # of a pool whose machines fail, one after another
 _HOUR_S, _DAY_S = 3600.0, 86_400.0
@@ -58,6 +59,7 @@ class Pools:
     )  # by machine: when its provider takes it
     learned: Learned | None = None  # run times of jobs (run_times.py), when, and from whom
     learned_s: float = 0.0
+    tables: dict[Kin, Floats] = field(default_factory=dict)  # of those models
     learned_from: set[JobId] = field(default_factory=set)
     strange: set[str] = field(default_factory=set)  # that providers list, and nobody asked for
 

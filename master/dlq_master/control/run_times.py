@@ -27,8 +27,7 @@ def left_s(turn: Turn, job: Job) -> Floats:
     import numpy as np
 
     pools, request = turn.state.config.pools, job.request
-    known = _learned(turn)
-    table = known.times(_kin(job))  # the pools, and a GPU of speed 1 last
+    table = _table(turn, job)
     whole_s = job.duration_estimate_s
     if whole_s is not None:
         table = table * (whole_s / table[-1, min(request.gpus, table.shape[1]) - 1])
@@ -47,10 +46,18 @@ def lasts_s(turn: Turn, job: Job) -> float:
     """What is left of it on what it asks for, on the cluster's own nodes."""
     whole_s = job.duration_estimate_s
     if whole_s is None:
-        known = _learned(turn)
-        table = known.times(_kin(job))
+        table = _table(turn, job)
         whole_s = float(table[-1, min(job.request.gpus, table.shape[1]) - 1])
     return max(_LEAST_S, whole_s - job.worked_s)
+
+
+def _table(turn: Turn, job: Job) -> Floats:
+    """Seconds of jobs of its kin by pool, and on GPUs of speed 1 last, and by GPUs - 1; the same until more is known."""
+    known, kin = _learned(turn), _kin(job)
+    found = turn.state.pools.tables.get(kin)
+    if found is None:
+        found = turn.state.pools.tables[kin] = known.times(kin)
+    return found
 
 
 def _learned(turn: Turn) -> Learned:
@@ -71,6 +78,7 @@ def _learned(turn: Turn) -> Learned:
         for job in turn.state.cluster.jobs.values():
             if job.state is JobState.COMPLETED and job.job_id not in rented.learned_from:
                 rented.learned_from.add(job.job_id)
+                rented.tables.clear()
                 _learn(turn, rented.learned, job)
     return rented.learned
 
@@ -97,4 +105,4 @@ def _speed(turn: Turn, job_id: JobId) -> float:
 def _kin(job: Job) -> Kin:
     from dlq_master.policy.priced.learning import Kin
 
-    return Kin(job.family or f"{job.user}/{job.name}", job.step_count)
+    return Kin(job.family or f"{job.user}/", job.step_count)

@@ -15,6 +15,7 @@ from dlq_master.control.stimuli import Stimulus
 from dlq_master.providers.exec import ExecProvider
 from dlq_master.providers.fake import FakeProvider
 from dlq_master.providers.port import Provider, ProviderFailed, Wish
+from dlq_master.providers.slurm import SlurmProvider
 from dlq_master.providers.static import StaticProvider
 
 MOST_AT_ONCE = 8
@@ -29,6 +30,16 @@ def provider_of(pool: PoolConfig) -> Provider:
             return StaticProvider()
         case "exec":
             return ExecProvider(pool.name, pool.program, timeout_s=pool.timeout, user=pool.user)
+        case "slurm":
+            return SlurmProvider(
+                pool.name,
+                pool.pilot,
+                config=pool.pilot_config,
+                sbatch=pool.sbatch,
+                leave_s=pool.leave,
+                timeout_s=pool.timeout,
+                user=pool.user,
+            )
         case "fake":
             return FakeProvider()
     raise ValueError(f"no provider {pool.provider}")  # refused with the configuration

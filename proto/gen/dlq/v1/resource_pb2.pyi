@@ -55,7 +55,9 @@ class ResourceRequest(_message.Message):
     GPU_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     HALVES_BATCH_FIELD_NUMBER: _builtins.int
     gpu_count: _builtins.int
-    """GPUs of the whole job, at least 1."""
+    """GPUs of the whole job, at least 1. 0, of a job with `lateness` alone: 1, 2, 4 or 8 of one node, as many as are
+    worth it; it is resized as an elastic job.
+    """
     node_count: _builtins.int
     """Size of the gang. Unset: any split over nodes will do. Set: gpu_count is divided evenly."""
     gpu_type: _builtins.str

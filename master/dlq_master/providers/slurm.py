@@ -1,0 +1,105 @@
+"""Machines are pilot jobs in an existing Slurm: each runs an agent for as long as its job lives.
+
+The job's name is the request id, so that `squeue` finds it again; its id is the instance id. A pilot that Slurm warns
+(`--signal=B:USR1@...`: before its time limit, or at a preemption with send_user_signal) or ends (SIGTERM) announces
+that it leaves; one that is killed is not listed any more.
+"""
+
+from __future__ import annotations
+
+from shlex import quote
+
+from dlq_master.control.pool_stimuli import Listed
+from dlq_master.providers.calls import call
+from dlq_master.providers.port import ProviderFailed, Wish
+
+# Of jobs that are there or coming; who completes may still save.
+_STATES = "PENDING,CONFIGURING,RUNNING,SUSPENDED,STOPPED,COMPLETING"
+_SCRIPT = """\
+#!/bin/sh
+# A pilot of dlq: an agent that serves its master until it is told to go.
+state=$(mktemp -d "${{TMPDIR:-/tmp}}/dlq-pilot-XXXXXX") || exit 1
+printf '%s\\n' {token} | {agent} join - --master {master} --name {node}{config} --state-dir "$state" || exit 1
+serve() {{ {agent} run{config} --state-dir "$state" --pool {pool} --instance "$SLURM_JOB_ID" & agent=$!; }}
+# Slurm warns (USR1), or ends us, and with us the agent (TERM): it serves on as long as somebody is here who saves.
+going() {{ again=; case $({agent} leave --for {leave}{config} --state-dir "$state") in [1-9]*) again=1 ;; esac; }}
+trap going TERM USR1
+again=; serve
+while :; do
+  wait $agent
+  kill -0 $agent 2>/dev/null && continue
+  [ -n "$again" ] || break
+  again=; serve
+done
+rm -rf "$state"
+"""
+
+
+class SlurmProvider:
+    """See the port. `agent`: the program dlq-nodeagent on the hosts of Slurm, and its configuration there; `sbatch`: what it
+    is told besides; `leave_s`: how long jobs have to save once Slurm stops a pilot, as its KillWait or GraceTime says."""
+
+    def __init__(
+        self,
+        pool: str,
+        agent: str,
+        *,
+        config: str = "",
+        sbatch: tuple[str, ...] = (),
+        leave_s: float = 30.0,
+        timeout_s: float = 60.0,
+        user: str = "",
+    ) -> None:
+        self._pool = pool
+        self._agent = agent
+        self._config = config
+        self._sbatch = sbatch
+        self._leave_s = leave_s
+        self._timeout_s = timeout_s
+        self._user = user
+
+    def start(self, wish: Wish) -> str:
+        """See the port. One that is in the queue already is not asked for again."""
+        known = [one.instance_id for one in self._named(wish.request_id)]
+        if known:
+            return known[0]
+        config = f" --config {quote(self._config)}" if self._config else ""
+        script = _SCRIPT.format(
+            token=quote(wish.token),
+            agent=quote(self._agent),
+            master=quote(wish.join_address),
+            node=quote(wish.node_id),
+            pool=quote(wish.pool),
+            config=config,
+            leave=f"{max(1, round(self._leave_s))}s",
+        )
+        warned = f"--signal=B:USR1@{max(1, round(self._leave_s))}"
+        words = ("sbatch", "--parsable", f"--job-name={wish.request_id}", "--no-requeue", warned)
+        told = self._call(*words, *self._sbatch, text=script).strip().partition(";")[0]
+        if not told.isdecimal():
+            raise ProviderFailed(f"sbatch did not print a job id: {told[:80]!r}")
+        return told
+
+    def stop(self, request_id: str, instance_id: str) -> bool:
+        """See the port: by its name, so that also one goes of which nobody heard."""
+        if self._named(request_id):
+            self._call("scancel", f"--name={request_id}")
+        return not self._named(request_id)
+
+    def list(self) -> tuple[Listed, ...]:
+        """See the port."""
+        return self._listed()
+
+    def _named(self, request_id: str) -> tuple[Listed, ...]:
+        return tuple(one for one in self._listed() if one.request_id == request_id)
+
+    def _listed(self) -> tuple[Listed, ...]:
+        words = ("squeue", "--noheader", "--me", f"--states={_STATES}", "--format=%i|%j")
+        rows = [line.strip().partition("|") for line in self._call(*words).splitlines()]
+        mine = f"{self._pool}-"
+        return tuple(
+            Listed(name, job_id) for job_id, _, name in rows if name.startswith(mine) and job_id
+        )
+
+    def _call(self, *words: str, text: str = "") -> str:
+        return call(words, text=text, timeout_s=self._timeout_s, user=self._user)

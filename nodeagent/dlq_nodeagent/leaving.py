@@ -1,0 +1,31 @@
+"""`dlq-nodeagent leave`: a rented machine says that its provider takes it back, so that its jobs save in time.
+
+It speaks to the master itself, with the node's certificate. When the line is down nothing is changed and that is said: the
+jobs are ended by the provider then, and queue again once it lists the machine no more.
+"""
+
+from __future__ import annotations
+
+import grpc
+
+from dlq.v1 import agent_service_pb2 as wire
+from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
+from dlq_client.errors import from_rpc_error
+from dlq_common.ids import Ids
+from dlq_common.wire import to_duration
+from dlq_nodeagent.channel import Channels
+
+CALL_S = 10.0
+
+
+async def announce_leave(channels: Channels, ids: Ids, leave_s: float) -> int:
+    """How many ranks are here. Raises Unavailable, or what the master refuses with."""
+    request = wire.AnnounceLeaveRequest(
+        request_id=ids.request_id(), leave_duration=to_duration(leave_s)
+    )
+    try:
+        async with channels.open() as channel:
+            answer = await AgentServiceStub(channel).AnnounceLeave(request, timeout=CALL_S)
+    except grpc.aio.AioRpcError as error:
+        raise from_rpc_error(error, channels.address) from None
+    return answer.rank_count

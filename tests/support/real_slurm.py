@@ -1,0 +1,130 @@
+"""A Slurm of its own on loopback, from Debian's packages: munge, one controller, one node with eight GPUs of no substance."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel")
+_CONF = """\
+ClusterName=dlqtest
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmdPort={node_port}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={root}/munge/sock
+CredType=cred/munge
+StateSaveLocation={root}/state
+SlurmdSpoolDir={root}/spool/%n
+SlurmctldPidFile={root}/slurmctld.pid
+SlurmdPidFile={root}/slurmd-%n.pid
+SlurmctldLogFile={root}/log/slurmctld.log
+SlurmdLogFile={root}/log/slurmd.log
+MpiDefault=none
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SwitchType=switch/none
+ReturnToService=2
+KillWait=30
+SchedulerType=sched/backfill
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=200000
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+GresTypes=gpu
+SlurmdParameters=config_overrides
+CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
+AccountingStorageType=accounting_storage/none
+NodeName=node1 NodeHostname={host} NodeAddr=127.0.0.1 Port={node_port} CPUs=64 RealMemory=500000 Gres=gpu:8 State=UNKNOWN
+PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP
+"""
+
+
+def missing() -> str:
+    """What is not installed, or why it cannot run here; empty: nothing."""
+    away = [name for name in NEEDED if shutil.which(name) is None]
+    if away:
+        return f"no {', '.join(away)}: apt-get install slurm-wlm munge"
+    return "" if os.getuid() == 0 else "Slurm's daemons need root here"
+
+
+class RealSlurm:
+    """Starts it; `SLURM_CONF` is set for this process meanwhile."""
+
+    def __init__(self, root: Path, port: int) -> None:
+        self.root, self._port = root, port
+        self._daemons: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Self:
+        for name in ("munge", "state", "spool", "log", "bin", "dev"):
+            (self.root / name).mkdir(mode=0o755)
+        self._configure()
+        os.environ["SLURM_CONF"] = str(self.root / "slurm.conf")
+        try:
+            munge = self.root / "munge"
+            self._start("munged", "--foreground", "--force", f"--key-file={munge}/key", f"--socket={munge}/sock", f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed")  # fmt: skip
+            self._until(lambda: (munge / "sock").exists(), "munge")
+            self._start(str(self.root / "bin" / "slurmctld"), "-D", "-c")
+            self._start(str(self.root / "bin" / "slurmd"), "-D", "-d", str(self.root / "bin" / "slurmstepd"), "-N", "node1")  # fmt: skip
+            self._until(lambda: "idle" in self.said("sinfo", "-h", "-o", "%t"), "the node")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.said("scancel", "--state=RUNNING")
+        for daemon in reversed(self._daemons):
+            daemon.terminate()
+        for daemon in self._daemons:
+            with suppress(subprocess.TimeoutExpired):
+                daemon.wait(timeout=10.0)
+            daemon.kill()
+            daemon.wait()
+        os.environ.pop("SLURM_CONF", None)
+
+    def said(self, *words: str) -> str:
+        """What a command prints, whatever its exit code."""
+        return subprocess.run(words, capture_output=True, text=True, timeout=30.0).stdout
+
+    def jobs(self) -> list[str]:
+        """Ids of jobs that are there or coming."""
+        return self.said("squeue", "-h", "-o", "%i", "--states=PENDING,RUNNING").split()
+
+    def _configure(self) -> None:
+        key = self.root / "munge" / "key"
+        key.write_bytes(os.urandom(1024))
+        key.chmod(0o400)
+        for number in range(8):  # GPUs must be character devices: copies of the null device
+            os.mknod(self.root / "dev" / f"gpu{number}", 0o20666, os.makedev(1, 3))
+        # The daemons look at their own names: as "slurmd-wlm" they drop Gres=.
+        for name in ("slurmctld", "slurmd", "slurmstepd"):
+            (self.root / "bin" / name).symlink_to(f"/usr/sbin/{name}-wlm")
+        host = socket.gethostname().partition(".")[0]
+        text = _CONF.format(host=host, port=self._port, node_port=self._port + 1, root=self.root)
+        (self.root / "slurm.conf").write_text(text)
+        gres = f"AutoDetect=off\nName=gpu File={self.root}/dev/gpu[0-7]\n"
+        (self.root / "gres.conf").write_text(gres)
+        (self.root / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+
+    def _start(self, *words: str) -> None:
+        with (self.root / "log" / "daemons").open("ab") as log:
+            self._daemons.append(
+                subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            )
+
+    def _until(self, holds: Callable[[], bool], what: str) -> None:
+        end_s = time.monotonic() + 30.0
+        while not holds():
+            if time.monotonic() > end_s:
+                raise TimeoutError(f"{what} did not come up, see {self.root}/log")
+            time.sleep(0.1)
