@@ -97,5 +97,5 @@ GPUAAS = Dialect(
     silent=frozenset({"Images", "Epochs", "Batchsize", "Jobs", "MinExecTime", "MaxExecTime"}),
     finish=_finish,
     companion=_times,
-    note="only the gpuaas policies choose node types; under others each job runs in its fastest configuration",
+    note="only where all nodes are rented do the gpuaas policies and dlq choose node types; elsewhere each job runs in its fastest configuration",
 )
