@@ -12,6 +12,7 @@ from dlq_common.instants import format_instant
 from dlq_master.control.risk_watch import Risk
 from dlq_master.control.scheduling import look
 from dlq_master.control.turn import Turn
+from dlq_master.model.deadlines import due_s
 from dlq_master.model.ids import JobId
 from dlq_master.policy.promise.rules import Promises
 
@@ -41,17 +42,27 @@ def _look(turn: Turn, rules: Promises) -> None:
 
     cluster, told = turn.state.cluster, turn.state.risks.told
     found = at_risk(look(turn), rules)
-    then = format_instant(max(turn.now_s, next_decision_s(cluster))).replace(".000Z", "Z")
+    then_s = max(turn.now_s, next_decision_s(cluster))
     for job_id in sorted(found.keys() - told.keys()):
         job = cluster.jobs[job_id]
         why = found[job_id].words(closed_nodes(cluster, type_of(cluster, job)))
-        cause = f"{why}; at {then} other slots are looked for, else it is given up"
-        if found[job_id].over:
-            cause = f"{why}; unless it has by {then}, it is given up"
+        by_s = due_s(job, job.promised or 0)
+        if by_s <= then_s:
+            cause = (
+                f"{why}; its deadline comes before other slots are looked for, at {_instant(by_s)}"
+            )
+        elif found[job_id].over:
+            cause = f"{why}; unless it has by {_instant(then_s)}, it is given up"
+        else:
+            cause = f"{why}; at {_instant(then_s)} other slots are looked for, else it is given up"
         told[job_id] = Risk(turn.now_s, cause, job)
         turn.note("promise_at_risk", job_id=job_id, cause=cause)
     for job_id in sorted(told.keys() - found.keys()):
         _let_go(turn, job_id, told.pop(job_id))
+
+
+def _instant(at_s: float) -> str:
+    return format_instant(at_s).replace(".000Z", "Z")
 
 
 def _let_go(turn: Turn, job_id: JobId, risk: Risk) -> None:

@@ -42,10 +42,12 @@ def kept(job: Job) -> str:
     """Of a job that has completed: by how much before or after its deadline; empty: it has not, or has none."""
     if job.state is not JobState.COMPLETED or job.end_time_s is None or not job.steps:
         return ""
-    step = len(job.steps) - 1 if job.promised is None else job.promised
+    last = len(job.steps) - 1 if job.promised is None else job.promised
+    # One that is earlier, and worth more, may have been met too.
+    step = next((at for at in range(last) if due_s(job, at) >= job.end_time_s), last)
     which = "its deadline" if len(job.steps) == 1 else f"deadline {step + 1}"
     which, met = (
-        (which, "met") if job.promised is None else (which.replace("its deadline", "it"), "kept")
+        (which.replace("its deadline", "it"), "kept") if step == job.promised else (which, "met")
     )
     early_s = due_s(job, step) - job.end_time_s
     if early_s >= 0:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dlq_common.errors import InvalidRequest
+from dlq_common.instants import format_instant
 from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import AskedDeadline, PlanMade
 from dlq_master.model.deadlines import due_s, slack_s
@@ -185,6 +186,21 @@ def test_who_runs_for_longer_than_was_reserved_is_told_that_its_promise_is_over(
         "it has run for 0:12:10 of 0:12:00 that were reserved, and has not ended"
     )
     assert site.told(1, "promise_safe") == []
+
+
+def test_a_risk_whose_deadline_comes_before_the_next_slot_is_told_with_that_deadline(
+    site: Site,
+) -> None:
+    site.submit(2200.0, run_s=600.0)
+    agent = site.agents[0]
+    agent.obey()
+    site.passes(1300.0)
+    agent.start(AttemptKey(JobId(1), 1))
+    agent.report()
+    site.passes(760.0)
+    (warned,) = site.told(1, "promise_at_risk")
+    due = format_instant(due_s(site.job(1), 0)).replace(".000Z", "Z")
+    assert warned.endswith(f"its deadline comes before other slots are looked for, at {due}")
 
 
 def test_who_wants_no_late_end_is_cancelled_when_it_cannot_be_in_time_any_more(

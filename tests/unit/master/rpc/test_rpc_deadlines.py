@@ -156,6 +156,9 @@ def test_a_refusal_says_what_was_asked_and_what_there_is(
     [
         (1500.0, 0, "its deadline 1 was promised; deadline 1 was kept 0:01:40 early"),
         (1700.0, 0, "its deadline 1 was promised; deadline 1 was missed by 0:01:40"),
+        (1500.0, 1, "its deadline 2 was promised; deadline 1 was met 0:01:40 early"),
+        (1700.0, 1, "its deadline 2 was promised; deadline 2 was kept 0:03:20 early"),
+        (1500.0, None, "nothing was promised: its team has promised GPUs enough; deadline 1 was met 0:01:40 early"),
         (1800.0, None, "nothing was promised: its team has promised GPUs enough; deadline 2 was met 0:01:40 early"),
     ],
 )  # fmt: skip
