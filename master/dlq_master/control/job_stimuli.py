@@ -1,0 +1,213 @@
+"""What users ask of jobs, and what they are answered."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from dlq_master.control.caller import Caller
+from dlq_master.model.eligible import Relation
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import HoldKind, Job, RunRules
+from dlq_master.model.resources import Request
+from dlq_master.model.why import Reason
+from dlq_master.store.tenants import Waited
+
+
+@dataclass(frozen=True, slots=True)
+class AskedArray:
+    """One job for each index (rising, none twice), at most `concurrent` at a time; 0 = all."""
+
+    indexes: tuple[int, ...]
+    concurrent: int
+    step: int = 1  # as it was asked for, when it was one range
+
+
+@dataclass(frozen=True, slots=True)
+class AskedTerm:
+    """A job by its id; an array, or with `index` one of its tasks, by the array's; 0 for singleton."""
+
+    relation: Relation
+    job_id: JobId
+    index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AskedDependency:
+    """All terms, or any of them."""
+
+    terms: tuple[AskedTerm, ...]
+    any: bool = False
+    cancel_if_never: bool = False
+
+
+class AskedLateness(NamedTuple):
+    """When a job is due: so long after its acceptance, or at an instant; and what a second of being late costs."""
+
+    weight: float
+    after_s: float = 0.0
+    at_s: float | None = None  # if it is set, it counts
+
+
+class AskedDeadline(NamedTuple):
+    """One deadline, and what a completion by then earns: so long after its acceptance, or at an instant."""
+
+    reward: float
+    after_s: float = 0.0
+    at_s: float | None = None  # if it is set, it counts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitJob:
+    """Accept a job. Answered with `Submitted` after it is on disk."""
+
+    caller: Caller
+    request_id: str
+    digest: str  # of the request but for its begin; another one with the same id is refused
+    name: str
+    queue: str  # "" = the default queue
+    request: Request
+    spec: bytes  # serialized dlq.v1.JobSpec, opaque here
+    rules: RunRules  # the graces in it are overruled by the cluster's
+    grace_s: float | None = None  # until saves have been observed; None = the cluster's
+    hold: bool = False
+    time_limit_s: float | None = None
+    run_estimate_s: float | None = None
+    array: AskedArray | None = None
+    depends: AskedDependency | None = None
+    begin_time_s: float | None = None
+    nice: int = 0
+    validate_only: bool = False
+    family: str = ""  # jobs of its user that run the same program; "" = it has none
+    records: bool | None = None  # its traffic: always, never; None = as the cluster does
+    deadlines: tuple[AskedDeadline, ...] = ()
+    step_count: int | None = None  # training steps in all
+    team: str = ""  # to which its GPUs are counted; "" = the caller's default
+    lateness: AskedLateness | None = None  # machines may be rented for it
+    sized: bool = False  # as many GPUs of its sizes as could ever be had will do
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The job as stored, and why it does not run yet."""
+
+    job: Job
+    reasons: tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEdit:
+    """What all edits of one job carry. Answered with the `Job` after the change."""
+
+    caller: Caller
+    request_id: str
+    job_id: JobId
+    expected_version: int = 0  # 0 = do not care
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelJob(JobEdit):
+    """End it: at once when it waits, with its grace when it runs, without when `kill`."""
+
+    kill: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldJob(JobEdit):
+    """Keep it from starting."""
+
+    kind: HoldKind = HoldKind.USER
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseJob(JobEdit):
+    """Take a user's, an operator's or a poison hold back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseJob(JobEdit):
+    """Checkpoint it, free its GPUs, keep it on hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeJob(JobEdit):
+    """Queue a paused job again."""
+
+
+class Same(Enum):
+    """A field of an update that leaves it as it is; None takes it away."""
+
+    SAME = "same"
+
+
+SAME: Final = Same.SAME
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateJob(JobEdit):
+    """Ask for something else. Answered with `UpdatedJob`."""
+
+    name: str | Same = SAME
+    queue: str | Same = SAME
+    nice: int | Same = SAME
+    time_limit_s: float | Same | None = SAME
+    begin_time_s: float | Same | None = SAME
+    depends: AskedDependency | Same | None = SAME
+    concurrent: int | Same = SAME
+    deadlines: tuple[AskedDeadline, ...] | Same = SAME
+    on_miss: str | Same = SAME
+    sizes: tuple[int, ...] | Same = SAME  # of an elastic job; none: what it asks for alone
+    team: str | Same = SAME
+
+
+class FieldChange(NamedTuple):
+    """One field before and after, for people."""
+
+    field: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatedJob:
+    """The job after its update, and what was changed."""
+
+    job: Job
+    changes: tuple[FieldChange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequeueJob(JobEdit):
+    """Let it save and leave its GPUs, and queue it again; with `hold` not before it is released."""
+
+    hold: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalJob(JobEdit):
+    """Send a signal to the main process of rank 0, or of all ranks."""
+
+    signal: str
+    all_ranks: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointJob(JobEdit):
+    """Ask all ranks to save and go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainJob:
+    """Why does it not run? Reads only. Answered with `Explained`."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Every reason, and how many jobs are ahead of it in its order (None: it does not wait)."""
+
+    job: Job
+    reasons: tuple[Reason, ...]
+    jobs_ahead: int | None
+    waited: Waited | None = None  # how long it has waited for what

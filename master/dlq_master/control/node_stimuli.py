@@ -1,0 +1,279 @@
+"""What agents say, and the commands that their sessions send them."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from dlq_master.control.caller import Caller
+from dlq_master.model.eligible import Array
+from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.model.node import Registered
+from dlq_master.model.recording import Evidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSession:
+    """A node said hello. Answered with `Opened`; an older session of the node is dead from here."""
+
+    node_id: NodeId
+    facts: Registered
+    highest_epoch: int
+    reports: tuple["ReportedRank", ...]
+    pool_name: str = ""  # of a rented machine
+    instance_id: str = ""  # what its provider calls it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """What Welcome says. `launches` and `stops` are level-triggered: the whole truth for this node."""
+
+    session_id: int
+    epoch: int
+    heartbeat_s: float
+    ttl_s: float
+    reconnect_jitter_s: float
+    launches: tuple["Launch", ...]
+    stops: tuple["Stop", ...]
+    acknowledged: int  # highest report sequence on disk, of those in the hello
+    hold_extension_s: float = 0.0
+    hold_revision: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseSession:
+    """The stream ended. Nothing is concluded from it but that commands cannot be sent."""
+
+    node_id: NodeId
+    session_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedProgress:
+    """What a running rank last said of itself, so long ago; None: it has not said anything."""
+
+    key: AttemptKey
+    epoch: int
+    node_rank: int
+    step: int | None
+    total: int | None
+    loss: float | None
+    age_s: float | None
+    memory_bytes: int
+
+
+class ToldSymptom(NamedTuple):
+    """Something wrong with a GPU, as its node says."""
+
+    code: str
+    age_s: float
+    detail: str
+
+
+class ToldGpu(NamedTuple):
+    """How a GPU is, as its node says; figures are None where its driver does not tell."""
+
+    gpu: int  # its number
+    symptoms: tuple[ToldSymptom, ...] = ()
+    temperature_celsius: int | None = None
+    utilization_percent: int | None = None
+    used_memory_bytes: int | None = None
+
+
+class ToldDisk(NamedTuple):
+    """What a node says of the disk of its agent's state."""
+
+    full: bool
+    free_bytes: int
+    spare_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """Sign of life. Not awaited: the session answers it at once, without the disk."""
+
+    node_id: NodeId
+    session_id: int
+    progress: tuple[ReportedProgress, ...] = ()
+    hold_revision: int = 0  # the word on holds that all its ranks have; 0: none in this session
+    health: tuple[ToldGpu, ...] | None = None  # of all its GPUs; None: as told before
+    disk: ToldDisk | None = None  # None: as told before
+
+
+class ReportedPhase(StrEnum):
+    """Where a rank stands, as its agent says. Never goes back."""
+
+    PREPARING = "preparing"
+    STARTED = "started"
+    STOPPING = "stopping"
+    EXITED = "exited"
+    START_FAILED = "start_failed"
+    ABSENT = "absent"  # the agent does not know it and nothing of it runs
+    READY = "ready"  # it could start, and waits at the barrier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedCheckpoint:
+    """The newest checkpoint that a rank's agent has seen committed."""
+
+    path: str
+    step: int | None
+    age_s: float
+    after_notice: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedRank:
+    """One report of a node about a rank. `epoch` and `key` are the fence of its launch."""
+
+    sequence: int
+    key: AttemptKey
+    epoch: int
+    node_rank: int
+    phase: ReportedPhase
+    exit_code: int | None = None
+    signal: int = 0
+    oom_killed: bool = False
+    error: str = ""
+    ended_by: str = ""  # "exited" | "killed" | "hold_expired"
+    checkpoint: ReportedCheckpoint | None = None
+    done: bool = False
+    save_s: float | None = None
+    age_s: float = 0.0
+    gpu_indexes: tuple[int, ...] = ()  # of its launch; empty: the agent does not know
+    detail: str = ""  # what one that is being prepared waits for
+    ports: tuple[int, ...] = ()  # of a ready one: free on its node
+    workers_done: bool = False
+    last_lines: tuple[str, ...] = ()
+    failed_task: str = ""
+    noticed: str = (
+        ""  # "stop" | "hold_expired": told to leave before its end; "": its end is its own
+    )
+    gpus_held: str = ""  # it has ended, and this is why its GPUs are not proven free
+    no_room: bool = False  # of one that could not start: a disk of its node is full
+    image_digest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankReports:
+    """Reports of a node. Answered with the highest sequence, after the commit: then it may be acked."""
+
+    node_id: NodeId
+    session_id: int
+    reports: tuple[ReportedRank, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeEvidence:
+    """What a node told of the traffic of a rank. Answered when it is on disk, or of no use."""
+
+    epoch: int  # with the key's number: the fence of the launch
+    age_s: float  # how long ago recording ended
+    evidence: Evidence  # but for its time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandDone:
+    """A node took a command, or refused it. Not awaited."""
+
+    node_id: NodeId
+    session_id: int
+    sequence: int
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnounceMaintenance:
+    """An agent will be away for `maintenance_s`; 0: it is back for good. Answered with `Maintenance`."""
+
+    caller: Caller
+    request_id: str
+    node_id: NodeId
+    maintenance_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maintenance:
+    """How long the absence may last from now on, and whether all ranks have been told."""
+
+    left_s: float
+    in_force: bool
+    rank_count: int
+    hold_s: float | None  # shortest silence that a rank there survives; None: no rank is there
+
+
+# --- commands, as the sessions send them ------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """Run one rank. `sequence` is 0 inside Welcome."""
+
+    sequence: int
+    key: AttemptKey
+    epoch: int
+    node_id: NodeId
+    node_rank: int
+    gpu_indexes: tuple[int, ...]
+    node_ids: tuple[NodeId, ...]
+    node_addresses: tuple[str, ...]
+    master_port: int
+    spec: bytes
+    user: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    resume_from: str  # "" = from the beginning; the checkpoint directory follows from the spec (rpc/commands)
+    hold_s: float
+    grace_s: float
+    restart_count: int
+    time_left_s: float | None
+    name: str = ""
+    queue: str = ""  # the one it is in; "" = as its spec says
+    array: Array | None = None
+    array_index: int = 0
+    at_barrier: bool = False  # make it ready, and start it only when it is said again without this
+    port_first: int = 0  # its node chooses ports from here to there
+    port_last: int = 0
+    node_ports: tuple[tuple[int, ...], ...] = ()  # of all ranks, once all are ready
+    node_gpu_counts: tuple[int, ...] = ()
+    record_s: float | None = None  # its traffic, for so long from its start on; None: not
+    trial: bool = False  # on fewer GPUs than the job asks for: it does nothing of its work
+    sizes: tuple[int, ...] = ()  # of an elastic job: numbers of GPUs that will do, as of now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """End one rank. `sequence` is 0 inside Welcome; `epoch` is that of the attempt's fence."""
+
+    sequence: int
+    key: AttemptKey
+    epoch: int
+    node_id: NodeId
+    node_rank: int
+    cause: str
+    grace_s: float
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """Send a signal to one rank's main process; "" = that of its notice."""
+
+    sequence: int
+    key: AttemptKey
+    epoch: int
+    node_id: NodeId
+    node_rank: int
+    signal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Save:
+    """Ask one rank to save and go on; `number` rises with every request."""
+
+    sequence: int
+    key: AttemptKey
+    epoch: int
+    node_id: NodeId
+    node_rank: int
+    number: int
