@@ -108,7 +108,8 @@ def test_a_job_of_one_node_is_measured_in_its_first_run_and_shows_it(daemons: Da
             timeout_s=60.0,
         )
         estimate = shown(daemons, job_id)["estimate"]
-        assert STEP_S <= estimate["step_s"] < SLOWEST * STEP_S
+        # Steps are dated when they are heard of, which on a busy machine is much in a trial of two seconds.
+        assert STEP_S / SLOWEST < estimate["step_s"] < SLOWEST * STEP_S
         assert estimate["run_s"] == pytest.approx(10_000 * estimate["step_s"], rel=0.1)
         assert estimate["confidence"] in ("high", "medium", "low")
         assert "by its own steps" in daemons.said("show", job_id)

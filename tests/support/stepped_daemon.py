@@ -297,7 +297,7 @@ class SteppedDaemon:
                 while not true():  # noqa: ASYNC110 nobody tells when all of it is true
                     await asyncio.sleep(0.0005)
         except TimeoutError:
-            silent = [name for name, agent in self._agents.items() if not agent.heard]
+            silent = [(name, one.faults) for name, one in self._agents.items() if not one.heard]
             outbox, asked = dict(self.state.outbox), self.state.away.asked
             raise AssertionError(
                 f"unheard {silent}, not taken {outbox}, {len(self._calls)} calls, asked {asked}"

@@ -45,6 +45,11 @@ class VirtualAgent:
         """All that it has reported is on the master's disk."""
         return self._acknowledged == self._said
 
+    @property
+    def faults(self) -> list[BaseException | None]:
+        """Why it speaks or listens no longer, if so; None: its line was closed."""
+        return [task.exception() for task in self._tasks if task.done() and not task.cancelled()]
+
     async def join(self) -> None:
         """Say hello, and then speak and listen until `close`."""
         facts = wire.NodeFacts(hostname=self.node_id, boot_id=self.boot_id, virtual_devices=True)

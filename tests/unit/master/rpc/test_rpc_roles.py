@@ -104,6 +104,7 @@ def test_the_inference_service_looks_and_takes_back_what_is_its_own() -> None:
         "LendServers",
         "PlanReclaim",
         "ReclaimServers",
+        "SetLoanController",
         "RenewCertificate",
         "Check",
         "Watch",
