@@ -21,11 +21,12 @@ class Risk(NamedTuple):
 
 @dataclass(slots=True)
 class Risks:
-    """`nodes`: those that have changed since the last look; `told`: whose owners know that it is at risk.
-    `look_s`: when to look again though no node has changed; `slot`: that of the last look."""
+    """`nodes`: those that have changed since the last look; `told`: whose owners know that it is at risk;
+    `missed`: that this deadline has passed. `look_s`: when to look again though no node has changed; `slot`: that of the last look."""
 
     nodes: dict[NodeId, None] = field(default_factory=dict)
     told: dict[JobId, Risk] = field(default_factory=dict)
+    missed: dict[JobId, int] = field(default_factory=dict)
     look_s: float = 0.0
     slot: int = -1
 

@@ -2,7 +2,7 @@
 
 A node that is silent, lost, drained or cordoned takes GPUs from the plan; a job runs for longer than was reserved, or
 loses time. Whose slots then do not suffice hears of it (`promise_at_risk`): within a second of a node, else within
-`LOOK_S`. The next slot's plan finds other slots for it (`promise_safe`), or
+`LOOK_S`. One whose deadline passes is told so within a second (`promise_missed`). The next slot's plan finds other slots for it (`promise_safe`), or
 gives the promise up (`promise_broken`). Nothing of it is stored: a master that starts again looks again, and tells it once more.
 """
 
@@ -26,13 +26,34 @@ def watch(turn: Turn) -> None:
     if rules is None or not state.cluster.promised:
         risks.told.clear()
         risks.nodes.clear()
-    elif risks.nodes or turn.now_s >= risks.look_s or risks.slot != state.cluster.slot:
+        risks.missed.clear()
+        return
+    _tell_missed(turn)
+    if risks.nodes or turn.now_s >= risks.look_s or risks.slot != state.cluster.slot:
         risks.nodes.clear()
         risks.look_s, risks.slot = turn.now_s + LOOK_S, state.cluster.slot
         _look(turn, rules)
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _tell_missed(turn: Turn) -> None:
+    """The plan of the next slot may be minutes away, and only then calls them broken."""
+    cluster, risks = turn.state.cluster, turn.state.risks
+    missed = {}
+    for job_id in cluster.promised:
+        job = cluster.jobs[job_id]
+        step = job.promised or 0
+        by_s = due_s(job, step)
+        if turn.now_s <= by_s:
+            continue
+        missed[job_id] = step
+        if risks.missed.get(job_id) != step:
+            cause = f"its deadline was {_instant(by_s)}, and it has not ended"
+            risks.told[job_id] = Risk(turn.now_s, cause, job)
+            turn.note("promise_missed", job_id=job_id, cause=cause)
+    risks.missed = missed
 
 
 def _look(turn: Turn, rules: Promises) -> None:
@@ -57,7 +78,7 @@ def _look(turn: Turn, rules: Promises) -> None:
             cause = f"{why}; at {_instant(then_s)} other slots are looked for, else it is given up"
         told[job_id] = Risk(turn.now_s, cause, job)
         turn.note("promise_at_risk", job_id=job_id, cause=cause)
-    for job_id in sorted(told.keys() - found.keys()):
+    for job_id in sorted(told.keys() - found.keys() - turn.state.risks.missed.keys()):
         _let_go(turn, job_id, told.pop(job_id))
 
 

@@ -201,6 +201,15 @@ def test_a_risk_whose_deadline_comes_before_the_next_slot_is_told_with_that_dead
     (warned,) = site.told(1, "promise_at_risk")
     due = format_instant(due_s(site.job(1), 0)).replace(".000Z", "Z")
     assert warned.endswith(f"its deadline comes before other slots are looked for, at {due}")
+    site.passes(due_s(site.job(1), 0) - site.master.clock.now_s())
+    assert site.told(1, "promise_missed") == []
+    site.passes(10.0)
+    missed = f"its deadline was {due}, and it has not ended"
+    assert site.told(1, "promise_missed") == [missed], "and not when the next slot is planned"
+    assert site.master.state.risks.told[JobId(1)].cause == missed
+    site.passes(30.0)
+    assert site.told(1, "promise_missed") == [missed], "once"
+    assert site.told(1, "promise_safe") == []
 
 
 def test_who_wants_no_late_end_is_cancelled_when_it_cannot_be_in_time_any_more(
