@@ -20,8 +20,13 @@ def _deadline_doubts(spec: Spec) -> Iterator[str]:
     origin = spec.origins.get("deadline") or spec.origins.get("soft_deadline", "the deadline")
     if spec.deadlines and spec.run_estimate_s is None and spec.step_count is None:
         yield (
-            f"{origin}: nothing can be promised before it is known how long the job runs: say it with --work"
+            f"{origin}: nothing can be promised before it is known how long the job runs: say it with --work, "
+            "or it is judged once its own run has told (dlq_train), where the policy measures jobs"
         )
+    limit_s, work_s = spec.time_limit_s, spec.run_estimate_s
+    if spec.deadlines and limit_s is not None and work_s is not None and work_s > limit_s:
+        origin = spec.origins.get("time_limit", "the time limit")
+        yield f"{origin}: the job is ended after {limit_s:g} s, and its work takes {work_s:g} s"
     if spec.step_count is not None and spec.run_estimate_s is None:
         origin = spec.origins.get("steps", "steps")
         yield (

@@ -9,6 +9,7 @@ import pytest
 
 from dlq.v1.job_pb2 import JobSpec
 from dlq_cli.spec.deadlines import Due, deadlines_text, read_deadline, read_soft
+from dlq_cli.spec.doubts import doubts
 from dlq_cli.spec.fields import put
 from dlq_cli.spec.given import Layer
 from dlq_cli.spec.message import put_instants, to_message
@@ -123,3 +124,22 @@ def test_what_was_understood_is_told_in_words() -> None:
     words = deadlines_text(read_soft("30m:90,18:00:20"))
     assert words == "30 min from its submission: 90, 18:00: 20"
     assert read_deadline("18:00")[0].due == Due(text="18:00")
+
+
+def doubted(**keys: object) -> list[str]:
+    layer: Layer = {}
+    put(layer, "command", "train", "the test")
+    for key, value in keys.items():
+        put(layer, key, value, f"--{key}")
+    return list(doubts(finish(layer, directory="/data")))
+
+
+def test_a_time_limit_below_the_work_is_doubted_where_there_is_a_deadline() -> None:
+    (told,) = doubted(time="2h", work="3h", deadline="8h")
+    assert told == "--time: the job is ended after 7200 s, and its work takes 10800 s"
+    assert doubted(time="3h", work="3h", deadline="8h") == []
+
+
+def test_a_deadline_without_work_is_doubted() -> None:
+    (told,) = doubted(deadline="8h")
+    assert told.startswith("--deadline: nothing can be promised before it is known")
