@@ -131,6 +131,9 @@ class FakeRead:
     def risk(self, job_id: JobId) -> Risk | None:
         return self.risks.get(job_id)
 
+    def told_s(self, job_id: JobId) -> float | None:
+        return None
+
     def stop_cost_s(self, job: Job) -> float:
         return 60.0
 

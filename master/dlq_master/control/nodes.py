@@ -12,6 +12,7 @@ from dlq_master.control import (
     gpu_health,
     gpu_types,
     maintenance,
+    paces,
     pool_hellos,
     quarantine,
     reports,
@@ -313,6 +314,7 @@ def _hear(turn: Turn, node_id: NodeId, word: ReportedProgress) -> None:
         beat = Beat(word.step, word.total, word.loss, turn.now_s - word.age_s)
         resumes.hear(turn, word.key, beat)
         turn.state.beats[word.key.job_id] = beat
+        paces.hear(turn, word.key, beat)
 
 
 def _silence_attempts(turn: Turn, node_id: NodeId) -> None:

@@ -243,6 +243,10 @@ class Published:
         """Why its promise may not be kept; None: as far as is known it is."""
         return self._state.risks.told.get(job_id)
 
+    def told_s(self, job_id: JobId) -> float | None:
+        """Seconds that all of its work takes by its own steps; None: they have not told enough."""
+        return self._state.told_s.get(job_id)
+
     def stop_cost_s(self, job: Job) -> float:
         """What it costs to stop it and to let it go on."""
         return pause_and_resume_s(self._state.cluster, job)

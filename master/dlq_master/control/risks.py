@@ -1,8 +1,8 @@
 """A promise that may not be kept is told so at once, not when the next slot is planned.
 
 A node that is silent, lost, drained or cordoned takes GPUs from the plan; a job runs for longer than was reserved, or
-loses time. Whose slots then do not suffice hears of it (`promise_at_risk`): within a second of a node, else within
-`LOOK_S`. One whose deadline passes is told so within a second (`promise_missed`). The next slot's plan finds other slots for it (`promise_safe`), or
+loses time, or its own steps tell that it will. Whose slots then do not suffice hears of it (`promise_at_risk`): within a
+second of a node, else within `LOOK_S`. One whose deadline passes is told so within a second (`promise_missed`). The next slot's plan finds other slots for it (`promise_safe`), or
 gives the promise up (`promise_broken`). Nothing of it is stored: a master that starts again looks again, and tells it once more.
 """
 
@@ -62,7 +62,7 @@ def _look(turn: Turn, rules: Promises) -> None:
     from dlq_master.policy.promise.reading import next_decision_s, type_of
 
     cluster, told = turn.state.cluster, turn.state.risks.told
-    found = at_risk(look(turn), rules)
+    found = at_risk(look(turn), rules, turn.state.told_s)
     then_s = max(turn.now_s, next_decision_s(cluster))
     for job_id in sorted(found.keys() - told.keys()):
         job = cluster.jobs[job_id]
@@ -72,6 +72,8 @@ def _look(turn: Turn, rules: Promises) -> None:
             cause = (
                 f"{why}; its deadline comes before other slots are looked for, at {_instant(by_s)}"
             )
+        elif found[job_id].steps:
+            cause = f"{why}; it loses its promise once it has run for longer than was reserved"
         elif found[job_id].over:
             cause = f"{why}; unless it has by {_instant(then_s)}, it is given up"
         else:

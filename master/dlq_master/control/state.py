@@ -96,7 +96,8 @@ class State:
     sessions: dict[NodeId, int] = field(default_factory=dict)
     contacts: dict[NodeId, float] = field(default_factory=dict)  # never stored
     beats: dict[JobId, Beat] = field(default_factory=dict)
-    tracks: dict[JobId, Track] = field(default_factory=dict)  # what jobs without an estimate told
+    tracks: dict[JobId, Track] = field(default_factory=dict)  # what jobs told of their steps
+    told_s: dict[JobId, float] = field(default_factory=dict)  # all of a job's work, by its steps
     outbox: Outbox = field(default_factory=Outbox)
     next_job: int = 1
     next_event: int = 1
@@ -163,6 +164,7 @@ def forget(state: State, job_id: JobId) -> None:
     state.cluster.forget(job_id)
     state.beats.pop(job_id, None)
     state.tracks.pop(job_id, None)
+    state.told_s.pop(job_id, None)
     state.waits.forget(job_id)
     state.unknown_types.discard(job_id)
 

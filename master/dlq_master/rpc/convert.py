@@ -121,6 +121,7 @@ def job_message(job: Job, read: Readable, now_s: float) -> job_pb2.Job:
             offered=read.promises,
             profile_s=read.profile_s,
             risk=read.risk(job.job_id),
+            told_s=read.told_s(job.job_id),
         )
         message.promise.CopyFrom(promised)
     add_preemptions(message, job, read)

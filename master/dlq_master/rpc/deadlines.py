@@ -71,9 +71,10 @@ def promise_message(
     offered: bool,
     profile_s: float | None = None,
     risk: Risk | None = None,
+    told_s: float | None = None,
 ) -> Promise:
     """A job's deadlines, and what is promised of them; `offered`: the policy promises any. `profile_s`: T_profile of
-    the policy; None: it measures nobody."""
+    the policy; None: it measures nobody. `told_s`: what all of its work takes by its own steps."""
     state = _state(job, profile_s, offered=offered)
     message = Promise(
         deadlines=[
@@ -89,7 +90,7 @@ def promise_message(
         message.guaranteed_index = job.promised
     if job.duration_estimate_s is not None:
         message.work_duration.CopyFrom(to_duration(job.duration_estimate_s))
-    slack = slack_s(job, attempt, now_s)
+    slack = slack_s(job, attempt, now_s, told_s)
     if slack is not None:
         message.slack_duration.CopyFrom(to_duration(slack))
     if risk is not None and job.promised is not None:

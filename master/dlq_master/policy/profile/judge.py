@@ -9,7 +9,7 @@ from dlq_master.model.attempt import Attempt
 from dlq_master.model.estimate import Basis, Confidence, Source, Unmeasured
 from dlq_master.model.gang import is_reduced
 from dlq_master.model.job import Job
-from dlq_master.policy.profile.steps import MANY, Pace, Track, pace
+from dlq_master.policy.profile.steps import MANY, Pace, Sample, Track, pace
 
 STEADY_S = 60.0  # a job in place that has kept its pace for so long need not go on being watched
 PATIENCE = 2.0  # times T_profile: for the first word, and from there for enough steps
@@ -61,7 +61,28 @@ def judged(run: Watched) -> Told | None:
     return None
 
 
+def told_s(job: Job, attempt: Attempt, track: Track, total: int) -> float | None:
+    """Seconds that all of a job's work takes by the steps of this run on all of its GPUs, whatever was estimated;
+    None: they are too few, or too uneven. O(samples)."""
+    found, last = pace(track), track.last
+    if found is None or last is None or not _steady(found):
+        return None
+    return _whole_s(job, attempt, last, total, found)
+
+
 # --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _steady(found: Pace) -> bool:
+    """A first step that compiles makes the halves of a short run differ: that is no pace yet."""
+    long = found.span_s >= STEADY_S
+    return found.confidence is Confidence.HIGH or (long and found.confidence is Confidence.MEDIUM)
+
+
+def _whole_s(job: Job, attempt: Attempt, last: Sample, total: int, found: Pace) -> float:
+    """What it has done, and the steps that are left."""
+    done_s = job.worked_s + attempt.executed_s(last.time_s)
+    return done_s + max(0, total - last.step) * found.step_s
 
 
 def _wordless(run: Watched) -> Told | None:
@@ -100,9 +121,8 @@ def _reckoned(run: Watched, track: Track, found: Pace, total: int) -> Told:
         start_s = max(0.0, first.time_s - began_s - first.step * found.step_s)
         work_s, steps = start_s + total * found.step_s, f"there are {total}"
     else:
-        left = max(0, total - last.step)
-        done_s = run.job.worked_s + run.attempt.executed_s(last.time_s)
-        work_s, steps = done_s + left * found.step_s, f"{left} of {total} are left"
+        work_s = _whole_s(run.job, run.attempt, last, total, found)
+        steps = f"{max(0, total - last.step)} of {total} are left"
     words = f"{found.steps} steps took {found.span_s:.0f} s, and {steps}"
     return Told(work_s, Basis(Source.PROFILED, found.confidence, found.step_s), words)
 

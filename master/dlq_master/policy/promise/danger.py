@@ -19,18 +19,23 @@ from dlq_master.policy.promise.selector import Selection
 
 class Danger(NamedTuple):
     """`lack`: GPUs that the fullest of its slots is short of; 0: it is not for that. Else seconds of work: what it
-    still needs and has slots for; or, of one that has used up what was reserved (`over`), that and what it has run."""
+    still needs and has slots for; or, of one that has used up what was reserved (`over`), that and what it has run; or, of one whose own steps will use that up (`steps`), what
+    all of its work takes by them, and by its estimate."""
 
     lack: int = 0
     needs_s: float = 0.0
     has_s: float = 0.0
     over: bool = False
+    steps: bool = False
     silent: bool = False  # what it did since its last save may be lost
 
     def words(self, closed: str) -> str:
         """The same for people; `closed`: nodes that are gone."""
         if self.over:
             return f"it has run for {span(self.has_s)} of {span(self.needs_s)} that were reserved, and has not ended"
+        if self.steps:
+            told, promised = span(self.needs_s), span(self.has_s)
+            return f"its own steps tell {told} instead of the {promised} it was promised for"
         if self.lack:
             gpus = f"{self.lack} GPU{'' if self.lack == 1 else 's'}"
             return f"its slots are short of {gpus}" + (f": {closed}" if closed else "")

@@ -15,7 +15,7 @@ from dlq_master.model.job import Job
 from dlq_master.model.view import View
 from dlq_master.policy.promise.reading import goes_on, pause_of, slot_s, total_s, worked_s
 
-_NOISE_S = 1e-3
+NOISE_S = 1e-3
 
 
 class Outlook(NamedTuple):
@@ -26,7 +26,7 @@ class Outlook(NamedTuple):
 
     @property
     def in_time(self) -> bool:
-        return self.needs_s <= self.has_s + _NOISE_S
+        return self.needs_s <= self.has_s + NOISE_S
 
 
 def is_silent(attempt: Attempt | None) -> bool:

@@ -9,20 +9,25 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
+from types import MappingProxyType
 
+from dlq_master.model.attempt import Attempt
+from dlq_master.model.deadlines import due_s, left_s
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
 from dlq_master.model.plan import Change, NextSlot, Reserve
 from dlq_master.model.view import View
 from dlq_master.policy.promise.danger import Danger
 from dlq_master.policy.promise.leases import Grid, round_up
-from dlq_master.policy.promise.outlook import is_silent, outlook
+from dlq_master.policy.promise.outlook import NOISE_S, is_silent, outlook
 from dlq_master.policy.promise.plan import Plan, keeps_promise, ordered
 from dlq_master.policy.promise.reading import (
+    goes_on,
     kept_grid,
     kept_plan,
     margin,
     may_make_way,
+    next_decision_s,
     overruns,
     slo_job,
     total_s,
@@ -142,10 +147,13 @@ def _over(change: Counter[int], grid: Grid, slots: Sequence[int]) -> dict[int, i
     }
 
 
-def at_risk(view: View, rules: Promises) -> dict[JobId, Danger]:
+def at_risk(
+    view: View, rules: Promises, told_s: Mapping[JobId, float] = MappingProxyType({})
+) -> dict[JobId, Danger]:
     """Whose promise the kept plan does not keep as the cluster is now, and why: it has fewer GPUs than slots are
     planned for, too few slots are left to the job, or it has run for longer than was reserved. The next slot's plan
-    mends that, or gives promises up."""
+    mends that, or gives promises up. `told_s`: what all of a job's work takes by its own steps: who will run for longer
+    than was reserved is at risk before it has."""
     cluster, origin = view.cluster, view.cluster.slot + 1
     by_type: dict[str, dict[JobId, Job]] = defaultdict(dict)
     for job_id in cluster.promised:
@@ -157,14 +165,19 @@ def at_risk(view: View, rules: Promises) -> dict[JobId, Danger]:
         wanted = _wanted(jobs.values(), origin, grid)
         full = _over(wanted, grid, sorted(wanted))
         for job_id, job in jobs.items():
-            danger = _danger(view, job, full, origin, rules)
+            danger = _danger(view, job, full, origin, rules, told_s.get(job_id))
             if danger is not None:
                 found[job_id] = danger
     return found
 
 
 def _danger(
-    view: View, job: Job, full: Mapping[int, int], origin: int, rules: Promises
+    view: View,
+    job: Job,
+    full: Mapping[int, int],
+    origin: int,
+    rules: Promises,
+    told_s: float | None,
 ) -> Danger | None:
     cluster, extra = view.cluster, margin(view.cluster, rules)
     attempt = cluster.live_attempt(job)
@@ -176,9 +189,24 @@ def _danger(
     if lack:
         return Danger(lack=lack)
     ahead = outlook(view, job, extra)
-    if ahead.in_time:
+    if not ahead.in_time:
+        return Danger(needs_s=ahead.needs_s, has_s=ahead.has_s, silent=silent)
+    if told_s is None or silent or not _outruns(view, job, attempt, ahead.needs_s, told_s):
         return None
-    return Danger(needs_s=ahead.needs_s, has_s=ahead.has_s, silent=silent)
+    return Danger(needs_s=told_s, has_s=job.duration_estimate_s or 0.0, steps=True)
+
+
+def _outruns(
+    view: View, job: Job, attempt: Attempt | None, reserved_s: float, told_s: float
+) -> bool:
+    """Whether by its own steps it needs more than the `reserved_s` that are left to it, and neither ends in time
+    before anybody decides again."""
+    needs_s = left_s(job, attempt, view.now_s, told_s) or 0.0
+    if needs_s <= reserved_s + NOISE_S:
+        return False
+    ends_s = view.now_s + needs_s
+    by_s = min(due_s(job, job.promised or 0), next_decision_s(view.cluster))
+    return ends_s > by_s + NOISE_S or not goes_on(attempt, ends_s)
 
 
 def _in_any(job: Job, slots: Iterable[int], origin: int) -> bool:

@@ -1,0 +1,31 @@
+"""What the steps of a job with a deadline tell against its estimate, whoever gave that.
+
+Nothing of it is stored, and no plan goes by it: it moves `slack`, and tells early that a promise is at risk. What
+happens when an agent restarts, or the line is silent: what was told stands, until its next steps; when the master
+restarts: it is learned again, from the next beats on.
+"""
+
+from __future__ import annotations
+
+from dlq_master.control.state import Beat
+from dlq_master.control.turn import Turn
+from dlq_master.model.ids import AttemptKey
+from dlq_master.policy.profile.judge import told_s
+from dlq_master.policy.profile.steps import followed
+
+
+def hear(turn: Turn, key: AttemptKey, beat: Beat) -> None:
+    """A beat of a living attempt. One without an estimate is `trials.py`'s."""
+    state, (job_id, number) = turn.state, key
+    job, attempt = turn.job(job_id), state.cluster.attempts[key]
+    gpus, began_s = attempt.lease.allocation.width, attempt.started_time_s
+    if not job.steps or job.ended or job.duration_estimate_s is None:
+        return
+    if gpus != job.request.gpus or began_s is None or beat.time_s < began_s:
+        return
+    track = followed(state.tracks.get(job_id), number, gpus, beat.step, beat.time_s)
+    state.tracks[job_id] = track
+    total = job.step_count or beat.total
+    found = None if total is None else told_s(job, attempt, track, total)
+    if found is not None:
+        state.told_s[job_id] = found
