@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import click
@@ -15,11 +14,10 @@ from dlq_cli.exit_codes import FAILURE, Ended
 from dlq_cli.facts.common import document
 from dlq_cli.facts.loan import controller_facts, plan_facts, server_facts
 from dlq_cli.loan_text import controller_text, plan_text, servers_text
+from dlq_cli.patience import duration_s, look_until
 from dlq_client.loans import Loans
 from dlq_common.errors import InvalidRequest
-from dlq_common.units import parse_duration
 
-_LOOK_EVERY_S = 0.5
 _count = click.option("--count", type=click.IntRange(1), metavar="N", help="So many of them.")
 _wait = click.option(
     "--wait",
@@ -87,7 +85,7 @@ def lend(
 ) -> None:
     """Lend HOST..., or --count of those that could be."""
     names, number = _which(host, count)
-    patience_s = _seconds(wait)
+    patience_s = duration_s("--wait", wait)
     api = Loans(app.connection())
     servers = api.lend(names, number)
     _show(app, _until(api, servers, "lent", patience_s), as_json=as_json)
@@ -135,8 +133,8 @@ def reclaim(
     if force and within is None:
         raise InvalidRequest("--force needs a time", field="force", hint="--within 60s --force")
     names, number = ([], 0) if token and not (host or count) else _which(host, count)
-    within_s = _seconds(within) if within is not None else None
-    patience_s = _seconds(wait)
+    within_s = duration_s("--within", within)
+    patience_s = duration_s("--wait", wait)
     api = Loans(app.connection())
     if plan_only:
         plan = api.plan(names, number, within_s=within_s, force=force)
@@ -154,24 +152,16 @@ def _which(hosts: Sequence[str], count: int | None) -> tuple[list[str], int]:
     return names_of(hosts), count or 0
 
 
-def _seconds(text: str | None) -> float:
-    if text is None:
-        return 0.0
-    try:
-        return float(parse_duration(text))
-    except ValueError as error:
-        raise InvalidRequest(str(error)) from None
-
-
 def _until(
-    api: Loans, servers: Sequence[wire.LoanServer], state: str, patience_s: float
+    api: Loans, servers: Sequence[wire.LoanServer], state: str, patience_s: float | None
 ) -> Sequence[wire.LoanServer]:
     """The same servers, once all have that state or the patience is over."""
-    end_s = time.monotonic() + patience_s
-    while any(one.state != state for one in servers) and time.monotonic() < end_s:
-        time.sleep(_LOOK_EVERY_S)
-        servers = _now(api, servers)
-    return servers
+    return look_until(
+        lambda seen: all(one.state == state for one in seen),
+        lambda seen: _now(api, seen),
+        servers,
+        patience_s,
+    )
 
 
 def _now(api: Loans, servers: Sequence[wire.LoanServer]) -> Sequence[wire.LoanServer]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import click
@@ -13,12 +12,10 @@ from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.exit_codes import FAILURE, Ended
 from dlq_cli.facts.common import document
 from dlq_cli.facts.pool import machine_facts, pool_facts, pools_facts
+from dlq_cli.patience import duration_s, look_until
 from dlq_cli.pool_text import GONE, machines_text, pools_text
 from dlq_client.pools import Pools
 from dlq_common.errors import InvalidRequest
-from dlq_common.units import parse_duration
-
-_LOOK_EVERY_S = 0.5
 
 
 @click.group()
@@ -63,28 +60,20 @@ def stop(
     """Give machines back. Who is there saves and queues again; more may be rented."""
     if bool(machine) is bool(pool_name):
         raise InvalidRequest("name machines, or --pool", field="machine")
-    patience_s = _seconds(wait)
+    patience_s = duration_s("--wait", wait)
     api = Pools(app.connection())
-    machines = api.stop(machine, pool_name or "")
-    end_s = time.monotonic() + patience_s
-    while any(one.state not in GONE for one in machines) and time.monotonic() < end_s:
-        time.sleep(_LOOK_EVERY_S)
-        machines = _now(api, machines)
+    asked = api.stop(machine, pool_name or "")
+    machines = look_until(_all_gone, lambda seen: _now(api, seen), asked, patience_s)
     if as_json:
         click.echo(document({"machines": [machine_facts(one) for one in machines]}))
     else:
         click.echo(machines_text(machines, app.look()), nl=False)
-    if wait is not None and any(one.state not in GONE for one in machines):
+    if wait is not None and not _all_gone(machines):
         raise Ended(FAILURE)
 
 
-def _seconds(text: str | None) -> float:
-    if text is None:
-        return 0.0
-    try:
-        return float(parse_duration(text))
-    except ValueError as error:
-        raise InvalidRequest(str(error)) from None
+def _all_gone(machines: Sequence[wire.Machine]) -> bool:
+    return all(one.state in GONE for one in machines)
 
 
 def _now(api: Pools, machines: Sequence[wire.Machine]) -> Sequence[wire.Machine]:

@@ -8,10 +8,9 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.cluster import token_facts
 from dlq_cli.facts.common import document
+from dlq_cli.patience import duration_s
 from dlq_cli.render import Cell, table, when
 from dlq_client.admin import Admin
-from dlq_common.errors import InvalidRequest
-from dlq_common.units import parse_duration
 from dlq_common.wire import from_timestamp
 
 
@@ -29,7 +28,9 @@ def token() -> None:
 @pass_app
 def create(app: App, node_id: str, ttl: str | None, as_json: bool) -> None:
     """Make a token with which one node can join; its secret is shown once, here."""
-    made = Admin(app.connection()).create_token(node_id=node_id, lifetime_s=_lifetime_s(ttl))
+    made = Admin(app.connection()).create_token(
+        node_id=node_id, lifetime_s=duration_s("--ttl", ttl)
+    )
     if as_json:
         secret = {"secret": made.secret, "join_address": made.join_address or None}
         click.echo(document({"tokens": [{**token_facts(made.token), **secret}]}))
@@ -75,12 +76,3 @@ def revoke(app: App, token_id: tuple[str, ...]) -> None:
     for one in token_id:
         admin.revoke_token(one)
         click.echo(f"token {one}: revoked")
-
-
-def _lifetime_s(ttl: str | None) -> float | None:
-    if ttl is None:
-        return None
-    try:
-        return parse_duration(ttl)
-    except ValueError as error:
-        raise InvalidRequest(f"--ttl: {error}") from None

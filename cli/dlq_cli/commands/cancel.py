@@ -12,9 +12,10 @@ from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.commands.each import change_each, for_each
 from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
-from dlq_cli.commands.wait import duration_s, wait_for
+from dlq_cli.commands.wait import wait_for
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
+from dlq_cli.patience import duration_s
 from dlq_cli.select import targets
 from dlq_cli.states import parse_states
 from dlq_cli.tasks import shown_id

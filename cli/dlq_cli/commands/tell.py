@@ -10,9 +10,9 @@ from dlq_cli.app import App
 from dlq_cli.commands.each import for_each
 from dlq_cli.commands.options import detaching, examples, json_option, pass_app
 from dlq_cli.commands.steer import standing
-from dlq_cli.commands.wait import duration_s
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
+from dlq_cli.patience import duration_s
 from dlq_cli.select import one_job, targets
 from dlq_cli.signals import signal_name
 from dlq_cli.tasks import shown_id

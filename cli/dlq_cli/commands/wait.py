@@ -14,13 +14,13 @@ from dlq_cli.commands.options import detaching, examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
 from dlq_cli.held import HoldTeller, is_poison
+from dlq_cli.patience import duration_s
 from dlq_cli.select import several_jobs
 from dlq_cli.tasks import shown_id
 from dlq_cli.words import has_ended, shown_state
 from dlq_client.jobs import Jobs
 from dlq_client.watch import watch_jobs
 from dlq_common.errors import InvalidRequest
-from dlq_common.units import parse_duration
 
 RUNNING = frozenset({"running", "profiling", "pausing"})
 
@@ -136,13 +136,3 @@ def _is_there(job: job_pb2.Job, running: bool) -> bool:
 
 def _is_over(job: job_pb2.Job) -> bool:
     return has_ended(job) or is_poison(job)
-
-
-def duration_s(flag: str, text: str | None) -> int | None:
-    """The seconds of a flag's duration, None when it was not given; InvalidRequest names the flag."""
-    if text is None:
-        return None
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise InvalidRequest(f"{flag}: {error}") from None

@@ -1,0 +1,34 @@
+"""How long a command waits for what it has asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from dlq_common.errors import InvalidRequest
+from dlq_common.units import parse_duration
+
+_LOOK_EVERY_S = 0.5
+T = TypeVar("T")
+
+
+def duration_s(flag: str, text: str | None) -> int | None:
+    """The seconds of a flag's duration, None when it was not given; InvalidRequest names the flag."""
+    if text is None:
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise InvalidRequest(f"{flag}: {error}") from None
+
+
+def look_until(
+    done: Callable[[T], bool], look: Callable[[T], T], first: T, patience_s: float | None
+) -> T:
+    """What is told once that is `done`, or the patience, in seconds, is over; without any, `first`."""
+    seen, end_s = first, time.monotonic() + (patience_s or 0.0)
+    while not done(seen) and time.monotonic() < end_s:
+        time.sleep(_LOOK_EVERY_S)
+        seen = look(seen)
+    return seen
