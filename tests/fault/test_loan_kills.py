@@ -4,28 +4,28 @@ nothing leaks, and whoever asks again gets the same answer."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from dlq_master.control import failpoints
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.job import JobState
-from support.counted_failpoints import Counting, Crash
+from support.counted_failpoints import MortalStory, dies_at_every_passage
 from support.lent_servers import Server, asked, flags, lend
 from support.master_harness import Master
 
 
-class Story:
+class Story(MortalStory):
     """A server is lent, a job runs there, and it is asked back; everybody asks until there is an answer."""
 
     def __init__(self, setting: str = "") -> None:
-        self.counting = Counting(setting)
+        super().__init__(setting)
         self.master = Master(failpoints=self.counting)
         self.agent = Server(self.master, NodeId("inf01"))
-        self.crashes = 0
         self._do(self.agent.hello)
+
+    def told(self) -> str:
+        return self.master.story()
 
     def run(self) -> None:
         master, agent = self.master, self.agent
@@ -46,30 +46,18 @@ class Story:
         self._until(lambda: flags(master) == set())
         master.close()
 
-    def _until(self, true: Callable[[], bool]) -> None:
-        for _ in range(20):
-            if true():
-                return
-            self._do(self._live)
-        raise AssertionError(self.master.story())
-
     def _live(self) -> None:
         self.master.tick(1.0)
         self.agent.heartbeat()
         self.agent.answer()
         self.agent.report()
 
-    def _do(self, act: Callable[[], Any]) -> Any:
-        try:
-            return act()
-        except Crash:
-            self.crashes += 1
-            self.agent.session_id = None
-            self.agent.inbox.clear()
-            self.agent.looks.clear()
-            self.master.crashed()
-            self.agent.hello()
-            return self._do(act)
+    def _again(self) -> None:
+        self.agent.session_id = None
+        self.agent.inbox.clear()
+        self.agent.looks.clear()
+        self.master.crashed()
+        self.agent.hello()
 
 
 def judge(story: Story) -> None:
@@ -85,11 +73,4 @@ def judge(story: Story) -> None:
 
 @pytest.mark.parametrize("place", failpoints.NAMES)
 def test_a_loan_survives_a_master_that_dies_at_any_moment_of_it(place: str) -> None:
-    calm = Story()
-    calm.run()
-    judge(calm)
-    for number in range(1, calm.counting.passages[place] + 1):
-        story = Story(f"{place}:{number}")
-        story.run()
-        assert story.crashes == 1, f"{place}:{number}"
-        judge(story)
+    dies_at_every_passage(place, Story, judge)

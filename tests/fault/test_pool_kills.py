@@ -4,14 +4,13 @@ nothing is left."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from dlq_master.control import failpoints
 from dlq_master.model.ids import AttemptKey
-from support.counted_failpoints import Counting, Crash
+from support.counted_failpoints import MortalStory, dies_at_every_passage
 from support.rented import MADE, Site
 
 
@@ -22,14 +21,16 @@ def tidy() -> Iterator[None]:
         MADE.pop().close()
 
 
-class Story:
+class Story(MortalStory):
     """A job is submitted, its machine comes, it runs and ends, and the machine goes; everybody asks until there is an
     answer."""
 
     def __init__(self, setting: str = "") -> None:
-        self.counting = Counting(setting)
+        super().__init__(setting)
         self.site = Site(failpoints=self.counting)
-        self.crashes = 0
+
+    def told(self) -> str:
+        return self.site.master.story()
 
     def run(self) -> None:
         site = self.site
@@ -44,13 +45,6 @@ class Story:
         host.exit(key, 0)
         self._until(lambda: all(not one.open for one in site.machines().values()))
 
-    def _until(self, true: Callable[[], bool]) -> None:
-        for _ in range(40):
-            if true():
-                return
-            self._do(self._live)
-        raise AssertionError(self.site.master.story())
-
     def _live(self) -> None:
         self.site.tick()
         for host in self.site.hosts.values():
@@ -58,21 +52,16 @@ class Story:
                 host.answer()
                 host.report()
 
-    def _do(self, act: Callable[[], Any]) -> Any:
-        try:
-            return act()
-        except Crash:
-            self.crashes += 1
-            site = self.site
-            site.master.crashed()
-            site.attach()
-            for host in site.hosts.values():
-                host.session_id = None
-                host.inbox.clear()
-                host.looks.clear()
-                if host.node_id in site.master.state.cluster.nodes:
-                    host.hello()
-            return self._do(act)
+    def _again(self) -> None:
+        site = self.site
+        site.master.crashed()
+        site.attach()
+        for host in site.hosts.values():
+            host.session_id = None
+            host.inbox.clear()
+            host.looks.clear()
+            if host.node_id in site.master.state.cluster.nodes:
+                host.hello()
 
 
 def judge(story: Story) -> None:
@@ -86,11 +75,4 @@ def judge(story: Story) -> None:
 
 @pytest.mark.parametrize("place", failpoints.NAMES)
 def test_a_rent_survives_a_master_that_dies_at_any_moment_of_it(place: str) -> None:
-    calm = Story()
-    calm.run()
-    judge(calm)
-    for number in range(1, calm.counting.passages[place] + 1):
-        story = Story(f"{place}:{number}")
-        story.run()
-        assert story.crashes == 1, f"{place}:{number}"
-        judge(story)
+    dies_at_every_passage(place, Story, judge)

@@ -4,9 +4,7 @@ never lost, and ends up on the sizes on which it would have run anyway."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -16,7 +14,7 @@ from dlq_master.control.config import LeaseConfig
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import JobState
 from dlq_master.model.resources import Request
-from support.counted_failpoints import Counting, Crash
+from support.counted_failpoints import MortalStory, dies_at_every_passage
 from support.master_harness import Master, config_of
 from support.sim_agent import SimAgent
 
@@ -28,15 +26,13 @@ CONFIG = replace(
 )
 
 
-class Story:
+class Story(MortalStory):
     """A job grows to all there is, makes room for another, grows again, and completes."""
 
     def __init__(self, setting: str = "") -> None:
-        self.counting = Counting(setting)
+        super().__init__(setting)
         self.master = Master(CONFIG, failpoints=self.counting)
         self.agents = [SimAgent(self.master, NodeId(name)) for name in ("n1", "n2")]
-        self.crashes = 0
-        self.before: Counter[str] = Counter()
         for agent in self.agents:
             agent.hello()
 
@@ -55,6 +51,9 @@ class Story:
         self._until(lambda: master.store.load().jobs[0].state is JobState.COMPLETED)
         master.close()
 
+    def told(self) -> str:
+        return self.master.story()
+
     def gpus(self, job_id: JobId) -> int:
         """What it runs on."""
         attempt = self.master.state.cluster.live_attempt(self.master.job(job_id))
@@ -67,13 +66,6 @@ class Story:
         for agent in self.agents:
             if AttemptKey(job_id, number) in agent.ranks:
                 agent.exit(AttemptKey(job_id, number))
-
-    def _until(self, true: Callable[[], bool]) -> None:
-        for _ in range(30):
-            if true():
-                return
-            self._do(self._live)
-        raise AssertionError(self.master.story())
 
     def _live(self) -> None:
         self.master.tick(4.0)
@@ -90,18 +82,13 @@ class Story:
                     agent.exit(key, 99)
             agent.report()
 
-    def _do(self, act: Callable[[], Any]) -> Any:
-        try:
-            return act()
-        except Crash:
-            self.crashes += 1
-            for agent in self.agents:
-                agent.session_id = None
-                agent.inbox.clear()
-            self.master.crashed()
-            for agent in self.agents:
-                agent.hello()
-            return self._do(act)
+    def _again(self) -> None:
+        for agent in self.agents:
+            agent.session_id = None
+            agent.inbox.clear()
+        self.master.crashed()
+        for agent in self.agents:
+            agent.hello()
 
 
 def judge(story: Story) -> None:
@@ -123,13 +110,4 @@ def judge(story: Story) -> None:
 
 @pytest.mark.parametrize("place", failpoints.NAMES)
 def test_a_resize_survives_a_master_that_dies_at_any_moment_of_it(place: str) -> None:
-    calm = Story()
-    calm.run()
-    judge(calm)
-    first, last = calm.before[place] + 1, calm.counting.passages[place]
-    for number in range(first, last + 1):
-        story = Story(f"{place}:{number}")
-        story.run()
-        assert story.crashes == 1, f"{place}:{number}"
-        judge(story)
-    assert last > first
+    dies_at_every_passage(place, Story, judge)

@@ -7,17 +7,16 @@ that they have. Jobs work in steps of `STEP_S`, save when they are told to leave
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from dlq_common.config import Seconds
 from dlq_master.control.config import LeaseConfig
-from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.stimuli import AskedDeadline, PlanMade, SubmitJob
-from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
+from support.counted_failpoints import Counting, Crash
 from support.inline_planner import InlinePlanner
 from support.master_harness import Master, config_of
 from support.sim_agent import SimAgent
@@ -48,10 +47,6 @@ STORY: Mapping[str, Asked] = {
 }
 
 
-class Crash(BaseException):
-    """The process is gone."""
-
-
 @dataclass(slots=True)
 class Told:
     """What was seen from outside, over all lives of the master."""
@@ -62,24 +57,12 @@ class Told:
     ended: Counter[AttemptKey] = field(default_factory=Counter)  # by themselves
 
 
-class _Counting(Failpoints):
-    def __init__(self, setting: str, told: Told) -> None:
-        super().__init__(setting, self._crash)
-        self._told = told
-
-    def _crash(self) -> None:
-        raise Crash
-
-    def passed(self, name: str, events: Sequence[JournalEvent] = ()) -> None:
-        self._told.passages[name] += 1
-        super().passed(name, events)
-
-
 class CrashingSite:
     """`setting`: as in the configuration, `after_commit:3`; empty: it never dies."""
 
     def __init__(self, setting: str = "") -> None:
-        self.told = Told()
+        counting = Counting(setting)
+        self.told = Told(passages=counting.passages)
         config = config_of("dlq", be_floor="0")
         lease = LeaseConfig(
             be_term=Seconds(TERM_S),
@@ -88,7 +71,7 @@ class CrashingSite:
             unreachable=Seconds(5 * STEP_S),
         )
         config = replace(config, lease=lease)
-        self.master = Master(config, failpoints=_Counting(setting, self.told))
+        self.master = Master(config, failpoints=counting)
         self._planner = InlinePlanner()
         self.master.loop.plan_with(self._planner)
         self.agents = [SimAgent(self.master, NodeId(f"n{at}"), gpus=8) for at in (1, 2)]
