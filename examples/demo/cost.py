@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from alone import perform_alone
-from cluster import MASTER as DAEMON
-from cluster import Cluster
+from cluster import MASTER, Cluster
 from proof import ProofFailed
+from quick import STAYS, quick
 from screen import Screen
 from site_of_jobs import ENDED, Job, Site
 
@@ -24,27 +24,7 @@ PRICE = 36.0
 STEPS = Path(__file__).resolve().parent.parent / "jobs" / "steps.py"
 PROVIDER = Path(__file__).resolve().parent / "cost_provider.py"
 
-MASTER = """
-[lease]
-heartbeat = "1s"
-ttl = "4s"
-unreachable = "6s"
-be_term = "4s"
-slo_term = "8s"
-save_lead = "1s"
-resume = "1s"
-
-[nodes]
-reconnect_jitter = "1s"
-start_grace = "10s"
-
-[twin]
-enabled = false
-
-[scheduler]
-policy = "dlq"
-settings = {{ be_floor = "0", min_run = "3600" }}
-
+POOLS = """
 [[pools]]
 name = "spot"
 provider = "exec"
@@ -60,6 +40,7 @@ most = 2
 look_every = "2s"
 most_per_hour = 100.0
 """
+SILENCE = 'ttl = "4s"\nunreachable = "6s"'
 
 
 class Costs(Site):
@@ -130,8 +111,8 @@ def rents(site: Costs) -> str:
 def master_dies(site: Costs, name: str) -> None:
     """kill -9 while the machine is being started."""
     site.screen.act("kill -9 of the master while that machine starts; it comes back")
-    site.cluster.kill(DAEMON)
-    site.cluster.start(DAEMON)
+    site.cluster.kill(MASTER)
+    site.cluster.start(MASTER)
     site.until(lambda: site.cluster.ask("dlq", "nodes").returncode == 0, "the master to answer")
     site.until(lambda: site.of("dear")["state"] in {"running", *ENDED}, "the dear job to run")
     if site.of("dear")["nodes"] not in ([name], []):
@@ -180,7 +161,8 @@ def show(root: Path) -> None:
     with ExitStack() as opened:
         screen = opened.enter_context(Screen())
         screen.act("A master and one agent start, with eight virtual GPUs")
-        settings = MASTER.format(program=program, price=PRICE)
+        pools = POOLS.format(program=program, price=PRICE)
+        settings = quick(pools, lease=SILENCE, settings=STAYS)
         cluster = opened.enter_context(Cluster(root, settings=settings, nodes=(OWN,)))
         proofs = perform(Costs(cluster, screen, root))
         opened.close()

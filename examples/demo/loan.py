@@ -17,6 +17,7 @@ from alone import perform_alone
 from cluster import Cluster
 from dlq_cli.exit_codes import OK
 from proof import ProofFailed
+from quick import STAYS, quick
 from screen import Screen
 from site_of_jobs import ENDED, Job, Site
 
@@ -25,26 +26,7 @@ SERVERS = ("inf-1", "inf-2", "inf-3", "inf-4")
 STEPS = Path(__file__).resolve().parent.parent / "jobs" / "steps.py"
 WITHIN_S = 12
 
-# Terms of four seconds; who runs gives way to nobody but the inference side.
-MASTER = f"""
-[lease]
-heartbeat = "1s"
-be_term = "4s"
-slo_term = "8s"
-save_lead = "1s"
-resume = "1s"
-
-[nodes]
-reconnect_jitter = "1s"
-start_grace = "10s"
-
-[twin]
-enabled = false
-
-[scheduler]
-policy = "dlq"
-settings = {{ be_floor = "0", min_run = "3600" }}
-
+LOANS = f"""
 [loans]
 load = "%s"
 every = "1s"
@@ -336,7 +318,12 @@ def show(root: Path) -> None:
         load = root / "load"
         load.write_text("0.95\n")
         cluster = opened.enter_context(
-            Cluster(root, settings=MASTER % load, nodes=(OWN, *SERVERS), lenders=frozenset(SERVERS))
+            Cluster(
+                root,
+                settings=quick(LOANS % load, settings=STAYS),
+                nodes=(OWN, *SERVERS),
+                lenders=frozenset(SERVERS),
+            )
         )
         proofs = perform(Loans(cluster, screen, load))
         opened.close()

@@ -17,6 +17,7 @@ from alone import perform_alone
 from cluster import Cluster
 from dlq_cli.exit_codes import OK, UNGUARANTEED
 from proof import ProofFailed
+from quick import quick
 from screen import Screen
 from site_of_jobs import ENDED, Job, Site
 
@@ -24,30 +25,8 @@ NODES = ("node-a", "node-b", "node-c")
 STEPS = Path(__file__).resolve().parent.parent / "jobs" / "steps.py"
 STEP_S = 0.1
 
-# Slots of eight seconds instead of twenty minutes, and a node is given up after ten seconds of silence.
-MASTER = """
-[lease]
-heartbeat = "1s"
-ttl = "4s"
-unreachable = "6s"
-hold = "10s"
-hold_margin = "1s"
-be_term = "4s"
-slo_term = "8s"
-save_lead = "1s"
-resume = "1s"
-
-[nodes]
-reconnect_jitter = "1s"
-start_grace = "10s"
-
-[twin]
-enabled = false
-
-[scheduler]
-policy = "dlq"
-settings = { be_floor = "0" }
-"""
+# A node is given up after ten seconds of silence.
+SILENCE = 'ttl = "4s"\nunreachable = "6s"\nhold = "10s"\nhold_margin = "1s"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +183,7 @@ def show(root: Path) -> None:
     with ExitStack() as opened:
         screen = opened.enter_context(Screen())
         screen.act("A master and three agents start, each with eight virtual GPUs")
-        cluster = opened.enter_context(Cluster(root, settings=MASTER, nodes=NODES))
+        cluster = opened.enter_context(Cluster(root, settings=quick(lease=SILENCE), nodes=NODES))
         proofs = perform(Promises(cluster, screen), root)
         opened.close()
     processes.kill_all(root)

@@ -17,32 +17,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "demo"
 
 import processes
 from cluster import BIN, Cluster, wait_until
+from quick import STAYS, quick
 from support.real_slurm import RealSlurm, missing
 
 pytestmark = [pytest.mark.slurm, pytest.mark.skipif(bool(missing()), reason=missing())]
 
 STEPS = Path(__file__).resolve().parents[2] / "examples" / "jobs" / "steps.py"
-MASTER = """
-[lease]
-heartbeat = "1s"
-ttl = "6s"
-unreachable = "10s"
-be_term = "4s"
-slo_term = "8s"
-save_lead = "1s"
-resume = "1s"
-
-[nodes]
-reconnect_jitter = "1s"
-start_grace = "10s"
-
-[twin]
-enabled = false
-
-[scheduler]
-policy = "dlq"
-settings = {{ be_floor = "0", min_run = "3600" }}
-
+POOLS = """
 [[pools]]
 name = "campus"
 provider = "slurm"
@@ -59,6 +40,7 @@ most = 1
 [renting]
 look_every = "2s"
 """
+SILENCE = 'ttl = "6s"\nunreachable = "10s"'
 PILOT = """
 [node]
 devices = "fake:8xH100-80GB"
@@ -113,7 +95,8 @@ class Outgrown:
 def test_dlq_outgrows_its_own_node_into_slurm_and_gives_it_back(root: Path) -> None:
     config = root / "pilot.toml"
     config.write_text(PILOT.format(root="true" if os.getuid() == 0 else "false"))
-    settings = MASTER.format(agent=BIN / "dlq-nodeagent", config=config, root=root)
+    pools = POOLS.format(agent=BIN / "dlq-nodeagent", config=config, root=root)
+    settings = quick(pools, lease=SILENCE, settings=STAYS)
     (root / "slurm").mkdir()
     outgrowing = Cluster(root, settings=settings, nodes=("own-a",))
     outgrowing.client_environment["SLURM_CONF"] = str(root / "slurm" / "slurm.conf")
