@@ -14,7 +14,7 @@ from dlq_master.model.job import Job
 from dlq_master.model.lane import Lane, Segment
 from dlq_master.model.reward import strict
 from dlq_master.model.validate import validate
-from dlq_master.policy.registry import PRESETS
+from dlq_master.policy.presets import PRESETS
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
 

@@ -28,7 +28,8 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.check import IllegalPlan, check_delta
 from dlq_master.policy.explain import explain
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.registry import PRESETS, build
+from dlq_master.policy.presets import PRESETS
+from dlq_master.policy.registry import build
 from dlq_master.policy.settings import PolicyError
 from dlq_master.policy.transit.costs import pause_and_resume_s, stop_s
 from dlq_master.policy.transit.rule import rule_of

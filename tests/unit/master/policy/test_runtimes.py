@@ -22,7 +22,7 @@ from dlq_master.policy.place.consolidate import CONSOLIDATE
 from dlq_master.policy.place.count import COUNT
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.spread import SPREAD
-from dlq_master.policy.registry import PRESETS
+from dlq_master.policy.presets import PRESETS
 from support.builders import World, a_job, a_node, an_allocation
 
 IMAGE = frozenset({PODMAN})

@@ -1,0 +1,256 @@
+"""The only list of policies: name -> a choice for each stage, and the settings that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from dlq_master.model.keys import KeyRule
+from dlq_master.policy.order.by_key import (
+    always,
+    longest_waiting,
+    shortest,
+    shortest_on_base,
+    shortest_service,
+    smallest,
+    widest,
+)
+from dlq_master.policy.order.deadline import (
+    earliest_deadline,
+    earliest_deadline_of_all,
+    least_laxity,
+)
+from dlq_master.policy.place.arranging import LOCAL_SEARCH, PATTERN
+from dlq_master.policy.place.consolidate import CONSOLIDATE
+from dlq_master.policy.place.groups import GROUPS
+from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.place.skew import SKEW_GROUPS
+from dlq_master.policy.reclaim.choices import ALGORITHM_1, EXACT, Reclaiming
+from dlq_master.policy.size.choices import AFS, GROW_SHRINK, KNAPSACK, ROLLOUT
+from dlq_master.policy.size.sizing import Sizing
+
+
+class Preset(NamedTuple):
+    """A published system, or a plain rule, by the name it is known under."""
+
+    summary: str
+    settings: tuple[str, ...]  # keys it accepts
+    preempts: bool = False
+    blocking: bool = False
+    by_service: bool = False
+    key: KeyRule | None = None
+    by_index: bool = False  # inside a level
+    knows: bool = False  # it cannot do without run times
+    by_quota: bool = False  # each queue has its part of the cluster
+    by_auction: bool = False
+    by_chances: bool = False  # of rewards
+    sizing: Sizing | None = None  # of elastic jobs
+    reclaim: Reclaiming = EXACT  # of lent servers
+    place: Placement = CONSOLIDATE
+    promises: bool = False  # deadlines
+    defaults: Mapping[str, str] = MappingProxyType({})  # of settings, where they are its own
+
+
+SKEW = ("pack", "packlimit", "predict", "tolerate")
+_PLACE = ("place", "search", "reclaim", *SKEW)
+_COMMON = (*_PLACE, "preempt")
+_GUARDED = ("min_run", "max_preemptions")  # of a policy that preempts
+_BY_WORK = (*_GUARDED, "hysteresis", "aging")  # and whose key is in what is left to do
+_TRIALS = ("profile_s", "profile_floor", "submit_gpus")
+_CHRONUS = (
+    *_PLACE,
+    "know",
+    "select",
+    "selector",
+    "guarantee",
+    "margin",
+    "be_floor",
+    "slots",
+    "spot",
+    "thresholds",
+    "trials",
+    "slo_quota",
+    "team_quota",
+    "team_limit",
+    "team_jobs",
+    "share",
+    "team_share",
+    "half_life_s",
+    "deadlines",
+    *_BY_WORK,
+    *_TRIALS,
+)
+_LEVELS = ("order", "thresholds", "promote_knob", "promote_to", "starve_limit_s", "refresh")
+
+PRESETS: Mapping[str, Preset] = MappingProxyType(
+    {
+        "dlq": Preset(
+            "the default: deadlines are promised to whom it is worth it, and keep their GPUs as late as the promise "
+            "allows; until then, and for everybody else, the least expected work first; elastic jobs get their "
+            "bases first and grow into what is left; at boundaries",
+            (*_CHRONUS, "size", "cooldown_s"),
+            preempts=True,
+            knows=True,
+            promises=True,
+            sizing=ROLLOUT,
+            place=SKEW_GROUPS,
+            defaults=MappingProxyType(
+                {
+                    "pack": "known",
+                    "guarantee": "worth",
+                    "be_floor": "0.1",
+                    "slots": "late",
+                    "spot": "expected",
+                    "trials": "in-place",
+                    "share": "fair",
+                    "min_run": "2",
+                    "hysteresis": "1",
+                    "max_preemptions": "20",
+                    "aging": "0.02",
+                    "cooldown_s": "600",
+                }
+            ),
+        ),
+        "fifo": Preset(
+            "in the order of arrival; nobody passes a job that does not fit yet",
+            _COMMON,
+            blocking=True,
+        ),
+        "yarn-cs": Preset(
+            "a static quota for each queue, and in it the order of arrival; nobody of the queue passes "
+            "a job that does not fit yet",
+            (*_COMMON, "quota"),
+            blocking=True,
+            by_quota=True,
+        ),
+        "best-effort": Preset("in the order of arrival, skipping what does not fit yet", _COMMON),
+        "sf": Preset(
+            "the fewest GPUs first, ties in the order of arrival; preempts at boundaries",
+            (*_COMMON, *_GUARDED),
+            preempts=True,
+            key=always(smallest),
+        ),
+        "lf": Preset(
+            "the most GPUs first, ties in the order of arrival; preempts at boundaries",
+            (*_COMMON, *_GUARDED),
+            preempts=True,
+            key=always(widest),
+        ),
+        "srtf": Preset(
+            "the shortest remaining time first; preempts at boundaries",
+            (*_COMMON, "know", *_BY_WORK),
+            preempts=True,
+            key=always(shortest),
+            knows=True,
+        ),
+        "srsf": Preset(
+            "the smallest remaining service (time x GPUs) first; preempts at boundaries",
+            (*_COMMON, "know", *_BY_WORK),
+            preempts=True,
+            key=always(shortest_service),
+            knows=True,
+        ),
+        "timeslice": Preset(
+            "in turns of a term: at every boundary who has waited longest takes over",
+            (*_PLACE, *_GUARDED),  # without boundaries there would be no turns
+            preempts=True,
+            key=always(longest_waiting),
+        ),
+        "themis": Preset(
+            "whose sharing costs most first, by finish time in the shared cluster over that alone; "
+            "preempts at boundaries",
+            (*_COMMON, "know", "fairness", *_GUARDED),
+            preempts=True,
+            knows=True,
+            by_auction=True,
+        ),
+        "chronus": Preset(
+            "deadlines are promised to whom it is worth it, and SLO leases go where they earn most (Chronus, "
+            "improved); everybody else by shortest remaining time, at best-effort boundaries",
+            _CHRONUS,
+            preempts=True,
+            knows=True,
+            promises=True,
+            place=PATTERN,
+            defaults=MappingProxyType({"select": "all", "guarantee": "worth", "be_floor": "0.1"}),
+        ),
+        "chronus-paper": Preset(
+            "deadlines are promised to whoever fits, and SLO leases go to them alone, counted in whole "
+            "leases, as Chronus is printed; everybody else by shortest remaining time",
+            _CHRONUS,
+            preempts=True,
+            knows=True,
+            promises=True,
+            place=LOCAL_SEARCH,
+            defaults=MappingProxyType({"deadlines": "whole-leases"}),
+        ),
+        "edf": Preset(
+            "the earliest deadline first; SLO jobs preempt best-effort ones at boundaries, never each "
+            "other",
+            (*_COMMON, *_GUARDED),
+            preempts=True,
+            key=always(earliest_deadline),
+        ),
+        "edf-preemptive": Preset(
+            "the earliest deadline first; SLO jobs preempt each other and best-effort ones at boundaries",
+            (*_COMMON, *_GUARDED),
+            preempts=True,
+            key=always(earliest_deadline_of_all),
+        ),
+        "3sigma": Preset(
+            "the most expected reward for what it takes first; SLO jobs preempt best-effort ones at "
+            "boundaries, never each other",
+            (*_COMMON, "know", "errors", *_GUARDED),
+            preempts=True,
+            knows=True,
+            by_chances=True,
+        ),
+        "genie": Preset(
+            "the smallest laxity first; SLO jobs preempt best-effort ones at boundaries, never each other",
+            (*_COMMON, "know", *_GUARDED),
+            preempts=True,
+            knows=True,
+            key=always(least_laxity),
+        ),
+        "afs": Preset(
+            "elastic: bases shortest first, then step by step to whom a GPU gains most (AFS); preempts "
+            "and resizes at boundaries",
+            (*_COMMON, "know", "cooldown_s", *_BY_WORK),
+            preempts=True,
+            knows=True,
+            key=always(shortest_on_base),
+            sizing=AFS,
+        ),
+        "gandiva-elastic": Preset(
+            "elastic: bases in the order of arrival; while nobody waits, jobs grow on their own nodes, "
+            "and shrink when somebody does, at boundaries",
+            _COMMON,
+            sizing=GROW_SHRINK,
+        ),
+        "aryl": Preset(
+            "elastic: bases shortest first, then the knapsack of the time that more GPUs save (Aryl); "
+            "resizes at boundaries, preempts nobody",
+            (*_COMMON, "know", "size", "cooldown_s"),
+            knows=True,
+            key=always(shortest_on_base),
+            sizing=KNAPSACK,
+            reclaim=ALGORITHM_1,
+            place=GROUPS,
+        ),
+        "tiresias-las": Preset(
+            "least attained service first, in K levels of GPU-seconds; preempts at boundaries",
+            (*_COMMON, *_LEVELS, *_GUARDED),
+            preempts=True,
+            by_service=True,
+        ),
+        "tiresias-gittins": Preset(
+            "likeliest to end soon first, by the services of earlier jobs, in K levels; preempts at "
+            "boundaries",
+            (*_COMMON, *_LEVELS, "index", "quantum", "last", *_GUARDED),
+            preempts=True,
+            by_service=True,
+            by_index=True,
+        ),
+    }
+)
