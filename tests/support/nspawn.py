@@ -62,6 +62,10 @@ class Machine:
     addresses: dict[str, str]
 
 
+# Of our daemons, for whoever has to find out why something failed.
+LAST_WORDS = "journalctl -n 30 -o cat -u 'dlq-*'"
+
+
 @dataclass(slots=True)
 class Host:
     """One booted host; `pid` is its systemd, seen from here."""
@@ -103,9 +107,9 @@ class Host:
         )
         done = Done(ran.returncode, ran.stdout, ran.stderr)
         if check and done.status:
-            raise HostFailed(
-                f"{self.name}$ {script}\nended with {done.status}\n{done.out}{done.err}"
-            )
+            log = self.run(LAST_WORDS, check=False)
+            said = f"{done.out}{done.err}{log.out}"
+            raise HostFailed(f"{self.name}$ {script}\nended with {done.status}\n{said}")
         return done
 
     def read(self, script: str, *, user: str = "root") -> str:

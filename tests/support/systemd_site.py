@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support.nspawn import Host
+from support.nspawn import LAST_WORDS, Host
 from support.runbook import Block, Runbook
 from support.waiting import wait_until
 
@@ -86,8 +86,7 @@ class Site:
     def story(self, job_id: str) -> str:
         """For failures: the job's events, and the last lines of all daemons."""
         events = self.head.run(f"dlq events {job_id}", user="ada", check=False)
-        last = "journalctl -n 30 -o cat -u 'dlq-*'"
-        logs = [host.run(last, check=False).out for host in self.hosts]
+        logs = [host.run(LAST_WORDS, check=False).out for host in self.hosts]
         return "\n".join([events.out, events.err, *logs])
 
     def property_of(self, host: Host, unit: str, name: str) -> str:

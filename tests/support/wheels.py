@@ -6,15 +6,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST_PYTHON = "3.11"  # of Debian 12, which the hosts run
-# What the build reads.
-PARTS = (
-    "pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "NOTICE", "deploy", "proto",
-    "common", "client", "master", "nodeagent", "cli", "simulator",
-)  # fmt: skip
+FILES = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "NOTICE")
 # Its command works and accepts a configuration; only the daemon itself does not come up.
 BROKEN_AGENT = """
 
@@ -27,7 +24,7 @@ def build_wheel(scratch: Path, *, version: str, broken: bool = False) -> Path:
     """A wheel of this tree that calls itself `version`; a broken one has an agent that ends at once."""
     tree = scratch / f"tree-{version}"
     tree.mkdir()
-    for part in PARTS:
+    for part in (*FILES, *_rooms()):
         source = ROOT / part
         if source.is_dir():
             shutil.copytree(source, tree / part, ignore=shutil.ignore_patterns("__pycache__"))
@@ -44,6 +41,14 @@ def build_wheel(scratch: Path, *, version: str, broken: bool = False) -> Path:
     shutil.rmtree(tree)
     (wheel,) = scratch.glob(f"dlq-{version}-*.whl")
     return wheel
+
+
+def _rooms() -> list[str]:
+    """The directories that the build reads."""
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"][
+        "targets"
+    ]["wheel"]
+    return sorted({Path(path).parts[0] for path in (*wheel["packages"], *wheel["shared-data"])})
 
 
 def download_wheels(wheel: Path, target: Path) -> None:
