@@ -10,7 +10,8 @@ from dlq_master.model import drive
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.drive import Happened
 from dlq_master.model.ids import NodeId
-from dlq_master.model.node import FlagCleared, FlagSet, NodeFlag
+from dlq_master.model.node import NodeFlag
+from dlq_master.model.node_steps import FlagCleared, FlagSet
 from dlq_master.model.plan import Loan, Plan, Return
 from dlq_master.model.view import View
 from dlq_master.policy.check import check_delta

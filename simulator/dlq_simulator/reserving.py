@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import isfinite
 
 from dlq_master.model import drive
-from dlq_master.model import node as on_node
+from dlq_master.model import node_steps as on_node
 from dlq_master.model.booked import is_reserved, kept_off
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId, NodeId

@@ -25,7 +25,8 @@ from dlq_master.control.state import State, restore
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import HoldKind, JobState, RunRules
-from dlq_master.model.node import Gpu, NodeFlag, Registered
+from dlq_master.model.node import Gpu, NodeFlag
+from dlq_master.model.node_steps import Registered
 from dlq_master.model.resources import Request
 from dlq_master.rpc.sessions import Sessions
 from dlq_master.store.batch import Batch, User

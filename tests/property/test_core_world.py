@@ -13,7 +13,8 @@ from dlq_master.model.attempt import ACTIVE, Attempt, AttemptState
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import HoldKind, JobState
 from dlq_master.model.machine import StopCause
-from dlq_master.model.node import FlagCleared, FlagSet, Heard, Missed, NodeFlag, NodeState, step
+from dlq_master.model.node import NodeFlag, NodeState
+from dlq_master.model.node_steps import FlagCleared, FlagSet, Heard, Missed, step
 from dlq_master.model.packing import Profile
 from dlq_master.model.plan import Lapse, Reserve, Start
 from dlq_master.model.resources import Request

@@ -10,7 +10,8 @@ from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
 from dlq_master.model.job import HoldKind, Job, JobState
 from dlq_master.model.lease import Lease, LeaseKind, Terms
-from dlq_master.model.node import FlagSet, Gpu, Node, NodeFlag
+from dlq_master.model.node import Gpu, Node, NodeFlag
+from dlq_master.model.node_steps import FlagSet
 from dlq_master.model.plan import Plan
 from dlq_master.model.resources import Allocation, Request, Slot
 from dlq_master.model.validate import validate

@@ -36,7 +36,8 @@ from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
 from dlq_master.model.job import HoldKind, Job, JobState
 from dlq_master.model.lease import Lease, LeaseKind
-from dlq_master.model.node import GpusCleared, Node, NodeState, step
+from dlq_master.model.node import Node, NodeState
+from dlq_master.model.node_steps import GpusCleared, step
 from dlq_master.model.packing import Packing
 from dlq_master.model.recording import Belief, Evidence, Recording
 from dlq_master.model.rented import Machine

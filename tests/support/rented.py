@@ -13,7 +13,8 @@ from dlq_master.control.pool_config import FAKE, PoolConfig, RentingConfig
 from dlq_master.control.pool_stimuli import Act
 from dlq_master.control.stimuli import AskedLateness
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.node import NodePool, Registered
+from dlq_master.model.node import NodePool
+from dlq_master.model.node_steps import Registered
 from dlq_master.model.rented import Machine
 from dlq_master.providers.desk import ProviderDesk
 from dlq_master.providers.fake import FakeProvider

@@ -13,7 +13,7 @@ from dlq_master.control import quarantine
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.stimuli import ClearGpuConditions, ToldGpu
 from dlq_master.control.turn import Turn
-from dlq_master.model import node as on_node
+from dlq_master.model import node_steps as on_node
 from dlq_master.model.gpu_health import Action, GpuCondition, Symptom, judge
 from dlq_master.model.ids import NodeId
 from dlq_master.model.node import Node, NodeFlag

@@ -14,7 +14,7 @@ from dlq_master.control.loan_stimuli import LendServers, TakeLook
 from dlq_master.control.scheduling import look
 from dlq_master.control.turn import Turn
 from dlq_master.model import drive
-from dlq_master.model import node as on_node
+from dlq_master.model import node_steps as on_node
 from dlq_master.model.ids import NodeId
 from dlq_master.model.machine import StopCause
 from dlq_master.model.node import CLOSED, Node, NodeFlag, NodePool, NodeState

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from dlq_master.control.caller import Caller
 from dlq_master.model.eligible import Array
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.node import Registered
+from dlq_master.model.node_steps import Registered
 from dlq_master.model.recording import Evidence
 
 

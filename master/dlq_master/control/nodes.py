@@ -37,11 +37,12 @@ from dlq_master.control.stimuli import (
 )
 from dlq_master.control.turn import Turn
 from dlq_master.model import attempt_steps as on_attempt
-from dlq_master.model import node as on_node
+from dlq_master.model import node_steps as on_node
 from dlq_master.model.attempt import AttemptState
 from dlq_master.model.ids import NodeId
 from dlq_master.model.lease import reclaim_time_s
-from dlq_master.model.node import Node, NodeState
+from dlq_master.model.node import Node, NodeFlag, NodeState
+from dlq_master.model.node import frozen as frozen_now
 
 _EPOCH_LEAP = 1_000_000  # one epoch a start: an agent that claims more has not obeyed them
 
@@ -195,13 +196,13 @@ def set_flags(turn: Turn, ask: SetNodeFlags) -> Node:
     for flag in sorted(ask.set_flags - node.flags):
         event: on_node.NodeEvent = on_node.FlagSet(flag=flag, reason=ask.reason, by=actor)
         node = turn.step_node(ask.node_id, event, actor=actor, cause=f"{flag.value}: {ask.reason}")
-        if flag is on_node.NodeFlag.DRAINING:
+        if flag is NodeFlag.DRAINING:
             turn.move_away(ask.node_id, actor=actor)
     for flag in sorted(ask.clear_flags & node.flags):
         node = turn.step_node(
             ask.node_id, on_node.FlagCleared(flag=flag), actor=actor, cause=flag.value
         )
-        if flag is on_node.NodeFlag.QUARANTINED:
+        if flag is NodeFlag.QUARANTINED:
             quarantine.released(turn, ask.node_id)
     return node
 
@@ -341,7 +342,7 @@ def _return_attempts(turn: Turn, node_id: NodeId) -> None:
 def _notice_freeze(turn: Turn) -> None:
     """So many silent at once is likelier our fault than theirs: nothing is taken for lost meanwhile."""
     state = turn.state
-    frozen = on_node.frozen(state.cluster.nodes.values(), turn.now_s, state.terms, state.loop_lag_s)
+    frozen = frozen_now(state.cluster.nodes.values(), turn.now_s, state.terms, state.loop_lag_s)
     if frozen != state.frozen:
         state.frozen = frozen
         turn.note("requeues_frozen" if frozen else "requeues_thawed")

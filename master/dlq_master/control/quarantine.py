@@ -17,7 +17,7 @@ from dlq_master.control.suspicion import Failure, Family, Suspicion, charges, we
 from dlq_master.control.turn import Turn
 from dlq_master.model import attempt_steps as on_attempt
 from dlq_master.model import gang
-from dlq_master.model import node as on_node
+from dlq_master.model import node_steps as on_node
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.ids import NodeId
 from dlq_master.model.job import EndReason, Job

@@ -19,7 +19,7 @@ from dlq_master.control.loan_stimuli import Found, Hit, Reclaimed, ReclaimServer
 from dlq_master.control.reclaim_hits import clipped, hits_of, left_s, words_of
 from dlq_master.control.scheduling import look
 from dlq_master.control.turn import Turn
-from dlq_master.model import node as on_node
+from dlq_master.model import node_steps as on_node
 from dlq_master.model.attempt_steps import sooner
 from dlq_master.model.ids import NodeId
 from dlq_master.model.machine import StopCause

@@ -23,7 +23,7 @@ from dlq_master.control.state import State
 from dlq_master.control.stimuli import CancelReservation, CreateReservation
 from dlq_master.control.turn import Turn
 from dlq_master.model import booked as booked_nodes
-from dlq_master.model import node as on_node
+from dlq_master.model import node_steps as on_node
 from dlq_master.model.booked import Kept
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import Job, JobState

@@ -16,7 +16,7 @@ from dlq_master.control import journal, lapses, usage
 from dlq_master.control.state import State
 from dlq_master.control.stimuli import Caller, SubmitJob
 from dlq_master.model import attempt_steps, drive, job_steps
-from dlq_master.model import node as node_machine
+from dlq_master.model import node_steps as node_machine
 from dlq_master.model.attempt import Attempt, AttemptState
 from dlq_master.model.event import Fact, JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId

@@ -11,9 +11,10 @@ from dlq_master.control.standing import Standing
 from dlq_master.control.state import Clinging
 from dlq_master.control.stimuli import ReportedPhase, ReportedRank
 from dlq_master.control.turn import Turn
-from dlq_master.model import node as on_node
+from dlq_master.model import node_steps as on_node
 from dlq_master.model.attempt import RankPhase
 from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.model.node import NodeFlag
 
 # An agent that cannot give the GPUs of a rank back says why: with its end, or, if it cannot know that
 # this is the end, with STOPPING. So the words begin when that has taken too long.
@@ -28,12 +29,12 @@ def close_while_unclean(turn: Turn, node_id: NodeId) -> None:
     """
     _withhold(turn, node_id)
     why = _unclean(turn, node_id)
-    flagged = on_node.NodeFlag.CLEANING in turn.state.cluster.nodes[node_id].flags
+    flagged = NodeFlag.CLEANING in turn.state.cluster.nodes[node_id].flags
     if why and not flagged:
-        told = on_node.FlagSet(flag=on_node.NodeFlag.CLEANING, reason=why, by=f"node:{node_id}")
+        told = on_node.FlagSet(flag=NodeFlag.CLEANING, reason=why, by=f"node:{node_id}")
         turn.step_node(node_id, told, cause=why)
     elif flagged and not why:
-        turn.step_node(node_id, on_node.FlagCleared(flag=on_node.NodeFlag.CLEANING))
+        turn.step_node(node_id, on_node.FlagCleared(flag=NodeFlag.CLEANING))
 
 
 def note_clinging(turn: Turn, node_id: NodeId, report: ReportedRank, found: Standing) -> None:

@@ -7,7 +7,7 @@ from dataclasses import fields
 from enum import StrEnum
 from inspect import cleandoc
 
-from dlq_master.model import attempt_steps, job_steps, node
+from dlq_master.model import attempt_steps, job_steps, node_steps
 from dlq_master.model.lease import Terms
 
 Table = Mapping[tuple[StrEnum, type], StrEnum]
@@ -19,7 +19,7 @@ def pages() -> dict[str, str]:
     return {
         "job.md": page("Job", job_steps.TABLE),  # type: ignore[arg-type]  # keys are narrower
         "attempt.md": page("Attempt", attempt_steps.TABLE),  # type: ignore[arg-type]
-        "node.md": page("Node", node.TABLE),  # type: ignore[arg-type]
+        "node.md": page("Node", node_steps.TABLE),  # type: ignore[arg-type]
         "lease.md": lease_page(),
     }
 

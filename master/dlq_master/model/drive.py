@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple, assert_never
 
 from dlq_master.model import attempt_steps, gang, job_steps
-from dlq_master.model import node as node_machine
+from dlq_master.model import node_steps as node_machine
 from dlq_master.model.attempt import LIVE, Attempt, assigned
 from dlq_master.model.attempt_steps import AttemptEvent
 from dlq_master.model.cluster import Cluster
@@ -21,7 +21,8 @@ from dlq_master.model.job import Job
 from dlq_master.model.job_steps import JobEvent
 from dlq_master.model.lease import Lease, LeaseKind
 from dlq_master.model.machine import StopCause
-from dlq_master.model.node import FlagCleared, FlagSet, Node, NodeEvent, NodeFlag
+from dlq_master.model.node import Node, NodeFlag
+from dlq_master.model.node_steps import FlagCleared, FlagSet, NodeEvent
 from dlq_master.model.offers import Offer
 from dlq_master.model.order import PromoteTo
 from dlq_master.model.plan import (

@@ -15,7 +15,8 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job, JobState
 from dlq_master.model.job_steps import Eligible
 from dlq_master.model.machine import StopCause
-from dlq_master.model.node import FlagSet, NodeFlag
+from dlq_master.model.node import NodeFlag
+from dlq_master.model.node_steps import FlagSet
 from dlq_master.model.resources import Allocation
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.profile.rules import PROFILE_S

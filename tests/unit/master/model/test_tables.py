@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
-from dlq_master.model import attempt_steps, job_steps, node
+from dlq_master.model import attempt_steps, job_steps, node_steps
 from dlq_master.model.attempt import LIVE, AttemptState
 from dlq_master.model.eligible import Block
 from dlq_master.model.estimate import Basis, Unmeasured
@@ -73,23 +73,23 @@ ATTEMPT_EVENTS: tuple[attempt_steps.AttemptEvent, ...] = (
     attempt_steps.StartFailed(detail="no such image"),
 )
 
-NODE_EVENTS: tuple[node.NodeEvent, ...] = (
-    node.Heard(),
-    node.Missed(),
-    node.Vanished(),
-    node.Lost(),
-    node.Registered(gpus=(Gpu(index=0, gpu_type="A100"),), boot_id="b2"),
-    node.FlagSet(flag=NodeFlag.CORDONED, reason="fan"),
-    node.FlagCleared(flag=NodeFlag.CORDONED),
-    node.Labelled(labels=frozenset({"rack=r1"})),
-    node.GpusStrayed(indexes=frozenset({1}), reason="17.1 runs for nobody"),
-    node.GpusAccepted(),
-    node.GpusJudged(conditions=(GpuCondition(1, "xid_79", Action.DRAIN, 3.0),)),
-    node.GpusCleared(indexes=frozenset({1})),
-    node.Booked(windows=(Window(10.0, 20.0, "m1"),)),
-    node.MaintenanceAnnounced(maintenance_s=7200.0),
-    node.MaintenanceEnded(),
-    node.HoldsConfirmed(),
+NODE_EVENTS: tuple[node_steps.NodeEvent, ...] = (
+    node_steps.Heard(),
+    node_steps.Missed(),
+    node_steps.Vanished(),
+    node_steps.Lost(),
+    node_steps.Registered(gpus=(Gpu(index=0, gpu_type="A100"),), boot_id="b2"),
+    node_steps.FlagSet(flag=NodeFlag.CORDONED, reason="fan"),
+    node_steps.FlagCleared(flag=NodeFlag.CORDONED),
+    node_steps.Labelled(labels=frozenset({"rack=r1"})),
+    node_steps.GpusStrayed(indexes=frozenset({1}), reason="17.1 runs for nobody"),
+    node_steps.GpusAccepted(),
+    node_steps.GpusJudged(conditions=(GpuCondition(1, "xid_79", Action.DRAIN, 3.0),)),
+    node_steps.GpusCleared(indexes=frozenset({1})),
+    node_steps.Booked(windows=(Window(10.0, 20.0, "m1"),)),
+    node_steps.MaintenanceAnnounced(maintenance_s=7200.0),
+    node_steps.MaintenanceEnded(),
+    node_steps.HoldsConfirmed(),
 )
 
 
@@ -133,14 +133,14 @@ def test_every_cell_of_the_attempt_table(
 
 
 @pytest.mark.parametrize(("state", "event"), cells(NodeState, NODE_EVENTS))
-def test_every_cell_of_the_node_table(state: NodeState, event: node.NodeEvent) -> None:
+def test_every_cell_of_the_node_table(state: NodeState, event: node_steps.NodeEvent) -> None:
     before = a_node(state=state)
-    target = node.TABLE.get((state, type(event)))
+    target = node_steps.TABLE.get((state, type(event)))
     if target is None:
         with pytest.raises(IllegalTransition, match="node n1"):
-            node.step(before, event, at_s=5.0)
+            node_steps.step(before, event, at_s=5.0)
         return
-    assert node.step(before, event, at_s=5.0).state is target
+    assert node_steps.step(before, event, at_s=5.0).state is target
 
 
 TABLES = [
@@ -152,7 +152,7 @@ TABLES = [
         ATTEMPT_EVENTS,
         id="attempt",
     ),
-    pytest.param(node.TABLE, frozenset(), node.NodeEvent, NODE_EVENTS, id="node"),
+    pytest.param(node_steps.TABLE, frozenset(), node_steps.NodeEvent, NODE_EVENTS, id="node"),
 ]
 
 

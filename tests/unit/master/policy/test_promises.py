@@ -18,7 +18,8 @@ from dlq_master.model.job import Alternative, Checkpoint, Job, Pause
 from dlq_master.model.job_steps import Estimated, Reserved
 from dlq_master.model.lane import Lane, Segment
 from dlq_master.model.lease import LeaseKind
-from dlq_master.model.node import FlagSet, Node, NodeFlag
+from dlq_master.model.node import Node, NodeFlag
+from dlq_master.model.node_steps import FlagSet
 from dlq_master.model.plan import NextSlot
 from dlq_master.model.resources import Request
 from dlq_master.model.reward import BEST_EFFORT, Steps, soft, strict
