@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from dlq_common.hostlist import compress_hostlist
 from dlq_common.units import format_span
 from dlq_master.control.loan_stimuli import Hit
 from dlq_master.model.attempt import Attempt
@@ -10,7 +11,7 @@ from dlq_master.model.grace import grace_s, work_at_risk_s
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.plan import Change, Plan, Resize, Revoke
 from dlq_master.model.view import View
-from dlq_master.policy.reclaim.whitelist import lost_s
+from dlq_master.policy.reclaim.tenants import lost_s
 
 
 def hits_of(
@@ -43,7 +44,8 @@ def words_of(hit: Hit, servers: Iterable[NodeId]) -> str:
         hit.action, "it is ended then" if hit.killed else "it saves and queues again"
     )
     lost = format_span(round(hit.lost_s))
-    return f"reclaimed for the inference side ({', '.join(sorted(servers))}): {does}, about {lost} are lost"
+    back = compress_hostlist(servers)
+    return f"reclaimed for the inference side ({back}): {does}, about {lost} are lost"
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------

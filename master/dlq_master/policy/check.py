@@ -237,11 +237,12 @@ class Book:
         self._nodes(resize, request, then.slots, request.shape_on(width).nodes)
 
     def _gives_back(self, resize: Resize, gone: Allocation) -> bool:
-        """Whether it only gives up what it holds on servers that are asked back: at any time, if it may
-        save first."""
-        stays = self.cluster.attempts[resize.key].lease.allocation - gone
-        back = all(self.servers.asked_back(node_id) for node_id in gone.node_ids)
-        return back and resize.grace_s > 0.0 and resize.allocation.width == stays.width
+        """Whether it gives up all that it holds on servers that are asked back, takes nothing for that, and goes on with
+        as much of the rest as one of its sizes has: at any time, if it may save first."""
+        left = self.cluster.attempts[resize.key].lease.allocation - gone
+        asked_back = self.servers.asked_back
+        leaves = any(map(asked_back, gone.node_ids)) and not any(map(asked_back, left.node_ids))
+        return leaves and resize.grace_s > 0.0 and resize.allocation.width == left.width
 
     def _free(self, allocation: Allocation) -> None:
         for node_id, mask in allocation.slots:

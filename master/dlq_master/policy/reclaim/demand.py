@@ -13,7 +13,9 @@ class Tenant(NamedTuple):
     """A job with workers on lent servers: the GPUs that it holds, by server.
 
     `base`: those without which it does not run; whoever takes one of them preempts the job. `flexible`:
-    those that it can give away. `elsewhere`: on how many servers that are not lent it is besides, and
+    those that it can give away. `spare`: where any of its GPUs will do as its base, so many of all that it has here
+    it can give away, whichever these are; all flexible ones are within that. None: exactly the flexible ones.
+    `elsewhere`: on how many servers that are not lent it is besides, and
     `beside` with how many GPUs. `cost`: what its preemption counts; 1 counts jobs.
     `lost_gpu_s`: GPU-seconds that its preemption takes: to save and to resume, or the work of one that cannot save.
     """
@@ -25,6 +27,38 @@ class Tenant(NamedTuple):
     cost: float = 1.0
     beside: int = 0
     lost_gpu_s: float = 0.0
+    spare: int | None = None
+
+    @property
+    def held(self) -> dict[NodeId, int]:
+        """All that it has on lent servers."""
+        held = dict(self.base)
+        for server, gpus in self.flexible.items():
+            held[server] = held.get(server, 0) + gpus
+        return held
+
+    def falls(self, gone: Set[NodeId]) -> bool:
+        """Whether it is preempted if these servers go."""
+        if gone.isdisjoint(self.base):
+            return False
+        if self.spare is None:
+            return True
+        return sum(gpus for server, gpus in self.held.items() if server in gone) > self.spare
+
+    @property
+    def at_risk(self) -> set[NodeId]:
+        """Servers that count when it is said whether it falls; none: nothing that goes takes it along."""
+        if self.spare is None:
+            return set(self.base)
+        held = self.held
+        return {s for s, gpus in held.items() if gpus} if sum(held.values()) > self.spare else set()
+
+    @property
+    def pinned(self) -> set[NodeId]:
+        """Servers each of which takes it along, whichever others go."""
+        if self.spare is None:
+            return set(self.base)
+        return {server for server, gpus in self.held.items() if gpus > self.spare}
 
 
 class Demand(NamedTuple):
@@ -45,6 +79,11 @@ class Demand(NamedTuple):
                 flexible[server] += gpus
         return sorted((s for s in self.servers if s not in needed), key=flexible.__getitem__)
 
+    def harmless(self) -> list[NodeId]:
+        """Of the free servers those that nobody misses, whichever others go."""
+        missed = {server for one in self.tenants for server in one.at_risk}
+        return [server for server in self.free() if server not in missed]
+
     def cost(self, chosen: Iterable[NodeId]) -> float:
         """What the preemptions count, if these servers go."""
         return sum(one.cost for one in self.hit(chosen))
@@ -56,7 +95,7 @@ class Demand(NamedTuple):
     def hit(self, chosen: Iterable[NodeId]) -> list[Tenant]:
         """Who is preempted then."""
         gone = set(chosen)
-        return [one for one in self.tenants if not gone.isdisjoint(one.base)]
+        return [one for one in self.tenants if one.falls(gone)]
 
     def by_loss(self) -> Demand:
         """The same, with preemptions that count what they take."""
@@ -97,24 +136,16 @@ class Toll(NamedTuple):
     idle: float
 
 
-def toll(demand: Demand, servers: Sequence[NodeId], spared: Set[JobId] = frozenset()) -> Toll:
-    """What it does to take these servers back; `spared`: jobs that keep enough GPUs elsewhere after all."""
+def toll(demand: Demand, servers: Sequence[NodeId]) -> Toll:
+    """What it does to take these servers back."""
     gone = set(servers)
-    preempted = [
-        one for one in demand.tenants if one.job_id not in spared and not gone.isdisjoint(one.base)
-    ]
+    preempted = demand.hit(gone)
     hit = {one.job_id for one in preempted}
     shrunk = [
-        one
-        for one in demand.tenants
-        if one.job_id not in hit and not gone.isdisjoint({*one.base, *one.flexible})
+        one for one in demand.tenants if one.job_id not in hit and not gone.isdisjoint(one.held)
     ]
     beside = sum(one.beside for one in preempted) + sum(
-        gpus
-        for one in preempted
-        for held in (one.base, one.flexible)
-        for server, gpus in held.items()
-        if server not in gone
+        gpus for one in preempted for server, gpus in one.held.items() if server not in gone
     )
     based = {server for one in demand.tenants for server in one.base}
     occupied = based | {server for one in demand.tenants for server in one.flexible}

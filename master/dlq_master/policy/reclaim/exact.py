@@ -25,7 +25,7 @@ def exact(demand: Demand, time_limit_s: float = TIME_LIMIT_S) -> Choice:
     """The choice that costs least of those found within the limit, and a bound on all. Without scipy where
     nobody has to be preempted."""
     first = algorithm_1(demand)
-    free = demand.free()
+    free = demand.harmless()
     wanted = min(demand.wanted, len(demand.servers)) - len(free)
     if wanted <= 0 or not first.cost:
         return first._replace(bound=first.cost)

@@ -1,14 +1,16 @@
 """The reclaim as an integer program, and its relaxation.
 
 Jobs on one server alone are a cost of that server, and jobs on the same servers are one. Servers that
-cost the same and have the same wide jobs are one class, of which a number goes:
+cost the same and have as much of the same wide jobs are one class, of which a number goes:
 
     min  sum a_k u_k + sum c_j y_j
-    (1)  n_k y_j >= u_k               for every wide job j of class k, which has n_k servers
-    (2)  sum_k u_k = N
-    (3)  the costs are less than what is there already
+    (1)  n_k y_j >= u_k               for every wide job j that falls with a server of class k, which has n_k servers
+    (2)  (h_j - s_j) y_j >= sum h_jk u_k - s_j    for one that has h_j GPUs, h_jk on a server of class k, and can give
+                                      away any s_j of them
+    (3)  sum_k u_k = N
+    (4)  the costs are less than what is there already
 
-u and y whole. Only servers with base workers are in it: the others cost nothing and have gone.
+u and y whole. Servers on which nobody can fall are not in it: they cost nothing and have gone.
 """
 
 from __future__ import annotations
@@ -49,10 +51,19 @@ class _Sum(NamedTuple):
         return _Sum(self.cost + tenant.cost, self.lost_gpu_s + tenant.lost_gpu_s)
 
 
-class _Class(NamedTuple):
-    """Servers with these wide jobs, by number, and of their own so much cost, and loss in GPU-seconds."""
+class _Wide(NamedTuple):
+    """Jobs that fall when more than `spare` of what they hold goes; one of which any server is too many holds 1 on each
+    and has none to spare."""
 
-    wide: tuple[int, ...]
+    held: tuple[tuple[NodeId, int], ...]
+    spare: int = 0
+
+
+class _Class(NamedTuple):
+    """Servers with these wide jobs, by number and with so much of each, and of their own so much cost, and loss in
+    GPU-seconds."""
+
+    wide: tuple[tuple[int, int], ...]
     alone: float
     alone_gpu_s: float
 
@@ -63,18 +74,19 @@ class Program:
     def __init__(self, demand: Demand, free: set[NodeId], wanted: int) -> None:
         self._wanted = wanted
         self._whole = all(float(tenant.cost).is_integer() for tenant in demand.tenants)
-        wide: dict[tuple[NodeId, ...], _Sum] = defaultdict(_Sum)
+        wide: dict[_Wide, _Sum] = defaultdict(_Sum)
         alone: dict[NodeId, _Sum] = defaultdict(_Sum)
         for tenant in demand.tenants:
-            servers = tuple(sorted(tenant.base))
-            if len(servers) == 1:
-                alone[servers[0]] = alone[servers[0]].plus(tenant)
-            elif servers:
-                wide[servers] = wide[servers].plus(tenant)
-        on: dict[NodeId, list[int]] = defaultdict(list)
-        for number, servers in enumerate(wide):
-            for server in servers:
-                on[server].append(number)
+            one = _wide(tenant)
+            if len(one.held) == 1:
+                ((server, _),) = one.held
+                alone[server] = alone[server].plus(tenant)
+            elif one.held:
+                wide[one] = wide[one].plus(tenant)
+        on: dict[NodeId, list[tuple[int, int]]] = defaultdict(list)
+        for number, one in enumerate(wide):
+            for server, gpus in one.held:
+                on[server].append((number, gpus))
         self._demand, self._wide = demand, tuple(wide)
         self._falls = np.zeros(len(wide))
         self._classes: dict[_Class, list[NodeId]] = defaultdict(list)
@@ -89,12 +101,12 @@ class Program:
 
     def relaxed(self) -> float:
         """What the relaxation costs; no choice costs less."""
-        links, count = self._rows
+        links, least, count = self._rows
         there = links.shape[0] > 0
         found = linprog(
             self._costs,
             A_ub=-links if there else None,
-            b_ub=np.zeros(links.shape[0]) if there else None,
+            b_ub=-least if there else None,
             A_eq=count,
             b_eq=[self._wanted],
             bounds=np.column_stack([np.zeros(len(self._costs)), self._most()]),
@@ -111,9 +123,7 @@ class Program:
         falls = dict(zip(self._wide, self._falls.tolist(), strict=True))
         return self._demand._replace(
             tenants=[
-                one._replace(
-                    cost=one.cost * (1.0 - _LEANS * falls.get(tuple(sorted(one.base)), 0.0))
-                )
+                one._replace(cost=one.cost * (1.0 - _LEANS * falls.get(_wide(one), 0.0)))
                 for one in self._demand.tenants
             ]
         )
@@ -139,9 +149,9 @@ class Program:
         self, objective: NDArray[np.float64], most: float, time_limit_s: float
     ) -> OptimizeResult:
         """The least of the objective among choices that cost at most so much."""
-        links, count = self._rows
+        links, least, count = self._rows
         rows = csr_array(vstack([links, count, csr_array(self._costs.reshape(1, -1))]))
-        low = np.array([*[0.0] * links.shape[0], self._wanted, -np.inf])
+        low = np.array([*least, self._wanted, -np.inf])
         high = np.array([*[np.inf] * links.shape[0], self._wanted, most + _TOLERANCE])
         return milp(
             objective,
@@ -170,15 +180,39 @@ class Program:
         """Whole costs make a whole sum."""
         return float(ceil(bound - _TOLERANCE)) if self._whole else bound
 
-    def _laid_out(self) -> tuple[csr_array, csr_array]:
-        """(1) and (2)"""
-        classes = len(self._sizes)
-        links = [(at, classes + y) for at, each in enumerate(self._classes) for y in each.wide]
-        rows = range(len(links))
-        columns = [*(y for _, y in links), *(u for u, _ in links)]
-        weights = [*(self._sizes[u] for u, _ in links), *[-1.0] * len(links)]
-        width = len(self._costs)
+    def _laid_out(self) -> tuple[csr_array, NDArray[np.float64], csr_array]:
+        """(1) and (2), with what each row is at least; (3)"""
+        classes, width = len(self._sizes), len(self._costs)
+        entries: list[tuple[int, int, float]] = []  # row, column, weight
+        least: list[float] = []
+        shares: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for u, each in enumerate(self._classes):
+            for y, gpus in each.wide:
+                if gpus > self._wide[y].spare:
+                    entries += [(len(least), classes + y, self._sizes[u]), (len(least), u, -1.0)]
+                    least.append(0.0)
+                shares[y].append((u, gpus))
+        for y, some in shares.items():
+            held, spare = self._wide[y]
+            if spare:
+                total = sum(gpus for _, gpus in held)
+                entries.append((len(least), classes + y, float(total - spare)))
+                entries += [(len(least), u, -float(gpus)) for u, gpus in some]
+                least.append(-float(spare))
+        rows, columns, weights = zip(*entries, strict=True) if entries else ((), (), ())
         return (
-            csr_array((weights, ([*rows, *rows], columns)), (len(links), width)),
+            csr_array((weights, (rows, columns)), (len(least), width)),
+            np.array(least),
             csr_array(([1.0] * classes, ([0] * classes, range(classes))), (1, width)),
         )
+
+
+def _wide(tenant: Tenant) -> _Wide:
+    """What it falls by; nothing held: it cannot."""
+    if not tenant.at_risk:
+        return _Wide(())
+    pinned = tenant.pinned
+    if pinned >= tenant.at_risk:
+        return _Wide(tuple((server, 1) for server in sorted(pinned)))
+    held = tuple(sorted((server, gpus) for server, gpus in tenant.held.items() if gpus))
+    return _Wide(held, tenant.spare or 0)

@@ -7,12 +7,12 @@ These three, `random` and `scf` know nothing of flexible workers when they choos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from random import Random
 
 from dlq_master.model.ids import NodeId
-from dlq_master.policy.reclaim.demand import Choice, Demand, Tenant
+from dlq_master.policy.reclaim.demand import Choice, Demand
 
 _DIGITS = 9  # sums of fractions that are equal differ by less
 
@@ -39,7 +39,7 @@ def smallest_count(demand: Demand) -> Choice:
     """`scf`: the servers with the fewest jobs."""
     jobs = dict.fromkeys(demand.servers, 0.0)
     for tenant in demand.tenants:
-        for server in {*tenant.base, *tenant.flexible}:
+        for server in tenant.held:
             jobs[server] += 1.0
     return _first(demand, jobs.__getitem__)
 
@@ -70,20 +70,13 @@ def fractions(demand: Demand, *, of_gpus: bool = False) -> dict[NodeId, float]:
     1 / (servers of the job), or of the share of the job's GPUs."""
     found = dict.fromkeys(demand.servers, 0.0)
     for tenant in demand.tenants:
-        held = _held(tenant)
+        held = tenant.held
         for server, gpus in held.items():
             if of_gpus:
                 found[server] += gpus / sum(held.values())
             else:
                 found[server] += 1.0 / (len(held) + tenant.elsewhere)
     return found
-
-
-def _held(tenant: Tenant) -> Mapping[NodeId, int]:
-    held = dict(tenant.base)
-    for server, gpus in tenant.flexible.items():
-        held[server] = held.get(server, 0) + gpus
-    return held
 
 
 def _first(demand: Demand, key: Callable[[NodeId], float]) -> Choice:

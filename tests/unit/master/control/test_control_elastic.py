@@ -246,7 +246,46 @@ def test_what_it_holds_on_a_lent_server_it_gives_back_and_goes_on(master: Master
 
     live(master, agents, until=returned, most_s=120)
     assert master.attempt(job_id).lease.allocation.node_ids == ("gpu01",)
-    assert [it["why"] for it in told(master, "job_resized")] == ["GPUs are free", "asked_back"]
+    grown, shrunk = told(master, "job_resized")
+    assert grown["why"] == "GPUs are free"
+    assert shrunk["why"] == "asked back for the inference side: inf01"
+
+
+def test_a_base_on_a_server_that_is_wanted_back_moves_to_what_it_has_elsewhere(
+    master: Master,
+) -> None:
+    """It began on inf01, and has grown onto gpu01; a job that is not elastic is on inf02, which would go first."""
+    own = SimAgent(master, NodeId("gpu01"))
+    servers = [Server(master, NodeId(name)) for name in ("inf01", "inf02")]
+    agents: list[SimAgent] = [own, *servers]
+    for agent in agents:
+        agent.hello()
+    first = master.submit(4).job_id
+    live(master, agents, until=lambda: width(master, first) == 4)
+    lend(master, "inf01")
+    servers[0].answer()
+    job_id = master.submit(request=Request(gpus=4, sizes=(4, 8))).job_id
+    live(master, agents, until=lambda: width(master, job_id) == 4)
+    lend(master, "inf02")
+    servers[1].answer()
+    other = master.submit(4).job_id
+    live(master, agents, until=lambda: width(master, other) == 4)
+    assert master.attempt(other).lease.allocation.node_ids == ("inf02",)
+    own.exit(AttemptKey(first, 1))
+    own.report()
+    live(master, agents, until=lambda: width(master, job_id) == 8)
+    assert set(master.attempt(job_id).lease.allocation.node_ids) == {"gpu01", "inf01"}
+    (hit,) = master.ask(asked(count=1)).hits
+    assert (hit.job_id, hit.action, hit.kept_gpus) == (job_id, "shrink", 4)
+
+    def returned() -> bool:
+        servers[0].answer()
+        return not flags(master) and width(master, job_id) == 4
+
+    live(master, agents, until=returned, most_s=120)
+    assert master.attempt(job_id).lease.allocation.node_ids == ("gpu01",)
+    assert master.job(job_id).resizes == 2
+    assert width(master, other) == 4
 
 
 # --- what people ask for ----------------------------------------------------------------------------

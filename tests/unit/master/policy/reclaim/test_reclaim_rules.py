@@ -159,10 +159,15 @@ def demands(draw: st.DrawFn) -> Demand:
     base = st.dictionaries(numbers, gpus, min_size=1, max_size=3)
     flexible = st.dictionaries(numbers, gpus, max_size=3)
     counts, losses = st.sampled_from([1.0, 1.0, 2.5]), st.sampled_from([0.0, 60.0, 120.0, 7e5])
-    jobs = draw(st.lists(st.tuples(base, flexible, counts, losses), max_size=7))
+    more = st.sampled_from([None, None, 0, 1, 3])  # that it can spare beside what is flexible
+    jobs = draw(st.lists(st.tuples(base, flexible, counts, losses, more), max_size=7))
     tenants = [
-        tenant(at, *held)._replace(cost=cost, lost_gpu_s=lost)
-        for at, (*held, cost, lost) in enumerate(jobs, 1)
+        tenant(at, *held)._replace(
+            cost=cost,
+            lost_gpu_s=lost,
+            spare=None if extra is None else sum(held[1].values()) + extra,
+        )
+        for at, (*held, cost, lost, extra) in enumerate(jobs, 1)
     ]
     wanted = draw(st.integers(0, count))
     return Demand({server(at): 8 for at in range(1, count + 1)}, tenants, wanted)
@@ -242,5 +247,5 @@ def test_nobody_is_preempted_as_long_as_servers_without_base_workers_suffice(
         assert found.preempted == 0
         assert found.collateral == 0
         assert not demand.wanted or found.flexible + found.idle == pytest.approx(1)
-    else:
+    elif all(one.spare is None for one in demand.tenants):
         assert found.preempted > 0

@@ -161,9 +161,11 @@ def test_a_job_goes_on_with_one_of_its_sizes() -> None:
     world = Lent("aryl").lend(2)
     world.submit(tesla(1, 3, 3, 11)).decide()
     assert world.attempt(1).lease.allocation.width == 11
-    (resize,) = [c for c in world.taken(1).plan.changes if isinstance(c, Resize)]
+    plan = world.taken(1).plan
+    (resize,) = [c for c in plan.changes if isinstance(c, Resize)]
     assert resize.allocation.width == 3
     assert {slot.node_id for slot in resize.allocation.slots} == {"t1"}
+    world.carry_out(plan)
 
 
 def test_a_policy_without_a_size_stage_shrinks_nobody() -> None:

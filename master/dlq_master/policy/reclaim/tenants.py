@@ -1,0 +1,110 @@
+"""Who is on lent servers: what each job has there, and with what it can go on when some of them go.
+
+An elastic job can go on with any of its GPUs, as many as its base has, as long as they are on nodes that take work.
+So its base is counted where it stays: on the cluster's own nodes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+from dlq_master.model.attempt import ACTIVE, Attempt
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.grace import work_at_risk_s
+from dlq_master.model.ids import NodeId
+from dlq_master.model.job import Job, JobState
+from dlq_master.model.pool import Parts
+from dlq_master.model.view import View
+from dlq_master.policy.policy import Policy
+from dlq_master.policy.reclaim.demand import Tenant
+from dlq_master.policy.walk.masks import Masks, count, joined, kept, merged, without
+from dlq_master.policy.walk.usable import usable
+
+
+def tenants_of(view: View, policy: Policy, servers: Iterable[NodeId]) -> list[Tenant]:
+    """Who would have to leave these servers. Who is leaving already costs nothing more."""
+    cluster, lent = view.cluster, set(servers)
+    keys = sorted({key for node_id in lent for key in cluster.attempts_on(node_id)})
+    attempts = [cluster.attempts[key] for key in keys]
+    return [_tenant(view, policy, one, lent) for one in attempts if one.state in ACTIVE]
+
+
+def left_over(
+    cluster: Cluster, policy: Policy, attempt: Attempt, gone: Set[NodeId]
+) -> Masks | None:
+    """The GPUs with which it goes on when these servers go: as many as one of its sizes has. None: it has to stop."""
+    job, names = cluster.jobs[attempt.key.job_id], cluster.capacity.node_ids
+    parts = tuple(
+        [part for part in _any_of(cluster, policy, attempt) if names[part.ordinal] not in gone]
+    )
+    base = kept(job, parts, job.request.base, in_order=policy.placement.groups)
+    if count(base) < job.request.base:
+        return None
+    stays = dict(parts)
+    return joined(job, base, without(stays, base), count(stays))
+
+
+def lost_s(view: View, attempt: Attempt) -> float:
+    """What its preemption takes of each GPU: to save and to resume, or all since it has saved."""
+    terms, job = view.cluster.terms, view.cluster.jobs[attempt.key.job_id]
+    return (
+        terms.save_lead_s + terms.resume_s
+        if job.keeps_work
+        else work_at_risk_s(attempt, view.now_s)
+    )
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _tenant(view: View, policy: Policy, attempt: Attempt, lent: Set[NodeId]) -> Tenant:
+    cluster = view.cluster
+    job, names = cluster.jobs[attempt.key.job_id], cluster.capacity.node_ids
+    held = {
+        node: mask
+        for some in cluster.capacity.parts(attempt.lease.allocation).values()
+        for node, mask in some
+    }
+    parts = _any_of(cluster, policy, attempt)
+    spare = count(dict(parts)) - job.request.base
+    if parts and spare >= 0:
+        base = _base(job, parts, names, lent, in_order=policy.placement.groups)
+        rest = without(dict(parts), base)
+        flexible = {node: rest.get(node, 0) for node in held if node in rest or node not in base}
+    else:
+        base, flexible = held, {}
+    needed, given = (
+        {names[node]: mask.bit_count() for node, mask in masks.items() if names[node] in lent}
+        for masks in (base, flexible)
+    )
+    here = {node: mask for node, mask in held.items() if names[node] in lent}
+    return Tenant(
+        attempt.key.job_id,
+        needed,
+        given,
+        elsewhere=len(held) - len(here),
+        beside=count(held) - count(here),
+        lost_gpu_s=attempt.lease.allocation.width * lost_s(view, attempt),
+        spare=spare if flexible else None,
+    )
+
+
+def _any_of(cluster: Cluster, policy: Policy, attempt: Attempt) -> Parts:
+    """Its GPUs on nodes that take work, if any of these will do as its base; none, if it has to have all."""
+    job, capacity = cluster.jobs[attempt.key.job_id], cluster.capacity
+    held = capacity.parts(attempt.lease.allocation)
+    resizable = policy.sizing is not None and cluster.elastic(job) and job.state is JobState.QUEUED
+    if not resizable or len(held) != 1:
+        return ()
+    return next((parts for _, parts in usable(capacity, held)), ())
+
+
+def _base(
+    job: Job, parts: Parts, names: list[NodeId], lent: Set[NodeId], *, in_order: bool
+) -> Masks:
+    """Which of its GPUs are its base: those outside of the lent servers first."""
+    stay = tuple([part for part in parts if names[part.ordinal] not in lent])
+    base = kept(job, stay, job.request.base, in_order=in_order)
+    rest = tuple([part for part in parts if names[part.ordinal] in lent])
+    more = kept(job, rest, job.request.base - count(base), in_order=in_order)
+    return merged(base, more)
