@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dlq_master.model.view import View
+from dlq_master.planner import code
 from dlq_master.planner.plans import Answer
 from dlq_master.planner.process import COMMAND, PlannerProcess
 from dlq_master.planner.snapshot import slices
@@ -20,20 +21,24 @@ from support.builders import World, a_job
 PATIENCE_S = 60.0
 # What a planner that is no good does with its input and output, in a line of Python.
 HANGS = "import time; time.sleep(1000)"
-DIES = "import sys; sys.stdin.buffer.read(4)"
+GREETS = (
+    "import sys, struct\n"
+    "def say(data):\n"
+    "    sys.stdout.buffer.write(struct.pack('>I', len(data)) + data); sys.stdout.flush()\n"
+    "say(b'{greeting}')\n"
+)
+DIES = GREETS + "sys.stdin.buffer.read(4)"
 BABBLES = (
     "import sys; sys.stdout.buffer.write(b'x' * 100_000); sys.stdout.flush(); sys.stdin.read()"
 )
 ENDLESS = "import sys; sys.stdout.buffer.write(b'\\xff' * 4); "
 ENDLESS += "sys.stdout.flush(); sys.stdin.read()"
 A_TRAP = (
-    "import sys, pickle, struct\n"
+    GREETS + "import pickle\n"
     "class Trap:\n"
     "    def __reduce__(self):\n"
     "        return (open, ('{path}', 'w'))\n"
-    "data = pickle.dumps(Trap())\n"
-    "out = sys.stdout.buffer\n"
-    "out.write(struct.pack('>I', len(data)) + data); out.flush(); sys.stdin.read()\n"
+    "say(pickle.dumps(Trap())); sys.stdin.read()\n"
 )
 
 
@@ -115,7 +120,7 @@ async def test_it_answers_lives_on_and_comes_back_after_being_killed(asking: Ask
 async def test_one_that_is_no_good_is_ended_and_said_so(
     asking: Asking, words: str, limit_s: float, why: str
 ) -> None:
-    asked = asking(a_bad_one(words), limit_s)
+    asked = asking(a_bad_one(greeting_with(code.digest(), words)), limit_s)
     asked.ask()
     answer = await asked.answer()
     assert answer.plans == ()
@@ -125,20 +130,57 @@ async def test_one_that_is_no_good_is_ended_and_said_so(
     assert (facts.pid, facts.last_failure) == (None, answer.fault)
 
 
+def greeting_with(digest: str, words: str = GREETS) -> str:
+    """A planner that says that it is of this code."""
+    return words.replace("{greeting}", code.greeting(digest).decode())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [greeting_with("of tomorrow") + "sys.stdin.read()", "import no_such_module"],
+    ids=["starts", "does not even start"],
+)
+async def test_one_of_another_version_is_asked_nothing_and_told_so(
+    asking: Asking, words: str
+) -> None:
+    asked = asking(a_bad_one(words))
+    asked.planner._code = "of yesterday"  # the package was upgraded since
+    asked.ask()
+    fault = (await asked.answer()).fault
+    assert fault.endswith("restart the master")
+    facts = asked.planner.facts()
+    assert (facts.state, facts.outdated, facts.pid, facts.last_failure) == (
+        "outdated",
+        True,
+        None,
+        fault,
+    )
+    assert facts.rest_s > 10.0, "another start would find the same"
+    assert asked.failures == [fault]
+
+
+async def test_one_that_says_something_else_first_is_no_good(asking: Asking) -> None:
+    asked = asking(a_bad_one(GREETS.replace("{greeting}", "hello") + "sys.stdin.read()"))
+    asked.ask()
+    assert "which code it runs" in (await asked.answer()).fault
+    assert not asked.planner.facts().outdated
+
+
 def called_by(root: Path) -> list[Path]:
     """What the trap has made."""
     return list(root.iterdir())
 
 
 async def test_what_it_sends_is_never_called(asking: Asking, tmp_path: Path) -> None:
-    asked = asking(a_bad_one(A_TRAP.replace("{path}", str(tmp_path / "called"))))
+    trap = greeting_with(code.digest(), A_TRAP).replace("{path}", str(tmp_path / "called"))
+    asked = asking(a_bad_one(trap))
     asked.ask()
     assert "no value of the model" in (await asked.answer()).fault
     assert called_by(tmp_path) == []
 
 
 async def test_failures_in_a_row_are_followed_by_longer_and_longer_rests(asking: Asking) -> None:
-    asked = asking(a_bad_one(DIES))
+    asked = asking(a_bad_one(greeting_with(code.digest(), DIES)))
     now_s = asyncio.get_running_loop().time
     for rest_s in (1.0, 2.0, 4.0):
         asked.planner._rest_until_s = 0.0

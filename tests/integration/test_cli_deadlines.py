@@ -107,6 +107,22 @@ def test_who_is_measured_first_is_waited_for_and_told_so(master: FakeMaster, dlq
     assert "job 17: not judged yet: it is measured (Ctrl-C: it stays queued)" in said.err
 
 
+def test_who_hears_that_nobody_judges_it_is_told_why_while_it_waits(
+    master: FakeMaster, dlq: Dlq
+) -> None:
+    known = {"work_duration": to_duration(60.0)}
+    late = promised("undecided", "not judged yet: restart the master", **known)
+    master.jobs["17"] = a_job(17, promise=late)
+    made = event_pb2.Event(sequence=5, kind="promise_made", job_id="17")
+    judged = promised("guaranteed", "it is promised", **known)
+    teller = Timer(0.2, lambda: master.tell(made, a_job(17, promise=judged)))
+    teller.start()
+    said = dlq(*SUBMIT)
+    teller.join()
+    assert (said.code, said.err.count("not judged yet")) == (0, 1)
+    assert "job 17: not judged yet: restart the master (Ctrl-C: it stays queued)" in said.err
+
+
 def test_waiting_for_an_answer_needs_a_deadline_and_no_other_end(dlq: Dlq) -> None:
     said = dlq("submit", "--wait-admission", "--", "train")
     assert (said.code, "is for jobs with a deadline" in said.err) == (2, True)

@@ -132,6 +132,9 @@ class FakeRead:
     def risk(self, job_id: JobId) -> Risk | None:
         return self.risks.get(job_id)
 
+    def delay(self) -> str:
+        return ""
+
     def told_s(self, job_id: JobId) -> float | None:
         return None
 

@@ -10,11 +10,12 @@ from dlq_master.planner.worker import Desk
 
 class InlinePlanner:
     """`questions`: stages that were asked for. Its knobs: `up`, whether it would answer, and `rest_s`, how long it says
-    that it rests."""
+    that it rests; `outdated`: what it says if it is of another version, and answers nothing."""
 
     def __init__(self) -> None:
         self.up = True
         self.rest_s = 0.0
+        self.outdated = ""
         self.questions: list[str] = []
         self._asked: list[bytes] | None = None
         self._number = 0
@@ -23,7 +24,7 @@ class InlinePlanner:
 
     @property
     def ready(self) -> bool:
-        return self.up and self._asked is None
+        return self.up and not self.outdated and self._asked is None
 
     def ask(self, number: int, stage: str, write: Write) -> None:
         assert self.ready, "one question at a time"
@@ -32,7 +33,8 @@ class InlinePlanner:
         self._asked = list(write(self._told))
 
     def facts(self) -> Facts:
-        return Facts("idle", None, 0, 0, 0, 0.0, 0.0, "", self.rest_s)
+        state = "outdated" if self.outdated else "idle"
+        return Facts(state, None, 0, 0, 0, 0.0, 0.0, self.outdated, self.rest_s)
 
     @property
     def asked(self) -> bool:

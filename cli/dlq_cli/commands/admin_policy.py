@@ -136,5 +136,7 @@ def _planner(planner: policy_pb2.Planner) -> str:
         )
     if planner.HasField("rest_duration"):
         rest_s = from_duration(planner.rest_duration)
-        words.append(f"asked again in {rest_s:.0f} s; until then the kept plan is followed")
+        words.append(
+            f"asked again in {rest_s:.0f} s; until then the kept plan is followed, and nothing new is promised"
+        )
     return "; ".join(words)

@@ -18,6 +18,9 @@ from dlq_cli.tasks import shown_id
 from dlq_cli.words import has_ended, shown_state
 from dlq_client.watch import watch_jobs
 
+# What is said while no more than time is needed.
+NO_ANSWER_YET = "not judged yet"
+
 
 def tell_admission(app: App, job_ids: Sequence[str], *, as_json: bool) -> None:
     """Wait for the answers and print them; exits with the code of the worst, if any is not `guaranteed`."""
@@ -35,20 +38,23 @@ def tell_admission(app: App, job_ids: Sequence[str], *, as_json: bool) -> None:
 
 def _judged(app: App, job_ids: Sequence[str]) -> Iterable[job_pb2.Job]:
     found: dict[str, job_pb2.Job] = {}
+    told: dict[str, str] = {}
     for job in watch_jobs(app.connection(), job_ids):
-        if job.promise.state == "undecided" and not job.promise.HasField("work_duration"):
-            _say_measured_first(job, found)
+        _say_why_later(job, told)
         found[job.job_id] = job
         if len(found) == len(job_ids) and all(map(_is_judged, found.values())):
             break
     return found.values()
 
 
-def _say_measured_first(job: job_pb2.Job, found: dict[str, job_pb2.Job]) -> None:
-    """Once for each job: that may take as long as it waits for GPUs."""
-    if job.job_id not in found:
-        told = f"job {shown_id(job)}: {clean_line(job.promise.detail)} (Ctrl-C: it stays queued)"
-        click.echo(told, err=True)
+def _say_why_later(job: job_pb2.Job, told: dict[str, str]) -> None:
+    """One that is measured first waits for GPUs; and nobody is judged by a planner of another version."""
+    detail = job.promise.detail
+    if job.promise.state != "undecided" or detail == NO_ANSWER_YET:
+        return
+    if told.get(job.job_id) != detail:
+        told[job.job_id] = detail
+        click.echo(f"job {shown_id(job)}: {clean_line(detail)} (Ctrl-C: it stays queued)", err=True)
 
 
 def _is_judged(job: job_pb2.Job) -> bool:

@@ -7,7 +7,7 @@ again (`policy.recheck`), and what still holds is done. Until then
 - new promises are not made yet, and everything else goes on;
 - who holds the next slot, or a plan of which everything has to be worked out, is waited for: until then, and
   no longer than `PATIENCE_S`, nothing is decided;
-- without a planner (it died, hung, said nonsense, or there is none yet again) plans are plain ones.
+- without a planner (it died, hung, said nonsense, is of another version, or there is none yet again) plans are plain ones.
 
 Nothing of it is stored: a master that starts again asks again.
 """
@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol
 from dlq_master.model import drive
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.drive import Happened
+from dlq_master.model.ids import JobId
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.planner.plans import Answer
@@ -100,6 +101,7 @@ class Away:
     dropped: int = 0  # changes that were not made, in all
     faults: int = 0  # answers that were of no use, in all
     last_fault: str = ""
+    delayed: set[JobId] = field(default_factory=set)  # who was told that nobody judges it
     _variants: Variants | None = field(default=None, repr=False)
 
     def variants(self, policy: Policy) -> Variants:

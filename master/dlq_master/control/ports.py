@@ -63,6 +63,7 @@ class Readable(Protocol):
     def risk(
         self, job_id: JobId
     ) -> Risk | None: ...  # why its promise may not be kept, if it may not
+    def delay(self) -> str: ...  # why nobody is promised anything, if more is needed than time
     def told_s(self, job_id: JobId) -> float | None: ...  # all of its work takes, by its own steps
     def stop_cost_s(self, job: Job) -> float: ...  # of a pause and a resume, as far as measured
     def start_range(self, job: Job) -> Range | None: ...  # when it will probably start, if known

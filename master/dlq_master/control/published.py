@@ -13,6 +13,7 @@ from dlq_master.control.queues import QueueFacts
 from dlq_master.control.risk_watch import Risk
 from dlq_master.control.state import Beat, State
 from dlq_master.control.team_use import Use
+from dlq_master.control.unjudged import delay_of
 from dlq_master.model.accounting import Level
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.event import JournalEvent
@@ -242,6 +243,10 @@ class Published:
     def risk(self, job_id: JobId) -> Risk | None:
         """Why its promise may not be kept; None: as far as is known it is."""
         return self._state.risks.told.get(job_id)
+
+    def delay(self) -> str:
+        """Why nobody who waits for a promise gets one; empty: it is only a matter of time."""
+        return delay_of(self._state.away)
 
     def told_s(self, job_id: JobId) -> float | None:
         """Seconds that all of its work takes by its own steps; None: they have not told enough."""

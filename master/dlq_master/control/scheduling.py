@@ -2,7 +2,7 @@
 
 from dlq_common.errors import Conflict
 from dlq_common.logs import get_logger
-from dlq_master.control import away, foretold, plan_faults, queues, traffic
+from dlq_master.control import away, foretold, plan_faults, queues, traffic, unjudged
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.state import State
 from dlq_master.control.stimuli import PlanMade
@@ -48,6 +48,7 @@ def plan(turn: Turn) -> float | None:
         return _earliest(applied.wake_at_s, _pause_ends_s(state, turn.now_s), begins_s)
     decided = away.decided(state.away, *now)
     _carry_out(turn, decided.happened)
+    unjudged.tell(turn)
     turn.plan_due = False
     if decided.fault is not None:
         return _earliest(plan_faults.failed(turn, decided.fault), begins_s)

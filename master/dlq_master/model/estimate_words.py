@@ -46,7 +46,10 @@ def known(job: Job, attempt: Attempt | None, profile_s: float | None) -> str:
         return _missing(job, profile_s)
     if is_awaited(job, profile_s):
         return "it is being measured" if attempt is not None else "it is measured once it runs"
-    return "nobody said it (--work), and the policy measures nobody; --steps and its own beats would tell it"
+    return (
+        "nobody has said it, and this policy measures no jobs: say it with --work, or how many steps it takes with "
+        "--steps, and report them (dlq_train)"
+    )
 
 
 def _missing(job: Job, profile_s: float | None) -> str:

@@ -24,10 +24,11 @@ _NO_PROMISE = {
 }
 
 
-def promise(job: Job, state: str, run_time: str, risk: str = "") -> str:
+def promise(job: Job, state: str, run_time: str, risk: str = "", delay: str = "") -> str:
     """What is promised of a job's deadlines, by the word of its state (dlq.v1.Promise); once it has completed, how
-    that came out. `run_time`: what is known of how long it runs; `risk`: why the promise may not be kept."""
-    said = _said(job, state, run_time, risk)
+    that came out. `run_time`: what is known of how long it runs; `risk`: why the promise may not be kept;
+    `delay`: why it is not judged, if more is needed than time."""
+    said = _said(job, state, run_time, risk, delay)
     return f"{said}; {kept(job)}" if kept(job) else said
 
 
@@ -69,7 +70,7 @@ def few(words: Sequence[str]) -> str:
 # --- helpers, in order of use ---------------------------------------------------------------------
 
 
-def _said(job: Job, state: str, run_time: str, risk: str) -> str:
+def _said(job: Job, state: str, run_time: str, risk: str, delay: str) -> str:
     match state:
         case "guaranteed":
             which = "its deadline" if len(job.steps) == 1 else f"its deadline {job.promised + 1}"  # type: ignore[operator]  # it has one
@@ -87,12 +88,8 @@ def _said(job: Job, state: str, run_time: str, risk: str) -> str:
             return "the policy promises no deadlines; it runs by the order"
     if job.ended:
         return "it ended before it was judged"
-    measured = job.duration_estimate_s is None
-    return (
-        f"not judged yet: {run_time}; until then it runs by the order"
-        if measured
-        else "not judged yet"
-    )
+    why = run_time if job.duration_estimate_s is None else delay
+    return f"not judged yet: {why}; until then it runs by the order" if why else "not judged yet"
 
 
 def _told(ground: str, instead: Alternative) -> str:

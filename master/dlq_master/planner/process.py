@@ -2,7 +2,8 @@
 
 One question at a time. A process that dies, hangs beyond its limit or says what is none of our answers is
 killed; the question is answered with a fault, and for a while that doubles with every failure in a row
-there is no planner (`ready`). The master plans by itself then, more plainly.
+there is no planner (`ready`). The master plans by itself then, more plainly. So it does while the code on disk is
+other than its own (`planner.code`), until it is restarted.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from dlq_master.planner import code
 from dlq_master.planner.frames import HEAD, framed, length_of
 from dlq_master.planner.patience import Patience
 from dlq_master.planner.plans import Answer, read_answer
@@ -33,7 +35,7 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXP
 class Facts(NamedTuple):
     """What has become of it so far. Times in seconds; `rest_s`: how long there is none from now on."""
 
-    state: str  # off | idle | planning | resting
+    state: str  # off | idle | planning | resting | outdated
     pid: int | None
     answers: int
     failures: int
@@ -42,6 +44,11 @@ class Facts(NamedTuple):
     longest_plan_s: float
     last_failure: str
     rest_s: float
+
+    @property
+    def outdated(self) -> bool:
+        """There is none until the master is restarted: the code on disk is other than its own."""
+        return self.state == "outdated"
 
 
 class PlannerProcess:
@@ -63,6 +70,8 @@ class PlannerProcess:
         self._failed = failed
         self._process: asyncio.subprocess.Process | None = None
         self._known = Told()  # to the process
+        self._code = code.digest()
+        self._outdated = False
         self._asking: asyncio.Task[None] | None = None
         self._in_a_row = 0
         self._rest_until_s = 0.0
@@ -88,7 +97,9 @@ class PlannerProcess:
         """For people."""
         pid = None if self._process is None else self._process.pid
         resting = self._rest_s()
-        state = "resting" if resting else "planning" if self._asking else "idle" if pid else "off"
+        state = "planning" if self._asking else "idle" if pid else "off"
+        if resting:
+            state = "outdated" if self._outdated else "resting"
         return Facts(
             state=state,
             pid=pid,
@@ -123,13 +134,13 @@ class PlannerProcess:
             if isinstance(error, TimeoutError):
                 self._patience.exhausted()
             answer = Answer(number, fault=_words(error, patience_s))
-            await self._fail(answer.fault)
+            await self._fail(error, answer.fault)
         else:
             took_s = asyncio.get_running_loop().time() - began_s
             self._patience.answered(stage, took_s, starting=starting)
             if answer.fault:
                 self._known.forget()
-            self._in_a_row = 0
+            self._in_a_row, self._outdated = 0, False
             self._answers += 1
             self._last_s = answer.plan_s
             self._longest_s = max(self._longest_s, answer.plan_s)
@@ -165,13 +176,28 @@ class PlannerProcess:
                 start_new_session=True,
                 limit=1 << 20,
             )
+            await self._greeted(self._process)
         return self._process
 
-    async def _fail(self, why: str) -> None:
+    async def _greeted(self, process: asyncio.subprocess.Process) -> None:
+        """Nothing is asked before it is certain that it understands."""
+        assert process.stdout is not None
+        try:
+            code.check(await _message(process.stdout), self._code)
+        except asyncio.IncompleteReadError:
+            # Half an upgrade may not even start.
+            if await asyncio.to_thread(code.digest) != self._code:
+                raise code.OtherCode from None
+            raise
+
+    async def _fail(self, error: Exception, why: str) -> None:
         self._failures += 1
         self._in_a_row += 1
         self._last_failure = why
+        self._outdated = isinstance(error, code.OtherCode)
         pause_s = min(FIRST_REST_S * 2.0 ** (self._in_a_row - 1), LONGEST_REST_S)
+        if self._outdated:  # only a restart of the master helps, or the old code
+            pause_s = LONGEST_REST_S
         self._rest_until_s = asyncio.get_running_loop().time() + pause_s
         await self._kill()
         self._failed(why)
@@ -202,6 +228,8 @@ def _words(error: Exception, limit_s: float) -> str:
         return f"it took longer than {limit_s:g} s"
     if isinstance(error, asyncio.IncompleteReadError | ConnectionError):
         return "it ended"
+    if isinstance(error, code.OtherCode):
+        return str(error)
     return f"{type(error).__name__}: {error}"[:500]
 
 

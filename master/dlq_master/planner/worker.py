@@ -15,6 +15,7 @@ from typing import BinaryIO
 from dlq_master.model import drive
 from dlq_master.model.plan import Plan
 from dlq_master.model.view import View
+from dlq_master.planner import code
 from dlq_master.planner.frames import HEAD, framed, length_of
 from dlq_master.planner.modest import be_modest
 from dlq_master.planner.plans import Answer, write_answer
@@ -37,6 +38,8 @@ def main() -> None:
     source, target = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints goes to the log
     _warm()
+    target.write(framed(code.greeting(code.digest())))
+    target.flush()
     serve(source, target)
 
 

@@ -122,6 +122,7 @@ def job_message(job: Job, read: Readable, now_s: float) -> job_pb2.Job:
             profile_s=read.profile_s,
             risk=read.risk(job.job_id),
             told_s=read.told_s(job.job_id),
+            delay=read.delay(),
         )
         message.promise.CopyFrom(promised)
     add_preemptions(message, job, read)

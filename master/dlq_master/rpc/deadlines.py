@@ -72,9 +72,11 @@ def promise_message(
     profile_s: float | None = None,
     risk: Risk | None = None,
     told_s: float | None = None,
+    delay: str = "",
 ) -> Promise:
     """A job's deadlines, and what is promised of them; `offered`: the policy promises any. `profile_s`: T_profile of
-    the policy; None: it measures nobody. `told_s`: what all of its work takes by its own steps."""
+    the policy; None: it measures nobody. `told_s`: what all of its work takes by its own steps. `delay`: why nobody
+    is judged."""
     state = _state(job, profile_s, offered=offered)
     message = Promise(
         deadlines=[
@@ -83,7 +85,9 @@ def promise_message(
         ],
         state=state,
         ground=job.verdict,
-        detail=promise(job, state, known(job, attempt, profile_s), risk.cause if risk else ""),
+        detail=promise(
+            job, state, known(job, attempt, profile_s), risk.cause if risk else "", delay
+        ),
         on_miss=CANCEL if job.rules.cancel_late else CONTINUE,
     )
     if job.promised is not None:

@@ -75,6 +75,23 @@ def test_an_answer_that_is_none_to_the_last_question_is_not_heard(site: Site) ->
     assert site.job(1).promised == 0
 
 
+def test_who_waits_for_a_planner_of_another_version_is_told_so_once(site: Site) -> None:
+    site.submit(4, deadline_s=7200.0)
+    site.tell(site.planner.answer())
+    site.planner.outdated = "it is of another version: restart the master"
+    site.submit(2, deadline_s=7200.0)
+    site.submit(2)
+    site.master.tick(5.0)
+    told = [event for event in site.master.events() if event.kind == "promise_delayed"]
+    assert [(event.job_id, event.cause) for event in told] == [(2, site.planner.outdated)]
+    published = site.master.loop.published
+    assert published.delay() == site.planner.outdated
+    site.planner.outdated = ""  # as after a restart
+    site.master.tick(5.0)
+    site.tell(site.planner.answer())
+    assert (site.job(2).promised, published.delay()) == (0, "")
+
+
 def test_without_a_planner_the_kept_plan_is_followed_and_nothing_is_promised(site: Site) -> None:
     site.submit(8, deadline_s=4000.0)
     site.tell(site.planner.answer())

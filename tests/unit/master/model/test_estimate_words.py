@@ -60,7 +60,9 @@ def test_who_runs_is_being_measured_on_what_it_has() -> None:
 
 
 def test_where_nobody_measures_it_is_said_who_could_tell() -> None:
-    assert known(a_job(), None, None).startswith("nobody said it (--work)")
+    assert known(a_job(), None, None).startswith(
+        "nobody has said it, and this policy measures no jobs"
+    )
 
 
 def test_on_the_wire_what_is_unknown_is_unset() -> None:

@@ -114,7 +114,7 @@ def test_a_risk_is_told_of_who_is_promised_anything() -> None:
     [
         ({}, 300.0, "undecided", "not judged yet: it is measured once it runs; until then"),
         ({"step_count": 9}, None, "undecided", "not judged yet: it is measured once it runs"),
-        ({}, None, "run_time_unknown", "nobody said it (--work)"),
+        ({}, None, "run_time_unknown", "nobody has said it, and this policy measures no jobs"),
         (
             {"basis": Basis(unmeasured=Unmeasured.NO_BEATS)}, 300.0, "run_time_unknown",
             "it told no steps within 600 s (run.beat of dlq_train); --work says it instead",

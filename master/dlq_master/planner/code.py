@@ -1,0 +1,49 @@
+"""Which code a planning process runs, so that one from another version of the package is recognised.
+
+A package may be upgraded while the master runs: the master goes on with the modules that it has loaded, a process
+that it starts then loads the new ones. Their values may differ, so what one says means nothing to the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+# Whose values go through the pipe, and who makes plans of them.
+ROOMS = ("model", "planner", "policy")
+_ROOT = Path(__file__).resolve().parents[1]
+_GREETING = b"dlq-planner "
+
+
+class OtherCode(Exception):
+    """The process would run other code than the master does."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the package on disk has changed while the master ran, and a planner started now would not be of its "
+            "version: restart the master"
+        )
+
+
+def digest(root: Path = _ROOT) -> str:
+    """Of the code on disk, in hexadecimal: some milliseconds. Raises OSError where it cannot be read."""
+    told = hashlib.sha256()
+    for room in ROOMS:
+        for path in sorted((root / room).rglob("*.py")):
+            content = path.read_bytes()
+            told.update(f"{path.relative_to(root)} {len(content)}\n".encode() + content)
+    return told.hexdigest()
+
+
+def greeting(code: str) -> bytes:
+    """The first thing that a planning process says."""
+    return _GREETING + code.encode()
+
+
+def check(said: bytes, code: str) -> None:
+    """Whether it is of this code. Raises OtherCode, or ValueError for what is no greeting."""
+    if said == greeting(code):
+        return
+    if said.startswith(_GREETING):
+        raise OtherCode
+    raise ValueError("it does not say which code it runs")
