@@ -36,3 +36,23 @@ class Usages:
             team=team,
         )
         return self._connection.call(self.stub.GetUsage, request)
+
+    def costs(
+        self,
+        from_s: float,
+        until_s: float | None = None,
+        *,
+        by: Iterable[str] = (),
+        user: str = "",
+        team: str = "",
+    ) -> wire.GetCostsResponse:
+        """What rented machines and being late have cost, from the day of one instant to that of another, or until now
+        (None); grouped by any of job, user, team, day and pool."""
+        request = wire.GetCostsRequest(
+            from_time=to_timestamp(max(0.0, from_s)),
+            until_time=None if until_s is None else to_timestamp(until_s),
+            by=by,
+            user=user,
+            team=team,
+        )
+        return self._connection.call(self.stub.GetCosts, request)

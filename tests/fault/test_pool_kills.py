@@ -11,7 +11,7 @@ import pytest
 from dlq_master.control import failpoints
 from dlq_master.model.ids import AttemptKey
 from support.counted_failpoints import MortalStory, dies_at_every_passage
-from support.rented import MADE, Site
+from support.rented import HOUR_S, MADE, Site
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +71,25 @@ def judge(story: Story) -> None:
     assert site.provider.started == [site.only().request_id], "paid once"
     assert (site.provider.there, site.only().state) == ({}, "away")
     assert (site.master.state.tokens, site.master.state.cluster.nodes) == ({}, {})
+    charged_once(site)
+
+
+def charged_once(site: Site) -> None:
+    """The one attempt is charged from its placement to its end, and the rest is boot and idle."""
+    machine, now_s = site.only(), site.master.clock.now_s()
+    when = {event.kind: event.time_s for event in site.master.store.events(0, 1_000_000)}
+    told = site.master.store.costs_of(0, 1_000_000, now_s)
+    (paid,) = told.pools.values()
+    held_s = when["attempt_succeeded"] - when["attempt_assigned"]
+    assert paid.jobs == pytest.approx(held_s * machine.price_per_hour / HOUR_S)
+    assert paid.whole == pytest.approx(machine.cost(now_s))
+    assert machine.up_s is not None
+    boot_s = machine.up_s - machine.asked_s
+    assert paid.boot == pytest.approx(boot_s * machine.price_per_hour / HOUR_S)
+    (cost,) = [cost for cost in told.jobs.values() if any(cost)]
+    assert cost.running == pytest.approx(paid.jobs)
+    assert cost.foretold_running == pytest.approx(10.0)
+    assert paid.foretold == pytest.approx(machine.foretold)
 
 
 @pytest.mark.parametrize("place", failpoints.NAMES)

@@ -32,6 +32,7 @@ from dlq_master.control.risk_watch import Risk
 from dlq_master.control.team_use import Use
 from dlq_master.model.accounting import Account, Level, Used
 from dlq_master.model.attempt import Attempt, AttemptState, RankStatus
+from dlq_master.model.cost import Costs, Stay, costs
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
 from dlq_master.model.job import HoldKind, Job, JobState
@@ -79,6 +80,8 @@ class FakeRead:
     risks: dict[JobId, Risk] = field(default_factory=dict)
     uses: dict[Account, Used] = field(default_factory=dict)
     pool_uses: dict[tuple[int, str], Level] = field(default_factory=dict)
+    rented: list[Machine] = field(default_factory=list)
+    stays: list[Stay] = field(default_factory=list)
     start_ranges: dict[JobId, Range] = field(default_factory=dict)
     journal_horizon: int = 0
     promising: bool = True  # whether the policy promises deadlines
@@ -119,6 +122,10 @@ class FakeRead:
         days = range(first_day, last_day + 1)
         uses = {account: spent for account, spent in self.uses.items() if account.day in days}
         return Books(0.0, uses, {key: at for key, at in self.pool_uses.items() if key[0] in days})
+
+    async def costs(self, first_day: int, last_day: int, now_s: float) -> Costs:
+        days = range(first_day, last_day + 1)
+        return costs(self.rented, self.stays, self.all_jobs.values(), days, now_s)
 
     def levels(self) -> Mapping[str, Level]:
         return {}
@@ -188,7 +195,7 @@ class FakeRead:
         return len(self.all_nodes[node_id].gpus)
 
     def machines(self) -> tuple[Machine, ...]:
-        return ()
+        return tuple(self.rented)
 
     def pools(self) -> tuple[tuple[PoolConfig, ...], RentingConfig, Mapping[str, str]]:
         return (), RentingConfig(), {}

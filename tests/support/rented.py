@@ -120,9 +120,9 @@ class Site:
         (machine,) = self.machines().values()
         return machine
 
-    def boot(self, **changes: Any) -> RentedHost:
-        """Its agent says hello, as the machine that was asked for."""
-        machine = next(one for one in self.machines().values() if one.open)
+    def boot(self, machine: Machine | None = None, **changes: Any) -> RentedHost:
+        """Its agent says hello, as the machine that was asked for; None: the first that there is."""
+        machine = machine or next(one for one in self.machines().values() if one.open)
         host = RentedHost(self.master, machine.node_id, pool_name=machine.pool, instance_id=machine.instance_id)  # fmt: skip
         for name, value in changes.items():
             setattr(host, name, value)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from dlq_master.model.accounting import Account, Level, UseClass, Used
 from dlq_master.model.attempt import Attempt, AttemptState
+from dlq_master.model.cost import Stay
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
 from dlq_master.model.job import HoldKind, Job, JobState
@@ -157,6 +158,11 @@ def a_machine(request_id: str = "spot-3-1", **changes: Any) -> Machine:
     return machine._replace(**changes)
 
 
+def a_stay(request_id: str = "spot-3-1", job: int = 1, **changes: Any) -> Stay:
+    """A quarter of that machine, in the hands of a job's first attempt."""
+    return Stay(request_id, AttemptKey(JobId(job), 1), 0.25, 115.0)._replace(**changes)
+
+
 def first_batch() -> Batch:
     """Rows that `mixed_batch` changes and drops."""
     return Batch(
@@ -178,6 +184,7 @@ def first_batch() -> Batch:
         uses=[a_use()],
         pool_uses=[PoolRow(1, "training", Level(10.0, 20.0, 30.0))],
         machines=[a_machine(), a_machine("spot-3-2")],
+        stays=[a_stay(), a_stay("spot-3-2", job=2)],
         meta={"epoch": "3"},
     )
 
@@ -220,5 +227,6 @@ def mixed_batch() -> Batch:
             a_machine(state=MachineState.FAILED, end_s=140.0, fault="no host"),
             a_machine("spot-4-1"),
         ],
+        stays=[a_stay(until_s=135.0), a_stay("spot-4-1", job=3)],
         meta={"epoch": "4", "cluster": "lab"},
     )

@@ -16,6 +16,7 @@ from dlq_cli.lazy import Lazy, LazyGroup
         "preemptions": Lazy(
             "dlq_cli.commands.report_past:preemptions", "What taking GPUs away has cost."
         ),
+        "cost": Lazy("dlq_cli.commands.report_cost:cost", "Rented machines and being late."),
     },
 )
 def report() -> None:
@@ -26,4 +27,5 @@ def report() -> None:
     dlq report waits                 jobs of the last week, by how many GPUs they asked for
     dlq report promises --json       deadlines kept and missed
     dlq report preemptions --csv     whose jobs had to leave, and what that cost them
+    dlq report cost --by pool,day    what was paid for rented machines, and expected to be
     """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import click
 
 from dlq_cli.app import App
@@ -50,7 +52,7 @@ def usage(
     work that was lost, because a job had to leave before it had saved, or because it, its start or its node failed;
     TRANSIT into getting ready, loading checkpoints and leaving. Operators also see what GPUs did that nobody held.
     """
-    groups = _groups("user,team" if by is None else by)
+    groups = groups_of("user,team" if by is None else by, GROUPS)
     show_usage(app, since, until, groups, user=user, team=team, as_csv=as_csv, as_json=as_json)
 
 
@@ -93,12 +95,13 @@ def span_of(app: App, since: str | None, until: str | None) -> tuple[float, floa
     return from_s, until_s
 
 
-def _groups(text: str) -> tuple[str, ...]:
+def groups_of(text: str, known: Collection[str]) -> tuple[str, ...]:
+    """The words of `--by`; InvalidRequest for others than the known ones."""
     words = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
     for word in words:
-        if word not in GROUPS:
+        if word not in known:
             raise InvalidRequest(
-                f"--by: there are no groups by {word[:64]!r}{did_you_mean(word, GROUPS)}",
-                hint=", ".join(GROUPS),
+                f"--by: there are no groups by {word[:64]!r}{did_you_mean(word, known)}",
+                hint=", ".join(known),
             )
     return words

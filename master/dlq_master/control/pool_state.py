@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from dlq_master.control.pool_config import PoolConfig
 from dlq_master.control.pool_stimuli import Act
 from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.job import Job
 from dlq_master.model.rented import Machine
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Pools:
     learned_s: float = 0.0
     tables: dict[Kin, Floats] = field(default_factory=dict)  # of those models
     learned_from: set[JobId] = field(default_factory=set)
+    unforetold: set[JobId] = field(default_factory=set)  # of which nobody has said what they cost
     strange: set[str] = field(default_factory=set)  # that providers list, and nobody asked for
 
     def open(self) -> list[Machine]:
@@ -99,6 +101,14 @@ class Pools:
         return sum(
             one.cost(now_s) for one in self.machines.values() if (one.end_s or now_s) > from_s
         )
+
+    def note_unforetold(self, jobs: Iterable[Job]) -> None:
+        """Of those of these jobs that are late at a price it is to be said what they cost."""
+        self.unforetold |= {
+            job.job_id
+            for job in jobs
+            if job.lateness is not None and job.foretold is None and not job.ended
+        }
 
     def hand_over(self) -> None:
         """After the commit: what this turn wants of providers is asked."""

@@ -49,6 +49,7 @@ def rent(turn: Turn, pool: PoolConfig, why: Provision) -> Machine:
         since_s=turn.now_s,
         jobs=why.jobs,
         at_most=why.saves,
+        foretold=why.costs,
     )
     if pool.provider != STATIC:
         secret = state.pools.secret(request_id)

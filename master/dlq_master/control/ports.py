@@ -23,6 +23,7 @@ from dlq_master.control.stimuli import (
 from dlq_master.control.team_use import Use
 from dlq_master.model.accounting import Level
 from dlq_master.model.attempt import Attempt
+from dlq_master.model.cost import Costs
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
@@ -57,6 +58,7 @@ class Readable(Protocol):
     def jobs(self) -> Iterable[Job]: ...  # living and lately ended ones, in the order of their ids
     async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]: ...
     async def books(self, first_day: int, last_day: int, now_s: float) -> Books: ...
+    async def costs(self, first_day: int, last_day: int, now_s: float) -> Costs: ...
     @property
     def complete_from_s(self) -> float: ...  # all jobs that ended after this are among `jobs`
     def wait_code(self, job: Job, now_s: float) -> ReasonCode | None: ...

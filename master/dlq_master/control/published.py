@@ -16,6 +16,7 @@ from dlq_master.control.team_use import Use
 from dlq_master.control.unjudged import delay_of
 from dlq_master.model.accounting import Level
 from dlq_master.model.attempt import Attempt
+from dlq_master.model.cost import Costs
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
@@ -43,6 +44,7 @@ class History(Protocol):
     def owner(self, job_id: JobId) -> str | None: ...
     async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]: ...
     async def books(self, first_day: int, last_day: int, now_s: float) -> Books: ...
+    async def costs(self, first_day: int, last_day: int, now_s: float) -> Costs: ...
     def spec(self, job_id: JobId) -> bytes | None: ...
     def attempts(self, job_id: JobId) -> tuple[Attempt, ...]: ...
     def recordings(self, job_id: JobId) -> tuple[Recording, ...]: ...
@@ -235,6 +237,10 @@ class Published:
     async def books(self, first_day: int, last_day: int, now_s: float) -> Books:
         """What was used from the first day to the last, until now, as of the last commit."""
         return await self._history.books(first_day, last_day, now_s)
+
+    async def costs(self, first_day: int, last_day: int, now_s: float) -> Costs:
+        """What these days have cost, until now, as of the last commit."""
+        return await self._history.costs(first_day, last_day, now_s)
 
     def wait_code(self, job: Job, now_s: float) -> ReasonCode | None:
         """The main reason why it does not run, since the last plan; None: it does, or has ended."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from dlq_master.control import pools, run_times, scheduling
+from dlq_master.control import foretelling, pools, run_times, scheduling
 from dlq_master.control.pool_config import STATIC, PoolConfig
 from dlq_master.control.turn import Turn
 from dlq_master.model.ids import JobId, NodeId
@@ -45,6 +45,7 @@ def watch(turn: Turn) -> None:
     here = [one for one in state.pools.open() if one.state in _THERE]
     if wanting or here:
         _decide(turn, wanting, here)
+    foretelling.of_those_that_run(turn)
 
 
 def could_hold(turn: Turn, job: Job) -> bool:
@@ -97,7 +98,9 @@ def _decide(turn: Turn, wanting: list[Job], here: list[Machine]) -> None:
     renting = state.config.renting
     solver = build(renting.policy, renting.settings)
     draw = np.random.default_rng([state.epoch, state.next_event])
-    for change in decide(market, solver, draw):
+    changes = decide(market, solver, draw)
+    foretelling.foretell(turn, market, changes)
+    for change in changes:
         match change:
             case Put():
                 _put(turn, JobId(change.job), state.pools.machines[change.request_id], change.gpus)

@@ -23,6 +23,7 @@ from dlq_master.control.retries import Retries
 from dlq_master.control.retries import build as retries_of
 from dlq_master.control.risk_watch import Risks
 from dlq_master.control.starts import Starts
+from dlq_master.control.stays import Stays
 from dlq_master.control.suspicion import Suspicion
 from dlq_master.control.waits import Waits
 from dlq_master.model.cluster import Cluster
@@ -91,6 +92,7 @@ class State:
     waits: Waits = field(default_factory=Waits)  # how long jobs have waited for what
     starts: Starts = field(default_factory=Starts)  # as they were foreseen, and as they came
     bookkeeping: Bookkeeping = field(init=False)  # who has held how many GPUs for how long
+    stays: Stays = field(default_factory=Stays)  # of attempts on rented machines
     shares_kept: Shares | None = None  # usage, while the policy knows no shares
     crowd: Crowd = field(default_factory=Crowd)  # jobs that have not ended, by whom they count for
     sessions: dict[NodeId, int] = field(default_factory=dict)
@@ -235,6 +237,8 @@ def restore(state: State, loaded: Loaded) -> None:
         _leap(state)
     state.loans.off = read_switch(loaded.meta.get(SWITCH))
     state.cluster.take_touched()  # all of it is on disk
+    list(state.stays.take(loaded.attempts, state.cluster.nodes, state.pools, state.started_s))
+    state.pools.note_unforetold(loaded.jobs)
     state.bookkeeping = Bookkeeping.begin(state.cluster, loaded.meta.get(LEVELS), state.started_s)
 
 

@@ -300,7 +300,16 @@ class Turn:
         for node in touched.nodes:
             _take_back(self.batch.forgotten_nodes, node.node_id)
         self.state.bookkeeping.write(self.batch, self.state.cluster, self.now_s)
+        self._note_costs()
         return self.batch
+
+    def _note_costs(self) -> None:
+        pools, batch = self.state.pools, self.batch
+        if not (self.state.config.pools or pools.machines):
+            return
+        pools.note_unforetold(batch.jobs)
+        nodes = self.state.cluster.nodes
+        batch.stays += self.state.stays.take(batch.attempts, nodes, pools, self.now_s)
 
     # --- answering once -----------------------------------------------------------------------
 

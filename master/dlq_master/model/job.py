@@ -112,6 +112,17 @@ class Lateness(NamedTuple):
     weight: float
 
 
+class Foretold(NamedTuple):
+    """What a job was to cost, in the currency of prices, when it was first looked at, or when a machine was first
+    chosen for it (an instant)."""
+
+    at_s: float
+    own_late: float | None = None  # by being late on the cluster's own nodes; None: nobody can say
+    pool: str = ""  # of that machine; "": none has been chosen
+    running: float = 0.0  # its part of that machine
+    late: float = 0.0  # being late there
+
+
 class Pause(NamedTuple):
     """What a promise reckons with for each stop, in seconds: to save, and from given GPUs until work gets on."""
 
@@ -223,6 +234,7 @@ class Job(NamedTuple):
     resizing: Resizing | None = None  # until it runs again, if it runs on with other GPUs
     resizes: int = 0  # how often it did
     lateness: Lateness | None = None  # machines may be rented for it
+    foretold: Foretold | None = None  # of what it costs
 
     @property
     def ended(self) -> bool:

@@ -68,6 +68,7 @@ class Machine(NamedTuple):
     retry_s: float = 0.0
     jobs: tuple[int, ...] = ()  # for whom it was asked for
     at_most: float = 0.0  # what renting it was to save, in the currency of prices
+    foretold: float = 0.0  # what it was to cost in all, likewise
 
     @property
     def open(self) -> bool:

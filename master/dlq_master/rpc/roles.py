@@ -76,6 +76,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "/dlq.v1.TeamService/SetTeam": Rule(ADMINS, changes=True),
         "/dlq.v1.TeamService/DeleteTeam": Rule(ADMINS, changes=True),
         "/dlq.v1.UsageService/GetUsage": Rule(USERS),
+        "/dlq.v1.UsageService/GetCosts": Rule(USERS),
         "/dlq.v1.LoanService/ListLoans": Rule(LENDERS),
         "/dlq.v1.LoanService/LendServers": Rule(LENDERS, changes=True),
         "/dlq.v1.LoanService/PlanReclaim": Rule(LENDERS),

@@ -1,24 +1,22 @@
-"""Usage of GPUs: by whom, for what, on whose nodes."""
+"""Usage of GPUs: by whom, for what, on whose nodes; and what rented ones have cost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from math import floor
+from collections.abc import Callable, Mapping, Sequence
 
 from dlq.v1 import usage_service_pb2 as wire
 from dlq.v1.usage_service_pb2_grpc import UsageServiceServicer
 from dlq_common.clock import Clock
-from dlq_common.errors import InvalidRequest
-from dlq_common.wire import from_timestamp, to_timestamp
+from dlq_common.wire import to_timestamp
 from dlq_master.control.caller import Caller
-from dlq_master.control.ports import Control
+from dlq_master.control.ports import Control, Readable
 from dlq_master.model.accounting import DAY_S, Account, Level, Used
 from dlq_master.rpc.auth import caller_of
 from dlq_master.rpc.call import Context
+from dlq_master.rpc.costs import COST_GROUPS, of_jobs, of_pools
+from dlq_master.rpc.days import day_words, days_of, groups_of
 from dlq_master.rpc.intake import words_of
 
-MOST_DAYS = 3660
 Group = tuple[str, ...]
 _BY: Mapping[str, Callable[[Account], str]] = {
     "day": lambda account: day_words(account.day),
@@ -40,11 +38,11 @@ class UsageService(UsageServiceServicer):
         self, request: wire.GetUsageRequest, context: Context
     ) -> wire.GetUsageResponse:
         caller, read, now_s = caller_of(context), self._control.published, self._clock.now_s()
-        by = _by(request.by)
+        by = groups_of(request.by, _BY)
         user, team = words_of(request.user, "user"), words_of(request.team, "team")
-        first, last = _days(request, now_s)
+        first, last = days_of(request, now_s)
         books = await read.books(first, last, now_s)
-        mine = {team.name for team in read.teams() if team.member(caller.name) is not None}
+        mine = _teams(read, caller)
         seen = {
             account: spent
             for account, spent in books.uses.items()
@@ -61,33 +59,29 @@ class UsageService(UsageServiceServicer):
             answer.pools.extend(_pools(books.pools, by_day="day" in by))
         return answer
 
-
-def day_words(day: int) -> str:
-    """A day of UTC, as 2026-11-22."""
-    return datetime.fromtimestamp(day * DAY_S, UTC).strftime("%Y-%m-%d")
+    async def GetCosts(
+        self, request: wire.GetCostsRequest, context: Context
+    ) -> wire.GetCostsResponse:
+        caller, read, now_s = caller_of(context), self._control.published, self._clock.now_s()
+        by = groups_of(request.by, COST_GROUPS)
+        user, team = words_of(request.user, "user"), words_of(request.team, "team")
+        first, last = days_of(request, now_s)
+        told = await read.costs(first, last, now_s)
+        answer = wire.GetCostsResponse(
+            costs=of_jobs(told, caller, _teams(read, caller), by, user, team),
+            from_time=to_timestamp(first * DAY_S),
+            until_time=to_timestamp(min((last + 1) * DAY_S, now_s)),
+        )
+        if caller.sees_all and not user and not team:
+            answer.pools.extend(of_pools(told.pools, by_day="day" in by))
+        return answer
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
 
 
-def _by(told: Iterable[str]) -> Sequence[str]:
-    by = list(dict.fromkeys(told))
-    unknown = [word for word in by if word not in _BY]
-    if unknown:
-        words = ", ".join(_BY)
-        raise InvalidRequest(f"no groups are made by {unknown[0][:64]!r}", field="by", hint=words)
-    return by
-
-
-def _days(request: wire.GetUsageRequest, now_s: float) -> tuple[int, int]:
-    from_s = from_timestamp(request.from_time) if request.HasField("from_time") else now_s
-    until_s = from_timestamp(request.until_time) if request.HasField("until_time") else now_s
-    first, last = floor(from_s / DAY_S), floor(min(until_s, now_s) / DAY_S)
-    if first > last:
-        raise InvalidRequest("it ends before it begins, or begins in the future", field="from_time")
-    if last - first >= MOST_DAYS:
-        first = last - MOST_DAYS + 1
-    return first, last
+def _teams(read: Readable, caller: Caller) -> set[str]:
+    return {team.name for team in read.teams() if team.member(caller.name) is not None}
 
 
 def _may_see(caller: Caller, account: Account, teams: set[str]) -> bool:

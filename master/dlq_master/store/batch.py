@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from dlq_master.model.attempt import Attempt
+from dlq_master.model.cost import Stay
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
@@ -100,6 +101,7 @@ class Batch:
     uses: list[UseRow] = field(default_factory=list)  # added to what is there
     pool_uses: list[PoolRow] = field(default_factory=list)
     machines: list[Machine] = field(default_factory=list)
+    stays: list[Stay] = field(default_factory=list)
     meta: dict[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from dlq_master.model.accounting import Account, Level, Used, summed
 from dlq_master.model.attempt import Attempt
+from dlq_master.model.cost import Costs, Stay, costs
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
@@ -62,6 +63,7 @@ class _Rows:
     uses: dict[Account, Used] = field(default_factory=dict)
     pool_uses: dict[tuple[int, str], Level] = field(default_factory=dict)
     machines: dict[str, str] = field(default_factory=dict)
+    stays: dict[tuple[str, AttemptKey], Stay] = field(default_factory=dict)
 
 
 class MemoryStore:
@@ -110,6 +112,7 @@ class MemoryStore:
         for day, pool, level in batch.pool_uses:
             rows.pool_uses[day, pool] = rows.pool_uses.get((day, pool), Level()) + level
         rows.machines |= {one.request_id: encode(one) for one in batch.machines}
+        rows.stays |= {(one.request_id, one.key): one for one in batch.stays}
         rows.meta |= batch.meta
         self.commits += 1
 
@@ -219,6 +222,17 @@ class MemoryStore:
             if attempt.ended_time_s is None
         ]
         return books(stored, living, _decoded(rows.nodes, Node), first_day, last_day, now_s)
+
+    async def costs(self, first_day: int, last_day: int, now_s: float) -> Costs:
+        """What the days from the first to the last have cost, until now."""
+        return self.costs_of(first_day, last_day, now_s)
+
+    def costs_of(self, first_day: int, last_day: int, now_s: float) -> Costs:
+        """What `costs` tells, for callers without a loop."""
+        rows = self._rows
+        days = range(first_day, last_day + 1)
+        machines, jobs = _decoded(rows.machines, Machine), _decoded(rows.jobs, Job)
+        return costs(machines, rows.stays.values(), jobs, days, now_s)
 
     async def journal_cut(self, from_s: float, most: int) -> JournalCut:
         """What of the journal is older than `from_s`, or beyond the newest `most` events."""

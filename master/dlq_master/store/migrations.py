@@ -29,6 +29,7 @@ TABLES = frozenset(
         "usage_days",
         "pool_days",
         "machines",
+        "stays",
     }
 )
 
@@ -157,4 +158,21 @@ _MACHINES = (
         body TEXT NOT NULL) STRICT""",
     "CREATE INDEX machines_open ON machines (request_id) WHERE end_s IS NULL",
     "CREATE INDEX machines_by_end ON machines (end_s) WHERE end_s IS NOT NULL",
+)
+
+
+@migrations(name="0008_stays")
+def stays(db: Database) -> None:
+    """Which part of which machine each attempt had, and when; until_s NULL: it has it still."""
+    for statement in _STAYS:
+        db.execute(statement)
+
+
+_STAYS = (
+    """CREATE TABLE stays (
+        request_id TEXT NOT NULL, job_id INTEGER NOT NULL, attempt INTEGER NOT NULL, part REAL NOT NULL,
+        from_s REAL NOT NULL, until_s REAL,
+        PRIMARY KEY (request_id, job_id, attempt)) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX stays_here ON stays (request_id) WHERE until_s IS NULL",
+    "CREATE INDEX stays_by_end ON stays (until_s) WHERE until_s IS NOT NULL",
 )

@@ -10,10 +10,12 @@ from typing import TypeVar
 from sqlite_utils import Database
 
 from dlq_common.errors import Unavailable
+from dlq_master.model.cost import Costs
 from dlq_master.model.job import Job
 from dlq_master.store.accounts import Books, read_books
 from dlq_master.store.batch import JournalCut, PastJobs
 from dlq_master.store.codec import decode
+from dlq_master.store.costs import read_costs
 from dlq_master.store.open import connect
 
 T = TypeVar("T")
@@ -41,6 +43,10 @@ class Past:
     async def books(self, first_day: int, last_day: int, now_s: float) -> Books:
         """What was used from the first day to the last, until now."""
         return await self._in_thread(lambda: read_books(self._db, first_day, last_day, now_s))
+
+    async def costs(self, first_day: int, last_day: int, now_s: float) -> Costs:
+        """What the days from the first to the last have cost, until now."""
+        return await self._in_thread(lambda: read_costs(self._db, first_day, last_day, now_s))
 
     async def journal_cut(self, from_s: float, most: int) -> JournalCut:
         """What is older than `from_s`, or beyond the newest `most` events. Never the newest event."""

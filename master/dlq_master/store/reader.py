@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from sqlite_utils import Database
 
 from dlq_master.model.attempt import Attempt
+from dlq_master.model.cost import Costs
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
@@ -158,6 +159,10 @@ class Reader:
     async def books(self, first_day: int, last_day: int, now_s: float) -> Books:
         """What was used from the first day to the last, until now."""
         return await self._past.books(first_day, last_day, now_s)
+
+    async def costs(self, first_day: int, last_day: int, now_s: float) -> Costs:
+        """What the days from the first to the last have cost, until now."""
+        return await self._past.costs(first_day, last_day, now_s)
 
     async def journal_cut(self, from_s: float, most: int) -> JournalCut:
         """What of the journal is older than `from_s`, or beyond the newest `most` events."""

@@ -8,6 +8,7 @@ from sqlite_utils import Database
 from dlq_master.store.accounts import POOLS_SQL, USES_SQL, pool_values, use_values
 from dlq_master.store.batch import HORIZON, Batch
 from dlq_master.store.codec import encode
+from dlq_master.store.costs import STAYS_SQL, stay_values
 
 
 def write_batch(db: Database, batch: Batch) -> None:
@@ -230,3 +231,4 @@ def _write_machines(db: Database, batch: Batch) -> None:
         ON CONFLICT (request_id) DO UPDATE SET end_s = excluded.end_s, body = excluded.body""",
         [(one.request_id, one.pool, one.asked_s, one.end_s, encode(one)) for one in batch.machines],
     )
+    _many(db, STAYS_SQL, stay_values(batch.stays))

@@ -196,3 +196,195 @@ class GetUsageResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetUsageResponse: _TypeAlias = GetUsageResponse  # noqa: Y015
+
+@_typing.final
+class Cost(_message.Message):
+    """What jobs of one group have cost, in the currency of prices; what the groups are not made by is empty."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DAY_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    TEAM_FIELD_NUMBER: _builtins.int
+    POOL_FIELD_NUMBER: _builtins.int
+    RUNNING_COST_FIELD_NUMBER: _builtins.int
+    LATENESS_COST_FIELD_NUMBER: _builtins.int
+    FORETOLD_RUNNING_COST_FIELD_NUMBER: _builtins.int
+    FORETOLD_LATENESS_COST_FIELD_NUMBER: _builtins.int
+    OWN_LATENESS_COST_FIELD_NUMBER: _builtins.int
+    day: _builtins.str
+    """The day, as YYYY-MM-DD. What was foretold counts on the day on which it was."""
+    job_id: _builtins.str
+    """The job."""
+    name: _builtins.str
+    """Its name."""
+    user: _builtins.str
+    """Whose jobs."""
+    team: _builtins.str
+    """To which team they are counted; empty: to the user alone."""
+    pool: _builtins.str
+    """In master.toml; being late counts to the pool from which a machine was first chosen for the job. Empty: the
+    cluster's own nodes.
+    """
+    running_cost: _builtins.float
+    """Their parts of machines, by GPUs x time from when a machine was up."""
+    lateness_cost: _builtins.float
+    """The weight for each second from the due date to the end, whatever the end, or to now."""
+    foretold_running_cost: _builtins.float
+    """What their parts of machines were expected to cost when a machine was first chosen for them."""
+    foretold_lateness_cost: _builtins.float
+    """What being late was expected to cost then, or at submission, if no machine was chosen."""
+    own_lateness_cost: _builtins.float
+    """What being late on the cluster's own nodes was expected to cost at submission, as far as anybody could say."""
+    def __init__(
+        self,
+        *,
+        day: _builtins.str = ...,
+        job_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        user: _builtins.str = ...,
+        team: _builtins.str = ...,
+        pool: _builtins.str = ...,
+        running_cost: _builtins.float = ...,
+        lateness_cost: _builtins.float = ...,
+        foretold_running_cost: _builtins.float = ...,
+        foretold_lateness_cost: _builtins.float = ...,
+        own_lateness_cost: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["day", b"day", "foretold_lateness_cost", b"foretold_lateness_cost", "foretold_running_cost", b"foretold_running_cost", "job_id", b"job_id", "lateness_cost", b"lateness_cost", "name", b"name", "own_lateness_cost", b"own_lateness_cost", "pool", b"pool", "running_cost", b"running_cost", "team", b"team", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Cost: _TypeAlias = Cost  # noqa: Y015
+
+@_typing.final
+class PoolCost(_message.Message):
+    """What the machines of a pool have cost."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DAY_FIELD_NUMBER: _builtins.int
+    POOL_FIELD_NUMBER: _builtins.int
+    BOOT_COST_FIELD_NUMBER: _builtins.int
+    JOB_COST_FIELD_NUMBER: _builtins.int
+    IDLE_COST_FIELD_NUMBER: _builtins.int
+    FORETOLD_COST_FIELD_NUMBER: _builtins.int
+    day: _builtins.str
+    """The day, as YYYY-MM-DD; empty: all of them."""
+    pool: _builtins.str
+    """Its name in master.toml."""
+    boot_cost: _builtins.float
+    """From when they were asked for until they were up, or gone."""
+    job_cost: _builtins.float
+    """The parts that jobs held."""
+    idle_cost: _builtins.float
+    """The rest: nobody held it, or it was billed at least."""
+    foretold_cost: _builtins.float
+    """What they were to cost in all when they were asked for, on that day."""
+    def __init__(
+        self,
+        *,
+        day: _builtins.str = ...,
+        pool: _builtins.str = ...,
+        boot_cost: _builtins.float = ...,
+        job_cost: _builtins.float = ...,
+        idle_cost: _builtins.float = ...,
+        foretold_cost: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_cost", b"boot_cost", "day", b"day", "foretold_cost", b"foretold_cost", "idle_cost", b"idle_cost", "job_cost", b"job_cost", "pool", b"pool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PoolCost: _TypeAlias = PoolCost  # noqa: Y015
+
+@_typing.final
+class GetCostsRequest(_message.Message):
+    """Request of GetCosts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FROM_TIME_FIELD_NUMBER: _builtins.int
+    UNTIL_TIME_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    TEAM_FIELD_NUMBER: _builtins.int
+    user: _builtins.str
+    """Only jobs of this user; empty: all that the caller may see."""
+    team: _builtins.str
+    """Only jobs that are counted to this team; empty: all that the caller may see."""
+    @_builtins.property
+    def from_time(self) -> _timestamp_pb2.Timestamp:
+        """From the day of this instant on."""
+
+    @_builtins.property
+    def until_time(self) -> _timestamp_pb2.Timestamp:
+        """To the day of this instant; unset: until now."""
+
+    @_builtins.property
+    def by(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What the groups are made by: "job", "user", "team", "day", "pool"; nothing: one for all."""
+
+    def __init__(
+        self,
+        *,
+        from_time: _timestamp_pb2.Timestamp | None = ...,
+        until_time: _timestamp_pb2.Timestamp | None = ...,
+        by: _abc.Iterable[_builtins.str] | None = ...,
+        user: _builtins.str = ...,
+        team: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["from_time", b"from_time", "until_time", b"until_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "from_time", b"from_time", "team", b"team", "until_time", b"until_time", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetCostsRequest: _TypeAlias = GetCostsRequest  # noqa: Y015
+
+@_typing.final
+class GetCostsResponse(_message.Message):
+    """Answer of GetCosts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COSTS_FIELD_NUMBER: _builtins.int
+    POOLS_FIELD_NUMBER: _builtins.int
+    FROM_TIME_FIELD_NUMBER: _builtins.int
+    UNTIL_TIME_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def costs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Cost]:
+        """Those that cost anything, or were expected to, in the order of what they are grouped by."""
+
+    @_builtins.property
+    def pools(self) -> _containers.RepeatedCompositeFieldContainer[Global___PoolCost]:
+        """By pool, and by day if that was asked for. Operators only, and only if no user or team was named."""
+
+    @_builtins.property
+    def from_time(self) -> _timestamp_pb2.Timestamp:
+        """The begin of the first day."""
+
+    @_builtins.property
+    def until_time(self) -> _timestamp_pb2.Timestamp:
+        """Now, or the end of the last day."""
+
+    def __init__(
+        self,
+        *,
+        costs: _abc.Iterable[Global___Cost] | None = ...,
+        pools: _abc.Iterable[Global___PoolCost] | None = ...,
+        from_time: _timestamp_pb2.Timestamp | None = ...,
+        until_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["from_time", b"from_time", "until_time", b"until_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["costs", b"costs", "from_time", b"from_time", "pools", b"pools", "until_time", b"until_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetCostsResponse: _TypeAlias = GetCostsResponse  # noqa: Y015

@@ -40,6 +40,11 @@ class UsageServiceStub:
                 request_serializer=dlq_dot_v1_dot_usage__service__pb2.GetUsageRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_usage__service__pb2.GetUsageResponse.FromString,
                 _registered_method=True)
+        self.GetCosts = channel.unary_unary(
+                '/dlq.v1.UsageService/GetCosts',
+                request_serializer=dlq_dot_v1_dot_usage__service__pb2.GetCostsRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_usage__service__pb2.GetCostsResponse.FromString,
+                _registered_method=True)
 
 
 class UsageServiceServicer:
@@ -54,6 +59,15 @@ class UsageServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetCosts(self, request, context):
+        """Tells what rented machines and being late have cost in whole days of UTC, until now, beside what had been foretold.
+        Users see their own jobs and those that are counted to teams they are in; operators also what machines cost while
+        nobody held them. Changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_UsageServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -61,6 +75,11 @@ def add_UsageServiceServicer_to_server(servicer, server):
                     servicer.GetUsage,
                     request_deserializer=dlq_dot_v1_dot_usage__service__pb2.GetUsageRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_usage__service__pb2.GetUsageResponse.SerializeToString,
+            ),
+            'GetCosts': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetCosts,
+                    request_deserializer=dlq_dot_v1_dot_usage__service__pb2.GetCostsRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_usage__service__pb2.GetCostsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -91,6 +110,33 @@ class UsageService:
             '/dlq.v1.UsageService/GetUsage',
             dlq_dot_v1_dot_usage__service__pb2.GetUsageRequest.SerializeToString,
             dlq_dot_v1_dot_usage__service__pb2.GetUsageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetCosts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.UsageService/GetCosts',
+            dlq_dot_v1_dot_usage__service__pb2.GetCostsRequest.SerializeToString,
+            dlq_dot_v1_dot_usage__service__pb2.GetCostsResponse.FromString,
             options,
             channel_credentials,
             insecure,

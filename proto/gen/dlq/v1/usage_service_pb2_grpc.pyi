@@ -37,6 +37,11 @@ class UsageServiceStub:
     """Tells GPU-seconds of whole days of UTC. What runs is counted until now. Users see their own jobs and those that
     are counted to teams they are in; operators also what GPUs did that nobody held. Changes nothing.
     """
+    GetCosts: _grpc.UnaryUnaryMultiCallable[_usage_service_pb2.GetCostsRequest, _usage_service_pb2.GetCostsResponse]
+    """Tells what rented machines and being late have cost in whole days of UTC, until now, beside what had been foretold.
+    Users see their own jobs and those that are counted to teams they are in; operators also what machines cost while
+    nobody held them. Changes nothing.
+    """
 
 @_typing.type_check_only
 class UsageServiceAsyncStub(UsageServiceStub):
@@ -46,6 +51,11 @@ class UsageServiceAsyncStub(UsageServiceStub):
     GetUsage: _aio.UnaryUnaryMultiCallable[_usage_service_pb2.GetUsageRequest, _usage_service_pb2.GetUsageResponse]  # type: ignore[assignment]
     """Tells GPU-seconds of whole days of UTC. What runs is counted until now. Users see their own jobs and those that
     are counted to teams they are in; operators also what GPUs did that nobody held. Changes nothing.
+    """
+    GetCosts: _aio.UnaryUnaryMultiCallable[_usage_service_pb2.GetCostsRequest, _usage_service_pb2.GetCostsResponse]  # type: ignore[assignment]
+    """Tells what rented machines and being late have cost in whole days of UTC, until now, beside what had been foretold.
+    Users see their own jobs and those that are counted to teams they are in; operators also what machines cost while
+    nobody held them. Changes nothing.
     """
 
 class UsageServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -59,6 +69,17 @@ class UsageServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_usage_service_pb2.GetUsageResponse, _abc.Awaitable[_usage_service_pb2.GetUsageResponse]]:
         """Tells GPU-seconds of whole days of UTC. What runs is counted until now. Users see their own jobs and those that
         are counted to teams they are in; operators also what GPUs did that nobody held. Changes nothing.
+        """
+
+    @_abc_1.abstractmethod
+    def GetCosts(
+        self,
+        request: _usage_service_pb2.GetCostsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_usage_service_pb2.GetCostsResponse, _abc.Awaitable[_usage_service_pb2.GetCostsResponse]]:
+        """Tells what rented machines and being late have cost in whole days of UTC, until now, beside what had been foretold.
+        Users see their own jobs and those that are counted to teams they are in; operators also what machines cost while
+        nobody held them. Changes nothing.
         """
 
 def add_UsageServiceServicer_to_server(servicer: UsageServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -8,7 +8,8 @@ from typing import Protocol
 import pytest
 
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Job, JobState
+from dlq_master.model.job import Foretold, Job, JobState, Lateness
+from dlq_master.model.rented import MachineState
 from dlq_master.store.batch import (
     HORIZON,
     Batch,
@@ -143,6 +144,28 @@ async def test_what_is_told_of_tenants_is_kept(store: Halves) -> None:
         a_machine("spot-4-1"),
     )
     assert store.records.waited(JobId(9)) is None
+
+
+async def test_what_machines_and_lateness_have_cost_is_reckoned_from_what_is_stored(
+    store: Halves,
+) -> None:
+    late = a_job(2, lateness=Lateness(130.0, 2.0), foretold=Foretold(101.0, 7.0))
+    ended = a_job(4, lateness=Lateness(130.0, 2.0), end_time_s=150.0, state=JobState.COMPLETED)
+    await store.commit(first_batch(), mixed_batch())
+    ups = [a_machine(state=MachineState.AWAY, up_s=112.0, end_s=140.0), a_machine("spot-3-2", up_s=114.0)]  # fmt: skip
+    await store.commit(Batch(jobs=[late, ended], machines=ups))
+    costs = await store.records.costs(0, 0, 160.0)
+    rate = 12.5 / 3600.0
+    assert {account.job_id: cost.running for account, cost in costs.jobs.items() if cost.running} == {
+        1: pytest.approx(0.25 * 20.0 * rate),
+        2: pytest.approx(0.25 * 45.0 * rate),
+    }  # fmt: skip
+    told = {account.job_id: (cost.late, cost.own_late) for account, cost in costs.jobs.items() if any(cost[1:])}  # fmt: skip
+    assert told == {2: (60.0, 7.0), 4: (40.0, 0.0)}
+    assert costs.pools[0, "spot"].whole == pytest.approx((30.0 + 50.0 + 50.0) * rate)
+    assert {2, 4} <= costs.known.keys()
+    next_day = await store.records.costs(1, 1, 90_000.0)
+    assert {account.job_id for account in next_day.jobs} == {2}, "the other one ended on the first"
 
 
 async def test_foreseen_starts_are_kept_changed_and_dropped(store: Halves) -> None:

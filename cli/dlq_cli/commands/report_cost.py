@@ -1,0 +1,63 @@
+"""`dlq report cost`: what rented machines and being late have cost, beside what had been foretold."""
+
+from __future__ import annotations
+
+import click
+
+from dlq_cli.app import App
+from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.commands.usage import groups_of, span_of
+from dlq_cli.cost_text import cost_csv, cost_text
+from dlq_cli.facts.common import document
+from dlq_cli.facts.cost import GROUPS, costs_facts
+from dlq_client.usage import Usages
+from dlq_common.errors import InvalidRequest
+
+
+@click.command(
+    epilog=examples(
+        "dlq report cost",
+        "dlq report cost -S 30d --by pool,day",
+        "dlq report cost -S 2026-11-01 -E 2026-11-30 --by user --csv > november.csv",
+    )
+)
+@click.option("-S", "--since", metavar="TIME", help="From this day on.  [a week]")
+@click.option("-E", "--until", metavar="TIME", help="To this day, all of it.  [now]")
+@click.option("-u", "--user", metavar="USER", default="", help="Only jobs of this user.")
+@click.option("--team", metavar="TEAM", default="", help="Only jobs counted to this team.")
+@click.option("--by", metavar="WORDS", help=f"Groups: {', '.join(GROUPS)}.  [job]")
+@click.option("--csv", "as_csv", is_flag=True, help="Comma-separated lines.")
+@json_option
+@pass_app
+def cost(
+    app: App,
+    since: str | None,
+    until: str | None,
+    user: str,
+    team: str,
+    by: str | None,
+    as_csv: bool,
+    as_json: bool,
+) -> None:
+    """What rented machines and being late have cost, of your jobs and your teams' (operators: all), in whole days of UTC.
+
+    COST is a job's part of machines, by GPUs x time; LATE_COST its weight from the due date to its end, or to now. The
+    next two are the same as they were expected: when a machine was first chosen for it, or else at its submission.
+    OWN_LATE_COST is what being late on the cluster's own nodes alone was expected to cost. Operators also see what machines
+    were paid for: for jobs, to boot, idle, and in all what they were expected to cost when they were asked for.
+    """
+    if as_csv and as_json:
+        raise InvalidRequest("--csv and --json are two forms of the same: take one")
+    groups = groups_of("job" if by is None else by, GROUPS)
+    from_s, until_s = span_of(app, since, until)
+    answer = Usages(app.connection()).costs(from_s, until_s, by=groups, user=user, team=team)
+    if as_json:
+        click.echo(document(costs_facts(answer, groups)))
+    elif as_csv:
+        click.echo(cost_csv(answer, groups), nl=False)
+    else:
+        click.echo(cost_text(answer, groups, app.look()), nl=False)
+        if not answer.costs and not answer.pools:
+            app.say(
+                "nothing was rented, and nobody late at a price, in these days; -S 30d looks further back"
+            )

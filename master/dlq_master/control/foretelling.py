@@ -1,0 +1,77 @@
+"""What jobs that say what being late costs are expected to cost: told once, when they are first looked at, and once more
+when a machine is first chosen for them. It is kept with the job, beside what it then costs (model/cost.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+from typing import TYPE_CHECKING
+
+from dlq_master.control.turn import Turn
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import Foretold, Job, Lateness
+from dlq_master.policy.expected_end import expected_end_s
+
+if TYPE_CHECKING:
+    from dlq_master.policy.rent.market import Change, Market, Wanting
+
+_HOUR_S = 3600.0
+
+
+def foretell(turn: Turn, market: Market, changes: Iterable[Change]) -> None:
+    """Tell it of those who wait, before anything of this is done."""
+    from dlq_master.policy.rent.market import Provision, Put
+
+    jobs, waiting = turn.state.cluster.jobs, {JobId(one.job): one for one in market.wanting}
+    for job_id in sorted(waiting.keys() & turn.state.pools.unforetold):
+        own_s = waiting[job_id].own_end_s
+        late = _late(jobs[job_id].lateness, own_s)
+        _keep(turn, jobs[job_id], Foretold(turn.now_s, None if late == inf else late))
+    here = {at.request_id: at for at in market.here}
+    for change in changes:
+        if isinstance(change, Provision):
+            begin_s = market.now_s + market.offers[change.offer].type.boot_s
+            for job, gpus in zip(change.jobs, change.gpus, strict=True):
+                _chosen(turn, market, waiting[JobId(job)], change.offer, begin_s, gpus)
+        elif isinstance(change, Put):
+            at = here[change.request_id]
+            begin_s = max(market.now_s, at.ready_s)
+            _chosen(turn, market, waiting[JobId(change.job)], at.offer, begin_s, change.gpus)
+
+
+def of_those_that_run(turn: Turn) -> None:
+    """Who started on the own nodes before anybody looked is told here; who waits, with the next look."""
+    for job_id in sorted(turn.state.pools.unforetold):
+        job = turn.state.cluster.jobs.get(job_id)
+        if job is None or job.ended:
+            turn.state.pools.unforetold.discard(job_id)
+        elif job.live_attempt is not None:
+            late = _late(job.lateness, expected_end_s(job, turn.now_s))
+            _keep(turn, job, Foretold(turn.now_s, None if late == inf else late))
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _late(lateness: Lateness | None, end_s: float) -> float:
+    """What being done then costs; inf: never."""
+    return 0.0 if lateness is None else lateness.weight * max(0.0, end_s - lateness.due_s)
+
+
+def _keep(turn: Turn, job: Job, told: Foretold) -> None:
+    turn.state.pools.unforetold.discard(job.job_id)
+    turn.state.cluster.put_job(job._replace(foretold=told))
+
+
+def _chosen(
+    turn: Turn, market: Market, one: Wanting, offer: int, begin_s: float, gpus: int
+) -> None:
+    """A machine of this offer is chosen for it; nothing if one had been before."""
+    job = turn.state.cluster.jobs[JobId(one.job)]
+    told = job.foretold or Foretold(turn.now_s)
+    if told.pool:
+        return
+    kind, lasts_s = market.offers[offer].type, float(one.left_s[offer, gpus - 1])
+    running = lasts_s / _HOUR_S * kind.price_per_hour * gpus / kind.gpus
+    late = _late(job.lateness, begin_s + lasts_s)
+    _keep(turn, job, Foretold(turn.now_s, told.own_late, kind.name, running, late))

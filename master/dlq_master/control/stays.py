@@ -1,0 +1,59 @@
+"""Which part of which rented machine each attempt has: a row when it is placed there, and the same one when it leaves.
+
+So what a job has cost is exact whenever the master dies: the rows are written in the turns in which GPUs change hands, and
+what still lives follows from the attempts and machines that are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from dlq_master.model.attempt import Attempt
+from dlq_master.model.cost import Stay
+from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.model.node import Node, NodePool
+from dlq_master.model.rented import Machine
+
+
+class Machines(Protocol):
+    """Who knows which nodes are rented."""
+
+    def of_node(self, node_id: NodeId) -> Machine | None: ...
+
+
+@dataclass(slots=True)
+class Stays:
+    """`here`: of attempts that live; none of them is closed."""
+
+    here: dict[AttemptKey, tuple[Stay, ...]] = field(default_factory=dict)
+
+    def take(
+        self,
+        attempts: Iterable[Attempt],
+        nodes: Mapping[NodeId, Node],
+        machines: Machines,
+        now_s: float,
+    ) -> Iterator[Stay]:
+        """What is to be written of these attempts, as they are now."""
+        for attempt in attempts:
+            if attempt.live and attempt.key not in self.here:
+                found = tuple(_of(attempt, nodes, machines))
+                if found:
+                    self.here[attempt.key] = found
+                    yield from found
+            elif not attempt.live and attempt.key in self.here:
+                for one in self.here.pop(attempt.key):
+                    yield one._replace(until_s=now_s)
+
+
+def _of(attempt: Attempt, nodes: Mapping[NodeId, Node], machines: Machines) -> Iterator[Stay]:
+    for node_id, mask in attempt.lease.allocation.slots:
+        node = nodes.get(node_id)
+        if node is None or node.pool is not NodePool.PRICED:
+            continue
+        machine = machines.of_node(node_id)
+        if machine is not None:
+            part = mask.bit_count() / len(node.gpus)
+            yield Stay(machine.request_id, attempt.key, part, attempt.assigned_time_s)

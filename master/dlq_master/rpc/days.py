@@ -1,0 +1,41 @@
+"""Days of UTC, and spans of them, as requests name them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime
+from math import floor
+
+from dlq.v1 import usage_service_pb2 as wire
+from dlq_common.errors import InvalidRequest
+from dlq_common.wire import from_timestamp
+from dlq_master.model.accounting import DAY_S
+
+MOST_DAYS = 3660
+
+
+def day_words(day: int) -> str:
+    """A day of UTC, as 2026-11-22."""
+    return datetime.fromtimestamp(day * DAY_S, UTC).strftime("%Y-%m-%d")
+
+
+def days_of(request: wire.GetUsageRequest | wire.GetCostsRequest, now_s: float) -> tuple[int, int]:
+    """The first and the last day that are asked for; none in the future. Raises InvalidRequest."""
+    from_s = from_timestamp(request.from_time) if request.HasField("from_time") else now_s
+    until_s = from_timestamp(request.until_time) if request.HasField("until_time") else now_s
+    first, last = floor(from_s / DAY_S), floor(min(until_s, now_s) / DAY_S)
+    if first > last:
+        raise InvalidRequest("it ends before it begins, or begins in the future", field="from_time")
+    if last - first >= MOST_DAYS:
+        first = last - MOST_DAYS + 1
+    return first, last
+
+
+def groups_of(told: Iterable[str], known: Collection[str]) -> Sequence[str]:
+    """What groups are made by, each once. Raises InvalidRequest for a word that is not known."""
+    by = list(dict.fromkeys(told))
+    unknown = [word for word in by if word not in known]
+    if unknown:
+        words = ", ".join(known)
+        raise InvalidRequest(f"no groups are made by {unknown[0][:64]!r}", field="by", hint=words)
+    return by
