@@ -2,40 +2,17 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from dlq_client.connection import Connection
 from dlq_client.jobs import Jobs
-from support.harness import Daemons
+from support.lender import Lender
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
 BUSY = "3|process|4711|8589934592"
-
-
-class Lender(Daemons):
-    """Agents of the inference side, whose virtual GPUs are as `say` last said."""
-
-    def _make_agent(self, name: str) -> None:
-        super()._make_agent(name)
-        config = self.root / f"{name}.toml"
-        script = self.root / f"{name}.gpus"
-        told = config.read_text().replace("H100-80GB", f"H100-80GB@{script}")
-        config.write_text(told.replace("[node]\n", '[node]\npool = "inference"\n'))
-
-    def say(self, name: str, *lines: str) -> None:
-        """From now on the GPUs of this node are like this."""
-        draft = self.root / f"{name}.draft"
-        draft.write_text("".join(f"{line}\n" for line in lines))
-        draft.rename(self.root / f"{name}.gpus")
-
-    def server(self, name: str) -> dict[str, Any]:
-        """One line of `dlq admin loan status`."""
-        told = json.loads(self.said("admin", "loan", "status", "--json"))["servers"]
-        return next(one for one in told if one["node_id"] == name)
 
 
 @pytest.fixture(scope="module")

@@ -92,14 +92,14 @@ def _as_planned(turn: Turn, ask: ReclaimServers) -> Reclaimed:
         said = (ask.node_ids, ask.count, ask.within_s, ask.force)
         if said != (asked.node_ids, asked.count, asked.within_s, asked.force):
             raise Conflict(f"plan {ask.token} was made for something else", hint=_AGAIN)
-    wanted = _wanted(turn, asked)
+    try:
+        wanted = _wanted(turn, asked)
+    except IllegalTransition as error:
+        raise Conflict(_changed(ask.token, error.what), hint=_AGAIN) from error
     view, policy = look(turn), turn.state.policy
     demand = demand_of(view, policy, wanted.there, wanted.fewer)
     if _basis(wanted, demand) != planned.found.basis:
-        why = _difference(planned.demand, demand)
-        raise Conflict(
-            f"the cluster is not as it was when plan {ask.token} was made: {why}", hint=_AGAIN
-        )
+        raise Conflict(_changed(ask.token, _difference(planned.demand, demand)), hint=_AGAIN)
     taken = taking(view, policy, demand, planned.found.choice)
     if _effects(turn, asked, wanted, taken) != planned.effects:
         raise Conflict(f"plan {ask.token} would do something else to jobs by now", hint=_AGAIN)
@@ -258,6 +258,10 @@ def _hasten(turn: Turn, node_ids: tuple[NodeId, ...], within_s: float, actor: st
         if attempt.stop_cause is None or left_s(attempt, turn.now_s) > within_s:
             stop = sooner(attempt, attempt.stop_cause or StopCause.RECLAIM, within_s)
             turn.step_attempt(key, stop, actor=actor, cause="the server is wanted by then")
+
+
+def _changed(token: str, why: str) -> str:
+    return f"the cluster is not as it was when plan {token} was made: {why}"
 
 
 def _difference(before: Demand, now: Demand) -> str:
