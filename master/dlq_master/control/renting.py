@@ -25,7 +25,7 @@ from dlq_master.model.resources import Allocation, Slot, indices, mask_of
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.partition.whole import kind_of_lease
-from dlq_master.policy.rent.own import InLine, own_ends
+from dlq_master.policy.rent.own import own_ends
 
 if TYPE_CHECKING:
     from dlq_master.policy.priced.catalogue import NodeType
@@ -41,10 +41,12 @@ def watch(turn: Turn) -> None:
         return
     if scheduling.pause_of(state, turn.now_s) is not None or state.frozen:
         return  # nobody knows yet what runs
-    wanting = [job for job in state.cluster.jobs.values() if _may_rent(job)]
+    line = list(in_line(turn))
+    pending = [state.cluster.jobs[job_id] for job_id in state.cluster.pending]
+    wanting = [job for job in (*line, *pending) if _may_rent(job)]
     here = [one for one in state.pools.open() if one.state in _THERE]
     if wanting or here:
-        _decide(turn, wanting, here)
+        _decide(turn, line, wanting, here)
     foretelling.of_those_that_run(turn)
 
 
@@ -86,7 +88,7 @@ def _may_rent(job: Job) -> bool:
     )
 
 
-def _decide(turn: Turn, wanting: list[Job], here: list[Machine]) -> None:
+def _decide(turn: Turn, line: list[Job], wanting: list[Job], here: list[Machine]) -> None:
     import numpy as np  # not before the first pool: a master starts without it
 
     from dlq_master.policy.priced.presets import build
@@ -94,7 +96,7 @@ def _decide(turn: Turn, wanting: list[Job], here: list[Machine]) -> None:
     from dlq_master.policy.rent.market import Provision, Put, Release
 
     state = turn.state
-    market = _market(turn, wanting, here)
+    market = _market(turn, line, wanting, here)
     renting = state.config.renting
     solver = build(renting.policy, renting.settings)
     draw = np.random.default_rng([state.epoch, state.next_event])
@@ -110,12 +112,12 @@ def _decide(turn: Turn, wanting: list[Job], here: list[Machine]) -> None:
                 pools.rent(turn, state.config.pools[change.offer], change)
 
 
-def _market(turn: Turn, wanting: list[Job], here: list[Machine]) -> Market:
+def _market(turn: Turn, line: list[Job], wanting: list[Job], here: list[Machine]) -> Market:
     from dlq_master.policy.rent.market import Here, Market, Offer, Wanting
 
     state, config = turn.state, turn.state.config
     order = {pool.name: n for n, pool in enumerate(config.pools)}
-    ends = own_end_s(turn)
+    ends = own_end_s(turn, line)
     offers = tuple(Offer(_type(pool), left(turn, pool)) for pool in config.pools)
     machines = []
     for one in here:
@@ -130,19 +132,11 @@ def _market(turn: Turn, wanting: list[Job], here: list[Machine]) -> Market:
             machines.append(
                 Here(one.request_id, order[one.pool], ready_s, one.paid_until_s, free, there)
             )
-    jobs = []
-    for job in wanting:
-        assert job.lateness is not None
-        weight, due_s = job.lateness.weight, job.lateness.due_s
-        jobs.append(
-            Wanting(
-                int(job.job_id),
-                due_s,
-                weight,
-                run_times.left_s(turn, job),
-                ends.get(job.job_id, inf),
-            )
-        )
+    jobs = [
+        Wanting(int(job.job_id), job.lateness.due_s, job.lateness.weight, left_s, ends.get(job.job_id, inf))
+        for job, left_s in zip(wanting, run_times.left_s(turn, wanting), strict=True)
+        if job.lateness is not None
+    ]  # fmt: skip
     renting, rented = config.renting, state.pools
     per_hour = inf if renting.most_per_hour is None else renting.most_per_hour - rented.per_hour()
     spare = (
@@ -183,28 +177,21 @@ def left(turn: Turn, pool: PoolConfig) -> int:
     return 0 if words else most
 
 
-def own_end_s(turn: Turn) -> dict[JobId, float]:
-    """When each waiting job would be done on the cluster's own nodes (`policy.rent.own`)."""
+def own_end_s(turn: Turn, line: list[Job]) -> dict[int, float]:
+    """When each of those who wait, in their order, would be done on the cluster's own nodes (`policy.rent.own`)."""
     cluster = turn.state.cluster
     cluster.capacity.ready()
-    own = {node_id for node_id, node in cluster.nodes.items() if is_own(node) and node.open}
-    free = sum(_free(turn, cluster.nodes[node_id]).bit_count() for node_id in own)
+    own = {node_id: node for node_id, node in cluster.nodes.items() if is_own(node) and node.open}
+    free = sum([_free(turn, node).bit_count() for node in own.values()])
     running = []
     for attempt in cluster.attempts.values():
-        gpus = sum(
-            slot.mask.bit_count() for slot in attempt.lease.allocation.slots if slot.node_id in own
-        )
+        slots = attempt.lease.allocation.slots
+        gpus = sum([slot.mask.bit_count() for slot in slots if slot.node_id in own])
         if gpus:
             began_s = turn.now_s if attempt.started_time_s is None else attempt.started_time_s
             end_s = expected_end_s(cluster.jobs[attempt.key.job_id], began_s)
             running.append((end_s if end_s < inf else turn.now_s + USUAL_S, gpus))
-    line = [
-        InLine(int(job.job_id), job.gpus_now, run_times.lasts_s(turn, job))
-        for job in in_line(turn)
-        if job.waiting
-    ]
-    ends = own_ends(turn.now_s, free, running, line)
-    return {JobId(job_id): end_s for job_id, end_s in ends.items()}
+    return own_ends(turn.now_s, free, running, run_times.in_line(turn, line))
 
 
 def in_line(turn: Turn) -> Iterator[Job]:

@@ -7,48 +7,91 @@ the ended jobs that it has loaded.
 
 from __future__ import annotations
 
-from math import inf
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
+from math import inf, nan
+from typing import TYPE_CHECKING, cast
 
+from dlq_master.control.pool_config import PoolConfig
+from dlq_master.control.pool_state import Kept, Value
 from dlq_master.control.turn import Turn
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job, JobState
+from dlq_master.policy.rent.own import InLine
 
 if TYPE_CHECKING:
-    from dlq_master.policy.priced.catalogue import Floats
+    from dlq_master.policy.priced.catalogue import Bools, Floats
     from dlq_master.policy.priced.learning import Kin, Learned
 
 LEARN_EVERY_S = 30.0
 _LEAST_S = 1.0  # that is left of a job, whatever was said of it
 
 
-def left_s(turn: Turn, job: Job) -> Floats:
-    """By pool and GPUs - 1: what is left of it there; inf where it may not run."""
+def left_s(turn: Turn, jobs: Sequence[Job]) -> list[Floats]:
+    """Of each job by pool and GPUs - 1: what is left of it there; inf where it may not run."""
+    _learned(turn)
+    rented = turn.state.pools
+    rented.lefts = _kept(rented.lefts, jobs, partial(_left_s, turn))
+    return [left for _, left in rented.lefts.values()]
+
+
+def in_line(turn: Turn, jobs: Sequence[Job]) -> list[InLine]:
+    """Each of them as it stands in line for the cluster's own nodes."""
+    _learned(turn)
+    rented = turn.state.pools
+    rented.lines = _kept(rented.lines, jobs, lambda new: [_in_line(turn, job) for job in new])
+    return [one for _, one in rented.lines.values()]
+
+
+def _kept(
+    before: Kept[Value], jobs: Sequence[Job], work_out: Callable[[list[Job]], Iterable[Value]]
+) -> Kept[Value]:
+    """In the order of the jobs: what is known of those that are the same values as before, and of the others anew."""
+    found = {job.job_id: before.get(job.job_id) for job in jobs}
+    new = [job for job in jobs if (one := found[job.job_id]) is None or one[0] is not job]
+    found.update(zip([job.job_id for job in new], zip(new, work_out(new), strict=True), strict=True))  # fmt: skip
+    return cast("Kept[Value]", found)
+
+
+def _left_s(turn: Turn, jobs: list[Job]) -> Iterable[Floats]:
     import numpy as np
 
-    pools, request = turn.state.config.pools, job.request
-    table = _table(turn, job)
-    whole_s = job.duration_estimate_s
-    if whole_s is not None:
-        table = table * (whole_s / table[-1, min(request.gpus, table.shape[1]) - 1])
-    done = min(1.0, job.worked_s / table[-1, min(request.gpus, table.shape[1]) - 1])
-    left = np.maximum(table * (1.0 - done), _LEAST_S)
-    found = np.full((len(pools), table.shape[1]), inf)
-    for n, pool in enumerate(pools):
-        if request.gpu_type in (None, pool.gpu_type):
-            for gpus in request.sizes or (request.gpus,):
-                if gpus <= pool.gpus:
-                    found[n, gpus - 1] = left[n, gpus - 1]
-    return found
+    if not jobs:
+        return []
+    whole = np.stack([_table(turn, job) for job in jobs])
+    every = np.arange(len(jobs))
+    asked = [min(job.request.gpus, whole.shape[2]) - 1 for job in jobs]
+    told_s = np.array([nan if job.duration_estimate_s is None else job.duration_estimate_s for job in jobs])  # fmt: skip
+    scale = np.where(np.isnan(told_s), 1.0, told_s / whole[every, -1, asked])
+    whole = whole * scale[:, None, None]
+    worked_s = np.array([job.worked_s for job in jobs])
+    done = np.minimum(1.0, worked_s / whole[every, -1, asked])
+    left = np.maximum(whole * (1.0 - done)[:, None, None], _LEAST_S)
+    may = cache(partial(_may_run, turn.state.config.pools, whole.shape[2]))
+    allowed = np.stack([may(job.request.gpu_type, job.request.sizes or (job.request.gpus,)) for job in jobs])  # fmt: skip
+    return np.where(allowed, left[:, :-1], inf)
 
 
-def lasts_s(turn: Turn, job: Job) -> float:
-    """What is left of it on what it asks for, on the cluster's own nodes."""
+def _may_run(
+    pools: tuple[PoolConfig, ...], width: int, gpu_type: str | None, sizes: tuple[int, ...]
+) -> Bools:
+    """By pool and GPUs - 1: whether who asks for such GPUs, in one of these numbers, may run there."""
+    import numpy as np
+
+    count = np.arange(1, width + 1)
+    typed = np.array([gpu_type in (None, pool.gpu_type) for pool in pools])
+    gpus = np.array([pool.gpus for pool in pools])
+    may: Bools = typed[:, None] & np.isin(count, sizes) & (count <= gpus[:, None])
+    return may
+
+
+def _in_line(turn: Turn, job: Job) -> InLine:
+    """With what is left of it on what it asks for."""
     whole_s = job.duration_estimate_s
     if whole_s is None:
         table = _table(turn, job)
         whole_s = float(table[-1, min(job.request.gpus, table.shape[1]) - 1])
-    return max(_LEAST_S, whole_s - job.worked_s)
+    return InLine(int(job.job_id), job.gpus_now, max(_LEAST_S, whole_s - job.worked_s))
 
 
 def _table(turn: Turn, job: Job) -> Floats:
@@ -78,7 +121,7 @@ def _learned(turn: Turn) -> Learned:
         for job in turn.state.cluster.jobs.values():
             if job.state is JobState.COMPLETED and job.job_id not in rented.learned_from:
                 rented.learned_from.add(job.job_id)
-                rented.tables.clear()
+                rented.forget_times()
                 _learn(turn, rented.learned, job)
     return rented.learned
 

@@ -66,6 +66,7 @@ def _order(
     time = situation.time[:, kind, gpus - 1]
     due = situation.due[:, None]
     makes = time <= due if in_time else time < due
-    value = np.where(makes, time * (price / _HOUR_S), time)
+    with np.errstate(invalid="ignore"):  # where it may not run, for nothing
+        value = np.where(makes, time * (price / _HOUR_S), time)
     order = np.lexsort((value, ~makes), axis=1)
     return order, np.take_along_axis(value, order, axis=1), makes

@@ -65,7 +65,8 @@ def wishes(situation: Situation, lookahead: float) -> Wish:
     """What each job is to have at most, and what it is worth."""
     time, due = situation.time, situation.due[:, None, None]
     each = _per_gpu(situation)
-    cost = time * each[:, None] * np.arange(1, time.shape[2] + 1)
+    with np.errstate(invalid="ignore"):  # where it may not run, for nothing
+        cost = time * each[:, None] * np.arange(1, time.shape[2] + 1)
     makes = time <= due
     jobs, shape = np.arange(len(time)), time.shape[1:]
     in_time = np.where(makes, cost, np.inf).reshape(len(time), -1).argmin(axis=1)
@@ -210,17 +211,19 @@ def _give_idle(packing: Packing, situation: Situation, wish: Wish) -> None:
     """GPUs that are paid for go where each saves most: time of being late, and of renting."""
     value = (wish.urgency * situation.fastest + wish.cost).tolist()
     for node, on in enumerate(packing.on):
-        times = situation.time[list(on), packing.kind[node]].tolist()
-        time = dict(zip(on, times, strict=True))
+        if not packing.idle(node):
+            continue
+        rates = (1 / situation.time[list(on), packing.kind[node]]).tolist()
+        rate = dict(zip(on, rates, strict=True))
         while idle := packing.idle(node):
             found = [
                 (
-                    value[job] * (1 / time[job][gpus + more - 1] - 1 / time[job][gpus - 1]) / more,
+                    value[job] * (rate[job][gpus + more - 1] - rate[job][gpus - 1]) / more,
                     job,
                     more,
                 )
                 for job, gpus in on.items()
-                for more in range(1, min(idle, len(time[job]) - gpus) + 1)
+                for more in range(1, min(idle, len(rate[job]) - gpus) + 1)
             ]
             gain, job, more = max(found, default=(0.0, 0, 0))
             if gain <= 0:

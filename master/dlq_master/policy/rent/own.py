@@ -32,16 +32,16 @@ def own_ends(
     heap.sort()
     total = free + sum(gpus for _, gpus in running)
     ends: dict[int, float] = {}
-    for one in line:
-        if one.gpus > total:
-            ends[one.job] = inf
+    for job, wants, lasts_s in line:
+        if wants > total:
+            ends[job] = inf
             continue
         begin_s, have = now_s, 0
-        while have < one.gpus:
-            at_s, gpus = heappop(heap)
-            begin_s, have = max(begin_s, at_s), have + gpus
-        if have > one.gpus:
-            heappush(heap, (begin_s, have - one.gpus))
-        ends[one.job] = begin_s + one.lasts_s
-        heappush(heap, (ends[one.job], one.gpus))
+        while have < wants:
+            begin_s, gpus = heappop(heap)  # none is before another that was taken
+            have += gpus
+        if have > wants:
+            heappush(heap, (begin_s, have - wants))
+        ends[job] = end_s = begin_s + lasts_s
+        heappush(heap, (end_s, wants))
     return ends

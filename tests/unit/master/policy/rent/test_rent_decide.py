@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dlq_master.policy.priced.catalogue import NodeType
 from dlq_master.policy.priced.marginal import marginal
-from dlq_master.policy.rent.decide import decide, late_cost
+from dlq_master.policy.rent.decide import decide
 from dlq_master.policy.rent.market import (
     Change,
     Here,
@@ -23,6 +23,7 @@ from dlq_master.policy.rent.market import (
     Wanting,
 )
 from dlq_master.policy.rent.own import InLine, own_ends
+from support.plain_renting import late_cost
 
 HOUR_S = 3600.0
 SPOT = NodeType("spot", "h100", 4, 10.0, boot_s=360.0)

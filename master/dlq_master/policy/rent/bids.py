@@ -1,0 +1,76 @@
+"""Who bids for machines, in columns: all of one decision is reckoned at once for all jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from dlq_master.policy.priced.catalogue import Floats, Ints
+from dlq_master.policy.rent.market import Market, Offer, Wanting
+
+HOUR_S = 3600.0
+
+
+class Bids(NamedTuple):
+    """Jobs that being late on the own nodes would cost something, who would lose most first: `own` is what it would
+    cost. `left_s[job, offer, g - 1]`."""
+
+    jobs: tuple[Wanting, ...]
+    left_s: Floats
+    due_s: Floats
+    weight: Floats
+    own: Floats
+
+    def only(self, at: Ints) -> Bids:
+        """Those of these places."""
+        jobs = tuple([self.jobs[n] for n in at.tolist()])
+        return Bids(jobs, self.left_s[at], self.due_s[at], self.weight[at], self.own[at])
+
+
+def bids(market: Market) -> Bids:
+    """Of everybody who is expected to be late on the own nodes."""
+    every = market.wanting
+    due_s = np.array([one.due_s for one in every])
+    weight = np.array([one.weight for one in every])
+    with np.errstate(invalid="ignore"):  # who loses nothing by never being done
+        own = late_costs(weight, due_s, np.array([one.own_end_s for one in every]))
+    late = np.flatnonzero(own > 0.0)
+    at = late[np.lexsort((np.array([one.job for one in every])[late], -own[late]))]
+    jobs = tuple([every[n] for n in at.tolist()])
+    tables = [one.left_s for one in jobs] or [np.zeros((len(market.offers), 0))]
+    left_s = np.concatenate(tables).reshape(len(jobs), *tables[0].shape)
+    return Bids(jobs, left_s, due_s[at], weight[at], own[at])
+
+
+def pay_at_all(market: Market, who: Bids) -> Bids:
+    """Whom being late on the own nodes costs more than its part of a new machine."""
+    return who.only(np.flatnonzero((who.own[:, None] > _least_costs(market, who)).any(axis=1)))
+
+
+def _least_costs(market: Market, who: Bids) -> Floats:
+    """[job, offer]: on as many GPUs of a new machine as cost least with the lateness there."""
+    boot_s, price = (
+        np.array(column)[:, None]
+        for column in zip(*[(o.type.boot_s, o.type.price_per_hour) for o in market.offers], strict=True)
+    )  # fmt: skip
+    late = late_costs(who.weight[:, None, None], who.due_s[:, None, None], market.now_s + boot_s + who.left_s)  # fmt: skip
+    with np.errstate(invalid="ignore"):  # what costs nothing, and is never done
+        money = (boot_s + who.left_s) * parts(market.offers, who.left_s.shape[2]) * price / HOUR_S
+    least: Floats = np.where(np.isfinite(who.left_s), late + money, inf).min(axis=2)
+    return least
+
+
+def late_costs(weight: Floats, due_s: Floats, end_s: Floats) -> Floats:
+    """What being done then costs; inf: never."""
+    found: Floats = weight * np.maximum(0.0, end_s - due_s)
+    return found
+
+
+def parts(offers: Sequence[Offer], width: int) -> Floats:
+    """[offer, g - 1]: which part of a machine so many GPUs are."""
+    gpus = np.array([offer.type.gpus for offer in offers])
+    found: Floats = np.arange(1, width + 1) / gpus[:, None]
+    return found

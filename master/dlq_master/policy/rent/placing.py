@@ -1,0 +1,95 @@
+"""Who goes to a machine that is there: the cheapest place that is better than waiting.
+
+Machines of one offer that take work at the same instant and are paid until the same cost a job the same, and differ by
+how many GPUs are free: what a job would pay is reckoned once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heapify, heappop, heappush
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from dlq_master.policy.priced.catalogue import Floats
+from dlq_master.policy.rent.bids import HOUR_S, Bids, late_costs, parts
+from dlq_master.policy.rent.market import Market, Put
+
+
+class _Alike(NamedTuple):
+    """Machines that cost the same: when work begins there, and until when it is paid already, from then on at least."""
+
+    offer: int
+    begin_s: float
+    paid_s: float
+
+
+_Room = Mapping[_Alike, dict[int, list[str]]]  # heaps of machines by how many GPUs are free
+
+
+def placed(market: Market, who: Bids) -> tuple[list[Put], Bids]:
+    """Who goes to a machine that is there, and who is left."""
+    room = _room(market)
+    if not room or not who.jobs:
+        return [], who
+    costs = {alike: _costs(market, who, alike, max(heaps)) for alike, heaps in room.items()}
+    least = np.min([cost.min(axis=1, initial=inf) for cost in costs.values()], axis=0)
+    put, gone = [], []
+    for n in np.flatnonzero(least < who.own).tolist():
+        rows = {alike: cost[n].tolist() for alike, cost in costs.items()}
+        found = _cheapest(room, rows)
+        if found is not None and found[0] < who.own[n]:
+            _, request_id, gpus, alike, free = found
+            _take(room[alike], free, gpus)
+            put.append(Put(who.jobs[n].job, request_id, gpus))
+            gone.append(n)
+    return put, who.only(np.delete(np.arange(len(who.jobs)), gone)) if gone else who
+
+
+def _room(market: Market) -> _Room:
+    room: dict[_Alike, dict[int, list[str]]] = {}
+    for at in market.here:
+        if at.open and at.free > 0:
+            begin_s = max(market.now_s, at.ready_s)
+            alike = _Alike(at.offer, begin_s, max(at.paid_until_s, begin_s))
+            room.setdefault(alike, {}).setdefault(at.free, []).append(at.request_id)
+    for heaps in room.values():
+        for heap in heaps.values():
+            heapify(heap)
+    return room
+
+
+def _costs(market: Market, who: Bids, alike: _Alike, free: int) -> Floats:
+    """[job, g - 1], of at most so many GPUs: of being late there, and of what is not paid yet."""
+    offer = market.offers[alike.offer].type
+    end_s = alike.begin_s + who.left_s[:, alike.offer, :free]
+    late = late_costs(who.weight[:, None], who.due_s[:, None], end_s)
+    part = parts(market.offers, end_s.shape[1])[alike.offer]
+    unpaid_s = np.maximum(0.0, end_s - alike.paid_s)
+    with np.errstate(invalid="ignore"):  # what costs nothing, and is never done
+        cost = late + unpaid_s * part * offer.price_per_hour / HOUR_S
+    found: Floats = np.where(np.isfinite(end_s) & (end_s <= offer.until_s), cost, inf)
+    return found
+
+
+def _cheapest(
+    room: _Room, rows: Mapping[_Alike, list[float]]
+) -> tuple[float, str, int, _Alike, int] | None:
+    """Of one job: cost, machine and GPUs, and where the machine stands; of equals the machine that is named first."""
+    found = [
+        (cost := min(row[:free]), heap[0], row.index(cost) + 1, alike, free)
+        for alike, row in rows.items()
+        for free, heap in room[alike].items()
+    ]
+    return min(found, key=lambda place: place[:2], default=None)
+
+
+def _take(heaps: dict[int, list[str]], free: int, gpus: int) -> None:
+    """GPUs of the machine that is named first of those with so many."""
+    request_id = heappop(heaps[free])
+    if not heaps[free]:
+        del heaps[free]
+    if free > gpus:
+        heappush(heaps.setdefault(free - gpus, []), request_id)
