@@ -130,11 +130,33 @@ def given_back(site: Costs) -> float:
     return float(sum(one["cost"] for one in site.machines()))
 
 
+def accounted(site: Costs, cost: float) -> str:
+    """What it has cost, of whom, and what had been foretold."""
+    site.screen.act("What it has cost beside what was foretold")
+    print(site.cluster.dlq("report", "cost", "--by", "job,pool"))
+    told = json.loads(site.cluster.dlq("report", "cost", "--by", "job,pool", "--json"))
+    (paid,) = told["pools"]
+    parts = paid["jobs"] + paid["boot"] + paid["idle"]
+    jobs = {one["name"]: one for one in told["costs"]}
+    dear = jobs["dear"]
+    if abs(paid["paid"] - cost) > 0.001 or abs(parts - cost) > 0.001:
+        raise ProofFailed(f"the machine has cost {cost:.3f}, and it is told to be {paid}")
+    if dear["pool"] != "spot" or abs(dear["cost"] - paid["jobs"]) > 0.001 or not paid["boot"]:
+        raise ProofFailed(f"one job was on that machine, and it is charged {dear}, of {paid}")
+    if not 0.0 < dear["foretold_cost"] < paid["foretold"] or dear["own_late_cost"] < 100.0:
+        raise ProofFailed(f"what was foretold of it is {dear}, and of the machine {paid}")
+    if jobs["cheap"]["pool"] != "own" or jobs["cheap"]["cost"]:
+        raise ProofFailed(f"the job that is left to the own node is charged {jobs['cheap']}")
+    late = f"{dear['late_cost']:.2f} for being late, {dear['own_late_cost']:.0f} on the own node"
+    return f"{cost:.3f} is what was paid for jobs, boot and idle; {paid['foretold']:.3f} was foretold; {late}"
+
+
 def perform(site: Costs) -> list[str]:
     own_first(site)
     name = rents(site)
     master_dies(site, name)
     cost = given_back(site)
+    account = accounted(site, cost)
     machines = site.machines()
     started = {line for line in site.bill() if line.startswith("start")}
     left = [path.name for path in (site.root / "machines").glob("spot-*")]
@@ -149,6 +171,7 @@ def perform(site: Costs) -> list[str]:
         "a job that is hardly late waits for the own node; the one to which a machine is worth it got one",
         f"asked {tries} times, with a provider that failed half way and a master killed with -9, it is one machine: {name}",
         f"it was given back when nobody needed it: {cost:.3f} in all, and nothing of it is left",
+        account,
         "nobody on the own node was disturbed",
     ]
 
