@@ -3,18 +3,24 @@ may do wrong."""
 
 from __future__ import annotations
 
+import os
 import stat
+import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dlq_master.providers.exec import ExecProvider
 from dlq_master.providers.fake import FakeProvider
 from dlq_master.providers.port import Provider, ProviderFailed, Wish
+from dlq_master.providers.slurm import SlurmProvider
 from dlq_master.providers.static import StaticProvider
+from support.fake_slurm import FakeSlurm
 from support.waiting import wait_until
 
 
@@ -66,12 +72,28 @@ def write(tmp_path: Path) -> Write:
     return written
 
 
-@pytest.fixture(params=["fake", "static", "exec"])
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+    """Its programs are those that are found."""
+    fake = FakeSlurm(tmp_path / "slurm")
+    monkeypatch.setenv("PATH", f"{fake.bin}:{os.environ['PATH']}")
+    return fake
+
+
+def pilots(**more: Any) -> SlurmProvider:
+    return SlurmProvider("spot", "/opt/dlq/dlq-nodeagent", sbatch=("--gres=gpu:8",), **more)
+
+
+@pytest.fixture(params=["fake", "static", "exec", "slurm"])
 def provider(request: pytest.FixtureRequest, write: Write) -> Provider:
+    """The one of Slurm is the real one; Slurm itself is a fake."""
+    if request.param == "slurm":
+        request.getfixturevalue("slurm")
     made: dict[str, Callable[[], Provider]] = {
         "fake": FakeProvider,
         "static": StaticProvider,
         "exec": lambda: write(HONEST),
+        "slurm": pilots,
     }
     return made[request.param]()
 
@@ -91,11 +113,59 @@ def test_what_is_stopped_is_gone_however_often(provider: Provider) -> None:
 
 
 def test_two_requests_are_two_machines(provider: Provider) -> None:
-    from dataclasses import replace
-
     other = replace(WISH, request_id="spot-3-2", node_id="spot-3-2")
     assert provider.start(WISH) != provider.start(other)
     assert [one.request_id for one in provider.list()] == ["spot-3-1", "spot-3-2"]
+
+
+def test_what_a_slurm_starts_although_it_says_that_it_failed_is_found_again(
+    slurm: FakeSlurm,
+) -> None:
+    slurm.fail_half_way()
+    with pytest.raises(
+        ProviderFailed, match="sbatch ended with 1: sbatch: error: Socket timed out"
+    ):
+        pilots().start(WISH)
+    (there,) = pilots().list()
+    assert pilots().start(WISH) == there.instance_id
+    assert slurm.queue == ["spot-3-1"], "one pilot"
+
+
+def test_a_pilot_that_saves_is_not_gone_yet(slurm: FakeSlurm) -> None:
+    name = pilots().start(WISH)
+    slurm.saving(still=True)
+    assert not pilots().stop("spot-3-1", name)
+    slurm.saving(still=False)
+    assert pilots().stop("spot-3-1", "")
+
+
+def test_jobs_of_others_in_a_slurm_are_not_ours(slurm: FakeSlurm) -> None:
+    (slurm.root / "jobs" / "7").write_text("training")
+    (slurm.root / "jobs" / "8").write_text("spotless-1")
+    assert pilots().list() == ()
+    assert pilots().stop("spot-3-1", "7")
+    assert slurm.queue == ["spotless-1", "training"]
+
+
+def test_a_pilot_holds_what_it_needs_whatever_is_in_its_names(slurm: FakeSlurm) -> None:
+    """Words of the configuration and of the token are quoted for the shell that runs there."""
+    odd = SlurmProvider("spot", "/opt/my dlq/agent", config="/etc/it's.toml", leave_s=25.0)
+    odd.start(replace(WISH, token="dlq1.$(reboot).x"))
+    assert "'/opt/my dlq/agent' join - --master head:7321 --name spot-3-1" in slurm.script
+    assert "'dlq1.$(reboot).x' |" in slurm.script
+    assert "leave --for 25s" in slurm.script
+    subprocess.run(["/bin/sh", "-n"], input=slurm.script, text=True, check=True)
+
+
+def test_a_slurm_that_is_not_there_or_hangs_is_a_fault(
+    tmp_path: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (slurm.bin / "squeue").write_text("#!/bin/sh\nexec sleep 1000\n")
+    with pytest.raises(ProviderFailed, match=r"squeue did not end within 0\.5 s and was killed"):
+        pilots(timeout_s=0.5).list()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ProviderFailed, match="squeue cannot be run"):
+        pilots().start(WISH)
 
 
 def test_a_program_that_hangs_is_killed_with_all_that_it_has_started(

@@ -14,6 +14,7 @@ from grpc import aio
 from dlq_common.clock import SteadyClock
 from dlq_common.ids import SeededIds
 from dlq_common.pki import SERVER_NAME, Authority, KeyAndRequest, Role, new_key_and_csr
+from dlq_master.control.ports import Control
 from dlq_master.rpc.audit import Audit
 from dlq_master.rpc.server import MasterServer, ServerSettings
 from dlq_master.rpc.sessions import Sessions
@@ -26,7 +27,8 @@ DEADLINE_S = 60.0
 class RpcHouse:
     """Ports, a CA, and channels for whoever a test wants to be."""
 
-    def __init__(self, tmp_path: Path) -> None:
+    def __init__(self, tmp_path: Path, loop: Control | None = None) -> None:
+        """`loop`: a real one behind the door instead of the fake."""
         self.clock = SteadyClock()
         self.authority = Authority.create("lab", self.clock.now_s())
         self.control = FakeControl(self.clock)
@@ -36,7 +38,7 @@ class RpcHouse:
         self.audit = Audit(self.audit_path, self.clock)
         self.server = MasterServer(
             ServerSettings(api_address="127.0.0.1:0", join_address="127.0.0.1:0", version="1.2.3"),
-            control=self.control,
+            control=loop or self.control,
             sessions=self.sessions,
             authority=self.authority,
             audit=self.audit,
@@ -101,9 +103,9 @@ class RpcHouse:
 
 
 @asynccontextmanager
-async def rpc_house(tmp_path: Path) -> AsyncIterator[RpcHouse]:
+async def rpc_house(tmp_path: Path, loop: Control | None = None) -> AsyncIterator[RpcHouse]:
     """A running house; everything is gone afterwards."""
-    house = RpcHouse(tmp_path)
+    house = RpcHouse(tmp_path, loop)
     await house.server.start()
     try:
         yield house

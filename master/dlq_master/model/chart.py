@@ -7,7 +7,7 @@ from dataclasses import fields
 from enum import StrEnum
 from inspect import cleandoc
 
-from dlq_master.model import attempt_steps, job_steps, node_steps
+from dlq_master.model import attempt_steps, job_steps, node_steps, rented
 from dlq_master.model.lease import Terms
 
 Table = Mapping[tuple[StrEnum, type], StrEnum]
@@ -21,6 +21,7 @@ def pages() -> dict[str, str]:
         "attempt.md": page("Attempt", attempt_steps.TABLE),  # type: ignore[arg-type]
         "node.md": page("Node", node_steps.TABLE),  # type: ignore[arg-type]
         "lease.md": lease_page(),
+        "machine.md": edges_page("Machine", rented.EDGES),  # type: ignore[arg-type]
     }
 
 
@@ -42,6 +43,19 @@ def page(name: str, table: Table) -> str:
         stays = [state for state, target in target_of.items() if target is state]
         if stays:
             lines.append(_row(event, stays, "the same"))
+    return "\n".join(lines) + "\n"
+
+
+def edges_page(name: str, edges: Mapping[tuple[StrEnum, StrEnum], str]) -> str:
+    """A machine that is moved from state to state, and not by events: its diagram, and who moves it."""
+    first = next(iter(edges))[0]
+    lines = [GENERATED, "", f"# {name}", "", "```mermaid", "stateDiagram-v2"]
+    lines += [f"    [*] --> {first.value}"]
+    lines += [f"    {state.value} --> {target.value}" for state, target in edges]
+    sources = {state for state, _ in edges}
+    lines += [f"    {state.value} --> [*]" for state in type(first) if state not in sources]
+    lines += ["```", "", "| from | to | when |", "|---|---|---|"]
+    lines += [f"| {state.value} | {to.value} | {words} |" for (state, to), words in edges.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -29,17 +29,24 @@ OPEN = frozenset(
     {MachineState.STARTING, MachineState.UP, MachineState.DRAINING, MachineState.STOPPING}
 )
 _STARTING, _UP, _DRAINING, _STOPPING, _AWAY, _FAILED = MachineState
-EDGES: Mapping[MachineState, frozenset[MachineState]] = {
-    # its agent; nobody needs it any more, it does not come, or the wrong one has come
-    _STARTING: frozenset({_UP, _STOPPING}),
-    # nobody needs it any more, or its provider takes it back; it is lost
-    _UP: frozenset({_DRAINING, _STOPPING}),
-    # proven empty, or lost
-    _DRAINING: frozenset({_STOPPING}),
-    # its provider
-    _STOPPING: frozenset({_AWAY, _FAILED}),
-    _AWAY: frozenset(),
-    _FAILED: frozenset(),
+# From a state to another: who causes it, and why.
+EDGES: Mapping[tuple[MachineState, MachineState], str] = {
+    (_STARTING, _UP): "its agent has joined, as the machine that was asked for",
+    (
+        _STARTING,
+        _STOPPING,
+    ): "nobody needs it any more, it does not come or cannot be started, or a wrong host has come",
+    (
+        _UP,
+        _DRAINING,
+    ): "nobody needs it any more, people give it back, or its provider takes it back",
+    (_UP, _STOPPING): "it is lost: its node is down, or its provider has it no more",
+    (
+        _DRAINING,
+        _STOPPING,
+    ): "nobody is there and its devices show nothing, its provider takes it now, or it is lost",
+    (_STOPPING, _AWAY): "its provider says that it is gone",
+    (_STOPPING, _FAILED): "likewise, and it never was of any use",
 }
 
 
@@ -94,7 +101,7 @@ class _Moved(NamedTuple):
 
 def moved(machine: Machine, target: MachineState, at_s: float, fault: str = "") -> Machine:
     """The machine in another state; raises IllegalTransition where the table has no edge."""
-    if target not in EDGES[machine.state]:
+    if (machine.state, target) not in EDGES:
         raise IllegalTransition("machine", machine.request_id, machine.state, _Moved(target))
     after = machine._replace(
         state=target, since_s=at_s, tries=0, retry_s=0.0, fault=fault or machine.fault

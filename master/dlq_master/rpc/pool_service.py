@@ -36,8 +36,9 @@ class PoolService(PoolServiceServicer):
     ) -> wire.ListPoolsResponse:
         read, now_s = self._control.published, self._clock.now_s()
         pools, renting, words = read.pools()
-        if request.name and request.name not in [pool.name for pool in pools]:
-            raise NotFound(f"there is no pool {request.name}", kind="pool", id=request.name)
+        name = words_of(request.name, "name")
+        if name and name not in [pool.name for pool in pools]:
+            raise NotFound(f"there is no pool {name}", kind="pool", id=name)
         machines = read.machines()
         here = Pools({one.request_id: one for one in machines})
         answer = wire.ListPoolsResponse(
@@ -48,7 +49,7 @@ class PoolService(PoolServiceServicer):
                     words.get(pool.name, ""),
                 )
                 for pool in pools
-                if request.name in ("", pool.name)
+                if name in ("", pool.name)
             ],
             cost_per_hour=here.per_hour(),
             day_cost=here.day_cost(now_s),
