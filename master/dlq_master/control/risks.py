@@ -3,7 +3,7 @@
 A node that is silent, lost, drained or cordoned takes GPUs from the plan; a job runs for longer than was reserved, or
 loses time, or its own steps tell that it will. Whose slots then do not suffice hears of it (`promise_at_risk`): within a
 second of a node, else within `LOOK_S`. One whose deadline passes is told so within a second (`promise_missed`). The next slot's plan finds other slots for it (`promise_safe`), or
-gives the promise up (`promise_broken`). Nothing of it is stored: a master that starts again looks again, and tells it once more.
+gives the promise up (`promise_broken`); one of which nothing is wrong any more is safe after a while (`risk_watch.calm_s`). Nothing of it is stored: a master that starts again looks again, and tells it once more.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ def watch(turn: Turn) -> None:
     state = turn.state
     rules, risks = state.policy.promises, state.risks
     if rules is None or not state.cluster.promised:
-        risks.told.clear()
-        risks.nodes.clear()
-        risks.missed.clear()
+        risks.clear()
         return
     _tell_missed(turn)
     if risks.nodes or turn.now_s >= risks.look_s or risks.slot != state.cluster.slot:
@@ -61,7 +59,8 @@ def _look(turn: Turn, rules: Promises) -> None:
     from dlq_master.policy.promise.proof import at_risk
     from dlq_master.policy.promise.reading import next_decision_s, type_of
 
-    cluster, told = turn.state.cluster, turn.state.risks.told
+    cluster, risks = turn.state.cluster, turn.state.risks
+    told = risks.told
     found = at_risk(look(turn), rules, turn.state.told_s)
     then_s = max(turn.now_s, next_decision_s(cluster))
     for job_id in sorted(found.keys() - told.keys()):
@@ -80,19 +79,27 @@ def _look(turn: Turn, rules: Promises) -> None:
             cause = f"{why}; at {_instant(then_s)} other slots are looked for, else it is given up"
         told[job_id] = Risk(turn.now_s, cause, job)
         turn.note("promise_at_risk", job_id=job_id, cause=cause)
-    for job_id in sorted(told.keys() - found.keys() - turn.state.risks.missed.keys()):
-        _let_go(turn, job_id, told.pop(job_id))
+    wrong = found.keys() | risks.missed.keys()
+    calmed = risks.calmed(wrong, turn.now_s)
+    for job_id in sorted(told.keys() - wrong):
+        _let_go(turn, job_id, calmed=job_id in calmed)
+    risks.forget(cluster.promised)
 
 
 def _instant(at_s: float) -> str:
     return format_instant(at_s).replace(".000Z", "Z")
 
 
-def _let_go(turn: Turn, job_id: JobId, risk: Risk) -> None:
-    """Of who has lost its promise, or has ended, that was told already."""
+def _let_go(turn: Turn, job_id: JobId, *, calmed: bool) -> None:
+    """Of who has lost its promise, or has ended, that was told already. A new plan is believed at once."""
+    risks = turn.state.risks
     job = turn.state.cluster.jobs.get(job_id)
     if job is None or job.ended or job.promised is None:
+        risks.over(job_id)
         return
-    moved = job.slots != risk.job.slots
+    moved = job.slots != risks.told[job_id].job.slots
+    if not (moved or calmed):
+        return
+    risks.over(job_id)
     words = "other slots were found for it" if moved else "its slots suffice again"
     turn.note("promise_safe", job_id=job_id, cause=words)

@@ -35,7 +35,7 @@ class Danger(NamedTuple):
             return f"it has run for {span(self.has_s)} of {span(self.needs_s)} that were reserved, and has not ended"
         if self.steps:
             told, promised = span(self.needs_s), span(self.has_s)
-            return f"its own steps tell {told} instead of the {promised} it was promised for"
+            return f"at the pace of its own steps it takes {told}, not the {promised} that it was promised for"
         if self.lack:
             gpus = f"{self.lack} GPU{'' if self.lack == 1 else 's'}"
             return f"its slots are short of {gpus}" + (f": {closed}" if closed else "")

@@ -305,9 +305,26 @@ def test_a_promise_is_told_to_be_safe_again_when_its_node_is_back(masters: Maste
     assert len(site.told(1, "promise_at_risk")) == 1
     site.agents.append(silent)
     silent.heartbeat()
-    site.passes(10.0)
+    site.passes(20.0)
+    assert site.told(1, "promise_safe") == [], "it may go again"
+    site.passes(20.0)
     assert site.told(1, "promise_safe") == ["its slots suffice again"]
     assert (site.job(1).promised, site.told(1, "promise_broken")) == (0, [])
+
+
+def test_a_node_that_comes_and_goes_is_no_news_every_time(masters: Masters) -> None:
+    site = Site(masters, nodes=2)
+    site.submit(7200.0, gpus=16)
+    flapping = site.agents[1]
+    for _ in range(5):
+        site.agents.remove(flapping)
+        site.passes(30.0)
+        site.agents.append(flapping)
+        flapping.heartbeat()
+        site.passes(20.0)
+    assert (len(site.told(1, "promise_at_risk")), site.told(1, "promise_safe")) == (1, [])
+    site.passes(20.0)
+    assert len(site.told(1, "promise_safe")) == 1
 
 
 def test_a_master_that_starts_again_tells_of_risks_that_are_still_there(masters: Masters) -> None:

@@ -52,7 +52,7 @@ def test_steps_slower_than_was_said_are_told_at_the_next_look_and_move_the_slack
     trains(site, key, 60.0, 2.5)
     (warned,) = site.told(1, "promise_at_risk")
     assert warned.startswith(
-        "its own steps tell 1:00:00 instead of the 0:10:00 it was promised for"
+        "at the pace of its own steps it takes 1:00:00, not the 0:10:00 that it was promised for"
     )
     assert warned.endswith("; it loses its promise once it has run for longer than was reserved")
     assert site.job(1).promised == 0
@@ -85,7 +85,7 @@ def test_who_will_miss_its_deadline_before_anybody_decides_again_is_told_that_de
     site.passes(1300.0)
     trains(site, started(site, 1), 60.0, 1000.0 / TOTAL)
     (warned,) = site.told(1, "promise_at_risk")
-    assert warned.startswith("its own steps tell 0:17:")
+    assert warned.startswith("at the pace of its own steps it takes 0:17:")
     due = format_instant(due_s(site.job(1), 0)).replace(".000Z", "Z")
     assert warned.endswith(f"its deadline comes before other slots are looked for, at {due}")
 
