@@ -178,14 +178,23 @@ class Jobs:
         """Every reason why a job does not run."""
         return self._connection.call(self.stub.ExplainJob, wire.ExplainJobRequest(job_id=job_id))
 
-    def events(self, job_id: str = "") -> Iterator[event_pb2.Event]:
-        """The journal of one job, or of all the caller may see, oldest first."""
-        for page in self.event_pages(job_id):
+    def events(
+        self, *job_ids: str, chosen: event_pb2.EventFilter | None = None
+    ) -> Iterator[event_pb2.Event]:
+        """The journal of some jobs, or of all the caller may see, oldest first; `chosen`: only such events."""
+        for page in self.event_pages(*job_ids, chosen=chosen):
             yield from page.events
 
-    def event_pages(self, job_id: str = "") -> Iterator[wire.ListEventsResponse]:
+    def event_pages(
+        self, *job_ids: str, chosen: event_pb2.EventFilter | None = None
+    ) -> Iterator[wire.ListEventsResponse]:
         """The same in pages: each says how far back the journal is whole, and where a watch goes on."""
-        request = wire.ListEventsRequest(job_id=job_id, page_size=PAGE_SIZE)
+        # One alone is named as masters of every version understand it.
+        one = job_ids[0] if len(job_ids) == 1 else ""
+        several = () if one else job_ids
+        request = wire.ListEventsRequest(
+            job_id=one, job_ids=several, page_size=PAGE_SIZE, filter=chosen
+        )
         while True:
             answer = self._connection.call(self.stub.ListEvents, request)
             yield answer

@@ -11,7 +11,7 @@ from functools import partial
 
 import grpc
 
-from dlq.v1 import job_pb2
+from dlq.v1 import event_pb2, job_pb2
 from dlq.v1 import job_service_pb2 as wire
 from dlq_client.apart import apart
 from dlq_client.connection import STREAM_DEADLINE_S, Connection
@@ -40,12 +40,14 @@ def watch_events(
     connection: Connection,
     *,
     job_ids: Sequence[str] = (),
+    chosen: event_pb2.EventFilter | None = None,
     cursor: int = -1,
     until_s: float | None = None,
     outage_s: float = OUTAGE_S,
     on_lost: OnLost | None = None,
 ) -> Iterator[wire.WatchEventsResponse]:
-    """Events after `cursor`, until the clock's boottime is `until_s` (None: endlessly).
+    """Events after `cursor`, until the clock's boottime is `until_s` (None: endlessly). Where only some are `chosen`, a
+    message without one says that a job which was named has ended by another.
 
     A lost stream is resumed from the last cursor seen. Raises a DlqError when the master refuses
     (CursorExpired: read the state anew) or stays away for longer than `outage_s`.
@@ -53,14 +55,14 @@ def watch_events(
     stub = Jobs(connection).stub
     line = _Line(connection, outage_s, on_lost)
     while (time_s := _time_left_s(connection, until_s)) > 0:
-        request = wire.WatchEventsRequest(job_ids=job_ids, cursor=cursor)
+        request = wire.WatchEventsRequest(job_ids=job_ids, cursor=cursor, filter=chosen)
         try:
             for message in apart(partial(stub.WatchEvents, request, timeout=time_s)):
                 line.works()
                 # A replay may begin before what we have seen: nothing is told twice.
                 fresh = message.cursor > cursor or message.event.sequence > cursor
                 cursor = max(cursor, message.cursor, message.event.sequence)
-                if message.HasField("event") and fresh:
+                if fresh and (message.HasField("event") or message.HasField("job")):
                     yield message
             line.ended()
         except grpc.RpcError as error:

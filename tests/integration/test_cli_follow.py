@@ -372,6 +372,37 @@ def test_events_watch_tells_all_of_a_job_once_and_ends_with_it(
     assert told == [1, 2, 3]
 
 
+def test_events_are_chosen_by_the_master_and_the_watch_of_several_jobs_ends_with_the_last(
+    master: FakeMaster, dlq: Dlq
+) -> None:
+    words = ("-t", "promise_*,job_completed", "--node", "gpu[01-02]", "-S", "2h")
+    running = Running(lambda: dlq("events", "-w", "--jsonl", *words, "17", "18"))
+    until_asked(master, "WatchEvents")
+    master.jobs["17"] = a_job(17, "completed", exit_code=0)
+    master.events.append(an_event(2, "job_completed", 17))
+    master.jobs["18"] = a_job(18, "completed", exit_code=0)
+    master.events.append(an_event(3, "job_completed", 18))
+    told = [json.loads(line)["event"]["sequence"] for line in running.join().out.splitlines()]
+    assert told[-2:] == [2, 3]
+    (listed, *_), (watched, *_) = master.requests("ListEvents"), master.requests("WatchEvents")
+    assert listed.filter == watched.filter
+    assert (list(listed.filter.kinds), list(listed.filter.node_ids)) == (
+        ["promise_*", "job_completed"],
+        ["gpu01", "gpu02"],
+    )
+    assert listed.filter.HasField("since_time")
+    assert list(listed.job_ids) == list(watched.job_ids) == ["17", "18"]
+
+
+def test_events_that_do_not_exist_are_told_so(master: FakeMaster, dlq: Dlq) -> None:
+    master.events.clear()
+    said = dlq("events", "-t", "promise_mode")
+    assert (said.code, said.out, "there are no such events" in said.err) == (0, "", True)
+    assert dlq("events", "-t", ",").code == 2
+    assert "is not a time" in dlq("events", "-S", "soon").err
+    assert dlq("events", "--node", "gpu[1-").code == 2
+
+
 def test_too_many_ranks_are_not_followed_at_once(master: FakeMaster, dlq: Dlq) -> None:
     attempt = master.attempts["17"][0]
     for rank in range(2, 14):

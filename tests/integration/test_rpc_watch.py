@@ -13,6 +13,7 @@ from google.rpc import error_details_pb2
 from grpc import aio
 from grpc_status import rpc_status
 
+from dlq.v1 import event_pb2
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.pki import Role
@@ -161,6 +162,43 @@ async def test_a_list_of_events_says_how_far_back_it_is_whole_and_where_a_watch_
     assert rest.cursor == 13, "what is not for the caller was looked at, too"
     own = await stub.ListEvents(wire.ListEventsRequest(job_id="1"), timeout=DEADLINE_S)
     assert own.cursor == 13
+
+
+async def test_a_filter_shows_some_events_and_nobody_more_than_before(house: RpcHouse) -> None:
+    house.control.note("node_lost", node_id="gpu01")
+    house.control.note("attempt_running", job_id=1, actor="node:gpu01")
+    house.control.note("attempt_running", job_id=2, actor="node:gpu01")
+    chosen = event_pb2.EventFilter(node_ids=["gpu01"])
+
+    async def shown(name: str, role: Role, **more: Any) -> list[int]:
+        stub: Any = JobServiceStub(house.channel_as(name, role))
+        request = wire.ListEventsRequest(filter=chosen, **more)
+        answer = await stub.ListEvents(request, timeout=DEADLINE_S)
+        return [event.sequence for event in answer.events]
+
+    assert await shown("olga", Role.OPERATOR) == [3, 4, 5]
+    assert await shown("alice", Role.USER) == [4]
+    assert await shown("olga", Role.OPERATOR, job_ids=["2", "1"]) == [4, 5]
+    assert await shown("olga", Role.OPERATOR, job_id="2", page_size=1) == [5]
+    stub: Any = JobServiceStub(house.channel_as("alice", Role.USER))
+    both = stub.ListEvents(wire.ListEventsRequest(job_ids=["1", "2"]), timeout=DEADLINE_S)
+    assert await refusal(both) is grpc.StatusCode.NOT_FOUND
+    bad = event_pb2.EventFilter(kinds=["; drop"])
+    assert await refusal(watch(house, filter=bad)) is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_watch_with_a_filter_is_told_of_the_end_all_the_same(house: RpcHouse) -> None:
+    call = watch(house, job_ids=["1"], filter=event_pb2.EventFilter(kinds=["wanted_*"]))
+    house.control.note("tick", job_id=1)
+    house.control.note("wanted_one", job_id=1)
+    house.control.note("wanted_two", job_id=2)
+    (first,) = await heard(call, 1)
+    assert (first.event.kind, first.cursor) == ("wanted_one", 4)
+    jobs = house.control.published.all_jobs
+    jobs[JobId(1)] = jobs[JobId(1)]._replace(state=JobState.COMPLETED, end_time_s=1.0)
+    house.control.note("job_completed", job_id=1)
+    (last,) = await heard(call, 1)
+    assert (last.HasField("event"), last.job.job_id, last.cursor) == (False, "1", 6)
 
 
 async def test_a_watcher_who_is_removed_hears_no_more(house: RpcHouse) -> None:

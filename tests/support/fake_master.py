@@ -273,7 +273,8 @@ class FakeMaster(
 
     def ListEvents(self, request: wire.ListEventsRequest, context: Any) -> wire.ListEventsResponse:
         self._note("ListEvents", request, context)
-        wanted = [e for e in self.events if request.job_id in ("", e.job_id)]
+        named = {request.job_id, *request.job_ids} - {""}
+        wanted = [e for e in self.events if not named or e.job_id in named]
         return wire.ListEventsResponse(events=wanted)
 
     def WatchEvents(

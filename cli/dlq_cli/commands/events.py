@@ -1,8 +1,9 @@
-"""`dlq events`: what happened to a job, when, and who did it."""
+"""`dlq events`: what happened to jobs and nodes, when, and who did it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import click
 
@@ -12,67 +13,151 @@ from dlq_cli.commands.options import detaching, examples, json_option, pass_app
 from dlq_cli.facts.cluster import event_facts
 from dlq_cli.facts.common import document
 from dlq_cli.render import Look, clean_line, when
-from dlq_cli.select import one_job
+from dlq_cli.select import several_jobs
+from dlq_cli.since import past_instant
 from dlq_cli.words import has_ended
 from dlq_client.jobs import Jobs
 from dlq_client.watch import watch_events
 from dlq_common.errors import InvalidRequest
-from dlq_common.wire import from_timestamp
+from dlq_common.hostlist import expand_hostlist
+from dlq_common.wire import from_timestamp, to_timestamp
+
+TIMES = "write 2h, 7d, 08:00, 2026-12-01T08:00, today or yesterday"
 
 
-@click.command(epilog=examples("dlq events 17", "dlq events -w 17", "dlq events -w --jsonl"))
+class Asked(NamedTuple):
+    """Of which jobs (none: of all that the caller may see), and which of their events."""
+
+    job_ids: Sequence[str]
+    chosen: event_pb2.EventFilter
+
+    @property
+    def all_kinds(self) -> bool:
+        """Whether whole stories are asked for."""
+        return not self.chosen.ByteSize()
+
+
+@click.command(
+    epilog=examples(
+        "dlq events 17",
+        "dlq events -w 17 18",
+        "dlq events --since 2h --type 'promise_*'",
+        "dlq events --node gpu[01-04] --since today",
+    )
+)
 @click.option("-w", "--watch", is_flag=True, help="Go on with what happens from now on.")
+@click.option("-S", "--since", metavar="TIME", help="From then on: 2h ago, 08:00, a date.")
+@click.option(
+    "-t",
+    "--type",
+    "kinds",
+    multiple=True,
+    metavar="KIND,...",
+    help="Only such events, as they are called in the second column; 'promise_*' stands for all that begin so.",
+)
+@click.option(
+    "--node", "nodes", multiple=True, metavar="HOSTS", help="Only those about these nodes."
+)
 @click.option("--jsonl", is_flag=True, help="One JSON object a line, for each event.")
 @json_option
-@click.argument("job", required=False)
+@click.argument("job", nargs=-1)
 @pass_app
-def events(app: App, job: str | None, watch: bool, jsonl: bool, as_json: bool) -> None:
-    """The journal of JOB, or of all your jobs, oldest first. With -w it ends when JOB does."""
+def events(
+    app: App,
+    job: tuple[str, ...],
+    watch: bool,
+    since: str | None,
+    kinds: tuple[str, ...],
+    nodes: tuple[str, ...],
+    jsonl: bool,
+    as_json: bool,
+) -> None:
+    """The journal of each JOB, or of all your jobs, oldest first. With -w it ends when every JOB has.
+
+    Operators and admins see everybody's jobs, and what nodes and the cluster do.
+    """
     if watch and as_json:
         raise InvalidRequest("--json is one object and -w has no end", hint="use --jsonl")
+    chosen = _chosen(app, since, kinds, nodes)
     jobs = Jobs(app.connection())
-    job_id = one_job(jobs, job).job_id if job else ""
+    asked = Asked(several_jobs(jobs, job), chosen)
     if as_json:
-        click.echo(document({"events": [event_facts(event) for event in jobs.events(job_id)]}))
+        found = jobs.events(*asked.job_ids, chosen=asked.chosen)
+        click.echo(document({"events": [event_facts(event) for event in found]}))
         return
     look = app.look()
-    with detaching(app, [job_id] if job_id else []):
+    with detaching(app, asked.job_ids):
         last = 0
-        for event in _events(app, jobs, job_id, watch=watch):
+        for event in _events(app, jobs, asked, watch=watch):
             if event.sequence > last:
                 click.echo(_line(event, look, jsonl))
                 last = event.sequence
+    if not last and not asked.all_kinds:
+        app.say("there are no such events")
 
 
-def _events(app: App, jobs: Jobs, job_id: str, *, watch: bool) -> Iterator[event_pb2.Event]:
+def _chosen(
+    app: App, since: str | None, kinds: Sequence[str], nodes: Sequence[str]
+) -> event_pb2.EventFilter:
+    chosen = event_pb2.EventFilter(kinds=_words(kinds))
+    try:
+        chosen.node_ids.extend(name for word in nodes for name in expand_hostlist(word))
+    except ValueError as error:
+        raise InvalidRequest(f"--node: {error}") from None
+    if since is not None:
+        from_s = past_instant(since, app.clock.now_s(), "--since", TIMES)
+        chosen.since_time.CopyFrom(to_timestamp(from_s))
+    return chosen
+
+
+def _words(texts: Sequence[str]) -> list[str]:
+    words = [word.strip() for text in texts for word in text.split(",")]
+    if not all(words):
+        raise InvalidRequest("--type: an empty word", hint="such as --type job_requeued")
+    return words
+
+
+def _events(app: App, jobs: Jobs, asked: Asked, *, watch: bool) -> Iterator[event_pb2.Event]:
     """What has happened, then what happens; some come twice, where the one meets the other."""
     cursor = 0
-    for page in jobs.event_pages(job_id):
-        if not cursor:
-            _say_what_is_gone(app, page, job_id)
+    for page in jobs.event_pages(*asked.job_ids, chosen=asked.chosen):
+        if not cursor and asked.all_kinds:
+            _say_what_is_gone(app, page, asked.job_ids)
         yield from page.events
         # A master that does not say where its pages end is an older one.
         cursor = page.cursor or max((event.sequence for event in page.events), default=cursor)
-    if not watch or (job_id and has_ended(jobs.get(job_id).job)):
+    alive = {job_id for job_id in asked.job_ids if watch and not has_ended(jobs.get(job_id).job)}
+    if not watch or (asked.job_ids and not alive):
         return
     for message in watch_events(
         app.connection(),
-        job_ids=[job_id] if job_id else [],
+        job_ids=asked.job_ids,
+        chosen=asked.chosen,
         cursor=cursor or -1,
         on_lost=lambda error: app.say(f"{error.what}; still trying"),
     ):
-        yield message.event
-        if job_id and has_ended(message.job):
-            break
+        if message.HasField("event"):
+            yield message.event
+        if message.job.job_id in alive and has_ended(message.job):
+            alive.discard(message.job.job_id)
+            if not alive:
+                break
     # A message carries the job as it is by now: events of its last turn may still be to come.
-    yield from jobs.events(job_id)
+    yield from jobs.events(*asked.job_ids, chosen=asked.chosen)
 
 
-def _say_what_is_gone(app: App, first: job_service_pb2.ListEventsResponse, job_id: str) -> None:
+def _say_what_is_gone(
+    app: App, first: job_service_pb2.ListEventsResponse, job_ids: Sequence[str]
+) -> None:
     """The journal is not kept for ever: a story without its beginning is told as one."""
-    begun = bool(first.events) and first.events[0].kind == "job_submitted"
-    if first.horizon and not (job_id and begun):
-        whose = f"job {job_id}" if job_id else "jobs that have ended"
+    begins: dict[str, str] = {}
+    for event in first.events:
+        begins.setdefault(event.job_id, event.kind)
+    # Of one that is not on this page, another page has the beginning.
+    unknown = "job_submitted" if first.next_page_token else ""
+    gone = [job_id for job_id in job_ids if begins.get(job_id, unknown) != "job_submitted"]
+    if first.horizon and (gone or not job_ids):
+        whose = f"job {', '.join(gone)}" if gone else "jobs that have ended"
         app.say(
             f"older events of {whose} are no longer kept; dlq show and dlq history have the rest"
         )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import TypedDict
 
 from dlq.v1 import job_service_pb2 as wire
@@ -29,14 +28,12 @@ from dlq_master.control.stimuli import (
     Submitted,
 )
 from dlq_master.model.attempt import Attempt
-from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import NodeId
 from dlq_master.model.job import HoldKind, Job
 from dlq_master.rpc.auth import caller_of, identity_of
 from dlq_master.rpc.call import Context
 from dlq_master.rpc.convert import (
     attempt_message,
-    event_message,
     job_message,
     reason_messages,
 )
@@ -44,17 +41,14 @@ from dlq_master.rpc.edit import Edit, EditRequest
 from dlq_master.rpc.edits import Outcome, edit_each
 from dlq_master.rpc.execs import Execs
 from dlq_master.rpc.intake import signal_of, submit_stimulus, update_stimulus, words_of
-from dlq_master.rpc.listing import BREATH, listed
+from dlq_master.rpc.journal import listed_events
+from dlq_master.rpc.listing import listed
 from dlq_master.rpc.logs import Logs
-from dlq_master.rpc.paging import page_size_of, position_of
+from dlq_master.rpc.paging import page_size_of
 from dlq_master.rpc.traffic_view import profile_of, traffic_message
-from dlq_master.rpc.visible import may_see_event, visible_job
+from dlq_master.rpc.visible import visible_job
 from dlq_master.rpc.wait_view import wait_shares, with_times
 from dlq_master.rpc.watch import Watch
-
-# The journal is read in chunks, and a page that finds nothing to show ends after so many.
-EVENT_CHUNK = 1_000
-MOST_EVENTS_READ = 20_000
 
 
 class Changed(TypedDict):
@@ -211,29 +205,7 @@ class JobService(JobServiceServicer):
     async def ListEvents(
         self, request: wire.ListEventsRequest, context: Context
     ) -> wire.ListEventsResponse:
-        caller, read = caller_of(context), self._control.published
-        job = visible_job(read, caller, request.job_id) if request.job_id else None
-        most = page_size_of(request.page_size)
-        # Before the list, as in ListJobs.
-        end = read.last_sequence
-        response = wire.ListEventsResponse(horizon=read.journal_horizon)
-        last = response.cursor = position_of(request.page_token)
-        seen = 0
-        for event in _journal(read, last, job):
-            seen += 1
-            if last % BREATH == 0:
-                await asyncio.sleep(0)
-            if len(response.events) == most:
-                response.next_page_token = str(last)
-                response.cursor = last
-                return response
-            last = event.seq
-            if may_see_event(read, caller, event):
-                response.events.append(event_message(event))
-        if seen == MOST_EVENTS_READ:
-            response.next_page_token = str(last)
-        response.cursor = last if response.next_page_token else max(last, end)
-        return response
+        return await listed_events(self._control.published, caller_of(context), request)
 
     async def WatchEvents(
         self, request: wire.WatchEventsRequest, context: Context
@@ -270,16 +242,6 @@ class JobService(JobServiceServicer):
 
     def _message(self, job: Job) -> JobMessage:
         return job_message(job, self._control.published, self._clock.now_s())
-
-
-def _journal(read: Readable, after: int, job: Job | None) -> Iterator[JournalEvent]:
-    """The journal after a position, in chunks, up to the most that one call reads."""
-    for _ in range(MOST_EVENTS_READ // EVENT_CHUNK):
-        chunk = read.events(after, EVENT_CHUNK, job.job_id if job is not None else None)
-        yield from chunk
-        if len(chunk) < EVENT_CHUNK:
-            return
-        after = chunk[-1].seq
 
 
 def _contact_s(attempt: Attempt, read: Readable) -> float | None:

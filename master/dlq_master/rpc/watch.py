@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import suppress
 
 from dlq.v1 import job_service_pb2 as wire
@@ -18,12 +17,11 @@ from dlq_master.model.ids import JobId
 from dlq_master.rpc.auth import Door, caller_of, identity_of
 from dlq_master.rpc.call import Context
 from dlq_master.rpc.convert import event_message, job_message
+from dlq_master.rpc.journal import MOST_STORIES, Wanted, journal, wanted_of
 from dlq_master.rpc.visible import may_see_event, visible_job
 
 KEEP_ALIVE_S = 15.0
 FROM_NOW_ON = -1
-MOST_STORIES = 64  # jobs of one watch whose past is read one by one
-CHUNK = 200
 
 
 class Watch:
@@ -42,14 +40,17 @@ class Watch:
     ) -> AsyncIterator[wire.WatchEventsResponse]:
         """Every event after the cursor that the caller may see, then new ones, without end."""
         caller, identity = caller_of(context), identity_of(context)
-        wanted = self._named(request, caller)
+        wanted, filtered = self._named(request, caller), wanted_of(request.filter)
         cursor = self._start(request.cursor, wanted)
         if 0 < len(wanted) <= MOST_STORIES:
             # Their own stories are shorter than everybody's, and whole behind the journal's horizon.
             last = self._control.published.last_sequence
-            for event in self._stories(wanted, cursor, last):
+            for event in journal(self._control.published, cursor, wanted):
+                if event.seq > last:
+                    break
                 self._door.check_member(identity)
-                yield self._message(event)
+                if message := self._named_message(event, filtered):
+                    yield message
             cursor = max(cursor, last)
         source = aiter(self._control.watch(cursor))
         coming = asyncio.ensure_future(anext(source))
@@ -63,7 +64,10 @@ class Watch:
                 event = coming.result()
                 coming = asyncio.ensure_future(anext(source))
                 cursor = event.seq
-                if self._is_wanted(event, wanted, caller):
+                if event.job_id in wanted:
+                    if message := self._named_message(event, filtered):
+                        yield message
+                elif not wanted and filtered.has(event) and self._may_see(event, caller):
                     yield self._message(event)
         finally:
             coming.cancel()
@@ -92,21 +96,20 @@ class Watch:
         few = 0 < len(jobs) <= MOST_STORIES
         return few and all(job is not None and not job.ended for job in jobs)
 
-    def _stories(self, wanted: frozenset[JobId], after: int, last: int) -> Iterator[JournalEvent]:
-        """What has happened to these jobs in a stretch of the journal, in its order."""
-        stories = [self._story(job_id, after, last) for job_id in sorted(wanted)]
-        return heapq.merge(*stories, key=lambda event: event.seq)
-
-    def _story(self, job_id: JobId, after: int, last: int) -> Iterator[JournalEvent]:
-        while after < last:
-            chunk = self._control.published.events(after, CHUNK, job_id)
-            yield from (event for event in chunk if event.seq <= last)
-            after = chunk[-1].seq if len(chunk) == CHUNK else last
-
-    def _is_wanted(self, event: JournalEvent, wanted: frozenset[JobId], caller: Caller) -> bool:
-        if wanted:
-            return event.job_id in wanted
+    def _may_see(self, event: JournalEvent, caller: Caller) -> bool:
         return may_see_event(self._control.published, caller, event)
+
+    def _named_message(
+        self, event: JournalEvent, filtered: Wanted
+    ) -> wire.WatchEventsResponse | None:
+        """Of a job that was named: whoever chooses among its events hears of its end all the same."""
+        message = self._message(event)
+        if not filtered.has(event):
+            job = self._control.published.job(event.job_id) if event.job_id is not None else None
+            if job is None or not job.ended:
+                return None
+            message.ClearField("event")
+        return message
 
     def _message(self, event: JournalEvent) -> wire.WatchEventsResponse:
         read = self._control.published

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12\x64lq/v1/event.proto\x12\x06\x64lq.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfb\x01\n\x05\x45vent\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12.\n\nevent_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0e\n\x06job_id\x18\x04 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\x03\x12\x0f\n\x07node_id\x18\x06 \x01(\t\x12\r\n\x05\x63\x61use\x18\x07 \x01(\t\x12\r\n\x05\x61\x63tor\x18\x08 \x01(\t\x12%\n\x04\x64\x61ta\x18\t \x03(\x0b\x32\x17.dlq.v1.Event.DataEntry\x1a+\n\tDataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12\x64lq/v1/event.proto\x12\x06\x64lq.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfb\x01\n\x05\x45vent\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12.\n\nevent_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0e\n\x06job_id\x18\x04 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\x03\x12\x0f\n\x07node_id\x18\x06 \x01(\t\x12\r\n\x05\x63\x61use\x18\x07 \x01(\t\x12\r\n\x05\x61\x63tor\x18\x08 \x01(\t\x12%\n\x04\x64\x61ta\x18\t \x03(\x0b\x32\x17.dlq.v1.Event.DataEntry\x1a+\n\tDataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"^\n\x0b\x45ventFilter\x12\x10\n\x08node_ids\x18\x01 \x03(\t\x12\r\n\x05kinds\x18\x02 \x03(\t\x12.\n\nsince_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestampb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,4 +38,6 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EVENT']._serialized_end=315
   _globals['_EVENT_DATAENTRY']._serialized_start=272
   _globals['_EVENT_DATAENTRY']._serialized_end=315
+  _globals['_EVENTFILTER']._serialized_start=317
+  _globals['_EVENTFILTER']._serialized_end=411
 # @@protoc_insertion_point(module_scope)

@@ -96,3 +96,39 @@ class Event(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Event: _TypeAlias = Event  # noqa: Y015
+
+@_typing.final
+class EventFilter(_message.Message):
+    """Which events are asked for: those that satisfy all that is set. Nobody is shown more by it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_IDS_FIELD_NUMBER: _builtins.int
+    KINDS_FIELD_NUMBER: _builtins.int
+    SINCE_TIME_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """About one of these nodes, or told by it."""
+
+    @_builtins.property
+    def kinds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of one of these kinds; "promise_*" stands for all that begin so. At most 64."""
+
+    @_builtins.property
+    def since_time(self) -> _timestamp_pb2.Timestamp:
+        """Of this time or later."""
+
+    def __init__(
+        self,
+        *,
+        node_ids: _abc.Iterable[_builtins.str] | None = ...,
+        kinds: _abc.Iterable[_builtins.str] | None = ...,
+        since_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since_time", b"since_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kinds", b"kinds", "node_ids", b"node_ids", "since_time", b"since_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EventFilter: _TypeAlias = EventFilter  # noqa: Y015

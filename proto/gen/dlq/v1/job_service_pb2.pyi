@@ -1148,22 +1148,34 @@ class ListEventsRequest(_message.Message):
     JOB_ID_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    JOB_IDS_FIELD_NUMBER: _builtins.int
+    FILTER_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Only this job's; empty: all that the caller may see (all of the cluster: operators and admins)."""
     page_size: _builtins.int
     """At most this many; 0 means 1,000, the most is 10,000."""
     page_token: _builtins.str
     """From the last answer; empty for the first page."""
+    @_builtins.property
+    def job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only these jobs', beside job_id; NOT_FOUND when one of them is not there for the caller. At most 1,000."""
+
+    @_builtins.property
+    def filter(self) -> _event_pb2.EventFilter:
+        """Only such events."""
+
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        job_ids: _abc.Iterable[_builtins.str] | None = ...,
+        filter: _event_pb2.EventFilter | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "job_id", b"job_id", "job_ids", b"job_ids", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1215,6 +1227,7 @@ class WatchEventsRequest(_message.Message):
 
     JOB_IDS_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
+    FILTER_FIELD_NUMBER: _builtins.int
     cursor: _builtins.int
     """Events after this sequence; 0: from the beginning of what is kept; -1: from now on. OUT_OF_RANGE
     (reason CURSOR_EXPIRED, metadata "oldest") when events after it may have been cut by retention: read
@@ -1225,15 +1238,20 @@ class WatchEventsRequest(_message.Message):
     def job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only these jobs; empty: all of the caller's."""
 
+    @_builtins.property
+    def filter(self) -> _event_pb2.EventFilter:
+        """Only such events; its time is looked at too."""
+
     def __init__(
         self,
         *,
         job_ids: _abc.Iterable[_builtins.str] | None = ...,
         cursor: _builtins.int = ...,
+        filter: _event_pb2.EventFilter | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "job_ids", b"job_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "filter", b"filter", "job_ids", b"job_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1252,7 +1270,7 @@ class WatchEventsResponse(_message.Message):
     """Resume from here."""
     @_builtins.property
     def event(self) -> _event_pb2.Event:
-        """The next event; unset in a keep-alive."""
+        """The next event; unset in a keep-alive, and where a job that was named has ended by an event that the filter leaves out."""
 
     @_builtins.property
     def job(self) -> _job_pb2.Job:

@@ -127,7 +127,9 @@ class Planner(_message.Message):
     LONGEST_PLAN_DURATION_FIELD_NUMBER: _builtins.int
     REST_DURATION_FIELD_NUMBER: _builtins.int
     state: _builtins.str
-    """"off" (it was not needed yet), "idle", "planning" or "resting" (it has failed, and is not asked)."""
+    """"off" (it was not needed yet), "idle", "planning", "resting" (it has failed, and is not asked) or "outdated" (the
+    package on disk is not the one that the master runs: it is not asked until the master is restarted).
+    """
     plan_count: _builtins.int
     """Plans that it has made."""
     failure_count: _builtins.int
