@@ -96,13 +96,16 @@ class DlqStory(Story):
         for change in changes:
             if isinstance(change, Resize):
                 job = cluster.jobs[change.key.job_id]
-                assert not job.steps
+                own = not job.steps or job.promised is None
+                assert own or all(
+                    is_own(cluster.nodes[node]) for node in change.allocation.node_ids
+                )
                 before = cluster.attempts[change.key].lease.allocation
                 stays = gpus_of(before) & gpus_of(change.allocation)
                 assert len(stays) >= job.request.base
             if isinstance(change, Start) and cluster.jobs[change.job_id].steps:
                 job, allocation = cluster.jobs[change.job_id], change.allocation
-                assert allocation.width == job.request.gpus
+                assert allocation.width in (job.request.sizes or (job.request.gpus,))
                 if job.promised is not None or cluster.own_holds(job.request.shape):
                     assert all(is_own(cluster.nodes[slot.node_id]) for slot in allocation.slots), (
                         job

@@ -39,6 +39,20 @@ def workload(seed: int, jobs: int = 70, hours: float = 5.0) -> Trace:
     return Chronus(mix=MIXES["mix2"]).workload(draw, Trace.of("drawn", rows))
 
 
+def stretched(seed: int) -> Trace:
+    """The same, half of the jobs elastic: up to two or four times what they are promised."""
+    draw = Random(seed)
+    rows = []
+    for row in workload(seed).jobs:
+        times = draw.choice([1, 1, 2, 4])
+        whole = row.num_gpus if row.num_gpus % 8 == 0 else 1
+        workers = row.num_gpus // whole
+        rows.append(
+            replace(row, gpus_per_worker=whole, min_workers=workers, max_workers=workers * times)
+        )
+    return Trace.of("stretched", rows)
+
+
 def replayed(policy: str, seed: int, *words: str, sound: bool = False) -> Result:
     (chosen,) = read_settings([policy], words, seed)
 
@@ -56,6 +70,30 @@ def test_every_promise_is_kept(policy: str, seed: int) -> None:
     assert (found.jobs, found.refused, found.promises_missed) == (70, 0, 0)
     assert found.guaranteed is not None
     assert found.guaranteed >= 15
+
+
+HASTY = ("cooldown_s=off", "min_run=0", "margin=0", "save_s=30", "resume_s=60")
+
+
+@pytest.mark.parametrize(
+    ("seed", "words"),
+    [
+        (0, ()),
+        (1, ("slots=early",)),
+        (2, ("scaling=0.5",)),  # more GPUs bring nothing
+        (23, ("select=all", "be_floor=0")),
+        (4, ("guarantee=fitting", "be_floor=0", "scaling=0.8")),
+    ],
+)
+def test_every_promise_is_kept_where_jobs_grow(seed: int, words: tuple[str, ...]) -> None:
+    (chosen,) = read_settings(["dlq"], (*HASTY, *words), seed)
+    (rigid,) = read_settings(["chronus"], (), seed)
+    found = replay(stretched(seed), read_cluster("6x8"), chosen).metrics
+    assert replay(stretched(seed), read_cluster("6x8"), rigid).metrics.resizes == 0
+    assert (found.jobs, found.promises_missed) == (70, 0)
+    assert found.guaranteed
+    assert found.guaranteed >= 30
+    assert found.resizes >= 10
 
 
 @pytest.mark.parametrize("policy", ["chronus-paper", "dlq"])

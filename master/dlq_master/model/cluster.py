@@ -180,9 +180,14 @@ class Cluster:
         return PROFILE_RANK if job.lane is _PROFILE else rank + job.lane * LANE
 
     def elastic(self, job: Job) -> bool:
-        """Whether the policy says on how many GPUs it runs. Where deadlines are promised, a job that has any
-        runs on what it asked for: plans count on that."""
-        return self._by_base and bool(job.request.sizes) and not (self._lanes and job.steps)
+        """Whether the policy says on how many GPUs it runs. Plans count on what a job with deadlines asks for: where
+        they are promised it asks for its base, and while it is tried it has what its trial needs."""
+        request = job.request
+        if not (self._by_base and request.sizes):
+            return False
+        if self._lanes and job.steps:
+            return request.gpus == request.sizes[0] and not job.trials
+        return True
 
     def shape(self, job: Job) -> Shape:
         """The shape that the job is placed in when it starts."""
@@ -195,7 +200,9 @@ class Cluster:
     def _planned_shape(self, job: Job) -> Shape:
         """Of a job with deadlines, or on trial: on the cluster's own nodes, for others may be slower, and gone
         when they are asked back, unless the own ones could never hold it; at full speed if it holds a promise."""
-        shape = job.shape_now
+        return self._on_own(job, job.shape_now)
+
+    def _on_own(self, job: Job, shape: Shape) -> Shape:
         if job.steps and self.own.foreign and (job.promised is not None or self.own_holds(shape)):
             shape = shape._replace(avoid=(*shape.avoid, *self.own.foreign))
         if job.promised is not None or job.lane < _SPOT:
@@ -212,6 +219,8 @@ class Cluster:
     def shape_on(self, job: Job, gpus: int) -> Shape:
         """The shape that it is placed in on so many GPUs."""
         shape = job.request.shape_on(gpus)
+        if self._lanes and job.steps:
+            return self._on_own(job, shape)
         return shape if self.packing is None else self.packing.shape(shape, job.profile)
 
     def _lines(self, ordering: Ordering) -> WaitingIndex:

@@ -217,7 +217,7 @@ def usage(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, now_s: float
     if isinstance(end, on_attempt.Preempted) and end.worked_s is not None:
         worked_s = end.worked_s
     elif width != job.request.gpus:
-        worked_s *= job.speed_on(width)
+        worked_s *= job.sure_speed_on(width)
     return _usage((executed_s * width, executed_s, lost_s * width, worked_s))
 
 

@@ -289,6 +289,12 @@ class Job(NamedTuple):
             return self.speeds[sizes.index(gpus)]
         return gpus / self.request.gpus
 
+    def sure_speed_on(self, gpus: int) -> float:
+        """The same, of a job with deadlines no more than is known: its promise must not rest on a hope."""
+        if self.steps and gpus > self.request.gpus and not self.speeds:
+            return 1.0
+        return self.speed_on(gpus)
+
     @property
     def spec_id(self) -> JobId:
         """Under whose id its spec is kept: the tasks of an array share that of the first one."""

@@ -67,7 +67,7 @@ def _had_elastic(job: Job, attempt: Attempt | None, now_s: float) -> Had:
     if attempt is None or attempt.started_time_s is None:
         return Had(job.attained_gpu_s, job.worked_s, None, unaged_s)
     runs_s, gpus = now_s - attempt.started_time_s, attempt.lease.allocation.width
-    worked_s = job.worked_s + runs_s * job.speed_on(gpus)
+    worked_s = job.worked_s + runs_s * job.sure_speed_on(gpus)
     return Had(job.attained_gpu_s + runs_s * gpus, worked_s, attempt.started_time_s, unaged_s)
 
 

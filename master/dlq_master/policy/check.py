@@ -42,6 +42,7 @@ from dlq_master.model.why import ReasonCode
 from dlq_master.policy.check_servers import Servers
 from dlq_master.policy.check_trials import job_fault, scale_fault
 from dlq_master.policy.policy import Policy
+from dlq_master.policy.promise.growth import may_grow
 from dlq_master.policy.transit.guards import protects
 from dlq_master.policy.transit.taking import Taking
 
@@ -229,7 +230,10 @@ class Book:
             raise IllegalPlan(resize, "nothing would change")
         if stays < request.base:
             raise IllegalPlan(resize, f"{stays} GPUs stay, fewer than its base of {request.base}")
-        if not self._gives_back(resize, held - then) and self.policy.resizing is not Taking.FREE:
+        back, rules = self._gives_back(resize, held - then), self.policy.promises
+        if rules and width > request.base and not (back or may_grow(self.cluster, job, rules)):
+            raise IllegalPlan(resize, f"job {job.job_id} needs the time for what it is promised")
+        if not back and self.policy.resizing is not Taking.FREE:
             self._in_time(resize, attempt)
         gpu_type = next(iter(self.cluster.capacity.parts(held)), None)
         for node_id, mask in (then - held).slots:

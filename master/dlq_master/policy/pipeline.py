@@ -24,6 +24,7 @@ from dlq_master.policy.partition.kept_slots import put_off
 from dlq_master.policy.partition.profiling import next_scale_s, scale
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.profile.rules import Profiles
+from dlq_master.policy.promise.growth import tied
 from dlq_master.policy.promise.reading import (
     can_pause,
     due_slot,
@@ -213,7 +214,7 @@ def _seated(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
         space = SlotSpace(cluster, order, policy.placement)
         seating.serve(space)
         return space.outcome if space.spent else walk(space)
-    fixed = pinned_too(cluster, pinned(cluster, view.now_s), seating.fixed)
+    fixed = pinned_too(cluster.running.places, pinned(cluster, view.now_s), seating.fixed)
     contest = SlotContest(cluster, order, policy.placement, fixed, at_once=False)
     seating.serve(contest)
     return walk(contest)
@@ -268,16 +269,21 @@ def _resized(
     view: View, policy: Policy, sizing: Sizing, keys: Collection[AttemptKey], *, at_once: bool
 ) -> Outcome:
     cluster, guards = view.cluster, policy.guards
-    movable = elastic.movable(cluster, resizable(cluster, guards, keys))
+    rules, old = policy.promises, resizable(cluster, guards, keys)
+    movable = elastic.movable(cluster, old if rules is None else keys)
     asked_for = cluster.waiting.count or elastic.somebody(cluster, movable)
     if not asked_for and not (policy.promises and evacuated(cluster, keys)):
         return Outcome()
     order, preempts = lineup(view, policy), policy.taking is not Taking.NEVER
     asked = (cluster, view.now_s, order, policy.placement, sizing, movable, preempts, at_once)
-    seating = None if policy.promises is None else _seating(view, policy, keys)
+    seating = None if rules is None else _seating(view, policy, keys)
     safe = {} if seating is not None else protected(cluster, guards, keys)
-    young = cooling(cluster, guards, keys)
-    return elastic.decide(Question(*asked, seating, frozenset(safe.values()), young))
+    cool = cooling(cluster, guards, keys)
+    if rules is None:
+        return elastic.decide(Question(*asked, seating, frozenset(safe.values()), cool))
+    young = movable.difference([key.job_id for key in old])
+    held = tied(cluster, cluster.promised, rules)
+    return elastic.decide(Question(*asked, seating, (), cool | young, young, held))
 
 
 def lineup(view: View, policy: Policy) -> Lineup:

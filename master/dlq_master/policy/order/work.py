@@ -15,6 +15,6 @@ def left_s(cluster: Cluster, job: Job, now_s: float) -> float | None:
     if attempt is not None:
         runs_s = attempt.executed_s(now_s)
         if job.request.sizes:
-            runs_s *= job.speed_on(attempt.lease.allocation.width)
+            runs_s *= job.sure_speed_on(attempt.lease.allocation.width)
         done_s += runs_s
     return max(0.0, job.duration_estimate_s - done_s)

@@ -166,8 +166,9 @@ def slo_job(
     """A job as it will be when slot `origin` begins, if its leases last until then.
 
     Of who runs with a lease that ends before only the work counts that it has saved. A plan
-    charges every segment one save and one resume; who has saved already gets that back. `spare`: it is
-    charged one more, to be spent when it has to make way for others.
+    charges every segment one save and one resume; who has saved already gets that back, and who has grown beyond
+    its base pays for the way back, whenever that is. `spare`: it is charged one more, to be spent when it has to
+    make way for others.
     """
     attempt = cluster.live_attempt(job)
     save_s, resume_s = pause_of(cluster, job)
@@ -191,7 +192,7 @@ def slo_job(
             max(rest_s, _LEAST_S),
             steps,
             pause_s,
-            runs,
+            runs and not has_grown(job, attempt),
             job.promised,
             job.team or job.user,
         )
@@ -215,6 +216,11 @@ def total_s(job: Job, extra: float) -> float:
     return reserved_s(job.duration_estimate_s or 0.0, margin)
 
 
+def has_grown(job: Job, attempt: Attempt | None) -> bool:
+    """Whether it holds more than it is promised."""
+    return attempt is not None and attempt.lease.allocation.width > job.request.gpus
+
+
 def goes_on(attempt: Attempt | None, begin_s: float) -> bool:
     """Whether it holds GPUs until `begin_s`, and may then go on there."""
     if attempt is None or attempt.state not in ACTIVE:
@@ -223,13 +229,14 @@ def goes_on(attempt: Attempt | None, begin_s: float) -> bool:
 
 
 def worked_s(cluster: Cluster, job: Job, attempt: Attempt | None, at_s: float) -> float:
-    """The work that it will have done by then, in seconds of its estimate."""
+    """The work that it will have done by then, in seconds of its estimate; on more GPUs than it asked for no more
+    than on those."""
     if attempt is None or attempt.started_time_s is None or attempt.state is AttemptState.PAUSING:
         return job.worked_s
     begun_s = attempt.started_time_s + (
         pause_of(cluster, job).resume_s if job.goes_on(attempt.key.number) else 0.0
     )
-    return job.worked_s + max(0.0, at_s - begun_s)
+    return job.worked_s + _slowest(job, attempt) * max(0.0, at_s - begun_s)
 
 
 def saved_s(cluster: Cluster, job: Job, attempt: Attempt | None, until_s: float) -> float:
@@ -237,11 +244,19 @@ def saved_s(cluster: Cluster, job: Job, attempt: Attempt | None, until_s: float)
     hold, as after a node that is lost. `until_s`: a checkpoint whose time is later, by another clock, counts no more."""
     if attempt is None or attempt.started_time_s is None or attempt.checkpoint is None:
         return job.worked_s
-    if attempt.lease.allocation.width != job.request.gpus:
+    if attempt.lease.allocation.width < job.request.gpus:
         return job.worked_s
     resume_s = cluster.terms.resume_s if job.goes_on(attempt.key.number) else 0.0
     at_s = min(attempt.checkpoint.time_s, until_s)
-    return job.worked_s + max(0.0, at_s - attempt.started_time_s - resume_s)
+    return job.worked_s + _slowest(job, attempt) * max(
+        0.0, at_s - attempt.started_time_s - resume_s
+    )
+
+
+def _slowest(job: Job, attempt: Attempt) -> float:
+    """How fast it runs at least, 1 on what it asked for."""
+    width = attempt.lease.allocation.width
+    return min(1.0, job.sure_speed_on(width)) if width > job.request.gpus else 1.0
 
 
 def may_make_way(job: Job, grid: Grid) -> bool:

@@ -7,21 +7,21 @@ jobs that run are grown, left alone or shrunk, at least their bases staying wher
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job import JobState
+from dlq_master.model.job import Job, JobState
 from dlq_master.model.lineup import Lineup
 from dlq_master.model.pool import Parts, Pool
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.walk.contest import Contest
-from dlq_master.policy.walk.masks import Masks, count, kept, parts_of, spared_part
+from dlq_master.policy.walk.masks import Masks, count, kept, parts_of, spared_part, without
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.pinned import pinned_but
-from dlq_master.policy.walk.seats import SlotContest, SlotSpace, pinned_too
+from dlq_master.policy.walk.seats import SlotContest, SlotSpace, ends_now, pinned_too
 from dlq_master.policy.walk.shares import Held, Question, Shares
 from dlq_master.policy.walk.space import Space
 from dlq_master.policy.walk.standing import Block
@@ -43,6 +43,7 @@ class _Decision:
         self.stocks = self.ground.stocks
         if isinstance(self.ground, SlotSpace | SlotContest) and question.seating is not None:
             question.seating.serve(self.ground)
+            self._leave_alone(question.young)
         self.outcome = walk(self.ground)
         self._size()
 
@@ -55,14 +56,28 @@ class _Decision:
         for job_id in sorted(it for it in self.question.movable if elastic(jobs[it])):
             job = jobs[job_id]
             attempt = self.cluster.live_attempt(job)
-            if attempt is None:
+            if attempt is None or job.state is not JobState.QUEUED or self._ends(job):
                 continue
             ((gpu_type, parts),) = capacity.parts(attempt.lease.allocation).items()
             base = kept(job, parts, job.request.base, in_order=self.question.placement.groups)
-            extra = {node: mask & ~base.get(node, 0) for node, mask in parts}
-            rest = {node: mask for node, mask in extra.items() if mask}
-            found[job_id] = Held(gpu_type, base, rest)
+            rest = without(dict(parts), base)
+            if rest or job_id not in self.question.tied:
+                found[job_id] = Held(gpu_type, base, rest)
         return found
+
+    def _ends(self, job: Job) -> bool:
+        """Whether it will have ended at this boundary."""
+        return self.question.seating is not None and ends_now(self.cluster, job)
+
+    def _leave_alone(self, job_ids: Collection[JobId]) -> None:
+        """These keep what they have, unless a seat has taken some of it."""
+        for job_id in self.held.keys() & job_ids:
+            held = self.held[job_id]
+            stock = self.ground.stocks[held.gpu_type]
+            there = stock.free.masks if self.question.at_once else stock.later.masks
+            if all(mask & there[node] == mask for node, mask in held.extra.items()):
+                stock.take(parts_of(held.extra))
+                del self.held[job_id]
 
     def _ground(self) -> Space:
         asked = self.question
@@ -71,14 +86,15 @@ class _Decision:
         movable = asked.movable if asked.preempts else frozenset[JobId]()
         if asked.protected:
             movable = [job_id for job_id in movable if job_id not in asked.protected]
-        pinned = pinned_but(self.cluster, movable)
         lineup = self._standing() if asked.preempts else asked.lineup
+        places = lineup.running.places
+        pinned = pinned_but(places, movable)
         on = (self.cluster, lineup, self._sparing())
         ground: _Bases
         if asked.seating is None:
             ground = _Bases(*on, pinned, at_once=asked.at_once)
         else:
-            pinned = pinned_too(self.cluster, pinned, asked.seating.fixed)
+            pinned = pinned_too(places, pinned, asked.seating.fixed)
             ground = _SlotBases(*on, pinned, at_once=asked.at_once)
         ground.preempts = asked.preempts
         ground.bases = {job_id: held.base for job_id, held in self.held.items()}
@@ -117,7 +133,7 @@ class _Decision:
         starts = {
             job_id: parts
             for job_id, parts in self.outcome.chosen.items()
-            if self.cluster.elastic(self.cluster.jobs[job_id])
+            if self.cluster.elastic(self.cluster.jobs[job_id]) and job_id not in self.question.tied
         }
         runs = {job_id: it for job_id, it in self.held.items() if job_id not in outranked}
         for gpu_type, stock in self.stocks.items():

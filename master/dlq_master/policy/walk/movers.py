@@ -21,7 +21,8 @@ from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.lane import Lane
 from dlq_master.model.own import is_own
 from dlq_master.policy.place.roundup import block_of, round_up
-from dlq_master.policy.promise.reading import own_pool
+from dlq_master.policy.promise.reading import has_grown, own_pool
+from dlq_master.policy.walk.masks import kept
 from dlq_master.policy.walk.seats import Seat, ends_now
 
 
@@ -85,7 +86,7 @@ class _Room:
         mask = self.opened[ordinal]
         for key, held in self.cluster.capacity.claims.get(self.node_ids[ordinal], {}).items():
             if self._stays(key):
-                mask &= ~held
+                mask &= ~self._base(ordinal, key, held)
         return mask.bit_count()
 
     def _stays(self, key: AttemptKey) -> bool:
@@ -98,12 +99,24 @@ class _Room:
         own = job.lane < Lane.SPOT  # seats, and trials
         return own or state not in ACTIVE or key not in self.ending
 
+    def _base(self, ordinal: int, key: AttemptKey, held: int) -> int:
+        """What it keeps of what it holds there: whoever has grown gives the rest to those who need it."""
+        cluster = self.cluster
+        job, attempt = cluster.jobs[key.job_id], cluster.attempts[key]
+        if key not in self.ending or not (cluster.elastic(job) and has_grown(job, attempt)):
+            return held
+        ((_, parts),) = cluster.capacity.parts(attempt.lease.allocation).items()
+        return kept(job, parts, job.request.base).get(ordinal, 0)
+
     def _holders(self, ordinal: int, size: int) -> list[_Holder]:
         """Who could leave the node for smaller blocks than these, the narrowest first."""
         found = []
         node_id = self.node_ids[ordinal]
         for key, held in self.cluster.capacity.claims.get(node_id, {}).items():
-            if key not in self.ending or key in self.moved or held.bit_count() >= size:
+            if key not in self.ending or key in self.moved:
+                continue
+            held = self._base(ordinal, key, held)
+            if not 0 < held.bit_count() < size:
                 continue
             attempt = self.cluster.attempts[key]
             alone = len(attempt.lease.allocation.slots) == 1 and attempt.state in ACTIVE

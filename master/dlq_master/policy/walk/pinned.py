@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.lease import decision_time_s
+from dlq_master.model.running import Place
 
 
 class Pinned(NamedTuple):
@@ -18,11 +19,11 @@ class Pinned(NamedTuple):
     gpus_by_rank: dict[int, int]  # of those in the running index
 
 
-def pinned_but(cluster: Cluster, movable: Collection[JobId]) -> Pinned:
-    """Everybody but these; the GPUs by type are not counted."""
+def pinned_but(places: Mapping[JobId, Place], movable: Collection[JobId]) -> Pinned:
+    """Everybody but these; the GPUs by type are not counted. `places`: of all who run."""
     by_rank: dict[int, int] = {}
     job_ids = set()
-    for job_id, place in cluster.running.places.items():
+    for job_id, place in places.items():
         if job_id not in movable:
             job_ids.add(job_id)
             by_rank[place.rank] = by_rank.get(place.rank, 0) + place.gpus

@@ -17,6 +17,7 @@ from dlq_master.model.job import Job
 from dlq_master.model.lane import LANE, PROFILE_RANK, Lane
 from dlq_master.model.pool import Parts
 from dlq_master.model.resources import Shape
+from dlq_master.model.running import Place
 from dlq_master.policy.place.roundup import block_of, round_up
 from dlq_master.policy.promise.reading import own_pool, slot_s, type_of
 from dlq_master.policy.walk.contest import Contest
@@ -82,7 +83,7 @@ class SlotContest(Contest):
             self.below -= places[job_id].gpus
             if self.victims is not None:
                 self.victims.keep(job_id)
-        self.pinned = pinned_too(self.cluster, self.pinned, stay)
+        self.pinned = pinned_too(places, self.pinned, stay)
 
     def _after(self, rank: int, position: int) -> list[JobId]:
         leaving = {key.job_id for key in self.outcome.outranked}
@@ -114,7 +115,9 @@ def seats(cluster: Cluster, moving: Iterable[JobId] = ()) -> list[Seat]:
             found.append(_seat(cluster, job, leaving=False))
             continue
         attempt = cluster.live_attempt(job)
-        if attempt is not None and attempt.state is AttemptState.PAUSING:
+        if attempt is None or attempt.regrant is not None:  # it goes on where GPUs are kept for it
+            continue
+        if attempt.state is AttemptState.PAUSING:
             found.append(_seat(cluster, job, leaving=True))
     return sorted(found, key=lambda seat: (-seat.shape.gpus, seat.job_id))
 
@@ -192,11 +195,11 @@ def leave_behind(ground: Space) -> None:
                 ground.stocks[gpu_type].give_later(parts)
 
 
-def pinned_too(cluster: Cluster, pinned: Pinned, stay: Collection[JobId]) -> Pinned:
-    """The same, and these jobs stay where they are."""
+def pinned_too(places: Mapping[JobId, Place], pinned: Pinned, stay: Collection[JobId]) -> Pinned:
+    """The same, and these jobs stay where they are. `places`: of all who run."""
     by_rank = dict(pinned.gpus_by_rank)
     for job_id in stay:
-        place = cluster.running.places[job_id]
+        place = places[job_id]
         if job_id not in pinned.job_ids:
             by_rank[place.rank] = by_rank.get(place.rank, 0) + place.gpus
     return pinned._replace(job_ids=pinned.job_ids | frozenset(stay), gpus_by_rank=by_rank)

@@ -11,6 +11,7 @@ from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import Job
 from dlq_master.model.lineup import Lineup
 from dlq_master.model.pool import Part, Parts, lowest
+from dlq_master.model.resources import Shape
 from dlq_master.policy.order.work import left_s
 from dlq_master.policy.place.groups import Groups
 from dlq_master.policy.place.placement import Placement
@@ -28,7 +29,8 @@ class Question(NamedTuple):
     """What is asked of `decide`. `movable`: running jobs that this plan may shrink, grow or, if
     `preempts`, make leave. `at_once`: what they leave is free in this plan. `seating`: who is served before
     everybody else; None: nothing is promised. `protected`: who does not leave, whatever the order; with a
-    `seating` that says it. `cooling`: who is given no more GPUs yet."""
+    `seating` that says it. `cooling`: who is given no more GPUs yet. `young`: who gives GPUs to seats alone.
+    `tied`: who may have its base, or what it has: any other size would endanger what it is promised."""
 
     cluster: Cluster
     now_s: float
@@ -41,6 +43,8 @@ class Question(NamedTuple):
     seating: Seating | None = None
     protected: Collection[JobId] = ()
     cooling: Collection[JobId] = ()
+    young: Collection[JobId] = ()
+    tied: Collection[JobId] = ()
 
 
 class Held(NamedTuple):
@@ -134,6 +138,8 @@ class Shares:
         size = wanted.get(job_id, candidate.base)
         if job_id in self.asked.cooling and size > candidate.held:
             return candidate.held
+        if job_id in self.asked.tied:
+            return candidate.held if candidate.base < candidate.held <= size else candidate.base
         if not candidate.price_s or not 0 < candidate.held < size or candidate.left_s == inf:
             return size
         saved_s = candidate.takes_s(candidate.held) - candidate.takes_s(size)
@@ -198,13 +204,13 @@ class Shares:
         free, placement = self.stock.free, self.asked.placement
         if job.request.nodes is not None and not placement.counts_only:
             elsewhere = free.without([self.cluster.capacity.node_ids[node] for node in masks])
-            shape = job.request.shape_on(gpus)._replace(gpu_type=None)
-            parts = placement.find(elsewhere, shape)
+            parts = placement.find(elsewhere, self._shape_of(job, gpus))
             return None if parts is None else dict(parts)
         if self.groups is not None:
-            return self._more_in_groups(self.groups, job, gpus)
+            return self._more_in_groups(self.groups, job, masks, gpus)
         found: Masks = {}
-        able = free.allowed(job.request.shape)
+        shape = self._shape_of(job, gpus)
+        able = free.allowed(shape)
         for node in sorted(masks):
             taken = min(gpus, able.masks[node].bit_count())
             if taken:
@@ -215,16 +221,27 @@ class Shares:
         if self.asked.sizing.own_nodes and not placement.counts_only:
             return None
         rest = less(able, found)
-        parts = placement.find(rest, job.request.shape._replace(gpus=gpus, gpu_type=None))
-        return None if parts is None else merged(found, dict(parts))
+        parts = placement.find(rest, shape._replace(gpus=gpus))
+        return None if parts is None else self._near(job, masks, merged(found, dict(parts)))
 
-    def _more_in_groups(self, groups: Groups, job: Job, gpus: int) -> Masks | None:
+    def _shape_of(self, job: Job, gpus: int) -> Shape:
+        """Of GPUs beyond those that it has: with deadlines on the cluster's own nodes, as its base."""
+        avoid = self.cluster.shape_on(job, gpus).avoid
+        return job.request.shape_on(gpus)._replace(gpu_type=None, avoid=avoid)
+
+    def _near(self, job: Job, masks: Masks, more: Masks) -> Masks | None:
+        """With deadlines only if these are as few nodes as can be: spread it might run slower than on its base."""
+        nodes, gpus = masks.keys() | more.keys(), count(masks) + count(more)
+        total = self.cluster.capacity.total[self.gpu_type]
+        return more if not job.steps or len(nodes) <= total.fewest_nodes(gpus) else None
+
+    def _more_in_groups(self, groups: Groups, job: Job, masks: Masks, gpus: int) -> Masks | None:
         """On servers on which nobody has its base, if that can be."""
-        shape = job.request.shape._replace(gpus=gpus, gpu_type=None)
+        shape = self._shape_of(job, gpus)
         for pool in groups.for_flexible(self.stock.free):
             parts = self.asked.placement.find(pool, shape)
             if parts is not None:
-                return dict(parts)
+                return self._near(job, masks, dict(parts))
         return None
 
     def _keep_rest(
@@ -254,6 +271,10 @@ class Shares:
 
     def _tell(self, job: Job, masks: Masks) -> None:
         held = self.runs[job.job_id]
-        if masks != merged(held.base, held.extra) and job.live_attempt is not None:
+        if masks == merged(held.base, held.extra):
+            return
+        if job.job_id in self.asked.tied:
+            masks = held.base
+        if job.live_attempt is not None:
             key = AttemptKey(job.job_id, job.live_attempt)
             self.outcome.resized[key] = self._as_parts(masks)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from dlq_common.errors import IllegalTransition, InvalidRequest, Unsatisfiable
-from dlq_master.control.stimuli import Stop, UpdateJob
+from dlq_master.control.stimuli import AskedDeadline, Stop, UpdateJob
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import JobState
 from dlq_master.model.resources import Request
@@ -327,3 +327,19 @@ def test_a_job_with_a_deadline_has_the_base_that_is_promised(master: Master) -> 
     job_id = master.submit(4, hold=True).job_id
     update(master, job_id, (2, 4))
     assert update(master, job_id, ()) == [("elastic", "2,4", "none")]
+
+
+def test_with_a_deadline_it_grows_and_leaves_the_slots_of_others_to_them(
+    master: Master, nodes: list[SimAgent]
+) -> None:
+    due = (AskedDeadline(100.0, after_s=30_000.0),)
+    job_id = master.submit(request=ELASTIC, run_estimate_s=4000.0, deadlines=due).job_id
+    live(master, nodes, until=lambda: width(master, job_id) == 8)
+    assert master.job(job_id).promised == 0
+    due = (AskedDeadline(100.0, after_s=2900.0),)
+    other = master.submit(4, run_estimate_s=1000.0, deadlines=due).job_id
+    live(master, nodes, until=lambda: width(master, other) == 4, most_s=2400)
+    assert [master.job(it).promised for it in (job_id, other)] == [0, 0]
+    assert master.job(job_id).displaced == 0, "it only went on with fewer"
+    live(master, nodes, until=lambda: width(master, job_id) == 4)
+    assert not told(master, "promise_at_risk")

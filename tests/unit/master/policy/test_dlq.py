@@ -10,7 +10,6 @@ from dlq_master.model.job import Job
 from dlq_master.model.lane import Lane
 from dlq_master.model.node import Node, NodeFlag, NodePool
 from dlq_master.model.packing import Profile
-from dlq_master.model.plan import Resize
 from dlq_master.model.resources import Request
 from dlq_master.model.reward import BEST_EFFORT, Steps, strict
 from dlq_master.model.sentence import sentence
@@ -182,17 +181,6 @@ def test_a_seat_takes_what_an_elastic_job_holds_beyond_its_base_and_no_more() ->
     assert world.running == [1, 2]
     assert where(world, 1)["o1"] == 4
     assert where(world, 2)["o1"] == 4
-
-
-def test_a_job_with_a_deadline_runs_on_what_it_asked_for() -> None:
-    """Plans count on that, so it neither starts wider nor grows."""
-    world = a_world(own()).submit(elastic(1, 2, 4, 8, steps=DUE)).at(10.0)
-    assert (where(world, 1), world.job(1).promised) == ({"o1": 2}, 0)
-    for now_s in (270.0, 570.0):
-        world.now_s = now_s
-        assert not [change for change in world.plan().changes if isinstance(change, Resize)]
-        world.decide()
-    assert where(world, 1) == {"o1": 2}
 
 
 def test_who_has_a_slot_runs_beside_who_grows_into_the_rest() -> None:
