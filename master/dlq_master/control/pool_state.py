@@ -44,7 +44,7 @@ class Refused(NamedTuple):
 @dataclass(slots=True)
 class Pools:
     """`asking`: machines, and pools, of which a provider is asked something just now. `listed_s`: when each pool's
-    provider was last heard of what is there. `words`: why nothing is rented from a pool."""
+    provider was asked for what is there, and has answered since. `words`: why nothing is rented from a pool."""
 
     machines: dict[str, Machine] = field(default_factory=dict)
     desk: Desk | None = None

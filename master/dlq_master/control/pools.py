@@ -301,7 +301,7 @@ def _ask(turn: Turn, machine: Machine, pool: PoolConfig, verb: Verb) -> None:
     if machine.request_id in pools.asking or turn.now_s < machine.retry_s:
         return
     may_be_there = verb is Verb.START and machine.tries > 0 and pool.provider != STATIC
-    if may_be_there and pools.listed_s.get(machine.pool, 0.0) < machine.retry_s:
+    if may_be_there and pools.listed_s.get(machine.pool, 0.0) <= machine.retry_s:
         _ask_list(turn, machine.pool)
         return
     retry_s = turn.now_s + min(_FIRST_RETRY_S * 2**machine.tries, _LONGEST_RETRY_S)
@@ -344,6 +344,8 @@ def _started(turn: Turn, machine: Machine, ask: ProviderTold) -> None:
         _known(turn, machine, ask.instance_id)
         return
     tries = machine.tries
+    # What was listed while it was being asked says nothing of what came of that.
+    put(turn, machine := machine._replace(retry_s=max(machine.retry_s, turn.now_s)))
     turn.note("machine_start_failed", node_id=machine.node_id, machine=machine.request_id, cause=ask.fault, tries=tries)  # fmt: skip
     if machine.state is MachineState.STARTING and tries >= MOST_TRIES:
         _fail(turn, machine, f"it could not be started: {ask.fault}")
@@ -393,9 +395,8 @@ def _listed(turn: Turn, ask: ProviderTold) -> None:
         pools.list_faults[pool] = ask.fault
         return
     pools.list_faults.pop(pool, None)
-    pools.listed_s[pool] = turn.now_s
     there = {one.request_id: one.instance_id for one in ask.listed}
-    asked_s = pools.asked_list_s.get(pool, turn.now_s)
+    asked_s = pools.listed_s[pool] = pools.asked_list_s.get(pool, turn.now_s)
     for machine in pools.open():
         if machine.pool != pool or machine.request_id in pools.asking:
             continue

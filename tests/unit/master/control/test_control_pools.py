@@ -11,7 +11,7 @@ from dlq_common.config import Seconds
 from dlq_common.errors import NotFound, PermissionDenied, TryAgain
 from dlq_master.control import run_times
 from dlq_master.control.pool_config import RentingConfig
-from dlq_master.control.pool_stimuli import AnnounceLeave, StopMachines
+from dlq_master.control.pool_stimuli import AnnounceLeave, ProviderTold, StopMachines
 from dlq_master.control.stimuli import AskedLateness, Caller
 from dlq_master.control.turn import Turn
 from dlq_master.model.ids import AttemptKey, NodeId
@@ -128,6 +128,23 @@ def test_a_start_that_fails_half_way_is_found_again_and_paid_once() -> None:
     assert site.only().instance_id == "i-1"
     assert site.provider.calls.count(f"start {site.only().request_id}") == 1, "it was listed"
     assert len(site.provider.started) == 1
+
+
+def test_what_is_listed_while_a_start_hangs_does_not_count_as_a_look_after_it() -> None:
+    """The list is answered before the machine is there; then the call that has started it is killed."""
+    site = Site(renting=RentingConfig(look_every=Seconds(1.0)))
+    site.submit()
+    site.tick(serve=False)
+    (start,) = [act for act in site.desk.acts if act.verb == "start"]
+    site.desk.acts.remove(start)
+    for _ in range(4):
+        site.tick()
+    site.provider.there[start.request_id] = "i-1"
+    site.master.turn(ProviderTold(act=start, fault="did not end within 3 s and was killed"))
+    for _ in range(4):
+        site.tick()
+    assert site.only().instance_id == "i-1"
+    assert "start" not in " ".join(site.provider.calls)
 
 
 def test_a_provider_that_never_answers_is_given_up_after_three_tries() -> None:
