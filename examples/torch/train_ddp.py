@@ -4,6 +4,8 @@
     torchrun --nproc-per-node 2 train_ddp.py --checkpoint-dir ckpt
 
 On SIGTERM it finishes the step, saves, and exits 0. Started again, it goes on from the newest file.
+Where torchrun may start its workers again (--max-restarts), it exits 1 instead, since 0 would tell
+torchrun that all is done: so others may join and leave while it trains, with --nnodes 1:4.
 --workers lets a DataLoader fetch the images; --unhurried-while is for those who want to look.
 """
 
@@ -11,7 +13,9 @@ import argparse
 import gc
 import gzip
 import hashlib
+import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,6 +58,8 @@ def main() -> None:
     del model
     gc.collect()
     dist.destroy_process_group()
+    if not finished and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")):
+        sys.exit(1)
 
 
 def parse_arguments() -> argparse.Namespace:

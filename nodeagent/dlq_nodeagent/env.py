@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dlq_common.live_resize import LIVE
 from dlq_nodeagent.devices.port import Device
+from dlq_nodeagent.live_torchrun import SIGNALS_TO_HANDLE, live_torchrun
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.runtimes.port import JobFiles
 from dlq_nodeagent.slurm_env import COMPAT, slurm_environment
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_SIGNALS_TO_HANDLE = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2"
 _LOOPBACK = "127.0.0.1"
 # Of a job's own variables these alone are the master's words: it refuses a submitter's DLQ_*.
 FROM_MASTER = frozenset(
@@ -75,7 +76,7 @@ def _identity(launch: Launch, now_s: float) -> Mapping[str, str]:
 
 
 def _gang(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
-    nodes = max(1, len(launch.node_ids))
+    nodes = max(1, _node_count(launch))
     address, port = _rendezvous(launch)
     return {
         "DLQ_NODE_RANK": str(launch.key.node_rank),
@@ -92,8 +93,15 @@ def _gang(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
     }
 
 
+def _node_count(launch: Launch) -> int:
+    """Nodes that it has at this start."""
+    return sum(map(bool, launch.node_gpu_counts)) or len(launch.node_ids)
+
+
 def _torchrun(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
     """Defaults of torchrun's options; flags that the user gives still win."""
+    if launch.live:
+        return live_torchrun(launch, len(devices))
     address, port = _rendezvous(launch)
     return {
         "PET_NNODES": str(max(1, len(launch.node_ids))),
@@ -103,7 +111,7 @@ def _torchrun(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
         "PET_RDZV_ENDPOINT": f"{address}:{port}",
         "PET_RDZV_ID": f"{launch.key.job_id}.{launch.key.attempt}",
         "PET_MAX_RESTARTS": "0",  # the scheduler restarts, not torchrun
-        "PET_SIGNALS_TO_HANDLE": _SIGNALS_TO_HANDLE,
+        "PET_SIGNALS_TO_HANDLE": SIGNALS_TO_HANDLE,
         # torchrun would kill its workers after 30 s, in the middle of a save.
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(max(1, round(launch.grace_s))),
     }
@@ -121,6 +129,8 @@ def _elastic(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
     if any(0 < device.memory_bytes < launch.gpu_memory_bytes for device in devices):
         scale /= 2.0
     told = {"DLQ_GPUS": str(gpus), "DLQ_ASKED_GPUS": str(asked), "DLQ_BATCH_SCALE": f"{scale:g}"}
+    if launch.live:  # how many there are says WORLD_SIZE, at every start of the workers
+        told = {"DLQ_ASKED_GPUS": str(asked), "DLQ_ELASTIC_MODE": LIVE}
     if not launch.sizes:
         return told
     return {
@@ -148,7 +158,7 @@ def _compat(
 
 
 def _rendezvous(launch: Launch) -> tuple[str, str]:
-    gang = len(launch.node_addresses) > 1
+    gang = len(launch.node_addresses) > 1 or launch.live
     return (launch.node_addresses[0] if gang else _LOOPBACK), str(launch.master_port)
 
 

@@ -196,7 +196,8 @@ class Launching:
             grace_s=min(launch.grace_s, launch.hold_s / 2),
             term_s=rules.term_s,
             signal=int(_signal(launch)),
-            to_ranks=launch.signal_to == "ranks",
+            # Resized live, torchrun itself must leave: it would start its ranks again.
+            to_ranks=launch.signal_to == "ranks" and not launch.live,
             log_head_bytes=rules.log_head_bytes,
             log_ring_bytes=rules.log_ring_bytes,
             log_bytes_per_s=rules.log_bytes_per_s,

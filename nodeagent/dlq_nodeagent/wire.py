@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1 import job_pb2, lease_pb2, profile_pb2, resource_pb2
+from dlq_common.live_resize import LIVE
 from dlq_common.wire import from_duration, to_duration
 from dlq_nodeagent.devices.host import HostFacts
 from dlq_nodeagent.devices.port import Device
@@ -385,6 +386,7 @@ def _launch(launch: wire.LaunchCommand) -> Launch:
         profile=_profile_order(launch.profile) if launch.HasField("profile") else None,
         trial=launch.trial,
         sizes=tuple(spec.elastic.gpu_counts),
+        live=spec.elastic.resize == LIVE,
         asked_gpus=max(0, limits.gpu_count),
         gpu_memory_bytes=max(0, limits.gpu_memory_bytes) if limits.halves_batch else 0,
     )

@@ -8,6 +8,7 @@ import pytest
 
 from dlq.v1 import job_pb2
 from support.framework_trial import PLAIN, make_out
+from support.step_log import runs_on, steps, worlds
 from support.users_view import UsersView
 
 from cluster import Cluster  # isort: skip  # the examples are scripts, not packages
@@ -81,29 +82,3 @@ def test_it_grows_and_shrinks_and_ends_with_all_its_steps_done_once(
     assert user.show(job)["lost_gpu_seconds"] == 0
     resized = [each["data"] for each in user.events(job) if each["kind"] == "job_resized"]
     assert [(each["from"], each["to"]) for each in resized][:2] == [("2", "4"), ("4", "2")]
-
-
-def runs_on(job: job_pb2.Job, gpus: int) -> bool:
-    running = job.attempt_state == job_pb2.ATTEMPT_STATE_RUNNING
-    return running and job.elastic.current_gpu_count == gpus
-
-
-def lines(log: Path) -> list[tuple[int, int]]:
-    """The step and the number of processes of each line."""
-    if not log.exists():
-        return []
-    found = [line.split() for line in log.read_text().splitlines()]
-    return [(int(step), int(world)) for step, world in found]
-
-
-def steps(log: Path) -> list[int]:
-    return [step for step, _ in lines(log)]
-
-
-def worlds(log: Path) -> list[int]:
-    """Numbers of processes in the order in which they came."""
-    found: list[int] = []
-    for _, world in lines(log):
-        if found[-1:] != [world]:
-            found.append(world)
-    return found

@@ -241,7 +241,8 @@ class SimAgent:
         if launch.key in self._absent:
             return "stopped"
         known = self.ranks.get(launch.key)
-        if known is None:
+        again = known is not None and known.launch.node_rank != launch.node_rank
+        if known is None or (again and known.ended):  # it has left, and comes back as another rank
             self._must_have_room(launch)
             self.ranks[launch.key] = SimRank(launch)
         elif known.launch.epoch != launch.epoch:
@@ -281,6 +282,8 @@ class SimAgent:
             return ""
         if rank.launch.epoch != stop.epoch:
             return "fence_mismatch"
+        if rank.launch.node_rank != stop.node_rank:  # of one that left long ago
+            return ""
         if rank.phase in _UNSTARTED:
             self._fail_start(stop.key, "stopped before it started")
         elif rank.alive:
@@ -454,7 +457,7 @@ class SimAgent:
             age_s=self.master.clock.now_s() - rank.ended_s if rank.ended_s else 0.0,
             checkpoint=rank.checkpoint,
             save_s=rank.save_s,
-            ports=rank.ports if rank.phase is ReportedPhase.READY else (),
+            ports=() if rank.ended else rank.ports,
             gpu_indexes=rank.launch.gpu_indexes if self.tells_gpus else (),
             gpus_held=rank.gpus_held if rank.ended else "",
         )

@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 from dlq_cli.spec.given import ReadLayer, wrong
 from dlq_cli.spec.readers import read_text
+from dlq_common.live_resize import LIVE
 from dlq_common.names import shown
 from dlq_common.sizes import SizeRange, checked, expanded, format_sizes, parse_range, parse_sizes
 
-RESIZES = ("restart",)
+RESIZES = ("restart", LIVE)
 
 
 class Elastic(NamedTuple):
@@ -32,7 +33,7 @@ def read_sizes(raw: object) -> tuple[int, ...]:
 
 
 def read_resize(raw: object) -> str:
-    """`restart`."""
+    """`restart` or `live`."""
     word = read_text(raw).strip().lower()
     if word not in RESIZES:
         raise ValueError(f"{shown(word)} is not one of {', '.join(RESIZES)}")

@@ -84,8 +84,9 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         names=("--elastic-mode",),
         key="elastic.resize",
-        metavar="restart",
-        help="How it is given others: it saves and starts again.  [default: restart]",
+        metavar="restart|live",
+        help="How it is given others: it saves and starts again; live, torchrun takes up whole nodes and lets "
+        "them go while it runs.  [default: restart]",
     ),
     Flag(
         names=("--gpu-type",),

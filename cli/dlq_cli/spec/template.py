@@ -79,7 +79,7 @@ _ENTRIES: dict[str, Entry] = {
     "resources.halve_batch": Entry("true", "GPUs with half of gpu_memory too, by half the batch."),
     "elastic.gpus": Entry('"2:8"', "On any number of GPUs between, and on others while it runs."),
     "elastic.sizes": Entry("[2, 4, 8]", "Instead: on these numbers of GPUs."),
-    "elastic.resize": Entry('"restart"', "How it gets others: it saves and starts again; with gpus."),
+    "elastic.resize": Entry('"restart"', "How it gets others: it saves and starts again, or live; with gpus."),
     "compat": Entry('"slurm"', "Slurm's variables, and stand-ins for srun, scontrol and the like."),
     "tasks_per_node": Entry("4", "Of srun, with compat. Default: one for each GPU."),
     "launch": Entry('"per-gpu"', "One process for each GPU. Default: per-node, for torchrun."),

@@ -13,6 +13,7 @@ from dlq_cli.spec.deadlines import Deadlines, Due
 from dlq_cli.spec.elastic import Elastic, base_of, check_asked, elastic_of
 from dlq_cli.spec.given import ReadLayer, wrong
 from dlq_cli.spec.lateness import Lateness
+from dlq_cli.spec.live import check_live
 from dlq_cli.spec.ordering import DependencyText
 from dlq_cli.spec.presets import with_preset
 from dlq_cli.spec.readers import AUTO, PER_GPU, SignalAhead
@@ -106,6 +107,7 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
     gpu_count, node_count = _width(get, base_of(merged))
     elastic = elastic_of(merged, gpu_count // node_count if node_count else None)
     check_asked(merged, elastic, gpu_count, deadlines=bool(_deadlines(get)))
+    check_live(merged, elastic, (script,) if script else command, node_count)
     signal = get.of("preempt.signal", SignalAhead)
     container = container_of(merged)
     return Spec(

@@ -7,7 +7,7 @@ known while the master, or its agent, is away.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from dlq_master.model.accounting import Level, by_day, charges, summed
@@ -15,7 +15,7 @@ from dlq_master.model.attempt import Attempt
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.node import Node
-from dlq_master.model.resources import Allocation, mask_of
+from dlq_master.model.resources import Allocation, Slot, mask_of
 from dlq_master.store.accounts import LEVELS, Levels, PoolRow, UseRow, read_levels
 from dlq_master.store.batch import Batch
 
@@ -43,7 +43,9 @@ class Bookkeeping:
         """Put into a batch what its rows mean for the books."""
         if not (batch.attempts or batch.nodes or batch.forgotten_nodes):
             return
-        batch.uses += self._charged(batch.attempts, cluster, now_s)
+        # Who runs on with other GPUs has had those that it had before until now.
+        others = [one for one in cluster.outgrown if one.key in self.held]
+        batch.uses += self._charged((*batch.attempts, *others), cluster, now_s, others)
         changed = self._take(batch.attempts) | {node.node_id for node in batch.nodes}
         for node_id in changed | set(batch.forgotten_nodes):
             self._place(node_id, cluster.nodes.get(node_id))
@@ -55,13 +57,17 @@ class Bookkeeping:
     # --- helpers, in order of use -----------------------------------------------------------------
 
     def _charged(
-        self, attempts: Iterable[Attempt], cluster: Cluster, now_s: float
+        self,
+        attempts: Iterable[Attempt],
+        cluster: Cluster,
+        now_s: float,
+        before: Collection[Attempt] = (),
     ) -> Iterator[UseRow]:
-        """What attempts that end now have had."""
+        """What attempts that end now, or go on with others, have had."""
         rows = (
             row
             for one in attempts
-            if not one.live and one.key in self.held
+            if one.key in self.held and (not one.live or any(one is it for it in before))
             for row in charges(
                 one, cluster.jobs[one.key.job_id], now_s, self._pools(one), self.levels.from_s
             )
@@ -75,13 +81,15 @@ class Bookkeeping:
         """Nodes of which other GPUs are held from now on."""
         changed = set()
         for attempt in attempts:
-            if attempt.live == (attempt.key in self.held):
+            had = self.held.get(attempt.key)
+            has = attempt.lease.allocation if attempt.live else None
+            if has == had:
                 continue
-            if attempt.live:
-                slots = self.held[attempt.key] = attempt.lease.allocation
+            if has is None:
+                del self.held[attempt.key]
             else:
-                slots = self.held.pop(attempt.key)
-            for node_id, mask in slots.slots:
+                self.held[attempt.key] = has
+            for node_id, mask in (*_slots(had), *_slots(has)):
                 self.masks[node_id] = self.masks.get(node_id, 0) ^ mask
                 changed.add(node_id)
         return changed
@@ -111,6 +119,10 @@ class Bookkeeping:
             )
         if pools != self.levels.pools:
             self.levels = self.levels._replace(pools=pools)
+
+
+def _slots(allocation: Allocation | None) -> tuple[Slot, ...]:
+    return () if allocation is None else allocation.slots
 
 
 def level_of(node: Node, held: int) -> Level:

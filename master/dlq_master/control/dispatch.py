@@ -7,12 +7,15 @@ from typing import Protocol
 from dlq_master.control.standing import Standing, standing_of
 from dlq_master.control.state import State
 from dlq_master.control.stimuli import Command, Launch, Save, Signal, Stop
+from dlq_master.model import live
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.gang import is_reduced
 from dlq_master.model.grace import grace_s
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.machine import StopCause
 from dlq_master.store.batch import Intention
+
+RESIZE = "resize"  # why a rank is stopped that leaves while the others go on
 
 
 class Specs(Protocol):
@@ -26,8 +29,9 @@ def launch_command(
 ) -> Launch:
     """Run `rank` of a living attempt on its node."""
     job = state.cluster.jobs[attempt.key.job_id]
-    slots = attempt.lease.allocation.slots
-    nodes = [state.cluster.nodes[slot.node_id] for slot in slots]
+    slots = [attempt.slot_of(rank) for rank in range(len(attempt.ranks))]
+    nodes = [state.cluster.nodes.get(status.node_id) for status in attempt.ranks]
+    own, joining = slots[rank], attempt.ranks[rank].joined or attempt.ranks[rank].joining
     owner = state.users.get(job.user)
     ran_s = job.total_executed_s
     recording = state.beliefs.get(attempt.key)
@@ -36,12 +40,12 @@ def launch_command(
         sequence=sequence,
         key=attempt.key,
         epoch=attempt.epoch,
-        node_id=slots[rank].node_id,
+        node_id=attempt.ranks[rank].node_id,
         node_rank=rank,
-        gpu_indexes=slots[rank].gpu_indices,
-        node_ids=tuple(slot.node_id for slot in slots),
-        node_addresses=tuple(node.address or node.hostname for node in nodes),
-        master_port=attempt.master_port or 0,
+        gpu_indexes=() if own is None else own.gpu_indices,
+        node_ids=tuple(status.node_id for status in attempt.ranks),
+        node_addresses=tuple("" if it is None else it.address or it.hostname for it in nodes),
+        master_port=(joining and live.port(attempt)) or attempt.master_port or 0,
         spec=specs.spec(job.spec_id) or b"",
         array=job.array,
         array_index=job.array_index,
@@ -60,15 +64,15 @@ def launch_command(
             None if job.time_limit_s is None or trial else max(1.0, job.time_limit_s - ran_s)
         ),
         at_barrier=attempt.at_barrier,
-        node_gpu_counts=tuple(len(slot.gpu_indices) for slot in slots),
-        record_s=None if recording is None else recording.window_s,
+        node_gpu_counts=tuple(0 if slot is None else len(slot.gpu_indices) for slot in slots),
+        record_s=None if recording is None or joining else recording.window_s,
         trial=trial,
         sizes=job.request.sizes,
         port_first=state.config.jobs.port_first,
         port_last=state.config.jobs.port_last,
         node_ports=(
             ()
-            if attempt.barrier_time_s is None
+            if attempt.barrier_time_s is None or joining
             else tuple(status.ports for status in attempt.ranks)
         ),
     )
@@ -95,22 +99,28 @@ def stop_command(state: State, row: Intention, now_s: float) -> Stop:
 
 
 def stop_of(attempt: Attempt, rank: int, now_s: float) -> Stop:
-    """End a rank of a living attempt that is on its way out, by no command in particular."""
+    """End a rank that is on its way out, by no command in particular."""
+    cause, grace_s = (attempt.stop_cause or StopCause.PREEMPT).value, attempt.grace_s
+    if attempt.stop_cause is None and attempt.resize is not None:
+        cause, grace_s = RESIZE, attempt.resize.grace_s
     return Stop(
         sequence=0,
         key=attempt.key,
         epoch=attempt.epoch,
         node_id=attempt.ranks[rank].node_id,
         node_rank=rank,
-        cause=(attempt.stop_cause or StopCause.PREEMPT).value,
-        grace_s=attempt.grace_s or 0.0,
+        cause=cause,
+        grace_s=grace_s or 0.0,
         delay_s=delay_s(attempt, now_s),
     )
 
 
 def delay_s(attempt: Attempt, now_s: float) -> float:
     """How long its nodes wait before the notice: whenever they are told, it comes at one instant."""
-    return 0.0 if attempt.notice_due_s is None else max(0.0, attempt.notice_due_s - now_s)
+    due_s = attempt.notice_due_s
+    if attempt.stop_cause is None and attempt.resize is not None:
+        due_s = attempt.resize.due_s
+    return 0.0 if due_s is None else max(0.0, due_s - now_s)
 
 
 def word_to_rank(row: Intention) -> Signal | Save:

@@ -35,7 +35,14 @@ def wanted(turn: Turn, ask: UpdateJob, job: Job, after: Job) -> Job:
             f"the deadline of job {name} is promised for {job.request.gpus} GPUs: its base has to be that",
             field="elastic",
         )
-    for gpus in _held(turn, job):
+    held = _held(turn, job)
+    if held and job.request.live:
+        raise IllegalTransition(
+            f"job {name} is resized live, and its torchrun knows its sizes from its start",
+            hint=f"dlq requeue --hold {name} takes it off its GPUs first",
+            state=job.state.value,
+        )
+    for gpus in held:
         if gpus not in (sizes or (job.request.gpus,)):
             raise IllegalTransition(
                 f"job {name} runs on {gpus} GPUs, and that has to be one of its sizes",
@@ -43,7 +50,7 @@ def wanted(turn: Turn, ask: UpdateJob, job: Job, after: Job) -> Job:
                 state=job.state.value,
             )
     try:
-        request = replace(job.request, sizes=sizes)
+        request = replace(job.request, sizes=sizes, live=job.request.live and bool(sizes))
     except ValueError as error:
         raise InvalidRequest(f"elastic: {error}", field="elastic") from None
     check_room(turn, request)

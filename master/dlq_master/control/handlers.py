@@ -9,6 +9,7 @@ from dlq_master.control import (
     jobs,
     labels,
     limits,
+    live_resizes,
     loan_switch,
     loans,
     maintenance,
@@ -144,6 +145,7 @@ def _tick(turn: Turn, name: str) -> None:
     if name == "leases":
         nodes.watch_silence(turn)
         barrier.watch(turn)
+        live_resizes.watch(turn)
         limits.watch(turn)
         trials.watch(turn)
         loans.watch(turn)

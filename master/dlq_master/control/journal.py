@@ -10,7 +10,7 @@ from dlq_master.model.drive import Happened
 from dlq_master.model.estimate import Basis
 from dlq_master.model.event import Fact
 from dlq_master.model.job import Checkpoint, Resizing, Taken
-from dlq_master.model.job_steps import Ran, Requeued, Reserved, Resized, Usage
+from dlq_master.model.job_steps import Ran, Requeued, Reserved, Resized, ResizedLive, Usage
 from dlq_master.model.plan import Reserve, Start
 from dlq_master.model.promise_words import no_promise
 from dlq_master.model.resources import Allocation
@@ -53,10 +53,10 @@ def cause(one: Happened) -> str:
 
 def resized(one: Happened) -> tuple[str, dict[str, Fact]] | None:
     """Why a job goes on with another number of GPUs, and the facts of it; None: it does not."""
-    if not isinstance(one.event, Ran) or one.event.resized is None:
+    if not isinstance(one.event, Ran | ResizedLive) or one.event.resized is None:
         return None
-    from_gpus, to_gpus, cost_s, why = one.event.resized
-    return why, {"from": from_gpus, "to": to_gpus, "cost_s": cost_s}
+    from_gpus, to_gpus, cost_s, why, mode = one.event.resized
+    return why, {"from": from_gpus, "to": to_gpus, "cost_s": cost_s, "mode": mode}
 
 
 def where(allocation: Allocation) -> str:

@@ -182,7 +182,11 @@ class Published:
 
     def _put_attempt(self, attempt: Attempt) -> None:
         living = attempt.live
-        self._keep(self._attempts.get(attempt.key), attempt if living else None)
+        before = self._attempts.get(attempt.key)
+        self._keep(before, attempt if living else None)
+        if before is not None and before.lease.allocation != attempt.lease.allocation:
+            for node_id in before.lease.allocation.node_ids:
+                self._on_node[node_id].pop(attempt.key, None)
         if living:
             self._attempts[attempt.key] = attempt
         else:

@@ -58,7 +58,7 @@ def status_of(before: RankStatus, report: ReportedRank, now_s: float) -> RankSta
             if before.ready_time_s is None and report.phase is ReportedPhase.READY
             else before.ready_time_s
         ),
-        ports=report.ports if report.phase is ReportedPhase.READY else before.ports,
+        ports=report.ports or before.ports,
         workers_done=before.workers_done or report.workers_done,
         failed_task=report.failed_task,
         last_lines=report.last_lines,

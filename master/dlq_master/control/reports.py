@@ -7,19 +7,20 @@ shows something running that nobody wants, that is told to stop.
 
 from collections.abc import Iterable
 
-from dlq_master.control import late_words, quarantine, unclean
+from dlq_master.control import late_words, live_resizes, quarantine, unclean
 from dlq_master.control.rank_status import NEVER_STARTED, OTHERS, PHASES, status_of
 from dlq_master.control.standing import Standing, ranks_on, standing_of
 from dlq_master.control.stimuli import ReportedCheckpoint, ReportedPhase, ReportedRank
 from dlq_master.control.turn import Turn
 from dlq_master.control.wanted import standing
 from dlq_master.model import attempt_steps as on_attempt
-from dlq_master.model import gang
+from dlq_master.model import gang, live
 from dlq_master.model import job_steps as on_job
-from dlq_master.model.attempt import Attempt, RankPhase, RankStatus
+from dlq_master.model.attempt import Attempt, AttemptState, RankPhase, RankStatus
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.job import Checkpoint
 from dlq_master.model.machine import StopCause
+from dlq_master.model.node import NodeState
 from dlq_master.store.batch import Intention
 
 
@@ -151,7 +152,7 @@ def _take_one(turn: Turn, node_id: NodeId, attempt: Attempt, report: ReportedRan
         _promote(turn, key, report, report.checkpoint)
     before = attempt.ranks[report.node_rank]
     status = status_of(before, report, turn.now_s)
-    if not attempt.at_barrier:
+    if not attempt.at_barrier and (before.ports or len(attempt.ranks) > 1):
         status = status._replace(ports=before.ports)  # the others know them
     if status.gone and not before.gone:
         _drop_intentions(turn, key, report.node_rank, node_id)
@@ -179,6 +180,9 @@ def _take_one(turn: Turn, node_id: NodeId, attempt: Attempt, report: ReportedRan
 def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: str) -> None:
     """Everything that follows from one rank's new phase."""
     before = turn.state.cluster.attempts[key]
+    known = before.ranks[rank]
+    if known.joining or known.leaving or known.joined:
+        status = live.heard(known, status, turn.now_s)
     attempt = gang.heard(before, rank, status)
     if attempt is before:
         return
@@ -190,11 +194,21 @@ def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: s
         turn.step_attempt(key, event, actor=actor)
     _open_barrier(turn, key)
     _stop_the_rest(turn, key, actor)
+    if live_resizes.settle(turn, key):
+        _come_back(turn, key)
     attempt = turn.state.cluster.attempts[key]
     if gang.over(attempt):
         end = gang.verdict(attempt, turn.job(key.job_id).rules)
         turn.step_attempt(key, end, actor="master")
         quarantine.take(turn, attempt, end, turn.job(key.job_id))
+
+
+def _come_back(turn: Turn, key: AttemptKey) -> None:
+    """Who was UNKNOWN for a node that it has no GPUs on any more is so no longer."""
+    attempt, nodes = turn.state.cluster.attempts[key], turn.state.cluster.nodes
+    states = {nodes[name].state for name in attempt.lease.allocation.node_ids}
+    if attempt.state is AttemptState.UNKNOWN and states <= {NodeState.UP, NodeState.SUSPECT}:
+        settle_return(turn, key)
 
 
 def _stop_the_rest(turn: Turn, key: AttemptKey, actor: str) -> None:

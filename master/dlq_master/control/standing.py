@@ -43,7 +43,8 @@ def standing_of(
         return None
     if status.gone:
         return Standing.STRAY if status.lost else Standing.GONE
-    return Standing.RUNS if attempt.stop_cause is None else Standing.LEAVES
+    stays = attempt.stop_cause is None and not status.leaving
+    return Standing.RUNS if stays else Standing.LEAVES
 
 
 def ranks_on(cluster: Cluster, node_id: NodeId) -> Iterator[tuple[Attempt, int, Standing]]:

@@ -125,6 +125,7 @@ class State:
     # What was last told of ranks that are being prepared.
     preparing: dict[tuple[AttemptKey, int], str] = field(default_factory=dict)
     starting: set[AttemptKey] = field(default_factory=set)  # gangs that do not run yet
+    resizing: set[AttemptKey] = field(default_factory=set)  # ranks of theirs join, or leave
     returned: set[NodeId] = field(default_factory=set)  # nodes that said hello to this master
     holds_told: dict[NodeId, int] = field(default_factory=dict)  # hold revision its ranks have
     gates: Gates = field(default_factory=Gates)  # jobs that may not wait yet
@@ -214,6 +215,8 @@ def restore(state: State, loaded: Loaded) -> None:
             state.ports[attempt.master_port] = attempt.key
         if len(attempt.ranks) > 1 and attempt.live and attempt.started_time_s is None:
             state.starting.add(attempt.key)
+    living = state.cluster.attempts.values()
+    state.resizing = {attempt.key for attempt in living if attempt.resize is not None}
     state.gates = build(state.cluster.jobs, state.started_s)
     for job in loaded.jobs:
         note_cancel_late(state, job)

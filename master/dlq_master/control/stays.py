@@ -38,14 +38,21 @@ class Stays:
     ) -> Iterator[Stay]:
         """What is to be written of these attempts, as they are now."""
         for attempt in attempts:
-            if attempt.live and attempt.key not in self.here:
-                found = tuple(_of(attempt, nodes, machines))
-                if found:
-                    self.here[attempt.key] = found
-                    yield from found
+            resized = attempt.resized_time_s is not None
+            if attempt.live and (resized or attempt.key not in self.here):
+                yield from self._changed(attempt, tuple(_of(attempt, nodes, machines)), now_s)
             elif not attempt.live and attempt.key in self.here:
                 for one in self.here.pop(attempt.key):
                     yield one._replace(until_s=now_s)
+
+    def _changed(self, attempt: Attempt, found: tuple[Stay, ...], now_s: float) -> Iterator[Stay]:
+        """It has come, or goes on with other machines."""
+        before = {one.request_id: one for one in self.here.pop(attempt.key, ())}
+        now = {one.request_id: before.get(one.request_id, one) for one in found}
+        if now:
+            self.here[attempt.key] = tuple(now.values())
+        yield from (it._replace(until_s=now_s) for name, it in before.items() if name not in now)
+        yield from (it for name, it in now.items() if name not in before)
 
 
 def _of(attempt: Attempt, nodes: Mapping[NodeId, Node], machines: Machines) -> Iterator[Stay]:
@@ -56,4 +63,4 @@ def _of(attempt: Attempt, nodes: Mapping[NodeId, Node], machines: Machines) -> I
         machine = machines.of_node(node_id)
         if machine is not None:
             part = mask.bit_count() / len(node.gpus)
-            yield Stay(machine.request_id, attempt.key, part, attempt.assigned_time_s)
+            yield Stay(machine.request_id, attempt.key, part, attempt.held_since_s)

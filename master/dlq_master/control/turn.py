@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeGuard, TypeVar
 
 from dlq_common.errors import AlreadyExists, NotFound
 from dlq_master.control import journal, lapses, usage
+from dlq_master.control.dispatch import RESIZE
 from dlq_master.control.state import State
 from dlq_master.control.stimuli import Caller, SubmitJob
 from dlq_master.model import attempt_steps, drive, job_steps
@@ -190,6 +191,8 @@ class Turn:
                 )
             if isinstance(one.event, attempt_steps.StopRequested):
                 self._tell_to_stop(one)
+            elif isinstance(one.event, attempt_steps.ResizeBegun | attempt_steps.LeaveAsked):
+                self._tell_to_resize(one)
 
     def _note_waits(self, happened: list[drive.Happened]) -> None:
         jobs = self.state.cluster.jobs
@@ -216,6 +219,25 @@ class Turn:
                     cause=(attempt.stop_cause or StopCause.PREEMPT).value,
                     grace_s=attempt.grace_s or 0.0,
                 )
+
+    def _tell_to_resize(self, one: drive.Happened) -> None:
+        """Who joins is launched, who leaves is stopped as for a boundary; the others hear nothing."""
+        assert one.job_id is not None
+        assert one.attempt is not None
+        attempt = self.state.cluster.attempts[AttemptKey(one.job_id, one.attempt)]
+        resize = attempt.resize
+        assert resize is not None
+        begins = isinstance(one.event, attempt_steps.ResizeBegun)
+        if begins and attempt.leaves.slots:
+            later = resize._replace(due_s=self.now_s + self._delay_s(one))
+            self.put_attempt(attempt._replace(resize=later))
+        self.state.resizing.add(attempt.key)
+        for rank, status in enumerate(attempt.ranks):
+            to, grace_s = (status.node_id, attempt.key, attempt.epoch, rank), resize.grace_s
+            if status.joining and begins:
+                self.intend("launch", *to)
+            elif status.leaving and not status.gone:
+                self.intend("stop", *to, cause=RESIZE, grace_s=grace_s)
 
     def _delay_s(self, one: drive.Happened) -> float:
         """Who stops at a boundary waits for the last moment to save; any other stop is told at once."""
@@ -301,6 +323,7 @@ class Turn:
             _take_back(self.batch.forgotten_nodes, node.node_id)
         self.state.bookkeeping.write(self.batch, self.state.cluster, self.now_s)
         self._note_costs()
+        self.state.cluster.outgrown.clear()
         return self.batch
 
     def _note_costs(self) -> None:

@@ -109,7 +109,7 @@ def charges(
 
 def pieces(attempt: Attempt, job: Job, until_s: float) -> tuple[tuple[Use, float, float], ...]:
     """Its time from its placement to `until_s` without a gap: what for, from, to."""
-    begin_s, started_s = attempt.assigned_time_s, attempt.started_time_s
+    begin_s, started_s = attempt.held_since_s, attempt.started_time_s
     lost = _lost_to(attempt)
     if started_s is None:
         return ((lost or Use.TRANSIT, begin_s, until_s),)

@@ -11,7 +11,7 @@ from dlq_master.model.ids import AttemptKey, Fence, NodeId
 from dlq_master.model.job import Checkpoint, EndReason
 from dlq_master.model.lease import Lease, LeaseKind
 from dlq_master.model.machine import StopCause
-from dlq_master.model.resources import Allocation
+from dlq_master.model.resources import Allocation, Slot
 from dlq_master.model.values import maker
 
 PROFILING = "profiling"  # shown in the place of RUNNING; no state of the machine
@@ -85,6 +85,19 @@ class RankStatus(NamedTuple):
     gpu_oom: bool = False  # they say that a GPU had too little memory
     peer_lost: bool = False  # they say that another rank has gone away
     image_digest: str = ""  # which image its name stood for on its node
+    joining: bool = False  # launched while the others run, and not heard to run yet
+    leaving: bool = False  # told to leave while the others go on
+    joined_time_s: float | None = None  # of one that came while the others ran
+
+    @property
+    def joined(self) -> bool:
+        """It came while the others ran."""
+        return self.joined_time_s is not None
+
+    @property
+    def left(self) -> bool:
+        """It has gone, and the others go on: how it ended says nothing of the attempt."""
+        return self.leaving and self.phase is RankPhase.EXITED
 
     @property
     def gone(self) -> bool:
@@ -93,13 +106,33 @@ class RankStatus(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        return self.phase is RankPhase.EXITED and bool(
-            self.exit_code or self.signal or self.oom_killed or self.start_error or self.lost
+        return (
+            self.phase is RankPhase.EXITED
+            and not self.leaving
+            and bool(
+                self.exit_code or self.signal or self.oom_killed or self.start_error or self.lost
+            )
         )
 
 
+class LiveResize(NamedTuple):
+    """Ranks come or go while the others run on (model/live.py): from so many GPUs, since an instant, and why.
+    Those who leave are given notice at `due_s`."""
+
+    from_gpus: int
+    since_s: float
+    due_s: float
+    grace_s: float
+    why: str = ""
+    fault: str = ""  # who was to join and does not, and why
+
+
 class Attempt(NamedTuple):
-    """One try. It holds its allocation's GPUs as long as it is live."""
+    """One try. It holds its allocation's GPUs as long as it is live.
+
+    A rank keeps its number for good, and no two have the same. Where none has come or gone since it was
+    placed, `ranks` and the slots of its allocation are in one order.
+    """
 
     key: AttemptKey
     epoch: int  # of the master that placed it
@@ -112,7 +145,7 @@ class Attempt(NamedTuple):
     stop_detail: str = ""  # for whom or by whom
     notice_time_s: float | None = None
     grace_s: float | None = None
-    started_time_s: float | None = None  # first RUNNING
+    started_time_s: float | None = None  # RUNNING since, on the GPUs that it has
     ended_time_s: float | None = None
     end_reason: EndReason | None = None
     exit_code: int | None = None
@@ -129,6 +162,9 @@ class Attempt(NamedTuple):
     regrant: Allocation | None = None  # it stops only to go on here: kept for its job meanwhile
     measured_s: float | None = None  # a trial: all of the job's work at its pace ...
     unmeasured: Basis | None = None  # ... or why that is not known
+    resize: LiveResize | None = None  # ranks come or go just now
+    resized_time_s: float | None = None  # since when it has these GPUs, if others than at first
+    resizes: int = 0  # how often it has gone on with others
 
     @property
     def live(self) -> bool:
@@ -147,7 +183,8 @@ class Attempt(NamedTuple):
     @property
     def at_barrier(self) -> bool:
         """A gang none of whose ranks may have started: nobody has let them go."""
-        return len(self.ranks) > 1 and self.barrier_time_s is None
+        closed = len(self.ranks) > 1 and self.barrier_time_s is None
+        return closed and self.started_time_s is None
 
     @property
     def claims(self) -> Allocation:
@@ -157,9 +194,34 @@ class Attempt(NamedTuple):
 
     @property
     def leaves(self) -> Allocation:
-        """Those of them that others may have once it has stopped."""
+        """Those of them that others may have once it has stopped, or its ranks that leave have."""
         held = self.lease.allocation
+        if self.resize is not None and self.stop_cause is None:
+            going = {status.node_id for status in self.ranks if status.leaving}
+            going -= {status.node_id for status in self.ranks if not status.leaving}
+            return Allocation(tuple([slot for slot in held.slots if slot.node_id in going]))
         return held if self.regrant is None else held - self.regrant
+
+    @property
+    def frees(self) -> bool:
+        """Whether those are soon free."""
+        if self.state is AttemptState.RUNNING:
+            return self.resize is not None
+        return self.state is AttemptState.PAUSING
+
+    @property
+    def held_since_s(self) -> float:
+        """When it was given the GPUs that it has."""
+        since_s = self.resized_time_s
+        return self.assigned_time_s if since_s is None else since_s
+
+    def slot_of(self, rank: int) -> Slot | None:
+        """The GPUs of a rank; None: it has given them back."""
+        status = self.ranks[rank]
+        if status.left:
+            return None
+        slots = self.lease.allocation.slots
+        return next((slot for slot in slots if slot.node_id == status.node_id), None)
 
     @property
     def fence(self) -> Fence:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from dlq_master.model.attempt import Attempt, AttemptState
+from dlq_master.model import live
+from dlq_master.model.attempt import Attempt, AttemptState, LiveResize
 from dlq_master.model.estimate import Basis
+from dlq_master.model.ids import NodeId
 from dlq_master.model.job import Checkpoint, EndReason
 from dlq_master.model.lease import LeaseKind, until
 from dlq_master.model.machine import IllegalTransition, StopCause
@@ -88,6 +90,28 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeBegun:
+    """It goes on with these GPUs while it runs: ranks join it, or leave it in so long after their notice."""
+
+    allocation: Allocation
+    grace_s: float
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveAsked:
+    """The ranks on these nodes leave while the others go on."""
+
+    node_ids: tuple[NodeId, ...]
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeSettled:
+    """Who was to leave is proven gone, who was to join runs, or is not there either."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Succeeded:
     """All ranks exited with 0, or the program said that it is done."""
 
@@ -159,6 +183,9 @@ AttemptEvent = (
     | ReturnedPausing
     | Renewed
     | Committed
+    | ResizeBegun
+    | LeaveAsked
+    | ResizeSettled
     | Succeeded
     | Measured
     | Failed
@@ -205,6 +232,10 @@ TABLE: Mapping[tuple[AttemptState, type[AttemptEvent]], AttemptState] = {
     (_U, ReturnedPausing): _X,
     # checkpoints may be announced late
     **{(state, Committed): state for state in (_A, _P, _B, _R, _X, _U)},
+    # the scheduler, where a job is resized while it runs; then the agents' reports
+    (_R, ResizeBegun): _R,
+    **{(state, LeaveAsked): state for state in (_R, _U)},
+    **{(state, ResizeSettled): state for state in (_R, _U)},
     # the end, once every rank is confirmed gone (or fenced)
     **{(state, Succeeded): _S.SUCCEEDED for state in (_A, _P, _B, _R, _X, _U)},
     **{(state, Measured): _S.SUCCEEDED for state in (_R, _X, _U)},
@@ -280,6 +311,8 @@ def step(  # noqa: C901 one case per event
             _stop(draft, event, at_s)
         case Committed():
             draft[_CHECKPOINT] = event.checkpoint
+        case ResizeBegun() | LeaveAsked() | ResizeSettled():
+            return _resized(attempt, event, at_s)._replace(state=target)
         case Measured():
             _end(draft, EndReason.PROFILED, at_s)
         case Failed():
@@ -332,6 +365,29 @@ def sooner(attempt: Attempt, cause: StopCause, grace_s: float) -> StopRequested:
         measured_s=attempt.measured_s,
         unmeasured=attempt.unmeasured,
     )
+
+
+def _resized(
+    attempt: Attempt, event: ResizeBegun | LeaveAsked | ResizeSettled, at_s: float
+) -> Attempt:
+    """Who runs on with other GPUs begins a new stretch: what it has had so far is in its job's books."""
+    known, width = attempt.resize, attempt.lease.allocation.width
+    after = attempt
+    match event:
+        case ResizeBegun():
+            known = LiveResize(width, at_s, at_s, event.grace_s, event.detail)
+            after = live.begun(attempt, event.allocation)._replace(resize=known)
+        case LeaveAsked():
+            known = known or LiveResize(width, at_s, at_s, 0.0, event.detail)
+            known = known._replace(fault=known.fault or event.detail)
+            after = live.told_to_leave(attempt, event.node_ids)._replace(resize=known)
+        case ResizeSettled():
+            other = known is None or attempt.leaves.width + known.from_gpus != width
+            after = live.settled(attempt)
+            after = after._replace(resize=None, resizes=attempt.resizes + other)
+    if after.lease.allocation is not attempt.lease.allocation and after.started_time_s is not None:
+        return after._replace(started_time_s=at_s, resized_time_s=at_s)
+    return after
 
 
 def _stop(draft: Draft, event: StopRequested, at_s: float) -> None:

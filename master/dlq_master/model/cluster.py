@@ -63,6 +63,20 @@ def held_gpus(job: Job, attempt: Attempt) -> int:
     return attempt.lease.allocation.width if request.sizes else job.gpus_now
 
 
+def _other_gpus(held: Attempt, holds: Attempt) -> bool:
+    """Whether it keeps, has or gives away other GPUs than before."""
+    return (
+        held.regrant is not holds.regrant
+        or held.resize is not holds.resize
+        or held.lease.allocation != holds.lease.allocation
+        or (holds.resize is not None and held.ranks is not holds.ranks)
+    )
+
+
+def _is_going(attempt: Attempt | None) -> bool:
+    return attempt is not None and (attempt.regrant is not None or attempt.resize is not None)
+
+
 def _keep(index: dict[JobId, None], job_id: JobId, belongs: bool) -> None:
     if belongs:
         index[job_id] = None
@@ -99,6 +113,10 @@ class Cluster:
         self.slow_saves: dict[JobId, float] = {}  # running jobs that need more than the usual lead
         self.silent: dict[AttemptKey, None] = {}  # UNKNOWN attempts
         self.by_term = self.running.by_term
+        self.resizes_live = (
+            True  # False: what runs is only foreseen, and nobody launches what joins
+        )
+        self.outgrown: list[Attempt] = []  # as they were before their GPUs changed
         self._jobs: dict[JobId, Job] = {}
         self._attempts: dict[AttemptKey, Attempt] = {}
         self.jobs: Mapping[JobId, Job] = MappingProxyType(self._jobs)
@@ -479,7 +497,12 @@ class Cluster:
         """What the attempt's state decides: claims on GPUs, and where it stands."""
         was = None if held is None else held.state
         now = None if holds is None else holds.state
-        if was is not now or (held and holds and held.regrant is not holds.regrant):
+        if held is not None and holds is not None and _other_gpus(held, holds):
+            if held.lease.allocation != holds.lease.allocation:
+                self.outgrown.append(held)
+            self._index_regrant(held, holds)
+            self._index_silent(held, holds)
+        elif was is not now:
             self._index_claims(held, holds)
         if holds is not None and now in ACTIVE:
             end_s = holds.lease.term_end_s
@@ -490,7 +513,7 @@ class Cluster:
 
     def _index_claims(self, held: Attempt | None, holds: Attempt | None) -> None:
         capacity = self.capacity
-        if (held and held.regrant) or (holds and holds.regrant):
+        if _is_going(held) or _is_going(holds):
             self._index_regrant(held, holds)
         elif held is None:
             if holds is not None:
@@ -499,21 +522,24 @@ class Cluster:
             capacity.release(held.key, held.lease.allocation, soon=held.state is _PAUSING)
         elif _PAUSING in (held.state, holds.state):
             capacity.mark_soon(holds.lease.allocation, soon=holds.state is _PAUSING)
+        self._index_silent(held, holds)
+
+    def _index_silent(self, held: Attempt | None, holds: Attempt | None) -> None:
         if held is not None and held.state is _UNKNOWN:
             del self.silent[held.key]
         if holds is not None and holds.state is _UNKNOWN:
             self.silent[holds.key] = None
 
     def _index_regrant(self, held: Attempt | None, holds: Attempt | None) -> None:
-        """One of the two keeps GPUs for when it goes on: claim and free by what each says."""
+        """One of the two keeps GPUs for when it goes on, or gives some away: claim and free by what each says."""
         capacity = self.capacity
         if held is not None:
-            if held.state is _PAUSING:
+            if held.frees:
                 capacity.mark_soon(held.leaves, soon=False)
             capacity.release(held.key, held.claims, soon=False)
         if holds is not None:
             capacity.claim(holds.key, holds.claims, soon=False)
-            if holds.state is _PAUSING:
+            if holds.frees:
                 capacity.mark_soon(holds.leaves, soon=True)
 
     def _time_save(self, before: Job | None, job: Job) -> None:

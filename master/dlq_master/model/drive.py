@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple, assert_never
 
-from dlq_master.model import attempt_steps, gang, job_steps
+from dlq_master.model import attempt_steps, gang, job_steps, live
 from dlq_master.model import node_steps as node_machine
 from dlq_master.model.attempt import LIVE, Attempt, assigned
 from dlq_master.model.attempt_steps import AttemptEvent
@@ -19,7 +19,7 @@ from dlq_master.model.grace import grace_s
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.job_steps import JobEvent
-from dlq_master.model.lease import Lease, LeaseKind
+from dlq_master.model.lease import Lease, LeaseKind, decision_time_s, renewed_term_end_s
 from dlq_master.model.machine import StopCause
 from dlq_master.model.node import Node, NodeFlag
 from dlq_master.model.node_steps import FlagCleared, FlagSet, NodeEvent
@@ -48,6 +48,7 @@ from dlq_master.model.plan import (
     Start,
     Weigh,
 )
+from dlq_master.model.resources import Allocation
 from dlq_master.model.values import maker
 from dlq_master.model.why import ReasonCode
 
@@ -123,7 +124,9 @@ def step_attempt(
     after = attempt_steps.step(before, event, at_s=now_s)
     job_id, number = key
     happened = [_happened((event, job_id, number, None, None))]
-    if after.state in LIVE:
+    if after.lease.allocation is not before.lease.allocation:
+        follows = _rewidened(cluster, before, event, job, now_s)
+    elif after.state in LIVE:
         follows = _started(before, after, job, now_s)
     else:
         ended_s = gang.ended_s(before, now_s)
@@ -131,9 +134,7 @@ def step_attempt(
             after = after._replace(ended_time_s=ended_s)
         used = gang.usage(before, event, job, now_s)
         follows = gang.consequence(before, event, job, used)
-        if cluster.shares is not None and before.started_time_s is not None:
-            width = before.lease.allocation.width
-            cluster.shares.ledger.charge(job.account, width, before.started_time_s, ended_s)
+        _charge_share(cluster, before, job, ended_s)
         if follows is None:  # cancelled while it ran: only the books are left to close
             job = job_steps.vacated(job, used)
     if follows is not None:
@@ -328,6 +329,8 @@ def _leaving(cluster: Cluster, lapse: Lapse) -> JobEvent:
 
 def _stop_to_resize(cluster: Cluster, resize: Resize, now_s: float) -> list[Happened]:
     key, allocation = resize.key, resize.allocation
+    if resize.grace_s > 0.0 and _goes_live(cluster, key, allocation):
+        return _resize_live(cluster, resize, now_s)
     width = cluster.attempts[key].lease.allocation.width
     stop = attempt_steps.StopRequested(
         cause=StopCause.PREEMPT,
@@ -342,6 +345,27 @@ def _stop_to_resize(cluster: Cluster, resize: Resize, now_s: float) -> list[Happ
     return happened
 
 
+def _goes_live(cluster: Cluster, key: AttemptKey, then: Allocation) -> bool:
+    attempt, job = cluster.attempts[key], cluster.jobs[key.job_id]
+    asked = job.request.live and cluster.resizes_live
+    return asked and not live.obstacle(attempt, job, then)
+
+
+def _resize_live(cluster: Cluster, resize: Resize, now_s: float) -> list[Happened]:
+    """It runs on, so it gets its next term at once, where that is due."""
+    key, lead_s = resize.key, cluster.lead_s
+    begun = attempt_steps.ResizeBegun(
+        allocation=resize.allocation, grace_s=resize.grace_s, detail=_why(resize)
+    )
+    happened = step_attempt(cluster, key, begun, now_s)
+    lease = cluster.attempts[key].lease
+    if decision_time_s(lease.term_end_s, lead_s) <= now_s:
+        earliest_s = max(lease.term_end_s, now_s + lead_s)
+        end_s = renewed_term_end_s(earliest_s, lease.kind, cluster.terms)
+        happened.append(_renew(cluster, Renew(key, end_s, resize.reason)))
+    return happened
+
+
 def _why(resize: Resize) -> str:
     return resize.reason.detail or resize.reason.code.value
 
@@ -350,6 +374,22 @@ def _go_on(cluster: Cluster, resize: Resize, now_s: float, epoch: int) -> Happen
     job_id, allocation = resize.key.job_id, resize.allocation
     again = Start(job_id, allocation, resize.kind, resize.term_end_s, resize.reason)
     return _start(cluster, again, now_s, epoch)._replace(change=resize)
+
+
+def _rewidened(
+    cluster: Cluster, before: Attempt, event: AttemptEvent, job: Job, now_s: float
+) -> JobEvent | None:
+    """What it is for a job that its attempt runs on with other GPUs."""
+    _charge_share(cluster, before, job, now_s)
+    if job.ended:
+        return None
+    return job_steps.WidthChanged(usage=gang.usage(before, event, job, now_s))
+
+
+def _charge_share(cluster: Cluster, attempt: Attempt, job: Job, until_s: float) -> None:
+    if cluster.shares is not None and attempt.started_time_s is not None:
+        width = attempt.lease.allocation.width
+        cluster.shares.ledger.charge(job.account, width, attempt.started_time_s, until_s)
 
 
 def _started(before: Attempt, after: Attempt, job: Job, now_s: float) -> JobEvent | None:

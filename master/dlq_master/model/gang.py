@@ -44,8 +44,16 @@ FOLLOW_S = 10.0
 # Why a job waits again that was told to leave, and did.
 _LEFT = frozenset({EndReason.PREEMPTED, EndReason.PREEMPTED_LOST})
 
-# Ends after which nothing has to be done again.
-_KEEPS_ALL = frozenset({on_attempt.Succeeded, on_attempt.Preempted, on_attempt.Measured})
+# Ends, of attempts or of stretches of one, after which nothing has to be done again.
+_KEEPS_ALL = frozenset(
+    {
+        on_attempt.Succeeded,
+        on_attempt.Preempted,
+        on_attempt.Measured,
+        on_attempt.ResizeBegun,
+        on_attempt.ResizeSettled,
+    }
+)
 
 _usage = maker(on_job.Usage)
 
@@ -116,7 +124,7 @@ def returned(attempt: Attempt) -> on_attempt.AttemptEvent:
     """All nodes of an UNKNOWN attempt answer again: where it stands by its ranks' phases."""
     if attempt.stop_cause is not None:
         return on_attempt.ReturnedPausing()
-    phases = [status.phase for status in attempt.ranks]
+    phases = [status.phase for status in attempt.ranks if not status.joining]
     if all(_ORDER[phase] >= _ORDER[RankPhase.RUNNING] for phase in phases):
         return on_attempt.ReturnedRunning()
     if _starts(attempt):
@@ -195,7 +203,7 @@ def verdict(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
     done = finished and any(status.done_file for status in ranks)
     if done or (finished and _zero_completes(attempt, rules)):
         return on_attempt.Succeeded()
-    if any(status.lost for status in ranks):
+    if any(status.lost and not status.left for status in ranks):
         return on_attempt.NodeLost()
     if cause in _COMES_BACK or any(status.hold_expired for status in ranks):
         return _taken_off(attempt, rules)
@@ -284,7 +292,7 @@ def _ended_before_stop(attempt: Attempt) -> bool:
         status.exited_time_s is not None and status.exited_time_s < asked_s - _CLOCKS_S
         for status in attempt.ranks
     ]
-    if any(status.lost or status.hold_expired for status in attempt.ranks):
+    if any((it.lost and not it.left) or it.hold_expired for it in attempt.ranks):
         return False
     failed = any(own and it.failed for own, it in zip(earlier, attempt.ranks, strict=True))
     return failed or all(earlier)
@@ -384,7 +392,7 @@ def _profiled(
 
 def _infra(reason: EndReason, attempt: Attempt, job: Job, usage: on_job.Usage) -> on_job.JobEvent:
     """Not the job's fault, unless it happens again and again, on other nodes as far as there are any."""
-    failed = [rank.node_id for rank in attempt.ranks if rank.lost or rank.start_error]
+    failed = [it.node_id for it in attempt.ranks if not it.left and (it.lost or it.start_error)]
     if any(rank.given_up or rank.no_room for rank in attempt.ranks):
         return on_job.Requeued(reason=reason, usage=usage, failed_nodes=tuple(failed), counts=False)
     before = 0 if _got_on(attempt, job, usage) else job.infra_failures

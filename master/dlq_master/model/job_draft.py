@@ -150,6 +150,11 @@ def run(draft: Draft, at_s: float, *, resized: bool) -> None:
     draft[_RESIZES] += resized
 
 
+def resize(draft: Draft) -> None:
+    """Its live attempt runs on with another number of GPUs."""
+    draft[_RESIZES] += 1
+
+
 def save(draft: Draft, checkpoint: Checkpoint, save_s: float | None) -> None:
     """It has a newer checkpoint, which took so long."""
     draft[_CHECKPOINT] = checkpoint
@@ -184,8 +189,13 @@ def return_to(draft: Draft, allocation: Allocation | None, resizing: Resizing | 
 
 def vacate(draft: Draft, usage: tuple[float, float, float, float]) -> None:
     """Its attempt is over: what it consumed goes into the books."""
-    gpu_s, executed_s, lost_gpu_s, worked_s = usage
     draft[_LIVE_ATTEMPT] = None
+    charge(draft, usage)
+
+
+def charge(draft: Draft, usage: tuple[float, float, float, float]) -> None:
+    """What it consumed goes into the books."""
+    gpu_s, executed_s, lost_gpu_s, worked_s = usage
     draft[_ATTAINED_GPU_S] += gpu_s
     draft[_EXECUTED_S] += executed_s
     draft[_TOTAL_GPU_S] += gpu_s

@@ -59,13 +59,29 @@ class Placed:
     attempt: int
 
 
+class Usage(NamedTuple):
+    """What an ended attempt consumed and what of it was lost.
+
+    `worked_s`: what was done and not lost, in seconds of running on the GPUs that the job asked for.
+    """
+
+    gpu_s: float = 0.0
+    executed_s: float = 0.0
+    lost_gpu_s: float = 0.0
+    worked_s: float = 0.0
+
+
+NO_USAGE = Usage()
+
+
 class Resized(NamedTuple):
-    """From so many GPUs to so many, `cost_s` after it was told to save, and why."""
+    """From so many GPUs to so many, `cost_s` after it was told to save, or its ranks to join or leave, and why."""
 
     from_gpus: int
     to_gpus: int
     cost_s: float
     why: str
+    mode: str = "restart"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +90,20 @@ class Ran:
     before it, which stopped for that."""
 
     resized: Resized | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WidthChanged:
+    """Its live attempt has other GPUs from here on: what it consumed before goes into the books."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizedLive:
+    """Its live attempt runs on with another number of GPUs."""
+
+    resized: Resized
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,21 +185,6 @@ class Resumed:
     """It goes on, so long after it was given the GPUs for that."""
 
     resume_s: float
-
-
-class Usage(NamedTuple):
-    """What an ended attempt consumed and what of it was lost.
-
-    `worked_s`: what was done and not lost, in seconds of running on the GPUs that the job asked for.
-    """
-
-    gpu_s: float = 0.0
-    executed_s: float = 0.0
-    lost_gpu_s: float = 0.0
-    worked_s: float = 0.0
-
-
-NO_USAGE = Usage()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +280,8 @@ JobEvent = (
     | Released
     | Placed
     | Ran
+    | WidthChanged
+    | ResizedLive
     | Demoted
     | Promoted
     | Reserved
@@ -332,6 +349,10 @@ TABLE: Mapping[tuple[JobState, type[JobEvent]], JobState] = {
     # its live attempt; a hold keeps a job from requeueing, not from ending
     (_Q, Ran): _Q,
     (_H, Ran): _H,
+    (_Q, WidthChanged): _Q,
+    (_H, WidthChanged): _H,
+    (_Q, ResizedLive): _Q,
+    (_H, ResizedLive): _H,
     (_Q, Saved): _Q,
     (_H, Saved): _H,
     (_Q, Resumed): _Q,
@@ -374,6 +395,10 @@ def step(  # noqa: C901 one case per event
             to.place(draft, event.attempt, at_s)
         case Ran():
             to.run(draft, at_s, resized=event.resized is not None)
+        case WidthChanged():
+            to.charge(draft, event.usage)
+        case ResizedLive():
+            to.resize(draft)
         case Requeued():
             to.vacate(draft, event.usage)
             to.explain(draft, event.reason, event.exit_code, event.signal)

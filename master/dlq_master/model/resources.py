@@ -49,6 +49,7 @@ class Request:
     mixed: bool = False  # its GPUs may be of several types at once
     gpu_memory_bytes: int | None = None  # each GPU must have so much ...
     halves_batch: bool = False  # ... or half of it
+    live: bool = False  # torchrun takes whole nodes up and lets them go while it runs
     shape: Shape = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -64,6 +65,8 @@ class Request:
             raise ValueError("a job that names a GPU type or a number of nodes is not mixed")
         if self.sizes:
             self._check_sizes()
+        if self.live and (not self.sizes or self.nodes is None):
+            raise ValueError("only an elastic job with GPUs per node is resized while it runs")
         traits = wanted(
             self.runtime,
             self.constraint,

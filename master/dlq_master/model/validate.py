@@ -85,7 +85,7 @@ def _claims(cluster: Cluster) -> None:
         for node_id, mask in attempt.claims.slots:
             claims[node_id][key] = mask
         for node_id, mask in attempt.leaves.slots:
-            if attempt.state is AttemptState.PAUSING:
+            if attempt.frees:
                 soon[node_id] = soon.get(node_id, 0) | mask
     capacity = cluster.capacity
     kept = {node_id: held for node_id, held in capacity.claims.items() if held}

@@ -219,6 +219,8 @@ class Book:
         job = self.cluster.jobs[resize.key.job_id]
         if job.state is not JobState.QUEUED:
             raise IllegalPlan(resize, f"job {job.job_id} is {job.state.value}: it would not go on")
+        if attempt.resize is not None:
+            raise IllegalPlan(resize, f"attempt {resize.key} is being resized")
         request = job.request
         held, then = attempt.lease.allocation, resize.allocation
         width = then.width

@@ -30,6 +30,7 @@ from dlq_master.control.stimuli import (
     RankReports,
     ReportedRank,
 )
+from dlq_master.model.attempt import Attempt
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.rpc.agent_intake import (
     facts_of,
@@ -269,9 +270,7 @@ class _Conversation:
         for each in progress:
             attempt = self._control.published.attempt(each.key)
             if attempt is not None:
-                _must_be_placed(
-                    self._line.node_id, each.key, each.node_rank, attempt.lease.allocation.node_ids
-                )
+                _must_be_placed(self._line.node_id, each.key, each.node_rank, _nodes_of(attempt))
         self._control.tell(
             Heartbeat(
                 node_id=self._line.node_id,
@@ -326,7 +325,11 @@ def check_placed(control: Control, node_id: NodeId, key: AttemptKey, node_rank: 
     if attempt is None:
         attempt = next((each for each in read.attempts(key.job_id) if each.key == key), None)
     if attempt is not None:
-        _must_be_placed(node_id, key, node_rank, attempt.lease.allocation.node_ids)
+        _must_be_placed(node_id, key, node_rank, _nodes_of(attempt))
+
+
+def _nodes_of(attempt: Attempt) -> tuple[NodeId, ...]:
+    return tuple([status.node_id for status in attempt.ranks])
 
 
 def _must_be_placed(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dlq.v1 import job_pb2
 from dlq.v1.job_service_pb2 import UpdateJobRequest
 from dlq_common.errors import InvalidRequest
+from dlq_common.live_resize import LIVE
 from dlq_common.names import shown
 from dlq_common.sizes import checked, format_sizes
 from dlq_master.control.stimuli import SAME, Same
@@ -14,7 +15,7 @@ from dlq_master.model.attempt import Attempt
 from dlq_master.model.job import Job
 
 RESTART = "restart"
-RESIZES = (RESTART,)
+RESIZES = (RESTART, LIVE)
 
 
 def check_elastic(spec: job_pb2.JobSpec) -> None:
@@ -30,6 +31,8 @@ def check_elastic(spec: job_pb2.JobSpec) -> None:
         each = asked.gpu_count // asked.node_count
         if any(size % each for size in sizes):
             raise _wrong(f"with {each} GPUs on every node its sizes are multiples of {each}")
+    if spec.elastic.resize == LIVE:
+        _check_live(spec)
     if spec.HasField("roles"):
         raise _wrong("workers and servers have a fixed number: such a job is not elastic")
     if spec.deadlines and asked.gpu_count != sizes[0]:
@@ -59,13 +62,14 @@ def add_elasticity(message: job_pb2.Job, job: Job, attempt: Attempt | None) -> N
     held = following = 0
     if attempt is not None:
         held = attempt.lease.allocation.width
-        following = 0 if attempt.regrant is None else attempt.regrant.width
+        following = _following(attempt, held)
     elif job.regrant is not None:
         following = job.regrant.width
     elastic = message.elastic
     elastic.gpu_counts.extend(job.request.sizes)
     elastic.current_gpu_count, elastic.next_gpu_count = held, following
-    elastic.resize, elastic.resize_count = RESTART, job.resizes
+    elastic.resize = LIVE if job.request.live else RESTART
+    elastic.resize_count = job.resizes
 
 
 def fit_to_sizes(spec: job_pb2.JobSpec, sizes: tuple[int, ...]) -> None:
@@ -91,6 +95,24 @@ def _sizes(asked: job_pb2.ElasticSpec, field: str) -> tuple[int, ...]:
         return checked(tuple(counts))
     except ValueError as error:
         raise InvalidRequest(f"elastic: {error}", field=field) from None
+
+
+def _following(attempt: Attempt, held: int) -> int:
+    if attempt.resize is not None and attempt.stop_cause is None:
+        left = held - attempt.leaves.width
+        return left if left != held else 0
+    return 0 if attempt.regrant is None else attempt.regrant.width
+
+
+def _check_live(spec: job_pb2.JobSpec) -> None:
+    """What torchrun does not take up and let go while it runs."""
+    live = "a job that is resized live"
+    if not spec.resources.HasField("node_count"):
+        raise _wrong(f"{live} names its GPUs per node: whole nodes come and go")
+    if spec.launch:
+        raise _wrong(f"{live} is started by torchrun, one for each node, not {spec.launch}")
+    if spec.compat:
+        raise _wrong(f"{live} finds no variables of {spec.compat}: they stay as at its start")
 
 
 def _wrong(what: str) -> InvalidRequest:

@@ -71,10 +71,10 @@ class Execs:
         job = visible_job(self._control.published, caller, opening.job_id)
         _check_owner(job, caller)
         attempt = self._running(job)
-        slots = attempt.lease.allocation.slots
-        if not 0 <= opening.node_rank < len(slots):
+        ranks = attempt.ranks
+        if not 0 <= opening.node_rank < len(ranks):
             raise InvalidRequest(
-                f"attempt {attempt.key} has ranks 0 to {len(slots) - 1}", field="opening.node_rank"
+                f"attempt {attempt.key} has ranks 0 to {len(ranks) - 1}", field="opening.node_rank"
             )
         _check_spec(opening.spec)
         # On record before it runs: whoever ends the master meanwhile does not end the trace.
@@ -85,7 +85,7 @@ class Execs:
             fence=Fence(epoch=attempt.epoch, attempt=attempt.key.number),
             node_rank=opening.node_rank,
         )
-        node_id = slots[opening.node_rank].node_id
+        node_id = ranks[opening.node_rank].node_id
         with self._relay.opened(node_id, command, opening.spec) as pipe:
             beside = [
                 asyncio.create_task(_or_cut(pipe, _feed(pipe, requests))),

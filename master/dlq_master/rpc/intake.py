@@ -9,6 +9,7 @@ from dlq.v1 import job_service_pb2 as jobs
 from dlq.v1.job_pb2 import DependencySpec, DependencyTerm, JobSpec
 from dlq_common.arrays import IndexRange, expand, parse_tasks
 from dlq_common.errors import InvalidRequest
+from dlq_common.live_resize import LIVE
 from dlq_common.names import check_node_name, check_user_name, check_word, printable, shown
 from dlq_common.wire import from_duration, from_timestamp
 from dlq_master.control.stimuli import (
@@ -284,6 +285,7 @@ def request_of(spec: JobSpec) -> Request:
         among=nodes_of(asked.node_ids),
         not_among=nodes_of(asked.excluded_node_ids),
         sizes=sizes_of(spec),
+        live=spec.elastic.resize == LIVE,
     )
 
 

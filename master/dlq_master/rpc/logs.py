@@ -31,10 +31,10 @@ class Logs:
     ) -> AsyncIterator[wire.ReadLogsResponse]:
         """Output from the offset on; the last message says so. May be resumed from any offset."""
         attempt = self._attempt(request, caller)
-        slots = attempt.lease.allocation.slots
-        if not 0 <= request.node_rank < len(slots):
+        ranks = attempt.ranks
+        if not 0 <= request.node_rank < len(ranks):
             raise InvalidRequest(
-                f"attempt {attempt.key} has ranks 0 to {len(slots) - 1}", field="node_rank"
+                f"attempt {attempt.key} has ranks 0 to {len(ranks) - 1}", field="node_rank"
             )
         command = agent.OpenLogCommand(
             job_id=str(attempt.key.job_id),
@@ -43,7 +43,7 @@ class Logs:
             offset=request.offset,
             follow=request.follow,
         )
-        with self._relay.opened(slots[request.node_rank].node_id, command) as pipe:
+        with self._relay.opened(ranks[request.node_rank].node_id, command) as pipe:
             async for chunk in pipe.chunks():
                 self._door.check_member(identity)
                 if chunk.error:

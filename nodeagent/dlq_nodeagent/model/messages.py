@@ -117,6 +117,9 @@ class Launch:
     sizes: tuple[int, ...] = ()
     """Of an elastic job: numbers of GPUs that will do, rising; `asked_gpus` is one of them."""
     asked_gpus: int = 0
+    live: bool = False
+    """Other nodes join and leave it while it runs, by torchrun's elastic rendezvous; `node_ids` has all that
+    it ever had, and those without GPUs have left."""
     gpu_memory_bytes: int = 0
     """What it asks of each GPU, if it halves its batch on one that has less; else 0."""
 

@@ -10,7 +10,9 @@ from dlq_nodeagent.runtimes.port import ExitRecord
 
 # Causes whose point is a checkpoint: they wait for a job that has not begun to train yet, because a
 # signal in a launcher's first seconds kills it raw. The others want it gone.
-SAVING_CAUSES = frozenset({"preempt", "pause", "requeue", "time_limit", "drain", "reclaim"})
+SAVING_CAUSES = frozenset(
+    {"preempt", "pause", "requeue", "time_limit", "drain", "reclaim", "resize"}
+)
 
 
 class RankState(StrEnum):

@@ -57,7 +57,8 @@ def report_of(rank: Rank, *, sequence: int, now_s: float) -> RankReport:
         age_s=0.0 if since_s is None else max(0.0, now_s - since_s),
         detail=rank.detail if phase is Phase.PREPARING else "",
         gpu_indexes=rank.launch.gpu_indexes,
-        ports=rank.ports if ready else (),
+        # Who joins later has to know where the rendezvous is.
+        ports=rank.ports if ready or (rank.launch.live and not ended) else (),
         workers_done=rank.workers_done,
         last_lines=rank.last_lines if ended else (),
         failed_task=rank.failed_task if ended else "",

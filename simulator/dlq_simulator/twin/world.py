@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import ceil, floor, inf, log2
 
-from dlq_master.model import drive
+from dlq_master.model import drive, live
 from dlq_master.model.attempt import Attempt, AttemptState
 from dlq_master.model.attempt_steps import Running
 from dlq_master.model.cluster import Cluster
@@ -66,6 +66,7 @@ class Twin(Engine):
         self._over = False
         self._coarse = coarse
         settings = _settings(cluster, policy)
+        cluster.resizes_live = False
         super().__init__(
             cluster,
             settings.policy,
@@ -195,6 +196,9 @@ class Twin(Engine):
     def _take_up(self, attempt: Attempt) -> None:
         """It holds GPUs: foresee what becomes of it."""
         key = attempt.key
+        if attempt.resize is not None and attempt.stop_cause is None:  # it is over before long
+            attempt = live.settled(attempt)._replace(resize=None)
+            self.cluster.put_attempt(attempt)
         if attempt.state is AttemptState.UNKNOWN:
             known = attempt.known_before_silence or AttemptState.RUNNING
             attempt = attempt._replace(state=known, known_before_silence=None)

@@ -16,7 +16,8 @@ from dlq_common.errors import InvalidRequest
 def sent(**keys: object) -> JobSpec:
     """The message of a spec with these keys; `__` stands for a dot."""
     layer: Layer = {}
-    put(layer, "command", "train", "the test")
+    if "command" not in keys:
+        put(layer, "command", "train", "the test")
     for key, value in keys.items():
         put(layer, key.replace("__", "."), value, f"--{key}")
     return to_message(finish(layer, directory="/data"))
@@ -76,3 +77,38 @@ def test_a_stored_spec_is_changed_as_it_was_written() -> None:
     more = changed(stored, "job 17", ["elastic.gpus=2:6"], [], {}).message
     assert list(more.elastic.gpu_counts) == [2, 3, 4, 5, 6]
     assert not changed(stored, "job 17", [], ["elastic"], {}).message.HasField("elastic")
+
+
+LIVE = {"elastic__gpus": "4:16", "resources__gpus": 4, "elastic__resize": "live"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"command": "torchrun train.py --nnodes 2"},
+        {"command": "python -m torch.distributed.run train.py"},
+        {"command": "./train.sh", "checkpoint__preset": "torchrun"},
+    ],
+)
+def test_live_is_for_torchrun(more: dict[str, object]) -> None:
+    message = sent(**LIVE, **more)
+    assert message.elastic.resize == "live"
+    assert (message.resources.gpu_count, message.resources.node_count) == (4, 1)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"command": "python train.py"}, "does not name it"),
+        ({"command": "torchrun --nnodes=2 train.py"}, "--nnodes=2 would win"),
+        ({"command": "torchrun --rdzv_backend static t.py"}, "would win"),
+        ({"command": "torchrun --max-restarts 0 t.py"}, "would win"),
+        ({"command": "torchrun t.py", "launch": "per-gpu"}, "not the cluster"),
+        ({"command": "torchrun t.py", "compat": "slurm"}, "those of the start"),
+        ({"command": "torchrun t.py", "resources__gpus": None}, "whole nodes"),
+    ],
+)
+def test_live_is_refused_where_it_could_not_be_done(more: dict[str, object], words: str) -> None:
+    keys = {name: value for name, value in (LIVE | more).items() if value is not None}
+    with pytest.raises(InvalidRequest, match=words):
+        sent(**keys)

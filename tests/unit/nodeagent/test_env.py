@@ -74,6 +74,41 @@ def test_an_elastic_job_is_told_what_it_has_and_what_it_might_have() -> None:
     assert "DLQ_ELASTIC_SIZES" not in environment(a_launch())
 
 
+def test_resized_live_torchrun_is_told_who_may_come_and_where_they_meet() -> None:
+    launch = a_launch(
+        node_ids=("n1", "n2", "n3"),
+        node_addresses=("10.0.0.1", "10.0.0.2", "10.0.0.3"),
+        node_gpu_counts=(2, 0, 2),
+        rank=2,
+        master_port=29600,
+        sizes=(2, 4, 8),
+        asked_gpus=2,
+        live=True,
+    )
+    env = environment(launch)
+    assert (env["PET_NNODES"], env["PET_RDZV_BACKEND"], env["PET_NPROC_PER_NODE"]) == (
+        "1:4",
+        "c10d",
+        "2",
+    )
+    assert (env["PET_RDZV_ENDPOINT"], env["PET_LOCAL_ADDR"]) == ("10.0.0.1:29600", "10.0.0.3")
+    assert env["PET_RDZV_CONF"].startswith("is_host=0,")
+    assert "PET_NODE_RANK" not in env
+    assert int(env["PET_MAX_RESTARTS"]) > 0
+    assert (env["DLQ_ELASTIC_MODE"], env["DLQ_NNODES"]) == ("live", "2")
+    assert not {"DLQ_GPUS", "DLQ_BATCH_SCALE"} & env.keys(), "they would be old after a resize"
+
+
+def test_the_first_node_of_a_live_job_hosts_its_rendezvous_where_others_can_reach_it() -> None:
+    launch = a_launch(
+        node_ids=("n1",), node_addresses=("10.0.0.1",), master_port=29600, sizes=(2, 4), live=True
+    )
+    env = environment(launch)
+    assert env["PET_RDZV_CONF"].startswith("is_host=1,")
+    assert env["PET_RDZV_ENDPOINT"] == "10.0.0.1:29600"
+    assert env["MASTER_ADDR"] == "10.0.0.1"
+
+
 @pytest.mark.parametrize(("asked_gib", "scale"), [(80, "1"), (81, "0.5")])
 def test_on_gpus_that_are_too_small_half_the_batch_is_hinted(asked_gib: int, scale: str) -> None:
     launch = a_launch(asked_gpus=2, gpu_memory_bytes=asked_gib * 2**30)

@@ -94,7 +94,7 @@ def _any_of(cluster: Cluster, policy: Policy, attempt: Attempt) -> Parts:
     job, capacity = cluster.jobs[attempt.key.job_id], cluster.capacity
     held = capacity.parts(attempt.lease.allocation)
     resizable = policy.sizing is not None and cluster.elastic(job) and job.state is JobState.QUEUED
-    if not resizable or len(held) != 1:
+    if not resizable or len(held) != 1 or attempt.resize is not None:
         return ()
     return next((parts for _, parts in usable(capacity, held)), ())
 

@@ -192,6 +192,8 @@ def movable(cluster: Cluster, keys: Iterable[AttemptKey]) -> frozenset[JobId]:
             continue
         job = cluster.jobs[job_id]
         if cluster.elastic(job):
+            if attempt.resize is not None:
+                continue
             if job.state is not JobState.QUEUED:  # held once it stops: it would not go on
                 continue
             whole = capacity.parts(attempt.lease.allocation)

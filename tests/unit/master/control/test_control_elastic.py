@@ -86,7 +86,12 @@ def test_it_starts_on_all_that_is_free_and_gives_it_back_when_another_waits(
     assert master.job(job_id).resizes == 1
     (resized,) = told(master, "job_resized")
     cost_s = resized.pop("cost_s")
-    assert resized == {"from": 8, "to": 4, "why": "others wait for their GPUs"}
+    assert resized == {
+        "from": 8,
+        "to": 4,
+        "mode": "restart",
+        "why": "others wait for their GPUs",
+    }
     assert 0.0 < float(str(cost_s)) < 120.0
 
 

@@ -15,6 +15,7 @@ from dlq_master.model.job import ENDED, Checkpoint, EndReason, HoldKind, JobStat
 from dlq_master.model.lane import Lane, Segment
 from dlq_master.model.machine import IllegalTransition, StopCause
 from dlq_master.model.node import Gpu, NodeFlag, NodeState
+from dlq_master.model.resources import Allocation, Slot
 from dlq_master.model.windows import Window
 from support.builders import a_node, a_waiting_job, an_attempt
 
@@ -27,6 +28,8 @@ JOB_EVENTS: tuple[job_steps.JobEvent, ...] = (
     job_steps.Released(),
     job_steps.Placed(attempt=1),
     job_steps.Ran(),
+    job_steps.WidthChanged(usage=job_steps.NO_USAGE),
+    job_steps.ResizedLive(resized=job_steps.Resized(2, 4, 1.0, "GPUs are free", "live")),
     job_steps.Demoted(level=1),
     job_steps.Promoted(),
     job_steps.Reserved(lane=Lane.SLO, slots=(Segment(3, 5),), promised=0, verdict="holes"),
@@ -62,6 +65,9 @@ ATTEMPT_EVENTS: tuple[attempt_steps.AttemptEvent, ...] = (
     attempt_steps.ReturnedPausing(),
     attempt_steps.Renewed(term_end_s=600.0),
     attempt_steps.Committed(checkpoint=CHECKPOINT),
+    attempt_steps.ResizeBegun(allocation=Allocation((Slot(NodeId("n1"), 1),)), grace_s=60.0),
+    attempt_steps.LeaveAsked(node_ids=()),
+    attempt_steps.ResizeSettled(),
     attempt_steps.Succeeded(),
     attempt_steps.Measured(work_s=60.0),
     attempt_steps.Failed(reason=EndReason.USER_ERROR, exit_code=1),

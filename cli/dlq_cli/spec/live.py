@@ -1,0 +1,51 @@
+"""Jobs whose nodes come and go while they run, by torchrun: what has to be said for that, and what must not be."""
+
+from __future__ import annotations
+
+from dlq_cli.spec.elastic import Elastic
+from dlq_cli.spec.given import ReadLayer, wrong
+from dlq_cli.spec.presets import KEY
+from dlq_cli.spec.readers import PER_GPU
+from dlq_common.live_resize import LIVE
+
+_TORCHRUN = ("torchrun", "torch.distributed.run")
+# Flags of torchrun that go before the variables in which the cluster tells it who may be there.
+_WOULD_WIN = (
+    "--nnodes", "--node-rank", "--nproc-per-node", "--rdzv", "--standalone", "--max-restarts", "--master-addr",
+    "--master-port", "--local-addr",
+)  # fmt: skip
+
+
+def check_live(
+    layer: ReadLayer, elastic: Elastic | None, words: tuple[str, ...], node_count: int | None
+) -> None:
+    """InvalidRequest where a job says that it is resized live and could not be. `words`: its command, or its script."""
+    if elastic is None or elastic.resize != LIVE:
+        return
+    origin = layer["elastic.resize"].origin
+    if node_count is None:
+        raise wrong(
+            origin,
+            "live, whole nodes come and go",
+            hint="say how many GPUs each has: --gpus-per-node N",
+        )
+    launch, compat, preset = (layer.get(key) for key in ("launch", "compat", KEY))
+    if launch is not None and launch.value == PER_GPU:
+        raise wrong(launch.origin, "live, torchrun starts a process for each GPU: not the cluster")
+    if compat is not None and compat.value:
+        raise wrong(compat.origin, f"live, variables of {compat.value} would be those of the start")
+    started = " ".join(words)
+    if not any(name in started for name in _TORCHRUN):
+        if preset is None or preset.value != "torchrun":
+            raise wrong(
+                origin,
+                "it is torchrun that takes nodes up and lets them go: the command does not name it",
+                hint="where a script of yours does, say --checkpoint-preset torchrun",
+            )
+        return
+    for word in started.split():
+        flag = word.replace("_", "-")
+        if flag.startswith(_WOULD_WIN):
+            raise wrong(origin, f"torchrun's {word} would win over what the cluster tells it")
+        if flag.endswith(".py"):  # what follows is the script's
+            break

@@ -1,0 +1,110 @@
+"""Jobs that are resized while they run (model/live.py): ranks are launched and stopped while the others go on.
+
+A rank that joins has a number that no rank of its attempt has had, so its launch is fenced like any other, and
+starts once. Its GPUs are the attempt's from the plan on; those of a rank that leaves stay the attempt's until its
+agent has told that they are free.
+
+What happens when: the agent restarts - it finds launch and stop in its journal, and goes on with them; the master
+restarts - who joins and who leaves is on disk with the attempt, the commands are in the outbox, and a welcome
+tells both again; a node is silent - the job is UNKNOWN as a whole and trains on, and a rank that is then lost
+has left, or never joined; a rank that does not start, or fails soon after it joined - the others go on without it;
+one that does not leave - its shim kills it after its grace.
+"""
+
+from dlq_common.live_resize import LIVE
+from dlq_common.units import format_duration
+from dlq_master.control.dispatch import RESIZE
+from dlq_master.control.turn import Turn
+from dlq_master.model import live
+from dlq_master.model.attempt import Attempt, RankPhase
+from dlq_master.model.attempt_steps import LeaveAsked, ResizeSettled
+from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.model.job_steps import Resized, ResizedLive
+from dlq_master.model.node import NodeState
+
+
+def watch(turn: Turn) -> None:
+    """Once a second: who was to join and has not started in time is waited for no longer."""
+    timeout_s = turn.state.config.jobs.barrier_timeout
+    for key in sorted(turn.state.resizing):
+        attempt = turn.state.cluster.attempts.get(key)
+        if attempt is None or attempt.resize is None:
+            turn.state.resizing.discard(key)
+        elif attempt.stop_cause is None and turn.now_s >= attempt.resize.since_s + timeout_s:
+            late = [it.node_id for at, it in enumerate(attempt.ranks) if _late(turn, attempt, at)]
+            if late:
+                why = f"{', '.join(late)}: not started after {format_duration(timeout_s)}"
+                _leave(turn, key, tuple(late), why)
+
+
+def settle(turn: Turn, key: AttemptKey) -> bool:
+    """What the ranks that join or leave have told may be the end of it; whether the attempt has lost GPUs."""
+    attempt = turn.state.cluster.attempts.get(key)
+    if attempt is None or attempt.stop_cause is not None:
+        return False
+    if live.members_gone(attempt):
+        _end_others(turn, attempt)
+        return False
+    if attempt.resize is None and not live.lost_some(attempt):
+        return False
+    sizes = turn.job(key.job_id).request.sizes
+    if live.lost_some(attempt) and (more := live.too_many(attempt, sizes)):
+        _leave(turn, key, more, _failed(attempt))
+        attempt = turn.state.cluster.attempts[key]
+    if not live.is_settled(attempt):
+        return False
+    return _settled(turn, attempt)
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _late(turn: Turn, attempt: Attempt, rank: int) -> bool:
+    """Its node answers and pulls an image, say: that has a time limit of its own."""
+    status = attempt.ranks[rank]
+    if not status.joining or status.phase is RankPhase.RUNNING:
+        return False
+    at_work = bool(turn.state.preparing.get((attempt.key, rank)))
+    return not at_work or turn.node(status.node_id).state is not NodeState.UP
+
+
+def _leave(turn: Turn, key: AttemptKey, node_ids: tuple[NodeId, ...], why: str) -> None:
+    turn.step_attempt(key, LeaveAsked(node_ids=node_ids, detail=why), actor="master")
+
+
+def _end_others(turn: Turn, attempt: Attempt) -> None:
+    """The job is over: whoever has not joined, or not left yet, is there for nobody."""
+    for rank, status in enumerate(attempt.ranks):
+        known = turn.state.outbox.of_rank(attempt.key, rank)
+        if not status.gone and not any(row.kind == "stop" and not row.grace_s for row in known):
+            turn.intend("stop", status.node_id, attempt.key, attempt.epoch, rank, RESIZE)
+
+
+def _settled(turn: Turn, attempt: Attempt) -> bool:
+    key, held = attempt.key, attempt.lease.allocation
+    if attempt.resize is None:  # one failed that had only just joined
+        _leave(turn, key, (), _failed(attempt))
+        attempt = turn.state.cluster.attempts[key]
+    begun = attempt.resize
+    assert begun is not None
+    turn.step_attempt(key, ResizeSettled(), actor="master")
+    gpus = turn.state.cluster.attempts[key].lease.allocation.width
+    cost_s = round(turn.now_s - max(begun.since_s, begun.due_s), 3)
+    if gpus == begun.from_gpus:
+        why = begun.fault or _failed(attempt)
+        turn.note("resize_failed", job_id=key.job_id, attempt=key.number, cause=why, gpus=gpus)
+    elif not turn.job(key.job_id).ended:
+        done = Resized(begun.from_gpus, gpus, cost_s, begun.why, LIVE)
+        turn.step_job(key.job_id, ResizedLive(resized=done), actor="master")
+    return gpus < held.width
+
+
+def _failed(attempt: Attempt) -> str:
+    """Who was to join and has not, with what it said."""
+    held = attempt.lease.allocation.node_ids
+    words = [
+        f"{status.node_id}: {status.words or 'it ended'}"
+        for status in attempt.ranks
+        if status.left and status.node_id in held
+    ]
+    return "; ".join(words)

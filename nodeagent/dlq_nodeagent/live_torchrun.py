@@ -1,0 +1,43 @@
+"""torchrun's variables for a job whose nodes come and go while it runs (docs/elastic.md).
+
+Its elastic rendezvous, c10d, finds out who is there: each time somebody joins or is gone, all workers end and
+start again, the torchruns stay. Tried with PyTorch 2.13.
+"""
+
+from collections.abc import Mapping
+
+from dlq_common.live_resize import RESTARTS_PER_ATTEMPT
+from dlq_nodeagent.model.messages import Launch
+
+SIGNALS_TO_HANDLE = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2"
+# Seconds. Who has not said anything for so many times the interval has left; the workers of the others wait for
+# that. Once as many nodes as it needs are there, the rendezvous waits so long for more, unless all are.
+_KEEP_ALIVE = 1
+_MISSED = 3
+_LAST_CALL = 1
+
+
+def live_torchrun(launch: Launch, gpus: int) -> Mapping[str, str]:
+    """Defaults of torchrun's options; flags that the user gives still win."""
+    rank, each = launch.key.node_rank, max(1, gpus)
+    fewest, most = (max(1, size // each) for size in (launch.sizes[0], launch.sizes[-1]))
+    conf = {
+        "is_host": int(rank == 0),  # by us: a host may have a name that it does not know
+        "last_call_timeout": _LAST_CALL,
+        "keep_alive_interval": _KEEP_ALIVE,
+        "keep_alive_max_attempt": _MISSED,
+    }
+    return {
+        "PET_NNODES": f"{fewest}:{most}",
+        "PET_NPROC_PER_NODE": str(each),
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_ENDPOINT": f"{launch.node_addresses[0]}:{launch.master_port}",
+        "PET_RDZV_ID": f"{launch.key.job_id}.{launch.key.attempt}",
+        "PET_RDZV_CONF": ",".join(f"{name}={value}" for name, value in conf.items()),
+        "PET_LOCAL_ADDR": launch.node_addresses[rank],
+        "PET_MAX_RESTARTS": str(RESTARTS_PER_ATTEMPT),
+        "PET_SIGNALS_TO_HANDLE": SIGNALS_TO_HANDLE,
+        # Rank 0 of the workers may be on another node each time: the store that they meet at goes with it.
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(max(1, round(launch.grace_s))),
+    }
