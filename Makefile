@@ -92,9 +92,16 @@ check: setup  ## style, types, layers, and generated code that follows from its 
 	$(BIN)/lint-imports --no-logo
 	$(PY) proto/generate.py --check
 
+# Directories of which no test is taken: reading them costs every worker a second.
+ELSEWHERE := $(addprefix --ignore=tests/,e2e slurm systemd)
+
 .PHONY: test
 test: setup  ## every test that needs nothing special (under two minutes)
-	$(PY) -m pytest -q -n $(WORKERS) $(IN_ORDER) -m '$(NOTHING_SPECIAL)'
+	$(PY) -m pytest -q -n $(WORKERS) $(IN_ORDER) $(ELSEWHERE) -m '$(NOTHING_SPECIAL)'
+
+.PHONY: test-long
+test-long: setup  ## the same with every seed, setting and random example (tests/support/extent.py)
+	LONG=1 $(PY) -m pytest -q -n $(WORKERS) $(IN_ORDER) $(ELSEWHERE) -m '$(NOTHING_SPECIAL)'
 
 .PHONY: demo
 demo: setup  ## a cluster of your own, training real models; KEEP=1 leaves it up

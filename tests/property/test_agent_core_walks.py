@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from dlq_nodeagent.model.messages import Hello, Launch, Phase, RankReport
 from dlq_nodeagent.runtimes.port import AttemptKey
 from support.agent_bench import AgentBench, a_launch, a_stop
+from support.extent import times
 
 ORDER = {
     Phase.PREPARING: 0,
@@ -160,7 +161,7 @@ class Walk:
         return int(self.bench.transport.__dict__.get("seen", 0))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(50, 150), deadline=None)
 @given(st.integers(0, 2**32))
 def test_nothing_runs_twice_and_every_end_is_told(seed: int) -> None:
     walk = Walk(random.Random(seed))

@@ -28,6 +28,7 @@ from dlq_master.policy.pipeline import lineup, plan
 from dlq_master.policy.transit.taking import Taking
 from support import full_sort, reference_planner
 from support.builders import World, a_job, a_node
+from support.extent import times
 
 EXPLAINED = 6  # of the latest jobs, after every decision
 PROFILES = st.sampled_from(
@@ -300,8 +301,8 @@ def story_of(kind: type[Story], policy: str, **words: str) -> type:
     """Likewise, of this kind."""
     machine = type(f"Story_{policy}", (kind,), {"POLICY": policy, "SETTINGS": words})
     case: type = machine.TestCase  # type: ignore[attr-defined]  # made by hypothesis
-    # Twelve stories share the time of one property; the long profile looks for longer.
-    examples = max(30, settings().max_examples // 10)
+    # Sixty stories share their rules; the long profile looks for longer.
+    examples = times(12, max(30, settings().max_examples // 10))
     case.settings = settings(max_examples=examples, stateful_step_count=30)  # type: ignore[attr-defined]
     return case
 

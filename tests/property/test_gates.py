@@ -20,6 +20,7 @@ from dlq_master.control.stimuli import (
 from dlq_master.model.eligible import Relation, Term
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import HoldKind, Job, JobState
+from support.extent import times
 from support.master_harness import Master
 from support.sim_agent import SimAgent
 
@@ -228,7 +229,7 @@ class Gates(RuleBasedStateMachine):
 
 TestGates = Gates.TestCase
 TestGates.settings = settings(
-    max_examples=60,
+    max_examples=times(20, 60),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

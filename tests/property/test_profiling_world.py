@@ -20,6 +20,7 @@ from dlq_master.policy.explain import explain
 from dlq_master.policy.glance import Glance
 from dlq_master.policy.partition.profiling import room
 from support.builders import World, a_job
+from support.extent import times
 
 ENDS = (
     attempt_steps.Succeeded(),
@@ -176,5 +177,7 @@ class Trials(RuleBasedStateMachine):
 
 TestTrials = Trials.TestCase
 TestTrials.settings = settings(
-    max_examples=max(40, settings().max_examples // 5), stateful_step_count=30, deadline=None
+    max_examples=times(15, max(40, settings().max_examples // 5)),
+    stateful_step_count=30,
+    deadline=None,
 )

@@ -20,6 +20,7 @@ from dlq_master.policy.check import check_delta
 from dlq_master.policy.elsewhere import plain
 from dlq_master.policy.recheck import basis_of, recheck
 from support.builders import World, a_job, a_node
+from support.extent import times
 
 POLICIES: list[tuple[str, dict[str, str]]] = [
     ("fifo", {}),
@@ -92,7 +93,7 @@ def apply_what_is_left(world: World, plans: list[Plan], basis: Any) -> None:
     later_s=st.sampled_from([0.0, 0.4, 30.0, 290.0, 1_300.0]),
     events=EVENTS,
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(30, 60), deadline=None)
 def test_what_is_left_of_an_old_plan_is_legal(
     policy: tuple[str, dict[str, str]],
     jobs: list[tuple[int, float | None]],

@@ -21,6 +21,7 @@ from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.engine import replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
+from support.extent import times
 
 Row = tuple[int, int, int]  # submit, GPUs, duration
 Due = tuple[int, int, int, int]  # and the deadline, from submission; 0: none
@@ -205,7 +206,7 @@ LIMITS = st.sets(st.integers(1, 300), min_size=1, max_size=3).map(lambda s: tupl
     limits=LIMITS,
     order=st.sampled_from(["requeue", "first-start"]),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=times(100, 300), deadline=None)
 def test_las_gives_every_job_the_history_of_the_naive_scheduler(
     rows: list[Row], nodes: int, limits: tuple[int, ...], order: str
 ) -> None:
@@ -218,7 +219,7 @@ def test_las_gives_every_job_the_history_of_the_naive_scheduler(
 
 
 @given(rows=ROWS, nodes=st.integers(3, 5), policy=st.sampled_from(sorted(KEYS)))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=times(100, 300), deadline=None)
 def test_orders_by_a_key_give_every_job_the_history_of_the_naive_scheduler(
     rows: list[Row], nodes: int, policy: str
 ) -> None:
@@ -240,7 +241,7 @@ def test_orders_by_a_key_give_every_job_the_history_of_the_naive_scheduler(
     nodes=st.integers(3, 5),
     policy=st.sampled_from(sorted(WITH_DEADLINES)),
 )  # fmt: skip
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=times(100, 300), deadline=None)
 def test_orders_by_deadline_give_every_job_the_history_of_the_naive_scheduler(
     rows: list[Due], nodes: int, policy: str
 ) -> None:
@@ -257,7 +258,7 @@ def test_orders_by_deadline_give_every_job_the_history_of_the_naive_scheduler(
     limits=LIMITS,
     services=st.lists(st.integers(1, 400), min_size=1, max_size=8),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=times(100, 300), deadline=None)
 def test_gittins_gives_every_job_the_history_of_the_naive_scheduler(
     rows: list[Row], nodes: int, limits: tuple[int, ...], services: list[int]
 ) -> None:

@@ -18,6 +18,7 @@ from dlq_simulator.engine import replay
 from dlq_simulator.metrics import Outcome
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
+from support.extent import times
 
 Left = tuple[bool, bool, float]  # whether who leaves, and for whom, has deadlines; how much earlier
 GRID = ("term_s=60", "save_s=7", "resume_s=5")
@@ -82,7 +83,7 @@ WORLDS = st.sampled_from(
 
 
 @given(jobs=ROWS, policy=st.sampled_from(["edf", "genie", "3sigma"]), words=WORLDS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(60, 200), deadline=None)
 def test_an_slo_job_never_leaves_and_others_leave_for_slo_jobs_only(
     jobs: list[TraceJob], policy: str, words: tuple[str, ...]
 ) -> None:
@@ -92,7 +93,7 @@ def test_an_slo_job_never_leaves_and_others_leave_for_slo_jobs_only(
 
 
 @given(jobs=ROWS, words=WORLDS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=times(30, 100), deadline=None)
 def test_under_edf_preemptive_everybody_leaves_for_an_earlier_deadline(
     jobs: list[TraceJob], words: tuple[str, ...]
 ) -> None:

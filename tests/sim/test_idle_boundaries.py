@@ -15,6 +15,7 @@ from dlq_simulator.errors import SimulateError
 from dlq_simulator.report import Result
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
+from support.extent import times
 
 Row = tuple[float, int, float]  # submit, GPUs, duration
 LAS = ("tiresias-las", "thresholds=60,700")
@@ -54,7 +55,7 @@ SCALES = st.sampled_from([1, 0.37])  # whole seconds, and not
 
 
 @given(rows=ROWS, scale=SCALES, choice=st.sampled_from(CHOICES))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=times(20, 40), deadline=None)
 def test_what_is_passed_over_changes_nothing(
     rows: list[Row], scale: float, choice: tuple[str, ...]
 ) -> None:

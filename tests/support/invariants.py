@@ -15,15 +15,18 @@ from dlq_master.model.attempt import LIVE, AttemptState
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import ENDED, JobState
 from dlq_master.model.validate import validate
+from dlq_master.store.batch import Loaded
 from dlq_master.store.memory import MemoryStore
 
 
 def check_turn(state: State, store: MemoryStore) -> None:
     """Raise AssertionError naming what is broken."""
     validate(state.cluster)  # I4: no GPU twice, no index that drifted
-    _stored(state, store)
+    rows = store.onlooker()
+    loaded = rows.load()
+    _stored(state, loaded)
     _jobs(state)
-    _attempts(state, store)
+    _attempts(state, loaded, rows)
     _outbox(state)
     _arrays(state)
     _levels(state)
@@ -129,9 +132,8 @@ def _word(event: type) -> str:
     return "job_" + re.sub(r"(?<!^)(?=[A-Z])", "_", event.__name__).lower()
 
 
-def _stored(state: State, store: MemoryStore) -> None:
+def _stored(state: State, loaded: Loaded) -> None:
     """I1, I10: memory is exactly what a restart would load, but for jobs that ended long ago."""
-    loaded = store.load()
     here = state.cluster.jobs
     assert {job.job_id: job for job in loaded.jobs if job.job_id in here} == dict(here)
     gone = [job for job in loaded.jobs if job.job_id not in here]
@@ -159,10 +161,12 @@ def _jobs(state: State) -> None:
         assert (job.live_attempt or 0) in (0, job.attempts), story  # I6
 
 
-def _attempts(state: State, store: MemoryStore) -> None:
+def _attempts(state: State, loaded: Loaded, rows: MemoryStore) -> None:
     """I3, I6, I11: at most one lives, numbers and epochs rise, each ends once."""
-    for job in store.load().jobs:
-        tries = store.attempts(job.job_id)
+    ended: set[AttemptKey] = set()
+    for job in loaded.jobs:
+        tries = rows.attempts(job.job_id)
+        ended |= {attempt.key for attempt in tries if not attempt.live}
         assert [attempt.key.number for attempt in tries] == list(range(1, job.attempts + 1))
         living = [attempt.key for attempt in tries if attempt.state in LIVE]
         assert living == ([] if job.live_key is None else [job.live_key])
@@ -170,17 +174,11 @@ def _attempts(state: State, store: MemoryStore) -> None:
     if state.journal_horizon:
         return  # the journal does not tell the whole story any more
     ends: Counter[AttemptKey] = Counter()
-    for event in store.events(0, 1_000_000):
+    for event in rows.events(0, 1_000_000):
         if event.kind in END_WORDS:
             assert event.job_id is not None
             assert event.attempt is not None
             ends[AttemptKey(event.job_id, event.attempt)] += 1
-    ended = {
-        attempt.key
-        for job in store.load().jobs
-        for attempt in store.attempts(job.job_id)
-        if not attempt.live
-    }
     assert dict(ends) == dict.fromkeys(ended, 1)
 
 

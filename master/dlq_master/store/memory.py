@@ -6,8 +6,9 @@ that would not survive a restart.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from dlq_master.model.accounting import Account, Level, Used, summed
@@ -73,6 +74,17 @@ class MemoryStore:
         self._rows = _Rows()
         self.commits = 0
         self.fail_with: BaseException | None = None  # every commit from now on raises this
+        self._decode: Callable[..., Any] = decode
+        self._onlooker: MemoryStore | None = None
+
+    def onlooker(self) -> "MemoryStore":
+        """The same rows for who looks at them after every turn and changes nothing that it sees: it remembers
+        what each body was decoded to, and shares that with nobody else."""
+        if self._onlooker is None:
+            self._onlooker = MemoryStore()
+            self._onlooker._rows = self._rows
+            self._onlooker._decode = lru_cache(maxsize=20_000)(decode)
+        return self._onlooker
 
     async def commit(self, batch: Batch) -> None:
         """All of the batch or, when `fail_with` is set, nothing."""
@@ -147,9 +159,11 @@ class MemoryStore:
         last = max(rows.events, default=0)
         last_time_s = rows.events[last].time_s if last else 0.0
         attempts = tuple(
-            attempt for attempt in _decoded(rows.attempts, Attempt) if attempt.ended_time_s is None
+            attempt
+            for attempt in self._decoded(rows.attempts, Attempt)
+            if attempt.ended_time_s is None
         )
-        jobs = _decoded(rows.jobs, Job)
+        jobs = self._decoded(rows.jobs, Job)
         from_s = last_time_s - window.kept_s
         newest = sorted(
             (job for job in jobs if job.end_time_s is not None and job.end_time_s >= from_s),
@@ -164,35 +178,35 @@ class MemoryStore:
             meta=dict(rows.meta),
             jobs=tuple(job for job in jobs if job.end_time_s is None or job.job_id in kept),
             attempts=attempts,
-            nodes=_decoded(rows.nodes, Node),
-            users=_decoded(rows.users, User),
-            tokens=_decoded(rows.tokens, JoinToken),
+            nodes=self._decoded(rows.nodes, Node),
+            users=self._decoded(rows.users, User),
+            tokens=self._decoded(rows.tokens, JoinToken),
             intentions=tuple(rows.outbox[sequence] for sequence in sorted(rows.outbox)),
             last_event=last,
             last_time_s=last_time_s,
             last_job=max(rows.jobs, default=0),
             complete_from_s=complete_from_s,
             recordings=self._recordings()[-MOST_RECORDINGS:],
-            teams=_decoded(rows.teams, Team),
-            reservations=_decoded(rows.reservations, Reservation),
+            teams=self._decoded(rows.teams, Team),
+            reservations=self._decoded(rows.reservations, Reservation),
             waited=tuple(
                 one
-                for one in _decoded(rows.waited, Waited)
-                if decode(rows.jobs[one.job_id], Job).end_time_s is None
+                for one in self._decoded(rows.waited, Waited)
+                if self._decode(rows.jobs[one.job_id], Job).end_time_s is None
             ),
-            foreseen=_decoded(rows.foreseen, Foreseen),
+            foreseen=self._decoded(rows.foreseen, Foreseen),
             machines=self._machines(),
         )
 
     def job(self, job_id: JobId) -> Job | None:
         """One job, whether it has ended or not; None for an unknown one."""
         body = self._rows.jobs.get(job_id)
-        return None if body is None else decode(body, Job)
+        return None if body is None else self._decode(body, Job)
 
     def waited(self, job_id: JobId) -> Waited | None:
         """How long a job has waited for what, as last written; None: nothing was."""
         body = self._rows.waited.get(job_id)
-        return None if body is None else decode(body, Waited)
+        return None if body is None else self._decode(body, Waited)
 
     def owner(self, job_id: JobId) -> str | None:
         """Whose job it is; None for an unknown one."""
@@ -201,7 +215,7 @@ class MemoryStore:
 
     async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
         """Ended jobs with an id above `after`, in the order of their ids; at most `limit`."""
-        found = (job for job in _decoded(self._rows.jobs, Job) if job.job_id > after)
+        found = (job for job in self._decoded(self._rows.jobs, Job) if job.job_id > after)
         return [job for job in found if wanted.admits(job)][:limit]
 
     async def books(self, first_day: int, last_day: int, now_s: float) -> Books:
@@ -217,11 +231,11 @@ class MemoryStore:
             rows.meta.get(LEVELS),
         )
         living = [
-            (attempt, decode(rows.jobs[attempt.key.job_id], Job))
-            for attempt in _decoded(rows.attempts, Attempt)
+            (attempt, self._decode(rows.jobs[attempt.key.job_id], Job))
+            for attempt in self._decoded(rows.attempts, Attempt)
             if attempt.ended_time_s is None
         ]
-        return books(stored, living, _decoded(rows.nodes, Node), first_day, last_day, now_s)
+        return books(stored, living, self._decoded(rows.nodes, Node), first_day, last_day, now_s)
 
     async def costs(self, first_day: int, last_day: int, now_s: float) -> Costs:
         """What the days from the first to the last have cost, until now."""
@@ -231,7 +245,7 @@ class MemoryStore:
         """What `costs` tells, for callers without a loop."""
         rows = self._rows
         days = range(first_day, last_day + 1)
-        machines, jobs = _decoded(rows.machines, Machine), _decoded(rows.jobs, Job)
+        machines, jobs = self._decoded(rows.machines, Machine), self._decoded(rows.jobs, Job)
         return costs(machines, rows.stays.values(), jobs, days, now_s)
 
     async def journal_cut(self, from_s: float, most: int) -> JournalCut:
@@ -263,7 +277,7 @@ class MemoryStore:
     def attempts(self, job_id: JobId) -> tuple[Attempt, ...]:
         """All attempts of a job, oldest first."""
         keys = sorted(key for key in self._rows.attempts if key.job_id == job_id)
-        return tuple(decode(self._rows.attempts[key], Attempt) for key in keys)
+        return tuple(self._decode(self._rows.attempts[key], Attempt) for key in keys)
 
     def recordings(self, job_id: JobId) -> tuple[Recording, ...]:
         """All starts of a job whose traffic was to be recorded, oldest first."""
@@ -273,10 +287,12 @@ class MemoryStore:
     def evidence(self, key: AttemptKey) -> tuple[Evidence, ...]:
         """What the nodes of an attempt told, in rank order."""
         rows = self._rows.evidence
-        return tuple(decode(rows[place], Evidence) for place in sorted(rows) if place[0] == key)
+        return tuple(
+            self._decode(rows[place], Evidence) for place in sorted(rows) if place[0] == key
+        )
 
     def _machines(self) -> tuple[Machine, ...]:
-        found = _decoded(self._rows.machines, Machine)
+        found = self._decoded(self._rows.machines, Machine)
         ended = sorted(
             (one for one in found if one.end_s is not None), key=lambda one: one.end_s or 0.0
         )
@@ -284,7 +300,7 @@ class MemoryStore:
         return tuple(one for one in found if one.end_s is None or one.request_id in kept)
 
     def _recordings(self) -> tuple[Recording, ...]:
-        found = _decoded(self._rows.recordings, Recording)
+        found = self._decoded(self._rows.recordings, Recording)
         return tuple(sorted(found, key=lambda one: (one.order_time_s, one.key)))
 
     def request(self, user: str, request_id: str) -> StoredRequest | None:
@@ -302,9 +318,8 @@ class MemoryStore:
         )
         return tuple(event for event, _ in zip(wanted, range(limit), strict=False))
 
-
-def _decoded(bodies: dict[Any, str], kind: type[T]) -> tuple[T, ...]:
-    return tuple(decode(bodies[key], kind) for key in sorted(bodies))
+    def _decoded(self, bodies: dict[Any, str], kind: type[T]) -> tuple[T, ...]:
+        return tuple(self._decode(bodies[key], kind) for key in sorted(bodies))
 
 
 def _drop(rows: dict[Any, Any], keys: Iterable[Any]) -> None:

@@ -5,6 +5,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -38,25 +39,38 @@ def brought_by(extra: str) -> set[str]:
 def guests_of(package: str) -> Iterator[tuple[str, set[str]]]:
     """Each foreign module that a package's files import, and the distributions that provide it."""
     for path in sorted((ROOT / package).rglob("*.py")):
-        for module in imported(ast.parse(path.read_text())):
+        for module in imported(path):
             top = module.partition(".")[0]
             if top not in sys.stdlib_module_names and not top.startswith("dlq"):
                 providers = {canonical(name) for name in PROVIDERS.get(top, [top])}
                 yield f"{path.relative_to(ROOT)}: {module}", providers
 
 
-def imported(tree: ast.Module) -> Iterator[str]:
+@cache
+def imported(path: Path) -> tuple[str, ...]:
+    """What a file imports, be it by `import_module("...")`."""
+    return tuple(named(ast.parse(path.read_text())))
+
+
+def named(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        elif isinstance(node, ast.Call) and called(node.func) == "import_module":
             yield from (
                 arg.value
                 for arg in node.args
                 if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
             )
+
+
+def called(function: ast.expr) -> str:
+    """`name` of name() and of any.name()."""
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
 
 
 @pytest.mark.parametrize(("package", "extra"), ROOMS.items(), ids=list(ROOMS))

@@ -26,6 +26,7 @@ from dlq_master.control.stimuli import (
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import HoldKind, JobState, RunRules
 from dlq_master.model.node import NodeState
+from support.extent import times
 from support.invariants import check_books, check_journal
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
@@ -275,7 +276,7 @@ class LasWeather(Weather):
 
 TestWeather = Weather.TestCase
 QUICK = settings(
-    max_examples=80,
+    max_examples=times(25, 80),
     stateful_step_count=50,
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
 )

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dlq_master.policy.place.balance import Program, load, solve
 from support.builders import World, a_job, a_node
+from support.extent import times
 
 
 def every(program: Program) -> list[tuple[float, float]]:
@@ -35,7 +36,7 @@ def every(program: Program) -> list[tuple[float, float]]:
     each=st.sampled_from([None, None, 1, 2]),
     beside=st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(20, 60), deadline=None)
 def test_no_placement_is_better(
     nodes: list[tuple[int, int]],
     servers: list[int],

@@ -16,6 +16,7 @@ from dlq_master.policy.place import consolidate, halving
 from dlq_master.policy.place.class_packing import pack
 from dlq_master.policy.place.joint import Joint, Member, Spots
 from dlq_master.policy.place.roundup import round_up
+from support.extent import times
 
 
 def a_pool(free: list[int], size: int) -> Pool:
@@ -75,7 +76,7 @@ def test_proposition_1_in_20_000_random_friendly_sets() -> None:
     spare=st.integers(0, 2),
     size=st.sampled_from([1, 2, 4, 8]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(50, 150), deadline=None)
 def test_any_widths_fit_rounded_up_into_the_nodes_that_they_are_rounded_to(
     widths: list[int], spare: int, size: int
 ) -> None:
@@ -138,7 +139,7 @@ def fits(widths: list[int], free: list[int]) -> bool:
     free=st.lists(st.integers(0, 12), min_size=1, max_size=4),
     widths=st.lists(st.integers(1, 7), min_size=1, max_size=7),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(50, 150), deadline=None)
 def test_packing_is_exact(free: list[int], widths: list[int]) -> None:
     found = pack(a_joint(widths, free, 12))
     assert found.proven
@@ -152,7 +153,7 @@ def test_packing_is_exact(free: list[int], widths: list[int]) -> None:
     free=st.lists(st.integers(0, 8), min_size=1, max_size=4),
     widths=st.lists(st.sampled_from([1, 2, 4]), min_size=1, max_size=7),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(50, 150), deadline=None)
 def test_on_fragments_too_friendly_jobs_fit_one_by_one_if_at_all(
     free: list[int], widths: list[int]
 ) -> None:

@@ -23,6 +23,7 @@ from dlq_master.policy.place.joint import (
 from dlq_master.policy.place.local_search import local_search
 from dlq_master.policy.place.partitions import count, cuts, partitions
 from dlq_master.policy.place.spare import arranged, quasi_consolidate
+from support.extent import times
 
 
 def ways(gpus: int, free: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
@@ -116,7 +117,7 @@ def test_partitions_and_their_number_agree() -> None:
 
 
 @given(joint=joints())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(50, 150), deadline=None)
 def test_the_program_is_exact(joint: Joint) -> None:
     made = best(joint)
     is_sound(joint, made)
@@ -125,7 +126,7 @@ def test_the_program_is_exact(joint: Joint) -> None:
 
 
 @given(joint=joints(nodes=4, size=4, most=7), space=st.sampled_from([1, 20, 1_000]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=times(33, 100), deadline=None)
 def test_local_search_is_algorithm_1(joint: Joint, space: int) -> None:
     made = local_search(joint, space)
     is_sound(joint, made)
@@ -135,7 +136,7 @@ def test_local_search_is_algorithm_1(joint: Joint, space: int) -> None:
 
 
 @given(joint=joints(nodes=12, size=8, most=15))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=times(16, 50), deadline=None)
 def test_the_program_is_never_below_algorithm_1_on_larger_nodes(joint: Joint) -> None:
     made, searched = best(joint), local_search(joint, 2_000)
     is_sound(joint, made)
@@ -217,7 +218,7 @@ def test_nodes_are_cut_as_the_solution_says_where_best_fit_would_fail() -> None:
 
 
 @given(joint=joints(nodes=6, size=8, most=9))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=times(15, 40), deadline=None)
 def test_the_same_batch_is_placed_the_same(joint: Joint) -> None:
     assert best(joint) == best(joint)
     assert local_search(joint) == local_search(joint)

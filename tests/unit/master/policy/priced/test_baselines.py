@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dlq_master.policy.priced.dp import Variant, chosen, dp
 from dlq_master.policy.priced.first_principle import edf, fifo, ps
 from dlq_master.policy.priced.situation import Grant, Schedule
+from support.extent import times
 from unit.master.policy.priced.drawing import chance, job, situation
 
 TIMES = (100, 60, 45, 40)
@@ -43,7 +44,7 @@ costs = st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=1, ma
 
 
 @given(costs=costs, nodes=st.integers(0, 4))
-@settings(max_examples=80)
+@settings(max_examples=times(30, 80))
 def test_the_program_finds_the_cheapest_set_of_jobs(
     costs: list[tuple[float, float]], nodes: int
 ) -> None:

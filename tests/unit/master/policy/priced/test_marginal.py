@@ -19,6 +19,7 @@ from dlq_master.policy.priced.marginal import (
 )
 from dlq_master.policy.priced.packing import Packing
 from dlq_master.policy.priced.situation import Grant, PricedJob, Schedule, Situation
+from support.extent import times
 from unit.master.policy.priced.drawing import PLAIN, TABLE_2, chance, drawn, job, situation
 
 
@@ -51,7 +52,7 @@ def test_a_far_due_date_is_worth_little() -> None:
 
 
 @given(seed=st.integers(0, 10**6), capacity=st.integers(1, 60))
-@settings(max_examples=60)
+@settings(max_examples=times(20, 60))
 def test_the_best_worths_are_the_best_sum_of_worths(seed: int, capacity: int) -> None:
     """Against the greedy choice GPU by GPU, which is optimal for concave curves."""
     wish = wishes(drawn(seed, 9, 4), 1.0)
@@ -128,7 +129,7 @@ def test_who_keeps_its_size_stays_where_it_is() -> None:
 
 
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 14))
-@settings(max_examples=40)
+@settings(max_examples=times(15, 40))
 def test_deciding_again_changes_nothing(seed: int, count: int) -> None:
     """Where all wishes fit; the node's shrinking moved nobody to another size."""
     asked = drawn(seed, count, 14)

@@ -13,6 +13,7 @@ from dlq_master.policy.priced.plan import Cause, Change, Verb, changes
 from dlq_master.policy.priced.presets import PRICED, build
 from dlq_master.policy.priced.situation import Grant, Schedule, Situation
 from dlq_master.policy.settings import PolicyError
+from support.extent import times
 from unit.master.policy.priced.drawing import chance, drawn, job, situation
 
 TIMES = (100, 60, 45, 40)
@@ -43,7 +44,7 @@ def test_a_node_of_another_type_is_another_node() -> None:
 
 
 @given(seed=st.integers(0, 10**6), other=st.integers(0, 10**6))
-@settings(max_examples=40)
+@settings(max_examples=times(15, 40))
 def test_the_changes_lead_from_the_one_to_the_other(seed: int, other: int) -> None:
     first = drawn(seed, 8, 3)
     had = marginal(first, chance())

@@ -17,6 +17,7 @@ from dlq_master.policy.priced.proxy import score
 from dlq_master.policy.priced.relink import relink
 from dlq_master.policy.priced.rules import Proxy, Rules
 from dlq_master.policy.priced.situation import Situation
+from support.extent import times
 from unit.master.policy.priced.drawing import chance, drawn, job, situation
 
 WIDE = Rules(proxy=Proxy.EFFICIENCY, alpha=0.5, iterations=20)
@@ -34,7 +35,7 @@ def made(asked: Situation, rules: Rules) -> Batch:
     proxy=st.sampled_from(list(Proxy)),
     moves=st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=12),
 )
-@settings(max_examples=60)
+@settings(max_examples=times(20, 60))
 def test_moves_are_kept_in_the_books_and_taken_back(
     seed: int, count: int, proxy: Proxy, moves: list[tuple[int, int]]
 ) -> None:
@@ -64,7 +65,7 @@ def test_moves_are_kept_in_the_books_and_taken_back(
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=40)
+@settings(max_examples=times(15, 40))
 def test_relinking_never_makes_the_schedule_worse_and_gets_no_further_than_its_moves(
     seed: int,
 ) -> None:

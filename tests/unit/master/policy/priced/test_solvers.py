@@ -16,6 +16,7 @@ from dlq_master.policy.priced.keep import settled
 from dlq_master.policy.priced.marginal import marginal
 from dlq_master.policy.priced.rules import Proxy, Reading
 from dlq_master.policy.priced.situation import EMPTY, Schedule, Situation, Solver
+from support.extent import times
 from unit.master.policy.priced.drawing import PLAIN, chance, drawn, job, situation
 
 FEW = greedy.RANDOMIZED._replace(iterations=12)
@@ -38,7 +39,7 @@ EACH = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS)
 
 @EACH
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 14), nodes=st.integers(1, 5))
-@settings(max_examples=25)
+@settings(max_examples=times(15, 25))
 def test_no_node_is_overfull_and_no_job_runs_where_it_may_not(
     solver: Solver, seed: int, count: int, nodes: int
 ) -> None:
@@ -113,7 +114,7 @@ def test_faults_are_named() -> None:
 
 
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 12))
-@settings(max_examples=40)
+@settings(max_examples=times(15, 40))
 def test_renaming_nodes_changes_nothing_but_their_names(seed: int, count: int) -> None:
     asked = drawn(seed, count, 5)
     before = marginal(asked, chance())

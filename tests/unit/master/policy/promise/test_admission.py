@@ -17,6 +17,7 @@ from dlq_master.policy.promise.leases import SloJob, within
 from dlq_master.policy.promise.offer import FixKind, earliest_deadline, offer
 from dlq_master.policy.promise.plan import Plan, after, completion_s, faults
 from dlq_master.policy.promise.realise import FIRM, STICKY
+from support.extent import times
 from unit.master.policy.promise.drawing import drawn, grid_of
 
 
@@ -91,7 +92,7 @@ def test_a_promise_that_is_lost_keeps_nobody_else_from_being_promised_anything()
 @given(
     seed=st.integers(0, 10**6), gpus=st.integers(2, 8), resume_s=st.sampled_from([0.0, 2.0, 12.0])
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=times(15, 30), deadline=None)
 def test_what_is_kept_between_admissions_is_what_a_new_book_works_out(
     seed: int, gpus: int, resume_s: float
 ) -> None:
@@ -107,7 +108,7 @@ def test_what_is_kept_between_admissions_is_what_a_new_book_works_out(
 
 
 @given(seed=st.integers(0, 10**6), gpus=st.integers(2, 8), resume_s=st.sampled_from([0.0, 2.0]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=times(15, 30), deadline=None)
 def test_orders_that_serve_everybody_are_plans_without_faults(
     seed: int, gpus: int, resume_s: float
 ) -> None:
@@ -165,7 +166,7 @@ def test_the_margin_and_the_resumes_are_inside_the_promise() -> None:
 
 
 @given(seed=st.integers(0, 10**6), gpus=st.integers(2, 8), whole=st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=times(15, 40), deadline=None)
 def test_every_promise_is_kept_and_every_offer_is_true(seed: int, gpus: int, whole: bool) -> None:
     """Whoever is refused is admitted with the deadline offered; nobody before loses by it."""
     book = Book(grid=grid_of(gpus, whole=whole))

@@ -16,6 +16,7 @@ from dlq_master.policy.promise.grounds import Ground
 from dlq_master.policy.promise.leases import SloJob, within
 from dlq_master.policy.promise.ledger import Ledger, row
 from dlq_master.policy.promise.plan import Plan, faults, free_gpus
+from support.extent import times
 from unit.master.policy.promise.drawing import drawn, grid_of
 
 
@@ -24,7 +25,7 @@ def held(key: str, work_s: float, by_s: float, resume_s: float = 0.0) -> SloJob:
 
 
 @given(seed=st.integers(0, 10**6), gpus=st.integers(1, 4), whole=st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=times(15, 40), deadline=None)
 def test_jobs_of_one_width_are_never_refused_by_the_plan(seed: int, gpus: int, whole: bool) -> None:
     book = Book(grid=grid_of(gpus, whole=whole))
     for job in drawn(seed, 20, widths="1", most_slots=9):
@@ -35,7 +36,7 @@ def test_jobs_of_one_width_are_never_refused_by_the_plan(seed: int, gpus: int, w
 
 
 @given(seed=st.integers(0, 10**6), resume_s=st.sampled_from([0.0, 0.5, 4.0]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=times(15, 30), deadline=None)
 def test_whoever_finds_paths_makes_nobody_late(seed: int, resume_s: float) -> None:
     book, grid = Book(grid=grid_of(5)), grid_of(5)
     jobs = drawn(seed, 16, resume_s=resume_s, most_slots=9)

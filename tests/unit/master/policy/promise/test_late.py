@@ -12,6 +12,7 @@ from dlq_master.policy.promise.late import as_late_as_can_be
 from dlq_master.policy.promise.leases import Grid, SloJob
 from dlq_master.policy.promise.plan import Plan, faults, step_made
 from dlq_master.policy.promise.selector import select
+from support.extent import times
 from unit.master.policy.promise.drawing import drawn, grid_of
 
 
@@ -89,7 +90,7 @@ def test_capacity_that_falls_later_is_seen() -> None:
     gpus=st.integers(1, 9),
     resume_s=st.sampled_from([0.0, 2.0, 12.0]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=times(15, 40), deadline=None)
 def test_a_plan_without_faults_stays_one_and_nobody_comes_sooner(
     whole: bool, seed: int, count: int, gpus: int, resume_s: float
 ) -> None:

@@ -15,6 +15,7 @@ from dlq_master.policy.promise.leases import Grid, SloJob
 from dlq_master.policy.promise.mend import mended
 from dlq_master.policy.promise.plan import Plan, faults, keeps_promise
 from dlq_master.policy.promise.selector import select
+from support.extent import times
 from unit.master.policy.promise.drawing import drawn, grid_of
 
 
@@ -91,7 +92,7 @@ def test_who_has_ended_leaves_its_slots() -> None:
 @given(
     seed=st.integers(0, 10**6), gpus=st.integers(3, 8), lost=st.integers(0, 6), at=st.integers(0, 3)
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=times(15, 30), deadline=None)
 def test_no_promise_is_dropped_silently_when_capacity_is_lost(
     seed: int, gpus: int, lost: int, at: int
 ) -> None:
@@ -107,7 +108,7 @@ def test_no_promise_is_dropped_silently_when_capacity_is_lost(
 
 
 @given(seed=st.integers(0, 10**6), gpus=st.integers(2, 8))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=times(15, 40), deadline=None)
 def test_no_promise_is_dropped_silently_when_jobs_overrun(seed: int, gpus: int) -> None:
     book, draw = random_book(seed, gpus), random.Random(seed)
     over = [job._replace(work_s=job.work_s * draw.choice([1.0, 1.2, 2.0])) for job in book.jobs]
@@ -122,7 +123,7 @@ def test_no_promise_is_dropped_silently_when_jobs_overrun(seed: int, gpus: int) 
 
 
 @given(seed=st.integers(0, 10**6), gpus=st.integers(3, 8), lost=st.integers(1, 4))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=times(15, 30), deadline=None)
 def test_a_selection_breaks_no_more_promises_than_a_mended_plan(
     seed: int, gpus: int, lost: int
 ) -> None:

@@ -28,6 +28,7 @@ from dlq_master.policy.promise.plan import (
     slots_of,
 )
 from dlq_master.policy.promise.selector import Source, Unserved, select, settled
+from support.extent import times
 from unit.master.policy.promise.drawing import drawn, grid_of
 
 
@@ -44,7 +45,7 @@ def strictly(key: str, gpus: int, work_s: float, by_s: float) -> SloJob:
     wide=st.sampled_from([0.0, 1.0]),
     stay=st.sampled_from([inf, 4.0, 0.0]),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=times(40, 120), deadline=None)
 def test_every_order_lays_out_legal_plans(
     seed: int, count: int, gpus: int, drop: int, resume_s: float, wide: float, stay: float
 ) -> None:
@@ -171,7 +172,7 @@ def test_reasons_tell_why_a_job_is_not_served() -> None:
     gpus=st.integers(3, 9),
     later=st.integers(0, 6),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(20, 60), deadline=None)
 def test_a_kept_plan_never_loses_a_guaranteed_job(
     seed: int, count: int, gpus: int, later: int
 ) -> None:
@@ -211,7 +212,7 @@ def test_the_kept_plan_stays_where_a_new_one_cannot_serve_everybody() -> None:
 
 
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=times(15, 40), deadline=None)
 def test_a_plan_is_settled_if_it_serves_everybody_at_once_and_legally(
     seed: int, count: int
 ) -> None:
