@@ -274,6 +274,32 @@ def test_people_give_machines_back() -> None:
     assert (site.machines()[name].state, site.machines()[name].fault) == ("away", "stopped by root")
 
 
+def test_who_runs_on_a_machine_stays_there_until_people_give_it_back() -> None:
+    """The own node falls free long before it was expected to."""
+    site = Site(own=4)
+    assert site.own is not None
+    first = site.master.submit(4, run_estimate_s=10 * HOUR_S).job_id
+    site.own.obey()
+    site.own.start(AttemptKey(first, 1))
+    site.own.report()
+    job_id = site.submit(4)
+    host = up(site)
+    key = running(site, host, job_id)
+    site.own.exit(AttemptKey(first, 1), 0)
+    site.own.report()
+    for _ in range(5):
+        site.tick()
+    assert (site.only().state, site.master.job(job_id).live_attempt) == ("up", 1)
+    names = (site.only().request_id,)
+    site.master.ask(StopMachines(caller=ROOT, request_id="s1", machine_ids=names))
+    saves(host, key)
+    site.tick()
+    assert site.master.attempt(job_id).lease.allocation.node_ids == ("own01",)
+    host.answer()
+    site.tick()
+    assert (site.only().state, site.master.job(job_id).live_attempt) == ("away", 2)
+
+
 def test_a_stop_is_asked_again_until_it_is_gone() -> None:
     site = Site()
     site.submit()
