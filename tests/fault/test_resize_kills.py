@@ -18,6 +18,7 @@ from support.counted_failpoints import MortalStory, dies_at_every_passage
 from support.master_harness import Master, config_of
 from support.sim_agent import SimAgent
 
+PORT = 29_777
 CONFIG = replace(
     config_of("dlq", cooldown_s="off", min_run="off", know="unknown"),
     lease=LeaseConfig(
@@ -29,6 +30,8 @@ CONFIG = replace(
 class Story(MortalStory):
     """A job grows to all there is, makes room for another, grows again, and completes."""
 
+    request = Request(gpus=2, sizes=(2, 4, 8))
+
     def __init__(self, setting: str = "") -> None:
         super().__init__(setting)
         self.master = Master(CONFIG, failpoints=self.counting)
@@ -38,7 +41,7 @@ class Story(MortalStory):
 
     def run(self) -> None:
         master = self.master
-        elastic = master.submission(request=Request(gpus=2, sizes=(2, 4, 8)), request_id="elastic")
+        elastic = master.submission(request=self.request, request_id="elastic")
         job_id = self._do(lambda: master.ask(elastic).job.job_id)
         self._until(lambda: self.gpus(job_id) == 8)
         self.before = Counter(self.counting.passages)
@@ -58,7 +61,8 @@ class Story(MortalStory):
         """What it runs on."""
         attempt = self.master.state.cluster.live_attempt(self.master.job(job_id))
         running = attempt is not None and attempt.state == "running"
-        return attempt.lease.allocation.width if attempt is not None and running else 0
+        settled = attempt is not None and running and attempt.resize is None
+        return attempt.lease.allocation.width if attempt is not None and settled else 0
 
     def _complete(self, job_id: JobId) -> None:
         number = self.master.job(job_id).live_attempt
@@ -74,7 +78,7 @@ class Story(MortalStory):
             agent.obey()
             for key, rank in list(agent.ranks.items()):
                 if rank.launch.at_barrier:
-                    agent.ready(key)
+                    agent.ready(key, PORT)
                 agent.start(key)
                 if rank.noticed and rank.alive:
                     if not rank.launch.node_rank:
@@ -89,6 +93,12 @@ class Story(MortalStory):
         self.master.crashed()
         for agent in self.agents:
             agent.hello()
+
+
+class LiveStory(Story):
+    """The same, with one torchrun on each of its nodes, which is never stopped on the first of them."""
+
+    request = Request(gpus=4, nodes=1, sizes=(4, 8), live=True)
 
 
 def judge(story: Story) -> None:
@@ -111,3 +121,23 @@ def judge(story: Story) -> None:
 @pytest.mark.parametrize("place", failpoints.NAMES)
 def test_a_resize_survives_a_master_that_dies_at_any_moment_of_it(place: str) -> None:
     dies_at_every_passage(place, Story, judge)
+
+
+def judge_live(story: Story) -> None:
+    master = story.master
+    words = Counter(master.words())
+    assert (words["job_completed"], words["attempt_succeeded"]) == (2, 2)
+    assert words["attempt_assigned"] == 2
+    told = [it.data for it in master.events() if it.kind == "job_resized"]
+    sizes = [(it["from"], it["to"], it["mode"]) for it in told]
+    assert sizes == [(8, 4, "live"), (4, 8, "live")]
+    job = master.store.load().jobs[0]
+    assert (job.attempts, job.resizes, job.lost_gpu_s) == (1, 2, 0.0)
+    ranks = master.ended(job.job_id, 1).ranks
+    assert [rank.left for rank in ranks] == [False, True, False]
+    assert not master.state.outbox
+
+
+@pytest.mark.parametrize("place", failpoints.NAMES)
+def test_a_live_resize_survives_a_master_that_dies_at_any_moment_of_it(place: str) -> None:
+    dies_at_every_passage(place, LiveStory, judge_live)
