@@ -294,3 +294,14 @@ def test_an_order_for_a_profile_and_its_acknowledgement_are_read() -> None:
     ack.fence.epoch, ack.fence.attempt = 7, 2
     read = decode(wire.SessionResponse(profile_ack=ack))
     assert read == ProfileAck(REPORT.key, REPORT.fence)
+
+
+@pytest.mark.parametrize(("resize", "live"), [("live", True), ("restart", False), ("", False)])
+def test_a_launch_says_whether_nodes_come_and_go_while_it_runs(resize: str, live: bool) -> None:
+    message = launch_command(7, "torchrun")
+    message.spec.elastic.gpu_counts.extend([2, 4])
+    message.spec.elastic.resize = resize
+    told = decode(wire.SessionResponse(command=wire.Command(sequence=1, epoch=1, launch=message)))
+    assert isinstance(told, Command)
+    assert isinstance(told.order, Launch)
+    assert (told.order.live, told.order.sizes) == (live, (2, 4))

@@ -7,7 +7,7 @@ import pytest
 
 from dlq_nodeagent.errands import Purpose
 from dlq_nodeagent.model.messages import Launch, Phase
-from support.agent_bench import AgentBench, a_launch, a_stop
+from support.agent_bench import AgentBench, a_launch, a_preparation, a_stop
 
 BEATING = "run_for=1000 beat={}"
 
@@ -323,3 +323,48 @@ def test_the_notice_says_what_kind_of_stop_it_is(cause: str, kind: str) -> None:
     notice = bench.notice(launch)
     assert notice is not None
     assert notice.kind == kind
+
+
+def test_a_rank_that_leaves_a_live_job_is_asked_to_save_and_killed_at_the_end_of_its_grace() -> (
+    None
+):
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch(rank=1, does=f"{BEATING} ignores_signals=yes", live=True, sizes=(1, 2))
+    bench.order(launch)
+    bench.run(2)
+    bench.order(a_stop(launch, cause="resize", grace_s=30.0))
+    bench.run(5)
+    assert bench.notice(launch) is not None
+    assert bench.last(launch).phase is Phase.STOPPING
+    bench.run(30)
+    report = bench.last(launch)
+    assert (report.phase, report.signal) == (Phase.EXITED, signal.SIGKILL)
+
+
+def test_who_is_to_leave_before_it_trains_is_told_only_after_the_start_up_grace() -> None:
+    """A signal in torchrun's first seconds kills it raw."""
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch(rank=1, does="run_for=1000 saves_for=1", live=True, sizes=(1, 2))
+    bench.order(launch)
+    bench.run(2)
+    bench.order(a_stop(launch, cause="resize", grace_s=30.0))
+    bench.run(5)
+    assert bench.notice(launch) is None
+    bench.run(20)
+    assert bench.notice(launch) is not None
+
+
+def test_a_live_job_tells_where_its_rendezvous_is_as_long_as_it_runs() -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch(does=BEATING, live=True, sizes=(1, 2))
+    bench.prepare = lambda it: replace(a_preparation(it), ports=(29_600,))
+    bench.order(launch)
+    bench.run(2)
+    assert (bench.last(launch).phase, bench.last(launch).ports) == (Phase.STARTED, (29_600,))
+    bench.restart()
+    bench.connect()
+    bench.run(2)
+    assert bench.last(launch).ports == (29_600,), "it was in the journal"

@@ -91,6 +91,9 @@ def test_a_plan_says_all_that_the_runtime_needs(launching: Launching, launch: La
     assert plan.epoch == 7
     assert (plan.signal, plan.to_ranks) == (10, True)
     assert not plan_of(launching, replace(launch, signal_to="main")).to_ranks
+    assert not plan_of(
+        launching, replace(asked, live=True, node_addresses=("n",), sizes=(1,))
+    ).to_ranks
     assert (plan.memory_bytes, plan.cpus, plan.pids_max) == (2**30, 2.0, 100)
     assert (plan.hold_s, plan.grace_s, plan.term_s) == (100.0, 50.0, 10.0)
     assert plan.cwd == launch.working_directory

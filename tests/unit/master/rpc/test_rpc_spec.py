@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from dlq.v1 import job_pb2
 from dlq.v1.job_pb2 import JobSpec
 from dlq_common.errors import InvalidRequest
 from dlq_common.names import check_job_name
@@ -53,6 +54,36 @@ def test_defaults_are_filled_in_and_what_was_given_stays() -> None:
     )
     assert filled.name == "train"
     assert not filled.HasField("time_limit_duration")
+
+
+def a_live_spec() -> job_pb2.JobSpec:
+    spec = a_spec()
+    spec.resources.gpu_count, spec.resources.node_count = 4, 1
+    spec.elastic.gpu_counts.extend([4, 8])
+    spec.elastic.resize = "live"
+    return spec
+
+
+def test_a_job_may_be_resized_live() -> None:
+    assert checked(a_live_spec()).elastic.resize == "live"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda it: it.resources.ClearField("node_count"), "whole nodes come and go"),
+        (lambda it: setattr(it, "launch", "per-gpu"), "not per-gpu"),
+        (lambda it: setattr(it, "compat", "slurm"), "variables of slurm"),
+        (lambda it: setattr(it.elastic, "resize", "alive"), "not one of restart, live"),
+    ],
+)
+def test_live_is_refused_where_it_could_not_be_done(
+    change: Callable[[job_pb2.JobSpec], None], words: str
+) -> None:
+    spec = a_live_spec()
+    change(spec)
+    with pytest.raises(InvalidRequest, match=words):
+        checked(spec)
 
 
 def test_the_submitted_spec_itself_is_left_alone() -> None:
