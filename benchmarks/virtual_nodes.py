@@ -46,19 +46,26 @@ class Tally:
 class VirtualNode:
     """One node of `gpus` GPUs of one type."""
 
-    def __init__(self, channel: aio.Channel, node_id: str, gpus: int, tally: Tally) -> None:
+    def __init__(
+        self, channel: aio.Channel, node_id: str, gpus: int, tally: Tally, pool: str = ""
+    ) -> None:
+        """`pool`: whose it is, as its agent says; empty: the cluster's own."""
         self.node_id = node_id
+        self._pool = pool
         self._gpus = gpus
         self._tally = tally
         self._call: Any = AgentServiceStub(channel).Session()
         self._out: asyncio.Queue[wire.SessionRequest] = asyncio.Queue()
         self._reports = self._beats = 0
         self._ranks: dict[Rank, tuple[asyncio.TimerHandle, float]] = {}  # its end, and its start
+        self._saving = 0  # ranks that have been told to leave
         self._sent_s: dict[int, float] = {}
 
     async def run(self, welcomed: Callable[[], object]) -> None:
         """Speak and listen until it is cancelled or the master hangs up."""
-        facts = wire.NodeFacts(hostname=self.node_id, boot_id="1", virtual_devices=True)
+        facts = wire.NodeFacts(
+            hostname=self.node_id, boot_id="1", virtual_devices=True, pool=self._pool
+        )
         for index in range(self._gpus):
             facts.gpus.add(index=index, gpu_type="h100")
         await self._call.write(wire.SessionRequest(hello=wire.Hello(facts=facts)))
@@ -104,8 +111,19 @@ class VirtualNode:
                 self._launch(command.launch)
             elif what == "stop":
                 self._stop(command.stop)
+            elif what == "look_at_gpus":
+                self._look(command.look_at_gpus.number)
+                return
             taken = wire.CommandResult(sequence=command.sequence)
             self._out.put_nowait(wire.SessionRequest(command_result=taken))
+
+    def _look(self, number: int) -> None:
+        """Whoever is there holds memory of all GPUs, as far as its devices say."""
+        look = wire.GpuLook(number=number)
+        for index in range(self._gpus):
+            used = 1 << 33 if self._ranks or self._saving else 0
+            look.gpus.add(index=index, used_memory_bytes=used, process_count=int(used > 0))
+        self._out.put_nowait(wire.SessionRequest(gpu_look=look))
 
     def _launch(self, launch: wire.LaunchCommand) -> None:
         fence = launch.fence
@@ -140,10 +158,12 @@ class VirtualNode:
             done_s = self._tally.done_s.get(rank.job_id, 0.0) + loop.time() - begun_s
             self._tally.done_s[rank.job_id] = done_s
             self._tally.counts["pauses"] += 1
+        self._saving += 1
         delay_s = stop.delay_duration.ToNanoseconds() / 1e9
         loop.call_later(delay_s + SAVE_S, self._leave, rank)
 
     def _leave(self, rank: Rank) -> None:
+        self._saving -= 1
         path = f"/checkpoints/{rank.job_id}/{rank.attempt}"
         saved = wire.CheckpointFact(path=path, after_notice=True)
         more: dict[str, Any] = {"exit_code": 99, "checkpoint": saved, "noticed": "stop"}
@@ -161,7 +181,10 @@ class VirtualNode:
 class Fleet:
     """Nodes `n0000`, `n0001`, ... that the master knows, all on the line."""
 
-    def __init__(self, address: str, authority: Authority, count: int, gpus: int) -> None:
+    def __init__(
+        self, address: str, authority: Authority, count: int, gpus: int, pool: str = ""
+    ) -> None:
+        self._pool = pool
         self.tally = Tally()
         self._address = address
         self._authority = authority
@@ -184,7 +207,7 @@ class Fleet:
                 channel = aio.secure_channel(self._address, credentials, options=options)
                 self._channels.append(channel)
                 welcomed = asyncio.Event()
-                node = VirtualNode(channel, name, self._gpus, self.tally)
+                node = VirtualNode(channel, name, self._gpus, self.tally, self._pool)
                 self._tasks.append(asyncio.create_task(node.run(welcomed.set)))
                 async with asyncio.timeout(60.0):
                     await welcomed.wait()

@@ -1,5 +1,5 @@
-"""A master dies at any passage of any failpoint while a server is lent, used and taken back: nothing is done twice,
-nothing leaks, and whoever asks again gets the same answer."""
+"""A master dies at any passage of any failpoint while a server is lent, used and taken back, from a job that has to leave
+and from one that is shrunk: nothing is done twice, nothing leaks, and whoever asks again gets the same answer."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from collections import Counter
 import pytest
 
 from dlq_master.control import failpoints
-from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import JobState
+from dlq_master.model.resources import Request
 from support.counted_failpoints import MortalStory, dies_at_every_passage
 from support.lent_servers import Server, asked, flags, lend
-from support.master_harness import Master
+from support.master_harness import Master, config_of
+from support.sim_agent import SimAgent
+
+CONFIG = config_of("dlq", cooldown_s="off", min_run="off", know="unknown")
 
 
 class Story(MortalStory):
@@ -74,3 +78,87 @@ def judge(story: Story) -> None:
 @pytest.mark.parametrize("place", failpoints.NAMES)
 def test_a_loan_survives_a_master_that_dies_at_any_moment_of_it(place: str) -> None:
     dies_at_every_passage(place, Story, judge)
+
+
+class ShrinkStory(Story):
+    """An elastic job has its base at home and the rest on the server, which is asked back by a plan."""
+
+    def __init__(self, setting: str = "") -> None:
+        MortalStory.__init__(self, setting)
+        self.master = Master(CONFIG, failpoints=self.counting)
+        self.home = SimAgent(self.master, NodeId("gpu01"))
+        self.agent = Server(self.master, NodeId("inf01"))
+        self.agents: list[SimAgent] = [self.home, self.agent]
+        for agent in self.agents:
+            agent.hello()
+
+    def run(self) -> None:
+        master = self.master
+        lend(master, "inf01", request_id="lend")
+        self._until(lambda: flags(master) == {"loaned"})
+        elastic = master.submission(request=Request(gpus=4, sizes=(4, 8)), request_id="job")
+        job_id = master.ask(elastic).job.job_id
+        self._until(lambda: self._gpus(job_id) == 8)
+        self.before = Counter(self.counting.passages)
+        plan = self._do(lambda: master.ask(asked(count=1, plan_only=True)))
+        assert [hit.action for hit in plan.hits] == ["shrink"]
+        ask_back = asked(count=1, token=plan.token, request_id="reclaim")
+        told = self._do(lambda: master.ask(ask_back))
+        assert self._do(lambda: master.ask(ask_back)) == told, "asked again, the same is told"
+        self._until(lambda: flags(master) == set() and self._gpus(job_id) == 4)
+        master.close()
+
+    def _gpus(self, job_id: JobId) -> int:
+        attempt = self.master.state.cluster.live_attempt(self.master.job(job_id))
+        running = attempt is not None and attempt.state == "running"
+        return attempt.lease.allocation.width if attempt is not None and running else 0
+
+    def _live(self) -> None:
+        self.master.tick(1.0)
+        for agent in self.agents:
+            agent.heartbeat()
+            agent.obey()
+            for key, rank in list(agent.ranks.items()):
+                if rank.launch.at_barrier:
+                    agent.ready(key)
+                agent.start(key)
+                if rank.noticed and rank.alive:
+                    if not rank.launch.node_rank:
+                        agent.save(key, key.number)
+                    agent.exit(key, 99)
+            agent.report()
+        self.agent.answer()
+
+    def _again(self) -> None:
+        self.agent.looks.clear()
+        for agent in self.agents:
+            agent.session_id = None
+            agent.inbox.clear()
+        self.master.crashed()
+        for agent in self.agents:
+            agent.hello()
+
+
+def judge_shrunk(story: ShrinkStory) -> None:
+    """The agents themselves refuse GPUs that somebody has."""
+    master = story.master
+    words = Counter(master.words())
+    assert (words["job_reclaimed"], words["server_returned"], words["attempt_assigned"]) == (
+        1,
+        1,
+        2,
+    )
+    (resized,) = [it for it in master.events() if it.kind == "job_resized"]
+    assert (resized.data["from"], resized.data["to"]) == (8, 4)
+    assert resized.cause == "asked back for the inference side: inf01"
+    (job,) = master.store.load().jobs
+    assert (job.resizes, job.lost_gpu_s) == (1, 0.0)
+    assert master.attempt(job.job_id).lease.allocation.node_ids == ("gpu01",)
+    assert not master.state.outbox
+
+
+@pytest.mark.parametrize("place", failpoints.NAMES)
+def test_who_is_shrunk_for_a_reclaim_survives_a_master_that_dies_at_any_moment_of_it(
+    place: str,
+) -> None:
+    dies_at_every_passage(place, ShrinkStory, judge_shrunk)

@@ -7,32 +7,20 @@ from typing import Any
 
 import pytest
 
-from dlq_common.config import Seconds
-from dlq_master.control.config import (
-    JobsConfig,
-    LeaseConfig,
-    MasterConfig,
-    NodesConfig,
-    RetentionConfig,
-    SchedulerConfig,
-)
-from dlq_master.model.job_steps import Placed
-from dlq_master.model.plan import Start
 from dlq_master.model.reward import strict
 from dlq_master.policy.transit.taking import Taking
-from dlq_simulator.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.engine import Replay
-from dlq_simulator.settings import ReplaySettings, read_settings
+from dlq_simulator.clusters import NodeGroup
+from dlq_simulator.settings import read_settings
 from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world import sizes_of
 from support.measured_daemon import MeasuredDaemon
-from support.stepped_daemon import Run, SteppedDaemon, VirtualJob
+from support.replays import a_config, compare, simulated
+from support.stepped_daemon import SteppedDaemon, VirtualJob
 
 pytestmark = pytest.mark.integration
 
 DATA = Path(__file__).parents[1] / "data" / "traces"
-CLOSE_S = 1.0
 # A session hands over the reports of its node one after the other, and the master decides in between. In the
 # simulator all that leaves at one instant has left: policies that preempt agree where a node has one rank.
 TWO, EIGHT = (2, 4), (8, 1)  # nodes, and GPUs of each
@@ -77,48 +65,6 @@ def a_trace(jobs: int = 40) -> Trace:
     return Trace.of("a trace", rows)
 
 
-def simulated(trace: Trace, settings: ReplaySettings, nodes: int, gpus: int) -> list[Run]:
-    """Every attempt of the simulator."""
-    where: dict[tuple[int, int], tuple[tuple[str, int], ...]] = {}
-
-    def watch(_cluster: object, decided: Any, _now_s: object) -> None:
-        for event, job_id, _, _, change in decided.happened:
-            if isinstance(event, Placed) and isinstance(change, Start):
-                slots = change.allocation.slots
-                where[job_id, event.attempt] = tuple([(str(s.node_id), s.mask) for s in slots])
-
-    spec = ClusterSpec(name="", groups=(NodeGroup(name="node", count=nodes, gpus=gpus),))
-    run = Replay(trace, spec, settings, watch=watch)
-    run.run()
-    found = []
-    for job_id, outcome in sorted(run.outcomes.items()):
-        for number, span in enumerate(outcome.spans, start=1):
-            last = number == len(outcome.spans)
-            tried = span.gpus < outcome.job.num_gpus
-            how = "succeeded" if last or tried else "preempted"
-            held = where[job_id, number]
-            found.append(Run(outcome.job.job_id, number, held, span.begin_s, span.end_s, how))
-    return found
-
-
-def a_config(policy: str, settings: dict[str, str], like: ReplaySettings) -> MasterConfig:
-    terms = like.terms
-    # Every job says how long it runs, so nothing has to be kept for trials.
-    declared = {"know": "unknown"} if like.policy.promises is not None else {}
-    return MasterConfig(
-        scheduler=SchedulerConfig(policy, declared | settings),
-        nodes=NodesConfig(start_grace=Seconds(0.0)),
-        jobs=JobsConfig(concurrent_saves=1_000),
-        retention=RetentionConfig(ended_kept=Seconds(1e9)),
-        lease=LeaseConfig(
-            be_term=Seconds(terms.be_term_s),
-            slo_term=Seconds(terms.slo_term_s),
-            save_lead=Seconds(terms.save_lead_s),
-            resume=Seconds(terms.resume_s),
-        ),
-    )
-
-
 @pytest.mark.parametrize(("policy", "settings"), CHOICES, ids=[name for name, _ in CHOICES])
 async def test_the_daemon_decides_what_the_simulator_decides(
     policy: str, settings: dict[str, str], tmp_path: Path
@@ -127,8 +73,7 @@ async def test_the_daemon_decides_what_the_simulator_decides(
     words = settings | (FREE if policy in BY_RUN_TIME else {})
     (chosen,) = read_settings([policy], [f"{key}={value}" for key, value in words.items()])
     nodes, gpus = EIGHT if chosen.policy.taking is Taking.BOUNDARY else TWO
-    expected = simulated(trace, chosen, nodes, gpus)
-    costs = {"save_s": float(chosen.save_s), "resume_s": float(chosen.resume_s)}
+    expected = simulated(trace, chosen, own(nodes, gpus))
     names = {f"node-{number}": gpus for number in range(1, nodes + 1)}
     jobs = [
         VirtualJob(
@@ -138,10 +83,19 @@ async def test_the_daemon_decides_what_the_simulator_decides(
         for row in trace.jobs
     ]  # fmt: skip
     async with SteppedDaemon(
-        tmp_path, a_config(policy, settings, chosen), names, **costs
+        tmp_path,
+        a_config(policy, settings, chosen),
+        names,
+        save_s=float(chosen.save_s),
+        resume_s=float(chosen.resume_s),
     ) as daemon:
         found = await daemon.replay(jobs)
     compare(found, expected)
+
+
+def own(nodes: int, gpus: int) -> NodeGroup:
+    """The cluster's own nodes."""
+    return NodeGroup(name="node", count=nodes, gpus=gpus)
 
 
 def elastic_rows(jobs: int = 24) -> list[TraceJob]:
@@ -169,7 +123,7 @@ async def test_the_daemon_resizes_as_the_simulator_does(
 ) -> None:
     (chosen,) = read_settings([policy], [f"{key}={it}" for key, it in (settings | FREE).items()])
     rows = elastic_rows()
-    expected = simulated(Trace.of("elastic", rows), chosen, *EIGHT)
+    expected = simulated(Trace.of("elastic", rows), chosen, own(*EIGHT))
     jobs = [
         VirtualJob(
             row.job_id, float(row.submit_time_s), row.num_gpus, float(row.duration_s), sizes=sizes_of(row),
@@ -192,7 +146,7 @@ async def test_the_daemon_measures_as_the_simulator_does(policy: str, tmp_path: 
     world = words | FREE | {"noise": "0"}
     (chosen,) = read_settings([policy], [f"{key}={value}" for key, value in world.items()])
     trace = a_trace()
-    expected = simulated(trace, chosen, *EIGHT)
+    expected = simulated(trace, chosen, own(*EIGHT))
     jobs = [
         VirtualJob(
             row.job_id, float(row.submit_time_s), row.num_gpus, float(row.duration_s),
@@ -217,14 +171,3 @@ async def test_the_daemon_measures_as_the_simulator_does(policy: str, tmp_path: 
     ]
     assert bool(tried) == (policy == "chronus")
     compare(found, expected)
-
-
-def compare(found: list[Run], expected: list[Run]) -> None:
-    """The same attempts on the same GPUs, that end alike, each within a second."""
-    assert [run[:3] for run in found] == [run[:3] for run in expected]
-    assert [run.how for run in found] == [run.how for run in expected]
-    late = max(
-        max(abs(mine.begin_s - theirs.begin_s), abs(mine.end_s - theirs.end_s))
-        for mine, theirs in zip(found, expected, strict=True)
-    )
-    assert late <= CLOSE_S, f"{late} s apart"

@@ -7,7 +7,6 @@ from heapq import heapify
 from typing import Any
 
 from dlq.v1.agent_service_pb2 import RankProgress
-from dlq_master.control.stimuli import Heartbeat, Tick
 from support.stepped_daemon import SteppedDaemon, Work
 from support.virtual_agent import VirtualAgent
 
@@ -79,14 +78,8 @@ class MeasuredDaemon(SteppedDaemon):
             if work.attempt == number:
                 word = self._said(work, job_id, number)
                 said.setdefault(work.ranks[0], []).append(word)
-        if not said:
-            return
-        for node_id, agent in self._agents.items():
-            agent.beat(*said.get(agent, ()))
-            await self._until(lambda node=node_id: self._hears(node))
-        await self._turn()
-        self.loop.tell(Tick("leases"))
-        await self._turn()
+        if said:
+            await self._look_at_time(said)
 
     def _said(self, work: Work, job_id: str, number: int) -> RankProgress:
         nodes = self._tried.get((job_id, number))
@@ -97,7 +90,3 @@ class MeasuredDaemon(SteppedDaemon):
         said.fence.epoch, said.fence.attempt = 1, number
         said.age_duration.FromNanoseconds(0)
         return said
-
-    def _hears(self, node_id: str) -> bool:
-        letters = [letter.stimulus for letter in self.loop._inbox._letters]
-        return any(isinstance(one, Heartbeat) and one.node_id == node_id for one in letters)

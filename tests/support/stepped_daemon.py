@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from pathlib import Path
 from time import time
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from grpc import aio, ssl_channel_credentials
 
 from dlq.v1 import agent_service_pb2, job_service_pb2
+from dlq.v1.agent_service_pb2 import RankProgress
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.clock import FakeClock
 from dlq_common.ids import SeededIds
@@ -26,7 +28,14 @@ from dlq_master.control.config import MasterConfig
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.loop import Loop
 from dlq_master.control.starting import start
-from dlq_master.control.stimuli import PlanMade, RankReports, Stimulus, SubmitJob
+from dlq_master.control.stimuli import (
+    Heartbeat,
+    PlanMade,
+    RankReports,
+    Stimulus,
+    SubmitJob,
+    Tick,
+)
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import Job
@@ -92,7 +101,8 @@ class Run(NamedTuple):
 
 
 class SteppedDaemon:
-    """`nodes`: GPUs of each node by its id. `save_s`, `resume_s`: what a pause costs."""
+    """`nodes`: GPUs of each node by its id. `save_s`, `resume_s`: what a pause costs. `pools`: whose a node is that is not
+    the cluster's own."""
 
     def __init__(
         self,
@@ -102,6 +112,7 @@ class SteppedDaemon:
         *,
         save_s: float = 30.0,
         resume_s: float = 30.0,
+        pools: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.clock = FakeClock(now_s=time() // GRID_S * GRID_S)
         self.begin_s = self.clock.now_s()
@@ -128,7 +139,7 @@ class SteppedDaemon:
         # Plans instead of a process, if it is there, and answers at the instant at which it is asked.
         self._inline: InlinePlanner | None = None
         self._save_s, self._resume_s = save_s, resume_s
-        self._nodes = nodes
+        self._nodes, self._pools = nodes, pools
         self._authority = Authority.create("lab", self.begin_s)
         self._audit = Audit(root / "audit.jsonl", self.clock)
         self._server = MasterServer(
@@ -157,7 +168,8 @@ class SteppedDaemon:
         for node_id, gpus in self._nodes.items():
             channel = self._lines[node_id] = self._channel(node_id, node=True)
             told = (self._begun_on(node_id), self._stopped)
-            self._agents[node_id] = VirtualAgent(channel, node_id, gpus, *told)
+            pool = self._pools.get(node_id, "")
+            self._agents[node_id] = VirtualAgent(channel, node_id, gpus, *told, pool=pool)
             await self._agents[node_id].join()
             await self._until(lambda: len(self.loop._inbox) > 0)
             await self._turn()
@@ -290,6 +302,21 @@ class SteppedDaemon:
         """One turn with all that has arrived, in the order of the jobs."""
         letters = self.loop._inbox.take()
         await self.loop.turn(sorted(letters, key=lambda letter: _place(letter.stimulus)))
+
+    async def _look_at_time(
+        self, said: Mapping[VirtualAgent, Sequence[RankProgress]] = MappingProxyType({})
+    ) -> None:
+        """All nodes are heard of, with what their ranks say, and the master looks at the time."""
+        for node_id, agent in self._agents.items():
+            agent.beat(*said.get(agent, ()))
+            await self._until(lambda node=node_id: self._hears(node))
+        await self._turn()
+        self.loop.tell(Tick("leases"))
+        await self._turn()
+
+    def _hears(self, node_id: str) -> bool:
+        letters = [letter.stimulus for letter in self.loop._inbox._letters]
+        return any(isinstance(one, Heartbeat) and one.node_id == node_id for one in letters)
 
     async def _until(self, true: Any) -> None:
         try:

@@ -19,7 +19,8 @@ Told = Callable[[str, int, int], object]  # a job, its attempt and the rank
 
 
 class VirtualAgent:
-    """One node of `gpus` GPUs of one type, on a host that was booted `boot_id`."""
+    """One node of `gpus` GPUs of one type, on a host that was booted `boot_id`; `pool`: whose it is, if it is not the
+    cluster's own."""
 
     def __init__(
         self,
@@ -29,10 +30,12 @@ class VirtualAgent:
         begun: Told,
         stopped: Told,
         boot_id: str = "1",
+        pool: str = "",
     ) -> None:
         self.node_id = node_id
         self.boot_id = boot_id
-        self._gpus = gpus
+        self._gpus, self._pool = gpus, pool
+        self._there: set[tuple[str, int, int]] = set()  # ranks that hold its GPUs
         self._begun, self._stopped = begun, stopped
         self._call: Any = AgentServiceStub(channel).Session()
         self._out: asyncio.Queue[wire.SessionRequest] = asyncio.Queue()
@@ -52,7 +55,9 @@ class VirtualAgent:
 
     async def join(self) -> None:
         """Say hello, and then speak and listen until `close`."""
-        facts = wire.NodeFacts(hostname=self.node_id, boot_id=self.boot_id, virtual_devices=True)
+        facts = wire.NodeFacts(
+            hostname=self.node_id, boot_id=self.boot_id, virtual_devices=True, pool=self._pool
+        )
         for index in range(self._gpus):
             facts.gpus.add(index=index, gpu_type="h100")
         await self._call.write(wire.SessionRequest(hello=wire.Hello(facts=facts)))
@@ -67,6 +72,8 @@ class VirtualAgent:
     def report(self, job_id: str, attempt: int, rank: int, phase: Any, **more: Any) -> None:
         """Say where a rank stands."""
         self._said += 1
+        if phase == wire.RANK_PHASE_EXITED:
+            self._there.discard((job_id, attempt, rank))
         report = wire.RankReport(
             sequence=self._said, job_id=job_id, node_rank=rank, phase=phase, **more
         )
@@ -103,13 +110,24 @@ class VirtualAgent:
                 self._stopped(*who)
             else:
                 self.report(*who, wire.RANK_PHASE_EXITED, signal=9, noticed="stop")
+        elif what == "look_at_gpus":
+            self._look(command.look_at_gpus.number)
+            return
         taken = wire.CommandResult(sequence=command.sequence)
         self._out.put_nowait(wire.SessionRequest(command_result=taken))
+
+    def _look(self, number: int) -> None:
+        """Whoever is there holds memory of all GPUs."""
+        look = wire.GpuLook(number=number)
+        for index in range(self._gpus):
+            look.gpus.add(index=index, used_memory_bytes=len(self._there) << 33)
+        self._out.put_nowait(wire.SessionRequest(gpu_look=look))
 
     def _launch(self, launch: wire.LaunchCommand) -> None:
         who = launch.job_id, launch.fence.attempt, launch.node_rank
         if launch.at_barrier:
             self.report(*who, wire.RANK_PHASE_READY, ports=[launch.port_first])
             return
+        self._there.add(who)
         self.report(*who, wire.RANK_PHASE_STARTED, gpu_indexes=launch.gpu_indexes)
         self._begun(*who)

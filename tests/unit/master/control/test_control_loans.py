@@ -13,7 +13,7 @@ from dlq_master.control.loan_stimuli import (
     TakeLook,
     ToChoose,
 )
-from dlq_master.control.stimuli import AskedDeadline, FenceNode, PlanMade, SetNodeFlags
+from dlq_master.control.stimuli import AskedDeadline, FenceNode, ForgetNode, PlanMade, SetNodeFlags
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.node import NodeFlag
 from dlq_master.model.plan import Plan, Reclaim
@@ -335,6 +335,28 @@ def test_a_vanished_server_stays_asked_back_until_it_can_be_proven_empty(master:
     master.tick(1.0)
     agent.answer()
     assert flags(master) == set()
+
+
+def test_one_that_never_returns_is_forgotten_and_comes_again_as_a_new_one(master: Master) -> None:
+    agent, other = lent(master, "inf01", "inf02")
+    key = running(master, agent)
+    master.ask(asked("inf01"))
+    agent.cut()
+    for _ in range(4):
+        master.tick(15.0)
+        other.heartbeat()
+    name = NodeId("inf01")
+    master.ask(FenceNode(caller=ROOT, request_id="f", node_id=name, reason="it burnt"))
+    master.tick(1.0)
+    master.ask(ForgetNode(caller=ROOT, request_id="g", node_id=name))
+    assert name not in master.state.loans.words
+    with pytest.raises(IllegalTransition, match="2 servers are asked back, and 1 are lent"):
+        master.ask(asked(count=2))
+    with pytest.raises(NotFound):
+        master.ask(asked("inf01"))
+    assert master.attempt(key.job_id).lease.allocation.node_ids == ("inf02",), "it goes on there"
+    server(master, "inf01")
+    assert flags(master) == set(), "nobody lends it yet"
 
 
 def test_gpus_that_its_agent_cannot_give_back_keep_it_whatever_the_devices_say(
