@@ -2,6 +2,7 @@
 
 from dlq_common.errors import Conflict, IllegalTransition, NotFound, PermissionDenied
 from dlq_master.control import scheduling
+from dlq_master.control.rented_words import rented_reasons
 from dlq_master.control.stimuli import (
     Caller,
     CancelJob,
@@ -113,9 +114,15 @@ def explain(turn: Turn, ask: ExplainJob) -> Answer:
     if turn.job(job_id).ended:
         waited = waits.told(job_id, turn.now_s) or turn.archive.waited(job_id)
         return lambda: Explained(turn.job(job_id), scheduling.reasons(turn, job_id), None, waited)
-    return lambda: Explained(
-        turn.job(job_id), *scheduling.explained(turn, job_id), waits.told(job_id, turn.now_s)
-    )
+
+    def told() -> Explained:
+        reasons, ahead = scheduling.explained(turn, job_id)
+        rented = rented_reasons(turn, turn.job(job_id))
+        return Explained(
+            turn.job(job_id), (*rented, *reasons), ahead, waits.told(job_id, turn.now_s)
+        )
+
+    return told
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------

@@ -252,6 +252,14 @@ def _detail(reason: Reason, job: Job, _reader: str) -> str:
     return reason.detail or f"no GPU of type {job.request.gpu_type} is free"
 
 
+def _machine_coming(reason: Reason, _job: Job, _reader: str) -> str:
+    return f"a machine is rented for it: {reason.detail}"
+
+
+def _not_rented(reason: Reason, _job: Job, _reader: str) -> str:
+    return f"nothing can be rented for it now: {reason.detail}"
+
+
 def _guaranteed(_reason: Reason, job: Job, _reader: str) -> str:
     if job.promised is None or not job.slots:
         return "a deadline is promised, and a plan keeps it"
@@ -316,6 +324,8 @@ _WRITERS: Mapping[ReasonCode, Callable[[Reason, Job, str], str]] = {
     ReasonCode.ARRAY_LIMIT: _array_limit,
     ReasonCode.NO_SUCH_SHAPE: _no_such_shape,
     ReasonCode.GPU_TYPE: _detail,
+    ReasonCode.MACHINE_COMING: _machine_coming,
+    ReasonCode.NOT_RENTED: _not_rented,
     ReasonCode.RUNTIME: _runtime,
     ReasonCode.CONSTRAINT: _constraint,
     ReasonCode.NODES_CLOSED: _nodes_closed,

@@ -27,6 +27,8 @@ class ReasonCode(StrEnum):
     GPU_TYPE = "gpu_type"  # GPUs are free, but not of the type it names
     NODES_CLOSED = "nodes_closed"  # it would fit if drained, cordoned or silent nodes were open
     OWN_ONLY = "own_only"  # GPUs are free only on lent or rented nodes, and it has a deadline
+    MACHINE_COMING = "machine_coming"  # one is being rented for it
+    NOT_RENTED = "not_rented"  # it is expected to be late, and nothing can be rented just now
     MAINTENANCE = "maintenance"  # GPUs are free only where it would run into a reservation
     FAILED_NODES = "failed_nodes"  # GPUs are free only where its attempts have failed
     RESOURCES = "resources"  # too few GPUs are free

@@ -12,10 +12,11 @@ from dlq_common.errors import NotFound, PermissionDenied, TryAgain
 from dlq_master.control import run_times
 from dlq_master.control.pool_config import RentingConfig
 from dlq_master.control.pool_stimuli import AnnounceLeave, ProviderTold, StopMachines
-from dlq_master.control.stimuli import AskedLateness, Caller
+from dlq_master.control.stimuli import AskedLateness, Caller, ExplainJob
 from dlq_master.control.turn import Turn
-from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.resources import Request
+from dlq_master.model.sentence import sentence
 from dlq_master.providers.port import ProviderFailed
 from support.lent_servers import saves
 from support.master_harness import ROOT
@@ -298,6 +299,42 @@ def test_who_runs_on_a_machine_stays_there_until_people_give_it_back() -> None:
     host.answer()
     site.tick()
     assert (site.only().state, site.master.job(job_id).live_attempt) == ("away", 2)
+
+
+def why(site: Site, job_id: JobId) -> str:
+    """The first reason why it does not run, in words."""
+    told = site.master.ask(ExplainJob(job_id=job_id))
+    first = told.reasons[0]
+    return f"{first.code.value}: {sentence(first, told.job)}"
+
+
+def test_who_waits_is_told_which_machine_comes_or_why_none_does() -> None:
+    site = Site(replace(SPOT, most=1))
+    job_id = site.submit()
+    assert why(site, job_id).startswith("no_nodes"), "nobody has looked yet"
+    site.tick()
+    name = site.only().request_id
+    assert why(site, job_id) == f"machine_coming: a machine is rented for it: {name} of pool spot has been asked for, and should be there in 20 s"  # fmt: skip
+    other = site.submit(request_id="other")
+    site.tick()
+    assert (
+        why(site, other)
+        == "not_rented: nothing can be rented for it now: pool spot: 1 machines are there, which is the most"
+    )
+    site.tick(30.0)
+    assert why(site, job_id).endswith("should be there by now")
+    for _ in range(4):
+        site.tick(10.0)
+    assert site.only().state == "failed"
+    assert "the last machines were of no use: again in" in why(site, job_id)
+
+
+def test_who_is_expected_in_time_on_the_own_nodes_is_told_of_no_machine() -> None:
+    site = Site(replace(SPOT, most=1), own=4)
+    site.master.submit(4, run_estimate_s=60.0)
+    job_id = site.submit(4, due_s=2 * HOUR_S)
+    site.tick()
+    assert why(site, job_id).startswith("resources")
 
 
 def test_a_stop_is_asked_again_until_it_is_gone() -> None:
