@@ -8,7 +8,7 @@ from dlq_common.suggest import did_you_mean
 
 
 def parse_states(text: str | None) -> list[str]:
-    """The state words of `running,queued` or `R,PD`; InvalidRequest for others."""
+    """The state words of `running,queued` or `R,PD`; InvalidRequest for others. A trial is a running job too."""
     words: dict[str, None] = {}
     for part in (text or "").split(","):
         word = part.strip()
@@ -22,4 +22,6 @@ def parse_states(text: str | None) -> list[str]:
                 hint="states: " + ", ".join(SHOWN_STATES),
             )
         words.update(dict.fromkeys(known))
+        if "running" in known:  # so does a job whose run time is being measured
+            words["profiling"] = None
     return list(words)

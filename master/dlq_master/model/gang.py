@@ -41,6 +41,9 @@ _CLOCKS_S = 0.001  # what two readings of one instant may differ by
 # How long ranks that were told to save may stay once rank 0 has left with everything saved.
 FOLLOW_S = 10.0
 
+# Of a trial that has left its GPUs: nobody wanted them, and the cluster has failed it.
+_UNASKED = frozenset({None, StopCause.HOLD_EXPIRED})
+
 # Why a job waits again that was told to leave, and did.
 _LEFT = frozenset({EndReason.PREEMPTED, EndReason.PREEMPTED_LOST})
 
@@ -348,6 +351,8 @@ def _own_failure(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
 def _job_end(
     end: on_attempt.AttemptEvent, attempt: Attempt, job: Job, usage: on_job.Usage
 ) -> on_job.JobEvent:
+    if is_reduced(attempt, job) and attempt.stop_cause in _UNASKED and _left(end):
+        return _infra(EndReason.NODE_LOST, attempt, job, usage)
     match end:
         case on_attempt.Succeeded() if not is_reduced(attempt, job):
             return on_job.Completed(usage=usage)
@@ -381,6 +386,13 @@ def _job_end(
         case _:
             # Cancelled: only a cancelled job's attempt ends so, and that job has ended already.
             raise ValueError(f"{type(end).__name__} does not end the attempt of a living job")
+
+
+def _left(end: on_attempt.AttemptEvent) -> bool:
+    """It has left its GPUs: where nobody asked for them, the shim ended it after a silence."""
+    if isinstance(end, on_attempt.Failed):
+        return end.reason in _LEFT
+    return isinstance(end, on_attempt.Preempted | on_attempt.PreemptedLost)
 
 
 def _profiled(

@@ -103,7 +103,7 @@ def _slot(
         chosen = _spared(chosen, left, asked, grid, whole, rules)
     changes = [_place(job, chosen, left, slot, rules) for job in planned]
     changes += [_let_end(job) for job in ending]
-    changes += [_overrun(view, job, extra) for job in over if job.verdict != _OVERRUN]
+    changes += [_overrun(view, job, extra) for job in over]
     made = [change for change in changes if change is not None]
     if chosen is not None and chosen.broken and rules.offers:
         made = _explained(view, gpu_type, made, chosen, asked, grid, rules)
@@ -194,8 +194,11 @@ def _asked(
     return found
 
 
-def _overrun(view: View, job: Job, extra: float) -> Reserve:
-    """It goes on as best effort."""
+def _overrun(view: View, job: Job, extra: float) -> Reserve | None:
+    """It goes on as best effort; None: it did. Who was promised nothing has lost nothing by it."""
+    if job.promised is None:
+        stands = job.lane is Lane.SPOT and not job.slots
+        return None if stands else Reserve(job.job_id, Lane.SPOT, (), None, job.verdict, _NEXT)
     attempt = view.cluster.live_attempt(job)
     ran_s = worked_s(view.cluster, job, attempt, view.now_s)
     danger = Danger(needs_s=total_s(job, extra), has_s=ran_s, over=True)

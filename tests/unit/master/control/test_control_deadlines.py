@@ -188,6 +188,18 @@ def test_who_runs_for_longer_than_was_reserved_is_told_that_its_promise_is_over(
     assert site.told(1, "promise_safe") == []
 
 
+def test_who_was_refused_is_not_told_that_it_lost_a_promise_when_it_runs_for_longer(
+    site: Site,
+) -> None:
+    started(site, site.submit(1000.0, run_s=900.0).job_id)
+    refused = site.job(1)
+    assert (refused.promised, refused.verdict) == (None, "reach")
+    site.passes(3600.0)
+    job = site.job(1)
+    assert (job.verdict, job.live_attempt, site.told(1, "promise_overrun")) == ("reach", 1, [])
+    assert job.alternative == refused.alternative
+
+
 def test_a_risk_whose_deadline_comes_before_the_next_slot_is_told_with_that_deadline(
     site: Site,
 ) -> None:

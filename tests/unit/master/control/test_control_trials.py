@@ -333,6 +333,26 @@ def test_a_silent_node_is_waited_for_no_longer_than_a_term(lab: Lab) -> None:
     assert silent.node_id not in again.lease.allocation.node_ids
 
 
+def test_a_trial_that_ends_in_the_silence_of_its_master_is_no_preemption_and_made_again(
+    lab: Lab,
+) -> None:
+    wide(lab)
+    lab.trains(100.0)
+    for attempt, expected in ((2, Lane.PROFILE), (3, Lane.SPOT)):
+        lab.master.clock.advance(4000.0)  # longer than its shim waits; nobody is there to see it
+        for agent in lab.agents:
+            agent.guard()
+        lab.master.restart()
+        lab.master.loop.plan_with(lab.planner)
+        for agent in lab.agents:
+            agent.hello()
+        lab.trains(30.0)
+        job = lab.job(1)
+        assert (job.preemptions, job.end_reason) == (0, EndReason.NODE_LOST)
+        assert (job.live_attempt, job.lane) == (attempt, expected)
+    assert lab.job(1).basis == Basis(unmeasured=Unmeasured.TRIAL_LOST)
+
+
 def test_a_line_that_was_silent_for_a_while_costs_a_trial_nothing(lab: Lab) -> None:
     wide(lab)
     lab.trains(100.0)
