@@ -125,6 +125,8 @@ def request_text(job: job_pb2.Job) -> str:
     request = job.resources
     kind = f" {request.gpu_type}" if request.gpu_type else ""
     parts = [f"{request.gpu_count}{kind} GPU{'s' if request.gpu_count != 1 else ''}"]
+    if request.mixed_gpu_types:
+        parts[0] += ", of several types at once if need be"
     if request.HasField("node_count"):
         parts[0] += f" on {request.node_count} node{'s' if request.node_count != 1 else ''}"
     if request.HasField("cpu_limit"):

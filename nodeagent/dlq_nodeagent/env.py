@@ -83,6 +83,7 @@ def _gang(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
         "DLQ_NNODES": str(nodes),
         "DLQ_NODELIST": ",".join(launch.node_ids),
         "DLQ_GPUS_PER_NODE": str(len(devices)),
+        **_types(launch, devices),
         "DLQ_MASTER_ADDR": address,
         "DLQ_MASTER_PORT": port,
         "MASTER_ADDR": address,
@@ -96,6 +97,15 @@ def _gang(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
 def _node_count(launch: Launch) -> int:
     """Nodes that it has at this start."""
     return sum(map(bool, launch.node_gpu_counts)) or len(launch.node_ids)
+
+
+def _types(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
+    """Of the GPUs here, and on every node of the gang as in DLQ_NODELIST: they may differ."""
+    types = launch.node_gpu_types or tuple(dict.fromkeys(device.gpu_type for device in devices))[:1]
+    rank = launch.key.node_rank if launch.node_gpu_types else 0
+    if rank >= len(types):
+        return {}
+    return {"DLQ_GPU_TYPE": types[rank], "DLQ_NODE_GPU_TYPES": ",".join(types)}
 
 
 def _torchrun(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:

@@ -383,6 +383,7 @@ def _launch(launch: wire.LaunchCommand) -> Launch:
         port_last=launch.port_last,
         node_ports=tuple(tuple(each.ports) for each in launch.node_ports),
         node_gpu_counts=tuple(launch.node_gpu_counts),
+        node_gpu_types=tuple(launch.node_gpu_types),
         profile=_profile_order(launch.profile) if launch.HasField("profile") else None,
         trial=launch.trial,
         sizes=tuple(spec.elastic.gpu_counts),

@@ -43,6 +43,7 @@ JOBS = st.tuples(
     PROFILES,
     st.sampled_from([(), (), (1, 2), (1, 2, 4)]),
     st.booleans(),
+    st.booleans(),
 )
 
 
@@ -63,11 +64,12 @@ class DlqStory(Story):
 
     @rule(jobs=st.lists(JOBS, min_size=1, max_size=4))
     def a_submission(self, jobs: list[Any]) -> None:
-        for gpus, gpu_type, estimate_s, steps, profile, stretch, keeps in jobs:
+        for gpus, gpu_type, estimate_s, steps, profile, stretch, keeps, mixes in jobs:
             sizes = tuple(gpus * times for times in stretch)
+            mixed = mixes and gpu_type is None and not sizes
             job = a_job(
                 self.next_id,
-                request=Request(gpus=gpus, gpu_type=gpu_type, sizes=sizes),
+                request=Request(gpus=gpus, gpu_type=gpu_type, sizes=sizes, mixed=mixed),
                 duration_estimate_s=estimate_s,
                 steps=steps,
                 profile=profile,

@@ -73,6 +73,7 @@ class SimAgent:
     master: Master
     node_id: NodeId
     gpus: int = 4
+    gpu_type: str = "H100"
     cpu_count: int = 0  # of the host; 0: not told
     memory_bytes: int = 0
     boot_id: str = "boot-1"
@@ -97,7 +98,7 @@ class SimAgent:
 
     def facts(self) -> Registered:
         """What the host is."""
-        gpus = tuple(Gpu(index=index, gpu_type="H100") for index in range(self.gpus))
+        gpus = tuple(Gpu(index=index, gpu_type=self.gpu_type) for index in range(self.gpus))
         return Registered(
             gpus=gpus,
             boot_id=self.boot_id,

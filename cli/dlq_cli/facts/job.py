@@ -109,6 +109,7 @@ def request_facts(request: resource_pb2.ResourceRequest) -> Facts:
         "memory_limit_bytes": request.memory_limit_bytes if has("memory_limit_bytes") else None,
         "gpu_memory_bytes": request.gpu_memory_bytes if has("gpu_memory_bytes") else None,
         "halves_batch": request.halves_batch,
+        "mixed_gpu_types": request.mixed_gpu_types,
         "constraint": dict(sorted(request.constraint.items())),
         "node_ids": list(request.node_ids),
         "excluded_node_ids": list(request.excluded_node_ids),

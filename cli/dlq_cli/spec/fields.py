@@ -70,6 +70,7 @@ READERS: Mapping[str, Reader] = {
     "resources.memory": readers.read_memory,
     "resources.gpu_memory": readers.read_memory,
     "resources.halve_batch": readers.read_bool,
+    "resources.mixed_gpus": readers.read_bool,
     "resources.shm_size": container.read_shm_size,
     "elastic.gpus": elastic.read_range,
     "elastic.sizes": elastic.read_sizes,

@@ -136,6 +136,11 @@ FLAGS: tuple[Flag, ...] = (
         help="GPUs with half of --gpu-mem will do too: DLQ_BATCH_SCALE tells the job to halve its batch there.",
     ),
     Flag(
+        names=("--mixed-gpus",),
+        key="resources.mixed_gpus",
+        help="GPUs of several types at once will do, where no one type has enough: those that nobody else took.",
+    ),
+    Flag(
         names=("-t", "--time"),
         key="time_limit",
         metavar="TIME",

@@ -33,6 +33,7 @@ def to_message(spec: Spec) -> job_pb2.JobSpec:
             memory_limit_bytes=spec.memory_limit_bytes,
             gpu_memory_bytes=spec.gpu_memory_bytes,
             halves_batch=spec.halves_batch,
+            mixed_gpu_types=spec.mixed_gpus,
         ),
         environment=spec.environment,
         working_directory=spec.working_directory,

@@ -142,6 +142,7 @@ def _resources(request: resource_pb2.ResourceRequest) -> Iterator[tuple[str, obj
         ("resources.memory", has("memory_limit_bytes"), request.memory_limit_bytes),
         ("resources.gpu_memory", has("gpu_memory_bytes"), request.gpu_memory_bytes),
         ("resources.halve_batch", request.halves_batch, request.halves_batch),
+        ("resources.mixed_gpus", request.mixed_gpu_types, request.mixed_gpu_types),
     ):
         if there:
             yield key, value

@@ -76,6 +76,7 @@ _ENTRIES: dict[str, Entry] = {
     "resources.cpus": Entry("32", "Limit on each node, in cores."),
     "resources.memory": Entry('"400GiB"', "Limit on each node. GB is 10^9, GiB (or G) 2^30."),
     "resources.gpu_memory": Entry('"80GB"', "Of each GPU, at least; 10^9."),
+    "resources.mixed_gpus": Entry("true", "On GPUs of several types at once, those that are left."),
     "resources.halve_batch": Entry("true", "GPUs with half of gpu_memory too, by half the batch."),
     "elastic.gpus": Entry('"2:8"', "On any number of GPUs between, and on others while it runs."),
     "elastic.sizes": Entry("[2, 4, 8]", "Instead: on these numbers of GPUs."),

@@ -37,6 +37,7 @@ def understood(spec: Spec) -> str:
             origin("resources.memory"),
         ),
         ("gpu memory", _gpu_memory(spec), origin("resources.gpu_memory")),
+        ("gpu types", "several at once" if spec.mixed_gpus else "", origin("resources.mixed_gpus")),
         (
             "time limit",
             format_duration(spec.time_limit_s) if spec.time_limit_s else "none",

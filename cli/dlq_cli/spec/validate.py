@@ -58,6 +58,7 @@ class Spec:
     memory_limit_bytes: int | None
     gpu_memory_bytes: int | None
     halves_batch: bool
+    mixed_gpus: bool
     environment: Mapping[str, str]
     working_directory: str
     time_limit_s: int | None
@@ -127,6 +128,7 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
         memory_limit_bytes=get.of("resources.memory", int),
         gpu_memory_bytes=get.of("resources.gpu_memory", int),
         halves_batch=_halves_batch(get),
+        mixed_gpus=_mixed_gpus(get),
         environment=_environment(merged),
         # A directory of this machine means nothing in an image, unless it is named.
         working_directory=_path(get, "workdir", directory) or ("" if container else directory),
@@ -190,6 +192,17 @@ def _deadlines(get: _Getter) -> Deadlines:
             f"both `deadline` ({get.origin('deadline')}) and `soft_deadline` are given",
         )
     return strict or soft or ()
+
+
+def _mixed_gpus(get: _Getter) -> bool:
+    mixed = bool(get.of("resources.mixed_gpus", bool))
+    for name in ("resources.gpu_type", "nodes", "elastic.gpus", "elastic.sizes", "roles.workers"):
+        if mixed and get.origin(name) != "default":
+            raise wrong(
+                get.origin("resources.mixed_gpus"),
+                f"a job on several GPU types at once gets what is left: it goes not with {name}",
+            )
+    return mixed
 
 
 def _halves_batch(get: _Getter) -> bool:

@@ -13,6 +13,8 @@ from dlq_master.model.gang import is_reduced
 from dlq_master.model.grace import grace_s
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.machine import StopCause
+from dlq_master.model.node import Node
+from dlq_master.model.resources import Slot
 from dlq_master.store.batch import Intention
 
 RESIZE = "resize"  # why a rank is stopped that leaves while the others go on
@@ -65,6 +67,7 @@ def launch_command(
         ),
         at_barrier=attempt.at_barrier,
         node_gpu_counts=tuple(0 if slot is None else len(slot.gpu_indices) for slot in slots),
+        node_gpu_types=tuple(map(_type_of, nodes, slots)),
         record_s=None if recording is None or joining else recording.window_s,
         trial=trial,
         sizes=job.request.sizes,
@@ -76,6 +79,13 @@ def launch_command(
             else tuple(status.ports for status in attempt.ranks)
         ),
     )
+
+
+def _type_of(node: Node | None, slot: Slot | None) -> str:
+    """Of these GPUs, which are of one type; empty: the gang has none there now."""
+    if node is None or slot is None:
+        return ""
+    return next((kind for kind, owned in node.masks().items() if slot.mask & owned), "")
 
 
 def _shall_run(state: State, launch: Intention) -> bool:

@@ -236,6 +236,7 @@ class Launch:
     port_last: int = 0
     node_ports: tuple[tuple[int, ...], ...] = ()  # of all ranks, once all are ready
     node_gpu_counts: tuple[int, ...] = ()
+    node_gpu_types: tuple[str, ...] = ()
     record_s: float | None = None  # its traffic, for so long from its start on; None: not
     trial: bool = False  # on fewer GPUs than the job asks for: it does nothing of its work
     sizes: tuple[int, ...] = ()  # of an elastic job: numbers of GPUs that will do, as of now

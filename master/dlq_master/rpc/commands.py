@@ -74,6 +74,7 @@ def launch_message(launch: Launch, checkpoint_root: str) -> agent.LaunchCommand:
     if launch.record_s is not None:
         message.profile.window_duration.CopyFrom(to_duration(launch.record_s))
     message.node_gpu_counts.extend(launch.node_gpu_counts)
+    message.node_gpu_types.extend(launch.node_gpu_types)
     message.port_first, message.port_last = launch.port_first, launch.port_last
     message.node_ports.extend(agent.NodePorts(ports=ports) for ports in launch.node_ports)
     if launch.time_left_s is not None:

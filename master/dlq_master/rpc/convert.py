@@ -198,6 +198,7 @@ def request_message(request: Request) -> resource_pb2.ResourceRequest:
         memory_limit_bytes=request.memory_bytes_per_node,
         gpu_memory_bytes=request.gpu_memory_bytes,
         halves_batch=request.halves_batch,
+        mixed_gpu_types=request.mixed,
         constraint=named(request.constraint),
         node_ids=request.among,
         excluded_node_ids=request.not_among,

@@ -280,6 +280,7 @@ def request_of(spec: JobSpec) -> Request:
         ),
         gpu_memory_bytes=asked.gpu_memory_bytes if asked.HasField("gpu_memory_bytes") else None,
         halves_batch=asked.halves_batch,
+        mixed=asked.mixed_gpu_types,
         runtime=PODMAN if spec.HasField("container") else None,
         constraint=labels_of(asked.constraint, "spec.resources.constraint"),
         among=nodes_of(asked.node_ids),

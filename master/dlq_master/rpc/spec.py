@@ -114,6 +114,7 @@ def checked(spec: JobSpec) -> JobSpec:
     _check_launch(spec)
     _check_roles(spec)
     check_elastic(spec)
+    _check_mixed(spec)
     _check_spans(spec)
     _check_array(spec)
     check_dependency(spec.dependency)
@@ -226,6 +227,25 @@ def _check_resources(resources: ResourceRequest) -> None:
             raise _wrong("resources.gpu_memory_bytes", "must be at least 1 MiB")
     elif resources.halves_batch:
         raise _wrong("resources.halves_batch", "means something only with gpu_memory_bytes")
+
+
+def _check_mixed(spec: JobSpec) -> None:
+    """GPUs of several types are what is left over: nothing else can be asked of them."""
+    asked = spec.resources
+    if not asked.mixed_gpu_types:
+        return
+    others = {
+        "a GPU type": bool(asked.gpu_type),
+        "a number of nodes": asked.HasField("node_count"),
+        "other sizes (elastic)": spec.HasField("elastic"),
+        "workers and servers": spec.HasField("roles"),
+    }
+    for what, given in others.items():
+        if given:
+            raise _wrong(
+                "resources.mixed_gpu_types",
+                f"a job that may lie on several GPU types at once names no {what.removeprefix('a ')}",
+            )
 
 
 def _check_preempt(preempt: PreemptSpec) -> None:

@@ -111,6 +111,7 @@ class Launch:
     node_ports: tuple[tuple[int, ...], ...] = ()
     """Ports of all nodes in rank order; empty as long as this node may still choose its own."""
     node_gpu_counts: tuple[int, ...] = ()
+    node_gpu_types: tuple[str, ...] = ()
     profile: ProfileOrder | None = None
     trial: bool = False
     """On fewer GPUs than its job asks for, to be measured: nothing that it saves is gone on with."""

@@ -71,6 +71,15 @@ def test_gpu_memory_may_be_half_where_the_batch_is() -> None:
         sent(resources__halve_batch=True)
 
 
+def test_gpus_may_be_of_several_types_if_nothing_else_is_asked_of_them() -> None:
+    stored = sent(resources__mixed_gpus=True)
+    assert stored.resources.mixed_gpu_types
+    assert changed(stored, "job 17", [], [], {}).message == stored
+    for key, value in (("resources__gpu_type", "h100"), ("nodes", 1), ("elastic__gpus", "1:4")):
+        with pytest.raises(InvalidRequest, match="it goes not with"):
+            sent(resources__mixed_gpus=True, **{key: value})
+
+
 def test_a_stored_spec_is_changed_as_it_was_written() -> None:
     stored = sent(elastic__gpus="2:4", deadline="8h")
     assert changed(stored, "job 17", [], [], {}).message == stored

@@ -115,6 +115,15 @@ def test_on_gpus_that_are_too_small_half_the_batch_is_hinted(asked_gib: int, sca
     assert environment(launch)["DLQ_BATCH_SCALE"] == scale
 
 
+def test_each_rank_is_told_the_types_of_all_gpus() -> None:
+    launch = a_launch(rank=1, node_gpu_types=("h100-80gb", "a100-40gb"))
+    env = environment(launch)
+    assert env["DLQ_GPU_TYPE"] == "a100-40gb"
+    assert env["DLQ_NODE_GPU_TYPES"] == "h100-80gb,a100-40gb"
+    own = environment(a_launch(rank=1))  # by a master that does not tell
+    assert own["DLQ_GPU_TYPE"] == own["DLQ_NODE_GPU_TYPES"] == "h100-80gb"
+
+
 def test_no_variable_makes_a_launcher_think_that_ranks_exist_already() -> None:
     assert not {"RANK", "LOCAL_RANK", "WORLD_SIZE"} & environment(a_launch()).keys()
 

@@ -327,23 +327,24 @@ def test_a_job_that_may_halve_its_batch_fits_where_half_of_its_memory_is() -> No
     assert result.metrics.refused == 2
 
 
-def test_a_mixed_job_lies_on_several_types_last_and_gets_seven_tenths_of_what_they_could_do() -> (
-    None
-):
+@pytest.mark.parametrize("place", ["groups", "consolidate"])
+def test_a_mixed_job_lies_on_several_types_last_and_gets_seven_tenths_of_what_they_could_do(
+    place: str,
+) -> None:
     """2 GPUs of speed 1 and 2 of 0.5: 0.7 x 0.75. The job behind it fits on one type, and goes first."""
     own = NodeGroup(name="own", count=2, gpus=2, gpu_type="V")
     slow = NodeGroup(name="slow", count=1, gpus=2, gpu_type="T", speed=0.5)
     jobs = [a_job("wide", 525, gpus=4, mixed=True), a_job("small", 10, gpus=2, gpu_type="V")]
-    wide, small = run(jobs, own, slow, words=("place=groups",), policy="best-effort").outcomes
+    wide, small = run(jobs, own, slow, words=(f"place={place}",), policy="best-effort").outcomes
     assert wide.spans == ((0, 525, 4),), "one type would do, and is tried first"
     jobs = [a_job("small", 10, gpus=2, gpu_type="V"), a_job("wide", 525, gpus=4, mixed=True)]
-    small, wide = run(jobs, own, slow, words=("place=groups",), policy="best-effort").outcomes
+    small, wide = run(jobs, own, slow, words=(f"place={place}",), policy="best-effort").outcomes
     assert small.start_s == wide.start_s == 0
     assert wide.jct_s == pytest.approx(525 / (0.7 * 0.75))
-    ideal = run(jobs, own, slow, words=("place=groups", "mixed=1"), policy="best-effort")
+    ideal = run(jobs, own, slow, words=(f"place={place}", "mixed=1"), policy="best-effort")
     assert ideal.outcomes[1].jct_s == pytest.approx(525 / 0.75)
     rigid = [a_job("small", 10, gpus=2, gpu_type="V"), a_job("wide", 525, gpus=4)]
-    later = run(rigid, own, slow, words=("place=groups",), policy="best-effort").outcomes[1]
+    later = run(rigid, own, slow, words=(f"place={place}",), policy="best-effort").outcomes[1]
     assert later.spans[0].begin_s == 10, "who is not mixed waits for one type"
 
 

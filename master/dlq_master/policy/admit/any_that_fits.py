@@ -8,6 +8,7 @@ from dlq_master.model.resources import Shape
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.admit.submission import late
+from dlq_master.policy.place.all_types import all_types
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.profile.rules import Profiles
 from dlq_master.policy.unmet import unmet
@@ -59,6 +60,8 @@ def never(cluster: Cluster, placement: Placement, shape: Shape) -> Reason | None
             f"no node has {shape.gpu_type} GPUs (there are: {known})",
             shape.gpu_type or "",
         )
+    if shape.mixed and len(pools) > 1:
+        pools.append(all_types(pools))
     if any(placement.find(pool, shape) for pool in pools):
         return None
     choices = unmet(

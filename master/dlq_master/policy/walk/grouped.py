@@ -7,9 +7,8 @@ from collections.abc import Mapping
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.pool import Parts, Pool
+from dlq_master.model.pool import Parts
 from dlq_master.model.resources import Shape
-from dlq_master.model.waiting import WaitingIndex
 from dlq_master.policy.place.groups import Groups, decreasing
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.walk.outcome import Outcome
@@ -21,7 +20,7 @@ _Found = tuple[Stock, Parts]
 class Grouped:
     """The stocks of one plan, own and lent servers kept apart."""
 
-    __slots__ = ("_cluster", "_outcome", "_placement", "_stocks", "_waiting", "groups")
+    __slots__ = ("_cluster", "_outcome", "_placement", "_stocks", "groups")
 
     def __init__(
         self,
@@ -29,14 +28,11 @@ class Grouped:
         placement: Placement,
         stocks: Mapping[str, Stock],
         outcome: Outcome,
-        waiting: WaitingIndex | None,
     ) -> None:
-        """`waiting`: who may still be started on GPUs of several types in the end; None: nobody."""
         self._cluster = cluster
         self._placement = placement
         self._stocks = stocks
         self._outcome = outcome
-        self._waiting = waiting
         self.groups = Groups(cluster)
 
     def find(self, job_id: JobId, shape: Shape) -> _Found | None:
@@ -54,8 +50,6 @@ class Grouped:
         """Everybody has had their turn."""
         if len(self._outcome.chosen) > 1 and not self._outcome.outranked:
             self._widest_first()
-        if self._waiting is not None and len(self._stocks) > 1:
-            self._start_mixed(self._waiting)
 
     def _widest_first(self) -> None:
         """Those that start, placed once more in the order of best fit decreasing. What is free then lies
@@ -85,38 +79,6 @@ class Grouped:
     def _only_starts(self) -> bool:
         """Whether nothing has been taken but for those that start."""
         return not (self._outcome.claims or self._outcome.withheld)
-
-    def _start_mixed(self, waiting: WaitingIndex) -> None:
-        """Last, on what is left: jobs whose GPUs may be of several types."""
-        chosen, claims = self._outcome.chosen, self._outcome.claims
-        for _, fifos in sorted(waiting.by_rank.items()):
-            line = sorted(
-                (position, job_id, shape)
-                for shape, fifo in fifos.items()
-                if shape.mixed
-                for job_id, position in fifo.items()
-                if job_id not in chosen and job_id not in claims
-            )
-            for _, job_id, shape in line:
-                if shape.gpus > sum(stock.free.total for stock in self._stocks.values()):
-                    continue
-                parts = self._placement.find(self._all_types(), shape)
-                if parts is not None:
-                    chosen[job_id] = parts
-                    self._outcome.told[job_id] = "on GPUs of several types"
-                    for stock in self._stocks.values():
-                        stock.take(parts)
-
-    def _all_types(self) -> Pool:
-        """What is free, whatever its type; of a node with several types only the first."""
-        free = [stock.free for stock in self._stocks.values()]
-        masks = free[0].masks
-        for pool in free[1:]:
-            masks = [first or other for first, other in zip(masks, pool.masks, strict=True)]
-        joined = Pool([mask.bit_count() for mask in masks], free[0].node_ids, free[0].traits)
-        for ordinal, mask in enumerate(masks):
-            joined.set(ordinal, mask)
-        return joined
 
     def _stock_of(self, parts: Parts) -> Stock:
         total, (first, *_) = self._cluster.capacity.total, parts

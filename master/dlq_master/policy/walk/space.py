@@ -13,6 +13,7 @@ from dlq_master.policy.place.chooser import Balance
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.walk.grouped import Grouped
 from dlq_master.policy.walk.line import Head
+from dlq_master.policy.walk.mixed import start_mixed
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.reserve import closest
 from dlq_master.policy.walk.standing import Block
@@ -61,8 +62,7 @@ class Space:
             self.stocks[gpu_type] = Stock(pool)
         self.grouped: Grouped | None = None
         if placement.groups:
-            waiting = None if blocking else lineup.waiting
-            self.grouped = Grouped(cluster, placement, self.stocks, self.outcome, waiting)
+            self.grouped = Grouped(cluster, placement, self.stocks, self.outcome)
         if capacity.soon:
             for gpu_type, parts in usable(capacity, capacity.soon_parts()):
                 self.stocks[gpu_type].give_later(parts)
@@ -110,9 +110,19 @@ class Space:
         return True
 
     def finish(self) -> None:
-        """Place those that start as a whole, if the placement does that."""
+        """Place those that start as a whole, if the placement does that; then who takes what is left."""
         if self.grouped is not None:
             self.grouped.finish()
+        self._arrange()
+        self.mix()
+
+    def mix(self) -> None:
+        """Start who takes GPUs of several types, unless somebody is not to be passed."""
+        if len(self.stocks) > 1 and not self.blocking:
+            waiting, ranks = self.lineup.waiting, self.ranks()
+            start_mixed(self.cluster, self.placement, self.stocks, waiting, ranks, self.outcome)
+
+    def _arrange(self) -> None:
         if self.placement.arranges is None or not self.outcome.chosen:
             return
         pools = {gpu_type: stock.free for gpu_type, stock in self.stocks.items()}

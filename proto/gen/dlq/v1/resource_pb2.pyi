@@ -54,6 +54,7 @@ class ResourceRequest(_message.Message):
     EXCLUDED_NODE_IDS_FIELD_NUMBER: _builtins.int
     GPU_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     HALVES_BATCH_FIELD_NUMBER: _builtins.int
+    MIXED_GPU_TYPES_FIELD_NUMBER: _builtins.int
     gpu_count: _builtins.int
     """GPUs of the whole job, at least 1. 0, of a job with `lateness` alone: 1, 2, 4 or 8 of one node, as many as are
     worth it; it is resized as an elastic job.
@@ -70,6 +71,10 @@ class ResourceRequest(_message.Message):
     """Only GPUs with so much memory each, as far as nodes tell it. Unset: any."""
     halves_batch: _builtins.bool
     """GPUs with half of gpu_memory_bytes will do too: the job halves the batch of each there (DLQ_BATCH_SCALE)."""
+    mixed_gpu_types: _builtins.bool
+    """Its GPUs may be of several types at once, where no one type has enough: it gets such last, of what nobody else
+    took. Without gpu_type, node_count, elastic and roles.
+    """
     @_builtins.property
     def constraint(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Only nodes with all of these labels."""
@@ -95,10 +100,11 @@ class ResourceRequest(_message.Message):
         excluded_node_ids: _abc.Iterable[_builtins.str] | None = ...,
         gpu_memory_bytes: _builtins.int | None = ...,
         halves_batch: _builtins.bool = ...,
+        mixed_gpu_types: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cpu_limit", b"_cpu_limit", "_gpu_memory_bytes", b"_gpu_memory_bytes", "_memory_limit_bytes", b"_memory_limit_bytes", "_node_count", b"_node_count", "cpu_limit", b"cpu_limit", "gpu_memory_bytes", b"gpu_memory_bytes", "memory_limit_bytes", b"memory_limit_bytes", "node_count", b"node_count"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cpu_limit", b"_cpu_limit", "_gpu_memory_bytes", b"_gpu_memory_bytes", "_memory_limit_bytes", b"_memory_limit_bytes", "_node_count", b"_node_count", "constraint", b"constraint", "cpu_limit", b"cpu_limit", "excluded_node_ids", b"excluded_node_ids", "gpu_count", b"gpu_count", "gpu_memory_bytes", b"gpu_memory_bytes", "gpu_type", b"gpu_type", "halves_batch", b"halves_batch", "memory_limit_bytes", b"memory_limit_bytes", "node_count", b"node_count", "node_ids", b"node_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cpu_limit", b"_cpu_limit", "_gpu_memory_bytes", b"_gpu_memory_bytes", "_memory_limit_bytes", b"_memory_limit_bytes", "_node_count", b"_node_count", "constraint", b"constraint", "cpu_limit", b"cpu_limit", "excluded_node_ids", b"excluded_node_ids", "gpu_count", b"gpu_count", "gpu_memory_bytes", b"gpu_memory_bytes", "gpu_type", b"gpu_type", "halves_batch", b"halves_batch", "memory_limit_bytes", b"memory_limit_bytes", "mixed_gpu_types", b"mixed_gpu_types", "node_count", b"node_count", "node_ids", b"node_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cpu_limit: _TypeAlias = _typing.Literal["cpu_limit"]  # noqa: Y015
     _WhichOneofArgType__cpu_limit: _TypeAlias = _typing.Literal["_cpu_limit", b"_cpu_limit"]  # noqa: Y015

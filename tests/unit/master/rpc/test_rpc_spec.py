@@ -182,6 +182,23 @@ def test_a_bad_field_is_refused_by_its_name(path: str, value: object) -> None:
     assert caught.value.what.isprintable()
 
 
+@pytest.mark.parametrize(
+    "also",
+    [
+        set_field("resources.gpu_type", "h100-80gb"),
+        set_field("resources.node_count", 2),
+        set_field("elastic.gpu_counts", [2, 4]),
+    ],
+)
+def test_who_takes_gpus_of_several_types_asks_nothing_else_of_them(also: Change) -> None:
+    mixed = a_spec(set_field("resources.mixed_gpu_types", True))
+    assert checked(mixed).resources.mixed_gpu_types
+    also(mixed)
+    with pytest.raises(InvalidRequest, match="several GPU types at once") as caught:
+        checked(mixed)
+    assert caught.value.field == "spec.resources.mixed_gpu_types"
+
+
 @pytest.mark.parametrize("marker", ["../*.pt", "/etc/*", "a/../../b"])
 def test_a_marker_that_leads_out_of_its_directory_is_refused(marker: str) -> None:
     spec = a_spec(set_field("checkpoint.directory", "/data/ckpt"))

@@ -1,0 +1,50 @@
+"""Last, on what nobody else took: jobs whose GPUs may be of several types at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.job import Job
+from dlq_master.model.waiting import WaitingIndex
+from dlq_master.policy.place.all_types import all_types
+from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.walk.outcome import Outcome
+from dlq_master.policy.walk.stock import Stock
+
+MIXED = "on GPUs of several types"
+
+
+def start_mixed(
+    cluster: Cluster,
+    placement: Placement,
+    stocks: Mapping[str, Stock],
+    waiting: WaitingIndex,
+    ranks: Iterable[int],
+    outcome: Outcome,
+) -> None:
+    """Those of these ranks that no one type has room for, as they stand in line. Nobody leaves for them, and nothing
+    is kept for them."""
+    for rank in ranks:
+        line = sorted(
+            (position, job_id, shape)
+            for shape, fifo in waiting.by_rank.get(rank, {}).items()
+            if shape.mixed
+            for job_id, position in fifo.items()
+            if job_id not in outcome.chosen and job_id not in outcome.claims
+        )
+        for _, job_id, shape in line:
+            free = [stock.free for stock in stocks.values()]
+            if shape.gpus > sum(pool.total for pool in free) or not _may(cluster.jobs[job_id]):
+                continue
+            parts = placement.find(all_types(free), shape)
+            if parts is not None:
+                outcome.chosen[job_id] = parts
+                outcome.told[job_id] = MIXED
+                for stock in stocks.values():
+                    stock.take(parts)
+
+
+def _may(job: Job) -> bool:
+    """A promise counts on one speed, and a trial measures one."""
+    return job.promised is None and not job.trials
