@@ -13,6 +13,7 @@ from dlq_master.model.accounting import DAY_S
 from dlq_master.model.cost import Cost
 from dlq_master.model.ids import AttemptKey, JobId
 from support.costs_seen import Witness
+from support.extent import times
 from support.master_harness import ROOT
 from support.rented import HOUR_S, MADE, Site
 
@@ -65,12 +66,12 @@ def test_a_job_is_charged_its_part_and_what_was_foretold_stands_beside_it() -> N
     (host,) = site.hosts.values()
     key = AttemptKey(JobId(job_id), 1)
     assert site.master.attempt(key.job_id).state == "running"
-    for _ in range(90):
-        lives(witness, 10.0)
+    for _ in range(50):
+        lives(witness, 18.0)
     site.restart()
     host.session_id = None
-    for _ in range(90):
-        lives(witness, 10.0)
+    for _ in range(50):
+        lives(witness, 18.0)
     host.exit(key, 0)
     for _ in range(3):
         lives(witness)
@@ -127,7 +128,7 @@ def test_what_was_foretold_first_stands() -> None:
 ACTS = ("live", "live", "live", "submit", "narrow", "exit", "die", "restart", "stop", "vanish")
 
 
-@settings(max_examples=12)
+@settings(max_examples=times(10, 60))
 @given(acts=st.lists(st.tuples(st.sampled_from(ACTS), st.integers(1, 40)), max_size=30))
 def test_jobs_boot_and_idle_are_all_that_machines_cost_whatever_happens(
     acts: list[tuple[str, int]],
