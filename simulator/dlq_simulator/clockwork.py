@@ -12,6 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop
+from typing import TYPE_CHECKING
 
 from dlq_master.model import drive
 from dlq_master.model.attempt_steps import (
@@ -29,7 +30,7 @@ from dlq_master.policy.pipeline import wake_at_s
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.turn import Decided, decide
 from dlq_simulator.boundaries import Boundaries
-from dlq_simulator.clusters import ClusterSpec
+from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.course import Course, Seconds
 from dlq_simulator.errors import SimulateError
 from dlq_simulator.estimates import Estimates
@@ -41,6 +42,10 @@ from dlq_simulator.reserving import Reserving
 from dlq_simulator.settings import ReplaySettings
 from dlq_simulator.world import Rates
 
+if TYPE_CHECKING:
+    from dlq_simulator.rented.beside import Beside
+
+Labels = Callable[[NodeGroup], frozenset[str]]  # of the nodes of a group
 Watch = Callable[[Cluster, Decided, Seconds], object]  # sees the state after every turn
 
 
@@ -63,6 +68,7 @@ class Engine(ABC):
         arrivals: Iterable[tuple[Seconds, JobId]],
         whole_seconds: bool,
         watch: Watch | None = None,
+        labels: Labels = lambda _: frozenset(),
     ) -> None:
         self.cluster, self.policy, self.settings, self.spec = cluster, policy, settings, spec
         places = not policy.placement.counts_only
@@ -78,9 +84,19 @@ class Engine(ABC):
         self.agenda = Agenda([change.at_s for change in self.fleet.changes], arrivals)
         self.leaving = Leaving(cluster, courses, self.agenda, settings)
         self.reserving = Reserving(cluster, self.agenda, self.leaving, begin_s)
+        self.beside = None if spec.renting is None else self._beside(labels)
         self._now_s: Seconds = begin_s
         self._wake_s: Seconds | None = None
         self._boundaries = Boundaries(cluster, policy, settings.terms, whole_seconds=whole_seconds)
+
+    def _beside(self, labels: Labels) -> Beside:
+        """Who rents machines; numpy is imported only here."""
+        from dlq_simulator.rented.beside import Beside
+        from dlq_simulator.rented.machines import Machines
+
+        spec, settings = self.spec, self.settings
+        machines = Machines(spec.catalogue, self.cluster, self.rates, self.leaving, labels, settings.save_s)  # fmt: skip
+        return Beside(spec, self.cluster, self.policy, machines, self.agenda, settings.knowledge.seed)  # fmt: skip
 
     @abstractmethod
     def _arrive(self, job_id: JobId) -> None:
@@ -123,7 +139,13 @@ class Engine(ABC):
         self.reserving.begin_and_end(now_s)
         self._events(now_s)  # who had nothing to save has left
         self.reserving.steer(now_s)
+        if self.beside is not None:
+            self.beside.machines.come_and_go(now_s)
         acted = self._decide(now_s)
+        if self.beside is not None:  # after the plan: own nodes come first
+            started = self.beside.look(now_s)
+            self._carry_out(started, now_s)
+            acted = acted or bool(started)
         self._wake_s = self._waking(now_s, acted=acted)
 
     def _events(self, now_s: Seconds) -> list[int]:
@@ -238,18 +260,24 @@ class Engine(ABC):
                 self.cluster.slowdowns.add(run)
         course.tried = bool(self.cluster.jobs[job_id].trials)
         drive.step_attempt(self.cluster, key, Succeeded(), now_s)
+        if self.beside is not None:
+            self.beside.ended(self.cluster.jobs[job_id])
         self.cluster.forget(job_id)
         self.outcomes[job_id] = course.outcome(now_s)
         self._advance()
 
     def _give_up(self) -> bool:
         """Nothing will happen any more but decisions: refuse who waits for servers that are not lent any more."""
-        if not self.spec.lends:
+        if not self.spec.lends and self.beside is None:
             return False
         stuck = stranded(self.cluster, self.policy.placement)
+        stuck += [self.cluster.jobs[job_id] for job_id in self.cluster.pending]
+        why = "the servers that it waits for are not lent again"
+        if self.beside is not None:
+            why = "no own node could hold it, and no machine was worth renting"
         for job in stuck:
             drive.step_job(self.cluster, job.job_id, Cancelled(), self._now_s)
-            self._refuse(job.job_id, "the servers that it waits for are not lent again")
+            self._refuse(job.job_id, why)
         return bool(stuck)
 
     def _stands_still(self, why: str) -> SimulateError:

@@ -17,6 +17,7 @@ from dlq_master.model.node import NodePool
 from dlq_simulator import toml_tables as toml
 from dlq_simulator.errors import DataError, UsageError
 from dlq_simulator.loans import Steps, read_steps
+from dlq_simulator.rented.spec import RentingSpec, read_renting
 from dlq_simulator.reservations import Reserved, read_reservations
 
 _SHAPE = re.compile(r"(\d{1,6})x(\d{1,3})", re.ASCII)
@@ -47,6 +48,7 @@ class NodeGroup:
     minimum_billing_s: int | float = 0
     until_s: int | float = math.inf  # when the provider takes them back
     lent: Steps | None = None
+    at_most: int = 0  # that may be rented
 
     @property
     def pool(self) -> NodePool:
@@ -77,6 +79,7 @@ class ClusterSpec:
     catalogue: tuple[NodeGroup, ...] = ()
     rent_at_most: int | None = None
     reservations: tuple[Reserved, ...] = ()
+    renting: RentingSpec | None = None  # of the catalogue by need, beside own nodes
 
     @property
     def nodes(self) -> int:
@@ -129,7 +132,25 @@ def read_cluster(text: str) -> ClusterSpec:
     cluster = _sized(text, kinds, typed=True, rented=len(document.get("catalogue", ())), most=most)
     own = [group for group in cluster.groups if group.pool is NodePool.TRAINING]
     named = {group.name: tuple(group.each_node()) for group in own}
-    return replace(cluster, reservations=read_reservations(text, document, named))
+    return replace(
+        cluster,
+        reservations=read_reservations(text, document, named),
+        renting=_renting(text, document, cluster),
+    )
+
+
+def _renting(text: str, document: Mapping[str, Any], cluster: ClusterSpec) -> RentingSpec | None:
+    """What is rented by need beside own nodes is not there all the time too."""
+    renting = read_renting(text, document)
+    if renting is not None:
+        always = next((group.name for group in cluster.catalogue if group.count), None)
+        if always is not None:
+            why = f"beside [renting] all machines are rented by need, and {always} has a count"
+            raise DataError(text, why, "leave count out, and say at_most")
+        if not cluster.groups or not cluster.catalogue:
+            why = "[renting] wants nodes of the cluster's own, and a catalogue"
+            raise DataError(text, why, "add [[nodes]] and [[catalogue]] tables")
+    return renting
 
 
 def _sized(
@@ -177,7 +198,7 @@ def _load(path: str) -> Mapping[str, Any]:
 
 
 def _groups(path: str, document: Mapping[str, Any]) -> Iterator[NodeGroup]:
-    toml.only(path, document, (*_KINDS, "rent_at_most", "reservations"))
+    toml.only(path, document, (*_KINDS, "rent_at_most", "reservations", "renting"))
     found = False
     names: set[str] = set()
     for kind, read in _KINDS.items():
@@ -226,6 +247,7 @@ def _rented(where: str, table: toml.Table, _directory: Path) -> NodeGroup:
         raise DataError(where, "price_per_hour is missing", "write price_per_hour = 2.25")
     return NodeGroup(
         count=count,
+        at_most=at_most,
         boot_s=toml.number(where, table, "boot_s", 0) or 0,
         minimum_billing_s=toml.number(where, table, "minimum_billing_s", 0) or 0,
         until_s=toml.positive(where, table, "until_s", 1) if "until_s" in table else math.inf,

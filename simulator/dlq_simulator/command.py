@@ -151,6 +151,7 @@ def simulate(
         workload = read_trace(trace, form, skip_bad=skip_bad)
         _check_drawing(plot, report)
         _check_solver(settings, spec)
+        _check_renting(settings, spec)
         for note in workload.notes:
             click.echo(f"dlq: note: {workload.path}: {note}", err=True)
         if settings and not skip_bad:
@@ -235,6 +236,13 @@ def _check_solver(settings: Sequence[ReplaySettings], spec: ClusterSpec) -> None
             why = "reclaim=exact solves integer programs, and scipy is not installed"
             fix = "pip install 'dlq[sim]', or --set reclaim=aryl"
             raise UsageError(f"cannot simulate {chosen.policy.name!r} with lent servers", why, fix)
+
+
+def _check_renting(settings: Sequence[ReplaySettings], spec: ClusterSpec) -> None:
+    """Who rents beside own nodes reckons with numpy."""
+    if settings and spec.renting is not None and find_spec("scipy") is None:
+        why = "numpy and scipy, with which it is decided what to rent, are not installed"
+        raise UsageError(f"cannot simulate {settings[0].policy.name!r}", why, "pip install 'dlq[sim]'")  # fmt: skip
 
 
 def _check_drawing(plot: Path | None, report: Path | None) -> None:

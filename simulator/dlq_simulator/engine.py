@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from dlq_master.model import drive
 from dlq_master.model.ids import JobId
@@ -11,7 +12,7 @@ from dlq_simulator.clockwork import Engine, Watch
 from dlq_simulator.clusters import ClusterSpec
 from dlq_simulator.course import Course
 from dlq_simulator.fleet import cost, gpu_seconds
-from dlq_simulator.metrics import Billed, measure, percentile
+from dlq_simulator.metrics import Billed, Outcome, measure, percentile
 from dlq_simulator.queues import Queues
 from dlq_simulator.report import Result, Timing
 from dlq_simulator.settings import ReplaySettings
@@ -40,7 +41,7 @@ def replay(
         cpu_s=round(time.process_time() - cpu_s, 6),
         wall_s=round(time.perf_counter() - wall_s, 6),
     )
-    outcomes = [run.outcomes[job_id] for job_id in sorted(run.outcomes)]
+    outcomes = [run.outcome(job_id) for job_id in sorted(run.outcomes)]
     return Result(
         policy=settings.policy.name,
         metrics=measure(
@@ -81,6 +82,7 @@ class Replay(Engine):
             arrivals=[(course.row.submit_time_s, job_id) for job_id, course in courses.items()],
             whole_seconds=trace.whole_seconds,
             watch=watch,
+            labels=self.memory.labels,
         )
         self.progress = progress
 
@@ -88,6 +90,13 @@ class Replay(Engine):
         """From turn to turn until nothing is left to happen."""
         while len(self.outcomes) + len(self.refused) < len(self.courses):
             self._turn(self._next_instant())
+
+    def outcome(self, job_id: JobId) -> Outcome:
+        """Of a job that is done, with what it held of rented machines."""
+        found = self.outcomes[job_id]
+        if self.beside is None:
+            return found
+        return replace(found, rented_gpu_s=self.beside.machines.held_gpu_s.get(job_id, {}))
 
     def notes(self) -> list[str]:
         """What people should know about this run."""
@@ -103,10 +112,11 @@ class Replay(Engine):
         spec, begin_s = self.spec, self.begin_s
         end_s = max((outcome.finish_s for outcome in self.outcomes.values()), default=begin_s)
         price = cost(spec, begin_s, end_s)
-        if price is None and not spec.lends and not spec.reservations:
+        if price is None and not spec.lends and not spec.reservations and self.beside is None:
             return None
         reclaimed = self.leaving.reclaimed if spec.lends else None
-        return Billed(gpu_seconds(spec, begin_s, end_s), price, reclaimed, self.fleet.tolls)
+        billed = Billed(gpu_seconds(spec, begin_s, end_s), price, reclaimed, self.fleet.tolls)
+        return billed if self.beside is None else self.beside.machines.billed(billed, end_s)
 
     def _arrive(self, job_id: JobId) -> None:
         row = self.courses[job_id].row
@@ -124,6 +134,7 @@ class Replay(Engine):
             constraint=self.memory.asked(row),
             sizes=sizes,
             speeds=self.estimates.speeds(row, sizes, self.settings.speed),
+            priced=self.beside is not None,
         )
         drive.submit(self.cluster, job)
 

@@ -19,6 +19,7 @@ class Kind(IntEnum):
     PROFILE = 3  # it has run long enough for an estimate
     NODES = 4  # nodes come or go; its number is a place in `Fleet.changes`
     RESERVE = 5  # a reservation begins, or is over
+    RENT = 6  # a machine boots, has been paid for, or is looked at again
 
 
 # (time, sequence, kind, job, number): the sequence makes equal times happen in the order in which

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -48,6 +48,9 @@ class Outcome:
     trials_s: Number = 0  # of the overhead: on fewer GPUs than it asked for, to be measured
     trial_gpu_s: Number = 0  # what these trials held
     ended_in_trial: bool = False  # before it was known how long it runs
+    rented_gpu_s: Mapping[str, Number] | None = (
+        None  # held of rented machines, by pool; None: none are rented
+    )
 
     @property
     def overhead_gpu_s(self) -> Number:
@@ -78,7 +81,7 @@ class Metrics:
     other GPUs. `guaranteed` jobs were promised one of their deadlines, and `promises_missed` of them ended
     after it; None where the policy promises nothing. `profiler_pending_s`: from the submit of a job that was
     profiled to its first trial, and `ended_in_trial_ratio` the share of them that were done in it; None where
-    nobody was.
+    nobody was. `machine_hours`: of rented machines, billed, by pool; None where none are rented by need.
     """
 
     jobs: int
@@ -107,6 +110,7 @@ class Metrics:
     avg_profiler_pending_s: float | None = None
     max_profiler_pending_s: float | None = None
     ended_in_trial_ratio: float | None = None
+    machine_hours: Mapping[str, float] | None = None
 
 
 class Billed(NamedTuple):
@@ -116,6 +120,9 @@ class Billed(NamedTuple):
     cost: float | None = None  # None: nothing has a price
     reclaimed: int | None = None  # preemptions by reclaims; None: nothing is lent
     tolls: Sequence[Toll] = ()  # of every reclaim
+    machine_hours: Mapping[str, float] | None = (
+        None  # billed, by pool; None: nothing is rented by need
+    )
 
 
 def measure(
@@ -171,6 +178,7 @@ def measure(
         ended_in_trial_ratio=_settled(sum(o.ended_in_trial for o in outcomes) / len(pending))
         if pending
         else None,
+        machine_hours=None if billed is None else billed.machine_hours,
     )
 
 
@@ -211,8 +219,15 @@ def _tardiness_cost(outcomes: Sequence[Outcome]) -> float | None:
     due = [outcome for outcome in outcomes if outcome.job.due_s is not None]
     if not due:
         return None
-    late = (max(0, o.jct_s - (o.job.due_s or 0)) * (o.job.weight or 1) for o in due)
-    return _settled(math.fsum(late))
+    return _settled(math.fsum(lateness_cost(outcome) for outcome in due))
+
+
+def lateness_cost(outcome: Outcome) -> Number:
+    """Weight x seconds after the due date; 0 without one."""
+    job = outcome.job
+    if job.due_s is None:
+        return 0
+    return max(0, outcome.jct_s - job.due_s) * (1 if job.weight is None else job.weight)
 
 
 def _broke_promise(outcome: Outcome) -> bool:

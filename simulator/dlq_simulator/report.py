@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from dlq_simulator.clusters import ClusterSpec
-from dlq_simulator.metrics import Metrics, Outcome
+from dlq_simulator.metrics import Metrics, Outcome, lateness_cost
 from dlq_simulator.workload import Trace
 
 JOB_COLUMNS = ("job_id", "submit", "start", "finish", "preemptions", "gpus")
+RENTED_COLUMNS = ("tardiness_cost", "rented_gpu_s")  # where machines are rented by need
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,9 @@ def to_table(results: Sequence[Result]) -> str:
     if any(result.metrics.wdmr is not None for result in results):
         deadlines = [_DEADLINES, *(_deadlines(result) for result in results)]
         rows = [(*row, *more) for row, more in zip(rows, deadlines, strict=True)]
+    if any(result.metrics.machine_hours is not None for result in results):
+        money = [_MONEY, *(_money(result) for result in results)]
+        rows = [(*row, *more) for row, more in zip(rows, money, strict=True)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(
@@ -110,6 +114,21 @@ def _deadlines(result: Result) -> tuple[str, ...]:
     )
 
 
+_MONEY = ("COST", "TARDINESS COST", "MACHINE HOURS")
+
+
+def _money(result: Result) -> tuple[str, ...]:
+    figures = result.metrics
+    hours = figures.machine_hours or {}
+    return (
+        *(
+            "-" if cost is None else f"{cost:.2f}"
+            for cost in (figures.cost, figures.tardiness_cost)
+        ),
+        " ".join(f"{pool}:{found:.1f}" for pool, found in hours.items()) or "-",
+    )
+
+
 def _seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
@@ -122,9 +141,13 @@ def jobs_path(path: Path, policy: str, policies: int) -> Path:
 def write_jobs(file: TextIO, outcomes: Sequence[Outcome]) -> None:
     """One row per finished job, in submit order; times on the trace's clock."""
     rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(JOB_COLUMNS)
+    rents = any(outcome.rented_gpu_s is not None for outcome in outcomes)
+    rows.writerow((*JOB_COLUMNS, *(RENTED_COLUMNS if rents else ())))
     for outcome in outcomes:
         job = outcome.job
+        held = (outcome.rented_gpu_s or {}).items()
+        words = ";".join(f"{pool}:{_plain(gpu_s)}" for pool, gpu_s in sorted(held))
+        more = (_plain(lateness_cost(outcome)), words) if rents else ()
         rows.writerow(
             (
                 job.job_id,
@@ -133,6 +156,7 @@ def write_jobs(file: TextIO, outcomes: Sequence[Outcome]) -> None:
                 _plain(outcome.finish_s),
                 outcome.preemptions,
                 job.num_gpus,
+                *more,
             )
         )
 

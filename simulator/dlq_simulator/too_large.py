@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from dlq_master.model.ids import JobId
+from dlq_master.model.job import Job
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.admit.any_that_fits import never
 from dlq_simulator.clusters import ClusterSpec
@@ -33,7 +34,7 @@ def check_sizes(trace: Trace, spec: ClusterSpec, settings: Iterable[ReplaySettin
                 JobId(1), row, typed=spec.typed, constraint=memory.asked(row), sizes=sizes
             )
             reason = never(cluster, policy.placement, cluster.shape(job))
-            if reason is not None:
+            if reason is not None and not _may_be_rented_for(spec, row, job):
                 raise _too_large(trace, spec, row, reason)
 
 
@@ -43,10 +44,24 @@ def _alike(trace: Trace) -> Sequence[TraceJob]:
     for row in sorted(trace.jobs, key=lambda row: row.line or 0):
         kind = (
             row.num_gpus, row.gpu_type, row.any_gpu, row.mem_gb, row.halves_batch, row.mixed, row.checkpoint,
-            row.gpus_per_worker, row.min_workers, row.max_workers,
+            row.gpus_per_worker, row.min_workers, row.max_workers, row.due_s is None,
         )  # fmt: skip
         kinds.setdefault(kind, row)
     return list(kinds.values())
+
+
+def _may_be_rented_for(spec: ClusterSpec, row: TraceJob, job: Job) -> bool:
+    """Whether a machine that is rented beside the own nodes could hold it."""
+    request = job.request
+    return (
+        spec.renting is not None
+        and row.due_s is not None
+        and request.shape.traits is None
+        and any(
+            request.base <= group.gpus and request.gpu_type in (None, group.gpu_type)
+            for group in spec.catalogue
+        )
+    )
 
 
 def _too_large(trace: Trace, spec: ClusterSpec, row: TraceJob, reason: Reason) -> DataError:

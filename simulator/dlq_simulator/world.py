@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import Job
+from dlq_master.model.job import Job, Lateness
 from dlq_master.model.lease import Terms
 from dlq_master.model.node import Gpu, Node
 from dlq_master.model.order import Ordering
@@ -61,21 +60,19 @@ def build_cluster(
     cluster = Cluster(ordering, terms)
     windows = windows_of(spec.reservations)
     for node_id, group in spec.each_node():
-        gpus = tuple(
-            Gpu(index=index, gpu_type=group.gpu_type, memory_bytes=group.memory_bytes)
-            for index in range(group.gpus)
-        )
         labels = frozenset[str]() if memory is None else memory.labels(group)
-        node = Node(
-            node_id=NodeId(node_id),
-            gpus=gpus,
-            virtual=True,
-            labels=labels,
-            pool=group.pool,
-            windows=windows.get(node_id, ()),
-        )
-        cluster.put_node(node)
+        node = build_node(NodeId(node_id), group, labels)
+        cluster.put_node(node._replace(windows=windows.get(node_id, ())))
     return cluster
+
+
+def build_node(node_id: NodeId, group: NodeGroup, labels: frozenset[str]) -> Node:
+    """One of a group."""
+    gpus = tuple(
+        Gpu(index=index, gpu_type=group.gpu_type, memory_bytes=group.memory_bytes)
+        for index in range(group.gpus)
+    )
+    return Node(node_id=node_id, gpus=gpus, virtual=True, labels=labels, pool=group.pool)
 
 
 def asked_type(row: TraceJob, *, typed: bool) -> str | None:
@@ -94,13 +91,15 @@ def build_job(
     sizes: tuple[int, ...] = (),
     speeds: tuple[float, ...] = (),
     team: str = "",
+    priced: bool = False,
 ) -> Job:
     """What the scheduler is told of a row.
 
     `typed`: the cluster names its GPU types, so a row's type counts unless it takes any.
     `estimate_s`: all that it is told of how long the job runs. `queue`: its name and its rank among
     the queues. `constraint`: what its nodes must be. `sizes`: on how many GPUs it may run, `speeds`: how
-    fast, if the policy is to know. `team`: to which its GPUs are counted; "" = to its user.
+    fast, if the policy is to know. `team`: to which its GPUs are counted; "" = to its user. `priced`: what being
+    late costs counts, since machines may be rented for it.
     """
     return Job(
         job_id=job_id,
@@ -123,7 +122,15 @@ def build_job(
         keeps_work=row.checkpoint,
         family=_family(row),
         team=team,
+        lateness=_lateness(row) if priced else None,
     )
+
+
+def _lateness(row: TraceJob) -> Lateness | None:
+    if row.due_s is None:
+        return None
+    weight = 1.0 if row.weight is None else float(row.weight)
+    return Lateness(float(row.submit_time_s + row.due_s), weight)
 
 
 def _family(row: TraceJob) -> str:
@@ -170,7 +177,11 @@ class Rates:
         self._places = places and speed.slowdown
         of_node = {NodeId(node_id): group.speed for node_id, group in spec.each_node()}
         uniform = set(of_node.values()) == {1}
-        self._of_node: Mapping[NodeId, Seconds] = {} if uniform else of_node
+        self._of_node: dict[NodeId, Seconds] = {} if uniform and spec.renting is None else of_node
+
+    def come(self, node_id: NodeId, speed: Seconds) -> None:
+        """A node that was not there from the start, of GPUs of this speed."""
+        self._of_node[node_id] = speed
 
     def rate(self, row: TraceJob, allocation: Allocation, gpus: int) -> Seconds:
         """Work done per second on these `gpus` GPUs. A gang is as fast as its slowest node."""

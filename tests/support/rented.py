@@ -62,11 +62,12 @@ class Site:
         own: int = 0,
         failpoints: Failpoints | None = None,
         policy: str = "best-effort",
+        **settings: str,
     ) -> None:
         self.provider = FakeProvider()
         self.pools = pools or (SPOT,)
         config: MasterConfig = replace(
-            config_of(policy), pools=self.pools, renting=renting or RentingConfig()
+            config_of(policy, **settings), pools=self.pools, renting=renting or RentingConfig()
         )
         self.master = Master(config, failpoints=failpoints)
         MADE.append(self.master)

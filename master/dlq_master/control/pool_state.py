@@ -7,25 +7,18 @@ import hmac
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dlq_master.control.pool_config import PoolConfig
 from dlq_master.control.pool_stimuli import Act
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import Job
-from dlq_master.model.rented import Machine
-from dlq_master.policy.rent.own import InLine
+from dlq_master.model.rented import Machine, day_cost
 
 if TYPE_CHECKING:
-    from dlq_master.policy.priced.catalogue import Floats
-    from dlq_master.policy.priced.learning import Kin, Learned
+    from dlq_master.policy.rent.times import RunTimes
 
-Value = TypeVar("Value")
 FIRST_REST_S, LONGEST_REST_S = 30.0, 3600.0  # of a pool whose machines fail, one after another
-_HOUR_S, _DAY_S = 3600.0, 86_400.0
-
-
-Kept = dict[JobId, tuple[Job, Value]]  # what was worked out of jobs that are still the same values
 
 
 class Desk(Protocol):
@@ -63,11 +56,8 @@ class Pools:
     leave_s: dict[str, float] = field(
         default_factory=dict
     )  # by machine: when its provider takes it
-    learned: Learned | None = None  # run times of jobs (run_times.py), when, and from whom
+    times: RunTimes | None = None  # of jobs (run_times.py), when they were learned, and from whom
     learned_s: float = 0.0
-    tables: dict[Kin, Floats] = field(default_factory=dict)  # of those models
-    lefts: Kept[Floats] = field(default_factory=dict)  # at the last look, of the same jobs
-    lines: Kept[InLine] = field(default_factory=dict)
     learned_from: set[JobId] = field(default_factory=set)
     unforetold: set[JobId] = field(default_factory=set)  # of which nobody has said what they cost
     strange: set[str] = field(default_factory=set)  # that providers list, and nobody asked for
@@ -85,11 +75,6 @@ class Pools:
     def secret(self, request_id: str) -> str:
         """Of the token with which its agent joins: the same whoever is asked how often."""
         return hmac.new(self.seed, f"dlq pool {request_id}".encode(), hashlib.sha256).hexdigest()
-
-    def forget_times(self) -> None:
-        """More is known of run times: all that was worked out of what was known before is of no use."""
-        self.tables.clear()
-        self.lefts, self.lines = {}, {}
 
     def rests_until_s(self, pool: str) -> float:
         """After machines that were of no use, nothing is asked of a pool for a while; 0: it may be asked."""
@@ -109,10 +94,7 @@ class Pools:
 
     def day_cost(self, now_s: float) -> float:
         """What was rented in the last 24 hours has cost, with what is paid already of those that are there."""
-        from_s = now_s - _DAY_S
-        return sum(
-            one.cost(now_s) for one in self.machines.values() if (one.end_s or now_s) > from_s
-        )
+        return day_cost(self.machines.values(), now_s)
 
     def note_unforetold(self, jobs: Iterable[Job]) -> None:
         """Of those of these jobs that are late at a price it is to be said what they cost."""

@@ -22,7 +22,7 @@ FIELDS = {
     "gpu_utilization", "wdmr", "slo_met_ratio", "be_avg_jct_s", "cost", "tardiness_cost",
     "reclaim_preemption_ratio", "reclaim_collateral_damage", "reclaim_flexible_share",
     "guaranteed",
-    "promises_missed", "avg_profiler_pending_s", "max_profiler_pending_s", "ended_in_trial_ratio", "timing",
+    "promises_missed", "avg_profiler_pending_s", "max_profiler_pending_s", "ended_in_trial_ratio", "machine_hours", "timing",
 }  # fmt: skip
 
 

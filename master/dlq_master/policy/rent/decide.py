@@ -43,7 +43,7 @@ class _Guest(NamedTuple):
     late: float
 
 
-_AHEAD_S = 5.0  # a machine is given back so long before it would cost more
+AHEAD_S = 5.0  # a machine is given back so long before it would cost more
 
 
 def decide(market: Market, solver: Solver, draw: np.random.Generator) -> list[Change]:
@@ -143,4 +143,4 @@ def _new(market: Market, n: int, guests: list[_Guest]) -> Provision:
 
 def _over(market: Market, at: Here, come: set[str]) -> bool:
     idle = at.open and not at.jobs and at.request_id not in come
-    return idle and market.now_s >= at.paid_until_s - _AHEAD_S
+    return idle and market.now_s >= at.paid_until_s - AHEAD_S

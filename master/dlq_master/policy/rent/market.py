@@ -3,10 +3,15 @@ prices; instants on the master's axis."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.job import Job
+from dlq_master.model.rented import Machine, MachineState
 from dlq_master.policy.priced.catalogue import Floats, NodeType
+from dlq_master.policy.rent.line import free_on
 
 
 class Offer(NamedTuple):
@@ -78,3 +83,26 @@ class Put(NamedTuple):
 
 
 Change = Provision | Release | Put
+
+
+def here(cluster: Cluster, machine: Machine, offer: int, of: NodeType) -> Here:
+    """A machine that boots or is up, as it is just now."""
+    node = cluster.nodes.get(machine.node_id)
+    up = machine.state is MachineState.UP
+    free = of.gpus if node is None or not up else free_on(cluster, node).bit_count()
+    ready_s = machine.asked_s + of.boot_s if machine.up_s is None else machine.up_s
+    jobs = tuple(int(key.job_id) for key in cluster.attempts_on(machine.node_id))
+    return Here(machine.request_id, offer, ready_s, machine.paid_until_s, free, jobs)
+
+
+def wanting(
+    jobs: Sequence[Job], lefts: Sequence[Floats], ends: Mapping[int, float]
+) -> tuple[Wanting, ...]:
+    """Jobs that wait, with what is left of each, and when they are expected to be done on the own nodes."""
+    return tuple(
+        [
+            Wanting(int(job.job_id), job.lateness.due_s, job.lateness.weight, left_s, ends.get(job.job_id, inf))
+            for job, left_s in zip(jobs, lefts, strict=True)
+            if job.lateness is not None
+        ]
+    )  # fmt: skip

@@ -507,6 +507,6 @@ def test_run_times_are_learned_from_jobs_that_have_ended() -> None:
     job_id = site.master.submit(4, family="train", lateness=AskedLateness(100.0 / HOUR_S, after_s=600.0)).job_id  # fmt: skip
     site.tick(31.0)
     turn = Turn(site.master.state, site.master.store, site.master.clock.now_s())
-    (table,) = run_times.left_s(turn, [site.master.job(job_id)])
+    (table,) = run_times.run_times(turn).left_s([site.master.job(job_id)])
     assert table[0, 3] == pytest.approx(360.0, rel=0.1)
     assert len(site.machines()) == 1

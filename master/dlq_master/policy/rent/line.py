@@ -1,0 +1,67 @@
+"""The line before the cluster's own nodes, and when each who stands in it would be done there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import inf
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.job import Job
+from dlq_master.model.node import Node
+from dlq_master.model.own import is_own
+from dlq_master.model.resources import mask_of
+from dlq_master.policy.expected_end import expected_end_s
+from dlq_master.policy.rent.own import InLine, own_ends
+
+USUAL_S = 3600.0  # that is left of a job that runs, if nobody knows how long it does
+
+
+def may_rent(job: Job) -> bool:
+    """Whether machines may be rented for one that waits, or will: it says what being late costs, and fits on one node
+    of any host."""
+    request = job.request
+    return (
+        job.lateness is not None
+        and job.promised is None
+        and request.nodes in (None, 1)
+        and request.shape.traits is None
+    )
+
+
+def in_line(cluster: Cluster) -> Iterator[Job]:
+    """Who waits, in the order of the policy, as far as that is kept for those who wait."""
+    for rank in cluster.waiting.ranks:
+        found = [
+            (position, job_id)
+            for fifo in cluster.waiting.by_rank[rank].values()
+            for job_id, position in fifo.items()
+        ]
+        for _, job_id in sorted(found):
+            yield cluster.jobs[job_id]
+
+
+def own_end_s(
+    cluster: Cluster,
+    now_s: float,
+    line: Sequence[Job],
+    as_in_line: Callable[[Sequence[Job]], Sequence[InLine]],
+) -> dict[int, float]:
+    """When each of those who wait, in their order, would be done on the cluster's own nodes (`policy.rent.own`)."""
+    cluster.capacity.ready()
+    own = {node_id: node for node_id, node in cluster.nodes.items() if is_own(node) and node.open}
+    free = sum([free_on(cluster, node).bit_count() for node in own.values()])
+    running = []
+    for attempt in cluster.attempts.values():
+        slots = attempt.lease.allocation.slots
+        gpus = sum([slot.mask.bit_count() for slot in slots if slot.node_id in own])
+        if gpus:
+            began_s = now_s if attempt.started_time_s is None else attempt.started_time_s
+            end_s = expected_end_s(cluster.jobs[attempt.key.job_id], began_s)
+            running.append((end_s if end_s < inf else now_s + USUAL_S, gpus))
+    return own_ends(now_s, free, running, as_in_line(line))
+
+
+def free_on(cluster: Cluster, node: Node) -> int:
+    """A mask of its GPUs that nobody holds."""
+    owned = mask_of(gpu.index for gpu in node.gpus)
+    return owned & ~node.withheld & ~cluster.capacity.claimed(node.node_id)

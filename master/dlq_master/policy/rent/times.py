@@ -1,0 +1,116 @@
+"""How long jobs take on each offer's machines: what their users say, and what earlier jobs have shown.
+
+t(job, type, g) is `policy.priced.learning`: of a job with an estimate it says how that changes with the type and the
+number of GPUs, of one without how long it takes. What was worked out of a job is kept while it is the same value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from math import inf, nan
+from typing import TypeVar, cast
+
+import numpy as np
+
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import Job
+from dlq_master.policy.priced.catalogue import Bools, Floats, NodeType
+from dlq_master.policy.priced.learning import Kin, Learned, Took
+from dlq_master.policy.rent.own import InLine
+
+_LEAST_S = 1.0  # that is left of a job, whatever was said of it
+_Value = TypeVar("_Value")
+_Kept = dict[JobId, tuple[Job, _Value]]
+
+
+class RunTimes:
+    """`speeds`: of one GPU of each type, relative to the cluster's own; `draw` deals runs to folds."""
+
+    def __init__(
+        self, types: Sequence[NodeType], speeds: Sequence[float], draw: np.random.Generator
+    ) -> None:
+        self._types = tuple(types)
+        self._learned = Learned((*speeds, 1.0), max(one.gpus for one in types), draw)
+        self._tables: dict[Kin, Floats] = {}
+        self._lefts: _Kept[Floats] = {}
+        self._lines: _Kept[InLine] = {}
+
+    def learn(self, job: Job, speed: float) -> None:
+        """Of one that has ended, on GPUs of this speed. Only who ran through on one number of GPUs counts: mixtures say
+        nothing of either."""
+        self._tables.clear()
+        self._lefts, self._lines = {}, {}
+        if job.preemptions or job.resizes or job.total_executed_s <= 0.0:
+            return
+        gpus = round(job.total_gpu_s / job.total_executed_s)
+        if 1 <= gpus <= self._learned.most:
+            took = Took(gpus, speed, job.total_executed_s)
+            self._learned.add(_kin(job), [took], str(job.job_id))
+
+    def left_s(self, jobs: Sequence[Job]) -> list[Floats]:
+        """Of each job by type and GPUs - 1: what is left of it there; inf where it may not run."""
+        self._lefts = _kept(self._lefts, jobs, self._left_s)
+        return [left for _, left in self._lefts.values()]
+
+    def in_line(self, jobs: Sequence[Job]) -> list[InLine]:
+        """Each of them as it stands in line for the cluster's own nodes."""
+        self._lines = _kept(self._lines, jobs, lambda new: [self._in_line(job) for job in new])
+        return [one for _, one in self._lines.values()]
+
+    def _left_s(self, jobs: list[Job]) -> Iterable[Floats]:
+        if not jobs:
+            return []
+        whole = np.stack([self._table(job) for job in jobs])
+        every = np.arange(len(jobs))
+        asked = [min(job.request.gpus, whole.shape[2]) - 1 for job in jobs]
+        told = [job.duration_estimate_s for job in jobs]
+        told_s = np.array([nan if one is None else one for one in told])
+        scale = np.where(np.isnan(told_s), 1.0, told_s / whole[every, -1, asked])
+        whole = whole * scale[:, None, None]
+        worked_s = np.array([job.worked_s for job in jobs])
+        done = np.minimum(1.0, worked_s / whole[every, -1, asked])
+        left = np.maximum(whole * (1.0 - done)[:, None, None], _LEAST_S)
+        may = cache(self._may_run)
+        requests = [job.request for job in jobs]
+        allowed = np.stack([may(one.gpu_type, one.sizes or (one.gpus,)) for one in requests])
+        return np.where(allowed, left[:, :-1], inf)
+
+    def _may_run(self, gpu_type: str | None, sizes: tuple[int, ...]) -> Bools:
+        """By type and GPUs - 1: whether who asks for such GPUs, in one of these numbers, may run there."""
+        count = np.arange(1, self._learned.most + 1)
+        typed = np.array([gpu_type in (None, one.kind) for one in self._types])
+        gpus = np.array([one.gpus for one in self._types])
+        may: Bools = typed[:, None] & np.isin(count, sizes) & (count <= gpus[:, None])
+        return may
+
+    def _in_line(self, job: Job) -> InLine:
+        """With what is left of it on what it asks for."""
+        whole_s = job.duration_estimate_s
+        if whole_s is None:
+            table = self._table(job)
+            whole_s = float(table[-1, min(job.request.gpus, table.shape[1]) - 1])
+        return InLine(int(job.job_id), job.gpus_now, max(_LEAST_S, whole_s - job.worked_s))
+
+    def _table(self, job: Job) -> Floats:
+        """Seconds of jobs of its kin by type, and on own GPUs last, and by GPUs - 1; the same until more is known."""
+        kin = _kin(job)
+        found = self._tables.get(kin)
+        if found is None:
+            found = self._tables[kin] = self._learned.times(kin)
+        return found
+
+
+def _kept(
+    before: _Kept[_Value], jobs: Sequence[Job], work_out: Callable[[list[Job]], Iterable[_Value]]
+) -> _Kept[_Value]:
+    """In the order of the jobs: what is known of those that are the same values as before, and of the others anew."""
+    found = {job.job_id: before.get(job.job_id) for job in jobs}
+    new = [job for job in jobs if (one := found[job.job_id]) is None or one[0] is not job]
+    for job, value in zip(new, work_out(new), strict=True):
+        found[job.job_id] = job, value
+    return cast("_Kept[_Value]", found)
+
+
+def _kin(job: Job) -> Kin:
+    return Kin(job.family or f"{job.user}/", job.step_count)

@@ -1,0 +1,1 @@
+"""Machines that are rented beside nodes of one's own."""

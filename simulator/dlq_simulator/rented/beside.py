@@ -1,0 +1,160 @@
+"""Renting beside own nodes: the master's rule (`policy.rent`), asked at every event and every `LOOK_S` in between.
+
+The master looks once a second, after its plan; here that is at the same instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import ceil, inf
+
+import numpy as np
+
+from dlq_master.model import drive
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.drive import Happened
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import Job
+from dlq_master.model.rented import Machine, MachineState, day_cost
+from dlq_master.model.view import View
+from dlq_master.policy.check import check_delta
+from dlq_master.policy.policy import Policy
+from dlq_master.policy.priced.catalogue import NodeType
+from dlq_master.policy.priced.presets import build
+from dlq_master.policy.rent import market
+from dlq_master.policy.rent.decide import AHEAD_S, decide
+from dlq_master.policy.rent.line import in_line, may_rent, own_end_s
+from dlq_master.policy.rent.market import Market, Offer, Provision, Put, Release
+from dlq_master.policy.rent.starting import opened, start_there
+from dlq_master.policy.rent.times import RunTimes
+from dlq_master.policy.settings import PolicyError
+from dlq_simulator.clusters import ClusterSpec, NodeGroup
+from dlq_simulator.course import Seconds
+from dlq_simulator.errors import UsageError
+from dlq_simulator.events import NOBODY, Agenda, Kind
+from dlq_simulator.fleet import EPOCH
+from dlq_simulator.rented.machines import Machines
+
+LOOK_S = 300  # while somebody waits for whom machines may be rented
+
+
+class Beside:
+    """Who decides on machines in a replay, and carries it out. Draws only for methods that do."""
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        cluster: Cluster,
+        policy: Policy,
+        machines: Machines,
+        agenda: Agenda,
+        seed: int,
+    ) -> None:
+        if spec.renting is None:
+            raise ValueError("the cluster rents nothing beside its own nodes")
+        self.machines = machines
+        self._cluster, self._policy, self._agenda = cluster, policy, agenda
+        self._renting, self._most = spec.renting, spec.rent_at_most or inf
+        self._groups = spec.catalogue
+        self._types = tuple(_type(group) for group in spec.catalogue)
+        self._order = {group.name: n for n, group in enumerate(spec.catalogue)}
+        own = spec.own_speed(None)
+        speeds = [group.speed / own for group in spec.catalogue]
+        self._times = RunTimes(self._types, speeds, np.random.default_rng([seed, 0]))
+        self._seed, self._looks, self._next_s = seed, 0, inf
+        try:
+            self._solver = build(self._renting.policy, self._renting.settings)
+        except PolicyError as error:
+            what = f"cannot rent by {self._renting.policy!r}"
+            raise UsageError(what, str(error), "correct [renting]") from error
+
+    def look(self, now_s: Seconds) -> list[Happened]:
+        """Decide, and carry it out; what that did to jobs."""
+        self.machines.note_stays(now_s)
+        happened: list[Happened] = []
+        line = list(in_line(self._cluster))
+        pending = [self._cluster.jobs[job_id] for job_id in self._cluster.pending]
+        wanting = [job for job in (*line, *pending) if may_rent(job)]
+        here = self.machines.here()
+        if wanting or here:
+            self._looks += 1
+            draw = np.random.default_rng([self._seed, self._looks])
+            for change in decide(self._market(now_s, line, wanting, here), self._solver, draw):
+                happened += self._carried_out(change, now_s)
+            self.machines.note_stays(now_s)
+        self._wake(now_s, wanting)
+        return happened
+
+    def ended(self, job: Job) -> None:
+        """It is done: how long it took tells of others."""
+        self._times.learn(job, self.machines.speed_of.pop(job.job_id, 1.0))
+
+    def _market(
+        self, now_s: Seconds, line: list[Job], wanting: list[Job], here: Iterable[Machine]
+    ) -> Market:
+        offers = tuple(
+            Offer(kind, self.machines.left(group, now_s))
+            for kind, group in zip(self._types, self._groups, strict=True)
+        )
+        machines = tuple(
+            market.here(self._cluster, one, self._order[one.pool], self._types[self._order[one.pool]])
+            for one in here
+        )  # fmt: skip
+        ends = own_end_s(self._cluster, now_s, line, self._times.in_line)
+        jobs = market.wanting(wanting, self._times.left_s(wanting), ends)
+        hour, day = self._renting.most_per_hour, self._renting.most_per_day
+        per_hour = sum(one.price_per_hour for one in self.machines.open())
+        return Market(
+            now_s,
+            offers,
+            machines,
+            jobs,
+            inf if hour is None else hour - per_hour,
+            inf if day is None else day - day_cost(self.machines.every.values(), now_s),
+        )
+
+    def _carried_out(self, change: market.Change, now_s: Seconds) -> list[Happened]:
+        match change:
+            case Put():
+                return self._put(change, now_s)
+            case Release():
+                self.machines.give_back(change.request_id, now_s)
+            case Provision():
+                if len(self.machines.open()) < self._most:
+                    self.machines.ask(self._groups[change.offer], change.jobs, now_s)
+        return []
+
+    def _put(self, put: Put, now_s: Seconds) -> list[Happened]:
+        machine = self.machines.every[put.request_id]
+        if machine.state is not MachineState.UP:
+            return []
+        cluster, grid = self._cluster, self._policy.grid
+        job, node = cluster.jobs[JobId(put.job)], cluster.nodes[machine.node_id]
+        plan = start_there(cluster, job, node, put.gpus, machine.pool, now_s, grid=grid)
+        if plan is None:
+            return []
+        with opened(cluster, node):
+            check_delta(View(cluster, now_s), plan, self._policy)
+            return list(drive.apply(cluster, plan, now_s, EPOCH))
+
+    def _wake(self, now_s: Seconds, wanting: list[Job]) -> None:
+        """Foresee the next look that no other event brings."""
+        here = self.machines.here()
+        over = [ceil(one.paid_until_s - AHEAD_S) for one in here if one.paid_until_s - AHEAD_S > now_s]  # fmt: skip
+        again = [now_s + LOOK_S] if wanting and (here or self._agenda.heap) else []
+        next_s = min([self.machines.next_s(now_s), *over, *again])
+        if next_s < inf and (next_s < self._next_s or self._next_s <= now_s):
+            self._next_s = next_s
+            self._agenda.foresee(next_s, Kind.RENT, NOBODY, 0)
+
+
+def _type(group: NodeGroup) -> NodeType:
+    return NodeType(
+        group.name,
+        group.gpu_type,
+        group.gpus,
+        float(group.price_per_hour or 0),
+        float(group.boot_s),
+        float(group.minimum_billing_s),
+        float(group.until_s),
+    )
