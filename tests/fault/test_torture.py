@@ -24,6 +24,7 @@ from dlq_common.clock import SteadyClock
 from dlq_common.ids import SeededIds
 from dlq_master.control import failpoints
 from support.cutting_proxy import CuttingProxy
+from support.extent import times
 from support.harness import Daemons
 from support.waiting import wait_until
 
@@ -155,7 +156,7 @@ def test_a_few_kills_and_every_failpoint_lose_nothing(tmp_path: Path) -> None:
     daemons = Daemons(tmp_path)
     with daemons.up():
         with load(daemons) as proxy:
-            kill_at_random(daemons, 3, 3, random.Random(SEED))
+            kill_at_random(daemons, times(2, 3), times(2, 3), random.Random(SEED))
             # Each of these masters dies of its own; the next one finds what it has left.
             daemons.kill("master")
             for name in failpoints.NAMES:

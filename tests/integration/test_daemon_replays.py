@@ -14,6 +14,7 @@ from dlq_simulator.settings import read_settings
 from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world import sizes_of
+from support.extent import times
 from support.measured_daemon import MeasuredDaemon
 from support.replays import a_config, compare, simulated
 from support.stepped_daemon import SteppedDaemon, VirtualJob
@@ -47,7 +48,7 @@ MEASURED = ("chronus", "dlq")
 RESIZED = [("dlq", {"cooldown_s": "300"}), ("aryl", {}), ("afs", {})]
 
 
-def a_trace(jobs: int = 40) -> Trace:
+def a_trace(jobs: int = times(25, 40)) -> Trace:
     """Jobs of a trace of the papers, at instants that no two share; every third has a deadline."""
     rows = []
     for number, row in enumerate(read_trace(str(DATA / "tiresias_60_job.csv")).jobs[:jobs]):

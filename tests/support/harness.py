@@ -11,11 +11,16 @@ from contextlib import chdir, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import click
+from click.testing import CliRunner
+
 from dlq.v1 import job_pb2
 from dlq_client.connection import Connection
 from dlq_client.identity import load_identity
 from dlq_client.jobs import Jobs
 from dlq_client.nodes import Nodes
+from dlq_master.app import main as founding
+from dlq_nodeagent.command import main as agents
 from support.cli_run import Dlq, Said
 from support.waiting import wait_until
 
@@ -252,7 +257,7 @@ class Daemons:
 
     def _make_master(self) -> None:
         self._run(
-            "dlq-master", "init", "--cluster", "torture", "--state-dir", str(self.root / "master"),
+            founding, "init", "--cluster", "torture", "--state-dir", str(self.root / "master"),
             "--config", str(self.root / "master.toml"), "--listen", self.api,
             "--join-listen", self.join,
         )  # fmt: skip
@@ -273,20 +278,19 @@ class Daemons:
                 allow_root="true" if os.getuid() == 0 else "false",
             )
         )
-        token = self._run("dlq", "admin", "token", "create", "--node", name).strip()
+        token = self.said("admin", "token", "create", "--node", name).strip()
         self._run(
-            "dlq-nodeagent", "join", token, "--master", self.join,
+            agents, "join", token, "--master", self.join,
             "--config", str(self.root / f"{name}.toml"),
         )  # fmt: skip
 
     def _login(self) -> None:
-        self._run("dlq", "login")
+        self.said("login")
 
-    def _run(self, program: str, *arguments: str) -> str:
-        done = subprocess.run(
-            [BIN / program, *arguments], env=self.environment(), capture_output=True, text=True
-        )
-        assert done.returncode == 0, f"{program} {arguments}: {done.stderr}"
+    def _run(self, command: click.Command, *arguments: str) -> str:
+        """One command to its end, in this process."""
+        done = CliRunner().invoke(command, arguments, env=self.environment())
+        assert done.exit_code == 0, f"{command.name} {arguments}: {done.output} {done.exception}"
         return done.stdout
 
     def environment(self) -> dict[str, str]:
