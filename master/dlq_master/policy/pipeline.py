@@ -19,9 +19,10 @@ from dlq_master.policy.admit.submission import opens_s
 from dlq_master.policy.order import by_key, expected_reward, finish_time
 from dlq_master.policy.order.las import demotions, promotions
 from dlq_master.policy.order.share import weigh
-from dlq_master.policy.partition.borrowing import relabelled
+from dlq_master.policy.partition.borrowing import Words, relabelled
 from dlq_master.policy.partition.kept_slots import put_off
 from dlq_master.policy.partition.profiling import next_scale_s, scale
+from dlq_master.policy.partition.yielding import yielding
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.profile.rules import Profiles
 from dlq_master.policy.promise.growth import tied
@@ -230,8 +231,14 @@ def _seating(view: View, policy: Policy, ending: Collection[AttemptKey]) -> Seat
     }
     moving = {key.job_id for key in going}
     stay = [job_id for job_id in holding(cluster) if job_id not in moving]
-    safe = protected(cluster, policy.guards, ending).values()
-    return Seating(going, [*stay, *moving], seats(cluster, moving), policy.profiling, safe)
+    safe = protected(cluster, policy.guards, ending)
+    left = {}
+    if policy.by_team:
+        words, running = Words(policy.limits, policy.job_limits), lineup(view, policy).running
+        left = yielding(cluster, running, words, ending, {*safe, *going})
+    fixed = [*stay, *moving, *[key.job_id for key in left]]
+    waiting = seats(cluster, moving)
+    return Seating(going, fixed, waiting, policy.profiling, safe.values(), left)
 
 
 def _movers(view: View, policy: Policy, ending: Collection[AttemptKey]) -> dict[AttemptKey, JobId]:

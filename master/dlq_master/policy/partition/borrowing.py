@@ -13,7 +13,7 @@ What holds a slot of the plan, or is tried, counts, and never borrows; nor does 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from heapq import heapify, heappop, heapreplace
 from math import inf
@@ -112,6 +112,21 @@ def relabelled(
     """Who borrows, or stands aside, from here on, and who does not any more: O(who runs, accounts and their lines, and
     GPUs of quotas that somebody wants), but for jobs that have just come."""
     cluster = view.cluster
+    lines = lines_of(cluster, running)
+    found: list[Reserve] = []
+    most = Words(limits, jobs)
+    leaving = leaving_of(cluster, running) if most != Words(None) else {}
+    for team in sorted(lines):
+        found += _Team(cluster, team, lines[team], Words(quotas), most).told(leaving.get(team, []))
+    # Each line is kept in the order of arrival: so they come to its end.
+    found.sort(key=lambda change: cluster.jobs[change.job_id].sequence)
+    return found
+
+
+def lines_of(
+    cluster: Cluster, running: RunningIndex | RunningByKey
+) -> Mapping[str, Sequence[Line]]:
+    """Everybody of each team who runs or waits."""
     if not isinstance(cluster.waiting, WaitingByTeam):
         raise TypeError("quotas of teams need an ordering by_team")
     lines: dict[str, list[Line]] = defaultdict(list)
@@ -119,12 +134,32 @@ def relabelled(
         lines[team_of(line.account)].append(line)
     for account, waiting in cluster.waiting.teams.items():
         lines[team_of(account)] += _of_waiting(cluster, account, waiting)
-    found: list[Reserve] = []
-    for team in sorted(lines):
-        found += _Team(cluster, team, lines[team], Words(quotas), Words(limits, jobs)).told()
-    # Each line is kept in the order of arrival: so they come to its end.
-    found.sort(key=lambda change: cluster.jobs[change.job_id].sequence)
+    return lines
+
+
+def leaving_of(cluster: Cluster, running: RunningIndex | RunningByKey) -> Mapping[str, list[Line]]:
+    """Those of each team who hold GPUs and do not stand among who runs: they save, or nobody hears of them."""
+    found: dict[str, list[Line]] = defaultdict(list)
+    for key, attempt in cluster.attempts.items():
+        if key.job_id not in running.places:
+            job, at = cluster.jobs[key.job_id], {key.job_id: 0}
+            gpus = attempt.lease.allocation.width
+            found[team_of(job.account)].append(Line(job.account, job.lane, 0, gpus, at, True))
     return found
+
+
+def room_of(team: str, words: Words, taken: Iterable[Line], accounts: Collection[str]) -> Room:
+    """What is left of what is told of a team and those of its members."""
+    members = {}
+    for account in accounts if any(map(tells_of_members, words)) else ():
+        budget = words.budget(partial(of_member, account=account))
+        if budget is not None:
+            members[account] = budget
+    room = Room(words.budget(lambda told: of_team(told, team)), members)
+    for line in taken:
+        for budget in room.budgets(line.account):
+            budget.take(line.total, len(line.jobs))
+    return room
 
 
 def _of_running(cluster: Cluster, running: RunningIndex | RunningByKey) -> Iterator[Line]:
@@ -151,7 +186,7 @@ class _Team:
     """One team: who of it stands where."""
 
     def __init__(
-        self, cluster: Cluster, team: str, lines: list[Line], quotas: Words, limits: Words
+        self, cluster: Cluster, team: str, lines: Sequence[Line], quotas: Words, limits: Words
     ) -> None:
         self.cluster = cluster
         self.team = team
@@ -160,12 +195,12 @@ class _Team:
         self.free = [line for line in lines if line.lane in _LENDING]
         self.own = [line for line in lines if line.lane < Lane.SPOT]
 
-    def told(self) -> Iterator[Reserve]:
-        """Those who stand elsewhere from here on."""
+    def told(self, leaving: Sequence[Line]) -> Iterator[Reserve]:
+        """Those who stand elsewhere from here on; what others of it are still leaving is not theirs yet."""
         right = _first(self.free, self._room(self.quotas, self.own))
         waiting = [line for line in self.free if not line.runs]
         runs = [line for line in self.free if line.runs]
-        may = _first(waiting, self._room(self.limits, self.own + runs))
+        may = _first(waiting, self._room(self.limits, [*self.own, *runs, *leaving]))
         for line in self.free:
             beside = None if line.runs or may is None else may
             for job_id in _moved(line, right, beside):
@@ -173,22 +208,7 @@ class _Team:
                 yield self._in_lane(self.cluster.jobs[job_id], lane)
 
     def _room(self, words: Words, taken: Iterable[Line]) -> Room:
-        """What is left of what is told of the team and its members."""
-        room = Room(words.budget(lambda told: of_team(told, self.team)), self._members(words))
-        for line in taken:
-            for budget in room.budgets(line.account):
-                budget.take(line.total, len(line.jobs))
-        return room
-
-    def _members(self, words: Words) -> dict[str, Budget]:
-        if not any(map(tells_of_members, words)):
-            return {}
-        found = {}
-        for account in {line.account for line in self.free}:
-            budget = words.budget(partial(of_member, account=account))
-            if budget is not None:
-                found[account] = budget
-        return found
+        return room_of(self.team, words, taken, {line.account for line in self.free})
 
     def _in_lane(self, job: Job, lane: Lane) -> Reserve:
         reason = _WITHIN._replace(detail=f"the quota of {self.team}")

@@ -13,6 +13,8 @@ def rule_of(policy: Policy, loser: Job, winner: Job) -> str:
         return "a promised deadline: the slot is planned for it"
     if winner.lane is Lane.PROFILE:
         return "a trial, to measure how long it runs"
+    if winner.lane is Lane.LIMIT:
+        return "its own team may hold no more, and a better job of it waits"
     if loser.lane >= Lane.BORROW > winner.lane:
         return "quota: what a team borrows goes back"
     if winner.lane != loser.lane:

@@ -81,7 +81,8 @@ class _Decision:
 
     def _ground(self) -> Space:
         asked = self.question
-        if asked.seating is not None and not asked.movable and not asked.seating.going:
+        seating = asked.seating
+        if seating is not None and not (asked.movable or seating.going or seating.yielding):
             return SlotSpace(self.cluster, asked.lineup, asked.placement)
         movable = asked.movable if asked.preempts else frozenset[JobId]()
         if asked.protected:

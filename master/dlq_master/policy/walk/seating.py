@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.policy.profile.rules import Profiles
-from dlq_master.policy.walk.seats import Seat, SlotContest, SlotSpace, leave, leave_behind
+from dlq_master.policy.walk.seats import (
+    Seat,
+    SlotContest,
+    SlotSpace,
+    leave,
+    leave_behind,
+    make_room,
+)
 from dlq_master.policy.walk.trials import serve_all
 
 
 class Seating(NamedTuple):
     """`going`: who stops for whom, to go on elsewhere in the same slot. `fixed`: who stays where it is, since
     the slot is its own. `waiting`: who is to be seated. `profiling`: None: nobody is tried. `protected`: who
-    then stays where it is, whatever the order."""
+    then stays where it is, whatever the order. `yielding`: who leaves for a better job of its own team, which does not
+    stand in line yet."""
 
     going: Mapping[AttemptKey, JobId]
     fixed: Sequence[JobId]
     waiting: Sequence[Seat]
     profiling: Profiles | None
     protected: Collection[JobId] = ()
+    yielding: Mapping[AttemptKey, JobId] = MappingProxyType({})
 
     def serve(self, ground: SlotSpace | SlotContest) -> None:
         """All of them, before the walk."""
         if isinstance(ground, SlotContest):
             leave(ground, self.going)
+            make_room(ground, self.yielding)
         leave_behind(ground)
         serve_all(ground, self.waiting, self.profiling)
         if isinstance(ground, SlotContest) and self.protected:

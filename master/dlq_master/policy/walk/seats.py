@@ -154,9 +154,14 @@ def _keep(ground: Space, head: Head) -> bool:
 
 def leave(ground: SlotContest, going: Mapping[AttemptKey, JobId]) -> None:
     """These stop at the end of their term, to go on elsewhere in the next."""
-    for key, for_job in going.items():
+    make_room(ground, going)
+    ground.outcome.moving.update(going)
+
+
+def make_room(ground: SlotContest, leaving: Mapping[AttemptKey, JobId]) -> None:
+    """These stop at the end of their term, each for a job."""
+    for key, for_job in leaving.items():
         ground.outcome.outranked[key] = for_job
-        ground.outcome.moving.add(key)
         for gpu_type, parts in ground.contested(ground.cluster.attempts[key]):
             ground.stocks[gpu_type].give_later(parts)
 

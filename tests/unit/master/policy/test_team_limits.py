@@ -65,6 +65,66 @@ def test_nobody_is_stopped_for_a_limit_below_what_runs() -> None:
     assert world.job(4).lane is Lane.LIMIT
 
 
+def a_full_team(**settings: str) -> World:
+    """It holds all that it may, on half of the cluster, and a shorter job of it has come."""
+    world = a_world(2, team_limit="vision:8", **settings)
+    world.submit(of("ann", 1, 4, 9000.0), of("bob", 2, 4, 5000.0)).decide()
+    world.submit(of("ann", 3, 4, 100.0)).decide()
+    assert (world.running, world.job(3).lane) == ([1, 2], Lane.LIMIT)
+    return world
+
+
+def test_a_better_job_of_a_team_at_its_limit_gets_the_place_of_its_last() -> None:
+    world = a_full_team()
+    world.at(300.0)
+    assert (world.running, world.leaving) == ([2], [1])
+    assert world.job(3).lane is Lane.LIMIT, "what job 1 still holds is its team's"
+    taken = world.job(1).taken
+    assert taken is not None
+    assert (taken.by, taken.rule) == (
+        3,
+        "its own team may hold no more, and a better job of it waits",
+    )
+    world.leave(1).at(310.0)
+    assert (world.running, world.job(3).lane, world.job(1).lane) == ([2, 3], Lane.SPOT, Lane.LIMIT)
+    assert world.job(1).displaced == 1
+    world.at(600.0).at(900.0)
+    assert world.running == [2, 3]
+    validate(world.cluster)
+
+
+def test_nobody_of_a_team_leaves_for_a_lesser_one_nor_whom_a_guard_protects() -> None:
+    world = a_world(team_limit="vision:8").submit(of("ann", 1, 8, 100.0)).decide()
+    world.submit(of("bob", 2, 8, 9000.0)).decide().at(300.0).at(600.0)
+    assert (world.running, world.leaving) == ([1], [])
+    world = a_full_team(min_run="1000").at(300.0).at(600.0)
+    assert (world.running, world.leaving) == ([1, 2], [])
+
+
+def test_as_few_leave_as_make_room_for_it_and_none_where_it_would_find_no_gpus() -> None:
+    world = a_world(team_limit="vision:8")
+    world.submit(*[of("ann", n, gpus, 9000.0 - n) for n, gpus in ((1, 1), (2, 4), (3, 3))]).decide()
+    world.submit(of("ann", 4, 4, 100.0)).decide().at(300.0)
+    assert world.leaving == [2], "job 1 is the last, and makes no room"
+    world = a_world(1, team_limit="vision:4").submit(of("ann", 1, 2, 9000.0)).decide()
+    world.submit(of("eve", 2, 6, 1.0, "nlp"), of("ann", 3, 4, 100.0)).decide().at(300.0)
+    assert (world.running, world.leaving) == ([1, 2], [])
+
+
+def test_a_member_at_a_limit_of_its_own_takes_the_place_of_nobody_else() -> None:
+    world = a_world(team_limit="vision:12,vision/ann:4")
+    world.submit(of("ann", 1, 4, 5000.0), of("bob", 2, 4, 9000.0)).decide()
+    world.submit(of("ann", 3, 4, 100.0)).decide().at(300.0)
+    assert world.leaving == [1]
+
+
+def test_a_team_that_runs_as_many_jobs_as_it_may_changes_one_for_a_better() -> None:
+    world = a_world(team_jobs="vision:2")
+    world.submit(of("ann", 1, 1, 9000.0), of("ann", 2, 1, 5000.0)).decide()
+    world.submit(of("ann", 3, 8, 100.0)).decide().at(300.0)
+    assert world.leaving == [1]
+
+
 def test_who_is_wider_than_a_limit_that_came_later_is_told_that_waiting_does_not_help() -> None:
     world = a_world(team_limit="vision:4").submit(of("ann", 1, 2), of("ann", 2, 6)).decide()
     assert (world.running, world.job(2).lane) == ([1], Lane.LIMIT)
@@ -145,7 +205,8 @@ def test_no_plan_lets_a_team_or_a_member_have_more_than_it_may(
         running = world.running
         if ends and running:
             world.finish(running[pick % len(running)])
-        jobs = [world.job(job_id) for job_id in world.running]
+        world.at(world.now_s + 100.0 * pick)
+        jobs = [world.job(job_id) for job_id in (*world.running, *world.leaving)]
         held = Counter({"vision": 0})
         for job in jobs:
             held.update({job.team: job.request.gpus, f"{job.team}/{job.user}": job.request.gpus})
@@ -155,4 +216,5 @@ def test_no_plan_lets_a_team_or_a_member_have_more_than_it_may(
         for job in world.cluster.jobs.values():
             if job.waiting and job.lane is Lane.LIMIT:
                 assert reasons(world, job.job_id)[0].code is ReasonCode.TEAM_LIMIT
+        world.leave(*[job_id for job_id in world.leaving if (job_id + pick) % 3])
     validate(world.cluster)

@@ -1,0 +1,151 @@
+"""Who leaves at a boundary for a better job of its own team, where the team holds as much as it may.
+
+The better one stands aside (`borrowing`), so the walk does not see it. Of those of its team that rank behind it the last
+leave, as few as make room for it under the limit; when they have, it stands in line again. Nobody leaves whom a guard
+protects, nor for one that would not find GPUs enough on what is free and what they hold, nor while the team holds more
+than it may, or others of it are leaving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.job import Job
+from dlq_master.model.lane import Lane
+from dlq_master.model.running import RunningByKey, RunningIndex
+from dlq_master.policy.partition.borrowing import Budget, Line, Words, leaving_of, lines_of, room_of
+
+Stand = tuple[int, int | float, JobId]
+Budgets = Callable[[str], list[Budget]]  # account -> what has to allow a job of it
+
+
+class _One(NamedTuple):
+    """A job of a team, and where it stands in it, as if nobody borrowed: lower is better."""
+
+    stand: Stand
+    gpus: int
+    account: str
+
+    @property
+    def job_id(self) -> JobId:
+        return self.stand[2]
+
+
+def yielding(
+    cluster: Cluster,
+    running: RunningIndex | RunningByKey,
+    limits: Words,
+    ending: Collection[AttemptKey],
+    safe: Collection[AttemptKey],
+) -> dict[AttemptKey, JobId]:
+    """Of those whose terms end, who leaves, and for which job: for one of each team at a time. `safe`: who does
+    not."""
+    if limits == Words(None) or not ending:
+        return {}
+    may = {key.job_id: key for key in ending if key not in safe}
+    still = leaving_of(cluster, running)
+    found: dict[AttemptKey, JobId] = {}
+    for team, lines in sorted(lines_of(cluster, running).items()):
+        kept_back = [] if still.get(team) else _firsts(lines)
+        if kept_back:
+            leaving = _of_team(cluster, team, lines, kept_back, limits, may)
+            found.update({may[one.job_id]: job_id for one, job_id in leaving.items()})
+    return found
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _firsts(lines: Sequence[Line]) -> list[_One]:
+    """The first of each line that its team's limit keeps back, the best first."""
+    found = []
+    for line in lines:
+        if line.lane is Lane.LIMIT and not line.runs:
+            job_id, position = next(iter(line.jobs.items()))
+            found.append(_One((line.rank, position, job_id), line.gpus, line.account))
+    return sorted(found)
+
+
+def _of_team(
+    cluster: Cluster,
+    team: str,
+    lines: Sequence[Line],
+    kept_back: Sequence[_One],
+    limits: Words,
+    may: Mapping[JobId, AttemptKey],
+) -> dict[_One, JobId]:
+    last_first = sorted(_lesser(cluster, lines, may), reverse=True)
+    taken = [line for line in lines if line.runs or line.lane < Lane.SPOT]
+    for better in kept_back if last_first else ():
+        accounts = {better.account, *[one.account for one in last_first]}
+        room = room_of(team, limits, taken, accounts)
+        leaving = _least(better, last_first, room.budgets)
+        if leaving and _has_room(cluster, cluster.jobs[better.job_id], leaving):
+            return dict.fromkeys(leaving, better.job_id)
+    return {}
+
+
+def _lesser(cluster: Cluster, lines: Sequence[Line], may: Mapping[JobId, AttemptKey]) -> list[_One]:
+    """Who runs by the order, on no more than its base."""
+    found = []
+    for line in lines:
+        for job_id, position in line.jobs.items() if line.runs and line.lane >= Lane.SPOT else ():
+            key = may.get(job_id)
+            if key and cluster.attempts[key].lease.allocation.width == line.gpus:
+                found.append(_One((line.rank, position, job_id), line.gpus, line.account))
+    return found
+
+
+def _least(better: _One, last_first: Sequence[_One], budgets: Budgets) -> list[_One]:
+    """The last of them that have to leave, none without need; empty: nobody does, or it is not enough."""
+    own = budgets(better.account)
+    if any(
+        not budget.allows(0, 0) for budget in own
+    ):  # nobody is stopped for a limit below what runs
+        return []
+    leaving: list[_One] = []
+    for one in last_first:
+        if _allow(own, better) or one.stand <= better.stand:
+            break
+        shared = [budget for budget in budgets(one.account) if budget in own]
+        if any(not budget.allows(better.gpus) for budget in shared):
+            _take(shared, -one.gpus, -1)
+            leaving.append(one)
+    if not _allow(own, better):
+        return []
+    for one in leaving[::-1]:  # the best of them may have been named before a wider one was
+        shared = [budget for budget in budgets(one.account) if budget in own]
+        _take(shared, one.gpus, 1)
+        if _allow(own, better):
+            leaving.remove(one)
+        else:
+            _take(shared, -one.gpus, -1)
+    return leaving
+
+
+def _allow(budgets: Collection[Budget], one: _One) -> bool:
+    return all(budget.allows(one.gpus) for budget in budgets)
+
+
+def _take(budgets: Collection[Budget], gpus: int, jobs: int) -> None:
+    for budget in budgets:
+        budget.take(gpus, jobs)
+
+
+def _has_room(cluster: Cluster, job: Job, leaving: Collection[_One]) -> bool:
+    """Whether there are GPUs enough of its type once they have left; where they lie, the walk will see."""
+    gpu_type = job.request.gpu_type
+    nodes = cluster.nodes
+    given = 0
+    for one in leaving:
+        attempt = cluster.live_attempt(cluster.jobs[one.job_id])
+        for slot in () if attempt is None else attempt.lease.allocation.slots:
+            if gpu_type is None or gpu_type in nodes[slot.node_id].masks():
+                given += slot.mask.bit_count()
+    cluster.capacity.ready()
+    pools = cluster.capacity.free
+    free = [pool.total for kind, pool in pools.items() if gpu_type in (None, kind)]
+    return given > 0 and given + sum(free) >= job.request.base
