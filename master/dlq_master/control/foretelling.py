@@ -3,7 +3,7 @@ when a machine is first chosen for them. It is kept with the job, beside what it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 _HOUR_S = 3600.0
 
 
-def foretell(turn: Turn, market: Market, changes: Iterable[Change]) -> None:
+def foretell(turn: Turn, market: Market, changes: Sequence[Change]) -> None:
     """Tell it of those who wait, before anything of this is done."""
     from dlq_master.policy.rent.market import Provision, Put
 
+    if not (changes or turn.state.pools.unforetold):
+        return
     jobs, waiting = turn.state.cluster.jobs, {JobId(one.job): one for one in market.wanting}
     for job_id in sorted(waiting.keys() & turn.state.pools.unforetold):
         own_s = waiting[job_id].own_end_s
