@@ -97,7 +97,9 @@ def _market(turn: Turn, line: list[Job], wanting: list[Job], here: list[Machine]
     state, config = turn.state, turn.state.config
     order = {pool.name: n for n, pool in enumerate(config.pools)}
     times = run_times(turn)
-    ends = own_end_s(state.cluster, turn.now_s, line, times.in_line)
+    ends = own_end_s(
+        state.cluster, turn.now_s, line, times.in_line, grows=state.policy.sizing is not None
+    )
     offers = tuple(Offer(node_type(pool), left(turn, pool)) for pool in config.pools)
     machines = tuple(
         market.here(state.cluster, one, order[one.pool], offers[order[one.pool]].type)

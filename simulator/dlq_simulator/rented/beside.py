@@ -100,7 +100,9 @@ class Beside:
             market.here(self._cluster, one, self._order[one.pool], self._types[self._order[one.pool]])
             for one in here
         )  # fmt: skip
-        ends = own_end_s(self._cluster, now_s, line, self._times.in_line)
+        ends = own_end_s(
+            self._cluster, now_s, line, self._times.in_line, grows=self._policy.sizing is not None
+        )
         jobs = market.wanting(wanting, self._times.left_s(wanting), ends)
         hour, day = self._renting.most_per_hour, self._renting.most_per_day
         per_hour = sum(one.price_per_hour for one in self.machines.open())

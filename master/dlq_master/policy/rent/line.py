@@ -45,8 +45,11 @@ def own_end_s(
     now_s: float,
     line: Sequence[Job],
     as_in_line: Callable[[Sequence[Job]], Sequence[InLine]],
+    *,
+    grows: bool,
 ) -> dict[int, float]:
-    """When each of those who wait, in their order, would be done on the cluster's own nodes (`policy.rent.own`)."""
+    """When each of those who wait, in their order, would be done on the cluster's own nodes (`policy.rent.own`).
+    `grows`: who may have more than it asks for gets it, as far as it is there on one node."""
     cluster.capacity.ready()
     own = {node_id: node for node_id, node in cluster.nodes.items() if is_own(node) and node.open}
     free = sum([free_on(cluster, node).bit_count() for node in own.values()])
@@ -58,7 +61,8 @@ def own_end_s(
             began_s = now_s if attempt.started_time_s is None else attempt.started_time_s
             end_s = expected_end_s(cluster.jobs[attempt.key.job_id], began_s)
             running.append((end_s if end_s < inf else now_s + USUAL_S, gpus))
-    return own_ends(now_s, free, running, as_in_line(line))
+    widest = max((len(node.gpus) for node in own.values()), default=0) if grows else 0
+    return own_ends(now_s, free, running, as_in_line(line), widest)
 
 
 def free_on(cluster: Cluster, node: Node) -> int:

@@ -85,12 +85,16 @@ class RunTimes:
         return may
 
     def _in_line(self, job: Job) -> InLine:
-        """With what is left of it on what it asks for."""
-        whole_s = job.duration_estimate_s
-        if whole_s is None:
-            table = self._table(job)
-            whole_s = float(table[-1, min(job.request.gpus, table.shape[1]) - 1])
-        return InLine(int(job.job_id), job.gpus_now, max(_LEAST_S, whole_s - job.worked_s))
+        """With what is left of it on what it asks for, and on the larger numbers of GPUs that it may have."""
+        whole_s, request, more = job.duration_estimate_s, job.request, ()
+        if whole_s is None or request.sizes:
+            own = self._table(job)[-1].tolist()
+            asked_s = own[min(request.gpus, len(own)) - 1]
+            whole_s = asked_s if whole_s is None else whole_s
+            left_s = whole_s - job.worked_s
+            larger = [gpus for gpus in request.sizes if job.gpus_now < gpus <= len(own)]
+            more = tuple((gpus, max(_LEAST_S, left_s * own[gpus - 1] / asked_s)) for gpus in larger)
+        return InLine(int(job.job_id), job.gpus_now, max(_LEAST_S, whole_s - job.worked_s), more)
 
     def _table(self, job: Job) -> Floats:
         """Seconds of jobs of its kin by type, and on own GPUs last, and by GPUs - 1; the same until more is known."""

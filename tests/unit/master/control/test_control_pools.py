@@ -487,6 +487,16 @@ def test_how_many_gpus_a_job_gets_follows_from_when_it_is_due() -> None:
         assert held == gpus, f"due in {due_s / HOUR_S} h"
 
 
+def test_who_may_grow_on_the_own_nodes_is_reckoned_with_what_it_would_get() -> None:
+    """On one GPU it would be late; on all that fall free in ten minutes it is in time."""
+    for policy, rented in (("dlq", 0), ("best-effort", 1)):
+        site = Site(own=4, policy=policy)
+        site.master.submit(4, run_estimate_s=600.0)
+        sized(site, due_s=1.5 * HOUR_S, lasts_s=3.2 * HOUR_S)
+        site.tick()
+        assert len(site.machines()) == rented, policy
+
+
 def test_run_times_are_learned_from_jobs_that_have_ended() -> None:
     """Nobody says how long it runs; those of its family before it took six minutes."""
     site = Site(own=4)
