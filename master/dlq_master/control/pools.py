@@ -357,7 +357,8 @@ def _known(turn: Turn, machine: Machine, instance_id: str) -> None:
         put(turn, machine._replace(instance_id=instance_id, tries=0, retry_s=0.0) if machine.state is MachineState.STARTING else machine._replace(instance_id=instance_id))  # fmt: skip
         return
     fault = f"its provider calls it {machine.instance_id}, and {instance_id} too"
-    turn.note("machine_twice", node_id=machine.node_id, machine=machine.request_id, cause=fault)
+    if machine.fault != fault:  # it may take a while until the last of them is gone
+        turn.note("machine_twice", node_id=machine.node_id, machine=machine.request_id, cause=fault)
     if machine.state is MachineState.STARTING:
         _fail(turn, machine, fault)
     else:
@@ -395,18 +396,21 @@ def _listed(turn: Turn, ask: ProviderTold) -> None:
         pools.list_faults[pool] = ask.fault
         return
     pools.list_faults.pop(pool, None)
-    there = {one.request_id: one.instance_id for one in ask.listed}
+    there: dict[str, list[str]] = {}
+    for one in ask.listed:
+        there.setdefault(one.request_id, []).append(one.instance_id)
     asked_s = pools.listed_s[pool] = pools.asked_list_s.get(pool, turn.now_s)
     for machine in pools.open():
         if machine.pool != pool or machine.request_id in pools.asking:
             continue
-        instance_id = there.get(machine.request_id, "")
-        if instance_id and machine.instance_id != instance_id:
-            _known(turn, machine, instance_id)
-        elif not instance_id and machine.instance_id and machine.since_s < asked_s:
+        named = there.get(machine.request_id, [])
+        other = next((name for name in named if name != machine.instance_id), "")
+        if other:
+            _known(turn, machine, other)
+        elif not named and machine.instance_id and machine.since_s < asked_s:
             _vanished(turn, machine)
     for request_id in sorted(there.keys() - {one.request_id for one in pools.open()}):
-        _unasked(turn, pool, request_id, there[request_id])
+        _unasked(turn, pool, request_id, there[request_id][0])
 
 
 def _vanished(turn: Turn, machine: Machine) -> None:

@@ -86,7 +86,8 @@ class RunTimes:
 
     def _in_line(self, job: Job) -> InLine:
         """With what is left of it on what it asks for, and on the larger numbers of GPUs that it may have."""
-        whole_s, request, more = job.duration_estimate_s, job.request, ()
+        whole_s, request = job.duration_estimate_s, job.request
+        more: tuple[tuple[int, float], ...] = ()
         if whole_s is None or request.sizes:
             own = self._table(job)[-1].tolist()
             asked_s = own[min(request.gpus, len(own)) - 1]

@@ -11,7 +11,7 @@ from dlq_common.config import Seconds
 from dlq_common.errors import NotFound, PermissionDenied, TryAgain
 from dlq_master.control import run_times
 from dlq_master.control.pool_config import RentingConfig
-from dlq_master.control.pool_stimuli import AnnounceLeave, ProviderTold, StopMachines
+from dlq_master.control.pool_stimuli import AnnounceLeave, Listed, ProviderTold, StopMachines
 from dlq_master.control.stimuli import AskedLateness, Caller, ExplainJob
 from dlq_master.control.turn import Turn
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
@@ -129,6 +129,33 @@ def test_a_start_that_fails_half_way_is_found_again_and_paid_once() -> None:
     assert site.only().instance_id == "i-1"
     assert site.provider.calls.count(f"start {site.only().request_id}") == 1, "it was listed"
     assert len(site.provider.started) == 1
+
+
+@pytest.mark.parametrize("there", [("i-1", "i-2"), ("i-2", "i-1")])
+def test_a_provider_that_makes_two_machines_of_one_request_is_told_and_both_are_stopped(
+    there: tuple[str, str],
+) -> None:
+    site = Site(renting=RentingConfig(look_every=Seconds(5.0)))
+    site.submit()
+    site.tick()
+    name = site.only().request_id
+    left = list(there)
+    site.provider.list = lambda: tuple(Listed(name, one) for one in left)  # type: ignore[method-assign]
+    stopped = []
+
+    def stop(request_id: str, instance_id: str) -> bool:
+        """As a program that looks at the instance only."""
+        stopped.append(instance_id)
+        left.remove(instance_id)
+        return True
+
+    site.provider.stop = stop  # type: ignore[method-assign]
+    for _ in range(4):
+        site.tick(5.0)
+    assert site.machines()[name].fault == "its provider calls it i-1, and i-2 too"
+    assert site.machines()[name].state == "failed"
+    assert site.master.words().count("machine_twice") == 1
+    assert (sorted(stopped), left) == (["i-1", "i-2"], [])
 
 
 def test_what_is_listed_while_a_start_hangs_does_not_count_as_a_look_after_it() -> None:
