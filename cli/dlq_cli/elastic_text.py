@@ -20,6 +20,17 @@ def elastic_text(elastic: job_pb2.Elasticity) -> str:
     return ", ".join(words)
 
 
+def speeds_text(elastic: job_pb2.Elasticity) -> str:
+    """`steps/s: 1.9 on 2 (1.00 x), 6.1 on 8 (3.21 x)`: what was measured; empty: nothing yet."""
+    words = []
+    for each in elastic.speeds:
+        text = f"{each.steps_per_second:.3g} on {each.gpu_count}"
+        if each.relative_speed:
+            text += f" ({each.relative_speed:.2f} x)"
+        words.append(text)
+    return "steps/s: " + ", ".join(words) if words else ""
+
+
 def gpus_now(job: job_pb2.Job) -> int:
     """The GPUs of a job in a list: those that it holds, while it holds any, else those that it asks for."""
     held = job.elastic.current_gpu_count or job.held_gpu_count

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dlq.v1 import job_pb2
 from dlq_cli.columns import exit_text, progress, run_s, where
-from dlq_cli.elastic_text import elastic_text
+from dlq_cli.elastic_text import elastic_text, speeds_text
 from dlq_cli.estimate_text import estimate_text
 from dlq_cli.facts.job import array_text, dependency_text
 from dlq_cli.foreseen import long_range
@@ -35,6 +35,7 @@ def _job_pairs(job: job_pb2.Job, look: Look) -> tuple[tuple[str, str], ...]:
         ("asks for", request_text(job)),
         ("holds", _holds(job)),
         ("elastic", elastic_text(job.elastic) if job.HasField("elastic") else ""),
+        ("speed by size", speeds_text(job.elastic)),
         ("nodes", where(job, look) if job.node_ids else ""),
         ("gpu type", job.gpu_type + (" (virtual devices)" if job.virtual_devices else "")),
         ("held by", _held(job)),

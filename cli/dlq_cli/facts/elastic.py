@@ -15,6 +15,15 @@ def elastic_facts(elastic: job_pb2.Elasticity) -> Facts:
         "next_gpu_count": elastic.next_gpu_count or None,
         "resize": elastic.resize,
         "resize_count": elastic.resize_count,
+        "speeds": [
+            {
+                "gpu_count": each.gpu_count,
+                "steps_per_second": each.steps_per_second,
+                "relative_speed": each.relative_speed or None,
+                "gpu_type": each.gpu_type,
+            }
+            for each in elastic.speeds
+        ],
     }
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from dlq_common.errors import IllegalTransition, InvalidRequest, Unsatisfiable
 from dlq_common.sizes import format_sizes
-from dlq_master.control import scheduling
+from dlq_master.control import scheduling, speeds
 from dlq_master.control.stimuli import SAME, UpdateJob
 from dlq_master.control.turn import Turn
 from dlq_master.model.job import Job
@@ -54,7 +54,7 @@ def wanted(turn: Turn, ask: UpdateJob, job: Job, after: Job) -> Job:
     except ValueError as error:
         raise InvalidRequest(f"elastic: {error}", field="elastic") from None
     check_room(turn, request)
-    return after._replace(request=request)
+    return speeds.learned(after._replace(request=request))
 
 
 def check_room(turn: Turn, request: Request) -> None:

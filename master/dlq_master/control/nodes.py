@@ -17,6 +17,7 @@ from dlq_master.control import (
     quarantine,
     reports,
     resumes,
+    speeds,
     unclean,
     wanted,
 )
@@ -316,6 +317,7 @@ def _hear(turn: Turn, node_id: NodeId, word: ReportedProgress) -> None:
         resumes.hear(turn, word.key, beat)
         turn.state.beats[word.key.job_id] = beat
         paces.hear(turn, word.key, beat)
+        speeds.hear(turn, word.key, beat)
 
 
 def _silence_attempts(turn: Turn, node_id: NodeId) -> None:

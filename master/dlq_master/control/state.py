@@ -100,6 +100,7 @@ class State:
     beats: dict[JobId, Beat] = field(default_factory=dict)
     tracks: dict[JobId, Track] = field(default_factory=dict)  # what jobs told of their steps
     told_s: dict[JobId, float] = field(default_factory=dict)  # all of a job's work, by its steps
+    sized: dict[JobId, Track] = field(default_factory=dict)  # of elastic jobs, on the present size
     outbox: Outbox = field(default_factory=Outbox)
     next_job: int = 1
     next_event: int = 1
@@ -168,6 +169,7 @@ def forget(state: State, job_id: JobId) -> None:
     state.beats.pop(job_id, None)
     state.tracks.pop(job_id, None)
     state.told_s.pop(job_id, None)
+    state.sized.pop(job_id, None)
     state.waits.forget(job_id)
     state.unknown_types.discard(job_id)
 

@@ -159,7 +159,7 @@ def _apply(
         after = after._replace(array=job.array)
     values = tuple(
         (field, getattr(after, field))
-        for field in (*_TEXTS, "rank_base", *_OF_DEADLINES)
+        for field in (*_TEXTS, "rank_base", "speeds", *_OF_DEADLINES)
         if getattr(after, field) != getattr(job, field)
     )
     if not values:

@@ -13,6 +13,7 @@ from dlq_master.model.lane import Lane, Segments
 from dlq_master.model.packing import Profile
 from dlq_master.model.resources import Allocation, Request, Shape
 from dlq_master.model.reward import BEST_EFFORT, Steps
+from dlq_master.model.scaling import SizePace
 
 
 class JobState(StrEnum):
@@ -235,6 +236,7 @@ class Job(NamedTuple):
     resizes: int = 0  # how often it did
     lateness: Lateness | None = None  # machines may be rented for it
     foretold: Foretold | None = None  # of what it costs
+    paces: tuple[SizePace, ...] = ()  # by size, rising: on the sizes on which it has told its steps
 
     @property
     def ended(self) -> bool:
@@ -291,7 +293,10 @@ class Job(NamedTuple):
 
     def sure_speed_on(self, gpus: int) -> float:
         """The same, of a job with deadlines no more than is known: its promise must not rest on a hope."""
-        if self.steps and gpus > self.request.gpus and not self.speeds:
+        known = bool(self.speeds)
+        if self.paces:  # else they were told, not learned
+            known = known and any(pace.gpus == gpus for pace in self.paces)
+        if self.steps and gpus > self.request.gpus and not known:
             return 1.0
         return self.speed_on(gpus)
 

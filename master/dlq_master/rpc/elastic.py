@@ -70,6 +70,15 @@ def add_elasticity(message: job_pb2.Job, job: Job, attempt: Attempt | None) -> N
     elastic.current_gpu_count, elastic.next_gpu_count = held, following
     elastic.resize = LIVE if job.request.live else RESTART
     elastic.resize_count = job.resizes
+    for pace in job.paces:
+        relative = job.speed_on(pace.gpus) if job.speeds else 0.0
+        rate = 1.0 / pace.step_s
+        elastic.speeds.add(
+            gpu_count=pace.gpus,
+            steps_per_second=rate,
+            relative_speed=relative,
+            gpu_type=pace.gpu_type,
+        )
 
 
 def fit_to_sizes(spec: job_pb2.JobSpec, sizes: tuple[int, ...]) -> None:

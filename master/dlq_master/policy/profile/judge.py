@@ -65,7 +65,7 @@ def told_s(job: Job, attempt: Attempt, track: Track, total: int) -> float | None
     """Seconds that all of a job's work takes by the steps of this run on all of its GPUs, whatever was estimated;
     None: they are too few, or too uneven. O(samples)."""
     found, last = pace(track), track.last
-    if found is None or last is None or not _steady(found):
+    if found is None or last is None or not steady(found):
         return None
     return _whole_s(job, attempt, last, total, found)
 
@@ -73,7 +73,7 @@ def told_s(job: Job, attempt: Attempt, track: Track, total: int) -> float | None
 # --- helpers, in order of use ---------------------------------------------------------------------
 
 
-def _steady(found: Pace) -> bool:
+def steady(found: Pace) -> bool:
     """A first step that compiles makes the halves of a short run differ: that is no pace yet."""
     long = found.span_s >= STEADY_S
     return found.confidence is Confidence.HIGH or (long and found.confidence is Confidence.MEDIUM)

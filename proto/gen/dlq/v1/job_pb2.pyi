@@ -1461,6 +1461,7 @@ class Elasticity(_message.Message):
     NEXT_GPU_COUNT_FIELD_NUMBER: _builtins.int
     RESIZE_FIELD_NUMBER: _builtins.int
     RESIZE_COUNT_FIELD_NUMBER: _builtins.int
+    SPEEDS_FIELD_NUMBER: _builtins.int
     current_gpu_count: _builtins.int
     """GPUs that it holds; 0: none."""
     next_gpu_count: _builtins.int
@@ -1473,6 +1474,10 @@ class Elasticity(_message.Message):
     def gpu_counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Numbers of GPUs that will do, rising; the first is its base."""
 
+    @_builtins.property
+    def speeds(self) -> _containers.RepeatedCompositeFieldContainer[Global___SizeSpeed]:
+        """The sizes on which it has told its steps, rising: what the master goes by when it sizes it."""
+
     def __init__(
         self,
         *,
@@ -1481,14 +1486,49 @@ class Elasticity(_message.Message):
         next_gpu_count: _builtins.int = ...,
         resize: _builtins.str = ...,
         resize_count: _builtins.int = ...,
+        speeds: _abc.Iterable[Global___SizeSpeed] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_gpu_count", b"current_gpu_count", "gpu_counts", b"gpu_counts", "next_gpu_count", b"next_gpu_count", "resize", b"resize", "resize_count", b"resize_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_gpu_count", b"current_gpu_count", "gpu_counts", b"gpu_counts", "next_gpu_count", b"next_gpu_count", "resize", b"resize", "resize_count", b"resize_count", "speeds", b"speeds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Elasticity: _TypeAlias = Elasticity  # noqa: Y015
+
+@_typing.final
+class SizeSpeed(_message.Message):
+    """How fast an elastic job was on one number of GPUs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GPU_COUNT_FIELD_NUMBER: _builtins.int
+    STEPS_PER_SECOND_FIELD_NUMBER: _builtins.int
+    RELATIVE_SPEED_FIELD_NUMBER: _builtins.int
+    GPU_TYPE_FIELD_NUMBER: _builtins.int
+    gpu_count: _builtins.int
+    """GPUs of the whole job."""
+    steps_per_second: _builtins.float
+    """Of its own steps."""
+    relative_speed: _builtins.float
+    """The same, over that on the GPUs that it asks for. 0: not known yet, it takes two sizes."""
+    gpu_type: _builtins.str
+    """On which GPUs: the word of their type."""
+    def __init__(
+        self,
+        *,
+        gpu_count: _builtins.int = ...,
+        steps_per_second: _builtins.float = ...,
+        relative_speed: _builtins.float = ...,
+        gpu_type: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gpu_count", b"gpu_count", "gpu_type", b"gpu_type", "relative_speed", b"relative_speed", "steps_per_second", b"steps_per_second"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SizeSpeed: _TypeAlias = SizeSpeed  # noqa: Y015
 
 @_typing.final
 class Preemption(_message.Message):

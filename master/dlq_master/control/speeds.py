@@ -1,0 +1,59 @@
+"""How fast elastic jobs run on the sizes on which they have run, from the steps that they tell.
+
+The size stage goes by it as soon as two sizes are known (`model/scaling.py`); until then speed is taken to be linear.
+What happens when an agent restarts, or the line is silent: what is known stands. When the master restarts: what was learned
+lies with the job, on disk; only the steps of a size that was being measured are counted anew.
+"""
+
+from __future__ import annotations
+
+from dlq_master.control.state import Beat
+from dlq_master.control.turn import Turn
+from dlq_master.model.attempt import Attempt
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.gang import is_reduced
+from dlq_master.model.ids import AttemptKey
+from dlq_master.model.job import Job
+from dlq_master.model.scaling import SizePace, speeds, with_pace
+from dlq_master.policy.profile.judge import steady
+from dlq_master.policy.profile.steps import followed, pace
+
+_NEWS = 0.05  # a pace that differs by less is no news: every piece of it is a write
+
+
+def hear(turn: Turn, key: AttemptKey, beat: Beat) -> None:
+    """A beat of a living attempt."""
+    state, job = turn.state, turn.job(key.job_id)
+    if not job.request.sizes or job.ended:
+        return
+    attempt = state.cluster.attempts[key]
+    began_s = attempt.started_time_s
+    if began_s is None or beat.time_s < began_s or is_reduced(attempt, job):
+        return
+    gpus = attempt.lease.allocation.width
+    track = followed(state.sized.get(job.job_id), key.number, gpus, beat.step, beat.time_s)
+    state.sized[job.job_id] = track
+    found = pace(track)
+    if found is None or not steady(found):
+        return
+    heard = SizePace(gpus, found.step_s, _type_of(state.cluster, attempt))
+    if not _known(job, heard):
+        state.cluster.put_job(learned(job._replace(paces=with_pace(job.paces, heard))))
+
+
+def learned(job: Job) -> Job:
+    """The job with the speeds that its paces tell of its sizes."""
+    request = job.request
+    return job._replace(speeds=speeds(request.sizes, request.gpus, job.paces))
+
+
+def _known(job: Job, heard: SizePace) -> bool:
+    return any(
+        (it.gpus, it.gpu_type) == (heard.gpus, heard.gpu_type)
+        and abs(it.step_s - heard.step_s) <= _NEWS * it.step_s
+        for it in job.paces
+    )
+
+
+def _type_of(cluster: Cluster, attempt: Attempt) -> str:
+    return "+".join(sorted(cluster.capacity.parts(attempt.lease.allocation)))
