@@ -28,6 +28,7 @@ class Renting:
         self._paid: list[_Rented] = []  # and idle, those first that are there for longest
         self.cost = 0.0  # $ of what was released
         self.gpu_s = 0.0  # GPU-seconds, likewise
+        self.hours = {rented.name: 0.0 for rented in catalogue.types}  # billed, likewise
 
     def become(self, types: Mapping[int, int], now_s: float) -> None:
         """From now on each node is of this type; those that are not named are released."""
@@ -79,4 +80,5 @@ class Renting:
         rented = self._types[had.type]
         billed_s = max(now_s - had.since_s, rented.minimum_billing_s)
         self.cost += billed_s / _HOUR_S * rented.price_per_hour
+        self.hours[rented.name] += billed_s / _HOUR_S
         self.gpu_s += (now_s - had.since_s) * rented.gpus

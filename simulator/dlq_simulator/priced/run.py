@@ -63,7 +63,8 @@ def run(
         wall_s=round(time.perf_counter() - wall_s, 6),
     )
     priced = any(rented.price_per_hour for rented in instance.catalogue.types)
-    billed = Billed(bill.gpu_s, bill.nodes if priced else None)
+    hours = {name: round(found, 6) for name, found in bill.hours.items()}
+    billed = Billed(bill.gpu_s, bill.nodes if priced else None, machine_hours=hours)
     gpus = instance.nodes * int(instance.catalogue.most.max())
     return Result(
         policy=chosen.name,

@@ -39,6 +39,7 @@ class Bill:
     decisions: int
     finish_s: dict[int, float]
     ways: dict[int, Way]
+    hours: dict[str, float]  # of nodes, billed, by type
 
     @property
     def total(self) -> float:
@@ -165,6 +166,7 @@ class World:
             decisions=self.decisions,
             finish_s=self.finish_s,
             ways=self.ways,
+            hours=self.renting.hours,
         )
 
 
