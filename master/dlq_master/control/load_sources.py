@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 from urllib.parse import parse_qs, quote, urlsplit
 from urllib.request import urlopen
+
+from dlq_common.clock import SteadyClock
 
 PROMETHEUS = "prometheus:"
 _HTTP = ("http", "https")
@@ -28,36 +31,63 @@ def check_source(source: str) -> None:
         raise ValueError(f"a file, http:// or https://, not {source[:80]!r}")
 
 
-def read_load(source: str) -> float:
+def read_load(source: str, timeout_s: float = TIMEOUT_S) -> float:
     """The share of its servers that are in use, from 0 to 1. Raises LoadUnknown."""
     try:
-        told = _told(source)
-    except (OSError, URLError, ValueError, LookupError, TypeError) as error:
+        told = _told(source, timeout_s)
+    except (OSError, HTTPException, ValueError, RecursionError) as error:
         raise LoadUnknown(f"{source[:80]}: {error}") from error
     if not 0.0 <= told <= 1.0:
         raise LoadUnknown(f"{source[:80]}: {told} is no share from 0 to 1")
     return told
 
 
-def _told(source: str) -> float:
+def _told(source: str, timeout_s: float) -> float:
     if source.startswith(PROMETHEUS):
         parts = urlsplit(source.removeprefix(PROMETHEUS))
         query = quote(parse_qs(parts.query)["query"][0])
         base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
-        found = json.loads(_fetched(f"{base}/api/v1/query?query={query}"))
-        return float(found["data"]["result"][0]["value"][1])
+        return _found(_fetched(f"{base}/api/v1/query?query={query}", timeout_s))
     if "://" in source:
-        return _number(_fetched(source))
+        return _number(_fetched(source, timeout_s))
     return _number(_last_line(Path(source)))
+
+
+def _found(text: str) -> float:
+    """The one number that a query of Prometheus finds (its HTTP API, "instant queries")."""
+    match json.loads(text):
+        case {"data": {"resultType": "scalar", "result": [_, value]}}:
+            return _as_number(value)
+        case {"data": {"result": [{"value": [_, value]}]}}:
+            return _as_number(value)
+        case {"data": {"result": list(series)}}:
+            found = f"{len(series)} series" if series else "nothing"
+            raise ValueError(f"the query finds {found}, not one number")
+        case {"error": str(why)}:
+            raise ValueError(why[:200])
+    raise ValueError("that is no answer of Prometheus")
 
 
 def _number(text: str) -> float:
     """A number, or JSON with "busy", or the last cell of a line."""
-    told: Any = json.loads(text) if text.lstrip().startswith("{") else text.strip().split(",")[-1]
-    return float(told["busy"] if isinstance(told, Mapping) else told)
+    if not text.lstrip().startswith("{"):
+        return _as_number(text.strip().split(",")[-1])
+    told: Mapping[str, Any] = json.loads(text)
+    if "busy" not in told:
+        raise ValueError('its JSON has no "busy"')
+    return _as_number(told["busy"])
+
+
+def _as_number(value: object) -> float:
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        with suppress(ValueError):
+            return float(value)
+    raise ValueError(f"{str(value)[:40]!r} is no number")
 
 
 def _last_line(path: Path) -> str:
+    if path.exists() and not path.is_file():
+        raise ValueError("it is no file")  # a pipe would be waited for
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - LARGEST_BYTES))
         lines = file.read(LARGEST_BYTES).decode(errors="replace").split("\n")
@@ -67,7 +97,17 @@ def _last_line(path: Path) -> str:
     return whole[-1]
 
 
-def _fetched(url: str) -> str:
-    with urlopen(url, timeout=TIMEOUT_S) as answer:
-        body: bytes = answer.read(LARGEST_BYTES)
+def _fetched(url: str, timeout_s: float) -> str:
+    """All of the answer: half of a number is another number."""
+    clock, body = SteadyClock(), b""
+    until_s = clock.boottime_s() + timeout_s
+    with urlopen(url, timeout=timeout_s) as answer:
+        while piece := answer.read1(LARGEST_BYTES):
+            body += piece
+            if len(body) > LARGEST_BYTES:
+                raise ValueError(f"it answers more than {LARGEST_BYTES} bytes")
+            if clock.boottime_s() > until_s:
+                raise TimeoutError("timed out")
+        if answer.length:
+            raise ValueError("its answer was cut off")
     return body.decode()

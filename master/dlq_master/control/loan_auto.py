@@ -14,7 +14,7 @@ from dlq_common.ids import Ids
 from dlq_common.logs import get_logger
 from dlq_master.control.caller import Caller
 from dlq_master.control.config import LoansConfig
-from dlq_master.control.load_sources import LoadUnknown, read_load
+from dlq_master.control.load_sources import TIMEOUT_S, LoadUnknown, read_load
 from dlq_master.control.loan_state import Followed, Loans
 from dlq_master.control.loan_stimuli import LendServers, ReclaimServers
 from dlq_master.control.ports import Control
@@ -37,14 +37,16 @@ class Follower:
         clock: Clock,
         ids: Ids,
         read: Callable[[str], float] = read_load,
+        patience_s: float = 2.0 * TIMEOUT_S,
     ) -> None:
-        """`read`: how busy a source is; runs in a thread."""
+        """`read`: how busy a source is; runs in a thread. `patience_s`: until it is said that it does not answer."""
         self._config = config
         self._control = control
         self._loans = loans
         self._clock = clock
         self._ids = ids
-        self._read = read
+        self._read, self._patience_s = read, patience_s
+        self._reading: asyncio.Task[float] | None = None
         self._lending = Lending()
         if config.load:
             loans.followed = Followed(config.load)
@@ -65,7 +67,7 @@ class Follower:
             return
         before = self._loans.followed or Followed(self._config.load)
         try:
-            busy = await asyncio.to_thread(self._read, self._config.load)
+            busy = await self._busy()
         except LoadUnknown as error:
             self._say(before._replace(fault=str(error)))
             return
@@ -83,6 +85,17 @@ class Follower:
         except DlqError as error:
             told = told._replace(fault=error.what)
         self._say(told)
+
+    async def _busy(self) -> float:
+        """What the source tells. One that does not answer is waited for, and not asked again meanwhile."""
+        if self._reading is None:
+            reading = asyncio.to_thread(self._read, self._config.load)
+            self._reading = asyncio.create_task(reading)
+        done, _ = await asyncio.wait({self._reading}, timeout=self._patience_s)
+        if not done:
+            raise LoadUnknown(f"{self._config.load[:80]}: it has not answered yet")
+        reading_done, self._reading = self._reading, None
+        return reading_done.result()
 
     async def _carry_out(self, servers: list[Node], more: int) -> None:
         able = [node.node_id for node in servers if _can_be_lent(node)][: max(0, more)]

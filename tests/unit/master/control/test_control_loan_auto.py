@@ -1,11 +1,8 @@
-"""Servers that are lent by the load of the inference side: sources that tell, and sources that do not."""
+"""Servers that are lent by the load of the inference side, as people and sources let them."""
 
 import asyncio
 import threading
-from collections.abc import AsyncIterable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
+from collections.abc import AsyncIterable
 from typing import Any
 
 import pytest
@@ -14,7 +11,7 @@ from dlq_common.config import Seconds
 from dlq_common.errors import IllegalTransition
 from dlq_common.ids import SeededIds
 from dlq_master.control.config import LoansConfig, MasterConfig
-from dlq_master.control.load_sources import LoadUnknown, check_source, read_load
+from dlq_master.control.load_sources import LoadUnknown
 from dlq_master.control.loan_auto import Follower
 from dlq_master.control.loan_stimuli import SwitchLoans
 from dlq_master.control.ports import Readable
@@ -24,65 +21,6 @@ from dlq_master.model.node import NodeState
 from support.lent_servers import flags, server
 from support.master_harness import ROOT, Master
 from support.running import running
-
-
-@contextmanager
-def serving(body: str) -> Iterator[str]:
-    """An HTTP server that answers everything with this; its address."""
-    asked: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        def log_message(self, *_: object) -> None: ...
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as made:
-        threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{made.server_port}"
-        made.shutdown()
-
-
-def test_a_load_is_read_from_where_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "load.csv"
-    path.write_text("time_s,busy\n0,0.9\n60,0.25\n\n")
-    assert read_load(str(path)) == 0.25
-    with serving('{"busy": 0.5}') as url:
-        assert read_load(f"{url}/load") == 0.5
-    with serving("0.75\n") as url:
-        assert read_load(url) == 0.75
-    found = '{"status":"success","data":{"result":[{"metric":{},"value":[1700000000,"0.4"]}]}}'
-    with serving(found) as url:
-        assert read_load(f"prometheus:{url}?query=avg(busy{{job='x'}})") == 0.4
-
-
-@pytest.mark.parametrize("text", ["", "busy\n", "1.5\n", "-0.1\n", "nan\n"])
-def test_what_is_no_load_is_told(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "load"
-    path.write_text(text)
-    with pytest.raises(LoadUnknown, match="load"):
-        read_load(str(path))
-
-
-def test_a_source_that_is_not_there_or_says_nothing_is_told(tmp_path: Path) -> None:
-    with pytest.raises(LoadUnknown):
-        read_load(str(tmp_path / "gone"))
-    with pytest.raises(LoadUnknown):
-        read_load("http://127.0.0.1:1/load")
-    with serving('{"data":{"result":[]}}') as url, pytest.raises(LoadUnknown):
-        read_load(f"prometheus:{url}?query=busy")
-
-
-@pytest.mark.parametrize(
-    "source", ["ftp://h/x", "prometheus:http://h:9090", "prometheus:h?query=x"]
-)
-def test_what_cannot_be_asked_is_refused(source: str) -> None:
-    with pytest.raises(ValueError, match="not"):
-        check_source(source)
-    check_source("")
 
 
 class Watched:
@@ -165,6 +103,41 @@ def test_a_source_that_tells_nothing_changes_nothing(master: Master) -> None:
     told = master.loop.published.followed_load()
     assert told is not None
     assert (told.fault, told.busy) == ("it does not answer", 0.7)
+
+
+def test_a_source_that_hangs_is_told_and_not_asked_again_until_it_has_answered(
+    master: Master,
+) -> None:
+    watched = Watched(master)
+    before = watched.look(0.7, 120.0)
+    asked: list[str] = []
+    answer = threading.Event()
+
+    def hangs(source: str) -> float:
+        asked.append(source)
+        answer.wait()
+        return 1.0
+
+    door, loans = _Asking(master), master.state.loans
+    config = LoansConfig(load="told", headroom=0.0)
+    follower = Follower(config, door, loans, master.clock, SeededIds(2), hangs, patience_s=0.0)
+
+    async def looks() -> list[str]:
+        try:
+            for _ in range(3):
+                await follower.look()
+            told = loans.followed
+            assert told is not None
+            assert told.fault == "told: it has not answered yet"
+            return [name for name in watched.agents if flags(master, name) == {"loaned"}]
+        finally:
+            answer.set()
+            while loans.followed is None or loans.followed.fault:
+                await follower.look()
+
+    assert asyncio.run(looks()) == before
+    assert asked == ["told"]
+    assert all("reclaimed" in flags(master, name) for name in before), "what it says at last counts"
 
 
 def test_servers_that_do_not_answer_are_not_counted_on(master: Master) -> None:
