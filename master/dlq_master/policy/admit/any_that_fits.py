@@ -74,11 +74,14 @@ def never(cluster: Cluster, placement: Placement, shape: Shape) -> Reason | None
         return choices[0]
     most = max(pool.total for pool in pools)
     over = f" over {shape.nodes} nodes" if shape.nodes is not None else ""
+    told = f"no set of the registered nodes has {shape.gpus} GPUs{over}"
+    if shape.mixed:
+        told = f"{told}; of all types together there are {most}"
     return Reason(
         ReasonCode.NO_SUCH_SHAPE,
         "gpus",
         shape.gpus,
-        most,
+        None if shape.mixed else most,
         (),
-        f"no set of the registered nodes has {shape.gpus} GPUs{over}",
+        told,
     )

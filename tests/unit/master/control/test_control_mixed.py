@@ -46,8 +46,9 @@ def test_it_starts_on_all_types_and_every_rank_is_told_them(
 def test_who_did_not_say_so_is_refused_what_no_type_has(master: Master) -> None:
     with pytest.raises(Unsatisfiable):
         master.submit(6)
-    with pytest.raises(Unsatisfiable):
+    with pytest.raises(Unsatisfiable) as refused:
         master.submit(request=Request(gpus=9, mixed=True))
+    assert "of all types together there are 8" in str(refused.value.metadata)
 
 
 @pytest.mark.usefixtures("nodes")
