@@ -4,8 +4,8 @@
     torchrun --nproc-per-node 2 train_ddp.py --checkpoint-dir ckpt
 
 On SIGTERM it finishes the step, saves, and exits 0. Started again, it goes on from the newest file.
-Where torchrun may start its workers again (--max-restarts), it exits 1 instead, since 0 would tell
-torchrun that all is done: so others may join and leave while it trains, with --nnodes 1:4.
+With --if-stopped 1 it exits 1 instead, since 0 tells torchrun that all is done: so torchrun starts it
+again when others join or leave (--nnodes 1:4, --max-restarts above 0).
 --workers lets a DataLoader fetch the images; --unhurried-while is for those who want to look.
 """
 
@@ -13,7 +13,6 @@ import argparse
 import gc
 import gzip
 import hashlib
-import os
 import signal
 import sys
 import time
@@ -58,8 +57,8 @@ def main() -> None:
     del model
     gc.collect()
     dist.destroy_process_group()
-    if not finished and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")):
-        sys.exit(1)
+    if not finished:
+        sys.exit(args.if_stopped)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -76,6 +75,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--step-log", type=Path, metavar="FILE", help="a line for each step done")
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--save-every", type=int, default=100, metavar="STEPS")
+    parser.add_argument("--if-stopped", type=int, default=0, metavar="CODE", help="exit code then")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=0, help="DataLoader workers per process")
     parser.add_argument(

@@ -54,7 +54,7 @@ def test_it_grows_and_shrinks_while_it_runs_and_does_each_step_once(
     log, pids = tmp_path / "steps", tmp_path / "pids"
     words = PLAIN.command(
         out, "--global-batch", "64", "--step-log", str(log), "--save-every", "1000",
-        "--unhurried-while", str(unhurried), torchrun=("--redirects", "0"),
+        "--unhurried-while", str(unhurried), "--if-stopped", "1", torchrun=("--redirects", "0"),
     )  # fmt: skip
     first = user.submit(*WIDE, *FOR_EVER)
     user.wait(first, lambda now: bool(now.node_ids), "the other job runs")

@@ -30,6 +30,8 @@ def hear(turn: Turn, key: AttemptKey, beat: Beat) -> None:
     began_s = attempt.started_time_s
     if began_s is None or beat.time_s < began_s or is_reduced(attempt, job):
         return
+    if attempt.resize is not None:  # it has GPUs that do not work for it yet, or no more
+        return
     gpus = attempt.lease.allocation.width
     track = followed(state.sized.get(job.job_id), key.number, gpus, beat.step, beat.time_s)
     state.sized[job.job_id] = track
