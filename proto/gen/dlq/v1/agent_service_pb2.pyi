@@ -787,7 +787,9 @@ class RankReport(_message.Message):
 
     @_builtins.property
     def ports(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Of a READY rank: ports of this node that were free, as many as its launch asks for."""
+        """Of a READY rank, and of one that runs and is resized live: ports of this node that were free, as many as its
+        launch asks for.
+        """
 
     @_builtins.property
     def last_lines(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -1140,7 +1142,7 @@ class LaunchCommand(_message.Message):
 
     @_builtins.property
     def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Ids of all nodes of the gang in rank order."""
+        """Ids of all nodes of the gang in rank order; of one that is resized live also of those that have left it."""
 
     @_builtins.property
     def spec(self) -> _job_pb2.JobSpec:
@@ -1168,7 +1170,7 @@ class LaunchCommand(_message.Message):
 
     @_builtins.property
     def node_gpu_counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """How many GPUs the gang has on each node, in rank order."""
+        """How many GPUs the gang has on each node, in rank order; 0: it has left."""
 
     @_builtins.property
     def profile(self) -> _profile_pb2.ProfileOrder:
@@ -1257,7 +1259,7 @@ class StopCommand(_message.Message):
     node_rank: _builtins.int
     """The rank."""
     cause: _builtins.str
-    """Why: "preempt", "pause", "cancel", "time_limit", "gang_failure", "drain", "superseded"."""
+    """Why: "preempt", "pause", "cancel", "time_limit", "gang_failure", "drain", "superseded"; "resize": the others go on."""
     @_builtins.property
     def fence(self) -> _lease_pb2.Fence:
         """Its fence."""

@@ -824,7 +824,9 @@ class ElasticSpec(_message.Message):
     GPU_COUNTS_FIELD_NUMBER: _builtins.int
     RESIZE_FIELD_NUMBER: _builtins.int
     resize: _builtins.str
-    """"restart": it saves, stops, and starts again on the others. Empty: restart."""
+    """"restart": it saves, stops, and starts again on the others. "live": torchrun takes whole nodes up and lets them
+    go while it runs; it needs a node_count. Empty: restart.
+    """
     @_builtins.property
     def gpu_counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Rising, 2 to 1024 of them; the first is its base, and resources.gpu_count is one of them. With a
@@ -1467,7 +1469,7 @@ class Elasticity(_message.Message):
     next_gpu_count: _builtins.int
     """GPUs with which it will go on, while it saves for that; 0: it is not resized now."""
     resize: _builtins.str
-    """"restart"."""
+    """"restart" or "live"."""
     resize_count: _builtins.int
     """How often it has gone on with other GPUs."""
     @_builtins.property
