@@ -12,6 +12,9 @@ server with room for it. How workers lie is what the quality of Algorithm 1 hang
 study from which the goal of the benchmark is (a third of a reclaim's jobs too many at 60 servers of 520).
 
 `USUAL_RECIPES` are the 20 of 520 of issue 9, with the seeds of the first.
+
+Of `ELASTIC_RECIPES` a quarter of the jobs of two GPUs and more can do with half of what they have, whichever GPUs that are; their base is
+counted where most of them lie.
 """
 
 from __future__ import annotations
@@ -34,12 +37,13 @@ WORKERS = (2, 4, 8)  # GPUs of a worker, where they are scattered
 
 
 class Case(NamedTuple):
-    """`jobs`: of each, how many GPUs it holds on which servers."""
+    """`jobs`: of each, how many GPUs it holds on which servers; of those of several a share is `elastic`."""
 
     name: str
     servers: int
     wanted: int
     jobs: tuple[dict[int, int], ...]
+    elastic: float = 0.0
 
 
 class Recipe(NamedTuple):
@@ -49,10 +53,12 @@ class Recipe(NamedTuple):
     busy: float
     wanted: int
     scattered: bool = False
+    elastic: float = 0.0
 
     @property
     def name(self) -> str:
         lie = ", scattered" if self.scattered else ""
+        lie += f", {self.elastic:.0%} elastic" if self.elastic else ""
         return f"{self.servers} servers, {self.wanted} wanted, {self.busy:.0%} busy{lie}"
 
 
@@ -61,6 +67,11 @@ FULL_RECIPES = tuple(Recipe(520, 0.95, wanted) for wanted in DEMANDS)
 SCATTERED_RECIPES = tuple(recipe._replace(scattered=True) for recipe in RECIPES)
 # What an inference side asks for at a time.
 USUAL_RECIPES = tuple(Recipe(520, busy, 20) for busy in (*BUSY, 0.95))
+ELASTIC_RECIPES = tuple(
+    Recipe(520, busy, wanted, scattered, elastic=0.25)
+    for busy, scattered in ((0.85, False), (0.95, False), (0.85, True))
+    for wanted in (20, 100, 200)
+)
 LARGE_RECIPES = (Recipe(2000, 0.70, 200), Recipe(2000, 0.85, 500))
 
 
@@ -81,7 +92,9 @@ def draw(recipe: Recipe, seed: int) -> Case:
         for server, gpus in jobs.pop(dice.randrange(len(jobs))).items():
             free[server] += gpus
         _fill(free, jobs, until, dice, recipe.scattered)
-    return Case(f"{recipe.name}, seed {seed}", recipe.servers, recipe.wanted, tuple(jobs))
+    return Case(
+        f"{recipe.name}, seed {seed}", recipe.servers, recipe.wanted, tuple(jobs), recipe.elastic
+    )
 
 
 def _fill(
