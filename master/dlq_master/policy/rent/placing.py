@@ -26,7 +26,7 @@ class _Alike(NamedTuple):
     paid_s: float
 
 
-_Room = Mapping[_Alike, dict[int, list[str]]]  # heaps of machines by how many GPUs are free
+_Room = dict[_Alike, dict[int, list[str]]]  # heaps of machines by how many GPUs are free
 
 
 def placed(market: Market, who: Bids) -> tuple[list[Put], Bids]:
@@ -34,15 +34,14 @@ def placed(market: Market, who: Bids) -> tuple[list[Put], Bids]:
     room = _room(market)
     if not room or not who.jobs:
         return [], who
-    costs = {alike: _costs(market, who, alike, max(heaps)) for alike, heaps in room.items()}
+    costs = _costs(market, who, room)
     least = np.min([cost.min(axis=1, initial=inf) for cost in costs.values()], axis=0)
     put, gone = [], []
     for n in np.flatnonzero(least < who.own).tolist():
-        rows = {alike: cost[n].tolist() for alike, cost in costs.items()}
-        found = _cheapest(room, rows)
+        found = _cheapest(room, costs, n)
         if found is not None and found[0] < who.own[n]:
             _, request_id, gpus, alike, free = found
-            _take(room[alike], free, gpus)
+            _take(room, alike, free, gpus)
             put.append(Put(who.jobs[n].job, request_id, gpus))
             gone.append(n)
     return put, who.only(np.delete(np.arange(len(who.jobs)), gone)) if gone else who
@@ -61,35 +60,44 @@ def _room(market: Market) -> _Room:
     return room
 
 
-def _costs(market: Market, who: Bids, alike: _Alike, free: int) -> Floats:
-    """[job, g - 1], of at most so many GPUs: of being late there, and of what is not paid yet."""
-    offer = market.offers[alike.offer].type
-    end_s = alike.begin_s + who.left_s[:, alike.offer, :free]
-    late = late_costs(who.weight[:, None], who.due_s[:, None], end_s)
-    part = parts(market.offers, end_s.shape[1])[alike.offer]
-    unpaid_s = np.maximum(0.0, end_s - alike.paid_s)
-    with np.errstate(invalid="ignore"):  # what costs nothing, and is never done
-        cost = late + unpaid_s * part * offer.price_per_hour / HOUR_S
-    found: Floats = np.where(np.isfinite(end_s) & (end_s <= offer.until_s), cost, inf)
+def _costs(market: Market, who: Bids, room: _Room) -> dict[_Alike, Floats]:
+    """[job, g - 1], of at most the GPUs that are free: of being late there, and of what is not paid yet."""
+    found: dict[_Alike, Floats] = {}
+    share = parts(market.offers, who.left_s.shape[2])
+    for n, offer in enumerate(market.offers):
+        mine = [alike for alike in room if alike.offer == n]
+        begin_s = np.array([alike.begin_s for alike in mine])[:, None]
+        paid_s = np.array([alike.paid_s for alike in mine])[:, None]
+        end_s = begin_s + who.left_s[:, None, n]  # [job, alike, g - 1]
+        late = late_costs(who.weight[:, None, None], who.due_s[:, None, None], end_s)
+        unpaid_s = np.maximum(0.0, end_s - paid_s)
+        with np.errstate(invalid="ignore"):  # what costs nothing, and is never done
+            cost = late + unpaid_s * share[n] * offer.type.price_per_hour / HOUR_S
+        cost = np.where(np.isfinite(end_s) & (end_s <= offer.type.until_s), cost, inf)
+        found |= {alike: cost[:, at, : max(room[alike])] for at, alike in enumerate(mine)}
     return found
 
 
 def _cheapest(
-    room: _Room, rows: Mapping[_Alike, list[float]]
+    room: _Room, costs: Mapping[_Alike, Floats], job: int
 ) -> tuple[float, str, int, _Alike, int] | None:
     """Of one job: cost, machine and GPUs, and where the machine stands; of equals the machine that is named first."""
-    found = [
-        (cost := min(row[:free]), heap[0], row.index(cost) + 1, alike, free)
-        for alike, row in rows.items()
-        for free, heap in room[alike].items()
-    ]
+    found = []
+    for alike, heaps in room.items():
+        row = costs[alike][job].tolist()
+        for free, heap in heaps.items():
+            cost = min(row[:free])
+            found.append((cost, heap[0], row.index(cost) + 1, alike, free))
     return min(found, key=lambda place: place[:2], default=None)
 
 
-def _take(heaps: dict[int, list[str]], free: int, gpus: int) -> None:
+def _take(room: _Room, alike: _Alike, free: int, gpus: int) -> None:
     """GPUs of the machine that is named first of those with so many."""
+    heaps = room[alike]
     request_id = heappop(heaps[free])
     if not heaps[free]:
         del heaps[free]
     if free > gpus:
         heappush(heaps.setdefault(free - gpus, []), request_id)
+    if not heaps:
+        del room[alike]
