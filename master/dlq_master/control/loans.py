@@ -21,6 +21,7 @@ from dlq_master.model.node import CLOSED, Node, NodeFlag, NodePool, NodeState
 from dlq_master.model.plan import Loan, Plan, Return
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.check import IllegalPlan, check_delta
+from dlq_master.policy.reclaim.tenants import gives_up
 from dlq_master.policy.reclaim.whitelist import is_asked_back, is_lent
 
 
@@ -153,5 +154,6 @@ def _send_away(turn: Turn, node_id: NodeId) -> None:
     """Who was silent when the server was asked back hears of it now."""
     cluster = turn.state.cluster
     for key in cluster.attempts_on(node_id):
-        if cluster.attempts[key].stop_cause is None:
+        attempt = cluster.attempts[key]
+        if attempt.stop_cause is None and not gives_up(attempt, {node_id}):
             turn.stop(key, StopCause.RECLAIM)

@@ -20,12 +20,14 @@ from dlq_master.control.reclaim_hits import clipped, hits_of, left_s, words_of
 from dlq_master.control.scheduling import look
 from dlq_master.control.turn import Turn
 from dlq_master.model import node_steps as on_node
+from dlq_master.model.attempt import Attempt
 from dlq_master.model.attempt_steps import sooner
 from dlq_master.model.ids import NodeId
 from dlq_master.model.machine import StopCause
 from dlq_master.model.node import NodeFlag
 from dlq_master.policy.reclaim.choices import ALGORITHM_1
 from dlq_master.policy.reclaim.demand import Choice, Demand
+from dlq_master.policy.reclaim.tenants import gives_up
 from dlq_master.policy.reclaim.whitelist import (
     Taken,
     demand_of,
@@ -255,9 +257,19 @@ def _hasten(turn: Turn, node_ids: tuple[NodeId, ...], within_s: float, actor: st
     keys = {key for node_id in node_ids for key in cluster.attempts_on(node_id)}
     for key in sorted(keys):
         attempt = cluster.attempts[key]
+        if _gone_by(attempt, node_ids, turn.now_s + within_s):
+            continue
         if attempt.stop_cause is None or left_s(attempt, turn.now_s) > within_s:
             stop = sooner(attempt, attempt.stop_cause or StopCause.RECLAIM, within_s)
             turn.step_attempt(key, stop, actor=actor, cause="the server is wanted by then")
+
+
+def _gone_by(attempt: Attempt, node_ids: tuple[NodeId, ...], until_s: float) -> bool:
+    """Whether its ranks there leave by then, while the others run on."""
+    resize = attempt.resize
+    if resize is None or not gives_up(attempt, set(node_ids)):
+        return False
+    return resize.due_s + resize.grace_s <= until_s
 
 
 def _changed(token: str, why: str) -> str:

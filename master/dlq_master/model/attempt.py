@@ -197,10 +197,15 @@ class Attempt(NamedTuple):
         """Those of them that others may have once it has stopped, or its ranks that leave have."""
         held = self.lease.allocation
         if self.resize is not None and self.stop_cause is None:
-            going = {status.node_id for status in self.ranks if status.leaving}
-            going -= {status.node_id for status in self.ranks if not status.leaving}
+            going = self.going
             return Allocation(tuple([slot for slot in held.slots if slot.node_id in going]))
         return held if self.regrant is None else held - self.regrant
+
+    @property
+    def going(self) -> set[NodeId]:
+        """Nodes that its ranks leave, or have left, while the others go on."""
+        left = {status.node_id for status in self.ranks if status.leaving}
+        return left - {status.node_id for status in self.ranks if not status.leaving}
 
     @property
     def frees(self) -> bool:

@@ -25,8 +25,15 @@ def tenants_of(view: View, policy: Policy, servers: Iterable[NodeId]) -> list[Te
     """Who would have to leave these servers. Who is leaving already costs nothing more."""
     cluster, lent = view.cluster, set(servers)
     keys = sorted({key for node_id in lent for key in cluster.attempts_on(node_id)})
-    attempts = [cluster.attempts[key] for key in keys]
+    attempts = [cluster.attempts[key] for key in keys if not gives_up(cluster.attempts[key], lent)]
     return [_tenant(view, policy, one, lent) for one in attempts if one.state in ACTIVE]
+
+
+def gives_up(attempt: Attempt, servers: Set[NodeId]) -> bool:
+    """Whether its ranks there leave already, while the others run on."""
+    if attempt.resize is None or attempt.stop_cause is not None:
+        return False
+    return attempt.going >= servers & set(attempt.lease.allocation.node_ids)
 
 
 def left_over(

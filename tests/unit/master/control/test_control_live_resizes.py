@@ -17,6 +17,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import EndReason, JobState
 from dlq_master.model.live import RESIZES_PER_ATTEMPT
 from dlq_master.model.resources import Request
+from support.lent_servers import Server, asked, flags, lend
 from support.master_harness import ALICE, Master, config_of
 from support.sim_agent import SimAgent
 
@@ -365,3 +366,28 @@ def test_after_so_many_live_resizes_one_is_by_a_restart(site: Site) -> None:
     site.until(lambda: site.width(job_id) == 12)
     assert [it["mode"] for it in site.told("job_resized")] == ["restart"]
     assert site.master.attempt(job_id).resizes == 0
+
+
+@pytest.mark.parametrize("hurry", [False, True])
+def test_a_lent_server_that_is_asked_back_is_left_while_the_others_run(
+    master: Master, hurry: bool
+) -> None:
+    own, lent = SimAgent(master, NodeId("gpu01")), Server(master, NodeId("inf01"))
+    site = Site(master, [own, lent])
+    for agent in site.nodes:
+        agent.hello()
+    job_id = site.submit(Request(gpus=4, nodes=1, sizes=(4, 8), live=True))
+    site.until(lambda: site.width(job_id) == 4)
+    lend(master, "inf01")
+
+    def answered(width: int) -> bool:
+        lent.answer()
+        return site.width(job_id) == width
+
+    site.until(lambda: answered(8))
+    more = {"within_s": 20.0, "force": True} if hurry else {}
+    master.ask(asked("inf01", **more))
+    assert master.attempt(job_id).state is AttemptState.RUNNING
+    site.until(lambda: answered(4) and not flags(master))
+    assert master.job(job_id).attempts == 1
+    assert [it["mode"] for it in site.told("job_resized")] == ["live", "live"]
