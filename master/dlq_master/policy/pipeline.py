@@ -30,7 +30,9 @@ from dlq_master.policy.promise.reading import (
     can_pause,
     due_slot,
     home_type,
+    margin,
     next_decision_s,
+    overruns,
     type_of,
 )
 from dlq_master.policy.promise.rules import Decided, Promises
@@ -50,6 +52,7 @@ from dlq_master.policy.walk.seats import (
     Seat,
     SlotContest,
     SlotSpace,
+    ends_now,
     holding,
     pinned_too,
     seats,
@@ -223,8 +226,10 @@ def _seated(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
 
 def _seating(view: View, policy: Policy, ending: Collection[AttemptKey]) -> Seating:
     cluster = view.cluster
+    late = _overdue(view, policy)
     if not ending:
-        return Seating({}, holding(cluster), seats(cluster), policy.profiling)
+        held, waiting = holding(cluster), seats(cluster)
+        return Seating({}, held, waiting, policy.profiling, overdue=late)
     going = evacuated(cluster, ending)
     going |= {
         key: job_id for key, job_id in _movers(view, policy, ending).items() if key not in going
@@ -238,7 +243,18 @@ def _seating(view: View, policy: Policy, ending: Collection[AttemptKey]) -> Seat
         left = yielding(cluster, running, words, ending, {*safe, *going})
     fixed = [*stay, *moving, *[key.job_id for key in left]]
     waiting = seats(cluster, moving)
-    return Seating(going, fixed, waiting, policy.profiling, safe.values(), left)
+    return Seating(going, fixed, waiting, policy.profiling, safe.values(), left, late)
+
+
+def _overdue(view: View, policy: Policy) -> list[JobId]:
+    """Who was to have ended when its slot did, and has used up all that was reserved for it."""
+    cluster, rules = view.cluster, policy.promises
+    jobs = [cluster.jobs[job_id] for job_id in holding(cluster)]
+    ending = [job for job in jobs if ends_now(cluster, job)]
+    if rules is None or not ending:
+        return []
+    extra = margin(cluster, rules)
+    return [job.job_id for job in ending if overruns(view, job, extra)]
 
 
 def _movers(view: View, policy: Policy, ending: Collection[AttemptKey]) -> dict[AttemptKey, JobId]:

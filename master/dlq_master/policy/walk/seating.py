@@ -23,7 +23,8 @@ class Seating(NamedTuple):
     """`going`: who stops for whom, to go on elsewhere in the same slot. `fixed`: who stays where it is, since
     the slot is its own. `waiting`: who is to be seated. `profiling`: None: nobody is tried. `protected`: who
     then stays where it is, whatever the order. `yielding`: who leaves for a better job of its own team, which does not
-    stand in line yet."""
+    stand in line yet. `overdue`: whose slot is over, and what was reserved for it too: who is seated waits for their GPUs, and
+    nobody else."""
 
     going: Mapping[AttemptKey, JobId]
     fixed: Sequence[JobId]
@@ -31,13 +32,14 @@ class Seating(NamedTuple):
     profiling: Profiles | None
     protected: Collection[JobId] = ()
     yielding: Mapping[AttemptKey, JobId] = MappingProxyType({})
+    overdue: Collection[JobId] = ()
 
     def serve(self, ground: SlotSpace | SlotContest) -> None:
         """All of them, before the walk."""
         if isinstance(ground, SlotContest):
             leave(ground, self.going)
             make_room(ground, self.yielding)
-        leave_behind(ground)
+        leave_behind(ground, () if self.waiting else self.overdue)
         serve_all(ground, self.waiting, self.profiling)
         if isinstance(ground, SlotContest) and self.protected:
             ground.guard(self.protected)

@@ -188,10 +188,13 @@ def ends_now(cluster: Cluster, job: Job) -> bool:
     return job.lane is Lane.SLO and not job.planned(cluster.slot)
 
 
-def leave_behind(ground: Space) -> None:
-    """What those hold who will have ended is there for others when the slot begins."""
+def leave_behind(ground: Space, overdue: Collection[JobId] = ()) -> None:
+    """What those hold who will have ended is there for others when the slot begins; `overdue`: these should have, and
+    nobody knows when they will."""
     cluster = ground.cluster
     for job_id in holding(cluster):
+        if job_id in overdue:
+            continue
         job = cluster.jobs[job_id]
         attempt = cluster.live_attempt(job) if ends_now(cluster, job) else None
         if attempt is not None:
