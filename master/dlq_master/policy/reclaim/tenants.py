@@ -103,7 +103,11 @@ def _any_of(cluster: Cluster, policy: Policy, attempt: Attempt) -> Parts:
     resizable = policy.sizing is not None and cluster.elastic(job) and job.state is JobState.QUEUED
     if not resizable or len(held) != 1 or attempt.resize is not None:
         return ()
-    return next((parts for _, parts in usable(capacity, held)), ())
+    parts: Parts = next((parts for _, parts in usable(capacity, held)), ())
+    if job.request.nodes is None:
+        return parts
+    each = job.request.gpus // job.request.nodes  # less of a node is of no use to it
+    return tuple([part for part in parts if part.mask.bit_count() == each])
 
 
 def _base(

@@ -127,6 +127,23 @@ def test_a_base_on_a_node_that_takes_no_work_is_none() -> None:
     wide.carry_out(taken.plan)
 
 
+def test_a_job_of_whole_nodes_goes_on_with_whole_nodes() -> None:
+    """A GPU of each own node has been withheld meanwhile: of neither enough is left."""
+    world = Tenants(lent=2)
+    slots = an_allocation(*((name, 0b1111) for name in ("n1", "n2", "t1", "t2")))
+    request = Request(gpus=4, nodes=1, sizes=(4, 8, 12, 16))
+    world.submit(a_job(1, request=request)).settle_moves()
+    why = Reason(ReasonCode.RESIZED)
+    world.carry_out(Plan((Start(JobId(1), slots, LeaseKind.BE, 300.0, why),)))
+    assert shrunk(world.taken(1))[1].keys() == {"n1", "n2", "t1"}
+    for name in OWN:
+        node = world.cluster.nodes[NodeId(name)]
+        world.cluster.put_node(node._replace(withheld=0b0001))
+    assert shrunk(world.taken(1)) == {1: {"t1": 4}}
+    world.carry_out(world.taken(1).plan)
+    assert ended(world.taken(1)) == [], "it leaves already"
+
+
 def test_between_two_of_its_sizes_it_gives_up_what_is_over() -> None:
     world = Tenants(own=1, lent=2).put(1, {"n1": 4, "t1": 2, "t2": 2}, base=4)
     taken = world.taken(1)
