@@ -1,6 +1,5 @@
 """An agent that is away for longer than the hold, by agreement: real daemons, real shims, real jobs."""
 
-import json
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from dlq_client.jobs import Jobs
 from dlq_client.nodes import Nodes
 from dlq_common.clock import SteadyClock
 from support.harness import BIN, Daemons
+from support.json_lines import json_lines
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -30,8 +30,7 @@ def maintenance(daemons: Daemons, *arguments: str) -> subprocess.CompletedProces
 
 def last_alive_s(ledger: Path) -> float:
     """When the job last wrote that it lives, by CLOCK_BOOTTIME."""
-    lines = ledger.read_text().splitlines() if ledger.exists() else []
-    return max((float(json.loads(line)["boottime_s"]) for line in lines), default=0.0)
+    return max((float(line["boottime_s"]) for line in json_lines(ledger)), default=0.0)
 
 
 def alive_after(ledger: Path, instant_s: float) -> Callable[[], bool]:
