@@ -12,6 +12,7 @@
     ids             request ids, sessions, secrets, seeds
     instants        points in time as people write them
     join_token      what a new node is handed
+    live_resize     what torchrun is told of jobs that it resizes
     logs            one JSON object a line (daemons only)
     lost_peer       how a program says that one it worked with has gone
     names           which names and paths from outside pass
