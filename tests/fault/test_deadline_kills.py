@@ -7,7 +7,6 @@ them of `make torture`.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import sys
 from collections import Counter
@@ -25,6 +24,7 @@ from dlq_master.model.attempt import Attempt
 from dlq_master.model.job import Job
 from dlq_master.store.reader import Reader
 from support.harness import HERE, Daemons
+from support.json_lines import json_lines
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -139,9 +139,8 @@ def assert_counted_once(job: Job, attempts: tuple[Attempt, ...]) -> None:
 
 def written(daemons: Daemons, what: str) -> Counter[str]:
     """How often each job wrote that."""
-    path = daemons.root / "ledger"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return Counter(line["job"] for line in map(json.loads, lines) if line["what"] == what)
+    lines = json_lines(daemons.root / "ledger")
+    return Counter(line["job"] for line in lines if line["what"] == what)
 
 
 def test_a_master_killed_while_it_promises_and_at_a_boundary_breaks_nothing(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from dlq.v1 import job_pb2
 from dlq_client.jobs import Jobs
 from support.harness import HERE, Daemons
+from support.json_lines import json_lines
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -46,9 +47,7 @@ class Elastic:
             self.job_id = Jobs(line).submit(spec).job.job_id
 
     def lines(self) -> list[dict[str, int]]:
-        if not self.log.exists():
-            return []
-        return [json.loads(line) for line in self.log.read_text().splitlines()]
+        return json_lines(self.log)
 
     def sizes(self) -> list[int]:
         """On how many GPUs it has trained, one after the other."""

@@ -26,6 +26,7 @@ from dlq_master.control import failpoints
 from support.cutting_proxy import CuttingProxy
 from support.extent import times
 from support.harness import Daemons
+from support.json_lines import json_lines
 from support.waiting import wait_until
 
 N = int(os.environ.get("N", "30"))
@@ -269,7 +270,4 @@ def test_a_job_whose_agent_stays_dead_ends_by_its_hold_and_only_then_runs_elsewh
 
 
 def _facts(ledger: Path, what: str) -> list[dict[str, Any]]:
-    if not ledger.exists():
-        return []
-    lines = (json.loads(line) for line in ledger.read_text().splitlines())
-    return [line for line in lines if line["what"] == what]
+    return [line for line in json_lines(ledger) if line["what"] == what]

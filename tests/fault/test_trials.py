@@ -11,18 +11,20 @@ import pytest
 from dlq.v1 import job_pb2
 from dlq_client.jobs import Jobs
 from support.harness import HERE, Daemons
+from support.json_lines import json_lines
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
-STEP_S, TOTAL = 0.05, 80
+STEP_S, TOTAL = 0.05, 120
 SLOWEST = 5.0  # a step that sleeps may wake this much later where many others want the processor
 
 
 @pytest.fixture(scope="module")
 def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
     with Daemons(tmp_path_factory.mktemp("trials")).up() as running:
-        running.said("admin", "policy", "set", "chronus", "--set", "profile_s=2", "-y")
+        # Who says no step within twice that is not tried any further: a busy machine needs seconds to start a job.
+        running.said("admin", "policy", "set", "chronus", "--set", "profile_s=4", "-y")
         yield running
 
 
@@ -41,8 +43,7 @@ def submit(daemons: Daemons, jobs: Jobs, gpus: int, total: int = TOTAL) -> str:
 
 
 def runs(daemons: Daemons) -> list[dict[str, Any]]:
-    path = daemons.root / "runs"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return json_lines(daemons.root / "runs")
 
 
 def shown(daemons: Daemons, job_id: str) -> dict[str, Any]:
@@ -108,7 +109,7 @@ def test_a_job_of_one_node_is_measured_in_its_first_run_and_shows_it(daemons: Da
             timeout_s=60.0,
         )
         estimate = shown(daemons, job_id)["estimate"]
-        # Steps are dated when they are heard of, which on a busy machine is much in a trial of two seconds.
+        # Steps are dated when they are heard of, which on a busy machine is much in a trial of four seconds.
         assert STEP_S / SLOWEST < estimate["step_s"] < SLOWEST * STEP_S
         assert estimate["run_s"] == pytest.approx(10_000 * estimate["step_s"], rel=0.1)
         assert estimate["confidence"] in ("high", "medium", "low")
