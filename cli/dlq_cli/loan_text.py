@@ -51,7 +51,7 @@ def plan_text(plan: wire.ReclaimPlan, look: Look) -> str:
     names = compress_hostlist(plan.node_ids) or "none"
     hit = [job for job in plan.jobs if job.action == "preempt"]
     shrunk = sum(job.action == "shrink" for job in plan.jobs)
-    gpu_minutes = sum(from_duration(job.lost_duration) * job.gpu_count for job in hit) / 60
+    gpu_minutes = sum(from_duration(job.lost_duration) * job.gpu_count for job in plan.jobs) / 60
     touched = sum(job.HasField("deadline_time") for job in plan.jobs)
     proof = "no choice preempts fewer" if plan.proven else "not proven to be the fewest"
     lines = [
@@ -72,11 +72,11 @@ def plan_text(plan: wire.ReclaimPlan, look: Look) -> str:
 def _by_when(plan: wire.ReclaimPlan) -> str:
     span = format_span(round(from_duration(plan.promised_duration)))
     words = f"within {span}, and the check that their GPUs are free"
-    return (
-        f"{words}; that is later than asked for (--force would end jobs)"
-        if plan.too_long
-        else words
-    )
+    if not plan.too_long:
+        return words
+    silent = any(job.killed for job in plan.jobs)  # forced already
+    why = "a server is silent" if silent else "--force would end jobs"
+    return f"{words}; that is later than asked for ({why})"
 
 
 def _job_row(job: wire.ReclaimedJob, look: Look) -> list[str]:

@@ -18,7 +18,10 @@ from dlq_cli.patience import duration_s, look_until
 from dlq_client.loans import Loans
 from dlq_common.errors import InvalidRequest
 
-_count = click.option("--count", type=click.IntRange(1), metavar="N", help="So many of them.")
+_MOST = 2**31 - 1  # of an int32
+_count = click.option(
+    "--count", type=click.IntRange(1, _MOST), metavar="N", help="So many of them."
+)
 _wait = click.option(
     "--wait",
     metavar="DURATION",

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dlq_common.hostlist import compress_hostlist
 from dlq_common.units import format_span
 from dlq_master.control.loan_stimuli import Hit
-from dlq_master.model.attempt import Attempt
+from dlq_master.model.attempt import Attempt, AttemptState
 from dlq_master.model.deadlines import due_s
 from dlq_master.model.grace import grace_s, work_at_risk_s
 from dlq_master.model.ids import AttemptKey, NodeId
@@ -62,12 +62,13 @@ def _hit(
 ) -> Hit:
     cluster, now_s = view.cluster, view.now_s
     attempt, job = cluster.attempts[key], cluster.jobs[key.job_id]
-    if change is not None:
-        own_s = change.grace_s
-    elif attempt.stop_cause is None:  # its node is silent: it hears of it later
+    silent = attempt.state is AttemptState.UNKNOWN or (
+        change is None and attempt.stop_cause is None
+    )
+    if silent:  # it hears of it later, however it is told
         own_s = attempt.lease.hold_s + grace_s(job.saves, job.rules)
     else:
-        own_s = left_s(attempt, now_s)
+        own_s = left_s(attempt, now_s) if change is None else change.grace_s
     killed = within_s is not None and own_s > within_s
     return Hit(
         job_id=key.job_id,
@@ -76,7 +77,7 @@ def _hit(
         action=_action(attempt, change),
         gpus=attempt.lease.allocation.width,
         kept_gpus=change.allocation.width if isinstance(change, Resize) else 0,
-        grace_s=within_s if killed and within_s is not None else own_s,
+        grace_s=own_s if within_s is None or silent else min(own_s, within_s),
         lost_s=work_at_risk_s(attempt, now_s) if killed else lost_s(view, attempt),
         killed=killed,
         deadline_s=next(

@@ -204,16 +204,13 @@ def _answer(turn: Turn, ask: ReclaimServers, wanted: Wanted, taken: Taken) -> Re
     node_ids = (*wanted.lending, *wanted.leaving, *taken.choice.servers)
     hits = tuple(_hits(turn, ask, wanted, taken))
     promised_s = max((hit.grace_s for hit in hits), default=0.0)
-    too_long = ask.within_s is not None and promised_s > ask.within_s
-    if too_long and ask.force:
-        promised_s = ask.within_s or 0.0
     return Reclaimed(
         token="",
         node_ids=node_ids,
         hits=hits,
         promised_s=promised_s,
         proven=taken.choice.proven,
-        too_long=too_long and not ask.force,
+        too_long=ask.within_s is not None and promised_s > ask.within_s,
     )
 
 

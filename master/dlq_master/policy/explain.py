@@ -14,7 +14,7 @@ from dlq_master.model.job import HoldKind, Job, JobState
 from dlq_master.model.lane import Lane
 from dlq_master.model.lease import next_boundary_s
 from dlq_master.model.naming import shown_dependency
-from dlq_master.model.node import CLOSED, Node
+from dlq_master.model.node import CLOSED, Node, NodePool
 from dlq_master.model.pool import Pool
 from dlq_master.model.resources import Request, Shape
 from dlq_master.model.traits import has_all
@@ -320,7 +320,7 @@ def _shut(capacity: Capacity) -> str:
 def _with_flags(node: Node) -> str:
     words = sorted(flag.value for flag in node.flags & CLOSED)
     if node.away:
-        words.append("not lent")
+        words.append("not lent" if node.pool is NodePool.INFERENCE else "not rented for it")
     return f"{node.node_id} ({', '.join(words)})" if words else node.node_id
 
 

@@ -30,7 +30,9 @@ def check_lateness(spec: JobSpec) -> None:
     elif not 0 < late.due_time.seconds <= LATEST_S:
         raise _wrong("lateness.due_time", "must be an instant between 1970 and the year 3000")
     if not (math.isfinite(late.weight_per_hour) and 0 < late.weight_per_hour <= MOST_PER_HOUR):
-        raise _wrong("lateness.weight_per_hour", "must be above 0")
+        raise _wrong(
+            "lateness.weight_per_hour", f"must be above 0, and not above {MOST_PER_HOUR:g}"
+        )
 
 
 def with_sizes(spec: JobSpec) -> JobSpec:

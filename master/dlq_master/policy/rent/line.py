@@ -13,7 +13,7 @@ from dlq_master.model.resources import mask_of
 from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.rent.own import InLine, own_ends
 
-USUAL_S = 3600.0  # that is left of a job that runs, if nobody knows how long it does
+USUAL_S = 3600.0  # until a job that runs has ended, or an own node takes work again, if nobody knows when that is
 
 
 def may_rent(job: Job) -> bool:
@@ -49,18 +49,24 @@ def own_end_s(
     grows: bool,
 ) -> dict[int, float]:
     """When each of those who wait, in their order, would be done on the cluster's own nodes (`policy.rent.own`).
-    `grows`: who may have more than it asks for gets it, as far as it is there on one node."""
+    `grows`: who may have more than it asks for gets it, as far as it is there on one node. One that is silent or closed is
+    reckoned with in an hour: it is not as if the cluster had none."""
     cluster.capacity.ready()
-    own = {node_id: node for node_id, node in cluster.nodes.items() if is_own(node) and node.open}
-    free = sum([free_on(cluster, node).bit_count() for node in own.values()])
-    running = []
+    own = {node_id: node for node_id, node in cluster.nodes.items() if is_own(node)}
+    shut = {node_id for node_id, node in own.items() if not node.open}
+    usual_s = now_s + USUAL_S
+    free = sum([free_on(cluster, own[node_id]).bit_count() for node_id in own.keys() - shut])
+    running = [(usual_s, free_on(cluster, own[node_id]).bit_count()) for node_id in shut]
     for attempt in cluster.attempts.values():
-        slots = attempt.lease.allocation.slots
-        gpus = sum([slot.mask.bit_count() for slot in slots if slot.node_id in own])
-        if gpus:
+        held = [slot for slot in attempt.lease.allocation.slots if slot.node_id in own]
+        if held:
             began_s = now_s if attempt.started_time_s is None else attempt.started_time_s
             end_s = expected_end_s(cluster.jobs[attempt.key.job_id], began_s)
-            running.append((end_s if end_s < inf else now_s + USUAL_S, gpus))
+            if end_s == inf:
+                end_s = usual_s
+            elif not shut.isdisjoint([slot.node_id for slot in held]):
+                end_s = max(end_s, usual_s)
+            running.append((end_s, sum([slot.mask.bit_count() for slot in held])))
     widest = max((len(node.gpus) for node in own.values()), default=0) if grows else 0
     return own_ends(now_s, free, running, as_in_line(line), widest)
 

@@ -69,8 +69,10 @@ class RunTimes:
         scale = np.where(np.isnan(told_s), 1.0, told_s / whole[every, -1, asked])
         whole = whole * scale[:, None, None]
         worked_s = np.array([job.worked_s for job in jobs])
+        limits_s = np.array([_limit_left_s(job) for job in jobs])
         done = np.minimum(1.0, worked_s / whole[every, -1, asked])
-        left = np.maximum(whole * (1.0 - done)[:, None, None], _LEAST_S)
+        left = np.minimum(whole * (1.0 - done)[:, None, None], limits_s[:, None, None])
+        left = np.maximum(left, _LEAST_S)
         may = cache(self._may_run)
         requests = [job.request for job in jobs]
         allowed = np.stack([may(one.gpu_type, one.sizes or (one.gpus,)) for one in requests])
@@ -94,8 +96,8 @@ class RunTimes:
             whole_s = asked_s if whole_s is None else whole_s
             left_s = whole_s - job.worked_s
             larger = [gpus for gpus in request.sizes if job.gpus_now < gpus <= len(own)]
-            more = tuple((gpus, max(_LEAST_S, left_s * own[gpus - 1] / asked_s)) for gpus in larger)
-        return InLine(int(job.job_id), job.gpus_now, max(_LEAST_S, whole_s - job.worked_s), more)
+            more = tuple((gpus, _within(job, left_s * own[gpus - 1] / asked_s)) for gpus in larger)
+        return InLine(int(job.job_id), job.gpus_now, _within(job, whole_s - job.worked_s), more)
 
     def _table(self, job: Job) -> Floats:
         """Seconds of jobs of its kin by type, and on own GPUs last, and by GPUs - 1; the same until more is known."""
@@ -115,6 +117,15 @@ def _kept(
     for job, value in zip(new, work_out(new), strict=True):
         found[job.job_id] = job, value
     return cast("_Kept[_Value]", found)
+
+
+def _within(job: Job, left_s: float) -> float:
+    """What is left of it, but for what its time limit cuts off."""
+    return max(_LEAST_S, min(left_s, _limit_left_s(job)))
+
+
+def _limit_left_s(job: Job) -> float:
+    return inf if job.time_limit_s is None else job.time_limit_s - job.total_executed_s
 
 
 def _kin(job: Job) -> Kin:

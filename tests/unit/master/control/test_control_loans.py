@@ -337,6 +337,21 @@ def test_a_vanished_server_stays_asked_back_until_it_can_be_proven_empty(master:
     assert flags(master) == set()
 
 
+def test_no_force_promises_that_a_silent_server_is_empty(master: Master) -> None:
+    """Nobody there hears of it before the line is back, or its jobs have held out: asked once, and once more."""
+    (agent,) = lent(master, "inf01")
+    key = running(master, agent)
+    agent.cut()
+    for _ in range(4):
+        master.tick(15.0)
+    held_s = master.attempt(key.job_id).lease.hold_s
+    for action in ("preempt", "leaving"):
+        done = master.ask(asked("inf01", within_s=5.0, force=True))
+        (hit,) = done.hits
+        assert (hit.action, hit.killed, done.too_long) == (action, True, True)
+        assert done.promised_s == hit.grace_s > held_s
+
+
 def test_one_that_never_returns_is_forgotten_and_comes_again_as_a_new_one(master: Master) -> None:
     agent, other = lent(master, "inf01", "inf02")
     key = running(master, agent)

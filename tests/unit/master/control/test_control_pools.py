@@ -12,9 +12,10 @@ from dlq_common.errors import NotFound, PermissionDenied, TryAgain
 from dlq_master.control import run_times
 from dlq_master.control.pool_config import RentingConfig
 from dlq_master.control.pool_stimuli import AnnounceLeave, Listed, ProviderTold, StopMachines
-from dlq_master.control.stimuli import AskedLateness, Caller, ExplainJob
+from dlq_master.control.stimuli import AskedLateness, Caller, ExplainJob, SetNodeFlags
 from dlq_master.control.turn import Turn
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.node import NodeFlag
 from dlq_master.model.resources import Request
 from dlq_master.model.sentence import sentence
 from dlq_master.providers.port import ProviderFailed
@@ -402,6 +403,40 @@ def test_it_is_rented_only_where_being_late_costs_more() -> None:
         site.submit(4, due_s=2 * HOUR_S, lasts_s=HOUR_S, weight=weight)
         site.tick()
         assert len(site.machines()) == rented, f"weight {weight}"
+
+
+def test_an_own_node_that_takes_no_work_now_is_not_as_if_there_were_none() -> None:
+    """It is reckoned with in an hour: an hour more of being late costs 1, or 100, and an hour on a machine 10."""
+    for how in ("drained", "silent"):
+        for weight, rented in ((1.0, 0), (100.0, 1)):
+            site = Site(own=4)
+            own = site.own
+            assert own is not None
+            if how == "drained":
+                site.master.turn(SetNodeFlags(caller=ROOT, request_id="d", node_id=own.node_id, set_flags=frozenset([NodeFlag.DRAINING]), clear_flags=frozenset(), reason="fan"))  # fmt: skip
+            else:
+                site.own = None
+                own.cut()
+                site.tick(30.0)
+            site.submit(4, due_s=1.0, lasts_s=HOUR_S, weight=weight)
+            site.tick()
+            site.tick()
+            assert len(site.machines()) == rented, (how, weight)
+
+
+def test_nobody_is_reckoned_to_run_beyond_its_time_limit() -> None:
+    """Nobody knows how long it runs, but that it is no longer than a minute."""
+    site = Site(own=4)
+    site.master.submit(4, run_estimate_s=600.0)
+    late = AskedLateness(12.0 / HOUR_S, after_s=600.0)
+    job_id = site.master.submit(4, lateness=late, time_limit_s=60.0).job_id
+    site.tick()
+    turn = Turn(site.master.state, site.master.store, site.master.clock.now_s())
+    times, job = run_times.run_times(turn), site.master.job(job_id)
+    (table,) = times.left_s([job])
+    assert table[0, 3] == 60.0
+    (stands,) = times.in_line([job])
+    assert stands.lasts_s == 60.0
 
 
 def test_budgets_are_kept() -> None:
