@@ -115,6 +115,9 @@ class LoansConfig:
     # "busy"), or "prometheus:http://host:9090?query=..."; empty: nobody's, people and the inference side lend.
     load: str = ""
     every: Seconds = Seconds(30.0)
+    max_age: Seconds = Seconds(
+        0.0
+    )  # of a file; one that was not written for longer tells nothing; 0: no limit
     headroom: float = 0.05  # of all servers, kept idle for the next peak
     settle: Seconds = Seconds(600.0)  # so long servers must have been idle before they are lent
     within: Seconds = Seconds(0.0)  # a reclaim ends jobs after this; 0: when they have saved

@@ -31,10 +31,13 @@ def check_source(source: str) -> None:
         raise ValueError(f"a file, http:// or https://, not {source[:80]!r}")
 
 
-def read_load(source: str, timeout_s: float = TIMEOUT_S) -> float:
-    """The share of its servers that are in use, from 0 to 1. Raises LoadUnknown."""
+def read_load(source: str, timeout_s: float = TIMEOUT_S, max_age_s: float = 0.0) -> float:
+    """The share of its servers that are in use, from 0 to 1; of a file that was written in the last `max_age_s`, 0: whenever.
+
+    Raises LoadUnknown.
+    """
     try:
-        told = _told(source, timeout_s)
+        told = _told(source, timeout_s, max_age_s)
     except (OSError, HTTPException, ValueError, RecursionError) as error:
         raise LoadUnknown(f"{source[:80]}: {error}") from error
     if not 0.0 <= told <= 1.0:
@@ -42,7 +45,7 @@ def read_load(source: str, timeout_s: float = TIMEOUT_S) -> float:
     return told
 
 
-def _told(source: str, timeout_s: float) -> float:
+def _told(source: str, timeout_s: float, max_age_s: float) -> float:
     if source.startswith(PROMETHEUS):
         parts = urlsplit(source.removeprefix(PROMETHEUS))
         query = quote(parse_qs(parts.query)["query"][0])
@@ -50,7 +53,7 @@ def _told(source: str, timeout_s: float) -> float:
         return _found(_fetched(f"{base}/api/v1/query?query={query}", timeout_s))
     if "://" in source:
         return _number(_fetched(source, timeout_s))
-    return _number(_last_line(Path(source)))
+    return _number(_last_line(Path(source), max_age_s))
 
 
 def _found(text: str) -> float:
@@ -85,9 +88,12 @@ def _as_number(value: object) -> float:
     raise ValueError(f"{str(value)[:40]!r} is no number")
 
 
-def _last_line(path: Path) -> str:
+def _last_line(path: Path, max_age_s: float) -> str:
     if path.exists() and not path.is_file():
         raise ValueError("it is no file")  # a pipe would be waited for
+    age_s = SteadyClock().now_s() - path.stat().st_mtime
+    if 0 < max_age_s < age_s:
+        raise ValueError(f"nobody has written it for {age_s:.0f} s")
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - LARGEST_BYTES))
         lines = file.read(LARGEST_BYTES).decode(errors="replace").split("\n")

@@ -7,6 +7,7 @@ nothing changes, and `dlq admin loan auto` says why; the master restarts - it wa
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from dlq_common.clock import Clock
 from dlq_common.errors import DlqError
@@ -36,16 +37,17 @@ class Follower:
         loans: Loans,
         clock: Clock,
         ids: Ids,
-        read: Callable[[str], float] = read_load,
+        read: Callable[[str], float] | None = None,
         patience_s: float = 2.0 * TIMEOUT_S,
     ) -> None:
-        """`read`: how busy a source is; runs in a thread. `patience_s`: until it is said that it does not answer."""
+        """`read`: how busy a source is, by default as it says itself; runs in a thread. `patience_s`: until it is said that it does not answer."""
         self._config = config
         self._control = control
         self._loans = loans
         self._clock = clock
         self._ids = ids
-        self._read, self._patience_s = read, patience_s
+        self._read = read or partial(read_load, max_age_s=config.max_age)
+        self._patience_s = patience_s
         self._reading: asyncio.Task[float] | None = None
         self._lending = Lending()
         if config.load:

@@ -53,6 +53,16 @@ def test_a_load_is_the_last_cell_of_the_last_line_of_a_file(tmp_path: Path) -> N
     assert read_load(str(path)) == 0.25
 
 
+def test_a_file_that_nobody_writes_any_more_tells_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "load"
+    path.write_text("0.5\n")
+    assert read_load(str(path), max_age_s=3600.0) == 0.5
+    os.utime(path, (1.0, 1.0))
+    assert read_load(str(path)) == 0.5, "without a limit"
+    with pytest.raises(LoadUnknown, match="nobody has written it for"):
+        read_load(str(path), max_age_s=3600.0)
+
+
 @pytest.mark.parametrize(("body", "busy"), [("0.75\n", 0.75), ('{"busy": 0.5}', 0.5), ("1", 1.0)])
 def test_a_load_is_what_a_server_answers(body: str, busy: float) -> None:
     with speaking(with_length(body)) as url:
