@@ -200,6 +200,20 @@ def test_what_a_program_does_wrong_is_told_on_one_line(
     assert "\n" not in str(failed.value)
 
 
+@pytest.mark.parametrize("stream", ["1", "2"])
+def test_who_writes_without_end_is_ended_before_the_master_s_memory_is_full(
+    write: Write, stream: str
+) -> None:
+    """Not only once its time is over: a minute of it would be gigabytes."""
+    with pytest.raises(ProviderFailed, match="wrote more than 4194304 bytes and was killed"):
+        write(f"cat /dev/zero >&{stream}", timeout_s=1000.0).start(WISH)
+
+
+def test_who_reads_nothing_of_what_it_is_told_is_heard_all_the_same(write: Write) -> None:
+    long = replace(WISH, token="x" * 300_000)
+    assert write("""exec <&-; echo '{"instance_id": "i-1"}'""").start(long) == "i-1"
+
+
 def test_a_list_that_makes_no_sense_is_a_fault_and_not_an_empty_one(write: Write) -> None:
     """Else all machines would be taken for lost."""
     for script in ("echo '{}'", """echo '{"machines": [1]}'""", """echo '{"machines": [{}]}'"""):

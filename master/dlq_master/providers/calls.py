@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from dlq_master.providers.exchange import TooMuch, exchange
 from dlq_master.providers.port import ProviderFailed
 
 MOST_BYTES = 4 * 1024**2
@@ -40,16 +41,16 @@ def call(words: Sequence[str], *, text: str = "", timeout_s: float, user: str = 
     except (OSError, ValueError) as error:
         raise ProviderFailed(f"{name} cannot be run: {error}") from None
     try:
-        out, errors = process.communicate(text.encode(), timeout=timeout_s)
+        out, errors = exchange(process, text.encode(), timeout_s=timeout_s, most_bytes=MOST_BYTES)
     except subprocess.TimeoutExpired:
         raise ProviderFailed(f"{name} did not end within {timeout_s:g} s and was killed") from None
+    except TooMuch:
+        raise ProviderFailed(f"{name} wrote more than {MOST_BYTES} bytes and was killed") from None
     finally:
         _kill(process)
     if process.returncode:
         said = _last_line(errors) or _last_line(out) or "no word"
         raise ProviderFailed(f"{name} ended with {process.returncode}: {said}")
-    if len(out) > MOST_BYTES:
-        raise ProviderFailed(f"{name} wrote more than {MOST_BYTES} bytes")
     return out.decode("utf-8", "replace")
 
 
