@@ -73,21 +73,18 @@ def test_it_grows_and_shrinks_while_it_runs_and_does_each_step_once(
     second = user.submit(*WIDE, *FOR_EVER)
     user.wait(job, lambda now: runs_on(now, 2) and worlds(log) == [2, 4, 2], "it has shrunk")
     user.wait(second, lambda now: bool(now.node_ids), "the other has got its GPUs")
-    user.dlq("cancel", second)
-    unhurried.unlink()
+    unhurried.unlink()  # and the other stays, lest it grow once more while it ends
 
     assert user.wait_for_end(job).state == job_pb2.JOB_STATE_COMPLETED, user.tale(job)
     assert steps(log) == list(range(1, STEPS + 1)), "each once, in order"
     shown = user.show(job)
     assert (shown["attempt_count"], shown["preemption_count"]) == (1, 0)
     resized = [each["data"] for each in user.events(job) if each["kind"] == "job_resized"]
-    assert [(it["from"], it["to"], it["mode"]) for it in resized][:2] == [
+    assert [(it["from"], it["to"], it["mode"]) for it in resized] == [
         ("2", "4", "live"),
         ("4", "2", "live"),
     ]
     told = [line.split() for line in pids.read_text().splitlines()]
-    assert [rank for rank, *_ in told].count("0") == 1, (
-        "one torchrun from the first step to the last"
-    )
+    assert [rank for rank, *_ in told] == ["0", "1"], "one torchrun on each, however often asked"
     assert {nodes for *_, nodes in told} == {"1:2"}
     assert user.output(job).count("resumes") >= 2, "its workers have been started again"
