@@ -209,7 +209,7 @@ def _in_words(why: Provision) -> str:
     named = f"for job{'s' if len(why.jobs) > 1 else ''} {', '.join(map(str, why.jobs))}"
     if why.saves == inf:
         return f"{named}, which no own nodes could hold"
-    return f"{named}: it costs about {why.costs:.2f}, and {why.costs + why.saves:.2f} less of being late"
+    return f"{named}: it costs about {why.costs:.2f} and saves {why.costs + why.saves:.2f} of being late"
 
 
 def _free_host(turn: Turn, pool: PoolConfig) -> NodeId:

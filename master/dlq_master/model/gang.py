@@ -216,6 +216,9 @@ def verdict(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
     return _own_failure(attempt, rules)
 
 
+_DONE_WITH = frozenset({on_attempt.Cancelled, on_attempt.TimedOut})  # nobody does its work again
+
+
 def usage(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, now_s: float) -> on_job.Usage:
     """What a live attempt that ends so has consumed."""
     until_s = ended_s(attempt, now_s)
@@ -229,7 +232,8 @@ def usage(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, now_s: float
         worked_s = end.worked_s
     elif width != job.request.gpus:
         worked_s *= job.sure_speed_on(width)
-    return _usage((executed_s * width, executed_s, lost_s * width, worked_s))
+    again_s = 0.0 if type(end) in _DONE_WITH else lost_s
+    return _usage((executed_s * width, executed_s, again_s * width, worked_s))
 
 
 def is_reduced(attempt: Attempt, job: Job) -> bool:

@@ -116,6 +116,14 @@ def test_only_a_save_after_the_notice_or_an_agreed_code_proves_that_work_is_kept
     assert isinstance(agreed.attempt, on.Preempted)
 
 
+@pytest.mark.parametrize("end", [on.Cancelled(), on.TimedOut()])
+def test_nothing_is_lost_of_what_nobody_does_again(end: on.AttemptEvent) -> None:
+    """As in the books of GPU-hours (model/accounting.py), so that a report of preemptions adds up to them."""
+    attempt = leaving(rank(0, signal=15), rank(1, signal=15))
+    used = gang.usage(attempt, end, a_waiting_job(1, 4), 100.0)
+    assert (used.gpu_s, used.lost_gpu_s, used.worked_s) == (360.0, 0.0, 0.0)
+
+
 def test_what_an_earlier_checkpoint_holds_is_not_lost() -> None:
     attempt = leaving(rank(0, exit_code=1), rank(1, exit_code=1))
     attempt = attempt._replace(checkpoint=Checkpoint("/c", 3, 40.0, 1))
