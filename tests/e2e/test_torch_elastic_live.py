@@ -75,7 +75,10 @@ def test_it_grows_and_shrinks_while_it_runs_and_does_each_step_once(
     user.wait(second, lambda now: bool(now.node_ids), "the other has got its GPUs")
     unhurried.unlink()  # and the other stays, lest it grow once more while it ends
 
-    assert user.wait_for_end(job).state == job_pb2.JOB_STATE_COMPLETED, user.tale(job)
+    state = user.wait_for_end(job).state
+    user.dlq("cancel", "--kill", second)
+    user.wait_for_end(second)
+    assert state == job_pb2.JOB_STATE_COMPLETED, user.tale(job)
     assert steps(log) == list(range(1, STEPS + 1)), "each once, in order"
     shown = user.show(job)
     assert (shown["attempt_count"], shown["preemption_count"]) == (1, 0)
