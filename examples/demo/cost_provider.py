@@ -71,7 +71,7 @@ def run_agent(home: Path, asked: Asked, instance_id: str) -> None:
     (home / "token").chmod(0o600)
     agent = f"'{BIN}/dlq-nodeagent'"
     boot = (
-        f"{agent} join - --master {asked['join_address']} --config {config} < {home}/token "
+        f"{agent} join - --master {asked['join_address']} --wait 1m --config {config} < {home}/token "
         f"&& rm {home}/token && exec {agent} run --config {config}"
     )
     with (home / "log").open("ab") as log:

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -23,7 +24,7 @@ from dlq_common.units import format_span, parse_duration
 from dlq_nodeagent.config import AgentConfig, check_config, check_host
 from dlq_nodeagent.daemon import channels_of, prepare_state_dir, run_agent
 from dlq_nodeagent.devices.port import DevicesUnavailable
-from dlq_nodeagent.identity import join
+from dlq_nodeagent.identity import join, persist
 from dlq_nodeagent.journal import JournalDamaged
 from dlq_nodeagent.leaving import announce_leave
 from dlq_nodeagent.maintenance import Announced, announce
@@ -97,6 +98,12 @@ def run(
 @click.option("--token", "token_option", help="The same, as an option.")
 @click.option("--master", help="HOST:PORT of the master's join port.")
 @click.option("--name", help="The node's name; the host's name if not given.")
+@click.option(
+    "--wait",
+    metavar="DURATION",
+    default="0s",
+    help="Go on trying for so long while the master does not answer.",
+)
 @_CONFIG
 @_STATE_DIR
 def join_command(
@@ -104,6 +111,7 @@ def join_command(
     token_option: str | None,
     master: str | None,
     name: str | None,
+    wait: str,
     config_path: Path | None,
     state_dir: Path | None,
 ) -> None:
@@ -120,17 +128,24 @@ def join_command(
             )
         _check_address(address)
         prepare_state_dir(config.node.state_dir)
-        joined = asyncio.run(
-            join(
-                address,
-                token,
-                wished_node_id=name or config.wished_name,
-                state_dir=config.node.state_dir,
-            )
+        attempt = partial(
+            join,
+            address,
+            token,
+            wished_node_id=name or config.wished_name,
+            state_dir=config.node.state_dir,
         )
+        joined = asyncio.run(persist(attempt, _wait_s(wait), SteadyClock()))
     except DlqError as error:
         _fail(error)
     click.echo(f"joined as {joined.node_id}; the master's API is at {joined.api_address}")
+
+
+def _wait_s(text: str) -> float:
+    try:
+        return float(parse_duration(text))
+    except ValueError as error:
+        raise ConfigError(f"--wait: {error}") from None
 
 
 @main.command("maintenance")

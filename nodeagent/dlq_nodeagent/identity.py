@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,7 @@ ADDRESS_FILE = "master-address"
 _REQUEST_FILE = "join-request.json"
 _DEADLINE_S = 20.0
 _RENEW_LOOK_S = 600.0
+_AGAIN_S = 1.0
 
 log = structlog.get_logger("nodeagent.identity")
 
@@ -67,6 +69,23 @@ async def join(address: str, token_text: str, *, wished_node_id: str, state_dir:
     write_public(state_dir / ADDRESS_FILE, f"{answer.api_address}\n".encode())
     (state_dir / _REQUEST_FILE).unlink(missing_ok=True)
     return Joined(answer.node_id, answer.api_address)
+
+
+async def persist(
+    attempt: Callable[[], Awaitable[Joined]],
+    patience_s: float,
+    clock: Clock,
+    pause_s: float = _AGAIN_S,
+) -> Joined:
+    """The same attempt to join again while the master does not answer, for so long at most; then Unavailable."""
+    end_s = clock.boottime_s() + patience_s
+    while True:
+        try:
+            return await attempt()
+        except Unavailable:
+            if clock.boottime_s() >= end_s:
+                raise
+        await asyncio.sleep(pause_s)
 
 
 def _kept_request(state_dir: Path, wished_node_id: str) -> KeyAndRequest:

@@ -151,7 +151,9 @@ def test_a_pilot_holds_what_it_needs_whatever_is_in_its_names(slurm: FakeSlurm) 
     """Words of the configuration and of the token are quoted for the shell that runs there."""
     odd = SlurmProvider("spot", "/opt/my dlq/agent", config="/etc/it's.toml", leave_s=25.0)
     odd.start(replace(WISH, token="dlq1.$(reboot).x"))
-    assert "'/opt/my dlq/agent' join - --master head:7321 --name spot-3-1" in slurm.script
+    assert (
+        "'/opt/my dlq/agent' join - --master head:7321 --wait 10m --name spot-3-1" in slurm.script
+    )
     assert "'dlq1.$(reboot).x' |" in slurm.script
     assert "leave --for 25s" in slurm.script
     subprocess.run(["/bin/sh", "-n"], input=slurm.script, text=True, check=True)

@@ -19,7 +19,7 @@ _SCRIPT = """\
 #!/bin/sh
 # A pilot of dlq: an agent that serves its master until it is told to go.
 state=$(mktemp -d "${{TMPDIR:-/tmp}}/dlq-pilot-XXXXXX") || exit 1
-printf '%s\\n' {token} | {agent} join - --master {master} --name {node}{config} --state-dir "$state" || exit 1
+printf '%s\\n' {token} | {agent} join - --master {master} --wait 10m --name {node}{config} --state-dir "$state" || exit 1
 serve() {{ {agent} run{config} --state-dir "$state" --pool {pool} --instance "$SLURM_JOB_ID" & agent=$!; }}
 # Slurm warns (USR1), or ends us, and with us the agent (TERM): it serves on as long as somebody is here who saves.
 going() {{ again=; case $({agent} leave --for {leave}{config} --state-dir "$state") in [1-9]*) again=1 ;; esac; }}
