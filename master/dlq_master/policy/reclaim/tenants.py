@@ -56,12 +56,17 @@ def lost_s(view: View, attempt: Attempt) -> float:
     terms, job = view.cluster.terms, view.cluster.jobs[attempt.key.job_id]
     return (
         terms.save_lead_s + terms.resume_s
-        if job.keeps_work
+        if job.keeps_work and not _never_saves(job)
         else work_at_risk_s(attempt, view.now_s)
     )
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _never_saves(job: Job) -> bool:
+    """It has lost work before, has saved nothing yet, and its spec does not say that it could."""
+    return job.lost_gpu_s > 0.0 and not job.rules.saves and not job.saves and job.checkpoint is None
 
 
 def _tenant(view: View, policy: Policy, attempt: Attempt, lent: Set[NodeId]) -> Tenant:

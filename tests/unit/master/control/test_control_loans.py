@@ -15,6 +15,7 @@ from dlq_master.control.loan_stimuli import (
 )
 from dlq_master.control.stimuli import AskedDeadline, FenceNode, ForgetNode, PlanMade, SetNodeFlags
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.job import RunRules
 from dlq_master.model.node import NodeFlag
 from dlq_master.model.plan import Plan, Reclaim
 from dlq_master.model.resources import Request
@@ -191,6 +192,31 @@ def test_a_plan_changes_nothing_and_its_token_does_what_it_told(master: Master) 
     assert master.attempt(key.job_id).stop_cause == "reclaim"
     with pytest.raises(Conflict):
         master.ask(asked(token=plan.token))
+
+
+def test_who_has_lost_its_work_before_and_never_saved_is_told_to_lose_it_again(
+    master: Master,
+) -> None:
+    (agent,) = lent(master, "inf01")
+    key = running(master, agent, rules=RunRules(saves=False))
+    master.clock.advance(50.0)
+    first = master.ask(asked("inf01", plan_only=True, request_id=""))
+    assert first.hits[0].lost_s == 60.0, "nobody knows yet: to save and to resume"
+    master.ask(asked("inf01"))
+    agent.obey()
+    agent.exit(key, 1)
+    agent.report()
+    assert master.job(key.job_id).lost_gpu_s == 200.0
+    lend(master, "inf01", request_id="again")
+    master.tick(1.0)
+    agent.answer()
+    again = AttemptKey(key.job_id, 2)
+    agent.obey()
+    agent.start(again)
+    agent.report()
+    master.clock.advance(500.0)
+    second = master.ask(asked("inf01", plan_only=True, request_id=""))
+    assert second.hits[0].lost_s == 500.0
 
 
 def test_a_plan_of_a_cluster_that_has_changed_is_refused(master: Master) -> None:
