@@ -183,13 +183,24 @@ class Engine(ABC):
         return bool(decided.happened)
 
     def _carry_out(self, happened: Sequence[Happened], now_s: Seconds) -> None:
-        """What the world makes of the changes of a plan."""
+        """What the world makes of the changes of a plan.
+
+        Where stops cost nothing, a later round of the same decision may take back what an earlier one has started:
+        that has never run.
+        """
+        never_ran = set()
         for event, job_id, _, _, change in happened:
             if job_id is None or change is None or type(change) is Renew:  # nearly all of them
                 continue
             if isinstance(event, Placed) and isinstance(change, Start | Resize):
-                self._start(job_id, event.attempt, change.allocation, now_s)
+                key = AttemptKey(job_id, event.attempt)
+                if key in self.cluster.attempts:
+                    self._start(job_id, event.attempt, change.allocation, now_s)
+                else:
+                    never_ran.add(key)
             elif isinstance(change, Lapse | Resize) and isinstance(event, StopRequested):
+                if change.key in never_ran:
+                    continue
                 self.leaving.lapse(change, now_s)
                 if change.grace_s == 0:
                     self.estimates.stopped(job_id, self.courses[job_id], now_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dlq_master.model.cluster import Cluster
@@ -129,6 +129,20 @@ class Watch:
                     assert flags.get(slot.node_id, {NodeFlag.LOANED}) == {NodeFlag.LOANED}
 
 
+# A later round of the decision at 0 takes back GPUs on which the fourth was to start.
+TAKEN_BACK = [
+    (0, 2, 3, 197, False),
+    (0, 3, 2, 211, False),
+    (0, 2, 3, 1, True),
+    (215, 2, 2, 211, True),
+    (0, 2, 2, 211, False),
+    (21, 2, 1, 75, True),
+    (85, 1, 3, 1, False),
+    (19, 3, 3, 54, True),
+]
+
+
+@example(rows=TAKEN_BACK, servers=[2], choice=("reclaim=random", "size=rollout", "preempt=free"))
 @given(
     rows=ROWS,
     servers=st.lists(st.integers(0, 3), min_size=1, max_size=6),
