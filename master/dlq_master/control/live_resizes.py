@@ -16,7 +16,7 @@ from dlq_common.units import format_duration
 from dlq_master.control.dispatch import RESIZE
 from dlq_master.control.turn import Turn
 from dlq_master.model import live
-from dlq_master.model.attempt import Attempt, RankPhase
+from dlq_master.model.attempt import Attempt, RankPhase, RankStatus
 from dlq_master.model.attempt_steps import LeaveAsked, ResizeSettled
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.job_steps import Resized, ResizedLive
@@ -100,11 +100,12 @@ def _settled(turn: Turn, attempt: Attempt) -> bool:
 
 
 def _failed(attempt: Attempt) -> str:
-    """Who was to join and has not, with what it said."""
-    held = attempt.lease.allocation.node_ids
-    words = [
-        f"{status.node_id}: {status.words or 'it ended'}"
-        for status in attempt.ranks
-        if status.left and status.node_id in held
-    ]
-    return "; ".join(words)
+    """Who was to join and has not, or has just joined and is gone, with what it said."""
+    here = {status.node_id for status in attempt.ranks if not status.left}
+    lost = set(attempt.lease.allocation.node_ids) - here
+    last = {status.node_id: status for status in attempt.ranks if status.node_id in lost}
+    return "; ".join(f"{name}: {_end(status)}" for name, status in last.items())
+
+
+def _end(status: RankStatus) -> str:
+    return status.words or ("nobody knows of it any more" if status.lost else "it ended")

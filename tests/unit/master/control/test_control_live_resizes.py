@@ -215,6 +215,20 @@ def test_nobody_joins_for_whom_all_have_waited_too_long(site: Site) -> None:
     assert site.master.job(job_id).attempts == 1
 
 
+def test_who_left_before_is_not_told_to_have_failed_now(site: Site) -> None:
+    """Two servers were left for another job and are its own again; one of them fails."""
+    job_id = site.grown()
+    other = site.master.submit(8, nodes=2).job_id
+    site.until(lambda: (site.width(job_id), site.width(other)) == (4, 8))
+    site.end(other)
+    site.until(lambda: site.width(job_id) == 12)
+    last = site.master.attempt(job_id).ranks[-1].node_id
+    site.on(last).exit(AttemptKey(job_id, 1), 1)
+    site.on(last).report()
+    told = site.told("job_resized")[-1]
+    assert (told["from"], told["to"], told["why"]) == (12, 8, f"{last}: it ended")
+
+
 def test_who_fails_soon_after_it_joined_has_not_joined_and_later_it_fails_the_gang(
     site: Site,
 ) -> None:
@@ -223,6 +237,7 @@ def test_who_fails_soon_after_it_joined_has_not_joined_and_later_it_fails_the_ga
     site.on(last).exit(key, 1)
     site.on(last).report()
     assert site.master.attempt(job_id).lease.allocation.width == 8
+    assert site.told("job_resized")[-1]["why"] == f"{last}: it ended"
     site.until(lambda: site.width(job_id) == 12)
     site.master.clock.advance(61.0)
     again = site.master.attempt(job_id).ranks[3]
