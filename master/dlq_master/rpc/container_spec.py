@@ -70,8 +70,15 @@ def _check_network(spec: JobSpec) -> None:
     if network not in NETWORKS:
         choices = f"{' or '.join(NETWORKS)}{did_you_mean(network, NETWORKS)}"
         raise _wrong("container.network", f"{shown(network)} is not {choices}")
-    if network == "none" and spec.resources.node_count > 1:
+    if network == "none" and _may_be_gang(spec):
         raise _wrong("container.network", "none keeps the nodes of a gang from reaching each other")
+
+
+def _may_be_gang(spec: JobSpec) -> bool:
+    """Whether it asks for several nodes, or may grow to them."""
+    nodes = spec.resources.node_count
+    largest = max(spec.elastic.gpu_counts, default=0)
+    return nodes > 1 or (nodes == 1 and largest > spec.resources.gpu_count)
 
 
 def _checked(field: str, check: Callable[[str], str], value: str) -> None:

@@ -68,6 +68,16 @@ def test_a_gang_without_a_network_is_refused() -> None:
         checked(spec)
 
 
+def test_a_job_that_may_grow_to_a_gang_needs_a_network_too() -> None:
+    spec = a_spec(network="none")
+    gpus = spec.resources.gpu_count
+    spec.resources.node_count = 1
+    checked(spec)
+    spec.elastic.gpu_counts.extend([gpus, 2 * gpus])
+    with pytest.raises(InvalidRequest, match="reaching each other"):
+        checked(spec)
+
+
 @pytest.mark.parametrize("runtime", ["process", "docker"])
 def test_another_runtime_runs_no_containers(runtime: str) -> None:
     spec = a_spec()
