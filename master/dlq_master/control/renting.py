@@ -6,6 +6,7 @@ there is started there, in the turn that decides it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
@@ -14,9 +15,10 @@ from dlq_master.control import foretelling, pools, scheduling
 from dlq_master.control.pool_config import STATIC, PoolConfig
 from dlq_master.control.run_times import node_type, run_times
 from dlq_master.control.turn import Turn
-from dlq_master.model.ids import JobId
+from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import Job
 from dlq_master.model.rented import Machine, MachineState
+from dlq_master.model.view import View
 from dlq_master.policy.rent.line import in_line, may_rent, own_end_s
 from dlq_master.policy.rent.starting import opened, start_there
 
@@ -70,15 +72,18 @@ def _decide(turn: Turn, line: list[Job], wanting: list[Job], here: list[Machine]
     import numpy as np  # not before the first pool: a master starts without it
 
     from dlq_master.policy.priced.presets import build
-    from dlq_master.policy.rent.decide import decide
     from dlq_master.policy.rent.market import Provision, Put, Release
+    from dlq_master.policy.rent.settle import settled
 
     state = turn.state
-    market = _market(turn, line, wanting, here)
     renting = state.config.renting
-    solver = build(renting.policy, renting.settings)
-    draw = np.random.default_rng([state.epoch, state.next_event])
-    changes = decide(market, solver, draw)
+    market, changes = settled(
+        View(state.cluster, turn.now_s),
+        state.policy,
+        build(renting.policy, renting.settings),
+        lambda outranked: _market(turn, line, wanting, here, outranked),
+        lambda: np.random.default_rng([state.epoch, state.next_event]),
+    )
     foretelling.foretell(turn, market, changes)
     for change in changes:
         match change:
@@ -90,7 +95,13 @@ def _decide(turn: Turn, line: list[Job], wanting: list[Job], here: list[Machine]
                 pools.rent(turn, state.config.pools[change.offer], change)
 
 
-def _market(turn: Turn, line: list[Job], wanting: list[Job], here: list[Machine]) -> Market:
+def _market(
+    turn: Turn,
+    line: list[Job],
+    wanting: list[Job],
+    here: list[Machine],
+    outranked: Mapping[AttemptKey, JobId],
+) -> Market:
     from dlq_master.policy.rent import market
     from dlq_master.policy.rent.market import Market, Offer
 
@@ -98,7 +109,12 @@ def _market(turn: Turn, line: list[Job], wanting: list[Job], here: list[Machine]
     order = {pool.name: n for n, pool in enumerate(config.pools)}
     times = run_times(turn)
     ends = own_end_s(
-        state.cluster, turn.now_s, line, times.in_line, grows=state.policy.sizing is not None
+        state.cluster,
+        turn.now_s,
+        line,
+        times.in_line,
+        grows=state.policy.sizing is not None,
+        outranked=outranked,
     )
     offers = tuple(Offer(node_type(pool), left(turn, pool)) for pool in config.pools)
     machines = tuple(

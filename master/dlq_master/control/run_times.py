@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from dlq_master.control.pool_config import PoolConfig
 from dlq_master.control.turn import Turn
-from dlq_master.model.ids import JobId
-from dlq_master.model.job import JobState
+from dlq_master.model.job import Job, JobState
 
 if TYPE_CHECKING:
     from dlq_master.policy.priced.catalogue import NodeType
@@ -37,7 +36,7 @@ def run_times(turn: Turn) -> RunTimes:
         for job in turn.state.cluster.jobs.values():
             if job.state is JobState.COMPLETED and job.job_id not in rented.learned_from:
                 rented.learned_from.add(job.job_id)
-                rented.times.learn(job, _speed(turn, job.job_id))
+                rented.times.learn(job, _speed(turn, job))
     return rented.times
 
 
@@ -56,8 +55,12 @@ def node_type(pool: PoolConfig) -> NodeType:
     )
 
 
-def _speed(turn: Turn, job_id: JobId) -> float:
-    """Of the GPUs that it had: of the pool from which a machine was rented for it, else 1."""
-    rented_from = {one.pool for one in turn.state.pools.machines.values() if job_id in one.jobs}
+def _speed(turn: Turn, job: Job) -> float:
+    """Of the GPUs on which it was done: of the pool of that machine, or 1 on own nodes."""
+    if job.foretold is None or not job.foretold.pool:
+        return 1.0  # no machine was ever chosen for it: nothing is read
+    last = max(turn.archive.attempts(job.job_id), key=lambda it: it.key.number, default=None)
+    there = set() if last is None else set(last.lease.allocation.node_ids)
     speeds = {pool.name: pool.speed for pool in turn.state.config.pools}
-    return next((speeds[name] for name in sorted(rented_from) if name in speeds), 1.0)
+    ran_on = (one.pool for one in turn.state.pools.machines.values() if one.node_id in there)
+    return next((speeds[name] for name in ran_on if name in speeds), 1.0)

@@ -5,7 +5,7 @@ The master looks once a second, after its plan; here that is at the same instant
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import ceil, inf
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from dlq_master.model import drive
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.drive import Happened
-from dlq_master.model.ids import JobId
+from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import Job
 from dlq_master.model.rented import Machine, MachineState, day_cost
 from dlq_master.model.view import View
@@ -22,9 +22,10 @@ from dlq_master.policy.policy import Policy
 from dlq_master.policy.priced.catalogue import NodeType
 from dlq_master.policy.priced.presets import build
 from dlq_master.policy.rent import market
-from dlq_master.policy.rent.decide import AHEAD_S, decide
+from dlq_master.policy.rent.decide import AHEAD_S
 from dlq_master.policy.rent.line import in_line, may_rent, own_end_s
 from dlq_master.policy.rent.market import Market, Offer, Provision, Put, Release
+from dlq_master.policy.rent.settle import settled
 from dlq_master.policy.rent.starting import opened, start_there
 from dlq_master.policy.rent.times import RunTimes
 from dlq_master.policy.settings import PolicyError
@@ -78,8 +79,14 @@ class Beside:
         here = self.machines.here()
         if wanting or here:
             self._looks += 1
-            draw = np.random.default_rng([self._seed, self._looks])
-            for change in decide(self._market(now_s, line, wanting, here), self._solver, draw):
+            _, changes = settled(
+                View(self._cluster, now_s),
+                self._policy,
+                self._solver,
+                lambda outranked: self._market(now_s, line, wanting, here, outranked),
+                lambda: np.random.default_rng([self._seed, self._looks]),
+            )
+            for change in changes:
                 happened += self._carried_out(change, now_s)
             self.machines.note_stays(now_s)
         self._wake(now_s, wanting)
@@ -90,7 +97,12 @@ class Beside:
         self._times.learn(job, self.machines.speed_of.pop(job.job_id, 1.0))
 
     def _market(
-        self, now_s: Seconds, line: list[Job], wanting: list[Job], here: Iterable[Machine]
+        self,
+        now_s: Seconds,
+        line: list[Job],
+        wanting: list[Job],
+        here: Iterable[Machine],
+        outranked: Mapping[AttemptKey, JobId],
     ) -> Market:
         offers = tuple(
             Offer(kind, self.machines.left(group, now_s))
@@ -101,7 +113,12 @@ class Beside:
             for one in here
         )  # fmt: skip
         ends = own_end_s(
-            self._cluster, now_s, line, self._times.in_line, grows=self._policy.sizing is not None
+            self._cluster,
+            now_s,
+            line,
+            self._times.in_line,
+            grows=self._policy.sizing is not None,
+            outranked=outranked,
         )
         jobs = market.wanting(wanting, self._times.left_s(wanting), ends)
         hour, day = self._renting.most_per_hour, self._renting.most_per_day

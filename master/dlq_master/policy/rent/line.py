@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
+from types import MappingProxyType
 
 from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
 from dlq_master.model.own import is_own
@@ -13,6 +15,7 @@ from dlq_master.model.resources import mask_of
 from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.rent.own import InLine, own_ends
 
+NOBODY: Mapping[AttemptKey, JobId] = MappingProxyType({})
 USUAL_S = 3600.0  # until a job that runs has ended, or an own node takes work again, if nobody knows when that is
 
 
@@ -47,9 +50,10 @@ def own_end_s(
     as_in_line: Callable[[Sequence[Job]], Sequence[InLine]],
     *,
     grows: bool,
+    outranked: Mapping[AttemptKey, JobId] = NOBODY,
 ) -> dict[int, float]:
     """When each of those who wait, in their order, would be done on the cluster's own nodes (`policy.rent.own`).
-    `grows`: who may have more than it asks for gets it, as far as it is there on one node. One that is silent or closed is
+    `outranked`: who runs gives way to whom when its term ends, and then waits behind that one; nobody else does. `grows`: who may have more than it asks for gets it, as far as it is there on one node. One that is silent or closed is
     reckoned with in an hour: it is not as if the cluster had none."""
     cluster.capacity.ready()
     own = {node_id: node for node_id, node in cluster.nodes.items() if is_own(node)}
@@ -66,9 +70,23 @@ def own_end_s(
                 end_s = usual_s
             elif not shut.isdisjoint([slot.node_id for slot in held]):
                 end_s = max(end_s, usual_s)
+            if attempt.key in outranked:
+                end_s = min(end_s, attempt.lease.term_end_s)
             running.append((end_s, sum([slot.mask.bit_count() for slot in held])))
     widest = max((len(node.gpus) for node in own.values()), default=0) if grows else 0
-    return own_ends(now_s, free, running, as_in_line(line), widest)
+    return own_ends(now_s, free, running, as_in_line(list(_with(outranked, line, cluster))), widest)
+
+
+def _with(
+    outranked: Mapping[AttemptKey, JobId], line: Sequence[Job], cluster: Cluster
+) -> Iterator[Job]:
+    """The line, with those who are to wait behind whom they give way to."""
+    behind: dict[JobId, list[Job]] = {}
+    for key, job_id in outranked.items():
+        behind.setdefault(job_id, []).append(cluster.jobs[key.job_id])
+    for job in line:
+        yield job
+        yield from behind.get(job.job_id, ())
 
 
 def free_on(cluster: Cluster, node: Node) -> int:

@@ -1,0 +1,98 @@
+"""For whom machines are rented, and what is learned from those who have ended on them, or elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from dlq_common.config import Seconds
+from dlq_master.model.ids import AttemptKey
+from dlq_master.policy.rent.times import RunTimes
+from support.lent_servers import Server
+from support.rented import HOUR_S, MADE, SPOT, Site
+
+SLOW = replace(SPOT, boot=Seconds(3000.0))  # any boundary comes before such a machine
+
+
+@pytest.fixture(autouse=True)
+def tidy() -> Iterator[None]:
+    yield
+    while MADE:
+        MADE.pop().close()
+
+
+def busy(*, gives_way: bool) -> Site:
+    """A job of which nobody knows how long it runs has the own node, since a minute."""
+    site = Site(SLOW, own=4)
+    if gives_way:
+        site = Site(SLOW, own=4, policy="dlq", min_run="off")
+    assert site.own is not None
+    key = AttemptKey(site.master.submit(4).job_id, 1)
+    site.tick()
+    site.own.obey()
+    site.own.start(key)
+    site.own.report()
+    site.tick(60.0)
+    return site
+
+
+def test_no_machine_is_rented_for_who_takes_over_at_the_boundary() -> None:
+    site = busy(gives_way=True)
+    job_id = site.submit(4, due_s=1.0, weight=1e6, lasts_s=60.0)
+    for _ in range(5):
+        site.tick()
+    assert site.machines() == {}
+    job = site.master.job(job_id)
+    assert job.foretold is not None
+    # To the boundary and 60 s; not the hour with which who runs is reckoned.
+    assert job.foretold.own_late == pytest.approx(1e6 / HOUR_S * 298.0)
+    site.tick(600.0)
+    assert site.own is not None
+    site.own.obey()
+    assert any(rank.noticed for rank in site.own.ranks.values()), "who runs is to give way"
+
+
+def test_a_machine_is_rented_where_nobody_gives_way() -> None:
+    site = busy(gives_way=False)
+    job_id = site.submit(4, due_s=1.0, weight=1e6, lasts_s=60.0)
+    site.tick()
+    assert site.only().jobs == (job_id,)
+
+
+@pytest.mark.parametrize(("comes", "speed"), [(True, 2.0), (False, 1.0)])
+def test_a_run_time_is_learned_for_the_gpus_on_which_it_was(
+    comes: bool, speed: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine was asked for in either case; in one the own node falls free before it is there."""
+    learned: list[float] = []
+    monkeypatch.setattr(RunTimes, "learn", lambda _, job, speed: learned.append(speed))
+    site = Site(replace(SPOT, speed=2.0), own=4)
+    assert site.own is not None
+    first = AttemptKey(site.master.submit(4).job_id, 1)
+    site.tick()
+    site.own.obey()
+    site.own.start(first)
+    site.own.report()
+    key = AttemptKey(site.submit(lasts_s=60.0, due_s=1.0, weight=1e6), 1)
+    site.tick()
+    site.tick()
+    if comes:
+        host: Server = site.boot()
+    else:
+        host = site.own
+        host.exit(first, 0)
+        host.report()
+    for _ in range(3):
+        site.tick()
+    host.obey()
+    host.start(key)
+    host.report()
+    host.exit(key, 0)
+    host.report()
+    learned.clear()  # what was of the first
+    site.submit(4)
+    site.submit(4)  # waits, so that somebody asks how long it takes
+    site.tick(30.0)
+    assert learned[-1] == speed
