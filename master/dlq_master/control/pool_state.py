@@ -61,6 +61,7 @@ class Pools:
     learned_from: set[JobId] = field(default_factory=set)
     unforetold: set[JobId] = field(default_factory=set)  # of which nobody has said what they cost
     strange: set[str] = field(default_factory=set)  # that providers list, and nobody asked for
+    unlisted: set[str] = field(default_factory=set)  # whose agent is heard, and no list names them
 
     def open(self) -> list[Machine]:
         """All that are, or may be, there, in the order of their names."""

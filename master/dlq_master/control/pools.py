@@ -3,8 +3,8 @@
 A machine's row is on disk before its provider is asked, and is all that is needed to go on. Providers are asked outside
 of the loop (`Desk`), each machine one thing at a time, until they have answered. What happens when: the master
 restarts - where a provider may have been asked already, it is first asked what is there; the agent restarts - it says
-hello as before; the line is silent - as on any node, unless its provider says that the machine is gone: then what it
-held is lost at once, and it is not paid on.
+hello as before; the line is silent - as on any node, unless its provider says too that the machine is gone: then what
+it held is lost at once, and it is not paid on.
 """
 
 from __future__ import annotations
@@ -361,8 +361,10 @@ def _known(turn: Turn, machine: Machine, instance_id: str) -> None:
         turn.note("machine_twice", node_id=machine.node_id, machine=machine.request_id, cause=fault)
     if machine.state is MachineState.STARTING:
         _fail(turn, machine, fault)
-    else:
-        give_back(turn, machine, fault, "master")
+        return
+    if not machine.failed:
+        put(turn, machine := machine._replace(failed=True))
+    give_back(turn, machine, fault, "master")
 
 
 def _stopped(turn: Turn, machine: Machine, ask: ProviderTold) -> None:
@@ -378,6 +380,7 @@ def _end(turn: Turn, machine: Machine) -> None:
     target = MachineState.FAILED if machine.failed else MachineState.AWAY
     move(turn, machine, target, cause=machine.fault)
     turn.state.pools.leave_s.pop(machine.request_id, None)
+    turn.state.pools.unlisted.discard(machine.request_id)
     turn.state.loans.forget(machine.node_id)
     if pool is not None and pool.provider == STATIC:
         return  # it stays a node, and is nobody's
@@ -407,16 +410,35 @@ def _listed(turn: Turn, ask: ProviderTold) -> None:
         other = next((name for name in named if name != machine.instance_id), "")
         if other:
             _known(turn, machine, other)
-        elif not named and machine.instance_id and machine.since_s < asked_s:
-            _vanished(turn, machine)
+        elif named:
+            pools.unlisted.discard(machine.request_id)
+        elif machine.instance_id and machine.since_s < asked_s:
+            _unlisted(turn, machine)
     for request_id in sorted(there.keys() - {one.request_id for one in pools.open()}):
         _unasked(turn, pool, request_id, there[request_id][0])
 
 
+def _unlisted(turn: Turn, machine: Machine) -> None:
+    """Its provider does not list it. Lists of clouds lag: one that is in use and heard is there."""
+    node = turn.state.cluster.nodes.get(machine.node_id)
+    in_use = machine.state in (MachineState.UP, MachineState.DRAINING)
+    if not in_use or node is None or node.state is not NodeState.UP:
+        _vanished(turn, machine)
+    elif machine.request_id not in turn.state.pools.unlisted:
+        turn.state.pools.unlisted.add(machine.request_id)
+        turn.note("machine_unlisted", node_id=machine.node_id, machine=machine.request_id, cause="its provider does not list it, but its agent is heard")  # fmt: skip
+
+
 def _vanished(turn: Turn, machine: Machine) -> None:
-    """Its provider has it no more: what ran there is lost, and it is not paid on."""
+    """Its provider has it no more: what ran there is lost, and it is not paid on. One that went before it was given
+    back, and as soon, was of no use."""
     if machine.state is not MachineState.STOPPING:
         lost = "lost: its provider has it no more"
+        pool = pool_of(turn.state.config.pools, machine.pool)
+        patience_s = 0.0 if pool is None else pool.patience_s
+        soon = turn.now_s < machine.asked_s + patience_s
+        if machine.state is MachineState.STARTING or (machine.state is MachineState.UP and soon):
+            machine = machine._replace(failed=True)
         machine = move(turn, machine, MachineState.STOPPING, lost)
     node = turn.state.cluster.nodes.get(machine.node_id)
     if node is not None and node.state is not NodeState.DOWN:

@@ -22,7 +22,7 @@ class MachineState(StrEnum):
     DRAINING = "draining"  # nobody starts there any more; who is there leaves
     STOPPING = "stopping"  # its provider is told to take it back
     AWAY = "away"  # its provider says that it is gone
-    FAILED = "failed"  # likewise, and it never was of any use
+    FAILED = "failed"  # likewise, and it was of no use
 
 
 OPEN = frozenset(
@@ -40,13 +40,16 @@ EDGES: Mapping[tuple[MachineState, MachineState], str] = {
         _UP,
         _DRAINING,
     ): "nobody needs it any more, people give it back, or its provider takes it back",
-    (_UP, _STOPPING): "it is lost: its node is down, or its provider has it no more",
+    (
+        _UP,
+        _STOPPING,
+    ): "it is lost: its node is down, or its agent is silent and its provider has it no more",
     (
         _DRAINING,
         _STOPPING,
     ): "nobody is there and its devices show nothing, its provider takes it now, or it is lost",
     (_STOPPING, _AWAY): "its provider says that it is gone",
-    (_STOPPING, _FAILED): "likewise, and it never was of any use",
+    (_STOPPING, _FAILED): "likewise, and it was of no use",
 }
 
 

@@ -253,20 +253,88 @@ def test_an_agent_that_is_faster_than_its_provider_is_told_to_come_again() -> No
     assert site.refusal(instance_id="i-1") is None
 
 
-def test_a_machine_that_its_provider_has_no_more_is_lost_at_once_and_not_paid_on() -> None:
+def silent(site: Site, host: RentedHost, seconds: int = 25) -> None:
+    """Nothing is heard of its agent for so long: more than the TTL."""
+    host.cut(noticed=False)
+    for _ in range(seconds):
+        site.tick()
+
+
+def test_a_silent_machine_that_its_provider_has_no_more_is_lost_at_once_and_not_paid_on() -> None:
     site = Site(renting=RentingConfig(look_every=Seconds(5.0)))
     job_id = site.submit()
     host = up(site)
     running(site, host, job_id)
+    for _ in range(6):
+        site.tick(10.0)
     first = site.only().request_id
     site.provider.there.clear()
-    for _ in range(8):
-        site.tick()
+    silent(site, host)
+    site.tick()
     machine = site.machines()[first]
     assert (machine.state, machine.fault) == ("away", "lost: its provider has it no more")
     job = site.master.job(job_id)
     assert (job.state, job.live_attempt) == ("queued", None)
     assert site.machines().keys() - {first}, "another one is rented for it"
+
+
+def test_a_machine_that_lists_lack_stays_while_its_agent_is_heard_and_is_told_once() -> None:
+    site = Site(renting=RentingConfig(look_every=Seconds(5.0)))
+    job_id = site.submit()
+    host = up(site)
+    running(site, host, job_id)
+    there = dict(site.provider.there)
+    for told in (1, 2):
+        site.provider.there.clear()
+        for _ in range(12):
+            site.tick()
+        assert (site.only().state, site.master.attempt(job_id).state) == ("up", "running")
+        assert site.master.words().count("machine_unlisted") == told
+        site.provider.there.update(there)
+        for _ in range(6):
+            site.tick()
+    site.master.ask(StopMachines(caller=ROOT, request_id="s", machine_ids=(host.node_id,)))
+    site.provider.there.clear()
+    for _ in range(6):
+        site.tick()
+    assert site.only().state == "draining", "who runs there may save"
+    assert "attempt_node_lost" not in site.master.words()
+
+
+@pytest.mark.parametrize("came", [False, True])
+def test_after_a_machine_that_is_gone_as_soon_its_pool_rests(came: bool) -> None:
+    site = Site(renting=RentingConfig(look_every=Seconds(5.0)))
+    site.submit()
+    host = up(site) if came else None
+    site.tick()
+    site.provider.there.clear()
+    if host is not None:
+        silent(site, host)
+    for _ in range(10):
+        site.tick()
+    assert (site.only().state, site.only().fault) == ("failed", "lost: its provider has it no more")
+    assert "again in" in site.master.state.pools.words["spot"]
+    for _ in range(30):
+        site.tick()
+    assert len(site.machines()) == 2, "after a rest the pool is asked again"
+
+
+def test_after_a_machine_that_was_up_and_came_under_two_names_its_pool_rests() -> None:
+    site = Site(renting=RentingConfig(look_every=Seconds(5.0)))
+    site.submit()
+    host = up(site)
+    name, left = site.only().request_id, ["i-1", "i-2"]
+    site.provider.list = lambda: tuple(Listed(name, one) for one in left)  # type: ignore[method-assign]
+    for _ in range(6):
+        site.tick()
+    assert site.only().state == "draining"
+    host.obey()
+    left.clear()
+    silent(site, host)
+    for _ in range(3):
+        site.tick()
+    assert site.only().state == "failed"
+    assert "again in" in site.master.state.pools.words["spot"]
 
 
 def test_what_is_taken_back_by_its_provider_is_emptied_in_time() -> None:
