@@ -45,6 +45,9 @@ def expanded(asked: SizeRange, each: int | None) -> tuple[int, ...]:
         raise ValueError(f"with {each} GPUs on every node its sizes are multiples of {each}")
     if (most - least) // step >= MOST_SIZES:
         raise ValueError(f"these are more than {MOST_SIZES} sizes: give it a step, as in 8:4096:8")
+    if beyond := (most - least) % step:
+        last = most - beyond
+        raise ValueError(f"steps of {step} lead to {last} or {last + step}, not to {most}")
     return checked(tuple(range(least, most + 1, step)))
 
 

@@ -12,7 +12,6 @@ from dlq_common.sizes import SizeRange, expanded, format_sizes, parse_range, par
     [
         ("2:8", None, (2, 3, 4, 5, 6, 7, 8)),
         ("2:8:2", None, (2, 4, 6, 8)),
-        ("2:7:2", None, (2, 4, 6)),
         ("8:32", 8, (8, 16, 24, 32)),
         (" 1:2 ", None, (1, 2)),
     ],
@@ -46,6 +45,8 @@ def test_what_is_no_range_says_why(text: str, words: str) -> None:
         (SizeRange(2, 8), 4, "multiples of 4"),
         (SizeRange(4, 8, 2), 4, "multiples of 4"),
         (SizeRange(1, 4096), None, "more than 1024"),
+        (SizeRange(2, 8, 5), None, "lead to 7 or 12, not to 8"),
+        (SizeRange(4, 10), 4, "lead to 8 or 12, not to 10"),
     ],
 )
 def test_what_a_job_could_not_have_says_why(asked: SizeRange, each: int | None, words: str) -> None:

@@ -51,13 +51,14 @@ def never(cluster: Cluster, placement: Placement, shape: Shape) -> Reason | None
     pools = [totals[gpu_type] for gpu_type in wanted if gpu_type in totals]
     if not pools:
         known = ", ".join(totals) or "none"
+        kind = "" if shape.gpu_type is None else f"{shape.gpu_type} "
         return Reason(
             ReasonCode.GPU_TYPE,
             "gpu_type",
             shape.gpus,
             0,
             (),
-            f"no node has {shape.gpu_type} GPUs (there are: {known})",
+            f"no node has {kind}GPUs (there are: {known})",
             shape.gpu_type or "",
         )
     if shape.mixed and len(pools) > 1:
