@@ -193,8 +193,10 @@ def test_a_node_that_runs_no_containers_gets_no_job_with_an_image(
 def test_a_gang_in_containers_has_a_process_for_each_gpu_and_names_the_one_that_fails(
     user: UsersView, registry: SmallRegistry
 ) -> None:
+    # The last waits for the others to say theirs: they end with it.
     script = (
-        'echo "rank $RANK of $WORLD_SIZE at $MASTER_PORT"; [ "$RANK" != 3 ] || exit 7; sleep 600'
+        'echo "rank $RANK of $WORLD_SIZE at $MASTER_PORT"; '
+        '[ "$RANK" != 3 ] || { sleep 3; exit 7; }; sleep 600'
     )
     job = user.submit(
         *in_image(registry, "-N", "2", "--gpus-per-node", "2", "--launch", "per-gpu"),
