@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from dlq.v1 import usage_service_pb2 as wire
 from dlq.v1.usage_service_pb2_grpc import UsageServiceStub
 from dlq_client.connection import Connection
@@ -28,13 +30,7 @@ class Usages:
     ) -> wire.GetUsageResponse:
         """GPU-seconds from the day of one instant to that of another, or until now (None); grouped by any of day, user,
         team, class and pool."""
-        request = wire.GetUsageRequest(
-            from_time=to_timestamp(max(0.0, from_s)),
-            until_time=None if until_s is None else to_timestamp(until_s),
-            by=by,
-            user=user,
-            team=team,
-        )
+        request = wire.GetUsageRequest(**_span(from_s, until_s), by=by, user=user, team=team)
         return self._connection.call(self.stub.GetUsage, request)
 
     def costs(
@@ -48,11 +44,10 @@ class Usages:
     ) -> wire.GetCostsResponse:
         """What rented machines and being late have cost, from the day of one instant to that of another, or until now
         (None); grouped by any of job, user, team, day and pool."""
-        request = wire.GetCostsRequest(
-            from_time=to_timestamp(max(0.0, from_s)),
-            until_time=None if until_s is None else to_timestamp(until_s),
-            by=by,
-            user=user,
-            team=team,
-        )
+        request = wire.GetCostsRequest(**_span(from_s, until_s), by=by, user=user, team=team)
         return self._connection.call(self.stub.GetCosts, request)
+
+
+def _span(from_s: float, until_s: float | None) -> dict[str, Timestamp]:
+    span = {"from_time": to_timestamp(max(0.0, from_s))}
+    return span if until_s is None else {**span, "until_time": to_timestamp(until_s)}

@@ -12,28 +12,12 @@ from support.step_log import runs_on, steps, worlds
 from support.users_view import UsersView
 
 from cluster import Cluster  # isort: skip  # the examples are scripts, not packages
+from quick import quick  # isort: skip
 
 pytestmark = [pytest.mark.e2e, pytest.mark.torch]
 
-# As the demo's, under the policy that users get.
-SETTINGS = """
-[lease]
-heartbeat = "1s"
-ttl = "6s"
-unreachable = "10s"
-be_term = "2s"
-slo_term = "8s"
-save_lead = "0s"
-resume = "0s"
-
-[nodes]
-reconnect_jitter = "1s"
-start_grace = "10s"
-
-[scheduler]
-policy = "dlq"
-settings = { cooldown_s = "30" }
-"""
+SILENCE = 'ttl = "6s"\nunreachable = "10s"'
+SETTINGS = quick(lease=SILENCE, settings=', cooldown_s = "30"')
 NODES = ("e2e-a", "e2e-b")
 STEPS = 400
 ELASTIC = ("-N", "1", "--gpus-per-node", "2", "--elastic", "2:4")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from dlq_cli.app import App
-from dlq_cli.commands.options import examples, json_option, pass_app
-from dlq_cli.commands.usage import groups_of, span_of
+from dlq_cli.commands.options import examples, pass_app
+from dlq_cli.commands.usage import days_options, groups_of, span_of
 from dlq_cli.cost_text import cost_csv, cost_text
 from dlq_cli.facts.common import document
 from dlq_cli.facts.cost import GROUPS, costs_facts
@@ -21,13 +21,7 @@ from dlq_common.errors import InvalidRequest
         "dlq report cost -S 2026-11-01 -E 2026-11-30 --by user --csv > november.csv",
     )
 )
-@click.option("-S", "--since", metavar="TIME", help="From this day on.  [a week]")
-@click.option("-E", "--until", metavar="TIME", help="To this day, all of it.  [now]")
-@click.option("-u", "--user", metavar="USER", default="", help="Only jobs of this user.")
-@click.option("--team", metavar="TEAM", default="", help="Only jobs counted to this team.")
-@click.option("--by", metavar="WORDS", help=f"Groups: {', '.join(GROUPS)}.  [job]")
-@click.option("--csv", "as_csv", is_flag=True, help="Comma-separated lines.")
-@json_option
+@days_options(GROUPS, "job")
 @pass_app
 def cost(
     app: App,
@@ -35,7 +29,7 @@ def cost(
     until: str | None,
     user: str,
     team: str,
-    by: str | None,
+    by: str,
     as_csv: bool,
     as_json: bool,
 ) -> None:
@@ -48,7 +42,7 @@ def cost(
     """
     if as_csv and as_json:
         raise InvalidRequest("--csv and --json are two forms of the same: take one")
-    groups = groups_of("job" if by is None else by, GROUPS)
+    groups = groups_of(by, GROUPS)
     from_s, until_s = span_of(app, since, until)
     answer = Usages(app.connection()).costs(from_s, until_s, by=groups, user=user, team=team)
     if as_json:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
 
 import click
 
@@ -16,8 +17,30 @@ from dlq_client.usage import Usages
 from dlq_common.errors import InvalidRequest
 from dlq_common.suggest import did_you_mean
 
+F = TypeVar("F", bound=Callable[..., Any])
 TIMES = "write 7d, 2026-12-01, today or all"
 WEEK_BACK = 6  # days besides today
+
+
+def days_options(groups: Collection[str], usual: str) -> Callable[[F], F]:
+    """Which days, whose jobs, grouped by which of `groups` (`usual`: if nothing is said), and in which form."""
+
+    def add(command: F) -> F:
+        for option in reversed(
+            (
+                click.option("-S", "--since", metavar="TIME", help="From this day on.  [a week]"),
+                click.option("-E", "--until", metavar="TIME", help="To this day, all of it.  [now]"),
+                click.option("-u", "--user", metavar="USER", default="", help="Only jobs of this user."),
+                click.option("--team", metavar="TEAM", default="", help="Only jobs counted to this team."),
+                click.option("--by", metavar="WORDS", default=usual, help=f"Groups: {', '.join(groups)}.  [{usual}]"),
+                click.option("--csv", "as_csv", is_flag=True, help="Comma-separated lines."),
+                json_option,
+            )
+        ):  # fmt: skip
+            command = option(command)
+        return command
+
+    return add
 
 
 @click.command(
@@ -28,13 +51,7 @@ WEEK_BACK = 6  # days besides today
         "dlq usage -S 2026-11-01 -E 2026-11-30 --by user,pool --csv > november.csv",
     )
 )
-@click.option("-S", "--since", metavar="TIME", help="From this day on.  [a week]")
-@click.option("-E", "--until", metavar="TIME", help="To this day, all of it.  [now]")
-@click.option("-u", "--user", metavar="USER", default="", help="Only jobs of this user.")
-@click.option("--team", metavar="TEAM", default="", help="Only jobs counted to this team.")
-@click.option("--by", metavar="WORDS", help=f"Groups: {', '.join(GROUPS)}.  [user,team]")
-@click.option("--csv", "as_csv", is_flag=True, help="Comma-separated lines.")
-@json_option
+@days_options(GROUPS, "user,team")
 @pass_app
 def usage(
     app: App,
@@ -42,7 +59,7 @@ def usage(
     until: str | None,
     user: str,
     team: str,
-    by: str | None,
+    by: str,
     as_csv: bool,
     as_json: bool,
 ) -> None:
@@ -52,7 +69,7 @@ def usage(
     work that was lost, because a job had to leave before it had saved, or because it, its start or its node failed;
     TRANSIT into getting ready, loading checkpoints and leaving. Operators also see what GPUs did that nobody held.
     """
-    groups = groups_of("user,team" if by is None else by, GROUPS)
+    groups = groups_of(by, GROUPS)
     show_usage(app, since, until, groups, user=user, team=team, as_csv=as_csv, as_json=as_json)
 
 

@@ -8,7 +8,7 @@ from dlq.v1 import usage_service_pb2 as wire
 from dlq_master.control.caller import Caller
 from dlq_master.model.cost import Cost, CostAccount, Costs, Paid
 from dlq_master.model.job import Job
-from dlq_master.rpc.days import day_words
+from dlq_master.rpc.days import by_pool, day_words
 
 Key = tuple[tuple[int, str], ...]  # sorts job ids as numbers, and all else as words
 _Entry = tuple[CostAccount, Job]
@@ -44,10 +44,6 @@ def of_jobs(
 
 def of_pools(pools: Mapping[tuple[int, str], Paid], *, by_day: bool) -> list[wire.PoolCost]:
     """What the machines of each pool cost, in all or day by day."""
-    found: dict[tuple[str, str], Paid] = {}
-    for (day, pool), paid in pools.items():
-        key = day_words(day) if by_day else "", pool
-        found[key] = found.get(key, Paid()) + paid
     return [
         wire.PoolCost(
             day=day,
@@ -57,7 +53,7 @@ def of_pools(pools: Mapping[tuple[int, str], Paid], *, by_day: bool) -> list[wir
             idle_cost=max(0.0, paid.idle),  # what was subtracted may leave a rounding error
             foretold_cost=paid.foretold,
         )
-        for (day, pool), paid in sorted(found.items())
+        for day, pool, paid in by_pool(pools, Paid(), by_day=by_day)
         if paid.whole or paid.foretold
     ]
 

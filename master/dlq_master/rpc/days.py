@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import floor
+from typing import Protocol, Self, TypeVar
 
 from dlq.v1 import usage_service_pb2 as wire
 from dlq_common.errors import InvalidRequest
@@ -12,6 +13,13 @@ from dlq_common.wire import from_timestamp
 from dlq_master.model.accounting import DAY_S
 
 MOST_DAYS = 3660
+
+
+class _Adds(Protocol):
+    def __add__(self, other: Self, /) -> Self: ...
+
+
+V = TypeVar("V", bound=_Adds)
 
 
 def day_words(day: int) -> str:
@@ -29,6 +37,17 @@ def days_of(request: wire.GetUsageRequest | wire.GetCostsRequest, now_s: float) 
     if last - first >= MOST_DAYS:
         first = last - MOST_DAYS + 1
     return first, last
+
+
+def by_pool(
+    told: Mapping[tuple[int, str], V], none: V, *, by_day: bool
+) -> list[tuple[str, str, V]]:
+    """Day in words ("": all of them), pool, and their sum; rising. `none`: the sum of nothing."""
+    found: dict[tuple[str, str], V] = {}
+    for (day, pool), one in told.items():
+        key = day_words(day) if by_day else "", pool
+        found[key] = found.get(key, none) + one
+    return [(*key, found[key]) for key in sorted(found)]
 
 
 def groups_of(told: Iterable[str], known: Collection[str]) -> Sequence[str]:

@@ -14,7 +14,7 @@ from dlq_master.model.accounting import DAY_S, Account, Level, Used
 from dlq_master.rpc.auth import caller_of
 from dlq_master.rpc.call import Context
 from dlq_master.rpc.costs import COST_GROUPS, of_jobs, of_pools
-from dlq_master.rpc.days import day_words, days_of, groups_of
+from dlq_master.rpc.days import by_pool, day_words, days_of, groups_of
 from dlq_master.rpc.intake import words_of
 
 Group = tuple[str, ...]
@@ -111,10 +111,6 @@ def _usage(group: Mapping[str, str], spent: Used) -> wire.Usage:
 
 
 def _pools(pools: Mapping[tuple[int, str], Level], *, by_day: bool) -> list[wire.PoolUsage]:
-    found: dict[tuple[str, str], Level] = {}
-    for (day, pool), level in pools.items():
-        key = day_words(day) if by_day else "", pool
-        found[key] = found.get(key, Level()) + level
     return [
         wire.PoolUsage(
             day=day,
@@ -123,6 +119,6 @@ def _pools(pools: Mapping[tuple[int, str], Level], *, by_day: bool) -> list[wire
             idle_gpu_seconds=level.idle,
             withheld_gpu_seconds=level.withheld,
         )
-        for (day, pool), level in sorted(found.items())
+        for day, pool, level in by_pool(pools, Level(), by_day=by_day)
         if level.capacity
     ]
