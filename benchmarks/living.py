@@ -16,6 +16,7 @@ from dlq_master.store.batch import Batch
 from dlq_master.store.open import open_database
 from dlq_master.store.rows import write_batch
 from dlq_master.store.write import write
+from support.ports import free_ports
 
 BIN = Path(sys.executable).parent
 
@@ -38,7 +39,7 @@ class Living:
         self.join = ""
 
     def __enter__(self) -> Self:
-        api, self.join = (f"127.0.0.1:{port}" for port in _free_ports(2))
+        api, self.join = (f"127.0.0.1:{port}" for port in free_ports(2))
         self.run(
             "dlq-master", "init", "--state-dir", str(self.state_dir), "--cluster", "bench",
             "--listen", api, "--join-listen", self.join,
@@ -135,11 +136,3 @@ def cpu_s(pid: int) -> float:
     """User and system time that a process has used, all threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+from contextlib import AsyncExitStack
 from importlib.metadata import version
 from pathlib import Path
 
@@ -51,25 +52,34 @@ TWIN = (sys.executable, "-P", "-m", "dlq_simulator.twin")
 
 
 async def serve(config: MasterConfig) -> None:
-    """Build the master, serve until a signal, leave in order. Raises CommitFailed when one did."""
+    """Build the master, serve until a signal, leave in order. Raises CommitFailed when one did.
+
+    Whatever keeps it from serving, a port that is taken, ends it too: a part is closed by what was
+    pushed when it was made, the last one first.
+    """
+    async with AsyncExitStack() as leaving:
+        epoch = await _serve(config, leaving)
+    get_logger("master").info("master_stopped", epoch=epoch)
+
+
+async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
     passed = passed_sockets(os.environ)
     state_dir = config.cluster.state_dir
     authority = read_authority(state_dir, config.cluster.name)
     writer = Writer(state_dir / "dlq.db")
+    leaving.callback(writer.close)
     reader = Reader(state_dir / "dlq.db")
+    leaving.callback(reader.close)
     loaded = reader.load(window_of(config))
     clock = SteadyClock(floor_s=loaded.last_time_s)
     service = Service.of(os.environ, clock)
     configure_logging(clock, level=config.log.level)
     audit = Audit(state_dir / "audit.jsonl", clock)
+    leaving.push_async_callback(asyncio.to_thread, audit.close)
     state, first = start(config, loaded, clock.now_s())
     state.pools.seed = pool_seed(state_dir)
     del loaded
-    gc.collect()
-    gc.freeze()  # what was loaded stays: the collector need not look at it at every turn
-    gc.set_threshold(
-        *YOUNG, NEVER
-    )  # looking through all jobs takes a part of a second, in which no agent is heard
+    _calm_collector()
     await writer.commit(first)
     periods_s = {
         **PERIODS_S,
@@ -79,6 +89,7 @@ async def serve(config: MasterConfig) -> None:
     sessions = Sessions(str(config.jobs.checkpoint_root))
     meter = Meter()
     twin = TwinProcess(TWIN, clock)
+    leaving.push_async_callback(twin.stop)
     forecasts = Forecasts(state, config.twin, twin, clock)
     loop = Loop(
         state=state,
@@ -98,46 +109,48 @@ async def serve(config: MasterConfig) -> None:
         limit_s=config.scheduler.plan_limit,
         failed=_say_failed,
     )
+    leaving.push_async_callback(planner.close)
     loop.plan_with(planner)
     server = _server(config, loop, sessions, authority, audit, clock, forecasts)
     desk = _desk(config, state, loop, server, authority, audit)
-    broker = _broker(
-        config, server.advertised, loop, authority, audit, clock, passed.get(LOGIN_SOCKET)
-    )
+    leaving.push_async_callback(desk.close)
+    listening = passed.get(LOGIN_SOCKET)
+    broker = _broker(config, server.advertised, loop, authority, audit, clock, listening)
     metrics = _metrics(config, loop, meter)
     turning = asyncio.create_task(loop.run())
+    leaving.push_async_callback(_end, turning)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, loop.stop)
     metronome = start_metronome(loop.tell, periods_s)
-    foreseeing = asyncio.create_task(_foresee(forecasts, reader, state))
-    tidying = asyncio.create_task(_tidy())
+    leaving.callback(metronome.shutdown, wait=False)
+    leaving.push_async_callback(server.stop, STOP_GRACE_S)
+    await server.start()
+    leaving.push_async_callback(broker.stop)
+    await broker.start()
+    if metrics is not None:
+        leaving.push_async_callback(metrics.stop)
+        await metrics.start()
     follower = Follower(config.loans, loop, state.loans, clock, RandomIds(clock))
-    following = asyncio.create_task(follower.run())
-    try:
-        await server.start()
-        await broker.start()
-        if metrics is not None:
-            await metrics.start()
-        _say_serving(state, server)
-        service.ready(f"serving {state.config.cluster.name} at {server.advertised}")
-        await turning
-    finally:
-        service.stopping()
-        foreseeing.cancel()
-        tidying.cancel()
-        following.cancel()
-        await twin.stop()
-        metronome.shutdown(wait=False)
-        await broker.stop()
-        if metrics is not None:
-            await metrics.stop()
-        await server.stop(STOP_GRACE_S)
-        await planner.close()
-        await desk.close()
-        writer.close()
-        reader.close()
-        await asyncio.to_thread(audit.close)
-        get_logger("master").info("master_stopped", epoch=state.epoch)
+    for beside in (_foresee(forecasts, reader, state), _tidy(), follower.run()):
+        leaving.push_async_callback(_end, asyncio.create_task(beside))
+    _say_serving(state, server)
+    leaving.callback(service.stopping)
+    service.ready(f"serving {state.config.cluster.name} at {server.advertised}")
+    await turning
+    return state.epoch
+
+
+def _calm_collector() -> None:
+    """What was loaded stays: looking through all jobs takes a part of a second, in which no agent is heard."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*YOUNG, NEVER)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    """Cancel it, and wait until it is over, however it ends."""
+    task.cancel()
+    await asyncio.wait([task])
 
 
 def _metrics(config: MasterConfig, loop: Loop, meter: Meter) -> MetricsServer | None:

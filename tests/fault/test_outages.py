@@ -1,6 +1,7 @@
 """A master that is away for longer than the hold: real daemons, real shims, and jobs that know nothing
 of all this."""
 
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -102,3 +103,15 @@ def test_a_job_that_ends_within_its_limit_while_there_is_no_master_keeps_its_end
         ]  # fmt: skip
         for job in ended:
             assert job.end_time.ToSeconds() - job.start_time.ToSeconds() < 8
+
+
+def test_a_master_whose_port_is_taken_says_so_and_ends(impatient: Daemons) -> None:
+    """Whoever started it, a person or systemd, must learn of it: it does not stay half up."""
+    impatient.stop("master")
+    host, _, port = impatient.api.rpartition(":")
+    with socket.create_server((host, int(port))):
+        impatient.start("master")
+        impatient.wait_for_failure("master")
+    assert f"cannot listen at {impatient.api}" in impatient.log("master")
+    impatient.start("master")
+    impatient.wait_for("master")

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from dlq_client.nodes import Nodes
 from dlq_master.app import main as founding
 from dlq_nodeagent.command import main as agents
 from support.cli_run import Dlq, Said
+from support.ports import free_ports
 from support.waiting import wait_until
 
 BIN = Path(sys.executable).parent
@@ -133,7 +133,7 @@ class Daemons:
         with path.open("ab") as log:
             self._running[name] = subprocess.Popen(
                 self._command(name),
-                env=self.environment() | env,
+                env=self.environment() | {"PYTHONFAULTHANDLER": "1"} | env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -167,7 +167,12 @@ class Daemons:
     def wait_for(self, name: str) -> None:
         """Until a started daemon does its work: serves, or has been welcomed."""
         word = b"master_serving" if name == "master" else b"welcomed"
-        wait_until(lambda: self._said(name, word), what=f"{name} says {word!r}", timeout_s=START_S)
+        try:
+            wait_until(lambda: self._said(name, word), what=f"{name} says it", timeout_s=START_S)
+        except AssertionError as never:
+            self._running[name].send_signal(signal.SIGABRT)  # it writes where its threads stand
+            self._running[name].wait()
+            raise AssertionError(f"{never} ({word!r})\n{self.log(name)[-5_000:]}") from None
 
     def wait_for_death(self, name: str) -> None:
         """Until it has killed itself (a failpoint)."""
@@ -311,15 +316,6 @@ class Daemons:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on just now."""
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 def _is_up(node: object) -> bool:

@@ -3,13 +3,13 @@
 import fcntl
 import os
 import signal
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dlq_train import Checkpoint, checkpoint
+from support.ports import free_ports
 
 JOBS = Path(__file__).resolve().parents[2] / "examples" / "jobs"
 _SMALLEST_PIPE_BYTES = 4096
@@ -42,7 +42,7 @@ class TrainingJob:
         """The next attempt; it resumes from the newest committed checkpoint of all before it."""
         promoted = self._newest()
         self.attempt += 1
-        self.port = _free_port()
+        self.port = free_ports(1)[0]
         self.ranks = [self._start_rank(rank, promoted) for rank in range(self.nnodes)]
 
     def run_to(self, step: int) -> None:
@@ -121,8 +121,3 @@ class TrainingJob:
 
     def _file(self, name: str, rank: int) -> Path:
         return self.root / f"{name}.{self.attempt}.{rank}"
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
