@@ -19,7 +19,7 @@ from dlq_nodeagent.errands import (
     ReadOrder,
     SeenCheckpoint,
 )
-from dlq_nodeagent.journal import MemoryJournal
+from dlq_nodeagent.journal import Journal, MemoryJournal
 from dlq_nodeagent.model.messages import (
     Command,
     CommandResult,
@@ -43,7 +43,15 @@ from dlq_nodeagent.model.messages import (
     Welcome,
 )
 from dlq_nodeagent.runtimes.fake import FakeHost, FakeRuntime
-from dlq_nodeagent.runtimes.port import AttemptKey, Handle, LaunchPlan, NotDelivered, Notice
+from dlq_nodeagent.runtimes.port import (
+    AttemptKey,
+    Handle,
+    LaunchPlan,
+    NotDelivered,
+    Notice,
+    Runtime,
+)
+from dlq_nodeagent.uplink import Transport
 
 EPOCH = 7
 _M = TypeVar("_M")
@@ -140,8 +148,8 @@ class ListeningRuntime(FakeRuntime):
 class AgentBench:
     """One node with its agent; `self.prepare` and `self.look` say how errands end."""
 
-    def __init__(self, *, seed: int = 1, **settings: Any) -> None:
-        self.clock = FakeClock()
+    def __init__(self, *, seed: int = 1, clock: FakeClock | None = None, **settings: Any) -> None:
+        self.clock = clock or FakeClock()
         self.host = FakeHost(self.clock)
         self.contact = HostContact(self.host)
         self.journal = MemoryJournal()
@@ -170,18 +178,21 @@ class AgentBench:
         self.transport = FakeTransport()
         self.errands = FakeErrands()
         self.runtime = ListeningRuntime(self.host, self)
-        self.core = AgentCore(
+        self.core = self._core(self.runtime, self.transport, self.journal)
+        self.core.start()
+
+    def _core(self, runtime: Runtime, transport: Transport, journal: Journal) -> AgentCore:
+        return AgentCore(
             clock=self.clock,
-            runtime=self.runtime,
-            transport=self.transport,
-            journal=self.journal,
+            runtime=runtime,
+            transport=transport,
+            journal=journal,
             contact=self.contact,
             errands=self.errands,
             rng=self.rng,
             boot_id="fake",
             settings=self.settings,
         )
-        self.core.start()
 
     def restart(self, *, down_s: float = 0.0) -> None:
         """kill -9, some time without an agent, and a new one on the same host."""

@@ -41,7 +41,7 @@ from dlq_master.rpc.agent_intake import (
 )
 from dlq_master.rpc.auth import Door, caller_of, identity_of
 from dlq_master.rpc.call import Context
-from dlq_master.rpc.commands import launch_message, stop_message
+from dlq_master.rpc.commands import welcome_messages
 from dlq_master.rpc.exec_relay import ExecRelay
 from dlq_master.rpc.health_intake import disk_of, health_of, look_of
 from dlq_master.rpc.intake import job_id_of, words_of
@@ -85,7 +85,8 @@ class AgentService(AgentServiceServicer):
         try:
             opened = await self._control.ask(opening)
             assert isinstance(opened, Opened)
-            self._sessions.bind(line, opened.session_id, opened.epoch, self._welcome(opened))
+            welcome = welcome_messages(opened, self._sessions.checkpoint_root)
+            self._sessions.bind(line, opened.session_id, opened.epoch, welcome)
             conversation = _Conversation(self._control, self._door, line, context)
             tasks = [
                 asyncio.create_task(conversation.listen(request_iterator)),
@@ -165,23 +166,6 @@ class AgentService(AgentServiceServicer):
             highest_epoch=hello.highest_epoch,
             reports=reports,
         )
-
-    def _welcome(self, opened: Opened) -> Iterator[wire.SessionResponse]:
-        welcome = wire.Welcome(
-            epoch=opened.epoch,
-            heartbeat_duration=to_duration(opened.heartbeat_s),
-            ttl_duration=to_duration(opened.ttl_s),
-            reconnect_jitter_duration=to_duration(opened.reconnect_jitter_s),
-            wanted=[
-                launch_message(launch, self._sessions.checkpoint_root) for launch in opened.launches
-            ],
-            stops=[stop_message(stop) for stop in opened.stops],
-            hold_extension_duration=to_duration(opened.hold_extension_s),
-            hold_revision=opened.hold_revision,
-        )
-        yield wire.SessionResponse(welcome=welcome)
-        if opened.acknowledged:
-            yield wire.SessionResponse(report_ack=wire.ReportAck(sequence=opened.acknowledged))
 
 
 class _Conversation:

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from dlq.v1 import agent_service_pb2 as agent
 from dlq.v1 import job_pb2, lease_pb2
 from dlq_common.wire import to_duration
-from dlq_master.control.stimuli import Command, Launch, LookAtGpus, Signal, Stop
+from dlq_master.control.stimuli import Command, Launch, LookAtGpus, Opened, Signal, Stop
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.rpc.elastic import fit_to_sizes
 from dlq_master.rpc.task import fit_to_task
+
+
+def welcome_messages(opened: Opened, checkpoint_root: str) -> Iterator[agent.SessionResponse]:
+    """What answers a hello."""
+    welcome = agent.Welcome(
+        epoch=opened.epoch,
+        heartbeat_duration=to_duration(opened.heartbeat_s),
+        ttl_duration=to_duration(opened.ttl_s),
+        reconnect_jitter_duration=to_duration(opened.reconnect_jitter_s),
+        wanted=[launch_message(launch, checkpoint_root) for launch in opened.launches],
+        stops=[stop_message(stop) for stop in opened.stops],
+        hold_extension_duration=to_duration(opened.hold_extension_s),
+        hold_revision=opened.hold_revision,
+    )
+    yield agent.SessionResponse(welcome=welcome)
+    if opened.acknowledged:
+        yield agent.SessionResponse(report_ack=agent.ReportAck(sequence=opened.acknowledged))
 
 
 def command_message(command: Command, epoch: int, checkpoint_root: str) -> agent.Command:
