@@ -69,7 +69,7 @@ class Boundaries:
 
     def _last_before(self, until_s: Seconds) -> Seconds:
         """The last decision about a boundary of the grid before that instant."""
-        lead_s = self._cluster.lead_s
+        lead_s = self._cluster.saves.lead_s
         boundary_s = (until_s + lead_s) // self._term_s * self._term_s
         while (decided_s := self.on_clock(decision_time_s(boundary_s, lead_s))) >= until_s:
             boundary_s -= self._term_s

@@ -272,7 +272,9 @@ class Story(RuleBasedStateMachine):
         if self.world.leaving:
             return True
         closed = cluster.capacity.closed
-        return bool(cluster.silent) or any(cluster.attempts_on(node_id) for node_id in closed)
+        return bool(cluster.claims.silent) or any(
+            cluster.attempts_on(node_id) for node_id in closed
+        )
 
     def one_of(self, states: set[AttemptState], pick: int) -> Attempt | None:
         attempts = self.world.cluster.attempts

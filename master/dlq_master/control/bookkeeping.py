@@ -44,7 +44,7 @@ class Bookkeeping:
         if not (batch.attempts or batch.nodes or batch.forgotten_nodes):
             return
         # Who runs on with other GPUs has had those that it had before until now.
-        others = [one for one in cluster.outgrown if one.key in self.held]
+        others = [one for one in cluster.claims.outgrown if one.key in self.held]
         batch.uses += self._charged((*batch.attempts, *others), cluster, now_s, others)
         changed = self._take(batch.attempts) | {node.node_id for node in batch.nodes}
         for node_id in changed | set(batch.forgotten_nodes):

@@ -323,7 +323,7 @@ class Turn:
             _take_back(self.batch.forgotten_nodes, node.node_id)
         self.state.bookkeeping.write(self.batch, self.state.cluster, self.now_s)
         self._note_costs()
-        self.state.cluster.outgrown.clear()
+        self.state.cluster.claims.outgrown.clear()
         return self.batch
 
     def _note_costs(self) -> None:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from dlq_master.model.attempt import ACTIVE, LIVE, Attempt, AttemptState
+from dlq_master.model.attempt import ACTIVE, LIVE, Attempt
 from dlq_master.model.capacity import Capacity, others
+from dlq_master.model.claims import Claims
 from dlq_master.model.costs import Costs
-from dlq_master.model.grace import SAVE_FACTOR, percentile_95
 from dlq_master.model.history import History
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job, JobState
@@ -19,6 +19,7 @@ from dlq_master.model.job_draft import at_position
 from dlq_master.model.keys import Learned, had, position
 from dlq_master.model.lane import LANE, PROFILE_RANK, Lane
 from dlq_master.model.lease import Terms
+from dlq_master.model.levels import LevelTimers, held_gpus
 from dlq_master.model.lineup import Lineup
 from dlq_master.model.memo import Memo
 from dlq_master.model.moves import Moves
@@ -31,8 +32,8 @@ from dlq_master.model.profiling import Profiling
 from dlq_master.model.resources import Shape
 from dlq_master.model.running import RunningIndex
 from dlq_master.model.shares import Ledger, Shares
+from dlq_master.model.slow_saves import SlowSaves
 from dlq_master.model.slowdowns import Slowdowns
-from dlq_master.model.timers import Timers
 from dlq_master.model.values import maker
 from dlq_master.model.waiting import WaitingByTeam, WaitingIndex
 
@@ -44,8 +45,6 @@ _SPOT = Lane.SPOT
 _QUEUED = JobState.QUEUED
 _COMPLETED = JobState.COMPLETED
 _key = maker(AttemptKey)
-_PAUSING = AttemptState.PAUSING
-_UNKNOWN = AttemptState.UNKNOWN
 
 
 class Touched(NamedTuple):
@@ -56,36 +55,11 @@ class Touched(NamedTuple):
     nodes: tuple[Node, ...]
 
 
-def held_gpus(job: Job, attempt: Attempt) -> int:
-    """How many GPUs the attempt of this job holds; of one that is not elastic, as many as it asked
-    or, while it is only tried, those of its trial."""
-    request = job.request
-    return attempt.lease.allocation.width if request.sizes else job.gpus_now
-
-
-def _other_gpus(held: Attempt, holds: Attempt) -> bool:
-    """Whether it keeps, has or gives away other GPUs than before."""
-    return (
-        held.regrant is not holds.regrant
-        or held.resize is not holds.resize
-        or held.lease.allocation != holds.lease.allocation
-        or (holds.resize is not None and held.ranks is not holds.ranks)
-    )
-
-
-def _is_going(attempt: Attempt | None) -> bool:
-    return attempt is not None and (attempt.regrant is not None or attempt.resize is not None)
-
-
 def _keep(index: dict[JobId, None], job_id: JobId, belongs: bool) -> None:
     if belongs:
         index[job_id] = None
     else:
         index.pop(job_id, None)
-
-
-# A lead is at most this part of the best-effort term.
-LONGEST_LEAD = 0.9
 
 
 class Cluster:
@@ -100,23 +74,21 @@ class Cluster:
         self.terms = terms
         self.moves = Moves(ordering.discipline)
         self.capacity = Capacity()
+        self.claims = Claims(self.capacity)
         self.waiting = self._lines(ordering)
         self.running = RunningIndex()
         together = ordering.discipline is Discipline.REQUEUE
         self.lineup = Lineup(self.waiting, self.running, together)
-        self.crossings = Timers()  # a job's service reaches its level's threshold
-        self.promotions = Timers()  # a waiting job has starved
+        self.levels = LevelTimers(ordering)
+        self.saves = SlowSaves(terms)  # of running jobs
         self.pending: dict[JobId, None] = {}
         self.returning: dict[
             JobId, None
         ] = {}  # they wait only to go on where GPUs were kept for them
-        self.slow_saves: dict[JobId, float] = {}  # running jobs that need more than the usual lead
-        self.silent: dict[AttemptKey, None] = {}  # UNKNOWN attempts
         self.by_term = self.running.by_term
         self.resizes_live = (
             True  # False: what runs is only foreseen, and nobody launches what joins
         )
-        self.outgrown: list[Attempt] = []  # as they were before their GPUs changed
         self._jobs: dict[JobId, Job] = {}
         self._attempts: dict[AttemptKey, Attempt] = {}
         self.jobs: Mapping[JobId, Job] = MappingProxyType(self._jobs)
@@ -125,7 +97,7 @@ class Cluster:
         self._touched_jobs: dict[JobId, Job] = {}
         self._touched_attempts: dict[AttemptKey, Attempt] = {}
         self._touched_nodes: dict[NodeId, Node] = {}
-        self._levels = ordering.levels
+        self._level_count = ordering.levels
         self._promotes = ordering.promotes
         self._by_base = ordering.by_base
         self._lanes = ordering.lanes
@@ -141,7 +113,6 @@ class Cluster:
         self.slot = -1  # of the SLO grid: who runs in it has been decided
         self.profiling = Profiling(terms.resume_s)
         self.history = None if ordering.refresh is None else History(ordering.refresh)
-        self._thresholds = ordering.thresholds
         self.costs = Costs()
         self.packing: Packing | None = None  # set by plans; None: shapes say nothing of it
         self.slowdowns = Slowdowns()
@@ -153,8 +124,8 @@ class Cluster:
         """What a key may depend on beside the job."""
         services = () if self.history is None else self.history.learned
         if self.shares is None:
-            return Learned(self._thresholds, services)
-        return Learned(self._thresholds, services, self.shares.standing)
+            return Learned(self.levels.thresholds, services)
+        return Learned(self.levels.thresholds, services, self.shares.standing)
 
     def weigh(self, term: int, standing: Mapping[str, int]) -> None:
         """Accounts stand otherwise against their shares from here on: so does everybody who waits."""
@@ -192,7 +163,7 @@ class Cluster:
 
     def rank(self, job: Job) -> int:
         """Lower ranks are served first."""
-        rank = job.rank_base * self._levels + job.level
+        rank = job.rank_base * self._level_count + job.level
         if not self._lanes:
             return rank
         return PROFILE_RANK if job.lane is _PROFILE else rank + job.lane * LANE
@@ -367,15 +338,6 @@ class Cluster:
         self._touched_jobs.pop(job_id, None)
         del self._jobs[job_id]
 
-    @property
-    def lead_s(self) -> float:
-        """How long before a boundary it is decided: enough for the slowest save of what runs, but
-        never so long that the next term would be decided before this one has begun."""
-        usual_s = self.terms.save_lead_s
-        if not self.slow_saves:
-            return usual_s
-        return min(max(self.slow_saves.values()), LONGEST_LEAD * self.terms.be_term_s)
-
     def leave(self, job_id: JobId) -> None:
         """The job is to stop running: it waits before those that waited all along."""
         self._move(job_id, self.moves.leave(self._jobs[job_id]))
@@ -408,8 +370,8 @@ class Cluster:
             self._touched_jobs[job_id] = job
             self._index_job(before, job)
         self._index_attempt(job, held, holds)
-        if self._thresholds:
-            self._time_crossing(job, holds)
+        if self.levels.thresholds:
+            self.levels.cross(job, holds)
 
     def _index_job(self, before: Job | None, job: Job) -> None:
         """What the job alone decides."""
@@ -427,11 +389,11 @@ class Cluster:
             if job.steps or (before is not None and before.steps):
                 self._index_judged(job)
         if job.saves:
-            self._time_save(before, job)
+            self.saves.index(before, job)
         if job.family and (job.saves or job.resumes):
             self.costs.index(before, job)
         if self._promotes:
-            self._time_promotion(job)
+            self.levels.promote(job)
         if self.history is not None and job.state is _COMPLETED:
             self._learn(before, job)
 
@@ -448,13 +410,13 @@ class Cluster:
 
     def _rethreshold(self, thresholds: tuple[float, ...]) -> None:
         """Levels have other bounds from here on; nobody rises. Bounds that do not rise are no use."""
-        if thresholds == self._thresholds or list(thresholds) != sorted(set(thresholds)):
+        if thresholds == self.levels.thresholds or list(thresholds) != sorted(set(thresholds)):
             return
         self.ordering = replace(self.ordering, thresholds=thresholds)
-        self._thresholds = thresholds
+        self.levels.thresholds = thresholds
         for job in self._jobs.values():
             if not job.ended:
-                self._time_crossing(job, self.live_attempt(job))
+                self.levels.cross(job, self.live_attempt(job))
 
     def _index_pending(self, job: Job) -> None:
         if job.state is _PENDING and job.blocked is None:
@@ -495,89 +457,10 @@ class Cluster:
 
     def _index_attempt(self, job: Job, held: Attempt | None, holds: Attempt | None) -> None:
         """What the attempt's state decides: claims on GPUs, and where it stands."""
-        was = None if held is None else held.state
-        now = None if holds is None else holds.state
-        if held is not None and holds is not None and _other_gpus(held, holds):
-            if held.lease.allocation != holds.lease.allocation:
-                self.outgrown.append(held)
-            self._index_regrant(held, holds)
-            self._index_silent(held, holds)
-        elif was is not now:
-            self._index_claims(held, holds)
-        if holds is not None and now in ACTIVE:
+        self.claims.change(held, holds)
+        if holds is not None and holds.state in ACTIVE:
             end_s = holds.lease.term_end_s
             gpus = held_gpus(job, holds)
             self.running.put(holds.key, self.rank(job), job.sequence, gpus, end_s)
-        elif held is not None and was in ACTIVE:
+        elif held is not None and held.state in ACTIVE:
             self.running.remove(held.key)
-
-    def _index_claims(self, held: Attempt | None, holds: Attempt | None) -> None:
-        capacity = self.capacity
-        if _is_going(held) or _is_going(holds):
-            self._index_regrant(held, holds)
-        elif held is None:
-            if holds is not None:
-                capacity.claim(holds.key, holds.lease.allocation, soon=holds.state is _PAUSING)
-        elif holds is None:
-            capacity.release(held.key, held.lease.allocation, soon=held.state is _PAUSING)
-        elif _PAUSING in (held.state, holds.state):
-            capacity.mark_soon(holds.lease.allocation, soon=holds.state is _PAUSING)
-        self._index_silent(held, holds)
-
-    def _index_silent(self, held: Attempt | None, holds: Attempt | None) -> None:
-        if held is not None and held.state is _UNKNOWN:
-            del self.silent[held.key]
-        if holds is not None and holds.state is _UNKNOWN:
-            self.silent[holds.key] = None
-
-    def _index_regrant(self, held: Attempt | None, holds: Attempt | None) -> None:
-        """One of the two keeps GPUs for when it goes on, or gives some away: claim and free by what each says."""
-        capacity = self.capacity
-        if held is not None:
-            if held.frees:
-                capacity.mark_soon(held.leaves, soon=False)
-            capacity.release(held.key, held.claims, soon=False)
-        if holds is not None:
-            capacity.claim(holds.key, holds.claims, soon=False)
-            if holds.frees:
-                capacity.mark_soon(holds.leaves, soon=True)
-
-    def _time_save(self, before: Job | None, job: Job) -> None:
-        if job.live_attempt is None:
-            self.slow_saves.pop(job.job_id, None)
-        elif before is None or before.live_attempt is None or before.saves is not job.saves:
-            save_s = SAVE_FACTOR * percentile_95(job.saves)
-            if save_s > self.terms.save_lead_s:
-                self.slow_saves[job.job_id] = save_s
-            else:
-                self.slow_saves.pop(job.job_id, None)
-
-    def _time_crossing(self, job: Job, attempt: Attempt | None) -> None:
-        thresholds = self._thresholds
-        settled = job.end_time_s is not None or (job.live_attempt is None and not job.waiting)
-        if settled or job.level >= len(thresholds):
-            self.crossings.clear(job.job_id)
-            return
-        left_gpu_s = thresholds[job.level] - job.attained_gpu_s
-        if left_gpu_s <= 0.0:
-            self.crossings.set(job.job_id, 0.0)  # overdue
-        elif attempt is None or attempt.started_time_s is None:
-            self.crossings.clear(job.job_id)
-        else:
-            exact_s = attempt.started_time_s + left_gpu_s / held_gpus(job, attempt)
-            self.crossings.set(job.job_id, exact_s)
-
-    def _time_promotion(self, job: Job) -> None:
-        waits = job.waiting and not job.promoted
-        knob, limit_s = self.ordering.promote_knob, self.ordering.starve_limit_s
-        due: list[float] = []
-        if waits and job.queued_since_s is not None:
-            # A job that never ran, or is in level 0 already, has nothing for the knob to compare.
-            if knob is not None and job.level > 0 and job.executed_s > 0.0:
-                due.append(job.queued_since_s + knob * job.executed_s - job.waited_s)
-            if limit_s is not None:
-                due.append(job.queued_since_s + limit_s)
-        if due:
-            self.promotions.set(job.job_id, min(due))
-        else:
-            self.promotions.clear(job.job_id)

@@ -353,7 +353,7 @@ def _goes_live(cluster: Cluster, key: AttemptKey, then: Allocation) -> bool:
 
 def _resize_live(cluster: Cluster, resize: Resize, now_s: float) -> list[Happened]:
     """It runs on, so it gets its next term at once, where that is due."""
-    key, lead_s = resize.key, cluster.lead_s
+    key, lead_s = resize.key, cluster.saves.lead_s
     begun = attempt_steps.ResizeBegun(
         allocation=resize.allocation, grace_s=resize.grace_s, detail=_why(resize)
     )

@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from dlq_master.model.attempt import ACTIVE, AttemptState
-from dlq_master.model.cluster import Cluster, held_gpus
+from dlq_master.model.cluster import Cluster
 from dlq_master.model.grace import SAVE_FACTOR, percentile_95
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job, JobState
 from dlq_master.model.keys import had, position
 from dlq_master.model.lane import Lane
+from dlq_master.model.levels import held_gpus
 from dlq_master.model.order import STARTED_BASE, STARTED_END
 from dlq_master.model.own import OwnGpus
 from dlq_master.model.resources import Shape
@@ -40,7 +41,7 @@ def _slow_saves(cluster: Cluster) -> None:
         and job.live_attempt is not None
         and (save_s := SAVE_FACTOR * percentile_95(job.saves)) > cluster.terms.save_lead_s
     }
-    _equal("jobs with slow saves", cluster.slow_saves, slow)
+    _equal("jobs with slow saves", cluster.saves.needs_s, slow)
 
 
 def _no_gpu_twice(cluster: Cluster) -> None:
@@ -228,18 +229,18 @@ def _running(cluster: Cluster) -> None:
         _equal(f"GPUs together in rank {rank}", running.gpus_together[rank], sum(together))
     _equal("terms", {end: set(keys) for end, keys in cluster.by_term.items()}, dict(terms))
     silent = {k for k, value in cluster.attempts.items() if value.state is AttemptState.UNKNOWN}
-    _equal("silent attempts", set(cluster.silent), silent)
+    _equal("silent attempts", set(cluster.claims.silent), silent)
 
 
 def _timers(cluster: Cluster) -> None:
-    for job_id in (*cluster.crossings.at, *cluster.promotions.at):
+    for job_id in (*cluster.levels.crossings.at, *cluster.levels.promotions.at):
         _equal(f"job {job_id} with a timer has ended", cluster.jobs[job_id].ended, False)
     thresholds = cluster.ordering.thresholds
     for job_id, job in cluster.jobs.items():
         attempt = cluster.live_attempt(job)
         runs = attempt is not None and attempt.started_time_s is not None
         if runs and not job.ended and job.level < len(thresholds):
-            _equal(f"job {job_id} has a crossing", job_id in cluster.crossings.at, True)
+            _equal(f"job {job_id} has a crossing", job_id in cluster.levels.crossings.at, True)
 
 
 def _equal(what: str, found: object, expected: object) -> None:

@@ -60,7 +60,7 @@ def take_promises(view: View, policy: Policy) -> Snapshot:
     told = {
         *cluster.judged,
         *cluster.unjudged,
-        *cluster.slow_saves,
+        *cluster.saves.needs_s,
     }  # the last say how long saves take
     jobs = tuple([cluster.jobs[job_id] for job_id in sorted(told)])
     live = [cluster.live_attempt(job) for job in jobs]

@@ -261,7 +261,7 @@ class Book:
         term_end_s = attempt.lease.term_end_s
         if change.at_s < term_end_s:
             raise IllegalPlan(change, "work is taken away only when its term ends")
-        if decision_time_s(term_end_s, self.cluster.lead_s) > self.view.now_s:
+        if decision_time_s(term_end_s, self.cluster.saves.lead_s) > self.view.now_s:
             raise IllegalPlan(change, "the boundary is too far ahead to decide")
 
     def leaves(self, change: Renew | Lapse | Resize | Revoke, key: AttemptKey) -> Attempt:

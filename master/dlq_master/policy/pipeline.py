@@ -86,7 +86,7 @@ def plan(view: View, policy: Policy) -> Plan:
     ending: list[AttemptKey] = []
     lead_s = 0.0
     if policy.grid:
-        lead_s = cluster.lead_s
+        lead_s = cluster.saves.lead_s
         ending, decided_s = due(view, lead_s)
         if decided_s < wake_s:
             wake_s = decided_s
@@ -130,7 +130,7 @@ def wake_at_s(cluster: Cluster, policy: Policy, now_s: float) -> float | None:
     if policy.promises is not None:
         wake_s = min(wake_s, _promised_s(View(cluster, now_s), policy))
     if policy.grid:
-        wake_s = min(wake_s, due(View(cluster, now_s), cluster.lead_s)[1])
+        wake_s = min(wake_s, due(View(cluster, now_s), cluster.saves.lead_s)[1])
     return None if wake_s == _NEVER_S else wake_s
 
 
@@ -155,7 +155,7 @@ def only_renews(cluster: Cluster, policy: Policy) -> bool:
 
 def decide(view: View, policy: Policy) -> Outcome:
     """Who starts, who leaves, and for whom GPUs are kept."""
-    return _decide(view, policy, due(view, view.cluster.lead_s)[0] if policy.grid else [])
+    return _decide(view, policy, due(view, view.cluster.saves.lead_s)[0] if policy.grid else [])
 
 
 def _decide(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
@@ -339,7 +339,7 @@ def contest(
 def next_move_s(cluster: Cluster) -> float:
     """When the next job sinks or rises (inf: never)."""
     next_s = _NEVER_S
-    for timers in (cluster.crossings, cluster.promotions):
+    for timers in (cluster.levels.crossings, cluster.levels.promotions):
         if timers.at:
             at_s = timers.next_s()
             if at_s is not None and at_s < next_s:
@@ -353,8 +353,8 @@ def _moves(view: View, policy: Policy) -> list[Change]:
     moves: list[Change] = []
     if cluster.pending:
         moves += admissions(view, policy.placement, policy.profiling)
-    if cluster.crossings.at:
+    if cluster.levels.crossings.at:
         moves += demotions(view)
-    if cluster.promotions.at:
+    if cluster.levels.promotions.at:
         moves += promotions(view)
     return moves

@@ -92,7 +92,7 @@ def _stale(view: View, change: Change, basis: Basis) -> str:
         return "" if waits else f"job {change.for_job} has GPUs by now"
     if isinstance(change, Start | Renew):
         terms = cluster.terms
-        longest_s = 2.0 * max(terms.be_term_s, terms.slo_term_s) + cluster.lead_s
+        longest_s = 2.0 * max(terms.be_term_s, terms.slo_term_s) + cluster.saves.lead_s
         return "" if change.term_end_s <= now_s + longest_s else "no term is that long"
     if isinstance(change, NextSlot | Reserve) and cluster.slot != basis.slot:
         return f"slot {cluster.slot} has been decided meanwhile"

@@ -144,7 +144,7 @@ def returns(view: View, policy: Policy) -> list[Start]:
     kind = kind_of_lease()
     end_s = _NEVER_S
     if policy.grid:
-        end_s = first_term_end_s(view.now_s, kind, cluster.terms, cluster.lead_s)
+        end_s = first_term_end_s(view.now_s, kind, cluster.terms, cluster.saves.lead_s)
     found = []
     taken: dict[NodeId, int] = {}
     for job in _last_granted_first(cluster):

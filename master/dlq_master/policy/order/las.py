@@ -15,7 +15,7 @@ def demotions(view: View) -> list[Demote]:
     """Jobs whose service has reached the upper bound of their level, the earliest first."""
     cluster = view.cluster
     moves = []
-    for job_id in cluster.crossings.due(view.now_s):
+    for job_id in cluster.levels.crossings.due(view.now_s):
         level = cluster.jobs[job_id].level
         limit = cluster.ordering.thresholds[level]
         reason = Reason(ReasonCode.THRESHOLD_CROSSED, "attained_gpu_s", limit, limit)
@@ -27,7 +27,7 @@ def promotions(view: View) -> list[Promote]:
     """Jobs that have waited PROMOTEKNOB x their execution, or STARVELIMIT without a break."""
     cluster = view.cluster
     moves = []
-    for job_id in cluster.promotions.due(view.now_s):
+    for job_id in cluster.levels.promotions.due(view.now_s):
         since_s = cluster.jobs[job_id].queued_since_s or view.now_s
         reason = Reason(ReasonCode.STARVED, "waiting_s", have=view.now_s - since_s)
         moves.append(Promote(job_id, reason))

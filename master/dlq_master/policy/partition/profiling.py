@@ -74,7 +74,7 @@ def room(cluster: Cluster, rules: Profiles) -> Room:
     """The GPUs for trials now, and those that trials hold, including those that are leaving."""
     floor = floor_nodes(cluster, rules) * node_gpus(cluster, home_type(cluster))
     held = cluster.running.gpus_by_rank.get(PROFILE_RANK, 0)
-    for key in {*cluster.silent, *pausing(cluster)}:
+    for key in {*cluster.claims.silent, *pausing(cluster)}:
         if cluster.jobs[key.job_id].lane is Lane.PROFILE:
             held += cluster.attempts[key].lease.allocation.width
     return Room(max(cluster.profiling.gpus, floor), held)

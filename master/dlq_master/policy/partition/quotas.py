@@ -65,7 +65,7 @@ class Quotas(NamedTuple):
         for rank, members in running.by_rank.items():
             part = self.part_of(jobs[next(iter(members))].queue)
             held[part] += running.gpus_by_rank[rank]
-        for key in {*cluster.silent, *pausing(cluster)}:
+        for key in {*cluster.claims.silent, *pausing(cluster)}:
             part = self.part_of(jobs[key.job_id].queue)
             held[part] += cluster.attempts[key].lease.allocation.width
         return held

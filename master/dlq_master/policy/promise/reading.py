@@ -41,12 +41,12 @@ def slot_s(cluster: Cluster) -> float:
 
 def due_slot(cluster: Cluster, now_s: float) -> int:
     """The last slot that has to be decided by now: the one that begins within the lead, or has begun."""
-    return int((now_s + cluster.lead_s) // slot_s(cluster))
+    return int((now_s + cluster.saves.lead_s) // slot_s(cluster))
 
 
 def next_decision_s(cluster: Cluster) -> float:
     """When the next slot has to be decided."""
-    return (cluster.slot + 1) * slot_s(cluster) - cluster.lead_s
+    return (cluster.slot + 1) * slot_s(cluster) - cluster.saves.lead_s
 
 
 def home_type(cluster: Cluster) -> str:

@@ -26,7 +26,7 @@ def start_there(
     if not job.waiting or len(free) < gpus:
         return None
     kind = kind_of_lease()
-    end_s = first_term_end_s(now_s, kind, cluster.terms, cluster.lead_s) if grid else inf
+    end_s = first_term_end_s(now_s, kind, cluster.terms, cluster.saves.lead_s) if grid else inf
     allocation = Allocation((Slot(node.node_id, mask_of(free)),))
     reason = Reason(ReasonCode.RENTED, detail=pool)
     return Plan((Start(job.job_id, allocation, kind, end_s, reason),))

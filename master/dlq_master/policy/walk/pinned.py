@@ -34,11 +34,11 @@ def pinned(cluster: Cluster, now_s: float | None, protected: Iterable[AttemptKey
     """`now_s`: terms that are not yet to be decided are left alone; None: every term may be cut.
     `protected`: left alone too."""
     capacity = cluster.capacity
-    keys: set[AttemptKey] = {*cluster.silent, *protected}
+    keys: set[AttemptKey] = {*cluster.claims.silent, *protected}
     for node_id in capacity.closed:
         keys.update(capacity.claims.get(node_id, ()))
     if now_s is not None:
-        lead_s = cluster.lead_s
+        lead_s = cluster.saves.lead_s
         for term_end_s, ending in cluster.by_term.items():
             if decision_time_s(term_end_s, lead_s) > now_s:
                 keys.update(ending)

@@ -102,8 +102,8 @@ def test_a_restart_loads_the_same_cluster() -> None:
     validate(fresh)
     assert dict(fresh.jobs) == dict(old.jobs)
     assert fresh.running.places == old.running.places
-    assert fresh.crossings.at == old.crossings.at
-    assert fresh.promotions.at == old.promotions.at
+    assert fresh.levels.crossings.at == old.levels.crossings.at
+    assert fresh.levels.promotions.at == old.levels.promotions.at
     assert fresh.capacity.soon == old.capacity.soon
 
 
@@ -116,10 +116,10 @@ def indexes(cluster: Cluster) -> dict[str, object]:
         "soon": cluster.capacity.soon,
         "free": {gpu_type: pool.masks for gpu_type, pool in cluster.capacity.free.items()},
         "terms": cluster.by_term,
-        "crossings": cluster.crossings.at,
-        "promotions": cluster.promotions.at,
-        "slow saves": cluster.slow_saves,
-        "silent": cluster.silent,
+        "crossings": cluster.levels.crossings.at,
+        "promotions": cluster.levels.promotions.at,
+        "slow saves": cluster.saves.needs_s,
+        "silent": cluster.claims.silent,
     }
 
 

@@ -46,7 +46,7 @@ def runs_on(world: World, until_s: float) -> None:
     while (now_s := world.wake_at_s or until_s) < until_s:
         world.at(now_s)
         if world.leaving:
-            world.now_s = now_s + world.cluster.lead_s
+            world.now_s = now_s + world.cluster.saves.lead_s
             for job_id in world.leaving:
                 world.leave(job_id)
             world.decide()
