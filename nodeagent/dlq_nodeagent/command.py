@@ -207,9 +207,8 @@ def _config(
     path: Path | None, state_dir: Path | None, devices: str | None, allow_root_jobs: bool
 ) -> AgentConfig:
     config = load_config(AgentConfig, path)
-    node = config.node
-    if state_dir is not None:
-        node = replace(node, state_dir=state_dir)
+    # Jobs are told of places in it, and begin in directories of their own.
+    node = replace(config.node, state_dir=(state_dir or config.node.state_dir).absolute())
     if devices is not None:
         node = replace(node, devices=devices)
     jobs = replace(config.jobs, allow_root=True) if allow_root_jobs else config.jobs

@@ -169,6 +169,16 @@ async def test_an_edit_of_a_changed_job_is_aborted(house: RpcHouse, alice: Any) 
     assert (code, info.reason) == (grpc.StatusCode.ABORTED, "CONFLICT")
 
 
+async def test_workers_stay_as_many_as_they_were_submitted(alice: Any) -> None:
+    two = a_submission(roles=job_pb2.RolesSpec(worker_count=2))
+    two.spec.resources.gpu_count = 2
+    job_id = (await alice.SubmitJob(two, timeout=DEADLINE_S)).job.job_id
+    update = wire.UpdateJobRequest(request_id="u", job_id=job_id)
+    update.elastic.gpu_counts.extend((2, 4))
+    code, _ = await details(alice.UpdateJob(update, timeout=DEADLINE_S))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+
+
 async def test_an_operators_hold_is_an_admin_hold(house: RpcHouse, alice: Any) -> None:
     await alice.SubmitJob(a_submission(), timeout=DEADLINE_S)
     olga = JobServiceStub(house.channel_as("olga", Role.OPERATOR))

@@ -25,6 +25,11 @@ def wanted(turn: Turn, ask: UpdateJob, job: Job, after: Job) -> Job:
         return after
     sizes, name = ask.sizes, shown_id(job)
     told = format_sizes(sizes)
+    if sizes and job.request.mixed:
+        raise InvalidRequest(
+            f"job {name} may lie on several GPU types at once: it has no other sizes",
+            field="elastic",
+        )
     if sizes and job.request.gpus not in sizes:
         raise InvalidRequest(
             f"job {name} asks for {job.request.gpus} GPUs, which are none of its sizes ({told})",

@@ -27,8 +27,8 @@ def check_source(source: str) -> None:
     if source.startswith(PROMETHEUS):
         if urlsplit(url).scheme not in _HTTP or "query" not in parse_qs(urlsplit(url).query):
             raise ValueError(f"write {PROMETHEUS}http://HOST:9090?query=..., not {source[:80]!r}")
-    elif "://" in source and urlsplit(source).scheme not in _HTTP:
-        raise ValueError(f"a file, http:// or https://, not {source[:80]!r}")
+    elif source and urlsplit(source).scheme not in _HTTP and not _path(source).startswith("/"):
+        raise ValueError(f"the whole path of a file, http:// or https://, not {source[:80]!r}")
 
 
 def read_load(source: str, timeout_s: float = TIMEOUT_S, max_age_s: float = 0.0) -> float:
@@ -51,9 +51,14 @@ def _told(source: str, timeout_s: float, max_age_s: float) -> float:
         query = quote(parse_qs(parts.query)["query"][0])
         base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         return _found(_fetched(f"{base}/api/v1/query?query={query}", timeout_s))
-    if "://" in source:
+    if urlsplit(source).scheme in _HTTP:
         return _number(_fetched(source, timeout_s))
-    return _number(_last_line(Path(source), max_age_s))
+    return _number(_last_line(Path(_path(source)), max_age_s))
+
+
+def _path(source: str) -> str:
+    """Where a file lies, also as file:/run/load or file:///run/load."""
+    return source.removeprefix("file://").removeprefix("file:")
 
 
 def _found(text: str) -> float:

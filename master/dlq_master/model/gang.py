@@ -327,13 +327,22 @@ def _taken_off(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
     code = next((code for code in codes if code), codes[0])
     never_ran = attempt.started_time_s is None
     saved = any(status.saved for status in attempt.ranks)
-    if never_ran or saved or any(code in rules.requeue_exit_codes for code in codes):
+    if never_ran or saved or _agreed(attempt, rules):
         if attempt.state in (AttemptState.PAUSING, AttemptState.UNKNOWN):
             return on_attempt.Preempted(exit_code=code)
     elif attempt.state in (AttemptState.PAUSING, AttemptState.UNKNOWN):
         return on_attempt.PreemptedLost(exit_code=code)
     # The shim's own stop after a silence: the master had asked for nothing.
     return on_attempt.Failed(reason=EndReason.PREEMPTED if saved else EndReason.PREEMPTED_LOST)
+
+
+def _agreed(attempt: Attempt, rules: RunRules) -> bool:
+    """Whether its exit codes say that all was saved. Rank 0 saves: where that failed, or was killed at it, the others
+    have left all the same."""
+    first = attempt.ranks[0]
+    if first.failed:
+        return first.exit_code in rules.requeue_exit_codes
+    return any(status.exit_code in rules.requeue_exit_codes for status in attempt.ranks)
 
 
 def _own_failure(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:

@@ -16,6 +16,7 @@ from dlq_master.model.job import Job
 
 RESTART = "restart"
 RESIZES = (RESTART, LIVE)
+_FIXED = "workers and servers have a fixed number: such a job is not elastic"
 
 
 def check_elastic(spec: job_pb2.JobSpec) -> None:
@@ -34,7 +35,7 @@ def check_elastic(spec: job_pb2.JobSpec) -> None:
     if spec.elastic.resize == LIVE:
         _check_live(spec)
     if spec.HasField("roles"):
-        raise _wrong("workers and servers have a fixed number: such a job is not elastic")
+        raise _wrong(_FIXED)
     if spec.deadlines and asked.gpu_count != sizes[0]:
         raise _wrong(
             f"a deadline is promised for its base of {sizes[0]} GPUs, not for {asked.gpu_count}"
@@ -44,6 +45,12 @@ def check_elastic(spec: job_pb2.JobSpec) -> None:
 def sizes_of(spec: job_pb2.JobSpec) -> tuple[int, ...]:
     """The sizes of a checked spec, rising; none: it is not elastic."""
     return tuple(spec.elastic.gpu_counts)
+
+
+def check_new_sizes(request: UpdateJobRequest, spec: job_pb2.JobSpec) -> None:
+    """InvalidRequest where sizes are asked for a job that cannot have any, by what was submitted."""
+    if request.HasField("elastic") and spec.HasField("roles"):
+        raise InvalidRequest(f"elastic: {_FIXED}", field="elastic")
 
 
 def new_sizes(request: UpdateJobRequest) -> tuple[int, ...] | Same:

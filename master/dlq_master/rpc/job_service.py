@@ -39,6 +39,7 @@ from dlq_master.rpc.convert import (
 )
 from dlq_master.rpc.edit import Edit, EditRequest
 from dlq_master.rpc.edits import Outcome, edit_each
+from dlq_master.rpc.elastic import check_new_sizes
 from dlq_master.rpc.execs import Execs
 from dlq_master.rpc.intake import signal_of, submit_stimulus, update_stimulus, words_of
 from dlq_master.rpc.journal import listed_events
@@ -156,9 +157,16 @@ class JobService(JobServiceServicer):
             self._control,
             request,
             caller_of(context),
-            lambda edit: update_stimulus(request, edit),
+            lambda edit: self._update(request, edit),
         )
         return wire.UpdateJobResponse(**self._changed(outcome), changes=outcome.changes)
+
+    def _update(self, request: wire.UpdateJobRequest, edit: Edit) -> JobStimulus:
+        read = self._control.published
+        job = read.job(edit["job_id"])
+        spec = b"" if job is None else read.spec(job.spec_id)
+        check_new_sizes(request, JobSpec.FromString(spec))
+        return update_stimulus(request, edit)
 
     async def RequeueJob(
         self, request: wire.RequeueJobRequest, context: Context

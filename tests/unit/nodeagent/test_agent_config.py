@@ -139,6 +139,13 @@ def test_check_config_prints_what_would_hold_and_starts_nothing(tmp_path: Path) 
     assert load_config(AgentConfig, path, {}).jobs.term == 3.0
 
 
+def test_a_state_directory_is_the_same_wherever_a_job_begins() -> None:
+    ran = CliRunner().invoke(
+        main, ["run", "--check-config", "--devices", "none", "--state-dir", "state"]
+    )
+    assert f'state_dir = "{Path.cwd() / "state"}"' in ran.output
+
+
 def test_an_unknown_key_is_an_error_with_a_suggestion(tmp_path: Path) -> None:
     path = tmp_path / "nodeagent.toml"
     path.write_text('[node]\nstate_dri = "/x"\n')

@@ -328,6 +328,13 @@ def test_other_sizes_for_a_job_that_runs_are_followed_at_the_next_boundary(
 
 
 @pytest.mark.usefixtures("nodes")
+def test_a_job_on_several_types_at_once_is_given_no_sizes(master: Master) -> None:
+    job_id = master.submit(request=Request(gpus=2, mixed=True), hold=True).job_id
+    with pytest.raises(InvalidRequest, match="several GPU types at once"):
+        update(master, job_id, (2, 4))
+
+
+@pytest.mark.usefixtures("nodes")
 def test_a_job_with_a_deadline_has_the_base_that_is_promised(master: Master) -> None:
     job_id = master.submit(4, hold=True).job_id
     update(master, job_id, (2, 4))

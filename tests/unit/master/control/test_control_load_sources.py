@@ -51,6 +51,9 @@ def test_a_load_is_the_last_cell_of_the_last_line_of_a_file(tmp_path: Path) -> N
     path = tmp_path / "load.csv"
     path.write_text("time_s,busy\n0,0.9\n60,0.25\n\n")
     assert read_load(str(path)) == 0.25
+    for scheme in ("file:", "file://"):
+        check_source(f"{scheme}{path}")
+        assert read_load(f"{scheme}{path}") == 0.25
 
 
 def test_a_file_that_nobody_writes_any_more_tells_nothing(tmp_path: Path) -> None:
@@ -160,7 +163,7 @@ def test_a_query_that_finds_no_number_is_told(body: str, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["ftp://h/x", "prometheus:http://h:9090", "prometheus:h?query=x"]
+    "source", ["ftp://h/x", "run/load", "prometheus:http://h:9090", "prometheus:h?query=x"]
 )
 def test_what_cannot_be_asked_is_refused(source: str) -> None:
     with pytest.raises(ValueError, match="not"):

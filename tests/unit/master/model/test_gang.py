@@ -116,6 +116,15 @@ def test_only_a_save_after_the_notice_or_an_agreed_code_proves_that_work_is_kept
     assert isinstance(agreed.attempt, on.Preempted)
 
 
+@pytest.mark.parametrize("first", [rank(0, signal=9), rank(0, exit_code=1)])
+def test_a_code_of_those_that_only_left_proves_no_save_of_rank_0(first: RankStatus) -> None:
+    killed = judged(leaving(first, rank(1, exit_code=99), cause=StopCause.RECLAIM))
+    assert isinstance(killed.attempt, on.PreemptedLost)
+    assert (killed.usage.lost_gpu_s, killed.usage.worked_s) == (360.0, 0.0)
+    by_rank_1 = judged(leaving(rank(0, exit_code=0), rank(1, exit_code=99)))
+    assert isinstance(by_rank_1.attempt, on.Preempted)
+
+
 @pytest.mark.parametrize("end", [on.Cancelled(), on.TimedOut()])
 def test_nothing_is_lost_of_what_nobody_does_again(end: on.AttemptEvent) -> None:
     """As in the books of GPU-hours (model/accounting.py), so that a report of preemptions adds up to them."""
