@@ -99,7 +99,7 @@ def _slot(
     left = _left(planned, table, slot)
     chosen = _chosen(left, asked, grid, rules) if asked else None
     if chosen is not None and chosen.broken:
-        whole = kept_grid(cluster, gpu_type, rules, slot)
+        whole = kept_grid(cluster, gpu_type, slot)
         chosen = _spared(chosen, left, asked, grid, whole, rules)
     changes = [_place(job, chosen, left, slot, rules) for job in planned]
     changes += [_let_end(job) for job in ending]

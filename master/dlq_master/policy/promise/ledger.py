@@ -30,7 +30,8 @@ def row(job: SloJob, step: int, grid: Grid) -> Row:
 
 def still_kept(rows: Iterable[Row]) -> Iterator[Row]:
     """Without those that are too late even if they were alone: a promise that is lost, and is told so when the
-    next slot is decided. It keeps its slots until then, but nobody else is refused for what no plan can give it."""
+    next slot is decided, or one that seems so until its job runs in the slot that has begun. It keeps its slots until
+    then, but nobody else is refused for what no plan can give it."""
     return (row for row in rows if row[1] <= row[2])
 
 

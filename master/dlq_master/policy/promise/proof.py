@@ -92,7 +92,7 @@ def _fault(
         made = kept_plan([job], origin).segments.get(str(job_id), ())
         if made and not (ordered(made) and made[-1].end < FARTHEST):
             return f"the slots of job {job_id} overlap, touch, or are too far ahead"
-    grid = kept_grid(view.cluster, gpu_type, rules, origin)
+    grid = kept_grid(view.cluster, gpu_type, origin)
     asked = _wanted(before.values(), origin, grid)
     wanted = asked.copy()
     _want(wanted, [before[job_id] for job_id in changed], origin, grid, times=-1)
@@ -161,7 +161,7 @@ def at_risk(
         by_type[type_of(cluster, job)][job_id] = job
     found = {}
     for gpu_type, jobs in by_type.items():
-        grid = kept_grid(cluster, gpu_type, rules, origin)
+        grid = kept_grid(cluster, gpu_type, origin)
         wanted = _wanted(jobs.values(), origin, grid)
         full = _over(wanted, grid, sorted(wanted))
         for job_id, job in jobs.items():

@@ -69,17 +69,23 @@ def grid_of(cluster: Cluster, gpu_type: str, rules: Promises, origin: int) -> Gr
             count -= floor_of(rules.floor, count)
         return count
 
-    return _grid(cluster, gpu_type, rules, origin, left)
+    return _grid(cluster, gpu_type, origin, left, whole_leases=rules.whole_leases)
 
 
-def kept_grid(cluster: Cluster, gpu_type: str, rules: Promises, origin: int) -> Grid:
-    """The same as promises that were made may use them: all nodes. Who has a promise keeps it where a node is lost,
-    if those that are left would do, and best effort and trials have fewer until then."""
-    return _grid(cluster, gpu_type, rules, origin, lambda count: count)
+def kept_grid(cluster: Cluster, gpu_type: str, origin: int) -> Grid:
+    """The same as promises that were made may use them: all nodes, and the last slot as far as it lies before the
+    deadline. Who has a promise keeps it where a node is lost, or a slot found no room for it, if what is left would
+    do; best effort and trials have fewer nodes until then."""
+    return _grid(cluster, gpu_type, origin, lambda count: count, whole_leases=False)
 
 
 def _grid(
-    cluster: Cluster, gpu_type: str, rules: Promises, origin: int, left: Callable[[int], int]
+    cluster: Cluster,
+    gpu_type: str,
+    origin: int,
+    left: Callable[[int], int],
+    *,
+    whole_leases: bool,
 ) -> Grid:
     """Whole open nodes of the cluster's own. Lent ones are promised to nobody, and reserved
     ones (model.windows) not in slots that meet their reservation.
@@ -102,7 +108,7 @@ def _grid(
         term_s=slot_s(cluster),
         capacity=tuple([left(nodes - gone) * size for gone in away]),
         node_gpus=size,
-        whole_leases=rules.whole_leases,
+        whole_leases=whole_leases,
     )
 
 
@@ -274,7 +280,7 @@ def can_pause(view: View, job: Job, rules: Promises) -> bool:
     if own.promised is None:
         return True
     planned = kept_plan([job], origin).segments.get(own.key, ())
-    grid = Grid(term_s=slot_s(cluster), capacity=(1,), whole_leases=rules.whole_leases)
+    grid = Grid(term_s=slot_s(cluster), capacity=(1,))
     return keeps_promise(own._replace(running=False), planned, grid)
 
 

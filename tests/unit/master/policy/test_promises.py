@@ -339,6 +339,21 @@ def test_on_the_floor_of_best_effort_nothing_new_is_promised() -> None:
     assert world.decide().job(4).promised is None
 
 
+def test_a_promise_in_whole_leases_is_kept_for_as_long_as_its_deadline_can_be_met() -> None:
+    """It is promised two leases of its 2,000 s, and comes to its GPUs 500 s late: then two whole leases would end
+    after its deadline, but it does not need the second to its end."""
+    world = World("chronus-paper", 1).submit(best_effort(2, 8)).at(2.0)
+    world.submit(an_slo_job(1, 8, 2000.0, strict(4700.0))).at(3.0)
+    assert (world.job(1).promised, world.job(1).slots) == (0, (Segment(1, 3),))
+    world.at(1170.0).at(1700.0)
+    assert world.leaving == [2], "it takes its time to save"
+    world.leave(2).at(1700.0).at(2370.0)
+    assert world.job(1).promised == 0
+    assert world.job(1).slots[-1].end == 4
+    world.at(3570.0)
+    assert (world.job(1).promised, world.running) == (0, [1])
+
+
 def promises_of(world: World) -> Promises:
     rules = world.policy.promises
     assert rules is not None
