@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from dlq.v1 import job_pb2
 from dlq_cli.elastic_text import gpus_now
+from dlq_cli.facts.job import named_types
 from dlq_cli.foreseen import short_range
 from dlq_cli.promise_text import slack, standing, target_s
 from dlq_cli.render import Cell, Look, clean_line, number, when
@@ -153,7 +154,9 @@ COLUMNS: Mapping[str, Column] = {
         gpus_now,
     ),
     "sizes": Column(Cell("SIZES"), lambda j, _: format_sizes(j.elastic.gpu_counts)),
-    "gpu_type": Column(Cell("GPU_TYPE"), lambda j, _: j.gpu_type or j.resources.gpu_type or ""),
+    "gpu_type": Column(
+        Cell("GPU_TYPE"), lambda j, _: j.gpu_type or ",".join(named_types(j.resources))
+    ),
     "nodes": Column(
         Cell("NODES", right=True), _nodes, lambda j: len(j.node_ids) or j.resources.node_count
     ),

@@ -9,7 +9,7 @@ from dlq.v1 import job_pb2
 from dlq_cli.columns import exit_text, progress, run_s, where
 from dlq_cli.elastic_text import elastic_text, speeds_text
 from dlq_cli.estimate_text import estimate_text
-from dlq_cli.facts.job import array_text, dependency_text
+from dlq_cli.facts.job import array_text, dependency_text, named_types
 from dlq_cli.foreseen import long_range
 from dlq_cli.promise_text import promise_pairs
 from dlq_cli.render import Cell, Look, clean_line, facts, number, paint, table, when
@@ -124,7 +124,7 @@ def _holds(job: job_pb2.Job) -> str:
 def request_text(job: job_pb2.Job) -> str:
     """What a job asks for, in words."""
     request = job.resources
-    kind = f" {request.gpu_type}" if request.gpu_type else ""
+    kind = f" {' or '.join(named_types(request))}" if request.gpu_type else ""
     parts = [f"{request.gpu_count}{kind} GPU{'s' if request.gpu_count != 1 else ''}"]
     if request.mixed_gpu_types:
         parts[0] += ", of several types at once if need be"

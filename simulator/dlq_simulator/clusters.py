@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -96,10 +96,11 @@ class ClusterSpec:
         """Some of the nodes are lent."""
         return any(group.lent is not None for group in self.groups)
 
-    def own_speed(self, gpu_type: str | None) -> int | float:
-        """Of the cluster's own GPUs of one type (None: of any); 1 where they are not all alike."""
+    def own_speed(self, gpu_types: Collection[str] | None) -> int | float:
+        """Of the cluster's own GPUs of these types (None: of all); 1 where they are not all alike."""
         own = [group for group in self.groups if group.pool is NodePool.TRAINING]
-        speeds = {group.speed for group in own if gpu_type in (None, group.gpu_type)}
+        may = [group for group in own if gpu_types is None or group.gpu_type in gpu_types]
+        speeds = {group.speed for group in may}
         return speeds.pop() if len(speeds) == 1 else 1
 
     @property

@@ -88,6 +88,14 @@ def word(text: str) -> str:
     return text
 
 
+def gpu_types(text: str) -> str:
+    """`V100`, or `V100|A100`: any one of these."""
+    named = word(text).split("|")
+    if not all(named) or len(set(named)) < len(named):
+        raise BadValue("expected a GPU type, or several as V100|A100, each once")
+    return text
+
+
 def kind(text: str) -> str:
     if text not in ("be", "strict", "soft"):
         raise BadValue("expected be, strict or soft")
@@ -132,7 +140,7 @@ OPTIONAL: Mapping[str, Parser] = MappingProxyType(
         "max_workers": count,
         "ps": whole,
         "iterations": whole,
-        "gpu_type": word,
+        "gpu_type": gpu_types,
         "any_gpu": yes_no,
         "mem_gb": seconds,
         "halves_batch": yes_no,

@@ -17,7 +17,7 @@ from dlq_simulator.queues import Queues
 from dlq_simulator.report import Result, Timing
 from dlq_simulator.settings import ReplaySettings
 from dlq_simulator.workload import Trace
-from dlq_simulator.world import GpuMemory, asked_type, build_cluster, build_job, sizes_of
+from dlq_simulator.world import GpuMemory, asked_types, build_cluster, build_job, sizes_of
 
 Progress = Callable[[int], object]  # jobs finished since the last call
 
@@ -123,7 +123,7 @@ class Replay(Engine):
         sizes: tuple[int, ...] = ()
         if self.policy.sizing is not None and row.checkpoint:  # who cannot save cannot be resized
             sizes = sizes_of(row)
-        speed = self.spec.own_speed(asked_type(row, typed=self.spec.typed))
+        speed = self.spec.own_speed(asked_types(row, typed=self.spec.typed))
         job = build_job(
             job_id,
             row,

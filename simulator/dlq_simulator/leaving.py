@@ -104,8 +104,6 @@ def stranded(cluster: Cluster, placement: Placement) -> list[Job]:
         for job in cluster.jobs.values()
         if job.waiting
         and not any(
-            placement.find(pool, job.request.shape)
-            for gpu_type, pool in pools.items()
-            if job.request.gpu_type in (None, gpu_type)
+            placement.find(pool, job.request.shape) for _, pool in job.request.shape.of_types(pools)
         )
     ]

@@ -58,7 +58,7 @@ def _may_be_rented_for(spec: ClusterSpec, row: TraceJob, job: Job) -> bool:
         and row.due_s is not None
         and request.shape.traits is None
         and any(
-            request.base <= group.gpus and request.gpu_type in (None, group.gpu_type)
+            request.base <= group.gpus and request.shape.may_be(group.gpu_type)
             for group in spec.catalogue
         )
     )

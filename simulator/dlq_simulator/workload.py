@@ -44,6 +44,11 @@ class TraceJob:
     # Where the file has it, for messages: the same job on another line is the same job.
     line: int | None = field(default=None, compare=False)
 
+    @property
+    def gpu_types(self) -> tuple[str, ...] | None:
+        """The GPU types of which any one will do, `V100|A100`, the one liked best first; None: all."""
+        return None if self.gpu_type is None else tuple(self.gpu_type.split("|"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:

@@ -75,9 +75,9 @@ def build_node(node_id: NodeId, group: NodeGroup, labels: frozenset[str]) -> Nod
     return Node(node_id=node_id, gpus=gpus, virtual=True, labels=labels, pool=group.pool)
 
 
-def asked_type(row: TraceJob, *, typed: bool) -> str | None:
-    """The GPU type that it has to get, in a cluster that names its types; None: any."""
-    return row.gpu_type if typed and not (row.any_gpu or row.mixed) else None
+def asked_types(row: TraceJob, *, typed: bool) -> tuple[str, ...] | None:
+    """The GPU types of which it has to get one, in a cluster that names its types; None: any."""
+    return row.gpu_types if typed and not (row.any_gpu or row.mixed) else None
 
 
 def build_job(
@@ -101,13 +101,15 @@ def build_job(
     fast, if the policy is to know. `team`: to which its GPUs are counted; "" = to its user. `priced`: what being
     late costs counts, since machines may be rented for it.
     """
+    first, *others = asked_types(row, typed=typed) or (None,)
     return Job(
         job_id=job_id,
         user=row.user or "trace",
         name=row.job_id,
         request=Request(
             gpus=row.num_gpus,
-            gpu_type=asked_type(row, typed=typed),
+            gpu_type=first,
+            or_gpu_types=tuple(others),
             constraint=constraint,
             sizes=sizes,
             mixed=typed and bool(row.mixed),

@@ -31,6 +31,7 @@ from dlq_master.policy.promise.reading import (
 from property.test_core_world import PROFILES, Story, story_of
 from support.builders import World, a_job, a_node
 
+OTHERS = ("A100", "H100")
 TYPES = st.sampled_from(["H100", "H100", "H100", "A100"])
 STEPS = st.sampled_from(
     [BEST_EFFORT, strict(2000.0), strict(4000.0), soft([(1500.0, 100.0), (9000.0, 50.0)])]
@@ -69,7 +70,13 @@ class DlqStory(Story):
             mixed = mixes and gpu_type is None and not sizes
             job = a_job(
                 self.next_id,
-                request=Request(gpus=gpus, gpu_type=gpu_type, sizes=sizes, mixed=mixed),
+                request=Request(
+                    gpus=gpus,
+                    gpu_type=gpu_type,
+                    or_gpu_types=tuple(it for it in OTHERS if mixes and gpu_type not in (None, it)),
+                    sizes=sizes,
+                    mixed=mixed,
+                ),
                 duration_estimate_s=estimate_s,
                 steps=steps,
                 profile=profile,

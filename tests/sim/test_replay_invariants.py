@@ -109,7 +109,7 @@ def every_job_ends_whole(result: Result, trace: Trace, cluster: ClusterSpec) -> 
     possible = {
         job.job_id
         for job in trace.jobs
-        if job.num_gpus <= (by_type.get(job.gpu_type, 0) if job.gpu_type else max(by_type.values()))
+        if job.num_gpus <= max(by_type.get(kind, 0) for kind in job.gpu_types or by_type)
     }
     assert result.metrics.refused == len(trace.jobs) - len(possible)
     assert {outcome.job.job_id for outcome in result.outcomes} == possible
@@ -135,7 +135,7 @@ def test_sixty_jobs_on_eight_gpus_keep_every_invariant(choice: tuple[str, ...]) 
 
 def a_trace(whole: bool) -> st.SearchStrategy[Trace]:
     times = st.integers(0, 400) if whole else st.floats(0, 400, allow_subnormal=False)
-    types = st.sampled_from([None, None, "a", "b"])
+    types = st.sampled_from([None, None, "a", "b", "b|a"])
     due = st.sampled_from([None, None, 100, 700])
     jobs = st.lists(st.tuples(times, st.integers(1, 9), times, types, due), min_size=1, max_size=12)
     return jobs.map(
@@ -192,7 +192,7 @@ def test_the_same_replay_twice_is_the_same_replay(
 def a_harder_trace() -> st.SearchStrategy[Trace]:
     row = st.tuples(
         st.integers(0, 400), st.integers(1, 6), st.integers(0, 300), st.booleans(),
-        st.sampled_from([None, 0.5, 3.0]), st.sampled_from([None, "a", "t"]),
+        st.sampled_from([None, 0.5, 3.0]), st.sampled_from([None, "a", "t", "t|a"]),
     )  # fmt: skip
     return st.lists(row, min_size=1, max_size=12).map(
         lambda rows: Trace.of(

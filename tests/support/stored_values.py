@@ -25,12 +25,16 @@ _numbers = st.integers(1, 64)
 st.register_type_strategy(
     Request,
     st.builds(
-        lambda nodes, each, kind, cpus: Request(
-            gpus=each * (nodes or 1), nodes=nodes, gpu_type=kind, cpus_per_node=cpus
+        lambda nodes, each, kinds, cpus: Request(
+            gpus=each * (nodes or 1),
+            nodes=nodes,
+            gpu_type=kinds[0] if kinds else None,
+            or_gpu_types=tuple(kinds[1:]),
+            cpus_per_node=cpus,
         ),
         st.none() | st.integers(1, 8),
         _numbers,
-        st.none() | st.text(),
+        st.lists(st.text(), max_size=3, unique=True),
         st.none() | _numbers,
     ),
 )

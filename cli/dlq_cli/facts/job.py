@@ -98,6 +98,11 @@ def range_facts(range_: forecast_pb2.TimeRange) -> Facts:
     }
 
 
+def named_types(request: resource_pb2.ResourceRequest) -> tuple[str, ...]:
+    """The GPU types of which any one will do, the one liked best first; none: all."""
+    return (request.gpu_type, *request.or_gpu_types) if request.gpu_type else ()
+
+
 def request_facts(request: resource_pb2.ResourceRequest) -> Facts:
     """What a job asks for."""
     has = request.HasField
@@ -105,6 +110,7 @@ def request_facts(request: resource_pb2.ResourceRequest) -> Facts:
         "gpu_count": request.gpu_count,
         "node_count": request.node_count if has("node_count") else None,
         "gpu_type": request.gpu_type or None,
+        "or_gpu_types": list(request.or_gpu_types),
         "cpu_limit": request.cpu_limit if has("cpu_limit") else None,
         "memory_limit_bytes": request.memory_limit_bytes if has("memory_limit_bytes") else None,
         "gpu_memory_bytes": request.gpu_memory_bytes if has("gpu_memory_bytes") else None,

@@ -85,7 +85,7 @@ def memory_mib(job: job_pb2.Job) -> int:
 
 def gpus_per_node(job: job_pb2.Job) -> str:
     """`gres/gpu:8`, `gres/gpu:h100-80gb:8`."""
-    kind = job.resources.gpu_type
+    kind = "" if job.resources.or_gpu_types else job.resources.gpu_type
     each = math.ceil(job.resources.gpu_count / node_count(job))
     return f"gres/gpu:{kind}:{each}" if kind else f"gres/gpu:{each}"
 

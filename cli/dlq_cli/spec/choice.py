@@ -30,7 +30,8 @@ def read_node_label(word: str) -> tuple[str, str]:
     """The name and the value of `K=V`."""
     if "|" in word:
         raise ValueError(
-            "nodes with one label or another cannot be asked for: write K=V,K=V for both"
+            "nodes with one label or another cannot be asked for: write K=V,K=V for both; of several GPU types "
+            "any one will do with --gpu-type a,b"
         )
     name, equals, value = word.strip().partition("=")
     if not equals:

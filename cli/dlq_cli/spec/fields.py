@@ -62,7 +62,7 @@ READERS: Mapping[str, Reader] = {
     # GPUs of each node, as in `h100:8`; `gpus_total` counts those of the whole job.
     "resources.gpus": readers.read_gpus,
     "resources.gpus_total": readers.read_gpus,
-    "resources.gpu_type": readers.read_gpu_type,
+    "resources.gpu_type": readers.read_gpu_types,
     "resources.constraint": choice.read_constraint,
     "resources.nodelist": choice.read_nodes,
     "resources.exclude": choice.read_nodes,
@@ -198,15 +198,16 @@ def _enter(layer: Layer, key: str, value: object, origin: str) -> None:
         case _, readers.Gpus(number=number, gpu_type=gpu_type):
             layer[key] = Given(number, origin)
             if gpu_type:
-                _enter_gpu_type(layer, gpu_type, origin)
-        case "resources.gpu_type", str():
-            _enter_gpu_type(layer, value, origin)
+                _enter_gpu_types(layer, (gpu_type,), origin)
+        case "resources.gpu_type", tuple():
+            _enter_gpu_types(layer, value, origin)
         case _:
             layer[key] = Given(value, origin)
 
 
-def _enter_gpu_type(layer: Layer, gpu_type: str, origin: str) -> None:
+def _enter_gpu_types(layer: Layer, gpu_types: tuple[str, ...], origin: str) -> None:
     before = layer.get("resources.gpu_type")
-    if before and before.value != gpu_type:
-        raise wrong(origin, f"GPU type {gpu_type} contradicts {before.value} ({before.origin})")
-    layer["resources.gpu_type"] = Given(gpu_type, origin)
+    if before and isinstance(before.value, tuple) and before.value != gpu_types:
+        named, other = ",".join(gpu_types), ",".join(before.value)
+        raise wrong(origin, f"GPU type {named} contradicts {other} ({before.origin})")
+    layer["resources.gpu_type"] = Given(gpu_types, origin)

@@ -91,8 +91,8 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         names=("--gpu-type",),
         key="resources.gpu_type",
-        metavar="TYPE",
-        help="Only this type of GPU, as `dlq nodes` shows it.",
+        metavar="TYPE[,TYPE]",
+        help="Only this type of GPU, as `dlq nodes` shows it; of several any one, the first that has enough.",
     ),
     Flag(
         names=("-C", "--constraint"),

@@ -25,7 +25,8 @@ def to_message(spec: Spec) -> job_pb2.JobSpec:
         resources=resource_pb2.ResourceRequest(
             gpu_count=spec.gpu_count,
             node_count=spec.node_count,
-            gpu_type=spec.gpu_type or "",
+            gpu_type=next(iter(spec.gpu_types), ""),
+            or_gpu_types=spec.gpu_types[1:],
             constraint=dict(each.split("=", 1) for each in spec.constraint),
             node_ids=spec.nodelist,
             excluded_node_ids=spec.exclude,

@@ -17,6 +17,7 @@ from dlq_common.suggest import did_you_mean
 from dlq_common.units import parse_duration, parse_size, parse_span, parse_time_limit
 
 MOST_GPUS = 1_000_000
+MOST_GPU_TYPES = 16
 MOST_NODES = 100_000
 MOST_RESTARTS = 1_000_000
 SIGNALS = ("TERM", "USR1", "USR2", "INT")
@@ -143,9 +144,17 @@ def read_gpus(raw: object) -> Gpus:
     return Gpus(count, (found[1] or "").lower())
 
 
-def read_gpu_type(raw: object) -> str:
-    """A GPU type as `dlq nodes` shows it."""
-    return check_word(read_text(raw).lower(), "GPU type")
+def read_gpu_types(raw: object) -> tuple[str, ...]:
+    """GPU types as `dlq nodes` shows them, the one that is liked best first: `h100,a100`, or a list of those."""
+    words = raw if isinstance(raw, list | tuple) else re.split(r"[,|]", read_text(raw))
+    types = tuple([check_word(read_text(word).strip().lower(), "GPU type") for word in words])
+    if not types:
+        raise ValueError("no GPU type is named")
+    if len(types) > MOST_GPU_TYPES:
+        raise ValueError(f"{len(types)} GPU types are too many: {MOST_GPU_TYPES} at most")
+    if twice := next((word for word in types if types.count(word) > 1), ""):
+        raise ValueError(f"GPU type {twice} is named twice")
+    return types
 
 
 def read_cpus(raw: object) -> float:

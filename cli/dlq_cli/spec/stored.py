@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from google.protobuf.message import Message
 
 from dlq.v1 import job_pb2, resource_pb2
+from dlq_cli.facts.job import named_types
 from dlq_cli.spec.container import MountRequest, entries
 from dlq_cli.spec.deadlines import FULL, DeadlineText, Due
 from dlq_cli.spec.fields import ALIASES, READERS, put
@@ -129,8 +130,8 @@ def _values(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
 
 def _resources(request: resource_pb2.ResourceRequest) -> Iterator[tuple[str, object]]:
     yield "resources.gpus_total", request.gpu_count
-    if request.gpu_type:
-        yield "resources.gpu_type", request.gpu_type
+    if types := named_types(request):
+        yield "resources.gpu_type", types
     has = request.HasField
     constraint = tuple(f"{name}={value}" for name, value in sorted(request.constraint.items()))
     for key, there, value in (

@@ -69,7 +69,9 @@ _ENTRIES: dict[str, Entry] = {
     "resources.shm_size": Entry('"64GiB"', "/dev/shm, with image. Default: half its memory."),
     "resources.gpus": Entry('"h100:8"', "Of each node; `8` takes any type. Or gpus_total."),
     "resources.gpus_total": Entry("8", "Of the whole job, on any nodes.", live=True),
-    "resources.gpu_type": Entry('"h100"', "As `dlq nodes` shows it, or how that begins."),
+    "resources.gpu_type": Entry(
+        '["h100", "a100"]', "Any one of these, as `dlq nodes` shows it, or how that begins."
+    ),
     "resources.constraint": Entry('{ rack = "r1" }', "Only nodes with these labels."),
     "resources.nodelist": Entry('"gpu[01-04]"', "Only these nodes."),
     "resources.exclude": Entry('"gpu07"', "Not these nodes."),

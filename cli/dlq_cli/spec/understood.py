@@ -149,7 +149,7 @@ def _command(spec: Spec) -> str:
 
 
 def _gpus(spec: Spec) -> str:
-    kind = f" {spec.gpu_type}" if spec.gpu_type else ""
+    kind = f" {' or '.join(spec.gpu_types)}" if spec.gpu_types else ""
     which = _which(spec)
     if not spec.gpu_count:
         return f"as many{kind} of one node as are worth it{which}"

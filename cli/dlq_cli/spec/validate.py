@@ -50,7 +50,7 @@ class Spec:
     gpu_count: int
     node_count: int | None
     elastic: Elastic | None
-    gpu_type: str | None
+    gpu_types: tuple[str, ...]  # any one of these, the one liked best first; empty: of all
     constraint: tuple[str, ...]  # `K=V`, sorted
     nodelist: tuple[str, ...]  # empty: any
     exclude: tuple[str, ...]
@@ -120,7 +120,7 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
         gpu_count=gpu_count,
         node_count=node_count,
         elastic=elastic,
-        gpu_type=get.of("resources.gpu_type", str),
+        gpu_types=get.of("resources.gpu_type", tuple) or (),
         constraint=get.of("resources.constraint", tuple) or (),
         nodelist=get.of("resources.nodelist", tuple) or (),
         exclude=get.of("resources.exclude", tuple) or (),

@@ -54,11 +54,7 @@ def _fits_elsewhere(turn: Turn, job: Job) -> bool:
     capacity.ready()
     out = set(job.failed_nodes) | _gone(turn)
     shape = turn.state.cluster.shape(job)._replace(avoid=())
-    pools = [
-        pool.without(out)
-        for gpu_type, pool in capacity.total.items()
-        if shape.gpu_type in (None, gpu_type)
-    ]
+    pools = [pool.without(out) for _, pool in shape.of_types(capacity.total)]
     find = turn.state.policy.placement.find
     return sheltered(lambda: any(find(pool, shape) is not None for pool in pools), lambda _: False)
 

@@ -2,15 +2,19 @@
 
 A word is resolved once: at the submission, or, if no node with GPUs had registered by then, when
 the first type that it can mean registers. Until then such a job waits with the reason `gpu_type`.
+Each word of several (`h100,a100`: any one of these) is resolved by itself.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from dlq_common.errors import InvalidRequest
+from dlq_common.suggest import did_you_mean
 from dlq_master.control.turn import Turn
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.resources import Request
+
+_FIELD = "spec.resources.gpu_type"
 
 
 def known(cluster: Cluster) -> list[str]:
@@ -28,15 +32,29 @@ def meant(word: str, types: Iterable[str]) -> list[str]:
 def resolved(cluster: Cluster, request: Request) -> Request:
     """The request with the type that it means, as far as there is one. Raises InvalidRequest for a
     word that can mean several."""
-    word = request.gpu_type
-    if word is None:
-        return request
-    types = meant(word, known(cluster))
-    if len(types) > 1:
-        raise InvalidRequest(
-            f"{word} can mean {' or '.join(types)}: name one", field="spec.resources.gpu_type"
-        )
-    return replace(request, gpu_type=types[0]) if types else request
+    words = []
+    for word in request.gpu_types or ():
+        types = meant(word, known(cluster))
+        if len(types) > 1:
+            raise InvalidRequest(
+                f"{word} can mean {' or '.join(types)}: name one, or {','.join(types)} for any one of them",
+                field=_FIELD,
+            )
+        words += types or [word]
+    return _naming(request, words)
+
+
+def check_known(turn: Turn, request: Request) -> None:
+    """Raises InvalidRequest for a type among several of which nothing has registered, nor could be rented: a slip of
+    the pen would else go unseen, for the others do."""
+    types = {*known(turn.state.cluster), *(pool.gpu_type for pool in turn.state.config.pools)}
+    for word in request.gpu_types or ():
+        if known(turn.state.cluster) and word not in types:
+            there = sorted(types)
+            raise InvalidRequest(
+                f"no node has {word} GPUs (there are: {', '.join(there)}){did_you_mean(word, there)}",
+                field=_FIELD,
+            )
 
 
 def resolve_waiting(turn: Turn) -> None:
@@ -50,10 +68,20 @@ def resolve_waiting(turn: Turn) -> None:
     types = known(state.cluster)
     for job_id in sorted(state.unknown_types):
         job = state.cluster.jobs[job_id]
-        found = meant(job.request.gpu_type or "", types)
-        if found or job.ended:
+        words = job.request.gpu_types or ()
+        found = [meant(word, types) for word in words]
+        if all(found) or job.ended:
             state.unknown_types.discard(job_id)
-        if len(found) == 1 and not job.ended and found[0] != job.request.gpu_type:
-            request = replace(job.request, gpu_type=found[0])
+        named = [it[0] if len(it) == 1 else word for it, word in zip(found, words, strict=True)]
+        request = _naming(job.request, named)
+        if not job.ended and request != job.request:
             state.cluster.put_job(job._replace(request=request, version=job.version + 1))
-            turn.note("gpu_type_resolved", job_id=job_id, gpu_type=found[0])
+            turn.note(
+                "gpu_type_resolved", job_id=job_id, gpu_type=",".join(request.gpu_types or ())
+            )
+
+
+def _naming(request: Request, words: Sequence[str]) -> Request:
+    """The request with these types, each once."""
+    first, *others = dict.fromkeys(words) or (None,)
+    return replace(request, gpu_type=first, or_gpu_types=tuple(others))

@@ -45,4 +45,4 @@ def _coming(turn: Turn, machine: Machine) -> str:
 
 
 def _fits(pool: PoolConfig, job: Job) -> bool:
-    return job.request.base <= pool.gpus and job.request.gpu_type in (None, pool.gpu_type)
+    return job.request.base <= pool.gpus and job.request.shape.may_be(pool.gpu_type)

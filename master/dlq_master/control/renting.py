@@ -45,7 +45,7 @@ def watch(turn: Turn) -> None:
 def could_hold(turn: Turn, job: Job) -> bool:
     """Whether a machine that may be rented could ever hold it."""
     return may_rent(job) and any(
-        job.request.base <= pool.gpus and job.request.gpu_type in (None, pool.gpu_type)
+        job.request.base <= pool.gpus and job.request.shape.may_be(pool.gpu_type)
         for pool in turn.state.config.pools
     )
 

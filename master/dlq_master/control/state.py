@@ -176,10 +176,10 @@ def forget(state: State, job_id: JobId) -> None:
 
 def note_unknown_type(state: State, job: Job) -> None:
     """Keep in mind a job whose GPU type no registered node has: one that comes may be meant."""
-    gpu_type = job.request.gpu_type
-    if gpu_type is not None and not job.ended:
+    gpu_types = job.request.gpu_types
+    if gpu_types is not None and not job.ended:
         state.cluster.capacity.ready()
-        if gpu_type not in state.cluster.capacity.total:
+        if not state.cluster.capacity.total.keys() >= {*gpu_types}:
             state.unknown_types.add(job.job_id)
 
 

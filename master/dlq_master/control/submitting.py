@@ -69,6 +69,7 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer:
             reasons=(sentence(never, job) + _nearest_type(turn, never, job),),
             hint="see what there is: dlq nodes",
         )
+    gpu_types.check_known(turn, job.request)
     if not ask.sized:
         elastic.check_room(turn, job.request)
     if ask.validate_only:

@@ -50,7 +50,7 @@ def could_hold(nodes: Iterable[Node], shape: Shape) -> bool:
     for node in nodes:
         if is_own(node) and (shape.traits is None or has_all(node, shape.traits)):
             for kind, mask in node.masks().items():
-                if shape.gpu_type in (None, kind):
+                if shape.may_be(kind):
                     sizes.setdefault("" if shape.mixed else kind, []).append(mask.bit_count())
     if shape.nodes is None:
         return any(sum(found) >= shape.gpus for found in sizes.values())

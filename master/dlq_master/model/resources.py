@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from dlq_master.model.ids import NodeId
 from dlq_master.model.traits import wanted
 
 PODMAN = "podman"  # the runtime of jobs with an image, as agents name it
+T = TypeVar("T")
 
 
 class Shape(NamedTuple):
@@ -17,13 +18,23 @@ class Shape(NamedTuple):
 
     gpus: int
     nodes: int | None  # exact number of nodes, or None: any split
-    gpu_type: str | None  # or None: any type, but one type per job
+    gpu_types: tuple[str, ...] | None  # any one of these, or None: of all; one type per job
     avoid: tuple[NodeId, ...] = ()  # not on these nodes
     traits: str | None = None  # on nodes that have these (traits.py); None: on any
     together: bool | None = (
         None  # on few nodes, or on any (packing.py); None: as the place stage likes
     )
     mixed: bool = False  # also on GPUs of several types at once, where a placement does that
+
+    def may_be(self, gpu_type: str) -> bool:
+        """Whether it may run on GPUs of this type."""
+        return self.gpu_types is None or gpu_type in self.gpu_types
+
+    def of_types(self, by_type: Mapping[str, T]) -> Iterable[tuple[str, T]]:
+        """What there is of the types on which it may run, the one that it likes best first."""
+        if self.gpu_types is None:
+            return by_type.items()
+        return [(kind, by_type[kind]) for kind in self.gpu_types if kind in by_type]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +48,7 @@ class Request:
 
     gpus: int
     nodes: int | None = None
-    gpu_type: str | None = None
+    gpu_type: str | None = None  # None: any
     cpus_per_node: int | None = None
     memory_bytes_per_node: int | None = None
     avoid: tuple[NodeId, ...] = ()  # nodes that it must not get, for now
@@ -50,6 +61,9 @@ class Request:
     gpu_memory_bytes: int | None = None  # each GPU must have so much ...
     halves_batch: bool = False  # ... or half of it
     live: bool = False  # torchrun takes whole nodes up and lets them go while it runs
+    or_gpu_types: tuple[
+        str, ...
+    ] = ()  # that will do too, all its GPUs of one; liked less, in order
     shape: Shape = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -63,6 +77,7 @@ class Request:
                 raise ValueError(f"{name} must be positive, not {limit}")
         if self.mixed and (self.gpu_type is not None or self.nodes is not None):
             raise ValueError("a job that names a GPU type or a number of nodes is not mixed")
+        self._check_types()
         if self.sizes:
             self._check_sizes()
         if self.live and (not self.sizes or self.nodes is None):
@@ -76,8 +91,13 @@ class Request:
             memory_bytes=self.memory_bytes_per_node,
             gpu_memory_bytes=self.least_gpu_memory_bytes,
         )
-        shape = Shape(self.gpus, self.nodes, self.gpu_type, self.avoid, traits, mixed=self.mixed)
+        shape = Shape(self.gpus, self.nodes, self.gpu_types, self.avoid, traits, mixed=self.mixed)
         object.__setattr__(self, "shape", shape)
+
+    @property
+    def gpu_types(self) -> tuple[str, ...] | None:
+        """The types of GPUs on which it may run, the one that it likes best first; None: all."""
+        return None if self.gpu_type is None else (self.gpu_type, *self.or_gpu_types)
 
     @property
     def least_gpu_memory_bytes(self) -> int | None:
@@ -96,6 +116,13 @@ class Request:
             return self.shape
         nodes = None if self.nodes is None else gpus * self.nodes // self.gpus
         return self.shape._replace(gpus=gpus, nodes=nodes)
+
+    def _check_types(self) -> None:
+        named = self.gpu_types or ()
+        if self.or_gpu_types and not named:
+            raise ValueError("other GPU types will do too, but none is named first")
+        if len(set(named)) < len(named):
+            raise ValueError(f"a GPU type is named twice: {named}")
 
     def _check_sizes(self) -> None:
         if list(self.sizes) != sorted(set(self.sizes)) or self.sizes[0] < 1:

@@ -249,7 +249,7 @@ def _constraint(reason: Reason, _job: Job, _reader: str) -> str:
 
 
 def _detail(reason: Reason, job: Job, _reader: str) -> str:
-    return reason.detail or f"no GPU of type {job.request.gpu_type} is free"
+    return reason.detail or f"no GPU of type {_types(job)} is free"
 
 
 def _machine_coming(reason: Reason, _job: Job, _reader: str) -> str:
@@ -347,8 +347,12 @@ _WRITERS: Mapping[ReasonCode, Callable[[Reason, Job, str], str]] = {
 }
 
 
+def _types(job: Job) -> str:
+    return " or ".join(job.request.gpu_types or ())
+
+
 def _gpus(job: Job) -> str:
-    kind = job.request.gpu_type
+    kind = _types(job)
     return _count(job.request.gpus, "GPU") + (f" of type {kind}" if kind else "")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import assert_never
 
 from dlq_master.model.attempt import ACTIVE, Attempt
@@ -121,10 +121,10 @@ class Book:
             raise IllegalPlan(start, "its term is over already")
         request = job.request
         width = 0
-        gpu_type = request.gpu_type
+        gpu_types = request.gpu_types
         for node_id, mask in slots:
-            found = self._use(start, node_id, mask, gpu_type)
-            gpu_type = None if request.mixed else found
+            found = self._use(start, node_id, mask, gpu_types)
+            gpu_types = None if request.mixed else (found,)
             width += mask.bit_count()
         if width != job.gpus_now and not self._may_have(request, width):
             raise IllegalPlan(start, f"all or nothing: {job.gpus_now} GPUs asked, {width} given")
@@ -159,17 +159,25 @@ class Book:
         nodes = self.cluster.nodes
         return all(has_all(nodes[node_id], traits) for node_id, _ in slots)
 
-    def _use(self, start: Start | Resize, node_id: NodeId, mask: int, gpu_type: str | None) -> str:
+    def _use(
+        self,
+        start: Start | Resize,
+        node_id: NodeId,
+        mask: int,
+        gpu_types: Collection[str] | None,
+    ) -> str:
         """The type of these GPUs, which nobody else may have and which an open node must own."""
         node = self.cluster.nodes.get(node_id)
         if node is None or not node.open:
             raise IllegalPlan(start, f"node {node_id} is not open")
         capacity = self.cluster.capacity
         for node_type, owned in capacity.masks_of(node_id).items():
-            if mask and mask & owned == mask and gpu_type in (None, node_type):
+            if mask and mask & owned == mask and (gpu_types is None or node_type in gpu_types):
                 break
         else:
-            raise IllegalPlan(start, f"node {node_id} has no such {gpu_type or 'GPUs'}")
+            raise IllegalPlan(
+                start, f"node {node_id} has no such {' or '.join(gpu_types or ()) or 'GPUs'}"
+            )
         taken = self.taken.get(node_id, 0)
         used = capacity.claimed(node_id) & ~self.freed.get(node_id, 0) | taken | node.withheld
         if used & mask:
@@ -237,9 +245,9 @@ class Book:
             raise IllegalPlan(resize, f"job {job.job_id} needs the time for what it is promised")
         if not back and self.policy.resizing is not Taking.FREE:
             self._in_time(resize, attempt)
-        gpu_type = next(iter(self.cluster.capacity.parts(held)), None)
+        gpu_types = self.cluster.capacity.parts(held).keys() or None
         for node_id, mask in (then - held).slots:
-            self._use(resize, node_id, mask, gpu_type)
+            self._use(resize, node_id, mask, gpu_types)
         self._nodes(resize, request, then.slots, request.shape_on(width).nodes)
 
     def _gives_back(self, resize: Resize, gone: Allocation) -> bool:

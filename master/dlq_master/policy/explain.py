@@ -238,10 +238,10 @@ def _shortage(cluster: Cluster, policy: Policy, shape: Shape, *, holders: bool) 
     else:
         block = f"the largest free block is {_block(capacity, pool)}" if pool and have else ""
         reasons.append(Reason(ReasonCode.RESOURCES, "gpus", shape.gpus, have, who, block))
-    if shape.gpu_type is not None and _fits(capacity.free, shape._replace(gpu_type=None), policy):
-        detail = f"GPUs of another type are free, but it asks for {shape.gpu_type}"
-        kind = (ReasonCode.GPU_TYPE, "gpu_type")
-        reasons.append(Reason(*kind, shape.gpus, have, (), detail, shape.gpu_type))
+    if shape.gpu_types and _fits(capacity.free, shape._replace(gpu_types=None), policy):
+        asked = " or ".join(shape.gpu_types)
+        detail = f"GPUs of another type are free, but it asks for {asked}"
+        reasons.append(Reason(ReasonCode.GPU_TYPE, "gpu_type", shape.gpus, have, (), detail, asked))
     return reasons
 
 
@@ -384,20 +384,12 @@ def _takes_at_boundary(view: View, policy: Policy, job: Job) -> bool:
 
 
 def _fits(pools: Pools, shape: Shape, policy: Policy) -> bool:
-    return any(
-        policy.placement.find(pool, shape) is not None
-        for gpu_type, pool in pools.items()
-        if shape.gpu_type in (None, gpu_type)
-    )
+    return any(policy.placement.find(pool, shape) is not None for _, pool in shape.of_types(pools))
 
 
 def _best(pools: Pools, shape: Shape) -> Pool | None:
     """The pool with the most free GPUs of a type that will do, on nodes where it may go."""
-    usable = [
-        pool.allowed(shape)
-        for gpu_type, pool in pools.items()
-        if shape.gpu_type in (None, gpu_type)
-    ]
+    usable = [pool.allowed(shape) for _, pool in shape.of_types(pools)]
     return max(usable, key=lambda pool: pool.total, default=None)
 
 
@@ -406,9 +398,7 @@ def _holders(cluster: Cluster, shape: Shape) -> tuple[JobId, ...]:
     found: list[tuple[float, JobId]] = []
     for key, attempt in cluster.attempts.items():
         types = cluster.capacity.parts(attempt.lease.allocation)
-        if (shape.gpu_type is None or shape.gpu_type in types) and _runs_on(
-            cluster, shape, attempt
-        ):
+        if any(map(shape.may_be, types)) and _runs_on(cluster, shape, attempt):
             found.append(
                 (expected_end_s(cluster.jobs[key.job_id], attempt.started_time_s), key.job_id)
             )

@@ -194,6 +194,7 @@ def request_message(request: Request) -> resource_pb2.ResourceRequest:
         gpu_count=request.gpus,
         node_count=request.nodes,
         gpu_type=request.gpu_type or "",
+        or_gpu_types=request.or_gpu_types,
         cpu_limit=request.cpus_per_node,
         memory_limit_bytes=request.memory_bytes_per_node,
         gpu_memory_bytes=request.gpu_memory_bytes,

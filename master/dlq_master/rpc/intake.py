@@ -274,6 +274,7 @@ def request_of(spec: JobSpec) -> Request:
         gpus=asked.gpu_count,
         nodes=asked.node_count if asked.HasField("node_count") else None,
         gpu_type=asked.gpu_type or None,
+        or_gpu_types=tuple(asked.or_gpu_types),
         cpus_per_node=math.ceil(asked.cpu_limit) if asked.HasField("cpu_limit") else None,
         memory_bytes_per_node=(
             asked.memory_limit_bytes if asked.HasField("memory_limit_bytes") else None

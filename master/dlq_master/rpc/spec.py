@@ -54,6 +54,7 @@ MOST_ARGUMENTS = 4096
 MOST_LABELS = 64
 LONGEST_LABEL = 256
 MOST_GPUS = 100_000
+MOST_GPU_TYPES = 16
 MOST_RESTARTS = 100
 MOST_EXIT_CODES = 32
 MOST_TASKS = 10_000
@@ -213,8 +214,7 @@ def _check_resources(resources: ResourceRequest) -> None:
                 "resources.node_count",
                 f"{resources.gpu_count} GPUs cannot be split evenly over {resources.node_count} nodes",
             )
-    if resources.gpu_type:
-        _field("resources.gpu_type", check_word, resources.gpu_type, "GPU type")
+    _check_types(resources)
     check_choice(resources)
     if resources.HasField("cpu_limit") and not (
         math.isfinite(resources.cpu_limit) and 0.01 <= resources.cpu_limit <= 100_000
@@ -227,6 +227,25 @@ def _check_resources(resources: ResourceRequest) -> None:
             raise _wrong("resources.gpu_memory_bytes", "must be at least 1 MiB")
     elif resources.halves_batch:
         raise _wrong("resources.halves_batch", "means something only with gpu_memory_bytes")
+
+
+def _check_types(resources: ResourceRequest) -> None:
+    if resources.gpu_type:
+        _field("resources.gpu_type", check_word, resources.gpu_type, "GPU type")
+    elif resources.or_gpu_types:
+        raise _wrong(
+            "resources.or_gpu_types", "means something only with gpu_type, the one liked best"
+        )
+    if len(resources.or_gpu_types) >= MOST_GPU_TYPES:
+        raise _wrong(
+            "resources.or_gpu_types", f"are too many: {MOST_GPU_TYPES} types in all at most"
+        )
+    named = [resources.gpu_type]
+    for word in resources.or_gpu_types:
+        _field("resources.or_gpu_types", check_word, word, "GPU type")
+        if word in named:
+            raise _wrong("resources.or_gpu_types", f"GPU type {word} is named twice")
+        named.append(word)
 
 
 def _check_mixed(spec: JobSpec) -> None:

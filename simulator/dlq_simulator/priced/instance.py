@@ -136,11 +136,11 @@ def _times(
     """(GPU type, GPUs, seconds): those of the file, else of its size and speed on each type."""
     if row.times_s:
         return list(row.times_s)
-    typed = spec.typed and row.gpu_type is not None and not row.any_gpu
+    may_be = None if row.any_gpu or not spec.typed else row.gpu_types
     kinds = {
         group.gpu_type: group
         for group in reversed(groups)
-        if (not typed or group.gpu_type == row.gpu_type)
+        if (may_be is None or group.gpu_type in may_be)
         and (not spec.typed or row.mem_gb is None or row.mem_gb * 2**30 <= group.memory_bytes)
     }
     return [

@@ -264,7 +264,7 @@ def test_what_convert_makes_is_accepted_and_means_the_same(
     spec = checked.spec
     assert spec is not None
     assert (spec.name, spec.queue) == ("llama-ft", "gpu")
-    assert (spec.gpu_count, spec.node_count, spec.gpu_type) == (16, 2, "h100")
+    assert (spec.gpu_count, spec.node_count, spec.gpu_types) == (16, 2, ("h100",))
     assert (spec.cpu_limit, spec.memory_limit_bytes) == (96, 480 << 30)
     assert (spec.time_limit_s, spec.signal, spec.grace_s) == (86400, "USR1", 120)
     assert spec.labels == {"comment": "third try"}

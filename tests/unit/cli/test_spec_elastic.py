@@ -80,6 +80,23 @@ def test_gpus_may_be_of_several_types_if_nothing_else_is_asked_of_them() -> None
             sent(resources__mixed_gpus=True, **{key: value})
 
 
+@pytest.mark.parametrize("written", ["h100,A100", "h100|a100", ["h100", "a100"]])
+def test_any_one_of_several_gpu_types_may_do(written: object) -> None:
+    stored = sent(resources__gpu_type=written)
+    assert [stored.resources.gpu_type, *stored.resources.or_gpu_types] == ["h100", "a100"]
+    assert changed(stored, "job 17", [], [], {}).message == stored
+    assert not changed(stored, "job 17", ["resources.gpu_type=v100"], [], {}).message.resources.or_gpu_types  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [("h100,h100", "named twice"), ("h100,", "not allowed"), ([], "no GPU type")],
+)
+def test_several_gpu_types_are_words_each_once(written: object, words: str) -> None:
+    with pytest.raises(InvalidRequest, match=words):
+        sent(resources__gpu_type=written)
+
+
 def test_a_stored_spec_is_changed_as_it_was_written() -> None:
     stored = sent(elastic__gpus="2:4", deadline="8h")
     assert changed(stored, "job 17", [], [], {}).message == stored

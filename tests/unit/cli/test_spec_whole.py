@@ -55,7 +55,7 @@ def test_a_grace_that_is_too_long_is_told_by_what_was_written() -> None:
 
 def test_without_a_word_a_job_asks_for_one_gpu_on_any_node_and_inherits_nothing() -> None:
     made = spec()
-    assert (made.gpu_count, made.node_count, made.gpu_type) == (1, None, None)
+    assert (made.gpu_count, made.node_count, made.gpu_types) == (1, None, ())
     assert made.environment == {}
     assert made.working_directory == "/home/alice/run"
     assert made.name == "true"

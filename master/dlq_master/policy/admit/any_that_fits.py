@@ -47,11 +47,11 @@ def never(cluster: Cluster, placement: Placement, shape: Shape) -> Reason | None
     cluster.capacity.ready()
     shape = shape._replace(avoid=())  # what it avoids just now says nothing about ever
     totals = cluster.capacity.total
-    wanted = [shape.gpu_type] if shape.gpu_type is not None else list(totals)
-    pools = [totals[gpu_type] for gpu_type in wanted if gpu_type in totals]
+    pools = [pool for _, pool in shape.of_types(totals)]
     if not pools:
         known = ", ".join(totals) or "none"
-        kind = "" if shape.gpu_type is None else f"{shape.gpu_type} "
+        asked = " or ".join(shape.gpu_types or ())
+        kind = f"{asked} " if asked else ""
         return Reason(
             ReasonCode.GPU_TYPE,
             "gpu_type",
@@ -59,7 +59,7 @@ def never(cluster: Cluster, placement: Placement, shape: Shape) -> Reason | None
             0,
             (),
             f"no node has {kind}GPUs (there are: {known})",
-            shape.gpu_type or "",
+            asked,
         )
     if shape.mixed and len(pools) > 1:
         pools.append(all_types(pools))

@@ -137,15 +137,14 @@ def _take(budgets: Collection[Budget], gpus: int, jobs: int) -> None:
 
 def _has_room(cluster: Cluster, job: Job, leaving: Collection[_One]) -> bool:
     """Whether there are GPUs enough of its type once they have left; where they lie, the walk will see."""
-    gpu_type = job.request.gpu_type
+    shape = job.request.shape
     nodes = cluster.nodes
     given = 0
     for one in leaving:
         attempt = cluster.live_attempt(cluster.jobs[one.job_id])
         for slot in () if attempt is None else attempt.lease.allocation.slots:
-            if gpu_type is None or gpu_type in nodes[slot.node_id].masks():
+            if any(map(shape.may_be, nodes[slot.node_id].masks())):
                 given += slot.mask.bit_count()
     cluster.capacity.ready()
-    pools = cluster.capacity.free
-    free = [pool.total for kind, pool in pools.items() if gpu_type in (None, kind)]
+    free = [pool.total for _, pool in shape.of_types(cluster.capacity.free)]
     return given > 0 and given + sum(free) >= job.request.base

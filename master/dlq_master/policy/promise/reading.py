@@ -153,7 +153,7 @@ def promisable(cluster: Cluster, job: Job, gpu_type: str) -> Ground | None:
     """
     if not job.keeps_work:
         return Ground.KEEPS
-    if job.request.gpu_type is None and cluster.own.types > 1:
+    if (job.request.gpu_type is None or job.request.or_gpu_types) and cluster.own.types > 1:
         return Ground.TYPE
     pool = own_pool(cluster, gpu_type)
     if job.request.gpus > block_of(pool) and halves(pool) is None:

@@ -75,13 +75,13 @@ class RunTimes:
         left = np.maximum(left, _LEAST_S)
         may = cache(self._may_run)
         requests = [job.request for job in jobs]
-        allowed = np.stack([may(one.gpu_type, one.sizes or (one.gpus,)) for one in requests])
+        allowed = np.stack([may(one.gpu_types, one.sizes or (one.gpus,)) for one in requests])
         return np.where(allowed, left[:, :-1], inf)
 
-    def _may_run(self, gpu_type: str | None, sizes: tuple[int, ...]) -> Bools:
+    def _may_run(self, gpu_types: tuple[str, ...] | None, sizes: tuple[int, ...]) -> Bools:
         """By type and GPUs - 1: whether who asks for such GPUs, in one of these numbers, may run there."""
         count = np.arange(1, self._learned.most + 1)
-        typed = np.array([gpu_type in (None, one.kind) for one in self._types])
+        typed = np.array([gpu_types is None or one.kind in gpu_types for one in self._types])
         gpus = np.array([one.gpus for one in self._types])
         may: Bools = typed[:, None] & np.isin(count, sizes) & (count <= gpus[:, None])
         return may

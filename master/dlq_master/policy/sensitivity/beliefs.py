@@ -83,7 +83,7 @@ class Beliefs:
             for one in self._families.get(family_of(job), ())
             if one.found is not None
             and (one.trusted or not one.found.sizes.reason)
-            and asked.gpu_type in (None, one.gpu_type)
+            and asked.shape.may_be(one.gpu_type)
         ]
         if not known:
             return None

@@ -86,8 +86,8 @@ class Counts:
     def serve(self, rank: int, head: Head) -> bool:
         """It is counted in."""
         _, job_id, shape, _ = head
-        for gpu_type in self.left if shape.gpu_type is None else (shape.gpu_type,):
-            if shape.gpus <= self.left.get(gpu_type, 0):
+        for gpu_type, left in shape.of_types(self.left):
+            if shape.gpus <= left:
                 self.left[gpu_type] -= shape.gpus
                 self.served.append((job_id, gpu_type, shape))
                 return True

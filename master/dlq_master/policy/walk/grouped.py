@@ -36,15 +36,16 @@ class Grouped:
         self.groups = Groups(cluster)
 
     def find(self, job_id: JobId, shape: Shape) -> _Found | None:
-        """GPUs of one type, of that with the best servers left for this base or inelastic job."""
+        """GPUs of one type, of that with the best servers left for this base or inelastic job; of the one that
+        it likes best, if it says so."""
         elastic = self._cluster.elastic(self._cluster.jobs[job_id])
-        stocks = [
-            stock
-            for gpu_type, stock in self._stocks.items()
-            if shape.gpu_type in (None, gpu_type) and shape.gpus <= stock.free.total
-        ]
+        every = [it for _, it in shape.of_types(self._stocks) if shape.gpus <= it.free.total]
         find = self._placement.find
-        return self.groups.place(stocks, lambda pool: find(pool, shape), elastic=elastic)
+        for stocks in (every,) if shape.gpu_types is None else ([stock] for stock in every):
+            found = self.groups.place(stocks, lambda pool: find(pool, shape), elastic=elastic)
+            if found is not None:
+                return found
+        return None
 
     def finish(self) -> None:
         """Everybody has had their turn."""

@@ -227,7 +227,7 @@ class Shares:
     def _shape_of(self, job: Job, gpus: int) -> Shape:
         """Of GPUs beyond those that it has: with deadlines on the cluster's own nodes, as its base."""
         avoid = self.cluster.shape_on(job, gpus).avoid
-        return job.request.shape_on(gpus)._replace(gpu_type=None, avoid=avoid)
+        return job.request.shape_on(gpus)._replace(gpu_types=None, avoid=avoid)
 
     def _near(self, job: Job, masks: Masks, more: Masks) -> Masks | None:
         """With deadlines only if these are as few nodes as can be: spread it might run slower than on its base."""

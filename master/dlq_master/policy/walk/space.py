@@ -144,10 +144,9 @@ class Space:
         _, job_id, shape, _ = head
         if self.grouped is not None:
             return self.grouped.find(job_id, shape)
-        gpus, wanted = shape.gpus, shape.gpu_type
-        for gpu_type, stock in self.stocks.items():
+        for _, stock in shape.of_types(self.stocks):
             free = stock.free
-            if gpus <= free.total and (wanted is None or wanted == gpu_type):
+            if shape.gpus <= free.total:
                 parts = self.placement.find(free, shape)
                 if parts is not None:
                     if self.balance is not None:
@@ -161,13 +160,12 @@ class Space:
     def claim(self, head: Head) -> bool:
         """It fits together with what others are leaving: keep that from lower ranks."""
         _, job_id, shape, _ = head
-        for gpu_type, stock in self.stocks.items():
-            if shape.gpu_type in (None, gpu_type):
-                parts = stock.find_later(self.placement, shape)
-                if parts is not None:
-                    self.outcome.claims[job_id] = False
-                    stock.take(parts)
-                    return True
+        for _, stock in shape.of_types(self.stocks):
+            parts = stock.find_later(self.placement, shape)
+            if parts is not None:
+                self.outcome.claims[job_id] = False
+                stock.take(parts)
+                return True
         return False
 
     def reserve(self, head: Head) -> bool:
@@ -176,28 +174,26 @@ class Space:
         if position >= 0:
             return False
         opened = self.cluster.capacity.open
-        for gpu_type, stock in self.stocks.items():
-            if shape.gpu_type in (None, gpu_type):
-                parts = closest(self.placement, stock.free, opened[gpu_type], shape)
-                if parts is not None:
-                    self.outcome.claims[job_id] = True
-                    stock.take(parts)
-                    break
+        for gpu_type, stock in shape.of_types(self.stocks):
+            parts = closest(self.placement, stock.free, opened[gpu_type], shape)
+            if parts is not None:
+                self.outcome.claims[job_id] = True
+                stock.take(parts)
+                break
         return True
 
     def _make_room(self, head: Head) -> tuple[Stock, Parts] | None:
         """It fits if those that start in this plan are packed otherwise."""
         shape, chosen = head[2], self.outcome.chosen
         fixed = set(self.outcome.outranked.values())
-        for gpu_type, stock in self.stocks.items():
-            if chosen and shape.gpu_type in (None, gpu_type):
-                found = self.batch.make_room(gpu_type, stock.free, shape, chosen, fixed)
-                if found is not None:
-                    parts, moved = found
-                    self._exchange(stock, moved)
-                    told = f"packed anew with {len(moved)} others to make room"
-                    self.outcome.told.update(dict.fromkeys((head[1], *moved), told))
-                    return stock, parts
+        for gpu_type, stock in shape.of_types(self.stocks) if chosen else ():
+            found = self.batch.make_room(gpu_type, stock.free, shape, chosen, fixed)
+            if found is not None:
+                parts, moved = found
+                self._exchange(stock, moved)
+                told = f"packed anew with {len(moved)} others to make room"
+                self.outcome.told.update(dict.fromkeys((head[1], *moved), told))
+                return stock, parts
         return None
 
     def _exchange(self, stock: Stock, moved: Mapping[JobId, Parts]) -> None:

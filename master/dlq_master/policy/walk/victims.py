@@ -59,11 +59,10 @@ class Victims:
 
     def find(self, shape: Shape) -> tuple[Front, Parts] | None:
         """GPUs for the shape, naming as many victims as that takes."""
-        for gpu_type, front in self._fronts.items():
-            if shape.gpu_type in (None, gpu_type):
-                parts = self._within_reach(front, shape)
-                if parts is not None:
-                    return front, self._roomy(front, shape, self._sparing(front, shape, parts))
+        for _, front in shape.of_types(self._fronts):
+            parts = self._within_reach(front, shape)
+            if parts is not None:
+                return front, self._roomy(front, shape, self._sparing(front, shape, parts))
         return None
 
     def make_leave(self, front: Front, parts: Parts) -> list[AttemptKey]:

@@ -55,6 +55,7 @@ class ResourceRequest(_message.Message):
     GPU_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     HALVES_BATCH_FIELD_NUMBER: _builtins.int
     MIXED_GPU_TYPES_FIELD_NUMBER: _builtins.int
+    OR_GPU_TYPES_FIELD_NUMBER: _builtins.int
     gpu_count: _builtins.int
     """GPUs of the whole job, at least 1. 0, of a job with `lateness` alone: 1, 2, 4 or 8 of one node, as many as are
     worth it; it is resized as an elastic job.
@@ -87,6 +88,12 @@ class ResourceRequest(_message.Message):
     def excluded_node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Not these nodes."""
 
+    @_builtins.property
+    def or_gpu_types(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """With gpu_type: GPUs of one of these types will do too, all of the job's of one type. The order is that of preference,
+        gpu_type first: it gets the first of which enough are there. A master that does not know this field gives gpu_type.
+        """
+
     def __init__(
         self,
         *,
@@ -101,10 +108,11 @@ class ResourceRequest(_message.Message):
         gpu_memory_bytes: _builtins.int | None = ...,
         halves_batch: _builtins.bool = ...,
         mixed_gpu_types: _builtins.bool = ...,
+        or_gpu_types: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cpu_limit", b"_cpu_limit", "_gpu_memory_bytes", b"_gpu_memory_bytes", "_memory_limit_bytes", b"_memory_limit_bytes", "_node_count", b"_node_count", "cpu_limit", b"cpu_limit", "gpu_memory_bytes", b"gpu_memory_bytes", "memory_limit_bytes", b"memory_limit_bytes", "node_count", b"node_count"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cpu_limit", b"_cpu_limit", "_gpu_memory_bytes", b"_gpu_memory_bytes", "_memory_limit_bytes", b"_memory_limit_bytes", "_node_count", b"_node_count", "constraint", b"constraint", "cpu_limit", b"cpu_limit", "excluded_node_ids", b"excluded_node_ids", "gpu_count", b"gpu_count", "gpu_memory_bytes", b"gpu_memory_bytes", "gpu_type", b"gpu_type", "halves_batch", b"halves_batch", "memory_limit_bytes", b"memory_limit_bytes", "mixed_gpu_types", b"mixed_gpu_types", "node_count", b"node_count", "node_ids", b"node_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cpu_limit", b"_cpu_limit", "_gpu_memory_bytes", b"_gpu_memory_bytes", "_memory_limit_bytes", b"_memory_limit_bytes", "_node_count", b"_node_count", "constraint", b"constraint", "cpu_limit", b"cpu_limit", "excluded_node_ids", b"excluded_node_ids", "gpu_count", b"gpu_count", "gpu_memory_bytes", b"gpu_memory_bytes", "gpu_type", b"gpu_type", "halves_batch", b"halves_batch", "memory_limit_bytes", b"memory_limit_bytes", "mixed_gpu_types", b"mixed_gpu_types", "node_count", b"node_count", "node_ids", b"node_ids", "or_gpu_types", b"or_gpu_types"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cpu_limit: _TypeAlias = _typing.Literal["cpu_limit"]  # noqa: Y015
     _WhichOneofArgType__cpu_limit: _TypeAlias = _typing.Literal["_cpu_limit", b"_cpu_limit"]  # noqa: Y015

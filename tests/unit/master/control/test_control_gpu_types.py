@@ -23,8 +23,8 @@ def join(master: Master, name: str, *gpu_types: str) -> None:
     master.ask(OpenSession(node_id=NodeId(name), facts=facts, highest_epoch=0, reports=()))
 
 
-def submit(master: Master, word: str, *, hold: bool = False) -> Job:
-    request = Request(gpus=1, gpu_type=word)
+def submit(master: Master, *words: str, hold: bool = False) -> Job:
+    request = Request(gpus=1, gpu_type=words[0], or_gpu_types=words[1:])
     ask = replace(master.submission(1, hold=hold), request=request)
     return master.ask(ask).job  # type: ignore[no-any-return] # answered with Submitted
 
@@ -104,3 +104,32 @@ def test_nobody_chooses_for_a_word_that_comes_to_mean_several(master: Master) ->
     join(master, "n1", "h100-80gb", "h100-94gb")
     assert type_of(master, job_id) == "h100"
     assert [reason.code for reason in master.why(job_id).reasons] == [ReasonCode.GPU_TYPE]
+
+
+def test_each_word_of_several_means_what_it_would_alone(master: Master) -> None:
+    join(master, "n1", "h100-80gb")
+    join(master, "n2", "a100-40gb", "a100-80gb")
+    assert submit(master, "h100", "a100-80gb").request.gpu_types == ("h100-80gb", "a100-80gb")
+    assert submit(master, "h100", "h100-80gb").request.gpu_types == ("h100-80gb",)
+    with pytest.raises(InvalidRequest, match="or a100-40gb,a100-80gb for any one of them"):
+        submit(master, "h100", "a100")
+
+
+def test_a_slip_among_several_is_refused_though_the_others_would_do(master: Master) -> None:
+    join(master, "n1", "h100-80gb", "a100-40gb")
+    with pytest.raises(InvalidRequest) as caught:
+        submit(master, "h100-80gb", "a10-40gb")
+    assert str(caught.value).startswith(
+        "no node has a10-40gb GPUs (there are: a100-40gb, h100-80gb); did you mean 'a100-40gb'?"
+    )
+
+
+def test_of_several_words_each_is_resolved_when_its_type_comes(master: Master) -> None:
+    job_id = submit(master, "h100", "a100", hold=True).job_id
+    join(master, "n1", "a100-40gb")
+    assert master.job(job_id).request.gpu_types == ("h100", "a100-40gb")
+    master.restart()
+    join(master, "n2", "h100-80gb")
+    assert master.job(job_id).request.gpu_types == ("h100-80gb", "a100-40gb")
+    master.edit(ReleaseJob, job_id)
+    assert master.attempt(job_id).lease.allocation.node_ids == ("n2",)

@@ -10,6 +10,7 @@ from dlq.v1 import job_pb2
 from dlq.v1.job_pb2 import JobSpec
 from dlq_common.errors import InvalidRequest
 from dlq_common.names import check_job_name
+from dlq_master.rpc.intake import request_of
 from dlq_master.rpc.spec import check_request_id, checked
 
 Change = Callable[[JobSpec], object]
@@ -149,6 +150,7 @@ def test_a_job_without_a_name_gets_a_safe_one_from_its_command(word: str, name: 
         ("resources.node_count", 0),
         ("resources.node_count", 3),
         ("resources.gpu_type", "H100!"),
+        ("resources.or_gpu_types", ["a100"]),
         ("resources.cpu_limit", float("nan")),
         ("resources.cpu_limit", float("inf")),
         ("resources.cpu_limit", 0.0),
@@ -180,6 +182,28 @@ def test_a_bad_field_is_refused_by_its_name(path: str, value: object) -> None:
     assert caught.value.field == f"spec.{path}"
     assert len(caught.value.what) < 400, "a refusal must not repeat what was sent"
     assert caught.value.what.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("others", "word"),
+    [
+        (["h100"], "named twice"),
+        (["a100", "a100"], "named twice"),
+        (["a,b"], "not allowed"),
+        ([f"t{number}" for number in range(16)], "16 types"),
+    ],
+)
+def test_each_of_several_gpu_types_is_a_word_that_is_named_once(
+    others: list[str], word: str
+) -> None:
+    spec = a_spec(set_field("resources.gpu_type", "h100"))
+    set_field("resources.or_gpu_types", ["a100", "v100"])(spec)
+    assert request_of(checked(spec)).gpu_types == ("h100", "a100", "v100")
+    del spec.resources.or_gpu_types[:]
+    set_field("resources.or_gpu_types", others)(spec)
+    with pytest.raises(InvalidRequest, match=word) as caught:
+        checked(spec)
+    assert caught.value.field == "spec.resources.or_gpu_types"
 
 
 @pytest.mark.parametrize(
