@@ -13,6 +13,7 @@ from dlq_cli.facts.job import array_text, dependency_text, named_types
 from dlq_cli.foreseen import long_range
 from dlq_cli.promise_text import promise_pairs
 from dlq_cli.render import Cell, Look, clean_line, facts, number, paint, table, when
+from dlq_cli.spec.elastic import told_to
 from dlq_cli.tasks import shown_id
 from dlq_cli.words import ATTEMPT_STATES, ENDED, HOLD_KINDS, LEASE_KINDS, shown_state
 from dlq_common.hostlist import compress_hostlist
@@ -164,7 +165,7 @@ def _spec_pairs(spec: job_pb2.JobSpec) -> tuple[tuple[str, str], ...]:
         ("directory", spec.working_directory),
         ("environment", ", ".join(sorted(spec.environment))),
         ("signal", preempt.signal),
-        ("signal to", preempt.signal_to),
+        ("signal to", told_to(preempt.signal_to, spec.elastic.resize)),
         (
             "grace",
             format_duration(from_duration(preempt.grace_duration))

@@ -5,3 +5,27 @@ LIVE = "live"  # the word of a spec
 # torchrun counts it as a restart when workers end because others leave, and when they fail by themselves.
 # Twice what the master has resized an attempt by then (model/live.py), so that failures are left some.
 RESTARTS_PER_ATTEMPT = 16
+
+_TORCHRUN = ("torchrun", "torch.distributed.run")
+# Flags of torchrun that go before the variables in which the cluster tells it who may be there.
+_WOULD_WIN = (
+    "--nnodes", "--node-rank", "--nproc-per-node", "--rdzv", "--standalone", "--max-restarts", "--master-addr",
+    "--master-port", "--local-addr",
+)  # fmt: skip
+
+
+def names_torchrun(program: str) -> bool:
+    """Whether this command, or script, says that torchrun is started."""
+    return any(name in program for name in _TORCHRUN)
+
+
+def flag_that_would_win(program: str) -> str:
+    """A flag with which torchrun would not hear what the cluster tells it; empty: there is none."""
+    if names_torchrun(program):
+        for word in program.split():
+            flag = word.replace("_", "-")
+            if flag.startswith(_WOULD_WIN):
+                return word
+            if flag.endswith(".py"):  # what follows is the script's
+                break
+    return ""

@@ -11,6 +11,7 @@ from dlq_cli.facts.estimate import estimate_facts
 from dlq_cli.facts.promise import deadline_facts, promise_facts
 from dlq_cli.words import ATTEMPT_STATES, HOLD_KINDS, JOB_STATES, LEASE_KINDS, shown_state
 from dlq_common.arrays import IndexRange, expand, format_indexes
+from dlq_common.live_resize import LIVE
 
 
 def job_facts(job: job_pb2.Job) -> Facts:
@@ -208,7 +209,10 @@ def spec_facts(spec: job_pb2.JobSpec) -> Facts:
         "step_count": spec.step_count if has("step_count") else None,
         "preempt": {
             "signal": spec.preempt.signal or None,
-            "signal_to": spec.preempt.signal_to or "main",
+            # Of a job that is resized live it is torchrun, the main process, whatever was asked for.
+            "signal_to": "main"
+            if spec.elastic.resize == LIVE
+            else spec.preempt.signal_to or "main",
             "grace_s": (
                 seconds(spec.preempt.grace_duration)
                 if spec.preempt.HasField("grace_duration")

@@ -43,7 +43,12 @@ def read_resize(raw: object) -> str:
 def elastic_of(layer: ReadLayer, each: int | None) -> Elastic | None:
     """What the layer says of sizes; `each`: GPUs of every node, if the job names a number of them."""
     resize = layer.get("elastic.resize")
-    said = layer.get("elastic.gpus") or layer.get("elastic.sizes")
+    said, listed = layer.get("elastic.gpus"), layer.get("elastic.sizes")
+    if said is not None and listed is not None:
+        raise wrong(
+            listed.origin, f"its sizes are a list or a range ({said.origin}): say one of them"
+        )
+    said = said or listed
     if said is None:
         if resize is not None:
             raise wrong(resize.origin, "how a job is resized means something only with its sizes")
@@ -90,6 +95,11 @@ def elastic_text(elastic: Elastic | None) -> str:
     if elastic is None:
         return ""
     return format_sizes(elastic.sizes) + (f", {elastic.resize}" if elastic.resize else "")
+
+
+def told_to(signal_to: str, resize: str) -> str:
+    """Who gets the signal to save, as people are told it; empty: the main process."""
+    return "torchrun, which ends its workers" if resize == LIVE else signal_to
 
 
 # --- helpers ----------------------------------------------------------------------------------------

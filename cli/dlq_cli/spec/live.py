@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from dlq_cli.spec.elastic import Elastic
 from dlq_cli.spec.given import ReadLayer, wrong
-from dlq_cli.spec.presets import KEY
 from dlq_cli.spec.readers import PER_GPU
-from dlq_common.live_resize import LIVE
-
-_TORCHRUN = ("torchrun", "torch.distributed.run")
-# Flags of torchrun that go before the variables in which the cluster tells it who may be there.
-_WOULD_WIN = (
-    "--nnodes", "--node-rank", "--nproc-per-node", "--rdzv", "--standalone", "--max-restarts", "--master-addr",
-    "--master-port", "--local-addr",
-)  # fmt: skip
+from dlq_common.live_resize import LIVE, flag_that_would_win, names_torchrun
 
 
 def check_live(
@@ -29,23 +21,20 @@ def check_live(
             "live, whole nodes come and go",
             hint="say how many GPUs each has: --gpus-per-node N",
         )
-    launch, compat, preset = (layer.get(key) for key in ("launch", "compat", KEY))
+    launch, compat, signal_to = (
+        layer.get(key) for key in ("launch", "compat", "preempt.signal_to")
+    )
     if launch is not None and launch.value == PER_GPU:
         raise wrong(launch.origin, "live, torchrun starts a process for each GPU: not the cluster")
     if compat is not None and compat.value:
         raise wrong(compat.origin, f"live, variables of {compat.value} would be those of the start")
-    started = " ".join(words)
-    if not any(name in started for name in _TORCHRUN):
-        if preset is None or preset.value != "torchrun":
-            raise wrong(
-                origin,
-                "it is torchrun that takes nodes up and lets them go: the command does not name it",
-                hint="where a script of yours does, say --checkpoint-preset torchrun",
-            )
-        return
-    for word in started.split():
-        flag = word.replace("_", "-")
-        if flag.startswith(_WOULD_WIN):
-            raise wrong(origin, f"torchrun's {word} would win over what the cluster tells it")
-        if flag.endswith(".py"):  # what follows is the script's
-            break
+    program = " ".join(words)
+    launches = signal_to is not None and signal_to.value == "ranks"
+    if not launches and not names_torchrun(program):
+        raise wrong(
+            origin,
+            "it is torchrun that takes nodes up and lets them go: the command does not name it",
+            hint="where a script of yours does, say --checkpoint-preset torchrun",
+        )
+    if flag := flag_that_would_win(program):
+        raise wrong(origin, f"torchrun's {flag} would win over what the cluster tells it")

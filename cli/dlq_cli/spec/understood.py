@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlq_cli.render import facts
 from dlq_cli.spec.deadlines import FULL, DeadlineText, deadlines_text
-from dlq_cli.spec.elastic import elastic_text
+from dlq_cli.spec.elastic import elastic_text, told_to
 from dlq_cli.spec.validate import Spec
 from dlq_common.arrays import expand, format_indexes
 from dlq_common.hostlist import compress_hostlist
@@ -65,7 +65,11 @@ def understood(spec: Spec) -> str:
             ", ".join(dict.fromkeys(filter(None, map(origin, _variables(spec))))),
         ),
         ("signal", spec.signal or "TERM", origin("preempt.signal")),
-        ("signal to", spec.signal_to, origin("preempt.signal_to")),
+        (
+            "signal to",
+            told_to(spec.signal_to, spec.elastic.resize if spec.elastic else ""),
+            origin("preempt.signal_to"),
+        ),
         (
             "grace",
             format_duration(spec.grace_s) if spec.grace_s else "auto",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dlq.v1 import job_pb2
 from dlq.v1.job_service_pb2 import UpdateJobRequest
 from dlq_common.errors import InvalidRequest
-from dlq_common.live_resize import LIVE
+from dlq_common.live_resize import LIVE, flag_that_would_win, names_torchrun
 from dlq_common.names import shown
 from dlq_common.sizes import checked, format_sizes
 from dlq_master.control.stimuli import SAME, Same
@@ -129,6 +129,14 @@ def _check_live(spec: job_pb2.JobSpec) -> None:
         raise _wrong(f"{live} is started by torchrun, one for each node, not {spec.launch}")
     if spec.compat:
         raise _wrong(f"{live} finds no variables of {spec.compat}: they stay as at its start")
+    program = spec.script or " ".join(spec.command)
+    if spec.preempt.signal_to != "ranks" and not names_torchrun(program):
+        raise _wrong(
+            f"{live} is started by torchrun, and its command names none (where a script of its own "
+            "does: preempt.signal_to = ranks)"
+        )
+    if flag := flag_that_would_win(program):
+        raise _wrong(f"torchrun's {shown(flag)} would win over what the cluster tells it")
 
 
 def _wrong(what: str) -> InvalidRequest:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from dlq.v1.job_pb2 import JobSpec
+from dlq_cli.facts.job import spec_facts
 from dlq_cli.spec.fields import put
 from dlq_cli.spec.given import Layer
 from dlq_cli.spec.message import to_message
 from dlq_cli.spec.stored import changed
 from dlq_cli.spec.validate import finish
+from dlq_cli.story import _spec_pairs
 from dlq_common.errors import InvalidRequest
 
 
@@ -51,6 +53,7 @@ def test_with_nodes_their_number_is_what_changes(more: dict[str, object]) -> Non
         ({"elastic__gpus": "2:8", "resources__gpus": 4}, "not divided|are not"),
         ({"elastic__gpus": "4:10:2", "resources__gpus": 4}, "multiples of 4"),
         ({"elastic__resize": "restart"}, "only with its sizes"),
+        ({"elastic__gpus": "2:8", "elastic__sizes": "2,4"}, "a list or a range"),
         ({"elastic__gpus": "2:8", "elastic__resize": "now"}, "not one of"),
         ({"elastic__gpus": "2:8", "roles__workers": 2}, "fixed number"),
         (
@@ -138,3 +141,17 @@ def test_live_is_refused_where_it_could_not_be_done(more: dict[str, object], wor
     keys = {name: value for name, value in (LIVE | more).items() if value is not None}
     with pytest.raises(InvalidRequest, match=words):
         sent(**keys)
+
+
+def test_a_live_job_whose_script_starts_torchrun_can_be_changed() -> None:
+    stored = sent(**LIVE, command="./train.sh", checkpoint__preset="torchrun")
+    assert changed(stored, "job 17", ["queue=other"], [], {}).message.elastic.resize == "live"
+
+
+def test_the_signal_of_a_live_job_is_told_to_torchrun_whatever_a_preset_says() -> None:
+    script = {"command": "./train.sh", "checkpoint__preset": "torchrun"}
+    live, other = sent(**LIVE, **script), sent(**LIVE | {"elastic__resize": "restart"}, **script)
+    told = [spec_facts(spec)["preempt"]["signal_to"] for spec in (live, other)]
+    assert told == ["main", "ranks"]
+    shown = [dict(_spec_pairs(spec))["signal to"] for spec in (live, other)]
+    assert shown == ["torchrun, which ends its workers", "ranks"]

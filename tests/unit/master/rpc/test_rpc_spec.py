@@ -58,7 +58,7 @@ def test_defaults_are_filled_in_and_what_was_given_stays() -> None:
 
 
 def a_live_spec() -> job_pb2.JobSpec:
-    spec = a_spec()
+    spec = a_spec(set_field("command", ["torchrun", "train.py", "--nnodes", "mine"]))
     spec.resources.gpu_count, spec.resources.node_count = 4, 1
     spec.elastic.gpu_counts.extend([4, 8])
     spec.elastic.resize = "live"
@@ -76,15 +76,25 @@ def test_a_job_may_be_resized_live() -> None:
         (lambda it: setattr(it, "launch", "per-gpu"), "not per-gpu"),
         (lambda it: setattr(it, "compat", "slurm"), "variables of slurm"),
         (lambda it: setattr(it.elastic, "resize", "alive"), "not one of restart, live"),
+        (set_field("command", ["python", "train.py"]), "started by torchrun, .* names none"),
+        (set_field("script", "#!/bin/sh\nexec python t.py"), "started by torchrun, .* names none"),
+        (set_field("command", ["torchrun", "--nnodes=2", "t.py"]), "--nnodes=2.* would win"),
     ],
 )
 def test_live_is_refused_where_it_could_not_be_done(
-    change: Callable[[job_pb2.JobSpec], None], words: str
+    change: Callable[[job_pb2.JobSpec], object], words: str
 ) -> None:
     spec = a_live_spec()
     change(spec)
     with pytest.raises(InvalidRequest, match=words):
         checked(spec)
+
+
+def test_a_script_that_starts_torchrun_somewhere_else_says_that_it_is_a_launcher() -> None:
+    spec = a_live_spec()
+    spec.command[:] = ["./train.sh"]
+    spec.preempt.signal_to = "ranks"
+    assert checked(spec).elastic.resize == "live"
 
 
 def test_the_submitted_spec_itself_is_left_alone() -> None:
