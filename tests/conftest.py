@@ -4,11 +4,18 @@ LONG=1 (`make test-long`) tries more of them; `HYPOTHESIS_PROFILE=long` looks fo
 """
 
 import os
+import signal
+from collections.abc import Generator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
+from support.daemon_logs import ends_of_logs
 from support.extent import times
 
+# A shell in the background lets those whom it starts ignore Ctrl-C, and they whom they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # On a busy machine every time limit is a coin toss.
 UNTIMED = (HealthCheck.too_slow,)
 settings.register_profile(
@@ -22,3 +29,12 @@ settings.register_profile(
     "long", deadline=None, suppress_health_check=UNTIMED, max_examples=2000, print_blob=True
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails beside daemons shows what they have written."""
+    report = yield
+    if report.failed:
+        report.sections += ends_of_logs()
+    return report

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from dlq.v1 import job_pb2, node_pb2
+from dlq_cli.words import shown_state
 from dlq_client.admin import Admin
 from dlq_client.connection import Connection
 from dlq_client.jobs import Jobs
@@ -123,10 +124,15 @@ def test_a_gpu_with_something_left_on_it_is_not_given_to_the_next_job(
     ward: Ward, line: Connection
 ) -> None:
     jobs, nodes = Jobs(line), Nodes(line)
-    spec = ward.ledger_job(0.5, 0)
+    go = ward.root / "go"
+    spec = job_pb2.JobSpec(command=["/bin/sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done"])
+    spec.working_directory = str(ward.root)
+    spec.resources.gpu_count = 1
     spec.resources.node_ids.append("n1")
     job_id = jobs.submit(spec).job.job_id
+    wait_until(lambda: shown_state(jobs.get(job_id).job) == "running", what="it runs")
     ward.say("n1", "0|process|4711|8589934592")
+    go.touch()
     wait_until(lambda: "cleaning" in nodes.get("n1").flags, what="n1 is cleaning", timeout_s=90.0)
     (reason,) = [one for one in nodes.get("n1").reasons if one.kind == "cleaning"]
     assert "gpu_not_released" in reason.words

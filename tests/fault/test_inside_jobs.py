@@ -236,9 +236,13 @@ def test_attach_shows_what_comes_and_leaves_the_job_alone(daemons: Daemons) -> N
 
 
 def test_attach_exits_as_the_job_does(daemons: Daemons) -> None:
-    with running_job(daemons, "sleep 2; echo bye; exit 9") as job_id:
-        done = dlq(daemons, "attach", job_id)
-    assert (done.returncode, done.stdout) == (9, b"bye\n")
+    go = daemons.root / "bye"
+    script = f"until [ -e {go} ]; do echo up; sleep 0.1; done; echo bye; exit 9"
+    with running_job(daemons, script) as job_id, started(daemons, "attach", job_id) as watcher:
+        assert line_of(watcher) == b"up\n"
+        go.touch()
+        said, _ = watcher.communicate(timeout=60.0)
+    assert (watcher.returncode, said.splitlines()[-1]) == (9, b"bye")
 
 
 def test_attach_says_that_nothing_can_be_typed_into_a_job(daemons: Daemons) -> None:

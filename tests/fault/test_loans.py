@@ -47,7 +47,7 @@ def test_a_server_is_lent_and_taken_back_through_deaths_and_lies(
     assert lender.dlq("admin", "loan", "i1", "--wait", "100ms").code == 1
     assert not jobs.get(job_id).attempts
     lender.say("i1")
-    assert "lent" in lender.said("admin", "loan", "i1", "--wait", "20s")
+    assert "lent" in lender.said("admin", "loan", "i1", "--wait", "60s")
     wait_until(lambda: jobs.get(job_id).attempts, what="the job runs on i1")
     plan = json.loads(lender.said("admin", "reclaim", "--count", "1", "--plan", "--json"))["plan"]
     assert [job["job_id"] for job in plan["jobs"]] == [job_id]

@@ -25,7 +25,7 @@ from dlq_common.ids import SeededIds
 from dlq_master.control import failpoints
 from support.cutting_proxy import CuttingProxy
 from support.extent import times
-from support.harness import Daemons
+from support.harness import BRIEF_SILENCE_S, Daemons
 from support.json_lines import json_lines
 from support.waiting import wait_until
 
@@ -207,7 +207,7 @@ def test_lines_that_break_all_the_time_disturb_no_job(tmp_path: Path) -> None:
 @pytest.mark.torture
 def test_a_daemon_that_freezes_for_a_while_disturbs_no_job(tmp_path: Path) -> None:
     """SIGSTOP for longer than a node may be silent, of the master and of every agent."""
-    daemons = Daemons(tmp_path)
+    daemons = Daemons(tmp_path, silence_s=BRIEF_SILENCE_S)
     with daemons.up():
         with load(daemons) as proxy:
             for name in ("master", *daemons.agents, "master"):
@@ -244,7 +244,7 @@ def test_a_job_whose_agent_stays_dead_ends_by_its_hold_and_only_then_runs_elsewh
     tmp_path: Path,
 ) -> None:
     hold_s = 12
-    daemons = Daemons(tmp_path, agents=("n1", "n2"), hold_s=hold_s)
+    daemons = Daemons(tmp_path, ("n1", "n2"), hold_s=hold_s, silence_s=BRIEF_SILENCE_S)
     with daemons.up(), daemons.connect() as line:
         jobs = Jobs(line)
         job_id = jobs.submit(daemons.ledger_job(90.0, 0)).job.job_id

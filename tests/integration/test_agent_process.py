@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from dlq.v1 import agent_service_pb2 as wire
 from support.agent_process import AGENT, AgentProcess
 from support.stub_master import StubMaster, launch_command, stop_command
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -99,7 +99,7 @@ def test_jobs_outlive_a_killed_agent_and_their_ends_are_told_by_the_next(
     node.kill()
     gate.write_text("go")
     exit_file = node.state_dir / "attempts" / "1.1.0" / "exit.json"
-    wait_until_exists(exit_file)
+    wait_until(exit_file.exists, what="the job has ended")
     node.start()
     report = master.report("1", EXITED, after=started.sequence)
     assert report.exit_code == 42
@@ -234,12 +234,3 @@ def test_an_agent_without_an_identity_is_told_to_join(master: StubMaster, tmp_pa
     )
     assert refused.returncode == 1
     assert "join" in refused.stderr
-
-
-def wait_until_exists(path: Path) -> None:
-    """Wait for a file that another process makes."""
-    for _ in range(2_000):
-        if path.exists():
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"never made: {path}")

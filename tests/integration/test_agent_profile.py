@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from dlq_common.wire import from_duration, to_duration
 from dlq_profiler.job import job_of
 from dlq_profiler.results import ProcessProfile
 from support.agent_process import AgentProcess
+from support.ports import free_ports
 from support.ring_of_two import BUFFERS, PAUSE_S
 from support.stub_master import StubMaster, launch_command
 from support.waiting import wait_until
@@ -52,8 +52,7 @@ def order(job: int, *command: str, window_s: float, **changes: Any) -> wire.Laun
 
 def ring(job: int, *words: str, window_s: float) -> wire.LaunchCommand:
     """Both ranks on this node, by dlq's own launcher."""
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        port = door.getsockname()[1]
+    (port,) = free_ports(1)
     launch = order(job, sys.executable, str(RING), *words, window_s=window_s, master_port=port)
     launch.gpu_indexes[:] = [0, 1]
     launch.spec.launch = "per-gpu"

@@ -1,7 +1,6 @@
 """An agent of root that runs a job as its submitter: rights, directories, script and files."""
 
 import os
-import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from dlq.v1 import agent_service_pb2 as wire
 from dlq_common.wire import to_duration
 from support.agent_process import AgentProcess
+from support.ports import free_ports
 from support.ring_of_two import BUFFERS
 from support.stub_master import StubMaster, launch_command
 
@@ -132,8 +132,7 @@ def test_traffic_is_recorded_and_read_with_the_users_rights(
     master: StubMaster, place: Path
 ) -> None:
     ring = (Path(__file__).parents[1] / "support" / "ring_of_two.py").read_text()
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        port = door.getsockname()[1]
+    (port,) = free_ports(1)
     launch = launch_command(6, "30", script=f"#!/usr/bin/python3\n{ring}", uid=NOBODY, gid=NOBODY)
     launch.user, launch.master_port, launch.spec.launch = "nobody", port, "per-gpu"
     launch.gpu_indexes[:] = [0, 1]

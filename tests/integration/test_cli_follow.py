@@ -17,10 +17,12 @@ from dlq_client.watch import read_log, watch_events
 from dlq_common.errors import DlqError, TryAgain, Unavailable
 from support.cli_run import Dlq, Said
 from support.fake_master import FakeMaster
+from support.waiting import wait_until
 from support.wire_jobs import a_job, an_attempt, an_event
 
 pytestmark = pytest.mark.integration
 
+PATIENCE_S = 60.0
 LINES = b"".join(b"line %d\n" % number for number in range(60))
 
 
@@ -48,18 +50,13 @@ class Running:
         self._thread.start()
 
     def join(self) -> Said:
-        self._thread.join(30)
+        self._thread.join(PATIENCE_S)
         assert self._said, "the command has not ended"
         return self._said[0]
 
 
 def until_asked(master: FakeMaster, method: str, times: int = 1) -> None:
-    waiting = threading.Event()
-    for _ in range(3000):
-        if len(master.requests(method)) >= times:
-            return
-        waiting.wait(0.01)
-    raise AssertionError(f"nobody asked {method}")
+    wait_until(lambda: len(master.requests(method)) >= times, what=f"somebody asks {method}")
 
 
 def end_job(

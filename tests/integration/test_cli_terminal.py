@@ -146,7 +146,7 @@ def test_a_reader_that_has_seen_enough_ends_a_followed_output(
     assert running.stdout is not None
     assert running.stdout.readline() == "one\n"
     master.write_log(("17", 1, 0), b"three\n" * 20_000)
-    assert running.communicate(timeout=30) == ("0\n", "")
+    assert running.communicate(timeout=60) == ("0\n", "")
 
 
 @pytest.mark.parametrize("shell", SHELLS)

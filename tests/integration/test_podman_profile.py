@@ -1,7 +1,6 @@
 """The traffic profiler in containers: the libraries and the rings are where the job looks for them."""
 
 import os
-import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from dlq_common.wire import to_duration
 from support.agent_process import AgentProcess
 from support.container_cluster import load_host_image
 from support.podman_box import PodmanStore, needs_podman, podman_store
+from support.ports import free_ports
 from support.ring_of_two import BUFFERS
 from support.stub_master import StubMaster, launch_command
 from support.waiting import wait_until
@@ -64,8 +64,7 @@ def master(store: PodmanStore) -> Iterator[StubMaster]:
 
 def launch(job: int, script: str, *words: str) -> wire.LaunchCommand:
     """A script in the container, by a Python of the node's /usr."""
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        port = door.getsockname()[1]
+    (port,) = free_ports(1)
     made = launch_command(job, *words, script=script, uid=USER, gid=USER, user="someone")
     made.master_port = port
     made.spec.container.image = IMAGE

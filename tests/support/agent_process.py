@@ -5,8 +5,10 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
+from support.daemon_logs import shown_on_failure
 from support.stub_master import StubMaster
 
 AGENT = Path(sys.executable).with_name("dlq-nodeagent")
@@ -39,6 +41,8 @@ class AgentProcess:
         self.config = root / "nodeagent.toml"
         self.config.write_text(_CONFIG.format(state_dir=self.state_dir, join_port=master.join_port))
         self._process: subprocess.Popen[bytes] | None = None
+        self._shown = ExitStack()
+        self._shown.enter_context(shown_on_failure(lambda: [self.output]))
 
     def join(self, token: str) -> subprocess.CompletedProcess[str]:
         """Run `dlq-nodeagent join` with the token on stdin."""
@@ -78,3 +82,4 @@ class AgentProcess:
                 os.kill(json.loads(path.read_text())["main_pid"], signal.SIGKILL)
             except ProcessLookupError:
                 continue
+        self._shown.close()

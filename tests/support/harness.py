@@ -21,24 +21,28 @@ from dlq_client.nodes import Nodes
 from dlq_master.app import main as founding
 from dlq_nodeagent.command import main as agents
 from support.cli_run import Dlq, Said
+from support.daemon_logs import shown_on_failure
 from support.ports import free_ports
 from support.waiting import wait_until
 
 BIN = Path(sys.executable).parent
 HERE = Path(__file__).parent
 START_S = 60.0
-# Everything as in production but quicker; the hold stays far above any outage of a run.
+# As in production but quicker; the hold stays far above any outage of a run, and silence and the way back are
+# given the time that a machine may stand still.
+SILENCE_S = (20, 25)
+BRIEF_SILENCE_S = (4, 6)
 MASTER_TOML = """
 [lease]
 heartbeat = "500ms"
-ttl = "4s"
-unreachable = "6s"
+ttl = "{ttl_s}s"
+unreachable = "{unreachable_s}s"
 hold = "{hold_s}s"
 {lease}
 
 [nodes]
 reconnect_jitter = "300ms"
-start_grace = "5s"
+start_grace = "30s"
 
 [scheduler]
 policy = "best-effort"
@@ -83,15 +87,16 @@ class Daemons:
         agents: tuple[str, ...] = ("n1", "n2", "n3"),
         *,
         hold_s: int = 120,
+        silence_s: tuple[int, int] = SILENCE_S,
         lease: str = "",
         settings: str = "",
         twin: bool = False,
     ) -> None:
-        """`twin`: starts are foreseen, by a process that the master starts. `lease` goes into [lease], `settings` is
+        """`silence_s`: of a node that is suspect, and unreachable. `twin`: starts are foreseen, by a process that the master starts. `lease` goes into [lease], `settings` is
         appended to master.toml. `dialled` may be changed before `up`: it is where
         agents dial, the master itself by default."""
         self.root = root
-        self._hold_s = hold_s
+        self._lasts = {"hold_s": hold_s, "ttl_s": silence_s[0], "unreachable_s": silence_s[1]}
         self._lease = lease
         self._settings = settings
         self._twin = twin
@@ -105,24 +110,25 @@ class Daemons:
     @contextmanager
     def up(self) -> Iterator["Daemons"]:
         """A new cluster with every node up; everything is gone afterwards."""
-        try:
-            self._make_master()
-            self.start("master")
-            self.wait_for("master")
-            self._login()
-            for name in self.agents:
-                self._make_agent(name)
-                self.start(name)
-            with self.connect() as line:
-                nodes = Nodes(line)
-                wait_until(
-                    lambda: sum(1 for node in nodes.list() if _is_up(node)) == len(self.agents),
-                    what="every node is up",
-                    timeout_s=START_S,
-                )
-            yield self
-        finally:
-            self._end_all()
+        with shown_on_failure(self._logs):
+            try:
+                self._make_master()
+                self.start("master")
+                self.wait_for("master")
+                self._login()
+                for name in self.agents:
+                    self._make_agent(name)
+                    self.start(name)
+                with self.connect() as line:
+                    nodes = Nodes(line)
+                    wait_until(
+                        lambda: sum(1 for node in nodes.list() if _is_up(node)) == len(self.agents),
+                        what="every node is up",
+                        timeout_s=START_S,
+                    )
+                yield self
+            finally:
+                self._end_all()
 
     # --- daemons ------------------------------------------------------------------------------
 
@@ -190,6 +196,13 @@ class Daemons:
     def log(self, name: str) -> str:
         """All that a daemon has written, over all its lives."""
         return (self.root / f"{name}.log").read_text(errors="replace")
+
+    def is_alive(self, name: str) -> bool:
+        """Whether a started daemon has not ended by itself."""
+        return self._running[name].poll() is None
+
+    def _logs(self) -> list[Path]:
+        return [self.root / f"{name}.log" for name in ("master", *self.agents)]
 
     def _said(self, name: str, word: bytes) -> bool:
         assert self._running[name].poll() is None, self.log(name)[-3_000:]
@@ -267,7 +280,7 @@ class Daemons:
             "--join-listen", self.join,
         )  # fmt: skip
         twin = str(self._twin).lower()
-        extra = MASTER_TOML.format(hold_s=self._hold_s, lease=self._lease, twin=twin)
+        extra = MASTER_TOML.format(**self._lasts, lease=self._lease, twin=twin)
         config = self.root / "master.toml"
         made = config.read_text()
         checkpoint_root = next(x for x in made.splitlines() if x.startswith("checkpoint_root"))

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 
-from support.harness import Daemons
+from support.harness import BRIEF_SILENCE_S, Daemons
 
 _PROGRAMS = ("ip", "nft", "nsenter", "sysctl")
 
@@ -68,7 +68,7 @@ class NetnsDaemons(Daemons):
     the machine's own network changes but for the ends of these wires, which vanish with them."""
 
     def __init__(self, root: Path, agents: tuple[str, ...] = ("n1", "n2"), *, hold_s: int) -> None:
-        super().__init__(root, agents, hold_s=hold_s)
+        super().__init__(root, agents, hold_s=hold_s, silence_s=BRIEF_SILENCE_S)
         number = os.getpid() % 250
         self._here = f"10.213.{number}.1"
         self._there = {name: f"10.213.{number}.{10 + i}" for i, name in enumerate(agents)}

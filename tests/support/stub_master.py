@@ -31,7 +31,7 @@ from dlq_common.pki import Authority, fingerprint, new_key_and_csr, requested_na
 from dlq_common.wire import to_duration
 
 T = TypeVar("T")
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class StubMaster:

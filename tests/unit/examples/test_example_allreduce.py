@@ -12,14 +12,14 @@ import pytest
 
 import allreduce
 from allreduce import Group, PeerLost
+from support.ports import free_ports
 
 Result = TypeVar("Result")
 
 
 @pytest.fixture
 def address() -> tuple[str, int]:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return ("127.0.0.1", int(probe.getsockname()[1]))
+    return ("127.0.0.1", free_ports(1)[0])
 
 
 @pytest.fixture

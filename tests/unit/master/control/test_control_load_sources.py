@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dlq_master.control.load_sources import LARGEST_BYTES, LoadUnknown, check_source, read_load
+from support.ports import free_ports
 
 OK = "HTTP/1.1 200 OK\r\n"
 
@@ -138,8 +139,7 @@ def test_a_server_that_hangs_is_told(said: str) -> None:
 
 
 def test_nobody_who_answers_is_told() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        port = door.getsockname()[1]
+    (port,) = free_ports(1)
     with pytest.raises(LoadUnknown, match="refused"):
         read_load(f"http://127.0.0.1:{port}/load")
 

@@ -26,7 +26,7 @@ while True:
     sys.stdout.buffer.flush()
 """
 WELL = "struct.pack('>I', len(b'{\"number\": %d}' % number)) + b'{\"number\": %d}' % number"
-QUICK_S, SOON_S = 10.0, 0.05
+PATIENCE_S, SOON_S = 60.0, 0.05
 
 
 def child(says: str) -> tuple[TwinProcess, FakeClock]:
@@ -34,7 +34,7 @@ def child(says: str) -> tuple[TwinProcess, FakeClock]:
     return TwinProcess((sys.executable, "-S", "-c", CHILD, says), clock), clock
 
 
-async def said(twin: TwinProcess, number: int = 1, patience_s: float = QUICK_S) -> Any:
+async def said(twin: TwinProcess, number: int = 1, patience_s: float = PATIENCE_S) -> Any:
     return await twin.ask(number, b"%d" % number, patience_s)
 
 
