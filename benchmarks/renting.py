@@ -1,11 +1,14 @@
 """What one decision of renting costs: 100 own nodes, 450 jobs that wait, four pools. `python -m benchmarks.renting`.
 
-CPU time of the whole look that the master takes once a second: run times, list schedule, method, and what follows from it.
+CPU time of the whole look that the master takes once a second: run times, list schedule, method, and what follows from it;
+in every 30th somebody has ended, and all run times are worked out anew. Twice: where nobody gives way, and under `dlq`, where
+each look that would rent first walks over all to see who takes GPUs over at the next boundary, and decides again.
 Goal: 5 ms at the 95th percentile.
 """
 
 from __future__ import annotations
 
+import gc
 import logging
 import sys
 import time
@@ -19,23 +22,60 @@ from dlq_common.config import Seconds
 from dlq_master.control import renting
 from dlq_master.control.pool_config import FAKE, PoolConfig
 from dlq_master.control.turn import Turn
-from dlq_master.model.ids import NodeId
+from dlq_master.model.ids import JobId, NodeId
 from support.master_harness import ALICE
 from support.rented import OwnNode, Site
 
-NODES, WAITING, ROUNDS, GOAL_MS = 100, 450, 60, 5.0
+NODES, WAITING, ROUNDS, LEARNED_EVERY, GOAL_MS = 100, 450, 240, 30, 5.0
 
 
 def main() -> int:
-    """Print the figures; 1 if the goal is missed."""
+    """Print the figures; 1 if the goal is missed where nobody gives way."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    found = {policy: looks(policy) for policy in ("best-effort", "dlq")}
+    print(f"renting, {NODES} nodes, {WAITING} jobs that wait, 4 pools (goal {GOAL_MS:g} ms)")
+    for policy, took in found.items():
+        first, *rest = took
+        p50, p95 = (sorted(rest)[int(len(rest) * part)] for part in (0.5, 0.95))
+        print(f"{policy}: p50 {p50:.1f} ms, p95 {p95:.1f} ms; the first {first:.1f} ms")
+    rest = sorted(found["best-effort"][1:])
+    return 0 if rest[int(len(rest) * 0.95)] <= GOAL_MS else 1
+
+
+def looks(policy: str) -> list[float]:
+    """What each took, in ms."""
+    site, waiting = filled(policy)
+    state, took = site.master.state, []
+    gc.collect()
+    gc.freeze()  # as the daemon does once it has loaded
+    gc.disable()  # what refers to itself it looks for once an hour
+    for number in range(ROUNDS):
+        job = state.cluster.jobs[waiting[number]]  # what a look is for: one job is another now
+        job = state.cluster.put_job(job._replace(duration_estimate_s=60.0 * (number + 1)))
+        if number % LEARNED_EVERY == LEARNED_EVERY - 1 and state.pools.times is not None:
+            state.pools.times.learn(
+                job._replace(total_executed_s=600.0, total_gpu_s=600.0 * job.request.gpus), 1.0
+            )
+        site.master.clock.advance(1.0)
+        turn = Turn(state, site.master.store, site.master.clock.now_s())
+        began_s = time.process_time()
+        renting.watch(turn)
+        took.append(1000.0 * (time.process_time() - began_s))
+        for one in state.pools.machines.values():  # every look decides anew about all
+            assert one.open
+        state.pools.machines.clear()
+    return took
+
+
+def filled(policy: str) -> tuple[Site, list[JobId]]:
+    """All own nodes are held, and who waits may be late."""
     pools = tuple(
         PoolConfig(
             f"pool{n}", FAKE, "H100", 8, 10.0 + n, most=25, boot=Seconds(60.0), speed=1.0 + n / 10
         )
         for n in range(4)
     )
-    site = Site(*pools)
+    site = Site(*pools, policy=policy)
     for number in range(NODES):
         OwnNode(site.master, NodeId(f"own{number:03}"), gpus=8).hello()
     asks = [
@@ -52,24 +92,7 @@ def main() -> int:
         )
         for number in range(WAITING)
     ]
-    state, took = site.master.state, []
-    for number in range(ROUNDS):
-        job = state.cluster.jobs[waiting[number]]  # what a look is for: one job is another now
-        state.cluster.put_job(job._replace(duration_estimate_s=60.0 * (number + 1)))
-        site.master.clock.advance(1.0)
-        turn = Turn(state, site.master.store, site.master.clock.now_s())
-        began_s = time.process_time()
-        renting.watch(turn)
-        took.append(1000.0 * (time.process_time() - began_s))
-        for one in state.pools.machines.values():  # every look decides anew about all
-            assert one.open
-        state.pools.machines.clear()
-    took.sort()
-    p50, p95 = took[len(took) // 2], took[int(len(took) * 0.95)]
-    print(
-        f"renting, {NODES} nodes, {WAITING} jobs that wait, 4 pools: p50 {p50:.1f} ms, p95 {p95:.1f} ms (goal {GOAL_MS:g})"
-    )
-    return 0 if p95 <= GOAL_MS else 1
+    return site, waiting
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ class Situation:
         shape = (len(self.jobs), len(self.catalogue.kinds), cut)
         time = np.full(shape, np.inf)
         if self.jobs:
-            whole = np.stack([job.whole_s[:, :cut] for job in self.jobs])
+            whole = np.array([job.whole_s[:, :cut] for job in self.jobs])
             time[:, :, : whole.shape[2]] = (
                 whole * np.array([job.left for job in self.jobs])[:, None, None]
             )

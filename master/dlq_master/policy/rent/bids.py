@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from math import inf
 from typing import NamedTuple
 
@@ -33,16 +34,17 @@ class Bids(NamedTuple):
 def bids(market: Market) -> Bids:
     """Of everybody who is expected to be late on the own nodes."""
     every = market.wanting
-    due_s = np.array([one.due_s for one in every])
-    weight = np.array([one.weight for one in every])
+    if not every:
+        return Bids((), np.zeros((0, len(market.offers), 0)), *np.zeros((3, 0)))
+    jobs, dues_s, weights, tables, ends_s = zip(*every, strict=True)
+    due_s, weight = np.array(dues_s), np.array(weights)
     with np.errstate(invalid="ignore"):  # who loses nothing by never being done
-        own = late_costs(weight, due_s, np.array([one.own_end_s for one in every]))
+        own = late_costs(weight, due_s, np.array(ends_s))
     late = np.flatnonzero(own > 0.0)
-    at = late[np.lexsort((np.array([one.job for one in every])[late], -own[late]))]
-    jobs = tuple([every[n] for n in at.tolist()])
-    tables = [one.left_s for one in jobs] or [np.zeros((len(market.offers), 0))]
-    left_s = np.concatenate(tables).reshape(len(jobs), *tables[0].shape)
-    return Bids(jobs, left_s, due_s[at], weight[at], own[at])
+    at = late[np.lexsort((np.array(jobs)[late], -own[late]))]
+    order = at.tolist()
+    left_s = np.array([tables[n] for n in order] or np.zeros((0, len(market.offers), 0)))
+    return Bids(tuple([every[n] for n in order]), left_s, due_s[at], weight[at], own[at])
 
 
 def pay_at_all(market: Market, who: Bids) -> Bids:
@@ -59,8 +61,8 @@ def _least_costs(market: Market, who: Bids) -> Floats:
     late = late_costs(who.weight[:, None, None], who.due_s[:, None, None], market.now_s + boot_s + who.left_s)  # fmt: skip
     with np.errstate(invalid="ignore"):  # what costs nothing, and is never done
         money = (boot_s + who.left_s) * parts(market.offers, who.left_s.shape[2]) * price / HOUR_S
-    least: Floats = np.where(np.isfinite(who.left_s), late + money, inf).min(axis=2)
-    return least
+    cost = np.where(np.isfinite(who.left_s), late + money, inf)
+    return reduce(np.minimum, np.moveaxis(cost, 2, 0))  # at a tenth of what `min` takes for so few
 
 
 def late_costs(weight: Floats, due_s: Floats, end_s: Floats) -> Floats:

@@ -13,8 +13,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from math import inf
-from typing import NamedTuple
 
 import numpy as np
 
@@ -31,18 +31,9 @@ from dlq_master.policy.rent.market import (
 )
 from dlq_master.policy.rent.placing import placed
 
-
-class _Guest(NamedTuple):
-    """Who is to run on a new machine: on how many GPUs, until when, and what being late costs it on the own nodes and
-    there."""
-
-    job: int
-    gpus: int
-    end_s: float
-    own: float
-    late: float
-
-
+# Who is to run on a new machine: the job, on how many GPUs, until when, and what being late costs it on the own nodes
+# and there.
+_Guest = tuple[int, int, float, float, float]
 AHEAD_S = 5.0  # a machine is given back so long before it would cost more
 
 
@@ -61,7 +52,8 @@ def _as_many_as_fit(market: Market, left: Bids) -> Bids:
     """Those who would lose most, as far as all machines that may be had could hold them: of more the methods make
     parts for everybody, with which who needs a fixed number of GPUs can do nothing."""
     room, found = sum(offer.left * offer.type.gpus for offer in market.offers), []
-    least = np.isfinite(left.left_s).any(axis=1).argmax(axis=1) + 1
+    somewhere = reduce(np.logical_or, np.moveaxis(np.isfinite(left.left_s), 1, 0))
+    least = somewhere.argmax(axis=1) + 1
     for n, gpus in enumerate(least.tolist()):
         if gpus <= room:
             room -= gpus
@@ -121,15 +113,17 @@ def _weighed(market: Market, left: Bids, made: Schedule) -> list[Provision]:
     who = left.only(np.array([n for n, _ in found], dtype=np.int64))
     grants = [grant for _, grant in found]
     offers = [made.types[grant.node] for grant in grants]
-    gpus = np.array([grant.gpus for grant in grants], dtype=np.int64)
+    gpus = [grant.gpus for grant in grants]
     begin_s = market.now_s + np.array([market.offers[n].type.boot_s for n in offers])
-    ends_s = begin_s + who.left_s[np.arange(len(grants)), offers, gpus - 1]
+    at = np.arange(len(grants)), offers, np.array(gpus, dtype=np.int64) - 1
+    ends_s = begin_s + who.left_s[at]
     late = late_costs(who.weight, who.due_s, ends_s)
     there: dict[int, list[_Guest]] = {}
-    money = zip(ends_s.tolist(), who.own.tolist(), late.tolist(), strict=True)
-    for grant, one, rest in zip(grants, who.jobs, money, strict=True):
-        there.setdefault(grant.node, []).append(_Guest(one.job, grant.gpus, *rest))
-    return [_new(market, made.types[node], guests) for node, guests in there.items()]
+    jobs = [one.job for one in who.jobs]
+    guests = zip(jobs, gpus, ends_s.tolist(), who.own.tolist(), late.tolist(), strict=True)
+    for grant, guest in zip(grants, guests, strict=True):
+        there.setdefault(grant.node, []).append(guest)
+    return [_new(market, made.types[node], those) for node, those in there.items()]
 
 
 def _new(market: Market, n: int, guests: list[_Guest]) -> Provision:

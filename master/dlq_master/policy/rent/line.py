@@ -7,10 +7,9 @@ from math import inf
 from types import MappingProxyType
 
 from dlq_master.model.cluster import Cluster
-from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
-from dlq_master.model.own import is_own
 from dlq_master.model.resources import mask_of
 from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.rent.own import InLine, own_ends
@@ -55,26 +54,31 @@ def own_end_s(
     """When each of those who wait, in their order, would be done on the cluster's own nodes (`policy.rent.own`).
     `outranked`: who runs gives way to whom when its term ends, and then waits behind that one; nobody else does. `grows`: who may have more than it asks for gets it, as far as it is there on one node. One that is silent or closed is
     reckoned with in an hour: it is not as if the cluster had none."""
-    cluster.capacity.ready()
-    own = {node_id: node for node_id, node in cluster.nodes.items() if is_own(node)}
-    shut = {node_id for node_id, node in own.items() if not node.open}
-    usual_s = now_s + USUAL_S
-    free = sum([free_on(cluster, own[node_id]).bit_count() for node_id in own.keys() - shut])
-    running = [(usual_s, free_on(cluster, own[node_id]).bit_count()) for node_id in shut]
+    capacity, foreign = cluster.capacity, frozenset(cluster.own.foreign)
+    capacity.ready()
+    shut, usual_s = capacity.closed - foreign, now_s + USUAL_S
+    lent = foreign - capacity.closed  # what of them is open counts among all that is free
+    free = capacity.free_gpus - sum([_free_gpus(cluster, node_id) for node_id in lent])
+    running = [(usual_s, _free_gpus(cluster, node_id)) for node_id in shut]
     for attempt in cluster.attempts.values():
-        held = [slot for slot in attempt.lease.allocation.slots if slot.node_id in own]
+        held = [slot for slot in attempt.lease.allocation.slots if slot.node_id not in foreign]
         if held:
             began_s = now_s if attempt.started_time_s is None else attempt.started_time_s
             end_s = expected_end_s(cluster.jobs[attempt.key.job_id], began_s)
             if end_s == inf:
                 end_s = usual_s
-            elif not shut.isdisjoint([slot.node_id for slot in held]):
+            elif shut and not shut.isdisjoint([slot.node_id for slot in held]):
                 end_s = max(end_s, usual_s)
             if attempt.key in outranked:
                 end_s = min(end_s, attempt.lease.term_end_s)
             running.append((end_s, sum([slot.mask.bit_count() for slot in held])))
-    widest = max((len(node.gpus) for node in own.values()), default=0) if grows else 0
-    return own_ends(now_s, free, running, as_in_line(list(_with(outranked, line, cluster))), widest)
+    nodes = (
+        [len(node.gpus) for node_id, node in cluster.nodes.items() if node_id not in foreign]
+        if grows
+        else ()
+    )
+    behind = list(_with(outranked, line, cluster)) if outranked else line
+    return own_ends(now_s, free, running, as_in_line(behind), max(nodes, default=0))
 
 
 def _with(
@@ -93,3 +97,7 @@ def free_on(cluster: Cluster, node: Node) -> int:
     """A mask of its GPUs that nobody holds."""
     owned = mask_of(gpu.index for gpu in node.gpus)
     return owned & ~node.withheld & ~cluster.capacity.claimed(node.node_id)
+
+
+def _free_gpus(cluster: Cluster, node_id: NodeId) -> int:
+    return free_on(cluster, cluster.nodes[node_id]).bit_count()

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.job import Job
 from dlq_master.model.rented import Machine, MachineState
+from dlq_master.model.values import maker
 from dlq_master.policy.priced.catalogue import Floats, NodeType
 from dlq_master.policy.rent.line import free_on
 
@@ -44,6 +45,9 @@ class Wanting(NamedTuple):
     weight: float
     left_s: Floats
     own_end_s: float = inf
+
+
+_wanting = maker(Wanting)  # for each who waits, each second
 
 
 class Market(NamedTuple):
@@ -99,10 +103,11 @@ def wanting(
     jobs: Sequence[Job], lefts: Sequence[Floats], ends: Mapping[int, float]
 ) -> tuple[Wanting, ...]:
     """Jobs that wait, with what is left of each, and when they are expected to be done on the own nodes."""
+    late = [(job.job_id, job.lateness, left_s) for job, left_s in zip(jobs, lefts, strict=True)]
     return tuple(
         [
-            Wanting(int(job.job_id), job.lateness.due_s, job.lateness.weight, left_s, ends.get(job.job_id, inf))
-            for job, left_s in zip(jobs, lefts, strict=True)
-            if job.lateness is not None
+            _wanting((job_id, lateness.due_s, lateness.weight, left_s, ends.get(job_id, inf)))
+            for job_id, lateness, left_s in late
+            if lateness is not None
         ]
-    )  # fmt: skip
+    )

@@ -8,7 +8,7 @@ looked at, and nobody passes: it is an estimate for whether to rent, not a plan.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
 from math import inf
 from typing import NamedTuple
 
@@ -46,14 +46,17 @@ def own_ends(
         if more:
             sizes = [(wants, lasts_s), *(size for size in more if size[0] <= widest)]
             wants, lasts_s = _soonest(heap, sizes)
-        begin_s, have = now_s, 0
+        begin_s, have = heap[0]
         while have < wants:
-            begin_s, gpus = heappop(heap)  # none is before another that was taken
+            heappop(heap)
+            begin_s, gpus = heap[0]  # none is before another that was taken
             have += gpus
         if have > wants:
-            heappush(heap, (begin_s, have - wants))
-        ends[job] = end_s = begin_s + lasts_s
-        heappush(heap, (end_s, wants))
+            heap[0] = (begin_s, have - wants)  # still the first of all
+            heappush(heap, (begin_s + lasts_s, wants))
+        else:
+            heapreplace(heap, (begin_s + lasts_s, wants))
+        ends[job] = begin_s + lasts_s
     return ends
 
 

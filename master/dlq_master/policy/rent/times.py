@@ -39,14 +39,14 @@ class RunTimes:
     def learn(self, job: Job, speed: float) -> None:
         """Of one that has ended, on GPUs of this speed. Only who ran through on one number of GPUs counts: mixtures say
         nothing of either."""
-        self._tables.clear()
-        self._lefts, self._lines = {}, {}
         if job.preemptions or job.resizes or job.total_executed_s <= 0.0:
             return
         gpus = round(job.total_gpu_s / job.total_executed_s)
         if 1 <= gpus <= self._learned.most:
             took = Took(gpus, speed, job.total_executed_s)
             self._learned.add(_kin(job), [took], str(job.job_id))
+            self._tables.clear()
+            self._lefts, self._lines = {}, {}
 
     def left_s(self, jobs: Sequence[Job]) -> list[Floats]:
         """Of each job by type and GPUs - 1: what is left of it there; inf where it may not run."""
@@ -61,7 +61,7 @@ class RunTimes:
     def _left_s(self, jobs: list[Job]) -> Iterable[Floats]:
         if not jobs:
             return []
-        whole = np.stack([self._table(job) for job in jobs])
+        whole = np.array([self._table(job) for job in jobs])
         every = np.arange(len(jobs))
         asked = [min(job.request.gpus, whole.shape[2]) - 1 for job in jobs]
         told = [job.duration_estimate_s for job in jobs]
@@ -75,7 +75,7 @@ class RunTimes:
         left = np.maximum(left, _LEAST_S)
         may = cache(self._may_run)
         requests = [job.request for job in jobs]
-        allowed = np.stack([may(one.gpu_types, one.sizes or (one.gpus,)) for one in requests])
+        allowed = np.array([may(one.gpu_types, one.sizes or (one.gpus,)) for one in requests])
         return np.where(allowed, left[:, :-1], inf)
 
     def _may_run(self, gpu_types: tuple[str, ...] | None, sizes: tuple[int, ...]) -> Bools:
