@@ -1,7 +1,8 @@
 """The twin as a process of ours: started when it is asked, watched, and started again when it is gone.
 
 Nothing hangs on it. It may be killed, hang or say nonsense: whoever asked then gets `TwinGone`, and the
-next question starts another one, not more often than every `LONGEST_REST_S` if that goes on.
+next question starts another one, not more often than every `LONGEST_REST_S` if that goes on. One that is of another
+version of the package than the master (`planner.code`) is asked nothing.
 """
 
 import asyncio
@@ -13,8 +14,10 @@ from typing import Any, Protocol
 
 from dlq_common.clock import Clock
 from dlq_common.logs import get_logger
-from dlq_master.planner.answers import Nonsense, read_answer
-from dlq_master.planner.frames import HEAD, BadFrame, framed, length_of
+from dlq_master.planner import code
+from dlq_master.planner.answers import read_answer
+from dlq_master.planner.frames import framed
+from dlq_master.planner.streams import greeted, message
 
 _log = get_logger("master.twin")
 FIRST_REST_S, LONGEST_REST_S = 1.0, 300.0
@@ -44,12 +47,15 @@ class TwinProcess:
     def __init__(self, command: Sequence[str], clock: Clock) -> None:
         self._command = tuple(command)
         self._clock = clock
+        self._code = code.digest()
         self._process: Process | None = None
         self._reading: asyncio.Task[None] | None = None
         self._waiting: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
         self._starting = asyncio.Lock()
+        self._greeted = asyncio.Event()  # it is of our version; or has ended
         self._rest_s = FIRST_REST_S
         self._not_before_s = 0.0
+        self._ended = ""  # why the last one did
 
     @property
     def pid(self) -> int | None:
@@ -84,7 +90,7 @@ class TwinProcess:
         """As `Twin.restart`."""
         _log.warning("twin_ended", why=why, pid=self.pid)
         await self.stop()
-        self._not_before_s = self._clock.boottime_s() + self._rest_s
+        self._rest(why, self._rest_s)
         self._rest_s = min(LONGEST_REST_S, 2.0 * self._rest_s)
 
     async def stop(self) -> None:
@@ -101,42 +107,58 @@ class TwinProcess:
             if not waiting.done():
                 waiting.set_exception(TwinGone("it has ended"))
         self._waiting.clear()
+        self._greeted.set()
 
     async def _running(self) -> Process:
+        """It, once it is certain that it understands. Who waits no longer leaves it to those who ask next."""
         async with self._starting:
-            if self._process is not None:
-                return self._process
-            left_s = self._not_before_s - self._clock.boottime_s()
-            if left_s > 0.0:
-                raise TwinGone(f"it has just ended, and is started again in {left_s:.0f} s")
-            try:
-                self._process = await asyncio.create_subprocess_exec(
-                    *self._command, stdin=PIPE, stdout=PIPE, env=_environment()
-                )
-            except OSError as error:
-                self._not_before_s = self._clock.boottime_s() + LONGEST_REST_S
-                raise TwinGone(f"it cannot be started: {error}") from None
-            self._reading = asyncio.create_task(self._read(self._process))
-            _log.info("twin_started", pid=self._process.pid)
-            return self._process
+            process = self._process or await self._start()
+            said = self._greeted
+        await said.wait()
+        if process is not self._process:
+            raise TwinGone(self._ended)
+        return process
+
+    async def _start(self) -> Process:
+        left_s = self._not_before_s - self._clock.boottime_s()
+        if left_s > 0.0:
+            raise TwinGone(f"{self._ended} (started again in {left_s:.0f} s)")
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=PIPE, stdout=PIPE, env=_environment()
+            )
+        except OSError as error:
+            self._rest(f"it cannot be started: {error}", LONGEST_REST_S)
+            raise TwinGone(self._ended) from None
+        self._process, self._greeted = process, asyncio.Event()
+        self._reading = asyncio.create_task(self._read(process))
+        return process
 
     async def _read(self, process: Process) -> None:
         """Hand answers to those who wait for them, until the process ends or says what it should not."""
         assert process.stdout is not None
-        why = ""
         try:
-            while not why:
-                length = length_of(await process.stdout.readexactly(HEAD))
-                number, content = read_answer(await process.stdout.readexactly(length))
+            await greeted(process.stdout, self._code)
+            _log.info("twin_started", pid=process.pid)
+            self._greeted.set()
+            while True:
+                number, content = read_answer(await message(process.stdout))
                 waiting = self._waiting.pop(number, None)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(content)
         except (asyncio.IncompleteReadError, ConnectionError):
             why = "it has ended by itself"
-        except (BadFrame, Nonsense) as error:
+        except code.OtherCode as error:
+            why = str(error)
+            self._rest_s = LONGEST_REST_S  # another start would find the same
+        except ValueError as error:
             why = f"it says nonsense: {error}"
         if process is self._process:
             await self.restart(why)
+
+    def _rest(self, why: str, rest_s: float) -> None:
+        self._ended = why
+        self._not_before_s = self._clock.boottime_s() + rest_s
 
 
 def _environment() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Which code a planning process runs, so that one from another version of the package is recognised.
+"""Which code a planner or a twin runs, so that one from another version of the package is recognised.
 
 A package may be upgraded while the master runs: the master goes on with the modules that it has loaded, a process
 that it starts then loads the new ones. Their values may differ, so what one says means nothing to the other.
@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-# Whose values go through the pipe, and who makes plans of them.
+# Whose values go through the pipes, and who makes plans of them.
 ROOMS = ("model", "planner", "policy")
 _ROOT = Path(__file__).resolve().parents[1]
-_GREETING = b"dlq-planner "
+_GREETING = b"dlq-code "
 
 
 class OtherCode(Exception):
@@ -20,7 +20,7 @@ class OtherCode(Exception):
 
     def __init__(self) -> None:
         super().__init__(
-            "the package on disk has changed while the master ran, and a planner started now would not be of its "
+            "the package on disk has changed while the master ran, and what it starts now would not be of its "
             "version: restart the master"
         )
 
@@ -36,7 +36,7 @@ def digest(root: Path = _ROOT) -> str:
 
 
 def greeting(code: str) -> bytes:
-    """The first thing that a planning process says."""
+    """The first thing that such a process says."""
     return _GREETING + code.encode()
 
 

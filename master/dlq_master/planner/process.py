@@ -17,10 +17,11 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from dlq_master.planner import code
-from dlq_master.planner.frames import HEAD, framed, length_of
+from dlq_master.planner.frames import framed
 from dlq_master.planner.patience import Patience
 from dlq_master.planner.plans import Answer, read_answer
 from dlq_master.planner.snapshot import Unreadable, dumps
+from dlq_master.planner.streams import greeted, message
 from dlq_master.planner.told import Told
 
 FIRST_REST_S = 1.0
@@ -160,7 +161,7 @@ class PlannerProcess:
         for data in (dumps((number, stage, len(pieces))), *pieces):
             process.stdin.write(framed(data))
             await process.stdin.drain()
-        said = read_answer(await _message(process.stdout))
+        said = read_answer(await message(process.stdout))
         if said.number != number:
             raise Unreadable(f"an answer to question {said.number}, asked was {number}")
         return said
@@ -176,19 +177,9 @@ class PlannerProcess:
                 start_new_session=True,
                 limit=1 << 20,
             )
-            await self._greeted(self._process)
+            assert self._process.stdout is not None
+            await greeted(self._process.stdout, self._code)
         return self._process
-
-    async def _greeted(self, process: asyncio.subprocess.Process) -> None:
-        """Nothing is asked before it is certain that it understands."""
-        assert process.stdout is not None
-        try:
-            code.check(await _message(process.stdout), self._code)
-        except asyncio.IncompleteReadError:
-            # Half an upgrade may not even start.
-            if await asyncio.to_thread(code.digest) != self._code:
-                raise code.OtherCode from None
-            raise
 
     async def _fail(self, error: Exception, why: str) -> None:
         self._failures += 1
@@ -217,10 +208,6 @@ class PlannerProcess:
         if not self._rest_until_s:
             return 0.0
         return max(0.0, self._rest_until_s - asyncio.get_running_loop().time())
-
-
-async def _message(stream: asyncio.StreamReader) -> bytes:
-    return await stream.readexactly(length_of(await stream.readexactly(HEAD)))
 
 
 def _words(error: Exception, limit_s: float) -> str:

@@ -1,10 +1,12 @@
-"""`python -m dlq_simulator.twin`: answers a master's questions through two pipes until the first is closed."""
+"""`python -m dlq_simulator.twin`: says which code it runs, and answers a master's questions through two pipes until
+the first is closed."""
 
 from __future__ import annotations
 
 import os
 import signal
 
+from dlq_master.planner import code
 from dlq_master.planner.modest import be_modest
 from dlq_simulator.twin.serving import Serving
 
@@ -20,7 +22,7 @@ def main() -> None:
     )  # a Ctrl-C is for the master, which closes the pipe
     answers = os.dup(1)
     os.dup2(2, 1)
-    Serving(0, answers).run()
+    Serving(0, answers).run(code.greeting(code.digest()))
 
 
 if __name__ == "__main__":

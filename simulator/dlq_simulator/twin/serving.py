@@ -22,9 +22,10 @@ class Serving:
         self._questions, self._answers = questions, answers
         self._answering = Answering()
 
-    def run(self) -> None:
-        """Until the pipe is closed."""
+    def run(self, greeting: bytes) -> None:
+        """Says this first, and answers until the pipe is closed."""
         try:
+            self._write(greeting)
             while True:
                 self._write(self._answering.answer(self._read(), self._attend))
         except (Gone, BrokenPipeError):

@@ -11,13 +11,22 @@ from typing import Any
 import pytest
 
 from dlq_common.clock import FakeClock
-from dlq_master.control.twin_process import FIRST_REST_S, TwinGone, TwinHangs, TwinProcess
+from dlq_master.control.twin_process import (
+    FIRST_REST_S,
+    LONGEST_REST_S,
+    TwinGone,
+    TwinHangs,
+    TwinProcess,
+)
+from dlq_master.planner import code
 from dlq_master.planner.snapshot import dumps
 from dlq_master.serving import TWIN
 
-# Reads frames; to each it says what its argument makes of the number that is in it.
+# Says its greeting; then reads frames, and to each says what its argument makes of the number that is in it.
 CHILD = """
 import os, struct, sys, time
+sys.stdout.buffer.write(struct.pack(">I", len(sys.argv[2])) + sys.argv[2].encode())
+sys.stdout.buffer.flush()
 while True:
     (length,) = struct.unpack(">I", sys.stdin.buffer.read(4))
     number = int(sys.stdin.buffer.read(length))
@@ -29,9 +38,10 @@ WELL = "struct.pack('>I', len(b'{\"number\": %d}' % number)) + b'{\"number\": %d
 PATIENCE_S, SOON_S = 60.0, 0.05
 
 
-def child(says: str) -> tuple[TwinProcess, FakeClock]:
+def child(says: str, greets: bytes = code.greeting(code.digest())) -> tuple[TwinProcess, FakeClock]:
     clock = FakeClock()
-    return TwinProcess((sys.executable, "-S", "-c", CHILD, says), clock), clock
+    command = (sys.executable, "-S", "-c", CHILD, says, greets.decode())
+    return TwinProcess(command, clock), clock
 
 
 async def said(twin: TwinProcess, number: int = 1, patience_s: float = PATIENCE_S) -> Any:
@@ -95,6 +105,40 @@ async def test_one_that_hangs_is_left_to_whoever_asked() -> None:
     clock.advance(FIRST_REST_S)
     assert await said(twin, 2) == {}
     assert twin.pid != first
+    await twin.stop()
+
+
+async def test_one_of_another_version_is_asked_nothing_until_it_is_of_ours_again() -> None:
+    twin, clock = child(WELL, code.greeting("of tomorrow"))
+    for _ in range(2):
+        with pytest.raises(TwinGone, match="restart the master"):
+            await said(twin)
+        assert twin.pid is None
+    twin._code = "of tomorrow"  # the old package is back
+    clock.advance(LONGEST_REST_S - 1.0)
+    with pytest.raises(TwinGone, match="started again in 1 s"):
+        await said(twin)
+    clock.advance(1.0)
+    assert await said(twin) == {}
+    await twin.stop()
+
+
+async def test_one_that_does_not_say_which_code_it_runs_is_asked_nothing() -> None:
+    twin, _ = child(WELL, b"hello")
+    with pytest.raises(TwinGone, match="which code it runs"):
+        await said(twin)
+    assert twin.pid is None
+
+
+async def test_who_waits_no_longer_leaves_a_twin_that_starts_to_those_who_ask_next() -> None:
+    twin, _ = child(WELL)
+    first = asyncio.create_task(said(twin, 1))
+    while twin.pid is None:  # noqa: ASYNC110 nobody tells when it is there
+        await asyncio.sleep(0)
+    pid = twin.pid
+    first.cancel()
+    assert await said(twin, 2) == {}
+    assert twin.pid == pid
     await twin.stop()
 
 
