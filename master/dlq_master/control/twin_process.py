@@ -137,6 +137,7 @@ class TwinProcess:
     async def _read(self, process: Process) -> None:
         """Hand answers to those who wait for them, until the process ends or says what it should not."""
         assert process.stdout is not None
+        why = "it has ended by itself"
         try:
             await greeted(process.stdout, self._code)
             _log.info("twin_started", pid=process.pid)
@@ -147,7 +148,7 @@ class TwinProcess:
                 if waiting is not None and not waiting.done():
                     waiting.set_result(content)
         except (asyncio.IncompleteReadError, ConnectionError):
-            why = "it has ended by itself"
+            pass
         except code.OtherCode as error:
             why = str(error)
             self._rest_s = LONGEST_REST_S  # another start would find the same
