@@ -9,6 +9,7 @@ from typing import Any
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1.resource_pb2 import Gpu
+from dlq_common.live_resize import FEATURE
 from dlq_master.control.stimuli import (
     CloseSession,
     CommandDone,
@@ -78,7 +79,9 @@ class CoreAgent(AgentBench):
         self._read = 0
         self._gpus_of: dict[AttemptKey, frozenset[int]] = {}
         gpu = (Gpu(index=at, gpu_type="h100", uuid=f"{name}-{at}") for at in range(gpus))
-        self._facts = wire.NodeFacts(hostname=name, address="10.0.0.1", boot_id="1", gpus=gpu)
+        self._facts = wire.NodeFacts(
+            hostname=name, address="10.0.0.1", boot_id="1", gpus=gpu, features=[FEATURE]
+        )
         super().__init__(clock=master.clock)
         self.prepare = self._prepared
 

@@ -77,6 +77,7 @@ class SimAgent:
     cpu_count: int = 0  # of the host; 0: not told
     memory_bytes: int = 0
     boot_id: str = "boot-1"
+    resizes_live: bool = True  # False: an agent from before there were live resizes
     pool_name: str = ""  # of a rented machine, and what its provider calls it
     instance_id: str = ""
     ranks: dict[AttemptKey, SimRank] = field(default_factory=dict)
@@ -105,6 +106,7 @@ class SimAgent:
             hostname=self.node_id,
             cpu_count=self.cpu_count,
             memory_bytes=self.memory_bytes,
+            resizes_live=self.resizes_live,
         )
 
     def hello(self) -> Opened:

@@ -71,6 +71,7 @@ def launch_command(
         record_s=None if recording is None or joining else recording.window_s,
         trial=trial,
         sizes=job.request.sizes,
+        fixed=attempt.fixed,
         port_first=state.config.jobs.port_first,
         port_last=state.config.jobs.port_last,
         node_ports=(

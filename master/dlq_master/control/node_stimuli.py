@@ -240,6 +240,7 @@ class Launch:
     record_s: float | None = None  # its traffic, for so long from its start on; None: not
     trial: bool = False  # on fewer GPUs than the job asks for: it does nothing of its work
     sizes: tuple[int, ...] = ()  # of an elastic job: numbers of GPUs that will do, as of now
+    fixed: bool = False  # nobody joins or leaves it while it runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -165,6 +165,7 @@ class Attempt(NamedTuple):
     resize: LiveResize | None = None  # ranks come or go just now
     resized_time_s: float | None = None  # since when it has these GPUs, if others than at first
     resizes: int = 0  # how often it has gone on with others
+    fixed: bool = False  # nobody joins or leaves it: an agent that it began with does not know how
 
     @property
     def live(self) -> bool:

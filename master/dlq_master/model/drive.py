@@ -280,7 +280,10 @@ def _start(cluster: Cluster, start: Start, now_s: float, epoch: int) -> Happened
     )
     placed = job_steps.Placed(attempt=number)
     after = job_steps.step(job, placed, at_s=now_s, placing=cluster.moves.after)
-    cluster.put(after, assigned(_key((start.job_id, number)), lease, now_s, job.checkpoint))
+    attempt = assigned(_key((start.job_id, number)), lease, now_s, job.checkpoint)
+    if job.request.live and not live.known_on(map(cluster.nodes.__getitem__, allocation.node_ids)):
+        attempt = attempt._replace(fixed=True)
+    cluster.put(after, attempt)
     return _happened((placed, start.job_id, number, None, start))
 
 
@@ -329,13 +332,15 @@ def _leaving(cluster: Cluster, lapse: Lapse) -> JobEvent:
 
 def _stop_to_resize(cluster: Cluster, resize: Resize, now_s: float) -> list[Happened]:
     key, allocation = resize.key, resize.allocation
-    if resize.grace_s > 0.0 and _goes_live(cluster, key, allocation):
+    obstacle = _not_live(cluster, key, allocation)
+    if resize.grace_s > 0.0 and obstacle is None:
         return _resize_live(cluster, resize, now_s)
+    why = f"{_why(resize)} (not live: {obstacle})" if obstacle else _why(resize)
     width = cluster.attempts[key].lease.allocation.width
     stop = attempt_steps.StopRequested(
         cause=StopCause.PREEMPT,
         grace_s=resize.grace_s,
-        detail=f"to go on with {allocation.width} GPUs instead of {width}: {_why(resize)}",
+        detail=f"to go on with {allocation.width} GPUs instead of {width}: {why}",
         regrant=allocation,
     )
     happened = step_attempt(cluster, key, stop, now_s)
@@ -345,10 +350,13 @@ def _stop_to_resize(cluster: Cluster, resize: Resize, now_s: float) -> list[Happ
     return happened
 
 
-def _goes_live(cluster: Cluster, key: AttemptKey, then: Allocation) -> bool:
+def _not_live(cluster: Cluster, key: AttemptKey, then: Allocation) -> str | None:
+    """Why it is not resized while it runs; empty: nobody wants that; None: it is."""
     attempt, job = cluster.attempts[key], cluster.jobs[key.job_id]
-    asked = job.request.live and cluster.resizes_live
-    return asked and not live.obstacle(attempt, job, then)
+    if not (job.request.live and cluster.resizes_live):
+        return ""
+    nodes = [cluster.nodes[name] for name in then.node_ids]
+    return live.obstacle(attempt, job, then, nodes) or None
 
 
 def _resize_live(cluster: Cluster, resize: Resize, now_s: float) -> list[Happened]:

@@ -7,12 +7,13 @@ join until it is proven gone. Everything here is a rule about values; `control/l
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from dlq_master.model.attempt import Attempt, AttemptState, RankPhase, RankStatus
 from dlq_master.model.ids import NodeId
 from dlq_master.model.job import Job, JobState
 from dlq_master.model.lease import LeaseKind
+from dlq_master.model.node import Node
 from dlq_master.model.resources import Allocation
 
 # After these the next one is by a restart: torchrun starts workers again only so often.
@@ -22,8 +23,13 @@ RESIZES_PER_ATTEMPT = 8
 PROBATION_S = 60.0
 
 
-def obstacle(attempt: Attempt, job: Job, then: Allocation) -> str:
-    """Why the job cannot go on with these GPUs while it runs, in words; empty: it can."""
+def known_on(nodes: Iterable[Node]) -> bool:
+    """Whether the agents of all these nodes know how."""
+    return all(node.resizes_live for node in nodes)
+
+
+def obstacle(attempt: Attempt, job: Job, then: Allocation, nodes: Iterable[Node]) -> str:
+    """Why the job cannot go on with these GPUs, on these nodes, while it runs, in words; empty: it can."""
     held = attempt.lease.allocation
     if attempt.state is not AttemptState.RUNNING or attempt.stop_cause is not None:
         return "it does not run"
@@ -41,6 +47,8 @@ def obstacle(attempt: Attempt, job: Job, then: Allocation) -> str:
         return "these are no whole ranks of it"
     if attempt.ranks[0].node_id not in then.node_ids:
         return "the node with its rendezvous would leave"
+    if attempt.fixed or not known_on(nodes):
+        return "an agent of it is too old for that"
     return "" if port(attempt) else "the port of its rendezvous is not known"
 
 

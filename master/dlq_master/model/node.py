@@ -107,6 +107,7 @@ class Node(NamedTuple):
     labels: frozenset[str] = frozenset()  # `K=V`, set by operators, for jobs that ask for them
     pool: NodePool = NodePool.TRAINING
     windows: tuple[Window, ...] = ()  # in which it is reserved, the first to begin first
+    resizes_live: bool = False  # its agent knows how ranks join and leave a job that runs
 
     @property
     def open(self) -> bool:

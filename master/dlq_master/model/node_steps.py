@@ -48,6 +48,7 @@ class Registered:
     memory_bytes: int = 0
     root_jobs: bool = False
     runtimes: frozenset[str] = frozenset()
+    resizes_live: bool = False
     pool: NodePool = NodePool.TRAINING
 
 
@@ -204,6 +205,7 @@ def step(  # noqa: C901 one case per event
                 memory_bytes=event.memory_bytes,
                 root_jobs=event.root_jobs,
                 runtimes=event.runtimes,
+                resizes_live=event.resizes_live,
                 pool=event.pool,
                 last_contact_s=at_s,
                 vanished_time_s=None,

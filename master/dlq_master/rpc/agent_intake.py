@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from dlq.v1 import agent_service_pb2 as agent
 from dlq_common.errors import InvalidRequest
+from dlq_common.live_resize import FEATURE
 from dlq_common.names import check_word, printable, shown
 from dlq_common.wire import from_duration
 from dlq_master.control.stimuli import (
@@ -48,6 +49,7 @@ def facts_of(facts: agent.NodeFacts) -> Registered:
         memory_bytes=facts.memory_bytes,
         root_jobs=facts.root_jobs,
         runtimes=_runtimes(facts),
+        resizes_live=FEATURE in facts.features,
         pool=_pool(facts.pool),
     )
 

@@ -88,8 +88,11 @@ def add_elasticity(message: job_pb2.Job, job: Job, attempt: Attempt | None) -> N
         )
 
 
-def fit_to_sizes(spec: job_pb2.JobSpec, sizes: tuple[int, ...]) -> None:
-    """Change the spec of a launch: its user may have asked for other sizes since it was submitted."""
+def fit_to_sizes(spec: job_pb2.JobSpec, sizes: tuple[int, ...], *, fixed: bool = False) -> None:
+    """Change the spec of a launch: its user may have asked for other sizes since it was submitted. `fixed`: nobody joins
+    or leaves this attempt."""
+    if fixed and spec.elastic.resize == LIVE:
+        spec.elastic.resize = RESTART
     if not sizes:
         spec.ClearField("elastic")
     elif sizes != sizes_of(spec):

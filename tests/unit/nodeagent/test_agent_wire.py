@@ -305,3 +305,7 @@ def test_a_launch_says_whether_nodes_come_and_go_while_it_runs(resize: str, live
     assert isinstance(told, Command)
     assert isinstance(told.order, Launch)
     assert (told.order.live, told.order.sizes) == (live, (2, 4))
+
+
+def test_an_agent_says_that_it_knows_how_nodes_come_and_go() -> None:
+    assert list(FACTS.features) == ["live-resize"]

@@ -200,6 +200,7 @@ class NodeFacts(_message.Message):
     RUNTIMES_FIELD_NUMBER: _builtins.int
     POOL_FIELD_NUMBER: _builtins.int
     INSTANCE_ID_FIELD_NUMBER: _builtins.int
+    FEATURES_FIELD_NUMBER: _builtins.int
     hostname: _builtins.str
     """What the host calls itself."""
     boot_id: _builtins.str
@@ -230,6 +231,10 @@ class NodeFacts(_message.Message):
     def runtimes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Runtimes of jobs besides "process" ("podman"): what a job that needs one can be placed on."""
 
+    @_builtins.property
+    def features(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What the agent can that not every agent of this API can. "live-resize": ranks join and leave a job while it runs."""
+
     def __init__(
         self,
         *,
@@ -245,10 +250,11 @@ class NodeFacts(_message.Message):
         runtimes: _abc.Iterable[_builtins.str] | None = ...,
         pool: _builtins.str = ...,
         instance_id: _builtins.str = ...,
+        features: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "agent_version", b"agent_version", "boot_id", b"boot_id", "cpu_count", b"cpu_count", "gpus", b"gpus", "hostname", b"hostname", "instance_id", b"instance_id", "memory_bytes", b"memory_bytes", "pool", b"pool", "root_jobs", b"root_jobs", "runtimes", b"runtimes", "virtual_devices", b"virtual_devices"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "agent_version", b"agent_version", "boot_id", b"boot_id", "cpu_count", b"cpu_count", "features", b"features", "gpus", b"gpus", "hostname", b"hostname", "instance_id", b"instance_id", "memory_bytes", b"memory_bytes", "pool", b"pool", "root_jobs", b"root_jobs", "runtimes", b"runtimes", "virtual_devices", b"virtual_devices"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

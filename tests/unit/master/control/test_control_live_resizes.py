@@ -406,3 +406,28 @@ def test_a_lent_server_that_is_asked_back_is_left_while_the_others_run(
     site.until(lambda: answered(4) and not flags(master))
     assert master.job(job_id).attempts == 1
     assert [it["mode"] for it in site.told("job_resized")] == ["live", "live"]
+
+
+@pytest.mark.parametrize("old", ["gpu01", "gpu02"])
+def test_where_an_agent_knows_nothing_of_it_the_job_is_resized_by_a_restart(
+    master: Master, old: str
+) -> None:
+    nodes = [SimAgent(master, NodeId(name)) for name in ("gpu01", "gpu02")]
+    site = Site(master, nodes)
+    site.on(old).resizes_live = False
+    for agent in nodes:
+        agent.hello()
+    other = master.submit(4).job_id
+    site.until(lambda: site.width(other) == 4)
+    job_id = site.submit(Request(gpus=4, nodes=1, sizes=(4, 8), live=True))
+    site.until(lambda: site.width(job_id) == 4)
+    (base,) = site.master.attempt(job_id).lease.allocation.node_ids
+    launch = site.on(base).ranks[AttemptKey(job_id, 1)].launch
+    assert launch.fixed is (base == old), "its torchrun is one of a fixed size"
+    site.end(other)
+    site.until(lambda: site.width(job_id) == 8)
+    assert master.job(job_id).attempts == 2
+    (resized,) = site.told("job_resized")
+    assert resized["mode"] == "restart"
+    assert str(resized["why"]).endswith("(not live: an agent of it is too old for that)")
+    assert master.attempt(job_id).fixed

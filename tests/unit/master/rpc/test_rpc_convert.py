@@ -207,6 +207,16 @@ def test_a_launch_names_the_queue_that_the_job_is_in() -> None:
     assert commands.launch_message(_launch(None), "/c").spec.queue == ""
 
 
+@pytest.mark.parametrize("fixed", [False, True])
+def test_an_attempt_that_nobody_joins_is_launched_as_one_of_a_fixed_size(fixed: bool) -> None:
+    spec = job_pb2.JobSpec(command=["torchrun", "t.py"])
+    spec.elastic.resize = "live"
+    spec.elastic.gpu_counts.extend([4, 8])
+    launch = replace(_launch(None), spec=spec.SerializeToString(), sizes=(4, 8), fixed=fixed)
+    told = commands.launch_message(launch, "/c").spec.elastic
+    assert (told.resize, list(told.gpu_counts)) == ("restart" if fixed else "live", [4, 8])
+
+
 def test_a_launch_without_a_limit_says_so() -> None:
     launch = commands.launch_message(_launch(None), "/shared")
     assert not launch.HasField("time_left_duration")

@@ -102,6 +102,9 @@ def test_the_runtimes_of_a_node_are_words_and_few() -> None:
     facts = _facts()
     facts.runtimes.extend(["podman", "podman"])
     assert agent_intake.facts_of(facts).runtimes == frozenset({"podman"})
+    assert not agent_intake.facts_of(facts).resizes_live, "an agent that says nothing of it"
+    facts.features.extend(["live-resize", "of-tomorrow"])
+    assert agent_intake.facts_of(facts).resizes_live
     for hostile in ("pod man", "x" * 500, ""):
         facts.runtimes[0] = hostile
         with pytest.raises(InvalidRequest, match="runtime"):
