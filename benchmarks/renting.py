@@ -22,6 +22,7 @@ from dlq_common.config import Seconds
 from dlq_master.control import renting
 from dlq_master.control.pool_config import FAKE, PoolConfig
 from dlq_master.control.turn import Turn
+from dlq_master.model.fleet import Fleet
 from dlq_master.model.ids import JobId, NodeId
 from support.master_harness import ALICE
 from support.rented import OwnNode, Site
@@ -63,7 +64,7 @@ def looks(policy: str) -> list[float]:
         took.append(1000.0 * (time.process_time() - began_s))
         for one in state.pools.machines.values():  # every look decides anew about all
             assert one.open
-        state.pools.machines.clear()
+        state.pools.machines = Fleet()
     return took
 
 

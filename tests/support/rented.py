@@ -12,6 +12,7 @@ from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.pool_config import FAKE, PoolConfig, RentingConfig
 from dlq_master.control.pool_stimuli import Act
 from dlq_master.control.stimuli import AskedLateness
+from dlq_master.model.fleet import Fleet
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.node import NodePool
 from dlq_master.model.node_steps import Registered
@@ -112,7 +113,7 @@ class Site:
         if serve:
             self.desk.serve()
 
-    def machines(self) -> dict[str, Machine]:
+    def machines(self) -> Fleet:
         """All, by name."""
         return self.master.state.pools.machines
 

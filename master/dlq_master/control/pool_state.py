@@ -6,14 +6,14 @@ import hashlib
 import hmac
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dlq_master.control.pool_config import PoolConfig
 from dlq_master.control.pool_stimuli import Act
+from dlq_master.model.fleet import Fleet
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import Job
-from dlq_master.model.rented import Machine, day_cost
+from dlq_master.model.rented import Machine
 
 if TYPE_CHECKING:
     from dlq_master.policy.rent.times import RunTimes
@@ -39,7 +39,7 @@ class Pools:
     """`asking`: machines, and pools, of which a provider is asked something just now. `listed_s`: when each pool's
     provider was asked for what is there, and has answered since. `words`: why nothing is rented from a pool."""
 
-    machines: dict[str, Machine] = field(default_factory=dict)
+    machines: Fleet = field(default_factory=Fleet)
     desk: Desk | None = None
     seed: bytes = b""  # of the secrets of join tokens; the same for all masters of a cluster
     next_number: int = 1
@@ -65,13 +65,11 @@ class Pools:
 
     def open(self) -> list[Machine]:
         """All that are, or may be, there, in the order of their names."""
-        return [one for _, one in sorted(self.machines.items()) if one.open]
+        return sorted(self.machines.open(), key=lambda one: one.request_id)
 
     def of_node(self, node_id: NodeId) -> Machine | None:
         """The machine that is, or is to be, this node."""
-        return next(
-            (one for one in self.machines.values() if one.open and one.node_id == node_id), None
-        )
+        return self.machines.of_node(node_id)
 
     def secret(self, request_id: str) -> str:
         """Of the token with which its agent joins: the same whoever is asked how often."""
@@ -79,23 +77,18 @@ class Pools:
 
     def rests_until_s(self, pool: str) -> float:
         """After machines that were of no use, nothing is asked of a pool for a while; 0: it may be asked."""
-        over = sorted(
-            (one for one in self.machines.values() if one.pool == pool and _is_over(one)),
-            key=_over_s,
-            reverse=True,
-        )
-        failures = sum(1 for _ in takewhile(lambda one: one.failed, over))
+        failures, last_s = self.machines.failures(pool)
         if not failures:
             return 0.0
-        return _over_s(over[0]) + min(FIRST_REST_S * 2.0 ** (failures - 1), LONGEST_REST_S)
+        return last_s + min(FIRST_REST_S * 2.0 ** (failures - 1), LONGEST_REST_S)
 
     def per_hour(self) -> float:
         """What all that are there cost in an hour."""
-        return sum(one.price_per_hour for one in self.open())
+        return sum(one.price_per_hour for one in self.machines.open())
 
     def day_cost(self, now_s: float) -> float:
         """What was rented in the last 24 hours has cost, with what is paid already of those that are there."""
-        return day_cost(self.machines.values(), now_s)
+        return self.machines.day_cost(now_s)
 
     def note_unforetold(self, jobs: Iterable[Job]) -> None:
         """Of those of these jobs that are late at a price it is to be said what they cost."""
@@ -116,11 +109,3 @@ class Pools:
 def pool_of(pools: Iterable[PoolConfig], name: str) -> PoolConfig | None:
     """What is told of it in master.toml; None: nothing (any more)."""
     return next((one for one in pools if one.name == name), None)
-
-
-def _is_over(machine: Machine) -> bool:
-    return machine.end_s is not None or machine.failed
-
-
-def _over_s(machine: Machine) -> float:
-    return machine.since_s if machine.end_s is None else machine.end_s

@@ -170,7 +170,7 @@ def looked(turn: Turn, node_id: NodeId, in_use: str) -> None:
 
 def put(turn: Turn, machine: Machine) -> None:
     """Add or change a machine."""
-    turn.state.pools.machines[machine.request_id] = machine
+    turn.state.pools.machines.put(machine)
     turn.batch.machines = [
         one for one in turn.batch.machines if one.request_id != machine.request_id
     ]
@@ -316,10 +316,8 @@ def _look(turn: Turn, pool: PoolConfig) -> None:
     """Every now and then: whether all that should be there is, and nothing else."""
     pools = turn.state.pools
     recent_s = turn.now_s - _LOOKED_AFTER_S  # one that came late, and nobody knew, is found
-    needed = any(
-        one.pool == pool.name and (one.end_s or turn.now_s) > recent_s
-        for one in pools.machines.values()
-    )
+    there = any(one.pool == pool.name for one in pools.machines.open())
+    needed = there or pools.machines.last_end_s(pool.name) > recent_s
     last_s = pools.asked_list_s.get(pool.name)
     due = last_s is None or turn.now_s >= last_s + turn.state.config.renting.look_every
     if due and (needed or last_s is None):

@@ -18,6 +18,7 @@ from dlq_master.model.accounting import Level
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.cost import Costs
 from dlq_master.model.event import JournalEvent
+from dlq_master.model.fleet import Fleet
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
@@ -94,7 +95,7 @@ class Published:
         self._tokens = dict(state.tokens)
         self._teams = dict(state.teams)
         self._reservations = dict(state.reservations)
-        self._machines = dict(state.pools.machines)
+        self._machines = Fleet(state.pools.machines.values())
         self._owners: dict[JobId, str] = {}
         self._beliefs = Beliefs(state.config.profiler.bytes_per_s)
         for recording in state.beliefs:
@@ -137,7 +138,7 @@ class Published:
         for token_id in batch.deleted_tokens:
             self._tokens.pop(token_id, None)
         for machine in batch.machines:
-            self._machines[machine.request_id] = machine
+            self._machines.put(machine)
         for one in batch.reservations:
             self._reservations[one.reservation_id] = one
         for name in batch.deleted_reservations:

@@ -60,7 +60,7 @@ def _speed(turn: Turn, job: Job) -> float:
     if job.foretold is None or not job.foretold.pool:
         return 1.0  # no machine was ever chosen for it: nothing is read
     last = max(turn.archive.attempts(job.job_id), key=lambda it: it.key.number, default=None)
-    there = set() if last is None else set(last.lease.allocation.node_ids)
+    there = () if last is None else last.lease.allocation.node_ids
     speeds = {pool.name: pool.speed for pool in turn.state.config.pools}
-    ran_on = (one.pool for one in turn.state.pools.machines.values() if one.node_id in there)
-    return next((speeds[name] for name in ran_on if name in speeds), 1.0)
+    ran_on = [turn.state.pools.machines.last_of_node(node_id) for node_id in there]
+    return next((speeds[one.pool] for one in ran_on if one and one.pool in speeds), 1.0)

@@ -28,6 +28,7 @@ from dlq_master.control.suspicion import Suspicion
 from dlq_master.control.waits import Waits
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.eligible import Array
+from dlq_master.model.fleet import Fleet
 from dlq_master.model.gpu_health import Action, actions_of
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
@@ -230,7 +231,7 @@ def restore(state: State, loaded: Loaded) -> None:
     state.reservations = {one.reservation_id: one for one in loaded.reservations}
     state.bookings.changed = bool(loaded.reservations)
     state.teams = {team.name: team for team in loaded.teams}
-    state.pools.machines = {one.request_id: one for one in loaded.machines}
+    state.pools.machines = Fleet(loaded.machines)
     state.outbox = Outbox(loaded.intentions)
     state.recent.enter(sorted(loaded.jobs, key=lambda job: job.end_time_s or 0.0))
     state.recent.complete_from_s = loaded.complete_from_s

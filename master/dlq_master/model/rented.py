@@ -6,14 +6,14 @@ A machine is paid from `asked_s`, booting included, until its provider has said 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
 from dlq_master.model.ids import NodeId
 from dlq_master.model.machine import IllegalTransition
 
-_HOUR_S, _DAY_S = 3600.0, 86_400.0
+_HOUR_S = 3600.0
 
 
 class MachineState(StrEnum):
@@ -94,12 +94,6 @@ class Machine(NamedTuple):
         """What it has cost by now, in the currency of its price."""
         until_s = now_s if self.end_s is None else self.end_s
         return max(until_s - self.asked_s, self.minimum_s) / _HOUR_S * self.price_per_hour
-
-
-def day_cost(machines: Iterable[Machine], now_s: float) -> float:
-    """What was rented in the last 24 hours has cost, with what is paid already of those that are there."""
-    from_s = now_s - _DAY_S
-    return sum(one.cost(now_s) for one in machines if (one.end_s or now_s) > from_s)
 
 
 class _Moved(NamedTuple):

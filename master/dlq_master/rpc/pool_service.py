@@ -14,6 +14,7 @@ from dlq_master.control.pool_config import PoolConfig
 from dlq_master.control.pool_state import Pools
 from dlq_master.control.pool_stimuli import StopMachines
 from dlq_master.control.ports import Control, Readable
+from dlq_master.model.fleet import Fleet
 from dlq_master.model.rented import Machine
 from dlq_master.rpc.auth import caller_of
 from dlq_master.rpc.call import Context
@@ -40,7 +41,7 @@ class PoolService(PoolServiceServicer):
         if name and name not in [pool.name for pool in pools]:
             raise NotFound(f"there is no pool {name}", kind="pool", id=name)
         machines = read.machines()
-        here = Pools({one.request_id: one for one in machines})
+        here = Pools(Fleet(machines))
         answer = wire.ListPoolsResponse(
             pools=[
                 _pool_message(

@@ -160,7 +160,6 @@ class JournalCut(NamedTuple):
 
 
 MOST_RECORDINGS: Final = 20_000  # are read at a start
-MOST_MACHINES: Final = 2_000  # of those that ended, likewise
 HORIZON: Final = "journal_horizon"  # key of meta: up to this sequence the journal has been cut
 
 

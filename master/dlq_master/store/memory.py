@@ -15,6 +15,7 @@ from dlq_master.model.accounting import Account, Level, Used, summed
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.cost import Costs, Stay, costs
 from dlq_master.model.event import JournalEvent
+from dlq_master.model.fleet import Fleet
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
@@ -24,7 +25,6 @@ from dlq_master.store.accounts import LEVELS, Books, PoolRow, UseRow, books
 from dlq_master.store.batch import (
     ALL_ENDED,
     HORIZON,
-    MOST_MACHINES,
     MOST_RECORDINGS,
     Batch,
     Intention,
@@ -293,11 +293,8 @@ class MemoryStore:
 
     def _machines(self) -> tuple[Machine, ...]:
         found = self._decoded(self._rows.machines, Machine)
-        ended = sorted(
-            (one for one in found if one.end_s is not None), key=lambda one: one.end_s or 0.0
-        )
-        kept = {one.request_id for one in ended[-MOST_MACHINES:]}
-        return tuple(one for one in found if one.end_s is None or one.request_id in kept)
+        kept = Fleet(found)
+        return tuple(one for one in found if one.request_id in kept)
 
     def _recordings(self) -> tuple[Recording, ...]:
         found = self._decoded(self._rows.recordings, Recording)

@@ -15,6 +15,7 @@ from sqlite_utils import Database
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.cost import Costs
 from dlq_master.model.event import JournalEvent
+from dlq_master.model.fleet import DAY_S, MOST_ENDED
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
@@ -23,7 +24,6 @@ from dlq_master.model.rented import Machine
 from dlq_master.store.accounts import Books
 from dlq_master.store.batch import (
     ALL_ENDED,
-    MOST_MACHINES,
     MOST_RECORDINGS,
     Intention,
     JoinToken,
@@ -46,6 +46,10 @@ _LEAVING = """SELECT job_id, body FROM jobs WHERE end_time_s IS NOT NULL
     AND job_id IN (SELECT job_id FROM attempts WHERE ended_time_s IS NULL)"""
 _WAITED = """SELECT body FROM waited
     WHERE job_id IN (SELECT job_id FROM jobs WHERE end_time_s IS NULL) ORDER BY job_id"""
+_LATE_MACHINES = """SELECT body FROM machines WHERE end_s IS NOT NULL
+        AND end_s > (SELECT max(end_s) FROM machines WHERE end_s IS NOT NULL) - :day_s
+    UNION SELECT body FROM (
+        SELECT body FROM machines WHERE end_s IS NOT NULL ORDER BY end_s DESC LIMIT :most)"""
 _EVENT = "SELECT sequence, time_s, kind, job_id, attempt, node_id, cause, actor, data FROM journal"
 
 
@@ -117,10 +121,7 @@ class Reader:
         return tuple(decode(body, Recording) for (body,) in reversed(rows))
 
     def _machines(self) -> tuple[Machine, ...]:
-        ended = self._db.execute(
-            "SELECT body FROM machines WHERE end_s IS NOT NULL ORDER BY end_s DESC LIMIT ?",
-            [MOST_MACHINES],
-        ).fetchall()
+        ended = self._db.execute(_LATE_MACHINES, {"most": MOST_ENDED, "day_s": DAY_S}).fetchall()
         here = self._all("SELECT body FROM machines WHERE end_s IS NULL", Machine)
         found = (*here, *(decode(body, Machine) for (body,) in ended))
         return tuple(sorted(found, key=lambda one: one.request_id))

@@ -15,7 +15,7 @@ from dlq_master.model.cluster import Cluster
 from dlq_master.model.drive import Happened
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import Job
-from dlq_master.model.rented import Machine, MachineState, day_cost
+from dlq_master.model.rented import Machine, MachineState
 from dlq_master.model.view import View
 from dlq_master.policy.check import check_delta
 from dlq_master.policy.policy import Policy
@@ -129,7 +129,7 @@ class Beside:
             machines,
             jobs,
             inf if hour is None else hour - per_hour,
-            inf if day is None else day - day_cost(self.machines.every.values(), now_s),
+            inf if day is None else day - self.machines.every.day_cost(now_s),
         )
 
     def _carried_out(self, change: market.Change, now_s: Seconds) -> list[Happened]:

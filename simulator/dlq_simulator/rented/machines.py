@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dlq_master.model import drive
 from dlq_master.model.cluster import Cluster
+from dlq_master.model.fleet import Fleet
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.machine import StopCause
 from dlq_master.model.node import NodePool
@@ -44,20 +46,21 @@ class Machines:
         lead_s: Seconds,
     ) -> None:
         self.groups = {group.name: group for group in groups}
-        self.every: dict[str, Machine] = {}
+        self.every = Fleet(most_ended=math.inf)  # what all have cost is told at the end
         self.held_gpu_s: dict[JobId, dict[str, Seconds]] = {}  # by pool, of stays that are over
         self.speed_of: dict[JobId, Seconds] = {}  # of the last machine that it was on
         self._cluster, self._rates, self._leaving = cluster, rates, leaving
         self._labels, self._lead_s = labels, lead_s
+        self._asked: Counter[str] = Counter()
         self._stays: dict[AttemptKey, Stay] = {}
 
     def here(self) -> list[Machine]:
         """Those that boot, or are up, in the order in which they were asked for."""
-        return [one for one in self.every.values() if one.state in _THERE]
+        return [one for one in self.every.open() if one.state in _THERE]
 
     def open(self) -> list[Machine]:
         """Those that are paid."""
-        return [one for one in self.every.values() if one.open]
+        return self.every.open()
 
     def left(self, group: NodeGroup, now_s: Seconds) -> int:
         """How many more of them may be rented."""
@@ -67,25 +70,27 @@ class Machines:
 
     def ask(self, group: NodeGroup, jobs: tuple[int, ...], now_s: Seconds) -> None:
         """For one machine more."""
-        number = 1 + sum(one.pool == group.name for one in self.every.values())
-        name = f"{group.name}-r{number:04d}"
-        self.every[name] = Machine(
-            name,
-            group.name,
-            NodeId(name),
-            float(group.price_per_hour or 0),
-            now_s,
-            group.minimum_billing_s,
-            since_s=now_s,
-            jobs=jobs,
+        self._asked[group.name] += 1
+        name = f"{group.name}-r{self._asked[group.name]:04d}"
+        self.every.put(
+            Machine(
+                name,
+                group.name,
+                NodeId(name),
+                float(group.price_per_hour or 0),
+                now_s,
+                group.minimum_billing_s,
+                since_s=now_s,
+                jobs=jobs,
+            )
         )
 
     def come_and_go(self, now_s: Seconds) -> None:
         """Who has booted takes work; what its provider takes back is emptied; who is empty goes."""
-        for name, one in list(self.every.items()):
-            group = self.groups[one.pool]
+        for one in self.every.open():
+            name, group = one.request_id, self.groups[one.pool]
             if one.state is MachineState.STARTING and now_s >= one.asked_s + group.boot_s:
-                self.every[name] = one = moved(one, MachineState.UP, now_s)
+                self.every.put(one := moved(one, MachineState.UP, now_s))
                 self._rates.come(one.node_id, group.speed)
                 node = build_node(one.node_id, group, self._labels(group))
                 self._cluster.put_node(node._replace(pool=NodePool.PRICED))
@@ -98,11 +103,9 @@ class Machines:
         """Nobody new starts there, who is there saves, and it goes when nobody is."""
         one = self.every[name]
         if one.state is MachineState.STARTING:
-            self.every[name] = moved(
-                moved(one, MachineState.STOPPING, now_s), MachineState.AWAY, now_s
-            )
+            self._end(one, now_s)
             return
-        self.every[name] = moved(one, MachineState.DRAINING, now_s)
+        self.every.put(moved(one, MachineState.DRAINING, now_s))
         for key in sorted(self._cluster.attempts_on(one.node_id)):
             if self._cluster.attempts[key].stop_cause is None:
                 drive.stop_attempt(self._cluster, key, StopCause.DRAIN, now_s)
@@ -128,7 +131,7 @@ class Machines:
         """When the next of them boots, or is taken back; inf: none is."""
         booted = [
             one.asked_s + self.groups[one.pool].boot_s
-            for one in self.every.values()
+            for one in self.every.open()
             if one.state is MachineState.STARTING
         ]
         taken = [self.groups[one.pool].until_s - self._lead_s for one in self.here()]
@@ -164,4 +167,8 @@ class Machines:
         if self._cluster.attempts_on(one.node_id):
             return
         self._cluster.remove_node(one.node_id)
-        self.every[name] = moved(moved(one, MachineState.STOPPING, now_s), MachineState.AWAY, now_s)
+        self._end(one, now_s)
+
+    def _end(self, one: Machine, now_s: Seconds) -> None:
+        stopping = moved(one, MachineState.STOPPING, now_s)
+        self.every.put(moved(stopping, MachineState.AWAY, now_s))

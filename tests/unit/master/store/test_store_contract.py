@@ -7,6 +7,7 @@ from typing import Protocol
 
 import pytest
 
+from dlq_master.model.fleet import DAY_S, MOST_ENDED
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Foretold, Job, JobState, Lateness
 from dlq_master.model.rented import MachineState
@@ -449,3 +450,20 @@ async def test_what_was_pruned_is_gone_and_the_rest_is_there(store: Halves) -> N
     assert (loaded.meta[HORIZON], loaded.last_event) == ("7", 12)
     await store.writer.prune_journal([1], 8)  # again, and further
     assert store.load().meta[HORIZON] == "8"
+
+
+async def test_machines_of_the_last_day_are_loaded_however_many_they_are(store: Halves) -> None:
+    """What a budget of a day counts."""
+    state, last_s = MachineState.AWAY, 10 * DAY_S
+    lately = [a_machine(f"new-{n}", state=state, end_s=last_s - n) for n in range(MOST_ENDED + 1)]
+    older = a_machine("old", state=state, end_s=last_s - DAY_S)
+    await store.commit(Batch(machines=[older, a_machine(), *lately]))
+    loaded = [one.request_id for one in store.load().machines]
+    assert sorted(loaded) == sorted(["spot-3-1", *(one.request_id for one in lately)])
+
+
+async def test_of_machines_that_are_long_gone_the_last_are_loaded(store: Halves) -> None:
+    state = MachineState.AWAY
+    gone = [a_machine(f"m{n}", state=state, end_s=n * DAY_S) for n in range(MOST_ENDED + 1)]
+    await store.commit(Batch(machines=gone))
+    assert {one.request_id for one in gone} - {one.request_id for one in store.load().machines} == {"m0"}  # fmt: skip
