@@ -32,13 +32,17 @@ def hear(turn: Turn, key: AttemptKey, beat: Beat) -> None:
         return
     if attempt.resize is not None:  # it has GPUs that do not work for it yet, or no more
         return
-    gpus = attempt.lease.allocation.width
-    track = followed(state.sized.get(job.job_id), key.number, gpus, beat.step, beat.time_s)
-    state.sized[job.job_id] = track
+    gpus, gpu_type = attempt.lease.allocation.width, _type_of(state.cluster, attempt)
+    known_type, known = state.sized.get(job.job_id, (gpu_type, None))
+    track = (
+        known if known_type == gpu_type else None
+    )  # another type's steps say nothing of this one
+    track = followed(track, key.number, gpus, beat.step, beat.time_s)
+    state.sized[job.job_id] = (gpu_type, track)
     found = pace(track)
     if found is None or not steady(found):
         return
-    heard = SizePace(gpus, found.step_s, _type_of(state.cluster, attempt))
+    heard = SizePace(gpus, found.step_s, gpu_type)
     if not _known(job, heard):
         state.cluster.put_job(learned(job._replace(paces=with_pace(job.paces, heard))))
 

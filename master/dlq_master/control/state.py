@@ -101,7 +101,7 @@ class State:
     beats: dict[JobId, Beat] = field(default_factory=dict)
     tracks: dict[JobId, Track] = field(default_factory=dict)  # what jobs told of their steps
     told_s: dict[JobId, float] = field(default_factory=dict)  # all of a job's work, by its steps
-    sized: dict[JobId, Track] = field(default_factory=dict)  # of elastic jobs, on the present size
+    sized: dict[JobId, tuple[str, Track]] = field(default_factory=dict)  # elastic jobs, by GPU type
     outbox: Outbox = field(default_factory=Outbox)
     next_job: int = 1
     next_event: int = 1

@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from dlq.v1 import job_pb2
-from dlq_master.control.stimuli import UpdateJob
+from dlq_master.control.stimuli import SetNodeFlags, UpdateJob
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.node import NodeFlag
 from dlq_master.model.resources import Request
 from dlq_master.rpc.elastic import add_elasticity
-from support.master_harness import Master, config_of
+from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
 from unit.master.control.test_control_elastic import live, width
 
@@ -79,6 +80,31 @@ def test_a_few_steps_or_uneven_ones_are_no_pace(master: Master, nodes: list[SimA
     live(master, nodes, until=lambda: width(master, job_id) == 8)
     trains(master, agent, job_id, 0.5, steps=5)
     assert master.job(job_id).paces == ()
+
+
+def test_steps_on_one_type_are_no_pace_of_another(master: Master) -> None:
+    fast, slow = (
+        SimAgent(master, NodeId(f"gpu0{at}"), gpus=4, gpu_type=kind)
+        for at, kind in ((1, "H100"), (2, "A100"))
+    )
+    fast.hello()
+    job_id = master.submit(request=Request(gpus=4, sizes=(2, 4))).job_id
+    live(master, [fast], until=lambda: width(master, job_id) == 4)
+    trains(master, fast, job_id, 0.5)
+    slow.hello()
+    drained = SetNodeFlags(
+        caller=ROOT,
+        request_id="d",
+        node_id=fast.node_id,
+        set_flags=frozenset({NodeFlag.DRAINING}),
+        clear_flags=frozenset(),
+        reason="fan",
+    )
+    master.ask(drained)
+    live(master, [fast, slow], until=lambda: AttemptKey(job_id, 2) in slow.ranks)
+    trains(master, slow, job_id, 2.0, steps=30)
+    (found,) = master.job(job_id).paces
+    assert (found.gpu_type, found.step_s) == ("A100", pytest.approx(2.0, rel=0.05))
 
 
 def test_a_restart_of_the_master_keeps_what_was_learned(
