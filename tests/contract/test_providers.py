@@ -4,8 +4,10 @@ may do wrong."""
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from dlq_master.providers.calls import call
 from dlq_master.providers.exec import ExecProvider
 from dlq_master.providers.fake import FakeProvider
 from dlq_master.providers.port import Provider, ProviderFailed, Wish
@@ -181,6 +184,29 @@ def test_a_program_that_hangs_is_killed_with_all_that_it_has_started(
     wait_until(lambda: not living(str(tmp_path)), what="all of it to be gone")
 
 
+def test_a_program_that_hangs_goes_with_the_master_that_is_killed(
+    write: Write, tmp_path: Path
+) -> None:
+    """All of it, what it ignores notwithstanding; nobody is left who waits for the master either."""
+    there = tmp_path / "there"
+    write(f"trap '' HUP TERM; sh -c 'sleep 1000; :' {tmp_path} & : > {there}; wait")
+    words = [sys.executable, "-m", "support.calling_master", str(tmp_path / "provider")]
+    master = subprocess.Popen(words, cwd=Path(__file__).parent.parent)
+    try:
+        wait_until(there.exists, what="it to hang")
+        assert len(living(str(tmp_path))) >= 3, "the master, the program and what it has started"
+    finally:
+        master.kill()
+        master.wait()
+    wait_until(lambda: not living(str(tmp_path)), what="all of it to be gone")
+
+
+def test_a_program_may_wait_for_all_its_children(write: Write) -> None:
+    """Who watches over it is none of them."""
+    waits = "import os, sys\ntry: os.wait()\nexcept ChildProcessError: print('{\"machines\": []}')"
+    assert write(f"exec {sys.executable} -S -c {shlex.quote(waits)}").list() == ()
+
+
 @pytest.mark.parametrize(
     ("script", "words"),
     [
@@ -233,6 +259,12 @@ def test_the_token_is_told_on_standard_input_alone(write: Write, tmp_path: Path)
     write(script).start(WISH)
     assert "dlq1.a.secret" in (tmp_path / "in").read_text()
     assert "dlq1.a.secret" not in (tmp_path / "env").read_text() + (tmp_path / "words").read_text()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+def test_a_program_runs_as_its_account_with_the_groups_of_that_alone() -> None:
+    told = call(["/bin/sh", "-c", "id -un; id -Gn"], timeout_s=20.0, user="nobody")
+    assert told.split() == ["nobody", "nogroup"]
 
 
 def test_an_account_that_is_not_there_is_named(write: Write) -> None:

@@ -1,7 +1,7 @@
 """Calling a program with a time limit: its output as JSON, nothing of it left behind.
 
-The program gets a session of its own, so that all it starts is killed with it when its time is over, and only a few variables
-of the environment. What it needs to know comes on its standard input: arguments can be read by every user of a host.
+The program gets a session of its own, so that all it starts is killed with it when its time is over, or the master is gone
+(`leash`), and only a few variables of the environment. What it needs to know comes on its standard input: arguments can be read by every user of a host.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ import os
 import pwd
 import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from dlq_master.providers import leash
 from dlq_master.providers.exchange import TooMuch, exchange
+from dlq_master.providers.leash import FAILED
 from dlq_master.providers.port import ProviderFailed
 
 MOST_BYTES = 4 * 1024**2
@@ -26,20 +29,15 @@ _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "SLURM_CONF", "HTTPS_PROXY", "h
 def call(words: Sequence[str], *, text: str = "", timeout_s: float, user: str = "") -> str:
     """What it wrote to its standard output. Raises ProviderFailed when it cannot be run, takes longer, writes more than
     `MOST_BYTES`, or ends with another code than 0; its last line of standard error is part of that."""
-    name = os.path.basename(words[0])
+    name, account = os.path.basename(words[0]), _account(user)
+    pipe, ours = os.pipe()  # ours is closed when we die, whatever we die of
     try:
-        process: subprocess.Popen[bytes] = subprocess.Popen(
-            list(words),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={key: os.environ[key] for key in _KEPT if key in os.environ},
-            cwd="/",
-            start_new_session=True,
-            **_account(user),
-        )
+        process = _started([str(pipe), account, *words], pipe)
     except (OSError, ValueError) as error:
+        os.close(ours)
         raise ProviderFailed(f"{name} cannot be run: {error}") from None
+    finally:
+        os.close(pipe)
     try:
         out, errors = exchange(process, text.encode(), timeout_s=timeout_s, most_bytes=MOST_BYTES)
     except subprocess.TimeoutExpired:
@@ -48,7 +46,11 @@ def call(words: Sequence[str], *, text: str = "", timeout_s: float, user: str = 
         raise ProviderFailed(f"{name} wrote more than {MOST_BYTES} bytes and was killed") from None
     finally:
         _kill(process)
+        os.close(ours)
     if process.returncode:
+        if errors.startswith(FAILED.encode()):
+            why = errors.decode("utf-8", "replace").removeprefix(FAILED)
+            raise ProviderFailed(f"{name} cannot be run: {why}")
         said = _last_line(errors) or _last_line(out) or "no word"
         raise ProviderFailed(f"{name} ended with {process.returncode}: {said}")
     return out.decode("utf-8", "replace")
@@ -73,16 +75,29 @@ def word_of(found: dict[str, Any], key: str, what: str) -> str:
     return word
 
 
-def _account(user: str) -> dict[str, Any]:
-    """As whom it runs."""
+def _started(told: list[str], pipe: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", leash.__file__, *told],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={key: os.environ[key] for key in _KEPT if key in os.environ},
+        cwd="/",
+        start_new_session=True,
+        pass_fds=[pipe],
+    )
+
+
+def _account(user: str) -> str:
+    """As whom it runs, for the leash; "": as the master."""
     if not user or pwd.getpwuid(os.getuid()).pw_name == user:
-        return {}
+        return ""
     try:
         account = pwd.getpwnam(user)
     except KeyError:
         raise ProviderFailed(f"there is no account {user}") from None
     groups = os.getgrouplist(user, account.pw_gid)
-    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
+    return f"{account.pw_uid}:{account.pw_gid}:{','.join(map(str, groups))}"
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
