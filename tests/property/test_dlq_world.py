@@ -1,4 +1,4 @@
-"""The core's stories under `dlq`: lent servers that come and go, elastic jobs, deadlines, and estimates that come."""
+"""The core's stories under `dlq` and `chronus-paper`: lent servers that come and go, elastic jobs, deadlines, and estimates that come."""
 
 from __future__ import annotations
 
@@ -182,3 +182,4 @@ TestDlqKnown = story_of(DlqStory, "dlq", know="known", guarantee="fitting", be_f
 TestDlqProfiled = story_of(DlqStory, "dlq", know="profiled")
 TestDlqUnknown = story_of(DlqStory, "dlq", know="unknown")
 TestDlqEarly = story_of(DlqStory, "dlq", slots="early", select="all", spot="las")
+TestChronusPaper = story_of(DlqStory, "chronus-paper", know="known")

@@ -181,3 +181,8 @@ def lowest(mask: int, gpus: int) -> int:
         taken |= bit
         mask ^= bit
     return taken
+
+
+def up_to(mask: int, gpus: int) -> int:
+    """The same, or the whole mask if it has fewer."""
+    return lowest(mask, min(gpus, mask.bit_count()))

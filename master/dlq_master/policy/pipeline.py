@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from dlq_master.model.cluster import Cluster
-from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.ids import AttemptKey
 from dlq_master.model.lease import decision_time_s
 from dlq_master.model.lineup import Lineup
 from dlq_master.model.plan import Change, NextSlot, Plan, Repack
@@ -19,22 +19,14 @@ from dlq_master.policy.admit.submission import opens_s
 from dlq_master.policy.order import by_key, expected_reward, finish_time
 from dlq_master.policy.order.las import demotions, promotions
 from dlq_master.policy.order.share import weigh
-from dlq_master.policy.partition.borrowing import Words, relabelled
+from dlq_master.policy.partition.borrowing import relabelled
 from dlq_master.policy.partition.kept_slots import put_off
 from dlq_master.policy.partition.profiling import next_scale_s, scale
-from dlq_master.policy.partition.yielding import yielding
+from dlq_master.policy.partition.seated import seating_of
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.profile.rules import Profiles
 from dlq_master.policy.promise.growth import tied
-from dlq_master.policy.promise.reading import (
-    can_pause,
-    due_slot,
-    home_type,
-    margin,
-    next_decision_s,
-    overruns,
-    type_of,
-)
+from dlq_master.policy.promise.reading import due_slot, next_decision_s
 from dlq_master.policy.promise.rules import Decided, Promises
 from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.guards import cooling, protected, resizable
@@ -43,23 +35,12 @@ from dlq_master.policy.walk import elastic
 from dlq_master.policy.walk.contest import Contest
 from dlq_master.policy.walk.counts import Counts
 from dlq_master.policy.walk.evacuating import evacuated
-from dlq_master.policy.walk.movers import movers
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.pinned import pinned
+from dlq_master.policy.walk.question import Question
 from dlq_master.policy.walk.quota import Quota, by_quota
-from dlq_master.policy.walk.seating import Seating
-from dlq_master.policy.walk.seats import (
-    Seat,
-    SlotContest,
-    SlotSpace,
-    ends_now,
-    holding,
-    pinned_too,
-    seats,
-)
-from dlq_master.policy.walk.shares import Question
+from dlq_master.policy.walk.seats import SlotContest, SlotSpace, pinned_too
 from dlq_master.policy.walk.space import Space
-from dlq_master.policy.walk.trials import first_trial, kept_nodes
 from dlq_master.policy.walk.walk import Ground, walk
 
 _NEVER_S = float("inf")
@@ -213,7 +194,7 @@ def promises(view: View, rules: Promises) -> tuple[Change, ...]:
 def _seated(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
     """Those who hold the present slot, then trials, and then everybody else."""
     cluster, order = view.cluster, lineup(view, policy)
-    seating = _seating(view, policy, ending)
+    seating = seating_of(view, policy, ending, order.running)
     if not ending:
         space = SlotSpace(cluster, order, policy.placement)
         seating.serve(space)
@@ -222,60 +203,6 @@ def _seated(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
     contest = SlotContest(cluster, order, policy.placement, fixed, at_once=False)
     seating.serve(contest)
     return walk(contest)
-
-
-def _seating(view: View, policy: Policy, ending: Collection[AttemptKey]) -> Seating:
-    cluster = view.cluster
-    late = _overdue(view, policy)
-    if not ending:
-        held, waiting = holding(cluster), seats(cluster)
-        return Seating({}, held, waiting, policy.profiling, overdue=late)
-    going = evacuated(cluster, ending)
-    going |= {
-        key: job_id for key, job_id in _movers(view, policy, ending).items() if key not in going
-    }
-    moving = {key.job_id for key in going}
-    stay = [job_id for job_id in holding(cluster) if job_id not in moving]
-    safe = protected(cluster, policy.guards, ending)
-    left = {}
-    if policy.by_team:
-        words, running = Words(policy.limits, policy.job_limits), lineup(view, policy).running
-        left = yielding(cluster, running, words, ending, {*safe, *going})
-    fixed = [*stay, *moving, *[key.job_id for key in left]]
-    waiting = seats(cluster, moving)
-    return Seating(going, fixed, waiting, policy.profiling, safe.values(), left, late)
-
-
-def _overdue(view: View, policy: Policy) -> list[JobId]:
-    """Who was to have ended when its slot did, and has used up all that was reserved for it."""
-    cluster, rules = view.cluster, policy.promises
-    jobs = [cluster.jobs[job_id] for job_id in holding(cluster)]
-    ending = [job for job in jobs if ends_now(cluster, job)]
-    if rules is None or not ending:
-        return []
-    extra = margin(cluster, rules)
-    return [job.job_id for job in ending if overruns(view, job, extra)]
-
-
-def _movers(view: View, policy: Policy, ending: Collection[AttemptKey]) -> dict[AttemptKey, JobId]:
-    """Who holds the present slot elsewhere from here on, so that all find room."""
-    cluster, rules = view.cluster, policy.promises
-    if rules is None:
-        return {}
-    kept = 0 if policy.profiling is None else kept_nodes(cluster, policy.profiling)
-    home, trial = home_type(cluster), first_trial(cluster)
-    by_type: dict[str, list[Seat]] = {home: []} if kept and trial is not None else {}
-    for seat in seats(cluster):
-        by_type.setdefault(type_of(cluster, cluster.jobs[seat.job_id]), []).append(seat)
-
-    def may_move(job_id: JobId) -> bool:
-        return can_pause(view, cluster.jobs[job_id], rules)
-
-    found: dict[AttemptKey, JobId] = {}
-    for gpu_type, waiting in by_type.items():
-        nodes = kept if gpu_type == home else 0
-        found.update(movers(cluster, gpu_type, waiting, frozenset(ending), may_move, nodes, trial))
-    return found
 
 
 def at_boundary(view: View, policy: Policy) -> Outcome:
@@ -299,7 +226,7 @@ def _resized(
         return Outcome()
     order, preempts = lineup(view, policy), policy.taking is not Taking.NEVER
     asked = (cluster, view.now_s, order, policy.placement, sizing, movable, preempts, at_once)
-    seating = None if rules is None else _seating(view, policy, keys)
+    seating = None if rules is None else seating_of(view, policy, keys, order.running)
     safe = {} if seating is not None else protected(cluster, guards, keys)
     cool = cooling(cluster, guards, keys)
     if rules is None:

@@ -21,8 +21,9 @@ from dlq_master.policy.walk.contest import Contest
 from dlq_master.policy.walk.masks import Masks, count, kept, parts_of, spared_part, without
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.pinned import pinned_but
+from dlq_master.policy.walk.question import Held, Question
 from dlq_master.policy.walk.seats import SlotContest, SlotSpace, ends_now, pinned_too
-from dlq_master.policy.walk.shares import Held, Question, Shares
+from dlq_master.policy.walk.shares import Shares
 from dlq_master.policy.walk.space import Space
 from dlq_master.policy.walk.standing import Block
 from dlq_master.policy.walk.usable import usable

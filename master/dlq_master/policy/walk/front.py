@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.pool import Part, Parts, lowest, make_part
+from dlq_master.model.pool import Part, Parts, lowest, make_part, up_to
 from dlq_master.policy.walk.reach import Reach
 from dlq_master.policy.walk.stock import Stock
 
@@ -35,13 +35,13 @@ class Front:
         ordinal, wanted = part
         gpus = wanted.bit_count()
         left = self.named.base.masks[ordinal]
-        taken = lowest(left, min(gpus, left.bit_count())) if left else 0
+        taken = up_to(left, gpus)
         gpus -= taken.bit_count()
         offers = [*self.named_on.get(ordinal, _NOBODY).values()]
         if len(offers) == 1:
             return make_part((ordinal, taken | lowest(offers[0], gpus)))
         for place in must_leave([offer.bit_count() for offer in offers], gpus):
-            offered = lowest(offers[place], min(gpus, offers[place].bit_count()))
+            offered = up_to(offers[place], gpus)
             taken |= offered
             gpus -= offered.bit_count()
         return make_part((ordinal, taken))

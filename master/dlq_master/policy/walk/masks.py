@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from dlq_master.model.job import Job
-from dlq_master.model.pool import Part, Parts, Pool, lowest
+from dlq_master.model.pool import Part, Parts, Pool, lowest, up_to
 
 Masks = dict[int, int]
 
@@ -77,7 +77,7 @@ def spared_part(part: Part, there: int, spared: Masks) -> Part:
     node, mask = part
     gpus = mask.bit_count()
     first = there & ~spared.get(node, 0)
-    taken = lowest(first, min(gpus, first.bit_count()))
+    taken = up_to(first, gpus)
     return Part(node, taken | lowest(there & ~first, gpus - taken.bit_count()))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from dlq_master.model.pool import Part, Parts, Pool, lowest
+from dlq_master.model.pool import Part, Parts, Pool, up_to
 from dlq_master.model.resources import Shape, indices
 from dlq_master.policy.place.placement import Placement
 
@@ -36,6 +36,5 @@ def _fullest(free: Pool, opened: Pool, shape: Shape) -> Parts:
         if opened.masks[node].bit_count() >= per_node
     )
     return tuple(
-        Part(node, lowest(free.masks[node], min(per_node, free.masks[node].bit_count())))
-        for node in islice(candidates, nodes)
+        Part(node, up_to(free.masks[node], per_node)) for node in islice(candidates, nodes)
     )

@@ -2,57 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
 
-from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import Job
-from dlq_master.model.lineup import Lineup
 from dlq_master.model.pool import Part, Parts, lowest
 from dlq_master.model.resources import Shape
 from dlq_master.policy.order.work import left_s
 from dlq_master.policy.place.groups import Groups
-from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.size.sizing import Candidate, Sizing
+from dlq_master.policy.size.sizing import Candidate
 from dlq_master.policy.transit.costs import pause_and_resume_s
 from dlq_master.policy.walk.masks import Masks, count, joined, less, merged, parts_of, without
 from dlq_master.policy.walk.outcome import Outcome
+from dlq_master.policy.walk.question import Held, Question
 from dlq_master.policy.walk.stock import Stock
-
-if TYPE_CHECKING:
-    from dlq_master.policy.walk.seating import Seating
-
-
-class Question(NamedTuple):
-    """What is asked of `decide`. `movable`: running jobs that this plan may shrink, grow or, if
-    `preempts`, make leave. `at_once`: what they leave is free in this plan. `seating`: who is served before
-    everybody else; None: nothing is promised. `protected`: who does not leave, whatever the order; with a
-    `seating` that says it. `cooling`: who is given no more GPUs yet. `young`: who gives GPUs to seats alone.
-    `tied`: who may have its base, or what it has: any other size would endanger what it is promised."""
-
-    cluster: Cluster
-    now_s: float
-    lineup: Lineup
-    placement: Placement
-    sizing: Sizing
-    movable: Collection[JobId]
-    preempts: bool
-    at_once: bool
-    seating: Seating | None = None
-    protected: Collection[JobId] = ()
-    cooling: Collection[JobId] = ()
-    young: Collection[JobId] = ()
-    tied: Collection[JobId] = ()
-
-
-class Held(NamedTuple):
-    """What a job that runs holds: the part that it keeps in any case, and the rest."""
-
-    gpu_type: str
-    base: Masks  # masks by node
-    extra: Masks
 
 
 class Shares:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.pool import Part, Parts, Pool, lowest, make_part
+from dlq_master.model.pool import Part, Parts, Pool, make_part, up_to
 from dlq_master.model.resources import Shape
 from dlq_master.model.values import maker
 from dlq_master.policy.place.placement import Placement
@@ -170,7 +170,7 @@ class Victims:
         if extra <= 0:
             return parts
         *others, last = sorted(parts, key=lambda part: -part.mask.bit_count())
-        more = _some(reach.masks[last.ordinal] & ~last.mask, extra)
+        more = up_to(reach.masks[last.ordinal] & ~last.mask, extra)
         return tuple(sorted([*others, make_part((last.ordinal, last.mask | more))]))
 
     def _sparing(self, front: Front, shape: Shape, parts: Parts) -> Parts:
@@ -191,15 +191,11 @@ class Victims:
         widths = [sum([mask.bit_count() for _, mask in offer]) for offer in offers]
         for place in must_leave(widths, gpus):
             for ordinal, mask in offers[place]:
-                taken = lowest(mask, min(gpus, mask.bit_count()))
+                taken = up_to(mask, gpus)
                 if taken:
                     masks[ordinal] = masks.get(ordinal, 0) | taken
                     gpus -= taken.bit_count()
         return tuple([Part(*item) for item in sorted(masks.items())])
-
-
-def _some(mask: int, gpus: int) -> int:
-    return lowest(mask, min(gpus, mask.bit_count()))
 
 
 def _without(parts: Parts, taken: dict[int, int]) -> Parts:

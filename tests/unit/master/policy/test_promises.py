@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from dlq_master.model import drive
 from dlq_master.model.attempt import AttemptState
@@ -30,6 +32,7 @@ from dlq_master.policy.promise.proof import at_risk
 from dlq_master.policy.promise.reading import grid_of, pause_of, slo_job
 from dlq_master.policy.promise.rules import Promises
 from support.builders import H100, World, a_job, a_node, a_request
+from support.extent import times
 
 PAUSE_S = 60.0  # a save and a resume
 
@@ -339,19 +342,23 @@ def test_on_the_floor_of_best_effort_nothing_new_is_promised() -> None:
     assert world.decide().job(4).promised is None
 
 
-def test_a_promise_in_whole_leases_is_kept_for_as_long_as_its_deadline_can_be_met() -> None:
-    """It is promised two leases of its 2,000 s, and comes to its GPUs 500 s late: then two whole leases would end
-    after its deadline, but it does not need the second to its end."""
+@given(late_s=st.integers(0, 1150), by_s=st.integers(3600, 6000))
+@example(late_s=500, by_s=4700)
+@settings(max_examples=times(20, 300), deadline=None)
+def test_a_promise_in_whole_leases_is_kept_for_as_long_as_its_deadline_can_be_met(
+    late_s: int, by_s: int
+) -> None:
+    """It is promised two leases of its 2,000 s, and who makes way for it saves late. Then two whole leases may end after
+    its deadline, but it does not need the second to its end."""
     world = World("chronus-paper", 1).submit(best_effort(2, 8)).at(2.0)
-    world.submit(an_slo_job(1, 8, 2000.0, strict(4700.0))).at(3.0)
+    world.submit(an_slo_job(1, 8, 2000.0, strict(float(by_s)))).at(3.0)
     assert (world.job(1).promised, world.job(1).slots) == (0, (Segment(1, 3),))
-    world.at(1170.0).at(1700.0)
-    assert world.leaving == [2], "it takes its time to save"
-    world.leave(2).at(1700.0).at(2370.0)
-    assert world.job(1).promised == 0
-    assert world.job(1).slots[-1].end == 4
-    world.at(3570.0)
-    assert (world.job(1).promised, world.running) == (0, [1])
+    world.at(1170.0).at(1200.0 + late_s)
+    assert world.leaving == [2]
+    world.leave(2).at(1200.0 + late_s).at(2370.0)
+    ends_s = 1200.0 + late_s + 2000.0
+    assert (world.job(1).promised == 0) == (ends_s <= 3.0 + by_s)
+    assert world.running == [1]
 
 
 def promises_of(world: World) -> Promises:

@@ -1,0 +1,80 @@
+"""Before the walk: who holds the present slot, who makes way for them, and for whom nobody waits any more."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.running import RunningByKey, RunningIndex
+from dlq_master.model.view import View
+from dlq_master.policy.partition.borrowing import Words
+from dlq_master.policy.partition.yielding import yielding
+from dlq_master.policy.policy import Policy
+from dlq_master.policy.promise.reading import can_pause, home_type, margin, overruns, type_of
+from dlq_master.policy.transit.guards import protected
+from dlq_master.policy.walk.evacuating import evacuated
+from dlq_master.policy.walk.movers import movers
+from dlq_master.policy.walk.seating import Seating
+from dlq_master.policy.walk.seats import Seat, ends_now, holding, seats
+from dlq_master.policy.walk.trials import first_trial, kept_nodes
+
+
+def seating_of(
+    view: View,
+    policy: Policy,
+    ending: Collection[AttemptKey],
+    running: RunningIndex | RunningByKey,
+) -> Seating:
+    """Who is to be served first, and who leaves for that, of those whose terms end (`ending`). `running`: how those
+    who run stand."""
+    cluster = view.cluster
+    late = _overdue(view, policy)
+    if not ending:
+        held, waiting = holding(cluster), seats(cluster)
+        return Seating({}, held, waiting, policy.profiling, overdue=late)
+    going = evacuated(cluster, ending)
+    going |= {
+        key: job_id for key, job_id in _movers(view, policy, ending).items() if key not in going
+    }
+    moving = {key.job_id for key in going}
+    stay = [job_id for job_id in holding(cluster) if job_id not in moving]
+    safe = protected(cluster, policy.guards, ending)
+    left = {}
+    if policy.by_team:
+        words = Words(policy.limits, policy.job_limits)
+        left = yielding(cluster, running, words, ending, {*safe, *going})
+    fixed = [*stay, *moving, *[key.job_id for key in left]]
+    waiting = seats(cluster, moving)
+    return Seating(going, fixed, waiting, policy.profiling, safe.values(), left, late)
+
+
+def _overdue(view: View, policy: Policy) -> list[JobId]:
+    """Who was to have ended when its slot did, and has used up all that was reserved for it."""
+    cluster, rules = view.cluster, policy.promises
+    jobs = [cluster.jobs[job_id] for job_id in holding(cluster)]
+    ending = [job for job in jobs if ends_now(cluster, job)]
+    if rules is None or not ending:
+        return []
+    extra = margin(cluster, rules)
+    return [job.job_id for job in ending if overruns(view, job, extra)]
+
+
+def _movers(view: View, policy: Policy, ending: Collection[AttemptKey]) -> dict[AttemptKey, JobId]:
+    """Who holds the present slot elsewhere from here on, so that all find room."""
+    cluster, rules = view.cluster, policy.promises
+    if rules is None:
+        return {}
+    kept = 0 if policy.profiling is None else kept_nodes(cluster, policy.profiling)
+    home, trial = home_type(cluster), first_trial(cluster)
+    by_type: dict[str, list[Seat]] = {home: []} if kept and trial is not None else {}
+    for seat in seats(cluster):
+        by_type.setdefault(type_of(cluster, cluster.jobs[seat.job_id]), []).append(seat)
+
+    def may_move(job_id: JobId) -> bool:
+        return can_pause(view, cluster.jobs[job_id], rules)
+
+    found: dict[AttemptKey, JobId] = {}
+    for gpu_type, waiting in by_type.items():
+        nodes = kept if gpu_type == home else 0
+        found.update(movers(cluster, gpu_type, waiting, frozenset(ending), may_move, nodes, trial))
+    return found
