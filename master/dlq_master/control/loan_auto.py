@@ -2,7 +2,8 @@
 
 When is the controller's to say that simulations use (policy/reclaim/controller.py): servers are asked back as soon as the
 load wants them, and lent only when they could have been for a while. What happens when: the source tells nothing -
-nothing changes, and `dlq admin loan auto` says why; the master restarts - it watches anew for `settle` before it lends more.
+nothing changes, and `dlq admin loan auto` says why; the master restarts, the source has been silent for long, or people
+have taken servers back - it watches anew for `settle` before it lends more.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from dlq_master.model.node import CLOSED, Node, NodeFlag, NodePool, NodeState
 from dlq_master.policy.reclaim.controller import Lender, Lending, follow
 
 CALLER = Caller("loans-auto", "inference")
+FEW_LOOKS = 3  # that may tell nothing before it watches anew, where `settle` is no longer than that
 _log = get_logger("master.loans")
 
 
@@ -50,6 +52,7 @@ class Follower:
         self._patience_s = patience_s
         self._reading: asyncio.Task[float] | None = None
         self._lending = Lending()
+        self._left = 0  # lent when the last look was over
         if config.load:
             loans.followed = Followed(config.load)
 
@@ -80,13 +83,22 @@ class Follower:
         lent = sum(map(_is_lent, servers))
         there = sum(_is_lent(node) or node.state is NodeState.UP for node in servers)
         lender = Lender(there, self._config.headroom, float(self._config.settle))
+        if lent < self._left or self._has_not_looked(now_s):
+            self._lending = Lending()
         self._lending = follow(self._lending._replace(lent=lent), lender, now_s, busy)
         told = Followed(self._config.load, busy, now_s, self._lending.lent)
+        self._left = lent
         try:
-            await self._carry_out(servers, self._lending.lent - lent)
+            self._left += await self._carry_out(servers, self._lending.lent - lent)
         except DlqError as error:
             told = told._replace(fault=error.what)
         self._say(told)
+
+    def _has_not_looked(self, now_s: float) -> bool:
+        """Whether the source has told nothing for so long that nobody knows how idle servers have been."""
+        idle = self._lending.idle
+        longest_s = max(float(self._config.settle), FEW_LOOKS * self._config.every)
+        return bool(idle) and now_s - idle[-1][0] > longest_s
 
     async def _busy(self) -> float:
         """What the source tells. One that does not answer is waited for, and not asked again meanwhile."""
@@ -99,14 +111,15 @@ class Follower:
         reading_done, self._reading = self._reading, None
         return reading_done.result()
 
-    async def _carry_out(self, servers: list[Node], more: int) -> None:
+    async def _carry_out(self, servers: list[Node], more: int) -> int:
+        """So many more are lent then."""
         able = [node.node_id for node in servers if _can_be_lent(node)][: max(0, more)]
         request_id = self._ids.request_id()
         if able:
             await self._control.ask(
                 LendServers(caller=CALLER, request_id=request_id, node_ids=tuple(able))
             )
-        elif more < 0:
+        if more < 0:
             within_s = float(self._config.within) or None
             ask = ReclaimServers(
                 caller=CALLER,
@@ -116,6 +129,7 @@ class Follower:
                 force=within_s is not None,
             )
             await ask_back(self._control, ask)
+        return min(more, len(able))
 
     def _say(self, told: Followed) -> None:
         before = self._loans.followed

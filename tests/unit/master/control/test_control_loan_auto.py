@@ -18,7 +18,7 @@ from dlq_master.control.ports import Readable
 from dlq_master.control.stimuli import Stimulus
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.node import NodeState
-from support.lent_servers import flags, server
+from support.lent_servers import asked, flags, server
 from support.master_harness import ROOT, Master
 from support.running import running
 
@@ -84,6 +84,27 @@ def test_servers_are_lent_after_patience_and_asked_back_at_once(master: Master) 
     told = master.loop.published.followed_load()
     assert told is not None
     assert (told.busy, told.lent, told.fault) == (0.9, 1, "")
+
+
+def test_what_people_take_back_is_not_lent_again_before_patience(master: Master) -> None:
+    watched = Watched(master)
+    assert watched.look(0.7, 120.0) == ["i0", "i1", "i2"]
+    master.ask(asked("i1"))
+    for agent in watched.agents.values():
+        agent.answer()
+    assert flags(master, "i1") == set()
+    assert watched.look(0.7, 90.0) == ["i0", "i2"]
+    assert watched.look(0.7, 30.0) == ["i0", "i1", "i2"]
+
+
+def test_servers_of_which_nothing_was_told_for_long_have_not_been_idle(master: Master) -> None:
+    watched = Watched(master)
+    watched.look(0.9, 120.0)
+    watched.fault = "gone"
+    watched.look(0.0, 150.0)
+    watched.fault = ""
+    assert watched.look(0.7, 10.0) == ["i0"], "who is lent stays so"
+    assert watched.look(0.7, 110.0) == ["i0", "i1", "i2"]
 
 
 def test_who_must_leave_in_time_is_ended_then(master: Master) -> None:
