@@ -46,6 +46,8 @@ from dlq_master.model.reward import Steps, soft
 from dlq_master.model.sentence import sentence
 from dlq_master.model.why import Reason, ReasonCode
 
+_TO_COME = "write an instant to come, or a time from now such as 8h"
+
 
 def submit(turn: Turn, ask: SubmitJob) -> Answer:
     """Accept a job, or all tasks of an array; the same request again is answered with the same one.
@@ -187,11 +189,8 @@ def steps_of(
         after_s = due.after_s if due.at_s is None else due.at_s - turn.now_s
         if after_s <= 0.0:
             when = format_instant(turn.now_s + after_s)
-            raise InvalidRequest(
-                f"deadline {number} is in the past: {when}",
-                field=field,
-                hint="write an instant to come, or a time from now such as 8h",
-            )
+            what = f"deadline {number} is in the past: {when}"
+            raise InvalidRequest(what, field=field, hint=_TO_COME)
         times.append((turn.now_s + after_s - submitted_s, due.reward))
     try:
         return soft(times)
@@ -200,10 +199,15 @@ def steps_of(
 
 
 def lateness_of(turn: Turn, asked: AskedLateness | None) -> Lateness | None:
-    """When it is due, as an instant."""
+    """When it is due, as an instant. InvalidRequest if that has passed: what being late costs would grow from before
+    there was a job."""
     if asked is None:
         return None
-    return Lateness(turn.now_s + asked.after_s if asked.at_s is None else asked.at_s, asked.weight)
+    due_s = turn.now_s + asked.after_s if asked.at_s is None else asked.at_s
+    if due_s <= turn.now_s:
+        what = f"the due date is in the past: {format_instant(due_s)}"
+        raise InvalidRequest(what, field="spec.lateness.due_time", hint=_TO_COME)
+    return Lateness(due_s, asked.weight)
 
 
 def queue_of(turn: Turn, name: str) -> str:
