@@ -2,6 +2,9 @@
 
 So what a job has cost is exact whenever the master dies: the rows are written in the turns in which GPUs change hands, and
 what still lives follows from the attempts and machines that are stored.
+
+An attempt comes to a machine once, when it is placed: rented nodes are closed, and nobody grows onto a closed one
+(`policy.check`). So a stay is named by the two.
 """
 
 from __future__ import annotations

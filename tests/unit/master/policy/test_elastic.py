@@ -6,10 +6,11 @@ import pytest
 
 from dlq_master.model import attempt_steps, drive
 from dlq_master.model.attempt import AttemptState
-from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import HoldKind, Job, JobState
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.machine import StopCause
+from dlq_master.model.node import NodePool
 from dlq_master.model.plan import Plan, Resize
 from dlq_master.model.resources import Allocation, Request
 from dlq_master.model.validate import validate
@@ -217,6 +218,24 @@ def two_nodes() -> World:
 
 def test_a_legal_resize() -> None:
     checked(two_nodes(), 270.0, an_allocation(("n1", 0b11000000), ("n2", 0b11)))
+
+
+def test_nobody_grows_onto_a_rented_machine() -> None:
+    """So who is on one came there when it was placed, and comes there once: its stay has no gap (table `stays`)."""
+    world = two_nodes()
+    world.cluster.put_node(world.cluster.nodes[NodeId("n2")]._replace(pool=NodePool.PRICED))
+    with pytest.raises(IllegalPlan, match="node n2 is not open"):
+        checked(world, 270.0, an_allocation(("n1", 0b11000000), ("n2", 0b11)))
+    assert not any(isinstance(change, Resize) for change in world.plan().changes)
+
+
+@pytest.mark.parametrize(("pool", "grows"), [(NodePool.TRAINING, True), (NodePool.PRICED, False)])
+def test_who_runs_on_a_rented_machine_keeps_what_it_has_there(pool: NodePool, grows: bool) -> None:
+    """It takes no others, although there are some, of it and of an own node."""
+    world = two_nodes()
+    world.cluster.put_node(world.cluster.nodes[NodeId("n1")]._replace(pool=pool))
+    world.finish(9).at(270.0)
+    assert (world.attempt(1).regrant is not None) is grows
 
 
 @pytest.mark.parametrize(
