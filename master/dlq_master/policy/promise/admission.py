@@ -26,7 +26,7 @@ from dlq_master.policy.promise.leases import (
 )
 from dlq_master.policy.promise.ledger import Ledger, Promised, latest_slot, row
 from dlq_master.policy.promise.mend import mended
-from dlq_master.policy.promise.plan import Plan, free_gpus, slots_of
+from dlq_master.policy.promise.plan import Plan, free_gpus, hold, slots_of
 from dlq_master.policy.promise.realise import FIRM, STICKY, Order, serve_all
 from dlq_master.policy.promise.selector import never
 
@@ -181,8 +181,7 @@ def _kept(book: Book, job: SloJob, ledger: Ledger) -> Verdict | None:
     held = insert(job, due_s(job, step, grid), ledger.free, grid)
     if held is not None:
         free = ledger.free.copy()
-        for begin, end in held:
-            free[begin:end] -= width(job, grid)
+        hold(free, held, width(job, grid))
         return _with(book, job, Ground.HOLES, book.plan.with_job(job.key, held), free)
     jobs = (*book.jobs, job)
     asked = ledger.with_job(job.key, row(job, step, grid), ledger.free)

@@ -18,7 +18,7 @@ from dlq_master.policy.promise.fluid import Slots
 from dlq_master.policy.promise.holes import insert
 from dlq_master.policy.promise.leases import Grid, SloJob, due_s
 from dlq_master.policy.promise.ledger import Ledger
-from dlq_master.policy.promise.plan import Plan
+from dlq_master.policy.promise.plan import Plan, hold
 
 Mask = NDArray[np.bool_]
 
@@ -174,14 +174,12 @@ class _Chain:
         return out
 
     def _lift(self, at: int) -> None:
-        for begin, end in self.held.pop(at):
-            self.free[begin:end] += self.ledger.wide[at]
+        hold(self.free, self.held.pop(at), -self.ledger.wide[at])
         self.there &= self.owner != at
 
     def _put(self, at: int, made: Segments) -> None:
         self.held[at] = made
-        for begin, end in made:
-            self.free[begin:end] -= self.ledger.wide[at]
+        hold(self.free, made, self.ledger.wide[at])
         rows = np.array(made, dtype=np.int64)
         self.owner = np.append(self.owner, np.full(len(made), at))
         self.begin = np.append(self.begin, rows[:, 0])

@@ -14,7 +14,7 @@ import numpy as np
 from dlq_master.model.lane import Segment, Segments
 from dlq_master.policy.promise.fluid import Slots
 from dlq_master.policy.promise.leases import NOISE, Grid, SloJob, due_s, needed, width
-from dlq_master.policy.promise.plan import Plan, completion_s, free_gpus, slots_of, steps_made
+from dlq_master.policy.promise.plan import Plan, completion_s, free_gpus, hold, slots_of, steps_made
 
 # Slots that are left before the deadline: GPUs may be short of a whole node, or a save take longer, once.
 CUSHION = 1
@@ -38,11 +38,9 @@ def as_late_as_can_be(
     later = dict(held)
     for job in moved:
         was, wide = held[job.key], width(job, grid)
-        for begin, end in was:
-            free[begin:end] += wide
+        hold(free, was, -wide)
         found = _latest(job, due[job.key], free, grid, was[0].begin) or was
-        for begin, end in found:
-            free[begin:end] -= wide
+        hold(free, found, wide)
         later[job.key] = found
     return Plan(later)
 

@@ -8,7 +8,7 @@ tail = work + s resume - (RL - 1) T, so that DL = floor((D - tail) / T) + 1 slot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import ceil, floor
@@ -146,18 +146,17 @@ def last_slots(job: SloJob, step: int, grid: Grid) -> int:
 
 def first_within(job: SloJob, grid: Grid) -> int | None:
     """The first of the steps that `within` names; None: there is none."""
-    if width(job, grid) > max(grid.capacity):
-        return None
-    for step in range(len(job.steps)):
-        count, last = leases(job, step, grid)
-        if last >= count:
-            return step
-    return None
+    return next(_reached(job, grid), None)
 
 
 def within(job: SloJob, grid: Grid) -> Sequence[int]:
     """The steps that it could make if it were alone and rewards that differ from being late."""
-    if width(job, grid) > max(grid.capacity):
-        return ()
-    rows = [leases(job, step, grid) for step in range(len(job.steps))]
-    return [step for step, (count, last) in enumerate(rows) if last >= count]
+    return [*_reached(job, grid)]
+
+
+def _reached(job: SloJob, grid: Grid) -> Iterator[int]:
+    if width(job, grid) <= max(grid.capacity):
+        for step in range(len(job.steps)):
+            count, last = leases(job, step, grid)
+            if last >= count:
+                yield step

@@ -17,7 +17,7 @@ from dlq_master.policy.promise.leases import (
     leases,
     width,
 )
-from dlq_master.policy.promise.plan import Plan, free_gpus
+from dlq_master.policy.promise.plan import Plan, free_gpus, hold
 
 Row = tuple[int, int, int]  # width, RL, DL
 _MORE = 1.25  # of the slots that are asked for: the next job may have a later deadline
@@ -93,16 +93,14 @@ class Ledger:
             wide, *_ = asked = rows.pop(job.key)
             if any(still_kept([asked])):
                 other.demand.remove(*asked)
-            for begin, end in slots:
-                free[begin:end] += wide
+            hold(free, slots, -wide)
         for job, slots in come:
             wide, _, last = asked = rows[job.key] = row(job, job.promised or 0, grid)
             if max(last, slots[-1].end if slots else 0) > self.horizon:
                 return None
             if any(still_kept([asked])):
                 other.demand.add(*asked)
-            for begin, end in slots:
-                free[begin:end] -= wide
+            hold(free, slots, wide)
         other.rows = {job.key: rows[job.key] for job in jobs}
         return other
 

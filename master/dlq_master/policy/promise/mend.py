@@ -15,7 +15,15 @@ from dlq_master.policy.promise.eject import eject
 from dlq_master.policy.promise.fluid import Demand
 from dlq_master.policy.promise.leases import Grid, SloJob, width, within
 from dlq_master.policy.promise.ledger import Ledger, row
-from dlq_master.policy.promise.plan import Plan, faults, free_gpus, keeps_promise, ordered, slots_of
+from dlq_master.policy.promise.plan import (
+    Plan,
+    faults,
+    free_gpus,
+    hold,
+    keeps_promise,
+    ordered,
+    slots_of,
+)
 from dlq_master.policy.promise.realise import FIRM, serve_all
 
 
@@ -113,6 +121,5 @@ def _sound(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> Plan:
         made = good.get(job.key, ())
         if any(free[begin:end].min() < 0 for begin, end in made):
             del good[job.key]
-            for begin, end in made:
-                free[begin:end] += width(job, grid)
+            hold(free, made, -width(job, grid))
     return Plan(good)

@@ -133,6 +133,12 @@ def free_gpus(plan: Plan, jobs: Iterable[SloJob], grid: Grid, slots: int) -> Slo
     return left[:slots]
 
 
+def hold(free: Slots, segments: Iterable[Segment], gpus: int) -> None:
+    """Take so many GPUs of these slots out of what is `free`, in place; a negative number gives them back."""
+    for begin, end in segments:
+        free[begin:end] -= gpus
+
+
 def left_free(plan: Plan, jobs: Iterable[SloJob], grid: Grid) -> Slots:
     """The same for all slots that the plan or the grid speaks of: no slot after them has less."""
     return free_gpus(plan, jobs, grid, max(slots_of(plan), len(grid.capacity)))

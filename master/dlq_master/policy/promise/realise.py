@@ -13,6 +13,7 @@ from dlq_master.policy.promise.leases import Grid, SloJob, due_s, width, within
 from dlq_master.policy.promise.plan import (
     Plan,
     free_gpus,
+    hold,
     keeps_promise,
     reward,
     slots_of,
@@ -128,12 +129,10 @@ def refill(plan: Plan, jobs: Sequence[SloJob], grid: Grid, out_of_time: Callable
 def _improve(plan: Plan, job: SloJob, steps: Sequence[int], free: Slots, grid: Grid) -> Plan:
     """Its own slots count as free; it keeps them if no better step is found."""
     held, wide = plan.segments.get(job.key, ()), width(job, grid)
-    for begin, end in held:
-        free[begin:end] += wide
+    hold(free, held, -wide)
     found = None
     for step in steps:
         if found := insert(job, due_s(job, step, grid), free, grid):
             break
-    for begin, end in found or held:
-        free[begin:end] -= wide
+    hold(free, found or held, wide)
     return plan.with_job(job.key, found) if found else plan
