@@ -3,6 +3,7 @@
 LONG=1 (`make test-long`) tries more of them; `HYPOTHESIS_PROFILE=long` looks for new ones, and for longer.
 """
 
+import gc
 import os
 import signal
 from collections.abc import Generator
@@ -13,6 +14,8 @@ from hypothesis import HealthCheck, settings
 from support.daemon_logs import ends_of_logs
 from support.extent import times
 
+# What is imported and collected stays: looking through it again and again would take a tenth of the run.
+gc.disable()
 # A shell in the background lets those whom it starts ignore Ctrl-C, and they whom they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -29,6 +32,11 @@ settings.register_profile(
     "long", deadline=None, suppress_health_check=UNTIMED, max_examples=2000, print_blob=True
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

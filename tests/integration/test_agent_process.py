@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,7 @@ STARTED, STOPPING, EXITED = (
     wire.RANK_PHASE_STOPPING,
     wire.RANK_PHASE_EXITED,
 )
+JOBS = count(1)
 NO_FORK = """
 import sys
 def refuse(event, args):
@@ -34,99 +37,123 @@ main()
 """
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def master() -> Iterator[StubMaster]:
     with StubMaster() as stub:
         yield stub
 
 
-@pytest.fixture
-def node(tmp_path: Path, master: StubMaster) -> Iterator[AgentProcess]:
-    node = AgentProcess(tmp_path, master)
-    joined = node.join(master.token())
-    assert joined.returncode == 0, joined.stderr
+@pytest.fixture(scope="module")
+def joined(tmp_path_factory: pytest.TempPathFactory, master: StubMaster) -> Iterator[AgentProcess]:
+    node = AgentProcess(tmp_path_factory.mktemp("node"), master)
+    done = node.join(master.token())
+    assert done.returncode == 0, done.stderr
     yield node
     node.clean_up()
 
 
-def hello_count(master: StubMaster, count: int) -> wire.Hello:
-    """The hello of that number."""
-    return master.wait_for(
-        lambda: master.hellos[count - 1] if len(master.hellos) >= count else None, f"hello {count}"
+@pytest.fixture
+def node(joined: AgentProcess, master: StubMaster) -> AgentProcess:
+    """One agent for all, at work."""
+    if not joined.is_alive():
+        begin(master, joined)
+    return joined
+
+
+@pytest.fixture
+def job() -> int:
+    """The number of a job that nobody else has."""
+    return next(JOBS)
+
+
+def begin(master: StubMaster, node: AgentProcess, **how: Any) -> wire.Hello:
+    """Start the agent; its hello."""
+    before = len(master.hellos)
+    node.start(**how)
+    return next_hello(master, before)
+
+
+def next_hello(master: StubMaster, before: int) -> wire.Hello:
+    """The first after so many."""
+    return master.wait_for(lambda: next(iter(master.hellos[before:]), None), f"hello {before + 1}")
+
+
+def launch(master: StubMaster, job: int, *command: str, **changes: Any) -> None:
+    master.command(launch_command(job, *command, epoch=master.epoch, **changes))
+
+
+def log_of(master: StubMaster, ended: wire.RankReport) -> bytes:
+    """All that a rank has written."""
+    relay = f"log of {ended.job_id}"
+    master.command(
+        wire.OpenLogCommand(
+            relay_id=relay, job_id=ended.job_id, fence=ended.fence, offset=0, follow=True
+        )
     )
+    pieces = master.wait_for(
+        lambda: told if (told := master.logs.get(relay, [])) and told[-1].end else None, "the log"
+    )
+    return b"".join(piece.data for piece in pieces)
 
 
 def test_a_job_runs_with_its_environment_and_its_end_is_reported(
-    master: StubMaster, node: AgentProcess, tmp_path: Path
+    master: StubMaster, node: AgentProcess, job: int, tmp_path: Path
 ) -> None:
-    node.start()
-    hello = hello_count(master, 1)
+    hello = master.hellos[-1]
     assert hello.facts.virtual_devices
     assert [gpu.gpu_type for gpu in hello.facts.gpus] == ["h100-80gb"] * 8
     proof = tmp_path / "proof"
     program = f"import json, os; open({str(proof)!r}, 'w').write(json.dumps(dict(os.environ)))"
-    master.command(launch_command(1, PYTHON, "-c", program, environment={"MINE": "yes"}))
-    assert master.report("1", EXITED).exit_code == 0
+    launch(master, job, PYTHON, "-c", program, environment={"MINE": "yes"})
+    assert master.report(str(job), EXITED).exit_code == 0
     said = json.loads(proof.read_text())
     assert said["MINE"] == "yes"
-    assert said["DLQ_FENCE"] == "1.1"
+    assert said["DLQ_FENCE"] == f"{master.epoch}.1"
     assert said["CUDA_VISIBLE_DEVICES"] == ""
     assert said["DLQ_VIRTUAL_DEVICES"] == "VIRTUAL-node-a-0"
     assert "DLQ_SECTION__KEY" not in said
 
 
 def test_a_script_is_run_by_the_interpreter_it_names(
-    master: StubMaster, node: AgentProcess
+    master: StubMaster, node: AgentProcess, job: int
 ) -> None:
-    node.start()
-    hello_count(master, 1)
-    master.command(
-        launch_command(1, "7", script=f"#!{PYTHON}\nimport sys\nsys.exit(int(sys.argv[1]))\n")
-    )
-    assert master.report("1", EXITED).exit_code == 7
+    launch(master, job, "7", script=f"#!{PYTHON}\nimport sys\nsys.exit(int(sys.argv[1]))\n")
+    assert master.report(str(job), EXITED).exit_code == 7
 
 
 def test_jobs_outlive_a_killed_agent_and_their_ends_are_told_by_the_next(
-    master: StubMaster, node: AgentProcess, tmp_path: Path
+    master: StubMaster, node: AgentProcess, job: int, tmp_path: Path
 ) -> None:
-    node.start()
-    hello_count(master, 1)
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    wait = f"open({str(gate)!r}).read(); raise SystemExit(42)"
-    master.command(launch_command(1, PYTHON, "-c", wait))
-    started = master.report("1", STARTED)
+    launch(master, job, PYTHON, "-c", f"open({str(gate)!r}).read(); raise SystemExit(42)")
+    started = master.report(str(job), STARTED)
     node.kill()
     gate.write_text("go")
-    exit_file = node.state_dir / "attempts" / "1.1.0" / "exit.json"
+    exit_file = node.state_dir / "attempts" / f"{job}.1.0" / "exit.json"
     wait_until(exit_file.exists, what="the job has ended")
     node.start()
-    report = master.report("1", EXITED, after=started.sequence)
+    report = master.report(str(job), EXITED, after=started.sequence)
     assert report.exit_code == 42
 
 
 def test_a_graceful_stop_of_the_agent_leaves_jobs_running(
-    master: StubMaster, node: AgentProcess, tmp_path: Path
+    master: StubMaster, node: AgentProcess, job: int, tmp_path: Path
 ) -> None:
-    node.start()
-    hello_count(master, 1)
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    master.command(launch_command(1, PYTHON, "-c", f"open({str(gate)!r}).read()"))
-    started = master.report("1", STARTED)
+    launch(master, job, PYTHON, "-c", f"open({str(gate)!r}).read()")
+    started = master.report(str(job), STARTED)
     assert node.stop() == 0
-    node.start()
-    hello = hello_count(master, 2)
-    assert [(rank.job_id, rank.phase) for rank in hello.ranks] == [("1", STARTED)]
+    hello = begin(master, node)
+    assert [(rank.job_id, rank.phase) for rank in hello.ranks] == [(str(job), STARTED)]
     gate.write_text("go")
-    assert master.report("1", EXITED, after=started.sequence).exit_code == 0
+    assert master.report(str(job), EXITED, after=started.sequence).exit_code == 0
 
 
 def test_a_training_script_is_paused_and_its_checkpoint_reported(
-    master: StubMaster, node: AgentProcess, tmp_path: Path
+    master: StubMaster, node: AgentProcess, job: int, tmp_path: Path
 ) -> None:
-    node.start()
-    hello_count(master, 1)
     program = """
 import dlq_train
 run = dlq_train.init()
@@ -138,79 +165,64 @@ while True:
         run.save(step, lambda at: (at / "w").write_text(str(step)))
         run.leave()
 """
-    directory = tmp_path / "ckpt" / "1" / "1"
-    master.command(launch_command(1, PYTHON, "-c", program, checkpoint_directory=str(directory)))
-    master.report("1", STARTED)
-    master.wait_for(
-        lambda: next((p for b in master.heartbeats for p in b.progress if p.step > 0), None),
-        "progress in a heartbeat",
-    )
-    master.command(stop_command(1, grace_s=20.0))
-    report = master.report("1", EXITED)
+    directory = tmp_path / "ckpt" / str(job) / "1"
+    launch(master, job, PYTHON, "-c", program, checkpoint_directory=str(directory))
+    master.report(str(job), STARTED)
+    master.wait_for(lambda: True if steps_of(master, job) else None, "progress in a heartbeat")
+    master.command(stop_command(job, grace_s=20.0, epoch=master.epoch))
+    report = master.report(str(job), EXITED)
     assert (report.exit_code, report.ended_by) == (99, "exited")
     assert report.checkpoint.after_notice
     assert report.checkpoint.path.startswith(str(directory))
     assert report.checkpoint.evidence == "marker"
 
 
-def test_output_is_sent_when_asked_for(master: StubMaster, node: AgentProcess) -> None:
-    node.start()
-    hello_count(master, 1)
-    master.command(launch_command(1, "/bin/echo", "hello", "world"))
-    exited = master.report("1", EXITED)
-    master.command(
-        wire.OpenLogCommand(relay_id="r1", job_id="1", fence=exited.fence, offset=0, follow=True)
-    )
-    pieces = master.wait_for(
-        lambda: p if (p := master.logs.get("r1", [])) and p[-1].end else None, "the log"
-    )
-    assert b"".join(piece.data for piece in pieces) == b"hello world\n"
+def steps_of(master: StubMaster, job: int) -> list[int]:
+    told = [one for beat in master.heartbeats for one in beat.progress if one.job_id == str(job)]
+    return [one.step for one in told if one.step > 0]
+
+
+def test_output_is_sent_when_asked_for(master: StubMaster, node: AgentProcess, job: int) -> None:
+    launch(master, job, "/bin/echo", "hello", "world")
+    assert log_of(master, master.report(str(job), EXITED)) == b"hello world\n"
 
 
 def test_a_command_that_does_not_exist_exits_127_and_the_log_says_so(
-    master: StubMaster, node: AgentProcess
+    master: StubMaster, node: AgentProcess, job: int
 ) -> None:
-    node.start()
-    hello_count(master, 1)
-    master.command(launch_command(1, "nonexistent-cmd"))
-    report = master.report("1", EXITED)
+    launch(master, job, "nonexistent-cmd")
+    report = master.report(str(job), EXITED)
     assert report.exit_code == 127
     assert report.error == "exec: No such file or directory: 'nonexistent-cmd'"
-    master.command(wire.OpenLogCommand(relay_id="r1", job_id="1", fence=report.fence))
-    pieces = master.wait_for(
-        lambda: p if (p := master.logs.get("r1", [])) and p[-1].end else None, "the log"
-    )
-    said = b"".join(piece.data for piece in pieces).decode()
+    said = log_of(master, report).decode()
     assert said == f"dlq: cannot run the job: {report.error}\n"
 
 
 def test_the_agent_comes_back_when_the_master_hangs_up(
     master: StubMaster, node: AgentProcess
 ) -> None:
-    node.start()
-    hello_count(master, 1)
-    master.epoch = 2
+    before = len(master.hellos)
+    master.epoch += 1
     master.hang_up()
-    assert hello_count(master, 2).highest_epoch == 1
+    assert next_hello(master, before).highest_epoch == master.epoch - 1
     assert node.stop() == 0
     for line in node.output.read_text().splitlines():
         assert isinstance(json.loads(line), dict)
 
 
-def test_the_agent_never_forks(master: StubMaster, node: AgentProcess) -> None:
-    node.start(program=(PYTHON, "-c", NO_FORK))
-    hello_count(master, 1)
-    master.command(launch_command(1, "/bin/echo", "hello"))
-    master.report("1", EXITED)
-    assert node.stop() == 0
-    assert "forbidden" not in node.output.read_text()
+def test_the_agent_never_forks(master: StubMaster, joined: AgentProcess, job: int) -> None:
+    if joined.is_alive():
+        assert joined.stop() == 0
+    begin(master, joined, program=(PYTHON, "-c", NO_FORK))
+    launch(master, job, "/bin/echo", "hello")
+    master.report(str(job), EXITED)
+    assert joined.stop() == 0
+    assert "forbidden" not in joined.output.read_text()
 
 
 def test_a_second_agent_over_the_same_state_directory_is_refused(
     master: StubMaster, node: AgentProcess
 ) -> None:
-    node.start()
-    hello_count(master, 1)
     second = subprocess.run(
         [AGENT, "run", "--config", node.config], capture_output=True, text=True, check=False
     )

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support.extent import some
+
 TRACE = Path(__file__).parents[1] / "data" / "traces" / "own_480_job.csv"
 COMMAND = "from dlq_simulator.command import simulate; simulate()"
 ARGUMENTS = (
@@ -36,5 +38,5 @@ def run(hash_seed: str, folder: Path) -> tuple[str, list[bytes]]:
 def test_hash_seeds_change_no_byte(tmp_path: Path) -> None:
     first = run("0", tmp_path / "0")
     assert len(first[1]) == 4
-    for hash_seed in ("1", "4711"):
+    for hash_seed in some(("4711", "1"), 1):
         assert run(hash_seed, tmp_path / hash_seed) == first

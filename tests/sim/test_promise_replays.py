@@ -20,7 +20,7 @@ from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
 from support.extent import some
 
-SEEDS = some(range(20), 4)
+SEEDS = some(range(20), 2)
 _WIDTHS = (1, 1, 1, 2, 2, 3, 4, 4, 8, 12, 16)
 
 

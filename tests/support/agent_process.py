@@ -61,6 +61,10 @@ class AgentProcess:
                 [*program, "run", "--config", str(self.config)], stdout=log, stderr=log
             )
 
+    def is_alive(self) -> bool:
+        """Whether it has been started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
     def kill(self) -> None:
         """kill -9."""
         assert self._process is not None
@@ -75,7 +79,7 @@ class AgentProcess:
 
     def clean_up(self) -> None:
         """Leave nothing running, whatever the test did."""
-        if self._process is not None and self._process.poll() is None:
+        if self.is_alive():
             self.stop()
         for path in (self.state_dir / "attempts").glob("*/started.json"):
             try:
