@@ -5,7 +5,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -51,9 +51,10 @@ class Box(Protocol):
         grace_s: float = 300,
         silent_s: float = 0,
         head_bytes: int = 1 << 20,
+        beside: Handle | None = None,
     ) -> Handle:
         """Start such a job (with an id of its own) and return when it is ready for signals, `silent_s`
-        after the last contact."""
+        after the last contact; `beside` a rank of the same attempt, as the one after it."""
         ...
 
     def let_pass(self, seconds: float) -> None:
@@ -90,12 +91,14 @@ class RealBox:
         grace_s: float = 300,
         silent_s: float = 0,
         head_bytes: int = 1 << 20,
+        beside: Handle | None = None,
     ) -> Handle:
         self._box.contact_was(silent_s)
         trap = "''" if ignores_signals else "'exit 99'" if saves else "-"
         script = f"trap {trap} TERM USR1; printf '%s' '{log}.'; "
         if runs_for_s:
             script += f"sleep {runs_for_s} & until wait $!; do :; done; "
+        same = _rank_after(beside) if beside else {}
         handle = self._box.run(
             "/bin/sh" if startable else "/no/such/file",
             *("-c", script + f"exit {exit_code}"),
@@ -103,6 +106,7 @@ class RealBox:
             grace_s=grace_s,
             term_s=min(1.0, grace_s / 2),
             log_head_bytes=head_bytes,
+            **same,
         )
         if startable:
             self._box.wait_log(handle, b".")
@@ -126,6 +130,11 @@ class RealBox:
     def save_asked(self, handle: Handle) -> int:
         path = Path(self.runtime.job_files(handle.key).save_file)
         return int(json.loads(path.read_text())["number"]) if path.exists() else 0
+
+
+def _rank_after(handle: Handle) -> dict[str, Any]:
+    key = handle.key
+    return {"job_id": key.job_id, "attempt": key.attempt, "node_rank": key.node_rank + 1}
 
 
 class PretendBox:
@@ -154,6 +163,7 @@ class PretendBox:
         grace_s: float = 300,
         silent_s: float = 0,
         head_bytes: int = 1 << 20,
+        beside: Handle | None = None,
     ) -> Handle:
         self._started += 1
         if silent_s:
@@ -162,12 +172,11 @@ class PretendBox:
         words = [f"run_for={runs_for_s}", f"exit_code={exit_code}", f"log={log}."]
         words += ["ignores_signals=yes"] * ignores_signals + ["saves_for=0.1"] * saves
         words += [] if startable else ["start_error=No such file or directory"]
+        place: dict[str, Any] = {"job_id": str(self._started), "attempt": 1, "node_rank": 0}
         return self._fake.start(
             LaunchPlan(
-                job_id=str(self._started),
-                attempt=1,
+                **place | (_rank_after(beside) if beside else {}),
                 epoch=5,
-                node_rank=0,
                 argv=("fake", *words),
                 uid=1000,
                 gid=1000,
@@ -506,3 +515,44 @@ def test_the_ended_use_no_processes(box: Box) -> None:
     handle = box.start()
     box.wait_exit(handle)
     assert box.runtime.usage(handle).pids in (0, None)
+
+
+def test_a_rank_that_joins_later_is_one_of_its_own_beside_what_left(box: Box) -> None:
+    """A live resize: a node is left, and joined again by another rank of the same attempt."""
+    left = box.start(runs_for_s=LONG_S, saves=True, log="first")
+    box.runtime.notice(left, NOTICE)
+    box.runtime.stop(left, epoch=5, signal=signal.SIGTERM, grace_s=60, term_s=5)
+    record = box.wait_exit(left)
+    joined = box.start(runs_for_s=LONG_S, saves=True, log="second", beside=left)
+    assert not box.notice_seen(joined)
+    assert box.runtime.job_files(joined.key) != box.runtime.job_files(left.key)
+    assert (box.runtime.poll(left), box.runtime.poll(joined)) == (record, None)
+    assert box.runtime.read_log(joined, 0, 100).data == b"second."
+    box.runtime.forget(left)
+    box.restart_agent()
+    assert box.runtime.recover() == [joined]
+    assert box.runtime.poll(joined) is None
+    box.runtime.stop(joined, epoch=5, signal=signal.SIGTERM, grace_s=60, term_s=5)
+    assert box.wait_exit(joined).code == 99
+
+
+def test_a_rank_that_leaves_takes_nobody_of_its_attempt_along(box: Box) -> None:
+    stays = box.start(runs_for_s=LONG_S, saves=True)
+    leaves = box.start(runs_for_s=LONG_S, ignores_signals=True, beside=stays)
+    box.runtime.notice(leaves, NOTICE)
+    box.runtime.stop(leaves, epoch=5, signal=signal.SIGTERM, grace_s=0.3, term_s=0.1)
+    assert (box.notice_seen(leaves), box.notice_seen(stays)) == (True, False)
+    assert box.wait_exit(leaves).why is ExitWhy.STOPPED
+    assert box.runtime.poll(stays) is None
+    assert box.runtime.usage(stays).pids != 0
+
+
+def test_a_rank_goes_on_to_leave_when_its_agent_dies(box: Box) -> None:
+    stays = box.start(runs_for_s=LONG_S, ignores_signals=True)
+    leaves = box.start(runs_for_s=LONG_S, ignores_signals=True, beside=stays)
+    box.runtime.stop(leaves, epoch=5, signal=signal.SIGTERM, grace_s=0.6, term_s=0.1)
+    box.restart_agent()
+    assert set(box.runtime.recover()) == {stays, leaves}
+    record = box.wait_exit(leaves)
+    assert (record.why, record.noticed) == (ExitWhy.STOPPED, "stop")
+    assert box.runtime.poll(stays) is None
