@@ -53,8 +53,17 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]
 
 
 @pytest.fixture
+def container_settings() -> str:
+    """Of the master of `containers`, instead of the demo's; empty: those."""
+    return ""
+
+
+@pytest.fixture
 def containers(
-    request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    container_settings: str,
 ) -> Iterator[ContainerCluster]:
     """The same with agents that run containers; a parameter names other nodes."""
     nodes = getattr(request, "param", TWO_NODES)
@@ -63,7 +72,12 @@ def containers(
         load_host_image(store)
         try:
             with ContainerCluster(
-                tmp_path, store, threshold=THRESHOLD_GPU_S, nodes=nodes, mounts=borrowed()
+                tmp_path,
+                store,
+                threshold=THRESHOLD_GPU_S,
+                nodes=nodes,
+                mounts=borrowed(),
+                settings=container_settings,
             ) as running:
                 yield running
             if not has_failed(request):

@@ -30,6 +30,7 @@ class ContainerCluster(Cluster):
     """Its agents run containers from a store of the test; jobs may mount what is below its root.
 
     `without`: nodes that run processes only. `mounts`: what else jobs may mount.
+    `settings`: of the master, instead of the demo's.
     """
 
     def __init__(
@@ -41,8 +42,9 @@ class ContainerCluster(Cluster):
         nodes: tuple[str, ...] = ("e2e-a", "e2e-b"),
         without: tuple[str, ...] = (),
         mounts: tuple[Path, ...] = (),
+        settings: str = "",
     ) -> None:
-        super().__init__(root, threshold=threshold, nodes=nodes)
+        super().__init__(root, threshold=threshold, nodes=nodes, settings=settings)
         self._without = without
         self._podman = _PODMAN.format(
             store=store.at,
