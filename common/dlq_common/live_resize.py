@@ -7,6 +7,10 @@ FEATURE = "live-resize"  # what an agent says that knows how
 # Twice what the master has resized an attempt by then (model/live.py), so that failures are left some.
 RESTARTS_PER_ATTEMPT = 16
 
+# For so long after it joined, in seconds, a rank whose workers keep failing goes again.
+JOINING_S = 300.0
+JOIN_FAILED = "join_failed"  # why its agent has ended it then
+
 _TORCHRUN = ("torchrun", "torch.distributed.run")
 # Flags of torchrun that go before the variables in which the cluster tells it who may be there.
 _WOULD_WIN = (

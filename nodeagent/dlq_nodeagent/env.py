@@ -53,7 +53,7 @@ def job_environment(
         **launch.environment,
         **_identity(launch, now_s),
         **_gang(launch, devices),
-        **_torchrun(launch, devices),
+        **_torchrun(launch, devices, files),
         **_elastic(launch, devices),
         **_devices(devices),
         **_files(launch, files),
@@ -108,10 +108,10 @@ def _types(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
     return {"DLQ_GPU_TYPE": types[rank], "DLQ_NODE_GPU_TYPES": ",".join(types)}
 
 
-def _torchrun(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
+def _torchrun(launch: Launch, devices: tuple[Device, ...], files: JobFiles) -> Mapping[str, str]:
     """Defaults of torchrun's options; flags that the user gives still win."""
     if launch.live:
-        return live_torchrun(launch, len(devices))
+        return live_torchrun(launch, len(devices), files.job_dir)
     address, port = _rendezvous(launch)
     return {
         "PET_NNODES": str(max(1, len(launch.node_ids))),

@@ -6,8 +6,10 @@ start again, the torchruns stay. Tried with PyTorch 2.13.
 
 from collections.abc import Mapping
 
-from dlq_common.live_resize import RESTARTS_PER_ATTEMPT
-from dlq_nodeagent.model.messages import Launch
+from dlq_common.live_resize import JOIN_FAILED, JOINING_S, RESTARTS_PER_ATTEMPT
+from dlq_nodeagent.model.messages import Launch, Stop
+from dlq_nodeagent.model.rank import Rank, RankState
+from dlq_nodeagent.runtimes.torchrun_logs import LOGS
 
 SIGNALS_TO_HANDLE = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2"
 # Seconds. Who has not said anything for so many times the interval has left; the workers of the others wait for
@@ -19,7 +21,7 @@ _MISSED = 3
 _LAST_CALL = 3
 
 
-def live_torchrun(launch: Launch, gpus: int) -> Mapping[str, str]:
+def live_torchrun(launch: Launch, gpus: int, job_dir: str) -> Mapping[str, str]:
     """Defaults of torchrun's options; flags that the user gives still win."""
     rank, each = launch.key.node_rank, max(1, gpus)
     fewest, most = (max(1, size // each) for size in (launch.sizes[0], launch.sizes[-1]))
@@ -29,7 +31,10 @@ def live_torchrun(launch: Launch, gpus: int) -> Mapping[str, str]:
         "keep_alive_interval": _KEEP_ALIVE,
         "keep_alive_max_attempt": _MISSED,
     }
+    # It makes a directory there for each start of its workers: so it shows how often they have failed.
+    logs = {"PET_LOG_DIR": f"{job_dir}/{LOGS}"} if launch.joins else {}
     return {
+        **logs,
         "PET_NNODES": f"{fewest}:{most}",
         "PET_NPROC_PER_NODE": str(each),
         "PET_RDZV_BACKEND": "c10d",
@@ -43,3 +48,24 @@ def live_torchrun(launch: Launch, gpus: int) -> Mapping[str, str]:
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(max(1, round(launch.grace_s))),
     }
+
+
+# So often its workers fail where it has just joined. Others that leave at the same time cost it one, or two.
+_FAILURES = 3
+
+
+def may_fail_to_join(rank: Rank, now_s: float) -> bool:
+    """Whether it has joined so lately that its workers are watched."""
+    started_s = rank.started_s
+    lately = started_s is not None and now_s < started_s + JOINING_S
+    return rank.launch.joins and rank.state is RankState.RUNNING and lately
+
+
+def stop_of_a_failure(rank: Rank, failures: int) -> Stop | None:
+    """How a rank that cannot join is ended, so that the others go on; None: it is not that far.
+
+    It is killed: a torchrun that ends by itself because its workers fail closes the rendezvous, and all others end too.
+    """
+    if failures < _FAILURES:
+        return None
+    return Stop(key=rank.launch.key, fence=rank.launch.fence, cause=JOIN_FAILED, grace_s=0.0)

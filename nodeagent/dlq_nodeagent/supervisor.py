@@ -11,6 +11,7 @@ from dlq_nodeagent.holding import Holding
 from dlq_nodeagent.journal import Journal, RankRecord
 from dlq_nodeagent.keeping import Keeping
 from dlq_nodeagent.last_words import failed_by_itself, last_lines, no_secrets
+from dlq_nodeagent.live_torchrun import may_fail_to_join, stop_of_a_failure
 from dlq_nodeagent.looking import Looking
 from dlq_nodeagent.model.messages import (
     Fence,
@@ -500,11 +501,17 @@ class Supervisor:
         self._looking.now(watched, Purpose.FINAL, self.settings.watch_s)
 
     def _hear_workers(self, watched: Watched, handle: Handle) -> None:
-        """Tell the master once that the workers here are done; a restarted agent says it again."""
+        """Tell the master once that the workers here are done (a restarted agent says it again), and end a rank whose
+        workers cannot join those of the others."""
         rank = watched.rank
         if rank.launch.worker_count and not rank.workers_done and self.runtime.workers_done(handle):
             watched.rank = replace(rank, workers_done=True)
             self.tell(rank.launch.key)
+        if may_fail_to_join(rank, self.clock.boottime_s()):
+            stop = stop_of_a_failure(rank, self.runtime.worker_failures(handle))
+            if stop is not None:
+                log.info("join_failed", key=str(rank.launch.key))
+                self._apply(watched, StopAsked(stop))
 
     def _hear_last_words(self, watched: Watched, record: ExitRecord) -> None:
         if watched.handle is None or not failed_by_itself(record):

@@ -389,6 +389,7 @@ def _launch(launch: wire.LaunchCommand) -> Launch:
         trial=launch.trial,
         sizes=tuple(spec.elastic.gpu_counts),
         live=spec.elastic.resize == LIVE,
+        joins=launch.joins,
         asked_gpus=max(0, limits.gpu_count),
         gpu_memory_bytes=max(0, limits.gpu_memory_bytes) if limits.halves_batch else 0,
     )

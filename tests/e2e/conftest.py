@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,9 +54,9 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]
 
 
 @pytest.fixture
-def container_settings() -> str:
-    """Of the master of `containers`, instead of the demo's; empty: those."""
-    return ""
+def container_options() -> dict[str, Any]:
+    """What else is said of the cluster of `containers`."""
+    return {}
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def containers(
     request: pytest.FixtureRequest,
     tmp_path: Path,
     tmp_path_factory: pytest.TempPathFactory,
-    container_settings: str,
+    container_options: dict[str, Any],
 ) -> Iterator[ContainerCluster]:
     """The same with agents that run containers; a parameter names other nodes."""
     nodes = getattr(request, "param", TWO_NODES)
@@ -77,7 +78,7 @@ def containers(
                 threshold=THRESHOLD_GPU_S,
                 nodes=nodes,
                 mounts=borrowed(),
-                settings=container_settings,
+                **container_options,
             ) as running:
                 yield running
             if not has_failed(request):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support.live_trial import NODES, SETTINGS, train_live
+from support.live_trial import NODES, SETTINGS, grow_and_shrink, grow_to_where_it_fails
 from support.users_view import UsersView
 
 from cluster import Cluster  # isort: skip  # the examples are scripts, not packages
@@ -22,4 +22,22 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 def test_it_grows_and_shrinks_while_it_runs_and_does_each_step_once(
     user: UsersView, tmp_path: Path
 ) -> None:
-    train_live(user, tmp_path)
+    grow_and_shrink(user, tmp_path)
+
+
+def test_it_does_so_too_while_all_agents_are_killed_in_the_middle_of_each_resize(
+    user: UsersView, cluster: Cluster, tmp_path: Path
+) -> None:
+    def kill_all() -> None:
+        for name in NODES:
+            cluster.kill(name)
+        for name in NODES:
+            cluster.start(name)
+
+    grow_and_shrink(user, tmp_path, disturb=kill_all)
+
+
+def test_a_node_on_which_the_script_fails_is_given_back_and_the_others_go_on(
+    user: UsersView, tmp_path: Path
+) -> None:
+    grow_to_where_it_fails(user, tmp_path)

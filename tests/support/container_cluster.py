@@ -30,7 +30,7 @@ class ContainerCluster(Cluster):
     """Its agents run containers from a store of the test; jobs may mount what is below its root.
 
     `without`: nodes that run processes only. `mounts`: what else jobs may mount.
-    `settings`: of the master, instead of the demo's.
+    `settings`: of the master, instead of the demo's. `own_addresses`: each node has one on loopback.
     """
 
     def __init__(
@@ -43,9 +43,11 @@ class ContainerCluster(Cluster):
         without: tuple[str, ...] = (),
         mounts: tuple[Path, ...] = (),
         settings: str = "",
+        own_addresses: bool = False,
     ) -> None:
         super().__init__(root, threshold=threshold, nodes=nodes, settings=settings)
         self._without = without
+        self._own_addresses = own_addresses
         self._podman = _PODMAN.format(
             store=store.at,
             run_root=store.run_root,
@@ -59,6 +61,9 @@ class ContainerCluster(Cluster):
         runs_containers = name in self.nodes and name not in self._without
         if runs_containers and "[podman]" not in path.read_text():
             text = path.read_text().replace("[jobs]\n", '[jobs]\nruntime = "podman"\n')
+            if self._own_addresses:
+                number = self.nodes.index(name) + 1
+                text = text.replace("[node]\n", f'[node]\naddress = "127.0.0.{number}"\n')
             path.write_text(text + self._podman)
         super().start(name)
 

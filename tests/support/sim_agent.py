@@ -361,6 +361,13 @@ class SimAgent:
         rank.ended_s = self.master.clock.now_s()
         self._tell(key)
 
+    def give_up(self, key: AttemptKey, why: str) -> None:
+        """The agent itself has killed it."""
+        rank = self.ranks[key]
+        rank.phase, rank.signal, rank.ended_by = ReportedPhase.EXITED, 9, "killed"
+        rank.error, rank.ended_s = why, self.master.clock.now_s()
+        self._tell(key)
+
     def vanish(self, key: AttemptKey) -> None:
         """Its shim is dead and left no record: the agent knows that it has ended, and no more."""
         rank = self.ranks[key]

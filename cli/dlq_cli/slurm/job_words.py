@@ -39,7 +39,7 @@ _HELD: Mapping[str, str] = {
 _ENDS: Mapping[str, str] = {
     "user_error": "NonZeroExitCode", "signal": "RaisedSignal", "oom_host": "OutOfMemory",
     "oom_gpu": "NonZeroExitCode", "time_limit": "TimeLimit", "node_lost": "NodeDown",
-    "start_failed": "JobLaunchFailure", "poison": "JobHoldMaxRequeue", "rejected": "BadConstraints",
+    "start_failed": "JobLaunchFailure", "join_failed": "JobLaunchFailure", "poison": "JobHoldMaxRequeue", "rejected": "BadConstraints",
 }  # fmt: skip
 
 

@@ -72,6 +72,7 @@ def launch_command(
         trial=trial,
         sizes=job.request.sizes,
         fixed=attempt.fixed,
+        joins=joining,
         port_first=state.config.jobs.port_first,
         port_last=state.config.jobs.port_last,
         node_ports=(

@@ -19,6 +19,7 @@ from dlq_master.model import live
 from dlq_master.model.attempt import Attempt, RankPhase, RankStatus
 from dlq_master.model.attempt_steps import LeaveAsked, ResizeSettled
 from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.model.job import EndReason
 from dlq_master.model.job_steps import Resized, ResizedLive
 from dlq_master.model.node import NodeState
 
@@ -108,4 +109,6 @@ def _failed(attempt: Attempt) -> str:
 
 
 def _end(status: RankStatus) -> str:
+    if status.words == EndReason.JOIN_FAILED:
+        return "the script fails there (join_failed)"
     return status.words or ("nobody knows of it any more" if status.lost else "it ended")

@@ -241,6 +241,7 @@ class Launch:
     trial: bool = False  # on fewer GPUs than the job asks for: it does nothing of its work
     sizes: tuple[int, ...] = ()  # of an elastic job: numbers of GPUs that will do, as of now
     fixed: bool = False  # nobody joins or leaves it while it runs
+    joins: bool = False  # others run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,6 +88,7 @@ class RankStatus(NamedTuple):
     joining: bool = False  # launched while the others run, and not heard to run yet
     leaving: bool = False  # told to leave while the others go on
     joined_time_s: float | None = None  # of one that came while the others ran
+    unfit: bool = False  # it was to join, and failed by itself
 
     @property
     def joined(self) -> bool:

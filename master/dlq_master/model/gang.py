@@ -10,10 +10,12 @@ from dataclasses import replace
 
 from dlq_master.model import attempt_steps as on_attempt
 from dlq_master.model import job_steps as on_job
+from dlq_master.model import live
 from dlq_master.model.attempt import Attempt, AttemptState, RankPhase, RankStatus
 from dlq_master.model.estimate import Basis, Unmeasured
 from dlq_master.model.first_failure import first_failed
 from dlq_master.model.grace import work_at_risk_s
+from dlq_master.model.ids import NodeId
 from dlq_master.model.job import EndReason, ExitZeroInGrace, Job, Resizing, RunRules, Taken
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.machine import StopCause
@@ -395,7 +397,7 @@ def _job_end(
                 basis=Basis(unmeasured=Unmeasured.TRIAL_FAILED),
             )
         case on_attempt.Failed():
-            return _after_failure(end, job, usage)
+            return _after_failure(end, attempt, job, usage)
         case _:
             # Cancelled: only a cancelled job's attempt ends so, and that job has ended already.
             raise ValueError(f"{type(end).__name__} does not end the attempt of a living job")
@@ -415,9 +417,16 @@ def _profiled(
     return on_job.Requeued(reason=reason, usage=usage, measured_s=work_s, basis=unmeasured)
 
 
-def _infra(reason: EndReason, attempt: Attempt, job: Job, usage: on_job.Usage) -> on_job.JobEvent:
+def _infra(
+    reason: EndReason,
+    attempt: Attempt,
+    job: Job,
+    usage: on_job.Usage,
+    also: tuple[NodeId, ...] = (),
+) -> on_job.JobEvent:
     """Not the job's fault, unless it happens again and again, on other nodes as far as there are any."""
-    failed = [it.node_id for it in attempt.ranks if not it.left and (it.lost or it.start_error)]
+    failed = [*also]
+    failed += [it.node_id for it in attempt.ranks if not it.left and (it.lost or it.start_error)]
     if any(rank.given_up or rank.no_room for rank in attempt.ranks):
         return on_job.Requeued(reason=reason, usage=usage, failed_nodes=tuple(failed), counts=False)
     before = 0 if _got_on(attempt, job, usage) else job.infra_failures
@@ -434,7 +443,11 @@ def _got_on(attempt: Attempt, job: Job, usage: on_job.Usage) -> bool:
     return attempt.checkpoint is not None or usage.executed_s >= job.rules.forgive_after_s
 
 
-def _after_failure(end: on_attempt.Failed, job: Job, usage: on_job.Usage) -> on_job.JobEvent:
+def _after_failure(
+    end: on_attempt.Failed, attempt: Attempt, job: Job, usage: on_job.Usage
+) -> on_job.JobEvent:
+    if spoiled := live.spoiled_by(attempt):
+        return _infra(EndReason.JOIN_FAILED, attempt, job, usage, spoiled)
     again = {
         EndReason.PREEMPTED: True,
         EndReason.PREEMPTED_LOST: True,

@@ -53,6 +53,7 @@ class EndReason(StrEnum):
     START_FAILED = "start_failed"
     POISON = "poison"
     REJECTED = "rejected"
+    JOIN_FAILED = "join_failed"  # of a node that had joined it just before
     PROFILED = "profiled"  # its trial is over: it was measured, at another size than its own
 
 

@@ -90,7 +90,7 @@ _job = maker(Job)
 SAVES_KEPT = 20
 FAILED_NODES_KEPT = 8
 
-_INFRA = frozenset({EndReason.NODE_LOST, EndReason.START_FAILED})
+_INFRA = frozenset({EndReason.NODE_LOST, EndReason.START_FAILED, EndReason.JOIN_FAILED})
 _PREEMPTED = frozenset({EndReason.PREEMPTED, EndReason.PREEMPTED_LOST})
 _RESTARTED = frozenset(
     {EndReason.USER_ERROR, EndReason.OOM_HOST, EndReason.OOM_GPU, EndReason.SIGNAL}

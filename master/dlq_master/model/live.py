@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 
 from dlq_master.model.attempt import Attempt, AttemptState, RankPhase, RankStatus
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import Job, JobState
+from dlq_master.model.job import EndReason, Job, JobState
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.node import Node
 from dlq_master.model.resources import Allocation
@@ -20,7 +20,11 @@ from dlq_master.model.resources import Allocation
 RESIZES_PER_ATTEMPT = 8
 
 # Who fails so soon after it joined has not joined: the others go on without it.
-PROBATION_S = 60.0
+PROBATION_S = 300.0
+# A torchrun that has used up its restarts closes the rendezvous: the others fail so soon after it.
+_FOLLOW_S = 60.0
+# For so long the attempt does not go there again: each try costs all of them a restart of their workers.
+SHUNNED_S = 3600.0
 
 
 def known_on(nodes: Iterable[Node]) -> bool:
@@ -97,6 +101,7 @@ def heard(before: RankStatus, status: RankStatus, now_s: float) -> RankStatus:
             lost=status.lost,
             leaving=True,
             joined_time_s=before.joined_time_s,
+            unfit=not before.leaving and _own_fault(status),
         )
     runs = before.joining and status.phase is RankPhase.RUNNING
     return status._replace(
@@ -135,6 +140,26 @@ def lost_some(attempt: Attempt) -> bool:
     return any(node_id not in here for node_id in held)
 
 
+def shunned(attempt: Attempt, now_s: float) -> tuple[NodeId, ...]:
+    """Nodes on which a rank was to join and failed not long ago."""
+    since_s = now_s - SHUNNED_S
+    failed = [it for it in attempt.ranks if it.unfit and (it.exited_time_s or 0.0) > since_s]
+    return tuple(dict.fromkeys(status.node_id for status in failed))
+
+
+def spoiled_by(attempt: Attempt) -> tuple[NodeId, ...]:
+    """Nodes that have failed this attempt: a rank that had just joined there failed first, and took the others along."""
+    ended_s = [it.exited_time_s for it in attempt.ranks if it.failed]
+    first_s = min((at_s for at_s in ended_s if at_s is not None), default=0.0)
+    return tuple(
+        status.node_id
+        for status in attempt.ranks
+        if status.unfit
+        and status.exited_time_s is not None
+        and first_s - _FOLLOW_S < status.exited_time_s < first_s
+    )
+
+
 def members_gone(attempt: Attempt) -> bool:
     """Nobody is there any more but those who were to join or to leave: they are there for nobody."""
     members = [it for it in attempt.ranks if not it.joining and not it.leaving]
@@ -146,6 +171,11 @@ def _on_probation(before: RankStatus, status: RankStatus) -> bool:
     if joined_s is None or ended_s is None or not status.failed or status.hold_expired:
         return False
     return ended_s < joined_s + PROBATION_S
+
+
+def _own_fault(status: RankStatus) -> bool:
+    """Not because it was told to go, or its node was lost."""
+    return bool(status.exit_code or status.start_error or status.words == EndReason.JOIN_FAILED)
 
 
 def _whole(held: Allocation, then: Allocation) -> bool:

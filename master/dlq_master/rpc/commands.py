@@ -88,6 +88,7 @@ def launch_message(launch: Launch, checkpoint_root: str) -> agent.LaunchCommand:
         restart_count=launch.restart_count,
     )
     message.at_barrier, message.trial = launch.at_barrier, launch.trial
+    message.joins = launch.joins
     if launch.record_s is not None:
         message.profile.window_duration.CopyFrom(to_duration(launch.record_s))
     message.node_gpu_counts.extend(launch.node_gpu_counts)

@@ -121,6 +121,8 @@ class Launch:
     live: bool = False
     """Other nodes join and leave it while it runs, by torchrun's elastic rendezvous; `node_ids` has all that
     it ever had, and those without GPUs have left."""
+    joins: bool = False
+    """The others run already."""
     gpu_memory_bytes: int = 0
     """What it asks of each GPU, if it halves its batch on one that has less; else 0."""
 

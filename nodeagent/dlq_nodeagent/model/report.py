@@ -2,6 +2,7 @@
 
 import errno
 
+from dlq_common.live_resize import JOIN_FAILED
 from dlq_nodeagent.model.messages import CheckpointFact, Phase, RankReport
 from dlq_nodeagent.model.mistakes import start_exit_code
 from dlq_nodeagent.model.rank import Rank, RankState, answered_notice
@@ -46,7 +47,7 @@ def report_of(rank: Rank, *, sequence: int, now_s: float) -> RankReport:
         exit_code=_exit_code(rank) if ended else None,
         signal=0 if record is None else (record.signal or 0),
         oom_killed=record is not None and record.oom_kills > 0,
-        error=error_of(rank),
+        error=error_of(rank) or (_gave_up(rank) if ended else ""),
         ended_by=_ended_by(record) if ended else "",
         checkpoint=_checkpoint(rank, now_s),
         done=rank.done,
@@ -82,6 +83,11 @@ def error_of(rank: Rank) -> str:
         return rank.error
     failed = rank.record.start_error
     return f"{failed.stage}: {failed.text}"
+
+
+def _gave_up(rank: Rank) -> str:
+    """Why this node itself has ended it."""
+    return JOIN_FAILED if rank.stopping is not None and rank.stopping.cause == JOIN_FAILED else ""
 
 
 def _exit_code(rank: Rank) -> int | None:

@@ -142,6 +142,9 @@ class FakeRuntime:
     def workers_done(self, handle: Handle) -> bool:
         return self._settled(handle).job.workers_done
 
+    def worker_failures(self, handle: Handle) -> int:
+        return self._settled(handle).job.worker_failures
+
     def failed_task(self, handle: Handle) -> str:
         attempt = self._settled(handle)
         return attempt.job.failed_task if attempt.record is not None else ""

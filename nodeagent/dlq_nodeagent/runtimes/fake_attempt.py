@@ -39,6 +39,7 @@ class FakeJob:
     done: bool = False
     workers_done: bool = False
     failed_task: str = ""
+    worker_failures: int = 0
 
     @classmethod
     def from_argv(cls, argv: tuple[str, ...]) -> "FakeJob":

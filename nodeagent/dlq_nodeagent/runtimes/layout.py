@@ -13,7 +13,7 @@ STATE_DIR/                     0711 when jobs run as their submitters (they pass
       log.ring        0600     last bytes of them
       notice.json     0640     job may read it (its group): save and leave
       save.json       0640     job may read it (its group): save and go on
-      job/            0700     the job's own: beat, done
+      job/            0700     the job's own: beat, done; torchrun/, if it joined others
   leftover/                    0700: `job/` directories that held more than plain files
 """
 

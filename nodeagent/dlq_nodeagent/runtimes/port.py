@@ -65,7 +65,7 @@ class JobFiles(NamedTuple):
     preempt_file: str
     """Appears when the job is to save and leave (DLQ_PREEMPT_FILE); the job may only read it."""
     job_dir: str
-    """Owned by the job's user, mode 0700; plain files only, deleted with the attempt."""
+    """Owned by the job's user, mode 0700; plain files only (and where torchrun logs), deleted with the attempt."""
     beat_file: str
     """Where the job's beats go (DLQ_BEAT_FILE), below `job_dir`."""
     done_file: str
@@ -284,6 +284,11 @@ class Runtime(Protocol):
 
     def workers_done(self, handle: Handle) -> bool:
         """Whether only tasks that serve others are left of a rank with several (dlq-tasks says so)."""
+        ...
+
+    def worker_failures(self, handle: Handle) -> int:
+        """How often torchrun has started its workers again because they failed, as far as it can be seen: of a rank
+        that joined others (live_torchrun.py)."""
         ...
 
     def failed_task(self, handle: Handle) -> str:

@@ -29,6 +29,7 @@ from dlq_nodeagent.runtimes.port import (
     UnknownAttempt,
     Usage,
 )
+from dlq_nodeagent.runtimes.torchrun_logs import highest_start
 from dlq_nodeagent.shim.contact import read_boot_id
 
 _MAX_BEAT_BYTES = 65_536
@@ -175,6 +176,10 @@ class ProcessRuntime:
         attempt = self._known(handle)
         found = layout.read_job_file(attempt.at, layout.WORKERS_DONE, uid=attempt.uid, limit=1)
         return found is not None
+
+    def worker_failures(self, handle: Handle) -> int:
+        attempt = self._known(handle)
+        return highest_start(attempt.at, uid=attempt.uid)
 
     def failed_task(self, handle: Handle) -> str:
         attempt = self._known(handle)

@@ -1,6 +1,7 @@
 """The environment of a job."""
 
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -97,6 +98,8 @@ def test_resized_live_torchrun_is_told_who_may_come_and_where_they_meet() -> Non
     assert int(env["PET_MAX_RESTARTS"]) > 0
     assert (env["DLQ_ELASTIC_MODE"], env["DLQ_NNODES"]) == ("live", "2")
     assert not {"DLQ_GPUS", "DLQ_BATCH_SCALE"} & env.keys(), "they would be old after a resize"
+    assert "PET_LOG_DIR" not in env
+    assert environment(replace(launch, joins=True))["PET_LOG_DIR"] == "/a/job/torchrun"
 
 
 def test_the_first_node_of_a_live_job_hosts_its_rendezvous_where_others_can_reach_it() -> None:

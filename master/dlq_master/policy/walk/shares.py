@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
+from dlq_master.model import live
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import Job
 from dlq_master.model.pool import Part, Parts, lowest
@@ -190,6 +191,8 @@ class Shares:
     def _shape_of(self, job: Job, gpus: int) -> Shape:
         """Of GPUs beyond those that it has: with deadlines on the cluster's own nodes, as its base."""
         avoid = self.cluster.shape_on(job, gpus).avoid
+        if (attempt := self.cluster.live_attempt(job)) is not None:
+            avoid = (*avoid, *live.shunned(attempt, self.asked.now_s))
         return job.request.shape_on(gpus)._replace(gpu_types=None, avoid=avoid)
 
     def _near(self, job: Job, masks: Masks, more: Masks) -> Masks | None:

@@ -1108,6 +1108,7 @@ class LaunchCommand(_message.Message):
     PROFILE_FIELD_NUMBER: _builtins.int
     TRIAL_FIELD_NUMBER: _builtins.int
     NODE_GPU_TYPES_FIELD_NUMBER: _builtins.int
+    JOINS_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """The job."""
     node_rank: _builtins.int
@@ -1134,6 +1135,8 @@ class LaunchCommand(_message.Message):
     """... up to here; 0: only master_port will do."""
     trial: _builtins.bool
     """It only tries the job, on fewer GPUs than the job asks for: nothing that it saves is gone on with."""
+    joins: _builtins.bool
+    """It joins an attempt that runs (a live resize)."""
     @_builtins.property
     def fence(self) -> _lease_pb2.Fence:
         """Its fence."""
@@ -1215,10 +1218,11 @@ class LaunchCommand(_message.Message):
         profile: _profile_pb2.ProfileOrder | None = ...,
         trial: _builtins.bool = ...,
         node_gpu_types: _abc.Iterable[_builtins.str] | None = ...,
+        joins: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "grace_duration", b"grace_duration", "hold_duration", b"hold_duration", "profile", b"profile", "spec", b"spec", "time_left_duration", b"time_left_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_barrier", b"at_barrier", "checkpoint_directory", b"checkpoint_directory", "fence", b"fence", "gid", b"gid", "gpu_indexes", b"gpu_indexes", "grace_duration", b"grace_duration", "groups", b"groups", "hold_duration", b"hold_duration", "job_id", b"job_id", "master_port", b"master_port", "node_addresses", b"node_addresses", "node_gpu_counts", b"node_gpu_counts", "node_gpu_types", b"node_gpu_types", "node_ids", b"node_ids", "node_ports", b"node_ports", "node_rank", b"node_rank", "port_first", b"port_first", "port_last", b"port_last", "profile", b"profile", "restart_count", b"restart_count", "resume_from", b"resume_from", "spec", b"spec", "time_left_duration", b"time_left_duration", "trial", b"trial", "uid", b"uid", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_barrier", b"at_barrier", "checkpoint_directory", b"checkpoint_directory", "fence", b"fence", "gid", b"gid", "gpu_indexes", b"gpu_indexes", "grace_duration", b"grace_duration", "groups", b"groups", "hold_duration", b"hold_duration", "job_id", b"job_id", "joins", b"joins", "master_port", b"master_port", "node_addresses", b"node_addresses", "node_gpu_counts", b"node_gpu_counts", "node_gpu_types", b"node_gpu_types", "node_ids", b"node_ids", "node_ports", b"node_ports", "node_rank", b"node_rank", "port_first", b"port_first", "port_last", b"port_last", "profile", b"profile", "restart_count", b"restart_count", "resume_from", b"resume_from", "spec", b"spec", "time_left_duration", b"time_left_duration", "trial", b"trial", "uid", b"uid", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

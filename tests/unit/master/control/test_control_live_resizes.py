@@ -9,13 +9,13 @@ import pytest
 
 from dlq_common.config import Seconds
 from dlq_common.errors import IllegalTransition
-from dlq_common.live_resize import RESTARTS_PER_ATTEMPT
+from dlq_common.live_resize import JOIN_FAILED, JOINING_S, RESTARTS_PER_ATTEMPT
 from dlq_master.control.config import JobsConfig, LeaseConfig
 from dlq_master.control.stimuli import Stop, UpdateJob
 from dlq_master.model.attempt import AttemptState
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import EndReason, JobState
-from dlq_master.model.live import RESIZES_PER_ATTEMPT
+from dlq_master.model.live import PROBATION_S, RESIZES_PER_ATTEMPT, SHUNNED_S
 from dlq_master.model.resources import Request
 from support.lent_servers import Server, asked, flags, lend
 from support.master_harness import ALICE, Master, config_of
@@ -229,7 +229,7 @@ def test_who_left_before_is_not_told_to_have_failed_now(site: Site) -> None:
     assert (told["from"], told["to"], told["why"]) == (12, 8, f"{last}: it ended")
 
 
-def test_who_fails_soon_after_it_joined_has_not_joined_and_later_it_fails_the_gang(
+def test_who_fails_soon_after_it_joined_has_not_joined_and_is_not_asked_again_for_a_while(
     site: Site,
 ) -> None:
     job_id = site.grown()
@@ -238,10 +238,17 @@ def test_who_fails_soon_after_it_joined_has_not_joined_and_later_it_fails_the_ga
     site.on(last).report()
     assert site.master.attempt(job_id).lease.allocation.width == 8
     assert site.told("job_resized")[-1]["why"] == f"{last}: it ended"
+    for _ in range(20):
+        site.step()
+    assert site.width(job_id) == 8
+    site.master.clock.advance(SHUNNED_S)
     site.until(lambda: site.width(job_id) == 12)
-    site.master.clock.advance(61.0)
-    again = site.master.attempt(job_id).ranks[3]
-    assert (again.node_id, again.joined) == (last, True)
+
+
+def test_who_fails_long_after_it_joined_fails_the_gang(site: Site) -> None:
+    job_id = site.grown()
+    key, last = AttemptKey(job_id, 1), site.master.attempt(job_id).ranks[2].node_id
+    site.master.clock.advance(PROBATION_S + 1.0)
     site.on(last).exit(key, 3)
     site.on(last).report()
     assert site.master.attempt(job_id).stop_cause == "gang_failure"
@@ -252,6 +259,47 @@ def test_who_fails_soon_after_it_joined_has_not_joined_and_later_it_fails_the_ga
         EndReason.USER_ERROR,
         3,
     )
+
+
+def test_a_node_that_its_agent_gave_up_is_told_with_the_reason(site: Site) -> None:
+    job_id = site.grown()
+    key, last = AttemptKey(job_id, 1), site.master.attempt(job_id).ranks[2].node_id
+    site.on(last).give_up(key, JOIN_FAILED)
+    site.on(last).report()
+    assert site.master.attempt(job_id).lease.allocation.width == 8
+    assert site.told("job_resized")[-1]["why"] == f"{last}: the script fails there (join_failed)"
+    assert JOIN_FAILED in {it.cause for it in site.master.events() if it.kind == "rank_exited"}
+    assert EndReason.JOIN_FAILED.value == JOIN_FAILED
+
+
+def test_a_job_that_a_joining_node_took_along_goes_on_without_it_and_has_not_failed(
+    site: Site,
+) -> None:
+    """Its torchrun has ended by itself, and so has closed the rendezvous."""
+    job_id = site.grown()
+    key, (first, second, last) = AttemptKey(job_id, 1), site.master.attempt(job_id).ranks
+    site.on(last.node_id).exit(key, 1)
+    site.on(last.node_id).report()
+    site.master.clock.advance(3.0)
+    for status in (first, second):
+        site.on(status.node_id).exit(key, 1)
+        site.on(status.node_id).report()
+    job = site.master.job(job_id)
+    assert (job.state, job.end_reason, job.restarts) == (JobState.QUEUED, EndReason.JOIN_FAILED, 0)
+    assert (job.failed_nodes, job.infra_failures) == ((last.node_id,), 1)
+    site.until(lambda: site.width(job_id) == 8)
+    assert last.node_id not in site.master.attempt(job_id).lease.allocation.node_ids
+
+
+def test_a_script_that_fails_everywhere_is_the_users_own(site: Site) -> None:
+    job_id = site.grown()
+    key = AttemptKey(job_id, 1)
+    for status in site.master.attempt(job_id).ranks:  # rank 0 first: it has failed before they came
+        site.on(status.node_id).exit(key, 1)
+        site.on(status.node_id).report()
+        site.master.clock.advance(1.0)
+    job = site.master.job(job_id)
+    assert (job.state, job.end_reason) == (JobState.FAILED, EndReason.USER_ERROR)
 
 
 @pytest.mark.parametrize("when", ["joining", "leaving"])
@@ -371,6 +419,10 @@ def test_its_torchrun_knows_its_sizes_from_its_start(site: Site) -> None:
 
 def test_torchrun_has_restarts_left_for_failures_after_all_live_resizes() -> None:
     assert RESTARTS_PER_ATTEMPT >= 2 * RESIZES_PER_ATTEMPT
+
+
+def test_agents_watch_who_joins_for_as_long_as_the_master_lets_it_go() -> None:
+    assert JOINING_S == PROBATION_S
 
 
 def test_after_so_many_live_resizes_one_is_by_a_restart(site: Site) -> None:
