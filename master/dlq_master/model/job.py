@@ -293,13 +293,16 @@ class Job(NamedTuple):
         return gpus / self.request.gpus
 
     def sure_speed_on(self, gpus: int) -> float:
-        """The same, of a job with deadlines no more than is known: its promise must not rest on a hope."""
-        known = bool(self.speeds)
-        if self.paces:  # else they were told, not learned
-            known = known and any(pace.gpus == gpus for pace in self.paces)
-        if self.steps and gpus > self.request.gpus and not known:
+        """The same, of a job with deadlines no more than is sure: its promise must not rest on a hope. What was learned
+        counts where both sizes were measured, by no more than linear, less what paces of one size may differ by."""
+        learned, asked = self.speed_on(gpus), self.request.gpus
+        if not self.steps or gpus <= asked:
+            return learned
+        if not self.paces:  # its speeds were told, if any
+            return learned if self.speeds else 1.0
+        if not self.speeds or not {asked, gpus} <= {pace.gpus for pace in self.paces}:
             return 1.0
-        return self.speed_on(gpus)
+        return min(learned, max(1.0, _SURE * min(learned, gpus / asked)))
 
     @property
     def spec_id(self) -> JobId:
@@ -311,6 +314,7 @@ class Job(NamedTuple):
         return None if self.live_attempt is None else AttemptKey(self.job_id, self.live_attempt)
 
 
+_SURE = 0.9  # of a learned speed: halves of one measurement may be a tenth apart
 _QUEUED = JobState.QUEUED  # looking a member up costs more than comparing it
 ENDED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.TIMED_OUT})
 

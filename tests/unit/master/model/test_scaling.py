@@ -67,5 +67,20 @@ def test_a_promise_goes_by_sizes_that_were_measured_and_by_no_others() -> None:
     request = Request(gpus=1, sizes=SIZES)
     told = paces(on1=1.0, on4=0.5)
     job = a_job(request=request, steps=strict(100.0), paces=told, speeds=speeds(SIZES, 1, told))
-    assert [job.sure_speed_on(size) for size in SIZES] == [1.0, 1.0, 2.0, 1.0]
+    assert [job.sure_speed_on(size) for size in SIZES] == [1.0, 1.0, 1.8, 1.0], "less a tenth"
     assert job.speed_on(8) == pytest.approx(8**0.5)
+
+
+@pytest.mark.parametrize(
+    ("told", "sure"),
+    [
+        ({"on4": 0.5, "on8": 0.3}, 1.0),  # how fast it is on its base is only guessed
+        ({"on1": 1.0, "on8": 0.1}, 7.2),  # more than linear is a flaw of a measurement
+        ({"on1": 1.0, "on8": 0.95}, 1.0),
+        ({"on1": 1.0, "on8": 2.0}, 0.5),
+    ],
+)
+def test_a_promise_goes_by_no_more_than_is_sure(told: dict[str, float], sure: float) -> None:
+    request, known = Request(gpus=1, sizes=SIZES), paces(**told)
+    job = a_job(request=request, steps=strict(100.0), paces=known, speeds=speeds(SIZES, 1, known))
+    assert job.sure_speed_on(8) == pytest.approx(sure)
