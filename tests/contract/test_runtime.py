@@ -52,9 +52,11 @@ class Box(Protocol):
         silent_s: float = 0,
         head_bytes: int = 1 << 20,
         beside: Handle | None = None,
+        worker_failures: int = 0,
     ) -> Handle:
         """Start such a job (with an id of its own) and return when it is ready for signals, `silent_s`
-        after the last contact; `beside` a rank of the same attempt, as the one after it."""
+        after the last contact; `beside` a rank of the same attempt, as the one after it;
+        `worker_failures`: by what its torchrun leaves behind."""
         ...
 
     def let_pass(self, seconds: float) -> None:
@@ -92,10 +94,14 @@ class RealBox:
         silent_s: float = 0,
         head_bytes: int = 1 << 20,
         beside: Handle | None = None,
+        worker_failures: int = 0,
     ) -> Handle:
         self._box.contact_was(silent_s)
         trap = "''" if ignores_signals else "'exit 99'" if saves else "-"
         script = f"trap {trap} TERM USR1; printf '%s' '{log}.'; "
+        if worker_failures:
+            logs = f"{self._job_dir()}/torchrun/17.1_x7"
+            script = f"mkdir -p {logs}/attempt_0 {logs}/attempt_{worker_failures}/0; {script}"
         if runs_for_s:
             script += f"sleep {runs_for_s} & until wait $!; do :; done; "
         same = _rank_after(beside) if beside else {}
@@ -111,6 +117,10 @@ class RealBox:
         if startable:
             self._box.wait_log(handle, b".")
         return handle
+
+    def _job_dir(self) -> str:
+        """Of the job that is started next."""
+        return self.runtime.job_files(AttemptKey(str(self._box.plans + 1), 1, 0)).job_dir
 
     def let_pass(self, seconds: float) -> None:
         pass
@@ -164,6 +174,7 @@ class PretendBox:
         silent_s: float = 0,
         head_bytes: int = 1 << 20,
         beside: Handle | None = None,
+        worker_failures: int = 0,
     ) -> Handle:
         self._started += 1
         if silent_s:
@@ -171,6 +182,7 @@ class PretendBox:
             self._clock.advance(silent_s)
         words = [f"run_for={runs_for_s}", f"exit_code={exit_code}", f"log={log}."]
         words += ["ignores_signals=yes"] * ignores_signals + ["saves_for=0.1"] * saves
+        words += [f"worker_failures={worker_failures}"]
         words += [] if startable else ["start_error=No such file or directory"]
         place: dict[str, Any] = {"job_id": str(self._started), "attempt": 1, "node_rank": 0}
         return self._fake.start(
@@ -556,3 +568,11 @@ def test_a_rank_goes_on_to_leave_when_its_agent_dies(box: Box) -> None:
     record = box.wait_exit(leaves)
     assert (record.why, record.noticed) == (ExitWhy.STOPPED, "stop")
     assert box.runtime.poll(stays) is None
+
+
+@pytest.mark.parametrize("failures", [0, 3])
+def test_who_joined_shows_how_often_its_workers_have_failed(box: Box, failures: int) -> None:
+    handle = box.start(runs_for_s=LONG_S, worker_failures=failures)
+    assert box.runtime.worker_failures(handle) == failures
+    box.restart_agent()
+    assert box.runtime.worker_failures(handle) == failures
