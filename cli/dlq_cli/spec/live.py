@@ -21,15 +21,13 @@ def check_live(
             "live, whole nodes come and go",
             hint="say how many GPUs each has: --gpus-per-node N",
         )
-    launch, compat, network, signal_to = (
-        layer.get(key) for key in ("launch", "compat", "network", "preempt.signal_to")
+    launch, compat, signal_to = (
+        layer.get(key) for key in ("launch", "compat", "preempt.signal_to")
     )
     if launch is not None and launch.value == PER_GPU:
         raise wrong(launch.origin, "live, torchrun starts a process for each GPU: not the cluster")
     if compat is not None and compat.value:
         raise wrong(compat.origin, f"live, variables of {compat.value} would be those of the start")
-    if network is not None and network.value == "none":
-        raise wrong(network.origin, "live, its nodes meet on the network")
     program = " ".join(words)
     launches = signal_to is not None and signal_to.value == "ranks"
     if not launches and not names_torchrun(program):

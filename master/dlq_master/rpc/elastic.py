@@ -132,8 +132,6 @@ def _check_live(spec: job_pb2.JobSpec) -> None:
         raise _wrong(f"{live} is started by torchrun, one for each node, not {spec.launch}")
     if spec.compat:
         raise _wrong(f"{live} finds no variables of {spec.compat}: they stay as at its start")
-    if spec.container.network == "none":
-        raise _wrong(f"{live} meets its other nodes on the network, and its container has none")
     program = spec.script or " ".join(spec.command)
     if spec.preempt.signal_to != "ranks" and not names_torchrun(program):
         raise _wrong(

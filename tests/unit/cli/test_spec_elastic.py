@@ -135,10 +135,6 @@ def test_live_is_for_torchrun(more: dict[str, object]) -> None:
         ({"command": "torchrun t.py", "launch": "per-gpu"}, "not the cluster"),
         ({"command": "torchrun t.py", "compat": "slurm"}, "those of the start"),
         ({"command": "torchrun t.py", "resources__gpus": None}, "whole nodes"),
-        (
-            {"command": "torchrun t.py", "image": "docker.io/a/b", "network": "none"},
-            "meet on the network",
-        ),
     ],
 )
 def test_live_is_refused_where_it_could_not_be_done(more: dict[str, object], words: str) -> None:

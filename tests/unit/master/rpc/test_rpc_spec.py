@@ -65,6 +65,10 @@ def a_live_spec() -> job_pb2.JobSpec:
     return spec
 
 
+def without_network(spec: JobSpec) -> None:
+    spec.container.image, spec.container.network = "docker.io/a/b:1", "none"
+
+
 def test_a_job_may_be_resized_live() -> None:
     assert checked(a_live_spec()).elastic.resize == "live"
 
@@ -76,7 +80,7 @@ def test_a_job_may_be_resized_live() -> None:
         (lambda it: setattr(it, "launch", "per-gpu"), "not per-gpu"),
         (lambda it: setattr(it, "compat", "slurm"), "variables of slurm"),
         (lambda it: setattr(it.elastic, "resize", "alive"), "not one of restart, live"),
-        (set_field("container.network", "none"), "on the network"),
+        (without_network, "from reaching each other"),
         (set_field("command", ["python", "train.py"]), "started by torchrun, .* names none"),
         (set_field("script", "#!/bin/sh\nexec python t.py"), "started by torchrun, .* names none"),
         (set_field("command", ["torchrun", "--nnodes=2", "t.py"]), "--nnodes=2.* would win"),
