@@ -24,6 +24,9 @@ from dlq_master.policy.check import IllegalPlan, check_delta
 from dlq_master.policy.reclaim.tenants import gives_up
 from dlq_master.policy.reclaim.whitelist import is_asked_back, is_lent
 
+_LENT = frozenset({NodeFlag.LOANED, NodeFlag.LENDING})
+_LENT_AND_ASKED_BACK = frozenset({NodeFlag.LOANED, NodeFlag.RECLAIMED})
+
 
 def servers(turn: Turn) -> list[Node]:
     """All of the inference side, by name."""
@@ -54,11 +57,12 @@ def watch(turn: Turn) -> None:
     loans, cluster = turn.state.loans, turn.state.cluster
     for node in servers(turn):
         lending = NodeFlag.LENDING in node.flags
+        if not node.flags & _LENT and cluster.attempts_on(node.node_id):
+            _take_over(turn, node.node_id)
         if not lending and not is_asked_back(cluster, node.node_id):
             loans.forget(node.node_id)
             continue
-        if not lending:
-            _send_away(turn, node.node_id)
+        _send_away(turn, node.node_id)
         why = emptiness.obstacle(turn, node)
         if why:
             loans.asked.pop(node.node_id, None)
@@ -150,8 +154,16 @@ def _so_many(turn: Turn, count: int) -> tuple[NodeId, ...]:
     return tuple(able[:count])
 
 
+def _take_over(turn: Turn, node_id: NodeId) -> None:
+    """It was the cluster's own until its agent came back: who runs there leaves, as if it were asked back."""
+    actor, cause = f"node:{node_id}", "it is a server of the inference side now"
+    for flag in sorted(_LENT_AND_ASKED_BACK):
+        set_flag = on_node.FlagSet(flag=flag, reason=cause, by=actor)
+        turn.step_node(node_id, set_flag, actor=actor, cause=cause)
+
+
 def _send_away(turn: Turn, node_id: NodeId) -> None:
-    """Who was silent when the server was asked back hears of it now."""
+    """Who was silent when the server was asked back, or was there before it was one, hears of it now."""
     cluster = turn.state.cluster
     for key in cluster.attempts_on(node_id):
         attempt = cluster.attempts[key]

@@ -21,7 +21,7 @@ from dlq_master.model.plan import Plan, Reclaim
 from dlq_master.model.resources import Request
 from dlq_master.model.why import Reason, ReasonCode
 from support.inline_planner import InlinePlanner
-from support.lent_servers import asked, flags, lend, lent, saves, server
+from support.lent_servers import Server, asked, flags, lend, lent, saves, server
 from support.master_harness import ROOT, Master, config_of
 from support.running import running
 from support.sim_agent import SimAgent
@@ -316,6 +316,21 @@ def test_the_cluster_s_own_nodes_are_neither_lent_nor_asked_back(
         master.ask(asked("gpu01"))
     with pytest.raises(NotFound):
         master.ask(asked("gone"))
+
+
+def test_who_runs_on_a_node_that_becomes_a_server_leaves(master: Master, agent: SimAgent) -> None:
+    key = running(master, agent)
+    again = Server(master, agent.node_id, ranks=agent.ranks)
+    again.hello()
+    master.tick(1.0)
+    assert flags(master, "gpu01") == {"loaned", "reclaimed"}
+    assert master.attempt(key.job_id).stop_cause == "reclaim"
+    saves(again, key)
+    master.tick(1.0)
+    again.answer()
+    assert flags(master, "gpu01") == set()
+    assert master.job(key.job_id).live_attempt is None
+    assert not master.node("gpu01").open
 
 
 def test_what_is_not_lent_yet_is_taken_back_first_and_what_is_away_stays_away(
