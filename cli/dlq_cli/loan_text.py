@@ -64,9 +64,15 @@ def plan_text(plan: wire.ReclaimPlan, look: Look) -> str:
     text = "\n".join(lines) + "\n"
     if plan.jobs:
         text += table(_JOBS, [_job_row(job, look) for job in plan.jobs], look)
-    if plan.token:
+    if plan.token and plan.too_long and not _forced(plan):
+        text += "as asked it would be refused: ask for a later time, or --force\n"
+    elif plan.token:
         text += f"to do exactly this: dlq admin reclaim --token {plan.token}\n"
     return text
+
+
+def _forced(plan: wire.ReclaimPlan) -> bool:
+    return any(job.killed for job in plan.jobs)
 
 
 def _by_when(plan: wire.ReclaimPlan) -> str:
@@ -74,8 +80,7 @@ def _by_when(plan: wire.ReclaimPlan) -> str:
     words = f"within {span}, and the check that their GPUs are free"
     if not plan.too_long:
         return words
-    silent = any(job.killed for job in plan.jobs)  # forced already
-    why = "a server is silent" if silent else "--force would end jobs"
+    why = "a server is silent" if _forced(plan) else "--force would end jobs"
     return f"{words}; that is later than asked for ({why})"
 
 

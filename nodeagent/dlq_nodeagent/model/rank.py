@@ -10,9 +10,8 @@ from dlq_nodeagent.runtimes.port import ExitRecord
 
 # Causes whose point is a checkpoint: they wait for a job that has not begun to train yet, because a
 # signal in a launcher's first seconds kills it raw. The others want it gone.
-SAVING_CAUSES = frozenset(
-    {"preempt", "pause", "requeue", "time_limit", "drain", "reclaim", "resize"}
-)
+RECLAIM = "reclaim"
+SAVING_CAUSES = frozenset({"preempt", "pause", "requeue", "time_limit", "drain", RECLAIM, "resize"})
 
 
 class RankState(StrEnum):
@@ -290,7 +289,9 @@ def notice_due_s(rank: Rank, *, startup_grace_s: float) -> float:
     if not awaits_beat(rank):
         return due_s
     born_s = rank.accepted_s if rank.started_s is None else rank.started_s
-    return max(due_s, born_s + startup_grace_s)
+    wanted_s = max(due_s, born_s + startup_grace_s)
+    asked = rank.stopping
+    return min(wanted_s, due_s + asked.grace_s / 2.0) if asked.cause == RECLAIM else wanted_s
 
 
 def awaits_beat(rank: Rank) -> bool:
@@ -355,5 +356,10 @@ def _sooner(rank: Rank, asked: Stopping, now_s: float) -> Step:
 def _notice(rank: Rank, baseline_mtime_ns: int, now_s: float) -> Step:
     assert rank.stopping is not None
     noticed = replace(rank.stopping, noticed_s=now_s, baseline_mtime_ns=baseline_mtime_ns)
+    if (
+        noticed.cause == RECLAIM
+    ):  # that the node is empty by then is promised, unless the agent was away
+        left_s = rank.stopping.end_s - now_s
+        noticed = replace(noticed, grace_s=max(noticed.grace_s / 2.0, left_s))
     how = Effect.KILL if noticed.grace_s == 0 else Effect.GIVE_NOTICE
     return Step(replace(rank, stopping=noticed), (Effect.RECORD, how))

@@ -24,6 +24,7 @@ def plan(*jobs: wire.ReclaimedJob, too_long: bool = False) -> str:
         jobs=jobs,
         promised_duration=Duration(seconds=300),
         too_long=too_long,
+        token="3f2a",
     )
     return plan_text(told, Look(tty=False, color=False, now_s=0.0))
 
@@ -38,3 +39,9 @@ def test_nobody_is_told_to_force_what_is_forced() -> None:
     assert "(--force would end jobs)" in plan(kept, too_long=True)
     forced = job("preempt", gpus=4, lost_s=60, killed=True)
     assert "later than asked for (a server is silent)" in plan(forced, too_long=True)
+
+
+def test_a_token_is_offered_only_for_what_would_be_done() -> None:
+    hit = job("preempt", gpus=4, lost_s=60)
+    assert "--token 3f2a" in plan(hit)
+    assert "--token" not in plan(hit, too_long=True)

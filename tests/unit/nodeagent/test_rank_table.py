@@ -123,3 +123,13 @@ def test_a_notice_of_a_saving_stop_waits_for_a_beat_or_the_start_up_grace() -> N
     assert notice_due_s(waiting, startup_grace_s=20.0) == 120.0
     assert notice_due_s(replace(waiting, beaten=True), startup_grace_s=20.0) == 105.0
     assert waiting.state in ALIVE
+
+
+def test_a_reclaim_ends_when_it_was_promised_also_in_the_start_up_grace() -> None:
+    asked = Stopping(cause="reclaim", grace_s=6.0, due_s=105.0)
+    waiting = Rank(launch=LAUNCH, state=RankState.STOP_WAITING, started_s=100.0, stopping=asked)
+    assert notice_due_s(waiting, startup_grace_s=20.0) == 108.0
+    for noticed_s, ends_s in ((105.5, 111.0), (108.0, 111.0), (300.0, 303.0)):
+        told = step(waiting, NoticeDue(0), now_s=noticed_s).rank.stopping
+        assert told is not None
+        assert told.end_s == ends_s, "who was away gives it half of its grace all the same"
