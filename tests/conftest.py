@@ -9,6 +9,7 @@ import signal
 from collections.abc import Generator
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from support.daemon_logs import ends_of_logs
@@ -19,6 +20,10 @@ gc.disable()
 # A shell in the background lets those whom it starts ignore Ctrl-C, and they whom they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# Plain lines: colours and columns cost as much as what is told.
+structlog.configure(
+    processors=[structlog.stdlib.add_log_level, structlog.processors.KeyValueRenderer()]
+)
 # On a busy machine every time limit is a coin toss.
 UNTIMED = (HealthCheck.too_slow,)
 settings.register_profile(

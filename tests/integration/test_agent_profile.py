@@ -28,17 +28,19 @@ RING = Path(__file__).parents[1] / "support" / "ring_of_two.py"
 EXITED = wire.RANK_PHASE_EXITED
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def master() -> Iterator[StubMaster]:
     with StubMaster() as stub:
         yield stub
 
 
-@pytest.fixture
-def node(tmp_path: Path, master: StubMaster) -> Iterator[AgentProcess]:
-    node = AgentProcess(tmp_path, master)
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory, master: StubMaster) -> Iterator[AgentProcess]:
+    """One agent for all, at work; each test has jobs of its own, and leaves no rings behind."""
+    node = AgentProcess(tmp_path_factory.mktemp("node"), master)
     assert node.join(master.token()).returncode == 0
     node.start()
+    master.wait_for(lambda: master.hellos or None, "the agent")
     yield node
     node.clean_up()
 
@@ -79,7 +81,6 @@ def test_a_job_of_two_ranks_tells_its_sizes_and_times_while_it_runs_on(
     master: StubMaster, node: AgentProcess
 ) -> None:
     master.acks_profiles = False
-    master.wait_for(lambda: master.hellos or None, "the agent")
     master.command(ring(1, window_s=4.0))
     told = evidence_of(master, 1)
     assert (told.fence.epoch, told.fence.attempt, told.node_rank) == (1, 1, 0)
@@ -97,7 +98,7 @@ def test_a_job_of_two_ranks_tells_its_sizes_and_times_while_it_runs_on(
     assert whole.model_bytes == told.model_bytes
     # The rings are gone though the master has not answered, and the job knows nothing of it.
     wait_until(lambda: not places(node), what="the rings are removed")
-    assert not any(report.phase == EXITED for report in master.reports)
+    assert not any((it.job_id, it.phase) == ("1", EXITED) for it in master.reports)
     # An agent that dies, and a line that breaks, tell it again until they hear that it is known.
     node.kill()
     node.start()
@@ -112,17 +113,16 @@ def test_a_job_of_two_ranks_tells_its_sizes_and_times_while_it_runs_on(
 def test_an_agent_that_is_killed_within_the_window_loses_nothing(
     master: StubMaster, node: AgentProcess
 ) -> None:
-    master.wait_for(lambda: master.hellos or None, "the agent")
-    launch = ring(1, "60", window_s=3600.0)
+    launch = ring(2, "60", window_s=3600.0)
     master.command(launch)
-    master.report("1", wire.RANK_PHASE_STARTED)
+    master.report("2", wire.RANK_PHASE_STARTED)
     wait_until(lambda: list(node.state_dir.glob("profiles/*/rings/*.dlqprof")), what="rings")
     node.kill()
     node.start()
-    told = evidence_of(master, 1)
+    told = evidence_of(master, 2)
     assert told.model_bytes == sum(BUFFERS)
     assert from_duration(told.window_duration) < 3600.0
-    master.report("1", EXITED)
+    master.report("2", EXITED)
     wait_until(lambda: not places(node), what="the rings are removed")
 
 
@@ -143,10 +143,9 @@ os.truncate(os.open(f"{at}/4-4.dlqprof", os.O_CREAT | os.O_RDWR), 1 << 40)
 def test_a_job_that_fills_its_rings_with_traps_harms_only_its_own_result(
     master: StubMaster, node: AgentProcess
 ) -> None:
-    master.wait_for(lambda: master.hellos or None, "the agent")
-    master.command(order(1, sys.executable, "-c", HOSTILE, window_s=60.0))
-    assert evidence_of(master, 1).traffic.reason == "analysis-failed"
-    assert master.report("1", EXITED).exit_code == 0
+    master.command(order(3, sys.executable, "-c", HOSTILE, window_s=60.0))
+    assert evidence_of(master, 3).traffic.reason == "analysis-failed"
+    assert master.report("3", EXITED).exit_code == 0
     wait_until(lambda: not places(node), what="the rings are removed")
 
 
@@ -168,9 +167,8 @@ def test_a_program_that_cannot_be_watched_runs_as_ever_and_says_why(
 ) -> None:
     words = ["gcc", "-static", "-nostdlib", "-x", "c", "-o", str(tmp_path / "static"), "-"]
     subprocess.run(words, input=STATIC, check=True)
-    master.wait_for(lambda: master.hellos or None, "the agent")
-    master.command(order(1, str(tmp_path / "static"), window_s=60.0))
-    told = evidence_of(master, 1)
+    master.command(order(4, str(tmp_path / "static"), window_s=60.0))
+    told = evidence_of(master, 4)
     assert (told.traffic.confidence, told.traffic.reason) == ("unknown", "static")
     assert list(told.limits) == ["static"]
-    assert master.report("1", EXITED).exit_code == 7
+    assert master.report("4", EXITED).exit_code == 7

@@ -23,7 +23,7 @@ NOBODY = 65534
 EXITED, START_FAILED = wire.RANK_PHASE_EXITED, wire.RANK_PHASE_START_FAILED
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
     """A directory that other users can pass, unlike pytest's own."""
     with tempfile.TemporaryDirectory(prefix="dlq-submitter-") as name:
@@ -31,7 +31,7 @@ def place() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def master(place: Path) -> Iterator[StubMaster]:
     with StubMaster() as stub:
         agent = AgentProcess(place, stub)

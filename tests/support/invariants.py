@@ -154,11 +154,10 @@ def _stored(state: State, loaded: Loaded) -> None:
 
 def _jobs(state: State) -> None:
     for job in state.cluster.jobs.values():
-        story = f"job {job.job_id}: {job}"
-        assert (job.state in ENDED) == (job.end_time_s is not None), story
-        assert (job.state is JobState.HELD) == (job.hold is not None), story
-        assert job.infra_failures <= job.rules.max_infra_failures + 1, story  # I8
-        assert (job.live_attempt or 0) in (0, job.attempts), story  # I6
+        assert (job.state in ENDED) == (job.end_time_s is not None), job
+        assert (job.state is JobState.HELD) == (job.hold is not None), job
+        assert job.infra_failures <= job.rules.max_infra_failures + 1, job  # I8
+        assert (job.live_attempt or 0) in (0, job.attempts), job  # I6
 
 
 def _attempts(state: State, loaded: Loaded, rows: MemoryStore) -> None:
