@@ -6,7 +6,7 @@ from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 from urllib.request import urlopen
 
 from dlq_common.clock import SteadyClock
@@ -25,7 +25,7 @@ def check_source(source: str) -> None:
     """Raises ValueError for what cannot be asked."""
     url = source.removeprefix(PROMETHEUS)
     if source.startswith(PROMETHEUS):
-        if urlsplit(url).scheme not in _HTTP or "query" not in parse_qs(urlsplit(url).query):
+        if urlsplit(url).scheme not in _HTTP or not _query(urlsplit(url).query):
             raise ValueError(f"write {PROMETHEUS}http://HOST:9090?query=..., not {source[:80]!r}")
     elif source and urlsplit(source).scheme not in _HTTP and not _path(source).startswith("/"):
         raise ValueError(f"the whole path of a file, http:// or https://, not {source[:80]!r}")
@@ -48,12 +48,18 @@ def read_load(source: str, timeout_s: float = TIMEOUT_S, max_age_s: float = 0.0)
 def _told(source: str, timeout_s: float, max_age_s: float) -> float:
     if source.startswith(PROMETHEUS):
         parts = urlsplit(source.removeprefix(PROMETHEUS))
-        query = quote(parse_qs(parts.query)["query"][0])
+        query = quote(_query(parts.query))
         base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         return _found(_fetched(f"{base}/api/v1/query?query={query}", timeout_s))
     if urlsplit(source).scheme in _HTTP:
         return _number(_fetched(source, timeout_s))
     return _number(_last_line(Path(_path(source)), max_age_s))
+
+
+def _query(told: str) -> str:
+    """What Prometheus is asked, as people write it: a + adds."""
+    asked = (one.removeprefix("query=") for one in told.split("&") if one.startswith("query="))
+    return unquote(next(asked, ""))
 
 
 def _path(source: str) -> str:

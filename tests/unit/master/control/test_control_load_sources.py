@@ -16,14 +16,16 @@ OK = "HTTP/1.1 200 OK\r\n"
 
 
 @contextmanager
-def speaking(said: str, *, hangs: bool = False) -> Iterator[str]:
+def speaking(said: str, *, hangs: bool = False, heard: list[bytes] | None = None) -> Iterator[str]:
     """A server that says this to whoever calls, and hangs up, or does not; its address."""
     over = threading.Event()
 
     def serve() -> None:
         line, _ = door.accept()
         with line:
-            line.recv(65536)
+            asked = line.recv(65536)
+            if heard is not None:
+                heard.append(asked)
             line.sendall(said.encode())
             if hangs:
                 over.wait()
@@ -81,6 +83,14 @@ def test_a_load_is_what_a_server_answers(body: str, busy: float) -> None:
 def test_a_load_is_what_a_query_of_prometheus_finds(result: str, kind: str) -> None:
     with speaking(with_length(found(result, kind))) as url:
         assert read_load(f"prometheus:{url}?query=avg(busy{{job='x'}})") == 0.4
+
+
+@pytest.mark.parametrize("query", ["a/(a+b)", "a/(a%2Bb)"])
+def test_a_query_is_asked_as_people_write_it(query: str) -> None:
+    heard: list[bytes] = []
+    with speaking(with_length(found(f"[{SERIES % 0.4}]")), heard=heard) as url:
+        read_load(f"prometheus:{url}?query={query}")
+    assert heard[0].startswith(b"GET /api/v1/query?query=a/%28a%2Bb%29 ")
 
 
 @pytest.mark.parametrize(
