@@ -96,12 +96,14 @@ class ClusterSpec:
         """Some of the nodes are lent."""
         return any(group.lent is not None for group in self.groups)
 
-    def own_speed(self, gpu_types: Collection[str] | None) -> int | float:
-        """Of the cluster's own GPUs of these types (None: of all); 1 where they are not all alike."""
-        own = [group for group in self.groups if group.pool is NodePool.TRAINING]
-        may = [group for group in own if gpu_types is None or group.gpu_type in gpu_types]
-        speeds = {group.speed for group in may}
-        return speeds.pop() if len(speeds) == 1 else 1
+    def own_speeds(self, gpu_types: Collection[str] | None) -> dict[str, int | float]:
+        """Of the cluster's own GPUs of these types (None: of all), by type: the slowest of each."""
+        found: dict[str, int | float] = {}
+        for group in self.groups:
+            kind = group.gpu_type
+            if group.pool is NodePool.TRAINING and (gpu_types is None or kind in gpu_types):
+                found[kind] = min(group.speed, found.get(kind, group.speed))
+        return found
 
     @property
     def rented_only(self) -> bool:

@@ -123,12 +123,12 @@ class Replay(Engine):
         sizes: tuple[int, ...] = ()
         if self.policy.sizing is not None and row.checkpoint:  # who cannot save cannot be resized
             sizes = sizes_of(row)
-        speed = self.spec.own_speed(asked_types(row, typed=self.spec.typed))
+        speeds = self.spec.own_speeds(asked_types(row, typed=self.spec.typed))
         job = build_job(
             job_id,
             row,
             typed=self.spec.typed,
-            estimate_s=self.estimates.at_submit(job_id, row, speed),
+            estimate_s=self.estimates.at_submit(job_id, row, speeds),
             queue=self.queues.of(row),
             team=row.vc or "" if self.settings.teams == "vc" else "",
             constraint=self.memory.asked(row),

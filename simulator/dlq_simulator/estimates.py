@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dlq_master.model import drive
 from dlq_master.model.attempt_steps import Measured
 from dlq_master.model.cluster import Cluster
@@ -25,19 +27,22 @@ class Estimates:
         self._cluster = cluster
         self._profiles = knowledge.know is Know.PROFILED
         self._told_s: dict[JobId, float] = {}
-        # Of the GPUs on which they are to run, where that is not 1.
-        self._speeds: dict[JobId, Seconds] = {}
+        # Of the GPUs on which they may run by type, where not all have 1.
+        self._speeds: dict[JobId, Mapping[str, Seconds]] = {}
         self._given_up: set[JobId] = set()
 
-    def at_submit(self, job_id: JobId, row: TraceJob, speed: Seconds) -> float | None:
-        """The run time that a new job says, where its GPUs have this speed: a promise is made on what it says."""
+    def at_submit(
+        self, job_id: JobId, row: TraceJob, speeds: Mapping[str, Seconds]
+    ) -> float | None:
+        """The run time that a new job says, where its GPUs may have these speeds (none: 1): a promise is made on what
+        it says, on any of them."""
         told_s = self._knowledge.at_submit(row)
         if told_s is None or self._profiles:
             return told_s
         self._told_s[job_id] = told_s
-        if speed != 1:
-            self._speeds[job_id] = speed
-        return told_s / speed
+        if any(speed != 1 for speed in speeds.values()):
+            self._speeds[job_id] = speeds
+        return told_s / min(speeds.values(), default=1)
 
     def speeds(self, row: TraceJob, sizes: tuple[int, ...], speed: Speed) -> tuple[float, ...]:
         """How fast it runs at each of its sizes, for a policy that knows anything of it."""
@@ -62,11 +67,12 @@ class Estimates:
 
     def stopped(self, job_id: JobId, course: Course, now_s: Seconds) -> None:
         """It has left its GPUs: what it has saved is seconds of the reference, what is left those of its own GPUs."""
-        speed = self._speeds.get(job_id)
-        if speed is None:
+        speeds, job = self._speeds.get(job_id), self._cluster.jobs[job_id]
+        if speeds is None:
             return
+        speed = speeds.get(job.gpu_type_promised) or min(speeds.values())
         left_s = max(0.0, self._told_s[job_id] - course.done_s) / speed
-        told = Estimated(estimate_s=self._cluster.jobs[job_id].worked_s + left_s)
+        told = Estimated(estimate_s=job.worked_s + left_s)
         drive.step_job(self._cluster, job_id, told, now_s)
 
     def tried(self, course: Course, number: int, now_s: Seconds, gpus: int) -> Seconds:

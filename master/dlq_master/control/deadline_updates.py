@@ -62,8 +62,9 @@ def cleared(job: Job, after: Job) -> Job:
         return after
     lane = Lane.SPOT if job.lane in (Lane.SLO, Lane.FILL) else job.lane
     gone = after._replace(
-        promised=None, slots=(), verdict="", alternative=None, margin=None, pause=None
-    )
+        promised=None, slots=(), verdict="", alternative=None, margin=None, pause=None,
+        gpu_type_promised="",
+    )  # fmt: skip
     return gone._replace(lane=lane)
 
 

@@ -194,6 +194,8 @@ class Cluster:
     def _on_own(self, job: Job, shape: Shape) -> Shape:
         if job.steps and self.own.foreign and (job.promised is not None or self.own_holds(shape)):
             shape = shape._replace(avoid=(*shape.avoid, *self.own.foreign))
+        if job.gpu_type_promised:
+            shape = shape.on_type(job.gpu_type_promised)
         if job.promised is not None or job.lane < _SPOT:
             return shape._replace(together=True)
         return shape if self.packing is None else self.packing.shape(shape, job.profile)

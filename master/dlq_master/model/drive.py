@@ -240,7 +240,7 @@ def _event(
         case Promote():
             return job_steps.Promoted(keeps=cluster.ordering.promote_to is PromoteTo.HEAD)
         case Reserve():
-            _, lane, slots, promised, verdict, _, margin, alternative, pause = change
+            _, lane, slots, promised, verdict, _, margin, alternative, pause, gpu_type = change
             job = cluster.jobs[change.job_id]
             if not job.verdict and job.steps:
                 run_s = job.duration_estimate_s or 0.0
@@ -254,6 +254,7 @@ def _event(
                 margin=margin,
                 alternative=alternative,
                 pause=pause,
+                gpu_type=gpu_type,
             )
         case Profile():
             return job_steps.TrialsPlanned(trials=change.trials)

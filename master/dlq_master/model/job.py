@@ -218,6 +218,7 @@ class Job(NamedTuple):
         None  # part of its estimate that is reserved beyond it, since it was promised
     )
     pause: Pause | None = None  # for each stop, since it was promised
+    gpu_type_promised: str = ""  # on which its promise stands, if it may get several
     family: str = ""  # jobs of one family run alike; "" = it has none
     trials: tuple[int, ...] = ()  # GPUs of the trials that are still to be made, the next first
     trial_time_s: float | None = None  # when it was sent to be profiled

@@ -69,6 +69,7 @@ _LANE = _at("lane")
 _SLOTS = _at("slots")
 _PROMISED = _at("promised")
 _VERDICT = _at("verdict")
+_GPU_TYPE_PROMISED = _at("gpu_type_promised")
 _MOVES = _at("moves")
 _MARGIN = _at("margin")
 _PAUSE = _at("pause")
@@ -297,6 +298,14 @@ def reserve(draft: Draft, lane: Lane, slots: Segments, promised: int | None, ver
     """It stands in this lane, and these slots are planned for it."""
     draft[_LANE], draft[_SLOTS] = lane, slots
     draft[_PROMISED], draft[_VERDICT] = promised, verdict
+
+
+def bind(draft: Draft, gpu_type: str) -> None:
+    """Its promise stands on GPUs of this type (""; as before) as long as it has one."""
+    if draft[_PROMISED] is None:
+        draft[_GPU_TYPE_PROMISED] = ""
+    elif gpu_type:
+        draft[_GPU_TYPE_PROMISED] = gpu_type
 
 
 def make_way(draft: Draft) -> None:

@@ -134,6 +134,7 @@ class Reserved:
     margin: float | None = None  # of a new promise
     alternative: Alternative | None = None  # of a refusal
     pause: Pause | None = None  # of a new promise
+    gpu_type: str = ""  # likewise, of who may get several
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -459,6 +460,7 @@ def step(  # noqa: C901 one case per event
             to.displace(draft, Taken(event.for_job, event.user, event.rule, at_s))
         case Reserved():
             to.reserve(draft, event.lane, event.slots, event.promised, event.verdict)
+            to.bind(draft, event.gpu_type)
             if event.margin is not None:
                 to.add_margin(draft, event.margin, event.pause)
             if event.verdict != job.verdict:

@@ -115,6 +115,7 @@ class Reserve(NamedTuple):
     margin: float | None = None  # of a new promise; None: as before
     alternative: Alternative | None = None  # of a refusal
     pause: Pause | None = None  # of a new promise; None: as before
+    gpu_type: str = ""  # of a new promise to who may get several; "": as before
 
 
 class Profile(NamedTuple):

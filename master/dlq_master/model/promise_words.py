@@ -13,7 +13,7 @@ NAMED = 3  # of several jobs or nodes
 _NO_PROMISE = {
     "quota": "its team has promised GPUs enough",
     "worth": "more is asked for than there is, and others earn more with as many GPUs",
-    "type": "it names no GPU type, and how long it runs is not the same on all",
+    "type": "it may get GPUs of several types, and how long it runs was measured on one",
     "keeps": "it cannot save, and a plan may stop it",
     "width": "it wants more GPUs than the cluster has for promises",
     "reach": "its deadline is too early even if it were alone, counted in whole leases",

@@ -26,6 +26,10 @@ class Shape(NamedTuple):
     )
     mixed: bool = False  # also on GPUs of several types at once, where a placement does that
 
+    def on_type(self, gpu_type: str) -> Shape:
+        """The same on GPUs of this type alone."""
+        return self._replace(gpu_types=(gpu_type,), mixed=False)
+
     def may_be(self, gpu_type: str) -> bool:
         """Whether it may run on GPUs of this type."""
         return self.gpu_types is None or gpu_type in self.gpu_types

@@ -114,8 +114,9 @@ def _cleared(job: Job, policy: Policy) -> Job:
         job = job._replace(level=min(job.level, last), promoted=promoted)
     if policy.promises is None and (job.verdict or job.slots or job.lane is not Lane.SPOT):
         job = job._replace(
-            lane=Lane.SPOT, slots=(), promised=None, verdict="", margin=None, pause=None, moves=0
-        )
+            lane=Lane.SPOT, slots=(), promised=None, verdict="", margin=None, pause=None, moves=0,
+            gpu_type_promised="",
+        )  # fmt: skip
     if not policy.by_team and job.lane in (Lane.BORROW, Lane.LIMIT):
         job = job._replace(lane=Lane.SPOT)
     if policy.profiling is None and job.trials:

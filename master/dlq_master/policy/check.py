@@ -43,6 +43,7 @@ from dlq_master.policy.check_servers import Servers
 from dlq_master.policy.check_trials import job_fault, scale_fault
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.promise.growth import may_grow
+from dlq_master.policy.promise.types import types_for
 from dlq_master.policy.transit.guards import protects
 from dlq_master.policy.transit.taking import Taking
 
@@ -121,10 +122,11 @@ class Book:
             raise IllegalPlan(start, "its term is over already")
         request = job.request
         width = 0
-        gpu_types = request.gpu_types
+        promised = job.gpu_type_promised
+        gpu_types = (promised,) if promised else request.gpu_types
         for node_id, mask in slots:
             found = self._use(start, node_id, mask, gpu_types)
-            gpu_types = None if request.mixed else (found,)
+            gpu_types = None if request.mixed and not promised else (found,)
             width += mask.bit_count()
         if width != job.gpus_now and not self._may_have(request, width):
             raise IllegalPlan(start, f"all or nothing: {job.gpus_now} GPUs asked, {width} given")
@@ -299,6 +301,8 @@ class Book:
             raise IllegalPlan(change, f"policy {self.policy.name} promises nothing")
         if change.promised is not None and not change.promised < len(job.steps):
             raise IllegalPlan(change, f"job {job.job_id} has {len(job.steps)} deadlines")
+        if change.gpu_type and change.gpu_type not in types_for(self.cluster, job):
+            raise IllegalPlan(change, f"job {job.job_id} is promised no {change.gpu_type}")
 
     def profile(self, change: Profile | Estimate | Scale) -> None:
         """How long somebody runs is to be found out, or is known."""

@@ -203,6 +203,12 @@ def shortages(cluster: Cluster, policy: Policy, shape: Shape) -> tuple[Kind, ...
 def _shortage_of(cluster: Cluster, policy: Policy, job: Job, *, holders: bool) -> list[Reason]:
     """What is missing, were it alone in the queue, and why it has to be together."""
     reasons = _shortage(cluster, policy, cluster.shape(job), holders=holders)
+    if job.gpu_type_promised:
+        why = f"GPUs of another type are free, but its deadline is promised on {job.gpu_type_promised}"
+        reasons = [
+            reason._replace(detail=why) if reason.code is ReasonCode.GPU_TYPE else reason
+            for reason in reasons
+        ]
     if cluster.packing is None:
         return reasons
     cause = cluster.packing.cause(job.profile)

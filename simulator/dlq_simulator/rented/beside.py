@@ -59,8 +59,9 @@ class Beside:
         self._groups = spec.catalogue
         self._types = tuple(_type(group) for group in spec.catalogue)
         self._order = {group.name: n for n, group in enumerate(spec.catalogue)}
-        own = spec.own_speed(None)
-        speeds = [group.speed / own for group in spec.catalogue]
+        own = {*spec.own_speeds(None).values()}
+        each = own.pop() if len(own) == 1 else 1
+        speeds = [group.speed / each for group in spec.catalogue]
         self._times = RunTimes(self._types, speeds, np.random.default_rng([seed, 0]))
         self._seed, self._looks, self._next_s = seed, 0, inf
         try:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil
+from math import ceil, inf
 from typing import NamedTuple
 
 from dlq_master.model.cluster import Cluster
@@ -35,6 +34,7 @@ from dlq_master.policy.promise.reading import (
 )
 from dlq_master.policy.promise.rules import Guarantees, Promises, Slots
 from dlq_master.policy.promise.seen import kept_book
+from dlq_master.policy.promise.types import free_gpus, on_type, types_for
 
 # So many of those who are refused at once are told the very earliest deadline; the others one that is sure.
 SEARCHED = 5
@@ -43,35 +43,92 @@ SEARCHED = 5
 def verdicts(view: View, rules: Promises) -> list[Reserve]:
     """Who gets a promise, and whose slots move for that. Jobs are judged in the order of arrival."""
     cluster = view.cluster
-    by_type: dict[str, list[Job]] = defaultdict(list)
+    benches: dict[str, _Bench] = {}
     for job_id in sorted(cluster.unjudged):
-        job = cluster.jobs[job_id]
-        by_type[type_of(cluster, job)].append(job)
+        _hear(view, benches, cluster.jobs[job_id], rules)
     made: list[Reserve] = []
-    for gpu_type, jobs in sorted(by_type.items()):
-        made += _of_type(view, gpu_type, jobs, rules)
+    for _, bench in sorted(benches.items()):
+        made += bench.ruled()
     return made
 
 
-def _of_type(view: View, gpu_type: str, jobs: list[Job], rules: Promises) -> list[Reserve]:
-    """The same for those who want GPUs of one type."""
-    cluster = view.cluster
-    extra, origin = margin(cluster, rules), cluster.slot + 1
-    grid = grid_of(cluster, gpu_type, rules, origin)
-    before: Book | None = None
-    after = Book(grid=grid, quotas=rules.quotas)
-    found = []
-    for job in jobs:
-        asked = _asked(view, grid, job, rules)
-        if before is None and not _hopeless(after, asked):
-            before = after = book_of(view, gpu_type, rules)
-        found.append((job, _judged(after, asked)))
-        after = found[-1][1].book
-    entered = [_entered(cluster, job, verdict, after, extra, rules) for job, verdict in found]
-    if rules.offers:
-        book = book_of(view, gpu_type, rules) if before is None else after
-        entered = _told(view, book, found, entered, rules)
-    return entered if before is None else [*entered, *moved(cluster, before, after)]
+def _hear(view: View, benches: dict[str, _Bench], job: Job, rules: Promises) -> None:
+    """The first type on which it can be promised anything; else it is told what could be on the first of all. Types
+    on which it would start now come before others, and for who names none those with the least promised."""
+    ways = _ways(view.cluster, job)
+    for _, gpu_type in ways:
+        if gpu_type not in benches:
+            benches[gpu_type] = _Bench(view, gpu_type, rules)
+    if len(ways) > 1:
+        gpus, named = job.request.gpus, job.request.gpu_types is not None
+        asked = [(asks, benches[gpu_type]) for asks, gpu_type in ways]
+        asked.sort(key=lambda way: (way[1].free < gpus, 0.0 if named else way[1].load()))
+    else:
+        asked = [(asks, benches[gpu_type]) for asks, gpu_type in ways]
+    heard = []
+    for asks, bench in asked:
+        heard.append((bench, asks, bench.hear(asks)))
+        if heard[-1][2].guaranteed:
+            break
+    bench, asks, verdict = heard[-1] if heard[-1][2].guaranteed else heard[0]
+    bench.enter(asks, verdict)
+
+
+def _ways(cluster: Cluster, job: Job) -> list[tuple[Job, str]]:
+    """The job as it would be promised GPUs of each type on which it may be."""
+    if len(job.request.gpu_types or ()) == 1:
+        return [(job, type_of(cluster, job))]
+    found = [(on_type(job, gpu_type), gpu_type) for gpu_type in types_for(cluster, job)]
+    return found or [(job, type_of(cluster, job))]
+
+
+class _Bench:
+    """The verdicts of one plan on promises that would stand on GPUs of one type."""
+
+    def __init__(self, view: View, gpu_type: str, rules: Promises) -> None:
+        self._view, self._gpu_type, self._rules = view, gpu_type, rules
+        self._grid = grid_of(view.cluster, gpu_type, rules, view.cluster.slot + 1)
+        self._before: Book | None = None  # what was promised before, once anybody has to look
+        self._after = Book(grid=self._grid, quotas=rules.quotas)
+        self._found: list[tuple[Job, Verdict]] = []
+        self.free = free_gpus(
+            view.cluster, gpu_type
+        )  # now, but for those who have been promised some
+
+    def load(self) -> float:
+        """Seconds of work that are promised to each of its GPUs."""
+        if self._before is None:
+            self._before = self._after = book_of(self._view, self._gpu_type, self._rules)
+        promised = sum(job.gpus * job.work_s for job in self._after.jobs)
+        return promised / max(1, self._grid.at(0))
+
+    def enter(self, job: Job, verdict: Verdict) -> None:
+        """That is what becomes of it."""
+        self._found.append((job, verdict))
+        if verdict.guaranteed and job.live_attempt is None:
+            self.free -= job.request.gpus
+
+    def hear(self, job: Job) -> Verdict:
+        """The verdict on one more; who is guaranteed is in the book from here on."""
+        asked = _asked(self._view, self._grid, job, self._rules)
+        if self._before is None and not _hopeless(self._after, asked):
+            self._before = self._after = book_of(self._view, self._gpu_type, self._rules)
+        verdict = _judged(self._after, asked)
+        self._after = verdict.book
+        return verdict
+
+    def ruled(self) -> list[Reserve]:
+        """What becomes of those who were found, and of those who made room for them."""
+        view, rules, after = self._view, self._rules, self._after
+        extra = margin(view.cluster, rules)
+        made = [_entered(view.cluster, job, each, after, extra, rules) for job, each in self._found]
+        if rules.offers:
+            looked = self._before is not None
+            book = after if looked else book_of(view, self._gpu_type, rules)
+            made = _told(view, book, self._found, made, rules)
+        if self._before is None:
+            return made
+        return [*made, *moved(view.cluster, self._before, after)]
 
 
 class _Asked(NamedTuple):
@@ -124,8 +181,11 @@ def judged(view: View, book: Book, job: Job, rules: Promises) -> Verdict:
 def offered(view: View, job: Job, rules: Promises) -> Offer:
     """What could be promised to a job that was judged and is not guaranteed: the earliest deadline, as seconds
     from now, and the cheapest change with which one would be. Takes longer than a verdict (`promise.offer`)."""
-    book = book_of(view, type_of(view.cluster, job), rules)
-    return offer_to(view, book, job, judged(view, book, job, rules), rules)
+    made = []
+    for asks, gpu_type in _ways(view.cluster, job):
+        book = book_of(view, gpu_type, rules)
+        made.append(offer_to(view, book, asks, judged(view, book, asks, rules), rules))
+    return min(made, key=lambda one: inf if one.earliest_s is None else one.earliest_s)
 
 
 def offer_to(
@@ -174,7 +234,7 @@ def _entered(
     made = Reserve(job.job_id, lane, slots, verdict.step, verdict.by.value, reason)
     if not verdict.guaranteed:
         return made
-    return made._replace(margin=extra, pause=pause_of(cluster, job))
+    return made._replace(margin=extra, pause=pause_of(cluster, job), gpu_type=job.gpu_type_promised)
 
 
 def _told(

@@ -26,6 +26,7 @@ from dlq_master.policy.promise.reading import (
     lane_with,
     margin,
     numbered,
+    several_types,
     slo_job,
     slot_s,
     total_s,
@@ -48,11 +49,13 @@ def next_slot(view: View, rules: Promises) -> list[NextSlot | Reserve]:
         return []
     changes: list[Reserve] = []
     told: list[str] = []
-    for gpu_type, jobs in sorted(_by_type(cluster, rules).items()):
+    by_type, others = _by_type(cluster, rules)
+    for gpu_type, jobs in sorted(by_type.items()):
         chosen, found = _slot(view, gpu_type, jobs, slot, rules)
         changes += found
         if chosen is not None:
             told.append(f"{gpu_type}: {_told(chosen)}")
+    changes += [_unplanned(job) for job in others if job.slots or job.lane is Lane.SLO]
     return [NextSlot(slot, _NEXT._replace(detail="; ".join(told))), *changes]
 
 
@@ -64,17 +67,26 @@ def _told(chosen: Selection) -> str:
     )
 
 
-def _by_type(cluster: Cluster, rules: Promises) -> dict[str, list[Job]]:
-    """Of whom something may be decided: where only guaranteed jobs get slots, of nobody else that waits."""
+def _by_type(cluster: Cluster, rules: Promises) -> tuple[dict[str, list[Job]], list[Job]]:
+    """Of whom something may be decided: where only guaranteed jobs get slots, of nobody else that waits. Apart, those
+    of whom nobody knows on which type they would run: no slots are planned for them."""
     asked: Iterable[JobId] = cluster.judged
     if rules.selects is Selects.GUARANTEED:
         runs = [job_id for job_id in cluster.running.places if job_id in cluster.judged]
         asked = {*cluster.promised, *cluster.seated, *runs}
     found: dict[str, list[Job]] = defaultdict(list)
+    others: list[Job] = []
     for job_id in sorted(asked):
         job = cluster.jobs[job_id]
-        found[type_of(cluster, job)].append(job)
-    return found
+        line = others if several_types(cluster, job) else found[type_of(cluster, job)]
+        line.append(job)
+    return found, others
+
+
+def _unplanned(job: Job) -> Reserve:
+    """What was planned for it, while there was one type, is no more."""
+    lane = Lane.SPOT if job.lane in (Lane.SLO, Lane.FILL) else job.lane
+    return Reserve(job.job_id, lane, (), None, job.verdict, _NEXT)
 
 
 def _slot(

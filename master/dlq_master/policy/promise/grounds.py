@@ -10,7 +10,7 @@ class Ground(StrEnum):
 
     QUOTA = "quota"  # its team has promised GPUs enough
     WORTH = "worth"  # others earn more with as many GPUs, and more is asked for than there is
-    TYPE = "type"  # it names no GPU type where there are several: its run time is of one of them
+    TYPE = "type"  # it may get several GPU types, and its run time is of one of them
     KEEPS = "keeps"  # it cannot save: a stop would cost it all its work
     WIDTH = "width"  # no slot has so many GPUs
     REACH = "reach"  # its deadline is too early even if it were alone

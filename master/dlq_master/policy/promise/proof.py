@@ -54,7 +54,9 @@ def broken(view: View, changes: Iterable[Change], rules: Promises) -> str:
     for job_id in {*cluster.judged, *reserves}:
         job = cluster.jobs.get(job_id)
         if job is not None:
-            before[type_of(cluster, job)][job_id] = job
+            change = reserves.get(job_id)
+            stands = "" if change is None else change.gpu_type
+            before[stands or type_of(cluster, job)][job_id] = job
     for gpu_type, jobs in sorted(before.items()):
         after = {job_id: _after(job, reserves.get(job_id)) for job_id, job in jobs.items()}
         if not slots:  # until the next slot is decided, slots that nobody was promised give way

@@ -55,8 +55,16 @@ def home_type(cluster: Cluster) -> str:
 
 
 def type_of(cluster: Cluster, job: Job) -> str:
-    """The GPU type on which a job would be promised its deadline."""
-    return job.request.gpu_type or home_type(cluster)
+    """The GPU type on which a job is promised its deadline, or would be, if it may get but one (else `types.types_for`
+    says on which)."""
+    return job.gpu_type_promised or job.request.gpu_type or home_type(cluster)
+
+
+def several_types(cluster: Cluster, job: Job) -> bool:
+    """Whether it may get GPUs of several of the cluster's own types, and nothing says of which."""
+    if job.promised is not None or job.gpu_type_promised:
+        return False
+    return cluster.own.types > 1 and len(job.request.gpu_types or ()) != 1
 
 
 def grid_of(cluster: Cluster, gpu_type: str, rules: Promises, origin: int) -> Grid:
@@ -153,7 +161,7 @@ def promisable(cluster: Cluster, job: Job, gpu_type: str) -> Ground | None:
     """
     if not job.keeps_work:
         return Ground.KEEPS
-    if (job.request.gpu_type is None or job.request.or_gpu_types) and cluster.own.types > 1:
+    if several_types(cluster, job):
         return Ground.TYPE
     pool = own_pool(cluster, gpu_type)
     if job.request.gpus > block_of(pool) and halves(pool) is None:

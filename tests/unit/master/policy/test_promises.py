@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dlq_master.model import drive
 from dlq_master.model.attempt import AttemptState
 from dlq_master.model.attempt_steps import Committed
-from dlq_master.model.estimate import Basis
+from dlq_master.model.estimate import Basis, Source
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import Alternative, Checkpoint, Job, Pause
 from dlq_master.model.job_steps import Estimated, Reserved
@@ -157,9 +157,15 @@ def test_what_a_plan_could_not_keep_is_not_promised() -> None:
     wide = World("chronus-paper", mixed, None).submit(an_slo_job(1, 8, 2000.0, strict(9000.0)))
     assert wide.decide().job(1).verdict == "width"
     typed = World("chronus-paper", [a_node("n1"), a_node("n2", gpu_type="A100")], None)
-    assert typed.submit(an_slo_job(1, 8, 2000.0, strict(9000.0))).decide().job(1).verdict == "type"
+    assert typed.submit(measured(1)).decide().job(1).verdict == "type"
     lost = an_slo_job(1, 8, 2000.0, strict(9000.0))._replace(keeps_work=False)
     assert a_world().submit(lost).decide().job(1).verdict == "keeps"
+
+
+def measured(number: int) -> Job:
+    """On whichever GPUs: nobody knows how long it takes on others."""
+    job = an_slo_job(number, 8, 2000.0, strict(9000.0))
+    return job._replace(basis=Basis(Source.HISTORY))
 
 
 def test_of_nodes_with_six_gpus_blocks_of_four_are_promised() -> None:
@@ -220,7 +226,7 @@ def test_a_quota_and_types_are_told() -> None:
     told = refused(offering(2, slo_quota="ada:8"), an_slo_job(1, 16, 600.0, strict(9000.0)))
     assert (told.need, told.have) == (16, 8)
     typed = offering([a_node("n1"), a_node("n2", gpu_type="A100")])
-    told = refused(typed, an_slo_job(1, 8, 2000.0, strict(9000.0)))
+    told = refused(typed, measured(1))
     assert told.detail == "A100, H100-80GB"
 
 
