@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from dlq_common.gpu_memory import says_gpu_oom
+from dlq_common.lost_peer import says_peer_lost
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.runtimes.port import ExitRecord, ExitWhy, Handle, Runtime, RuntimeFault
 
@@ -38,11 +39,7 @@ def last_lines(
     characters are the reader's business. But the master keeps it: what is in one of its `secrets` is
     not told, as far as it is printed as it stands there.
     """
-    try:
-        end = runtime.read_log(handle, 1 << 62, 0).end
-        data = runtime.read_log(handle, max(0, end - _BYTES), _BYTES).data
-    except (RuntimeFault, OSError):
-        return ()
+    data, end = _tail(runtime, handle)
     prefix = f"[{task}] " if task else ""
     hidden = _hidden(secrets)
     if hidden and len(data) < end:
@@ -52,6 +49,21 @@ def last_lines(
     said = [line[:_LINE] for line in mine if line.strip()]
     telling = [line for line in said[:-_LINES] if says_gpu_oom(line)][-1:]
     return (*telling, *said[-_LINES:][len(telling) :])
+
+
+def blames_others(runtime: Runtime, handle: Handle) -> bool:
+    """Whether the end of its output says that a rank elsewhere has gone away."""
+    data, _ = _tail(runtime, handle)
+    return any(map(says_peer_lost, data.decode("utf-8", "replace").splitlines()))
+
+
+def _tail(runtime: Runtime, handle: Handle) -> tuple[bytes, int]:
+    """The end of its output, and how much there was of it in all."""
+    try:
+        end = runtime.read_log(handle, 1 << 62, 0).end
+        return runtime.read_log(handle, max(0, end - _BYTES), _BYTES).data, end
+    except (RuntimeFault, OSError):
+        return b"", 0
 
 
 def _hidden(secrets: Iterable[bytes]) -> re.Pattern[str] | None:

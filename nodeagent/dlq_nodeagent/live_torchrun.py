@@ -4,7 +4,7 @@ Its elastic rendezvous, c10d, finds out who is there: each time somebody joins o
 start again, the torchruns stay. Tried with PyTorch 2.13.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from dlq_common.live_resize import JOIN_FAILED, JOINING_S, RESTARTS_PER_ATTEMPT
 from dlq_nodeagent.model.messages import Launch, Stop
@@ -52,6 +52,8 @@ def live_torchrun(launch: Launch, gpus: int, job_dir: str) -> Mapping[str, str]:
 
 # So often its workers fail where it has just joined. Others that leave at the same time cost it one, or two.
 _FAILURES = 3
+# And where they say that it is others who have gone: of two that join at once, the one that fails takes the other along.
+_FAILURES_OF_OTHERS = 6
 
 
 def may_fail_to_join(rank: Rank, now_s: float) -> bool:
@@ -61,11 +63,12 @@ def may_fail_to_join(rank: Rank, now_s: float) -> bool:
     return rank.launch.joins and rank.state is RankState.RUNNING and lately
 
 
-def stop_of_a_failure(rank: Rank, failures: int) -> Stop | None:
-    """How a rank that cannot join is ended, so that the others go on; None: it is not that far.
+def stop_of_a_failure(rank: Rank, failures: int, blames_others: Callable[[], bool]) -> Stop | None:
+    """How a rank that cannot join is ended, so that the others go on; None: it is not that far. `blames_others`: whether
+    its output says that others have gone.
 
     It is killed: a torchrun that ends by itself because its workers fail closes the rendezvous, and all others end too.
     """
-    if failures < _FAILURES:
+    if failures < _FAILURES or (failures < _FAILURES_OF_OTHERS and blames_others()):
         return None
     return Stop(key=rank.launch.key, fence=rank.launch.fence, cause=JOIN_FAILED, grace_s=0.0)

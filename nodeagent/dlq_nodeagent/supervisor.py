@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import structlog
 
@@ -10,7 +11,7 @@ from dlq_nodeagent.errands import Errands, Look, Preparation, PrepareOrder, Purp
 from dlq_nodeagent.holding import Holding
 from dlq_nodeagent.journal import Journal, RankRecord
 from dlq_nodeagent.keeping import Keeping
-from dlq_nodeagent.last_words import failed_by_itself, last_lines, no_secrets
+from dlq_nodeagent.last_words import blames_others, failed_by_itself, last_lines, no_secrets
 from dlq_nodeagent.live_torchrun import may_fail_to_join, stop_of_a_failure
 from dlq_nodeagent.looking import Looking
 from dlq_nodeagent.model.messages import (
@@ -508,7 +509,9 @@ class Supervisor:
             watched.rank = replace(rank, workers_done=True)
             self.tell(rank.launch.key)
         if may_fail_to_join(rank, self.clock.boottime_s()):
-            stop = stop_of_a_failure(rank, self.runtime.worker_failures(handle))
+            failures = self.runtime.worker_failures(handle)
+            others = partial(blames_others, self.runtime, handle)
+            stop = stop_of_a_failure(rank, failures, others)
             if stop is not None:
                 log.info("join_failed", key=str(rank.launch.key))
                 self._apply(watched, StopAsked(stop))

@@ -15,14 +15,15 @@ from support.agent_bench import AgentBench, a_launch
 from support.process_box import process_box
 
 
-def joining(bench: AgentBench, **changes: Any) -> Launch:
-    """It runs, and nothing has failed yet."""
+def joining(bench: AgentBench, *, log: str = "", **changes: Any) -> Launch:
+    """It runs, and nothing has failed yet; it has said this."""
     bench.connect()
     given: dict[str, Any] = {"rank": 1, "live": True, "joins": True, "sizes": (1, 2)} | changes
     launch = a_launch(does="run_for=100000 beat={}", **given)
     bench.order(launch)
     bench.run(2)
     assert bench.last(launch).phase is Phase.STARTED
+    bench.host.attempts[launch.key].job = replace(bench.host.attempts[launch.key].job, log=log)
     return launch
 
 
@@ -59,6 +60,15 @@ def test_failures_while_no_agent_was_there_are_seen_by_the_next() -> None:
     bench.restart(down_s=20)
     bench.connect(launch)
     bench.run(3)
+    assert bench.last(launch).error == JOIN_FAILED
+
+
+def test_one_that_says_that_others_have_gone_is_given_more_time_than_they() -> None:
+    bench = AgentBench()
+    launch = joining(bench, log="x\nRuntimeError: Connection closed by peer\nand more\n" * 9)
+    fail_workers(bench, launch, 5)
+    assert bench.runs(launch)
+    fail_workers(bench, launch, 6)
     assert bench.last(launch).error == JOIN_FAILED
 
 
