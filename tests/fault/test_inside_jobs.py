@@ -102,18 +102,18 @@ def test_ten_megabytes_pass_and_none_is_lost(daemons: Daemons) -> None:
 @pytest.mark.parametrize(
     ("command", "code", "words"),
     [
-        (["sh", "-c", "kill -USR1 $$"], 128 + signal.SIGUSR1, b""),
-        (["no-such-program"], 127, b"no-such-program"),
-        (["/etc/passwd"], 126, b"/etc/passwd"),
+        (["sh", "-c", "kill -USR1 $$"], 128 + signal.SIGUSR1, ""),
+        (["no-such-program"], 127, "no-such-program"),
+        (["/etc/passwd"], 126, "/etc/passwd"),
     ],
 )
 def test_how_a_command_ends_is_the_exit_code(
-    daemons: Daemons, command: list[str], code: int, words: bytes
+    daemons: Daemons, command: list[str], code: int, words: str
 ) -> None:
     with running_job(daemons) as job_id:
-        done = dlq(daemons, "exec", "-n", job_id, "--", *command)
-    assert done.returncode == code
-    assert words in done.stderr
+        done = daemons.dlq("exec", "-n", job_id, "--", *command)
+    assert done.code == code
+    assert words in done.err
 
 
 def test_a_caller_that_is_killed_takes_its_command_along(daemons: Daemons) -> None:
@@ -167,9 +167,9 @@ def test_a_job_that_has_ended_has_no_inside(daemons: Daemons) -> None:
     with running_job(daemons) as job_id:
         pass
     daemons.dlq("wait", job_id)
-    done = dlq(daemons, "exec", job_id, "--", "true")
-    assert done.returncode == 1
-    assert b"nothing of it runs" in done.stderr
+    done = daemons.dlq("exec", job_id, "--", "true")
+    assert done.code == 1
+    assert "nothing of it runs" in done.err
 
 
 def test_a_terminal_is_passed_through(daemons: Daemons) -> None:
@@ -204,9 +204,9 @@ def test_ctrl_c_at_a_terminal_is_the_commands(daemons: Daemons) -> None:
 
 def test_a_terminal_is_not_given_where_there_is_none(daemons: Daemons) -> None:
     with running_job(daemons) as job_id:
-        done = dlq(daemons, "exec", "-t", job_id, "--", "sh")
-    assert done.returncode == 2
-    assert b"needs a terminal" in done.stderr
+        done = daemons.dlq("exec", "-t", job_id, "--", "sh")
+    assert done.code == 2
+    assert "needs a terminal" in done.err
 
 
 def at_terminal(
@@ -246,10 +246,10 @@ def test_attach_exits_as_the_job_does(daemons: Daemons) -> None:
 
 
 def test_attach_says_that_nothing_can_be_typed_into_a_job(daemons: Daemons) -> None:
-    done = dlq(daemons, "attach", "--stdin", "1")
-    assert done.returncode == 2
-    assert b"a job has no stdin" in done.stderr
-    assert b"dlq exec -t 1" in done.stderr
+    done = daemons.dlq("attach", "--stdin", "1")
+    assert done.code == 2
+    assert "a job has no stdin" in done.err
+    assert "dlq exec -t 1" in done.err
 
 
 def test_run_prints_the_output_alone_and_exits_as_the_job_does(daemons: Daemons) -> None:
@@ -298,7 +298,7 @@ def test_a_master_that_dies_ends_the_commands_and_no_job(daemons: Daemons) -> No
             daemons.start("master")
             daemons.wait_for("master")
         wait_until(
-            lambda: dlq(daemons, "exec", "-n", job_id, "--", "true").returncode == 0,
+            lambda: daemons.dlq("exec", "-n", job_id, "--", "true").code == 0,
             what="a command under the new master",
             timeout_s=60.0,
         )
@@ -316,7 +316,7 @@ def test_an_agent_that_dies_takes_its_commands_along_and_no_job(daemons: Daemons
             daemons.start("n1")
             daemons.wait_for("n1")
         wait_until(
-            lambda: dlq(daemons, "exec", "-n", job_id, "--", "true").returncode == 0,
+            lambda: daemons.dlq("exec", "-n", job_id, "--", "true").code == 0,
             what="a command by the new agent",
             timeout_s=60.0,
         )
@@ -339,7 +339,7 @@ def test_a_line_that_goes_silent_ends_the_command_on_the_node(daemons: Daemons) 
 
 def test_every_command_is_in_the_audit(daemons: Daemons) -> None:
     with running_job(daemons) as job_id:
-        dlq(daemons, "exec", "-n", job_id, "--", "true", "secret-argument")
+        daemons.dlq("exec", "-n", job_id, "--", "true", "secret-argument")
         audit = Path(daemons.root / "master" / "audit.jsonl")
 
         def lines() -> list[str]:

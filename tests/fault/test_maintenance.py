@@ -1,15 +1,16 @@
 """An agent that is away for longer than the hold, by agreement: real daemons, real shims, real jobs."""
 
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from dlq_client.jobs import Jobs
 from dlq_client.nodes import Nodes
 from dlq_common.clock import SteadyClock
-from support.harness import BIN, BRIEF_SILENCE_S, Daemons
+from dlq_nodeagent.command import main as agents
+from support.harness import BRIEF_SILENCE_S, Daemons
 from support.json_lines import json_lines
 from support.waiting import wait_until
 
@@ -20,14 +21,10 @@ HOLD_S = (
 )
 
 
-def maintenance(daemons: Daemons, *arguments: str) -> subprocess.CompletedProcess[str]:
+def maintenance(daemons: Daemons, *arguments: str) -> Result:
     """`dlq-nodeagent maintenance` on the host of n1."""
-    return subprocess.run(
-        [BIN / "dlq-nodeagent", "maintenance", "--config", daemons.root / "n1.toml", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60.0,
-    )
+    command = ["maintenance", "--config", str(daemons.root / "n1.toml"), *arguments]
+    return CliRunner().invoke(agents, command, env=daemons.environment())
 
 
 def last_alive_s(ledger: Path) -> float:
@@ -57,7 +54,7 @@ def test_a_job_outlives_its_agent_and_a_master_for_longer_than_its_hold(daemons:
         job_id = jobs.submit(daemons.ledger_job(600.0, 0)).job.job_id
         wait_until(alive_after(ledger, 0.0), what="the job runs")
         said = maintenance(daemons, "--for", "10m")
-        assert said.returncode == 0, said.stderr
+        assert said.exit_code == 0, said.stderr
         assert f"1 job is here, it holds out 10m{HOLD_S}s" in said.stdout
         daemons.stop("n1")
         away_s = clock.boottime_s()
@@ -72,7 +69,7 @@ def test_a_job_outlives_its_agent_and_a_master_for_longer_than_its_hold(daemons:
 
         daemons.start("n1")
         daemons.wait_for("n1")
-        assert maintenance(daemons, "--end").returncode == 0
+        assert maintenance(daemons, "--end").exit_code == 0
         wait_until(lambda: not nodes.get("n1").flags, what="the node takes work again")
         found = jobs.get(job_id)
         assert [attempt.attempt for attempt in found.attempts] == [1]
@@ -82,20 +79,20 @@ def test_a_job_outlives_its_agent_and_a_master_for_longer_than_its_hold(daemons:
 def test_without_a_master_the_answer_is_a_clear_no(daemons: Daemons) -> None:
     daemons.stop("master")
     said = maintenance(daemons, "--for", "2h")
-    assert said.returncode == 1
+    assert said.exit_code == 1
     assert "cannot be reached" in said.stderr
     assert "nobody has said yes" in said.stderr
     daemons.start("master")
     daemons.wait_for("master")
     said = maintenance(daemons, "--for", "9h")
-    assert said.returncode == 1
+    assert said.exit_code == 1
     assert "8h at most" in said.stderr
 
 
 def test_without_a_running_agent_the_answer_is_a_clear_no(daemons: Daemons) -> None:
     daemons.stop("n1")
     said = maintenance(daemons, "--for", "2h")
-    assert said.returncode == 1
+    assert said.exit_code == 1
     assert "agent of node n1 is not connected" in said.stderr
     daemons.start("n1")
     daemons.wait_for("n1")

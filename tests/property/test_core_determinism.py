@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.extent import some
+from support.extent import some, times
 
 TESTS = Path(__file__).parents[1]
 
@@ -42,7 +42,7 @@ for policy, settings in json.loads(sys.argv[1]):
     nodes = [a_node(f"node-{draw.random()}", draw.choice([2, 4, 8])) for _ in range(12)]
     world = World(policy, nodes, **settings)
     told = []
-    for number in range(1, 120):
+    for number in range(1, int(sys.argv[2])):
         gpus = draw.choice([1, 1, 2, 4, 8, 16])
         request = Request(gpus=gpus, sizes=draw.choice([(), (gpus, 2 * gpus), (gpus, gpus + 1)]))
         world.submit(a_job(number, request=request, rank_base=draw.randrange(2),
@@ -72,7 +72,7 @@ def plans(hash_seed: str) -> list[str]:
     """What each choice decides in a process of this hash seed."""
     env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(TESTS)}
     run = subprocess.run(
-        [sys.executable, "-c", STORY, json.dumps(CHOICES)],
+        [sys.executable, "-c", STORY, json.dumps(CHOICES), str(times(60, 120))],
         env=env,
         capture_output=True,
         text=True,

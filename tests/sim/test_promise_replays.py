@@ -229,7 +229,7 @@ def test_a_team_never_has_more_promised_than_its_quota() -> None:
             gpus = sum(job.request.gpus for job in jobs if job.user == user)
             most[user] = max(most.get(user, 0), gpus)
 
-    replay(workload(3), read_cluster("6x8"), chosen, watch=look)
+    replay(workload(3, jobs=35, hours=2.5), read_cluster("6x8"), chosen, watch=look)
     assert most["ada"] <= 8
     assert most["bob"] <= 16
     assert min(most.values()) > 0
