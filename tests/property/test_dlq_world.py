@@ -18,16 +18,9 @@ from dlq_master.model.view import View
 from dlq_master.policy.admit.deadlines import book_of
 from dlq_master.policy.promise.admission import Book
 from dlq_master.policy.promise.fluid import Slots
+from dlq_master.policy.promise.grids import kept_grid, type_of
 from dlq_master.policy.promise.plan import faults
-from dlq_master.policy.promise.reading import (
-    kept_grid,
-    kept_plan,
-    margin,
-    may_make_way,
-    slo_job,
-    type_of,
-    will_end,
-)
+from dlq_master.policy.promise.reading import kept_plan, margin, may_make_way, slo_job, will_end
 from property.test_core_world import PROFILES, Story, story_of
 from support.builders import World, a_job, a_node
 

@@ -56,8 +56,8 @@ def _tell_missed(turn: Turn) -> None:
 
 def _look(turn: Turn, rules: Promises) -> None:
     from dlq_master.policy.promise.danger import closed_nodes
+    from dlq_master.policy.promise.grids import next_decision_s, type_of
     from dlq_master.policy.promise.proof import at_risk
-    from dlq_master.policy.promise.reading import next_decision_s, type_of
 
     cluster, risks = turn.state.cluster, turn.state.risks
     told = risks.told

@@ -16,16 +16,10 @@ from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.admit.deadlines import alternative, begun, book_of, judged, moved, offer_to
 from dlq_master.policy.promise.admission import Book
+from dlq_master.policy.promise.grids import type_of
 from dlq_master.policy.promise.grounds import Ground
 from dlq_master.policy.promise.plan import step_made
-from dlq_master.policy.promise.reading import (
-    kept_plan,
-    margin,
-    may_make_way,
-    numbered,
-    slo_job,
-    type_of,
-)
+from dlq_master.policy.promise.reading import kept_plan, margin, may_make_way, numbered, slo_job
 from dlq_master.policy.promise.rules import Promises
 
 

@@ -16,22 +16,19 @@ from dlq_master.model.promise_words import few
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.promise.admission import Book, Verdict, admit, in_reach
+from dlq_master.policy.promise.grids import (
+    grid_of,
+    own_types,
+    promisable,
+    slot_s,
+    type_of,
+    whole_block,
+)
 from dlq_master.policy.promise.grounds import Ground
 from dlq_master.policy.promise.leases import Grid, SloJob, needed, runtime_s, width
 from dlq_master.policy.promise.offer import Offer, offer
-from dlq_master.policy.promise.own_gpus import own_types, whole_block
 from dlq_master.policy.promise.price import price
-from dlq_master.policy.promise.reading import (
-    grid_of,
-    margin,
-    may_make_way,
-    numbered,
-    pause_of,
-    promisable,
-    slo_job,
-    slot_s,
-    type_of,
-)
+from dlq_master.policy.promise.reading import margin, may_make_way, numbered, pause_of, slo_job
 from dlq_master.policy.promise.rules import Guarantees, Promises, Slots
 from dlq_master.policy.promise.seen import kept_book
 from dlq_master.policy.promise.types import free_gpus, on_type, types_for

@@ -14,23 +14,25 @@ from dlq_master.model.plan import NextSlot, Reserve
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.promise.danger import Danger, closed_nodes, given_up
+from dlq_master.policy.promise.grids import (
+    due_slot,
+    grid_of,
+    kept_grid,
+    several_types,
+    slot_s,
+    type_of,
+)
 from dlq_master.policy.promise.leases import Grid, SloJob, within
 from dlq_master.policy.promise.plan import Plan, faults, left_of
 from dlq_master.policy.promise.proof import at_risk
 from dlq_master.policy.promise.reading import (
-    due_slot,
     ends_by,
-    grid_of,
     has_overrun,
-    kept_grid,
     lane_with,
     margin,
     numbered,
-    several_types,
     slo_job,
-    slot_s,
     total_s,
-    type_of,
     worked_s,
 )
 from dlq_master.policy.promise.rules import PRINTED_S, Promises, Selector, Selects, Slots

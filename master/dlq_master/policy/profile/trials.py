@@ -6,7 +6,7 @@ from math import ceil
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.job import Job
-from dlq_master.policy.promise.reading import type_of
+from dlq_master.policy.promise.grids import type_of
 
 _MOST_NODES = 2
 

@@ -13,9 +13,10 @@ from collections.abc import Iterable
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
+from dlq_master.policy.promise.grids import slot_s
 from dlq_master.policy.promise.leases import Grid
 from dlq_master.policy.promise.plan import keeps_promise
-from dlq_master.policy.promise.reading import kept_plan, margin, slo_job, slot_s
+from dlq_master.policy.promise.reading import kept_plan, margin, slo_job
 from dlq_master.policy.promise.rules import Promises
 
 

@@ -13,7 +13,8 @@ from dlq_master.model.attempt import Attempt, AttemptState
 from dlq_master.model.deadlines import due_s
 from dlq_master.model.job import Job
 from dlq_master.model.view import View
-from dlq_master.policy.promise.reading import goes_on, pause_of, slot_s, total_s, worked_s
+from dlq_master.policy.promise.grids import slot_s
+from dlq_master.policy.promise.reading import goes_on, pause_of, total_s, worked_s
 
 NOISE_S = 1e-3
 

@@ -18,20 +18,18 @@ from dlq_master.model.job import Job
 from dlq_master.model.plan import Change, NextSlot, Reserve
 from dlq_master.model.view import View
 from dlq_master.policy.promise.danger import Danger
+from dlq_master.policy.promise.grids import kept_grid, next_decision_s, type_of
 from dlq_master.policy.promise.leases import Grid, round_up
 from dlq_master.policy.promise.outlook import NOISE_S, is_silent, outlook
 from dlq_master.policy.promise.plan import Plan, keeps_promise, ordered
 from dlq_master.policy.promise.reading import (
     goes_on,
-    kept_grid,
     kept_plan,
     margin,
     may_make_way,
-    next_decision_s,
     overruns,
     slo_job,
     total_s,
-    type_of,
     will_end,
     worked_s,
 )

@@ -11,10 +11,11 @@ from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import Job
 from dlq_master.model.lane import Segments
 from dlq_master.policy.promise.admission import Book
+from dlq_master.policy.promise.grids import type_of
 from dlq_master.policy.promise.leases import Grid, SloJob
 from dlq_master.policy.promise.ledger import Promised
 from dlq_master.policy.promise.plan import left_of
-from dlq_master.policy.promise.reading import may_make_way, slo_job, total_s, type_of
+from dlq_master.policy.promise.reading import may_make_way, slo_job, total_s
 from dlq_master.policy.promise.rules import Promises
 
 

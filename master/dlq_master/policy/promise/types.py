@@ -14,7 +14,7 @@ from dlq_master.model.cluster import Cluster
 from dlq_master.model.estimate import Source
 from dlq_master.model.job import Job
 from dlq_master.model.resources import Allocation
-from dlq_master.policy.promise.reading import home_type, own_pool, type_of
+from dlq_master.policy.promise.grids import home_type, own_pool, type_of
 
 _TOLD = (None, Source.DECLARED)
 

@@ -16,7 +16,7 @@ from dlq_master.model.sentence import sentence
 from dlq_master.model.validate import validate
 from dlq_master.model.view import View
 from dlq_master.policy.explain import explain
-from dlq_master.policy.promise.reading import grid_of
+from dlq_master.policy.promise.grids import grid_of
 from dlq_master.policy.registry import build
 from dlq_master.policy.settings import PolicyError
 from support.builders import H100, World, a_job, a_node

@@ -27,9 +27,10 @@ from dlq_master.model.resources import Request
 from dlq_master.model.reward import BEST_EFFORT, Steps, soft, strict
 from dlq_master.model.view import View
 from dlq_master.policy.admit.deadlines import offered
+from dlq_master.policy.promise.grids import grid_of
 from dlq_master.policy.promise.offer import FixKind
 from dlq_master.policy.promise.proof import at_risk
-from dlq_master.policy.promise.reading import grid_of, pause_of, slo_job
+from dlq_master.policy.promise.reading import pause_of, slo_job
 from dlq_master.policy.promise.rules import Promises
 from support.builders import H100, World, a_job, a_node, a_request
 from support.extent import times
