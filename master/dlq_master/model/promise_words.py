@@ -74,10 +74,11 @@ def _said(job: Job, state: str, run_time: str, risk: str, delay: str) -> str:
     match state:
         case "guaranteed":
             which = "its deadline" if len(job.steps) == 1 else f"its deadline {job.promised + 1}"  # type: ignore[operator]  # it has one
+            on = f" on {job.gpu_type_promised}" if job.request.or_gpu_types else ""
             if job.ended:
-                return f"{which} was promised"
+                return f"{which} was promised{on}"
             kept_by = f"but is at risk: {risk}" if risk else "and a plan keeps it"
-            return f"{which} is promised, {kept_by}"
+            return f"{which} is promised{on}, {kept_by}"
         case "unguaranteed":
             why = no_promise(job.verdict, job.alternative)
             done = "nothing was promised" if job.ended else "nothing is promised"

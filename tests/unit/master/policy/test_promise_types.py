@@ -10,6 +10,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
 from dlq_master.model.lane import Lane
 from dlq_master.model.plan import Plan, Reserve
+from dlq_master.model.promise_words import promise
 from dlq_master.model.resources import Request
 from dlq_master.model.reward import strict
 from dlq_master.model.view import View
@@ -78,6 +79,10 @@ def test_who_is_promised_one_type_waits_for_it_though_others_are_free() -> None:
     assert len(world.running) == 1
     told = {it.code: it for it in explain(View(world.cluster, world.now_s), world.policy, JobId(1))}
     assert told[ReasonCode.GPU_TYPE].detail.endswith("but its deadline is promised on A")
+    assert (
+        promise(world.job(1), "guaranteed", "")
+        == "its deadline is promised on A, and a plan keeps it"
+    )
 
 
 def test_what_was_measured_is_promised_nowhere_else() -> None:
