@@ -185,8 +185,8 @@ class Engine(ABC):
     def _carry_out(self, happened: Sequence[Happened], now_s: Seconds) -> None:
         """What the world makes of the changes of a plan.
 
-        Where stops cost nothing, a later round of the same decision may take back what an earlier one has started:
-        that has never run.
+        A later round of the same decision may stop what an earlier one has started: that has never run, and where stops
+        cost nothing it is gone already.
         """
         never_ran = set()
         for event, job_id, _, _, change in happened:
@@ -238,7 +238,9 @@ class Engine(ABC):
         self._advance()
 
     def _start(self, job_id: JobId, number: int, allocation: Allocation, now_s: Seconds) -> None:
-        drive.step_attempt(self.cluster, AttemptKey(job_id, number), Running(), now_s)
+        key = AttemptKey(job_id, number)
+        if self.cluster.attempts[key].stop_cause is None:
+            drive.step_attempt(self.cluster, key, Running(), now_s)
         course = self.courses[job_id]
         gpus = allocation.width
         job = self.cluster.jobs[job_id]

@@ -6,12 +6,21 @@ from collections.abc import Sequence
 
 import pytest
 
+from dlq_master.model import drive
+from dlq_master.model.drive import Happened
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.lease import LeaseKind
+from dlq_master.model.plan import Admit, Lapse, Plan, Start
+from dlq_master.model.resources import Allocation, Slot
+from dlq_master.model.why import Reason, ReasonCode
 from dlq_simulator.clusters import ClusterSpec, NodeGroup, read_cluster
-from dlq_simulator.engine import replay
+from dlq_simulator.engine import Replay, replay
 from dlq_simulator.loans import Step
 from dlq_simulator.metrics import Outcome
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
+
+WHY = Reason(ReasonCode.FITS)
 
 
 def a_job(name: str, duration: float, submit: float = 0, *, checkpoint: bool = True) -> TraceJob:
@@ -56,3 +65,31 @@ def test_the_policy_counts_only_work_that_was_not_lost(checkpoint: bool, goes_fi
     result = replay(Trace.of("t", jobs), ClusterSpec(name="c", groups=(lent,)), chosen)
     at_return = [o.job.job_id for o in result.outcomes if any(s.begin_s == 200 for s in o.spans)]
     assert at_return == [goes_first]
+
+
+class StoppedAtOnce(Replay):
+    """Its first decision starts a job, and stops it in a later round: it saves until 30 s."""
+
+    def _arrive(self, job_id: JobId) -> None:
+        if job_id in self.cluster.jobs:
+            return
+        super()._arrive(job_id)
+        (node_id,) = self.cluster.nodes
+        on_it = Allocation((Slot(node_id, 1),))
+        rounds = (
+            Admit(job_id, WHY),
+            Start(job_id, on_it, LeaseKind.BE, 100.0, WHY),
+            Lapse(AttemptKey(job_id, 1), 30.0, 30.0, job_id, WHY),
+        )
+        happened: list[Happened] = []
+        for change in rounds:
+            happened += drive.apply(self.cluster, Plan((change,)), 0.0, 1)
+        self._carry_out(happened, 0)
+
+
+def test_who_is_stopped_by_the_decision_that_started_it_saves_and_comes_again() -> None:
+    (chosen,) = read_settings(["fifo"], ["save_s=30", "resume_s=10"])
+    run = StoppedAtOnce(Trace.of("t", [a_job("a", 100)]), read_cluster("1x1"), chosen)
+    run.run()
+    told = run.outcome(JobId(1))
+    assert (told.preemptions, told.finish_s) == (1, 30 + 10 + 100)
